@@ -1,0 +1,77 @@
+# Everything is installed into .venv; nothing is installed or changed elsewhere.
+#   PYTHON=python3.13 make test     another interpreter (3.11 or newer)
+#   LASH_USE_UV=1 make test         demand uv (it is used by itself when it is on PATH); LASH_USE_UV= forbids it
+#   ARGS="-k lease" make test       arguments for the program that the target runs
+
+PYTHON ?= python3
+LASH_USE_UV ?= $(if $(shell command -v uv 2>/dev/null),1,)
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+PLAN_TESTS := $(wildcard tests/plan/test_*.py)
+BENCHMARKS := $(wildcard benchmarks/*_engine.py)
+
+.PHONY: help setup test check lint types imports rules plan-coverage format demo bench clean
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
+
+setup: $(INSTALLED) ## create .venv with all that development needs
+
+test: $(INSTALLED) ## run the tests, on SQLite and on a real PostgreSQL
+	$(BIN)/python -m pytest $(ARGS)
+
+check: lint types imports rules plan-coverage ## run every check that is not a test
+
+lint: $(INSTALLED) ## ruff: rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(INSTALLED) ## mypy, strict
+	$(BIN)/mypy
+
+imports: $(INSTALLED) ## the direction of imports
+	$(BIN)/lint-imports
+
+rules: $(INSTALLED) ## this repository's own rules, on real databases
+	$(BIN)/python -m tools.check_repository
+
+plan-coverage: $(INSTALLED) ## plan/ is covered whole, by its pure tests alone
+ifneq ($(PLAN_TESTS),)
+	$(BIN)/coverage run -m pytest --quiet tests/plan
+	$(BIN)/coverage report
+endif
+
+format: $(INSTALLED) ## let ruff format and mend what it can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+demo: $(INSTALLED) ## show what works so far
+	$(BIN)/python -m lash.demo $(ARGS)
+
+bench: $(INSTALLED) ## measure, as ratios within one run
+	@set -e; for program in $(BENCHMARKS); do echo "== $$program"; $(BIN)/python $$program $(ARGS); done
+
+clean: ## remove everything that make created
+	rm -rf $(VENV) dist .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find src tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Debian may come without ensurepip: then the system's pip puts a pip into an environment made without one.
+# pip installs dependency groups from 25.1 on, and the one that venv brings is usually older.
+$(INSTALLED): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "lash needs Python 3.11 or newer; name one: PYTHON=python3.13 make ..." >&2; exit 1; }
+ifneq ($(LASH_USE_UV),)
+	@test -x $(BIN)/python || uv venv --quiet --python $(PYTHON) $(VENV)
+	uv pip install --quiet --python $(BIN)/python --editable '.[postgres,testing]' --group dev
+else
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) >/dev/null || $(PYTHON) -m venv --clear --without-pip $(VENV)
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m pip install --quiet \
+	  --target "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" pip
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --editable '.[postgres,testing]' --group dev
+endif
+	@touch $@

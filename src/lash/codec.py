@@ -1,0 +1,113 @@
+"""How values become text and bytes, and how both are read back with proof.
+
+What ``encode`` accepts, ``decode`` returns unchanged: a value is refused while it can still be refused.
+"""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import hashlib
+import math
+import re
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from lash.errors import CorruptData, InvalidInput
+from lash.limits import MAX_INTEGER, MAX_JSON_DEPTH, MIN_INTEGER
+
+T = TypeVar("T")
+
+_encoder: Final = msgspec.json.Encoder()
+_canonical_encoder: Final = msgspec.json.Encoder(order="deterministic")
+_LONG_NUMBER: Final = re.compile(rb"\d{19}")
+
+
+def encode(value: object, shape: type[T], what: str) -> str:
+    """Return the JSON text of a value of this shape, or raise InvalidInput saying what cannot be stored."""
+    try:
+        encoded = _encoder.encode(value)
+        _check_suspects(value, encoded, what)
+        back: object = _decoder(shape).decode(encoded)
+        if back != value:
+            _check_plain(value, what)
+            if _encoder.encode(back) != encoded:
+                raise InvalidInput(f"{what} would not be read back as it was written")
+    except UnicodeEncodeError:
+        raise InvalidInput(f"{what} contains a lone surrogate") from None
+    except RecursionError:
+        raise InvalidInput(f"{what} is nested more than {MAX_JSON_DEPTH} levels deep") from None
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidInput(f"{what}: {error}") from None
+    return encoded.decode()
+
+
+def decode(text: str | bytes, shape: type[T], what: str) -> T:
+    """Read stored JSON text as a value of this shape, or raise CorruptData."""
+    try:
+        return _decoder(shape).decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise CorruptData(f"{what} cannot be read: {error}") from error
+
+
+def canonical(value: object) -> bytes:
+    """Return the one JSON text of a value that is the same on every machine: sorted keys, no white space."""
+    return _canonical_encoder.encode(value)
+
+
+def content_hash(content: bytes) -> str:
+    """Return the lowercase hex SHA-256 of the bytes."""
+    return hashlib.sha256(content).hexdigest()
+
+
+_decoders: Final[dict[object, msgspec.json.Decoder[Any]]] = {}
+
+
+def _decoder(shape: type[T]) -> msgspec.json.Decoder[T]:
+    decoder = _decoders.get(shape)
+    if decoder is None:
+        decoder = _decoders[shape] = msgspec.json.Decoder(shape)
+    return decoder
+
+
+def _check_suspects(value: object, encoded: bytes, what: str) -> None:
+    """Walk the value only if its text hints at deep nesting or at a number that fits no column."""
+    if encoded.count(b"{") + encoded.count(b"[") > MAX_JSON_DEPTH or _LONG_NUMBER.search(encoded):
+        _check_plain(value, what)
+
+
+def _check_plain(value: object, path: str, depth: int = 0) -> None:
+    """Raise InvalidInput at the first thing inside the value that JSON cannot carry unchanged."""
+    if depth > MAX_JSON_DEPTH:
+        raise InvalidInput(f"{path.split('.', 1)[0]} is nested more than {MAX_JSON_DEPTH} levels deep")
+    match value:
+        case msgspec.Struct():
+            for name in value.__struct_fields__:
+                _check_plain(getattr(value, name), f"{path}.{name}", depth + 1)
+        case dict():
+            for key, item in value.items():
+                if not isinstance(key, str):
+                    raise InvalidInput(f"{path} has a key that is not text: {key!r}")
+                _check_plain(item, f"{path}.{key}", depth + 1)
+        case list() | tuple() | frozenset():
+            for index, item in enumerate(value):
+                _check_plain(item, f"{path}[{index}]", depth + 1)
+        case _:
+            _check_scalar(value, path)
+
+
+def _check_scalar(value: object, path: str) -> None:
+    match value:
+        case None | bool() | str() | enum.Enum() | datetime.datetime() | msgspec.UnsetType():
+            return
+        case int() if MIN_INTEGER <= value <= MAX_INTEGER:
+            return
+        case int():
+            raise InvalidInput(f"{path} is an integer beyond 64 bits; send it as text")
+        case float() if math.isfinite(value):
+            return
+        case float():
+            raise InvalidInput(f"{path} is {value}, which JSON cannot carry")
+        case _:
+            raise InvalidInput(f"{path} is of type {type(value).__name__}, which is not plain JSON")

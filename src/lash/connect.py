@@ -1,0 +1,84 @@
+"""Opening a storage: the one place where the backends meet. Drivers are imported when they are needed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from lash.blob import Compression
+from lash.clock import Clock, SystemClock
+from lash.errors import ConfigError
+from lash.model.commit import CommitBudget
+from lash.model.session import Retention
+from lash.plan.commit import CommitRules
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import asyncpg
+
+    from lash.stores.storage import Storage
+
+_POSTGRES = ("postgresql", "postgres")
+_EXAMPLES = "sqlite:///agents.db, sqlite:// (in memory) or postgresql://user@host/database"
+
+
+async def open_storage(
+    url: str,
+    *,
+    migrate: bool = True,
+    compression: Compression = Compression.BALANCED,
+    budget: CommitBudget = CommitBudget(),
+    retention: Retention = Retention(),
+    clock: Clock | None = None,
+    pool: asyncpg.Pool | None = None,
+    on_statement: Callable[[str], None] | None = None,
+) -> Storage:
+    """Open the storage that the URL names, creating or migrating its tables unless ``migrate`` is false.
+
+    ``sqlite:///agents.db`` is a file relative to the working directory, ``sqlite:////var/lib/agents.db`` an
+    absolute one, ``sqlite://`` lives in memory as long as the storage. ``postgresql://user@host/database`` takes the
+    usual parameters and those of `lash.postgres.options.PostgresOptions`; ``pool`` is a pool of your own to use
+    instead of a new one.
+
+    ``clock`` decides about time on SQLite only; PostgreSQL asks its server. ``on_statement`` is called with the name
+    of every statement before it runs.
+    """
+    rules = CommitRules(compression=Compression(compression), budget=budget, retention=retention)
+    scheme = _scheme(url)
+    if scheme in _POSTGRES:
+        from lash.postgres.storage import PostgresStorage
+
+        return await PostgresStorage.open(url, migrate=migrate, rules=rules, pool=pool, on_statement=on_statement)
+    if scheme != "sqlite":
+        raise ConfigError(f"{scheme or url!r} is no kind of storage; use {_EXAMPLES}")
+    if pool is not None:
+        raise ConfigError("pool goes with a postgresql:// URL")
+    from lash.sqlite.storage import SQLiteStorage, options_from_query
+
+    path, query = _sqlite_path(url)
+    return await SQLiteStorage.open(
+        path,
+        migrate=migrate,
+        rules=rules,
+        options=options_from_query(query),
+        clock=clock or SystemClock(),
+        on_statement=on_statement,
+    )
+
+
+def _scheme(url: str) -> str:
+    if not isinstance(url, str):
+        raise ConfigError(f"a storage is named by a URL such as {_EXAMPLES}, not by {type(url).__name__}")
+    return url.partition("://")[0] if "://" in url else ""
+
+
+def _sqlite_path(url: str) -> tuple[str | None, str]:
+    """Return the path, None for memory, and the query string."""
+    parts = urlsplit(url)
+    if parts.netloc:
+        raise ConfigError(f"{url!r} names a host; a file is written with three slashes: sqlite:///{parts.netloc}")
+    path = unquote(parts.path.removeprefix("/"))
+    if "\0" in path:
+        raise ConfigError("the path of the storage contains a NUL character")
+    return (None if path in ("", ":memory:") else path), parts.query

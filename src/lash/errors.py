@@ -1,0 +1,259 @@
+"""Every error that lash raises, in one tree.
+
+::
+
+    LashError
+    ├── ConfigError                  fix     wrong option or URL, missing extra, wrong thread or loop
+    ├── InvalidInput                 fix     a value that cannot be stored; nothing was written
+    │   └── CommitTooLarge           fix     the commit breaks the budget of this storage
+    └── StoreError
+        ├── NotFound                 decide  the thing named does not exist
+        │   ├── SessionNotFound
+        │   ├── NodeNotFound
+        │   └── BlobNotFound
+        ├── SessionDeleted           stop    the session existed and was deleted
+        ├── SessionBindingMismatch   fix     a handle was given another session's data
+        ├── Conflict                 decide  somebody else was first: load again, decide again
+        │   ├── RevisionConflict
+        │   ├── TurnConflict
+        │   ├── NodeConflict
+        │   └── GraphConflict
+        ├── LeaseLost                stop    the fence is no longer the live one
+        ├── StoreUnavailable         retry   busy, contended, timed out, connection lost
+        ├── StorageFailure           stop    disk full, I/O error, read-only
+        ├── CorruptData              stop    stored data contradicts itself
+        ├── StorageClosed            fix     the storage was closed
+        └── SchemaMismatch           stop    migrate, upgrade or repair first
+            ├── NewerSchema
+            ├── PendingMigrations
+            └── ForeignDatabase
+
+``error.advice`` says the same to a program. Exceptions of a database driver never escape; the original is
+kept as ``__cause__``.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import ClassVar
+
+
+class Advice(enum.Enum):
+    """What a caller should do about an error."""
+
+    RETRY = "retry"
+    """Try the same call again, a little later."""
+    DECIDE_AGAIN = "decide_again"
+    """Load the current state and decide again; the same call would fail again."""
+    STOP = "stop"
+    """Stop this piece of work; somebody has to look, or somebody else owns it now."""
+    FIX = "fix"
+    """Mend the calling code or its configuration."""
+
+
+class LashError(Exception):
+    """The base of every error that lash raises."""
+
+    advice: ClassVar[Advice] = Advice.STOP
+
+
+class ConfigError(LashError):
+    """A wrong option or URL, a missing extra, or a storage used from the wrong place."""
+
+    advice = Advice.FIX
+
+
+class InvalidInput(LashError):
+    """A value that cannot be stored. It was found before anything was written."""
+
+    advice = Advice.FIX
+
+
+class CommitTooLarge(InvalidInput):
+    """The commit breaks the budget of this storage; splitting it or raising the budget helps, retrying does not."""
+
+    def __init__(self, measure: str, actual: int, limit: int) -> None:
+        super().__init__(f"the commit holds {actual:,} {measure}; this storage accepts at most {limit:,}")
+        self.measure = measure
+        self.actual = actual
+        self.limit = limit
+
+
+class StoreError(LashError):
+    """The base of what can go wrong between lash and its database."""
+
+
+class NotFound(StoreError):
+    """The thing named does not exist."""
+
+    advice = Advice.DECIDE_AGAIN
+
+
+class SessionNotFound(NotFound):
+    """No session of this id was ever created."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"session {session_id!r} does not exist; create it with storage.sessions.create(...)")
+        self.session_id = session_id
+
+
+class NodeNotFound(NotFound):
+    """A node that the call builds on is not part of the session's live graph."""
+
+    def __init__(self, session_id: str, node_id: str) -> None:
+        super().__init__(f"session {session_id!r} has no live node {node_id!r}")
+        self.session_id = session_id
+        self.node_id = node_id
+
+
+class BlobNotFound(NotFound):
+    """A reference that must resolve does not: the session holds no bytes of this hash."""
+
+    def __init__(self, session_id: str, ref: str) -> None:
+        super().__init__(f"session {session_id!r} holds no bytes for {ref}; send the bytes instead of the reference")
+        self.session_id = session_id
+        self.ref = ref
+
+
+class SessionDeleted(StoreError):
+    """The session existed and was deleted; nothing can be written to it unless it is created again."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"session {session_id!r} was deleted")
+        self.session_id = session_id
+
+
+class SessionBindingMismatch(StoreError):
+    """A handle bound to one session was given the data of another."""
+
+    advice = Advice.FIX
+
+    def __init__(self, bound_session_id: str, attempted_session_id: str) -> None:
+        super().__init__(
+            f"this handle serves session {bound_session_id!r}; a commit for session {attempted_session_id!r} was refused"
+        )
+        self.bound_session_id = bound_session_id
+        self.attempted_session_id = attempted_session_id
+
+
+class Conflict(StoreError):
+    """Somebody else was first, or the same name was used for other content."""
+
+    advice = Advice.DECIDE_AGAIN
+
+
+class RevisionConflict(Conflict):
+    """The head moved since the caller looked."""
+
+    def __init__(self, session_id: str, expected: int, actual: int) -> None:
+        super().__init__(
+            f"session {session_id!r} is at revision {actual}, the commit expected {expected}; load and decide again"
+        )
+        self.session_id = session_id
+        self.expected = expected
+        self.actual = actual
+
+
+class TurnConflict(Conflict):
+    """The turn already has a commit, with other content."""
+
+    def __init__(self, session_id: str, turn_id: str) -> None:
+        super().__init__(f"turn {turn_id!r} of session {session_id!r} was already committed with other content")
+        self.session_id = session_id
+        self.turn_id = turn_id
+
+
+class NodeConflict(Conflict):
+    """The node id is taken by a node with other content, or by a removed one."""
+
+    def __init__(self, session_id: str, node_id: str, reason: str) -> None:
+        super().__init__(f"node {node_id!r} of session {session_id!r} {reason}")
+        self.session_id = session_id
+        self.node_id = node_id
+
+
+class GraphConflict(Conflict):
+    """A full replacement was built on a partial view of the graph."""
+
+    def __init__(self, session_id: str, expected: int, actual: int) -> None:
+        super().__init__(
+            f"session {session_id!r} holds {actual} live nodes, the replacement was built on {expected}; "
+            "load the full graph and decide again"
+        )
+        self.session_id = session_id
+        self.expected = expected
+        self.actual = actual
+
+
+class LeaseLost(StoreError):
+    """The fence is not the live one: released, expired, taken over, or never this session's."""
+
+    def __init__(self, session_id: str, reason: str) -> None:
+        super().__init__(f"the lease on session {session_id!r} does not hold: {reason}")
+        self.session_id = session_id
+        self.reason = reason
+
+
+class StoreUnavailable(StoreError):
+    """The database did not answer in time or not at all.
+
+    ``outcome_unknown`` is true when the call may have been applied all the same: repeat it with the same
+    turn id, or load and look, before doing it anew.
+    """
+
+    advice = Advice.RETRY
+
+    def __init__(self, message: str, *, outcome_unknown: bool = False) -> None:
+        super().__init__(message)
+        self.outcome_unknown = outcome_unknown
+
+
+class StorageFailure(StoreError):
+    """The disk or the server refuses: full, failing, read-only, or without the right."""
+
+    def __init__(self, message: str, *, outcome_unknown: bool = False) -> None:
+        super().__init__(message)
+        self.outcome_unknown = outcome_unknown
+
+
+class CorruptData(StoreError):
+    """Stored data contradicts itself; it is never reported as absent."""
+
+
+class StorageClosed(StoreError):
+    """The storage was closed."""
+
+    advice = Advice.FIX
+
+    def __init__(self) -> None:
+        super().__init__("this storage is closed")
+
+
+class SchemaMismatch(StoreError):
+    """The tables are not the ones this version of lash needs."""
+
+
+class NewerSchema(SchemaMismatch):
+    """The database was migrated by a newer lash."""
+
+    def __init__(self, found: int, supported: int) -> None:
+        super().__init__(
+            f"the database has schema {found}, this version of lash knows schemas up to {supported}; upgrade lash"
+        )
+        self.found = found
+        self.supported = supported
+
+
+class PendingMigrations(SchemaMismatch):
+    """Migrations are pending and the caller asked not to touch the schema."""
+
+    def __init__(self, found: int, pending: tuple[str, ...]) -> None:
+        super().__init__(
+            f"the database has schema {found}; pending: {', '.join(pending)}; open it with migrate=True to apply them"
+        )
+        self.found = found
+        self.pending = pending
+
+
+class ForeignDatabase(SchemaMismatch):
+    """The file belongs to another program, or is no database at all."""

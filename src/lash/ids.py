@@ -1,0 +1,15 @@
+"""Identifiers that sort by the time they were made."""
+
+from __future__ import annotations
+
+import secrets
+import time
+
+
+def new_id() -> str:
+    """Return 32 hex digits in the layout of UUID version 7: milliseconds first, then random bits."""
+    milliseconds = time.time_ns() // 1_000_000
+    random_bits = secrets.randbits(74)
+    high, low = random_bits >> 62, random_bits & ((1 << 62) - 1)
+    value = (milliseconds << 80) | (0x7 << 76) | (high << 64) | (0b10 << 62) | low
+    return f"{value:032x}"

@@ -1,0 +1,50 @@
+"""What a value must be like to be stored, checked before any transaction begins."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lash.errors import InvalidInput
+
+MAX_IDENTIFIER_LENGTH: Final = 255
+MAX_TEXT_LENGTH: Final = 4_096
+MAX_INTEGER: Final = 2**63 - 1
+MIN_INTEGER: Final = -(2**63)
+MAX_JSON_DEPTH: Final = 100
+
+
+def check_identifier(what: str, value: object) -> str:
+    """Return the value if it can serve as an id or a key: text, not blank, not too long, storable anywhere."""
+    text = check_text(what, value, limit=MAX_IDENTIFIER_LENGTH)
+    if not text.strip():
+        raise InvalidInput(f"{what} is blank")
+    return text
+
+
+def check_text(what: str, value: object, *, limit: int = MAX_TEXT_LENGTH) -> str:
+    """Return the value if it is text that both databases can store in a column."""
+    if not isinstance(value, str):
+        raise InvalidInput(f"{what} must be text, not {type(value).__name__}")
+    if len(value) > limit:
+        raise InvalidInput(f"{what} has {len(value):,} characters; at most {limit:,} are allowed")
+    if "\0" in value:
+        raise InvalidInput(f"{what} contains a NUL character")
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"{what} contains a lone surrogate at position {error.start}") from None
+    return value
+
+
+def check_integer(what: str, value: object, *, at_least: int = MIN_INTEGER) -> int:
+    """Return the value if it is an integer that fits a signed 64-bit column."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidInput(f"{what} must be an integer, not {type(value).__name__}")
+    if not at_least <= value <= MAX_INTEGER:
+        raise InvalidInput(f"{what} must lie between {at_least} and {MAX_INTEGER}")
+    return value
+
+
+def saturating_add(left: int, right: int) -> int:
+    """Add without leaving the range of a signed 64-bit column."""
+    return min(left + right, MAX_INTEGER)

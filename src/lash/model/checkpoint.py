@@ -1,0 +1,53 @@
+"""Checkpoints: the state that is saved with a head."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from lash.model.usage import PromptUsage, TokenUsage
+from lash.model.value import BlobRef, Count, JSONObject, Value
+
+TOOL_STATE: Final = "tool_state"
+PLUGIN_SNAPSHOT: Final = "plugin_snapshot"
+EXECUTION_STATE: Final = "execution_state"
+
+
+class TurnState(Value, frozen=True, kw_only=True):
+    """The small state that every turn changes."""
+
+    turn_index: Count = 0
+    token_usage: TokenUsage = TokenUsage()
+    last_prompt_usage: PromptUsage | None = None
+    protocol_turn_options: JSONObject = msgspec.field(default_factory=dict)
+
+
+class CheckpointDraft(Value, frozen=True, kw_only=True):
+    """The state to save with a commit.
+
+    A component given as bytes is stored; given as the ref of bytes this session already holds, it is kept;
+    left out, it is gone.
+    """
+
+    turn_state: TurnState = TurnState()
+    plugin_snapshot_revision: Count | None = None
+    components: Mapping[str, bytes | BlobRef] = msgspec.field(default_factory=dict)
+
+
+class CheckpointManifest(Value, frozen=True, kw_only=True):
+    """A checkpoint without its bytes: every component by its ref."""
+
+    turn_state: TurnState = TurnState()
+    plugin_snapshot_revision: Count | None = None
+    components: dict[str, BlobRef] = msgspec.field(default_factory=dict)
+
+
+class Checkpoint(Value, frozen=True, kw_only=True):
+    """A checkpoint with the bytes of every component."""
+
+    ref: BlobRef
+    revision: Count
+    manifest: CheckpointManifest
+    components: dict[str, bytes] = msgspec.field(default_factory=dict)

@@ -1,0 +1,135 @@
+"""Messages: what people, models and tools said."""
+
+from __future__ import annotations
+
+import enum
+from typing import TypeAlias
+
+from lash.model.causal import CausalRef
+from lash.model.value import JSON, Count, Positive, Value
+
+
+class Role(enum.StrEnum):
+    USER = "user"
+    ASSISTANT = "assistant"
+    SYSTEM = "system"
+    EVENT = "event"
+
+
+class PartKind(enum.StrEnum):
+    TEXT = "text"
+    IMAGE = "image"
+    CODE = "code"
+    OUTPUT = "output"
+    ERROR = "error"
+    PROSE = "prose"
+    TOOL_CALL = "tool_call"
+    TOOL_RESULT = "tool_result"
+    REASONING = "reasoning"
+
+
+class _PruneState(Value, frozen=True, kw_only=True, tag_field="state"):
+    """What became of a part's content when the context was pruned."""
+
+
+class Intact(_PruneState, frozen=True, kw_only=True, tag="intact"):
+    """The content is whole."""
+
+
+class Cleared(_PruneState, frozen=True, kw_only=True, tag="cleared"):
+    """The content was dropped without a trace."""
+
+
+class Deleted(_PruneState, frozen=True, kw_only=True, tag="deleted"):
+    """The content was moved to an archive; a breadcrumb stands in its place."""
+
+    breadcrumb: str
+    archive_hash: str
+
+
+class Summarized(_PruneState, frozen=True, kw_only=True, tag="summarized"):
+    """The content was moved to an archive; a summary stands in its place."""
+
+    summary: str
+    archive_hash: str
+
+
+PruneState: TypeAlias = Intact | Cleared | Deleted | Summarized
+
+
+class AttachmentRef(Value, frozen=True, kw_only=True):
+    """A user file by its content hash, with what is needed to show it."""
+
+    id: str
+    media_type: str
+    byte_len: Count
+    width: Positive | None = None
+    height: Positive | None = None
+    label: str | None = None
+
+
+class ToolReplay(Value, frozen=True, kw_only=True):
+    """What a provider wants back when a tool call is replayed to it."""
+
+    item_id: str | None = None
+    opaque: JSON = None
+
+
+class ReasoningMeta(Value, frozen=True, kw_only=True):
+    item_id: str | None = None
+    encrypted_content: str | None = None
+    signature: str | None = None
+    redacted: bool = False
+    summary: tuple[str, ...] = ()
+
+
+class ResponseMeta(Value, frozen=True, kw_only=True):
+    id: str | None = None
+    status: str | None = None
+    phase: str | None = None
+
+
+class Part(Value, frozen=True, kw_only=True):
+    """One piece of a message."""
+
+    id: str
+    kind: PartKind
+    content: str
+    attachment: AttachmentRef | None = None
+    tool_call_id: str | None = None
+    tool_name: str | None = None
+    tool_replay: ToolReplay | None = None
+    prune_state: PruneState = Intact()
+    reasoning_meta: ReasoningMeta | None = None
+    response_meta: ResponseMeta | None = None
+
+
+class PluginOrigin(Value, frozen=True, kw_only=True, tag_field="kind", tag="plugin"):
+    """The message was made by a plugin; a transient one is not part of the conversation people read."""
+
+    plugin_id: str
+    transient: bool = False
+
+
+class ProcessOrigin(Value, frozen=True, kw_only=True, tag_field="kind", tag="process"):
+    """The message came from an event of a background process."""
+
+    process_id: str
+    event_type: str
+    sequence: Count
+    wake_id: str | None = None
+    caused_by: CausalRef | None = None
+
+
+class Message(Value, frozen=True, kw_only=True):
+    """One utterance, made of parts."""
+
+    id: str
+    role: Role
+    parts: tuple[Part, ...] = ()
+    origin: PluginOrigin | ProcessOrigin | None = None
+
+    @classmethod
+    def text(cls, id: str, role: Role, content: str) -> Message:  # noqa: A002 - the field's own name
+        """Return a message of a single text part."""
+        return cls(id=id, role=role, parts=(Part(id=f"{id}:0", kind=PartKind.TEXT, content=content),))

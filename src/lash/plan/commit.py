@@ -1,0 +1,294 @@
+"""What a commit writes, and whether it may.
+
+``prepare_commit`` turns a commit into rows, without looking at the database. ``plan_commit`` decides, given what the
+database says, in the order of checks that callers rely on: existence, turn replay, fence, revision, graph, bytes.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+from msgspec import UnsetType
+
+from lash.blob import Compression, StoredBlob
+from lash.codec import encode
+from lash.errors import (
+    BlobNotFound,
+    CommitTooLarge,
+    GraphConflict,
+    InvalidInput,
+    LeaseLost,
+    NodeNotFound,
+    RevisionConflict,
+    SessionBindingMismatch,
+)
+from lash.limits import MAX_INTEGER, check_identifier, check_integer
+from lash.model.commit import Append, Commit, CommitBudget, CommitResult, GraphDelta, ReplaceFull, Unchanged
+from lash.model.lease import LeaseFence
+from lash.model.session import Retention, SessionConfig
+from lash.model.value import BlobRef
+from lash.plan.checkpoint import EncodedCheckpoint, encode_checkpoint
+from lash.plan.frame import FrameRow, encode_frames
+from lash.plan.lease import LeaseRow, check_fence, require_fence
+from lash.plan.node import (
+    EncodedNode,
+    Placement,
+    StoredNode,
+    encode_nodes,
+    new_nodes,
+    place_appended,
+    place_replacement,
+)
+from lash.plan.session import HeadRow
+from lash.plan.turn import TurnRow, commit_hash, replay
+from lash.plan.usage import UsageRow, encode_usage, merge_usage, require_room
+
+
+class CommitRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What a storage was opened with that shapes every commit."""
+
+    compression: Compression = Compression.BALANCED
+    budget: CommitBudget = CommitBudget()
+    retention: Retention = Retention()
+
+
+class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
+    """A commit as rows: everything that does not depend on the database."""
+
+    commit: Commit
+    commit_hash: str | None
+    config: str
+    frames: tuple[FrameRow, ...]
+    nodes: tuple[EncodedNode, ...]
+    checkpoint: EncodedCheckpoint
+    components: dict[str, BlobRef]
+    blobs: tuple[StoredBlob, ...]
+    required_refs: frozenset[BlobRef]
+    usage: tuple[UsageRow, ...]
+    usage_totals: tuple[UsageRow, ...]
+    result: CommitResult
+    retention_floor: int
+    """Checkpoints of lower revisions are dropped by this commit."""
+
+    @property
+    def revision(self) -> int:
+        return self.commit.expected_revision + 1
+
+    @property
+    def named_nodes(self) -> tuple[str, ...]:
+        """Every node id of which the plan must know whether and where it is stored, in a fixed order."""
+        if isinstance(self.commit.graph, ReplaceFull):
+            return ()
+        leaf = self.commit.graph.leaf_node_id
+        ids = [node_id for each in self.nodes for node_id in (each.node_id, each.parent_node_id)]
+        ids.append(leaf if isinstance(leaf, str) else None)
+        return tuple(dict.fromkeys(node_id for node_id in ids if node_id is not None))
+
+
+class CommitFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the database says about everything that a commit touches."""
+
+    head: HeadRow
+    turn: TurnRow | None
+    lease: LeaseRow
+    stored_nodes: dict[str, StoredNode]
+    missing_refs: frozenset[BlobRef]
+    now_ms: int
+
+
+class Apply(msgspec.Struct, frozen=True, kw_only=True):
+    """Write the prepared rows, these places and this head. ``assumed`` is the head the plan was made on."""
+
+    assumed: HeadRow
+    head: HeadRow
+    placement: Placement
+    replace: bool
+
+
+class Replay(msgspec.Struct, frozen=True, kw_only=True):
+    """The turn has been committed: return the first result, write nothing but the release."""
+
+    result: CommitResult
+
+
+CommitDecision: TypeAlias = Apply | Replay
+
+
+def prepare_commit(commit: Commit, session_id: str, rules: CommitRules) -> PreparedCommit:
+    """Check a commit and turn it into rows, or raise InvalidInput; nothing has been asked of the database yet."""
+    _check_commit(commit, session_id)
+    frames = encode_frames(commit.frames, commit.current_frame_id, rules.compression)
+    saved = encode_checkpoint(commit.checkpoint, rules.compression)
+    components = saved.manifest.components | frames.components
+    blobs = tuple((saved.blobs | frames.blobs).values())
+    nodes = encode_new_nodes(commit.graph)
+    rows = encode_usage(commit.usage)
+    revision = commit.expected_revision + 1
+    prepared = PreparedCommit(
+        commit=commit,
+        commit_hash=None if commit.turn_id is None else commit_hash(commit, components),
+        config=encode(commit.config, SessionConfig, "config"),
+        frames=frames.rows,
+        nodes=nodes,
+        checkpoint=saved,
+        components=components,
+        blobs=blobs,
+        required_refs=(saved.required_refs | frames.required_refs) - {blob.ref for blob in blobs},
+        usage=rows,
+        usage_totals=merge_usage(rows),
+        result=CommitResult(revision=revision, checkpoint_ref=saved.ref, manifest=saved.manifest),
+        retention_floor=0 if rules.retention.keep is None else revision - rules.retention.keep + 1,
+    )
+    require_room(prepared.usage_totals)
+    _check_budget(prepared, rules.budget)
+    return prepared
+
+
+def encode_new_nodes(delta: GraphDelta) -> tuple[EncodedNode, ...]:
+    """Return the nodes that the delta brings, ready to be placed."""
+    match delta:
+        case Unchanged():
+            return ()
+        case Append() | ReplaceFull() if isinstance(delta.nodes, list | tuple):
+            return encode_nodes(delta.nodes)
+        case _:
+            raise InvalidInput("graph must be Unchanged, Append or ReplaceFull, with a tuple of nodes")
+
+
+def plan_commit(prepared: PreparedCommit, facts: CommitFacts) -> CommitDecision:
+    """Decide about a commit to a session that exists. Raises what callers are to see, the first failure first."""
+    commit = prepared.commit
+    if facts.turn is not None and commit.turn_id is not None and prepared.commit_hash is not None:
+        return Replay(result=replay(commit.session_id, commit.turn_id, facts.turn, prepared.commit_hash))
+    if commit.fence is not None:
+        if commit.fence.session_id != commit.session_id:
+            raise LeaseLost(commit.session_id, f"the fence is for session {commit.fence.session_id!r}")
+        require_fence(facts.lease, commit.fence, facts.now_ms)
+    if facts.head.revision != commit.expected_revision:
+        raise RevisionConflict(commit.session_id, commit.expected_revision, facts.head.revision)
+    placement = _place(prepared, facts)
+    for ref in sorted(facts.missing_refs):
+        raise BlobNotFound(commit.session_id, ref)
+    return Apply(
+        assumed=facts.head,
+        head=_next_head(prepared, facts, placement),
+        placement=placement,
+        replace=isinstance(commit.graph, ReplaceFull),
+    )
+
+
+def assume_facts(prepared: PreparedCommit, head: HeadRow) -> CommitFacts | None:
+    """Return the facts under which the commit lands, if they follow from a head that was seen before.
+
+    None when the head is of another revision, or when more than its leaf would have to be known. Whoever writes
+    on these facts must guard them: no turn row, the fence holds, no new node id is taken, every ref resolves.
+    """
+    commit, leaf = prepared.commit, head.leaf_as_stored_node()
+    known = {} if leaf is None else {leaf.node_id: leaf}
+    new = {each.node_id for each in prepared.nodes}
+    if isinstance(commit.graph, ReplaceFull) or head.revision != commit.expected_revision or new & known.keys():
+        return None
+    if set(prepared.named_nodes) - new - known.keys():
+        return None
+    if commit.fence is not None and commit.fence.session_id != commit.session_id:
+        return None
+    return CommitFacts(
+        head=head,
+        turn=None,
+        lease=_lease_as_shown(commit.fence),
+        stored_nodes=known,
+        missing_refs=frozenset(),
+        now_ms=0,
+    )
+
+
+def _lease_as_shown(fence: LeaseFence | None) -> LeaseRow:
+    if fence is None:
+        return LeaseRow(0, None, None, None, None, 0, 0)
+    return LeaseRow(fence.fencing, fence.owner_id, fence.incarnation_id, None, fence.token, 0, 1)
+
+
+def _check_commit(commit: object, session_id: str) -> None:
+    if not isinstance(commit, Commit):
+        raise InvalidInput(f"a Commit is needed, not {type(commit).__name__}")
+    if check_identifier("session_id", commit.session_id) != session_id:
+        raise SessionBindingMismatch(session_id, commit.session_id)
+    if check_integer("expected_revision", commit.expected_revision, at_least=0) == MAX_INTEGER:
+        raise InvalidInput("the revision counter of this session is exhausted")
+    if commit.turn_id is not None:
+        check_identifier("turn_id", commit.turn_id)
+    if commit.current_frame_id is not None:
+        check_identifier("current_frame_id", commit.current_frame_id)
+    for what, fence in (("fence", commit.fence), ("release", commit.release)):
+        if fence is not None:
+            check_fence(what, fence)
+    for what, items in (("frames", commit.frames), ("usage", commit.usage)):
+        if not isinstance(items, list | tuple):
+            raise InvalidInput(f"{what} must be a tuple, not {type(items).__name__}")
+    if isinstance(commit.graph, ReplaceFull):
+        check_integer("replaced_node_count", commit.graph.replaced_node_count, at_least=0)
+
+
+def _check_budget(prepared: PreparedCommit, budget: CommitBudget) -> None:
+    rows = len(prepared.nodes) + len(prepared.frames) + len(prepared.components) + len(prepared.usage)
+    size = (
+        sum(len(each.body) for each in prepared.nodes)
+        + sum(len(each.body) for each in prepared.frames)
+        + sum(blob.size for blob in prepared.blobs)
+        + len(prepared.config)
+        + len(prepared.checkpoint.turn_state)
+    )
+    if rows > budget.max_rows:
+        raise CommitTooLarge("rows", rows, budget.max_rows)
+    if size > budget.max_bytes:
+        raise CommitTooLarge("bytes", size, budget.max_bytes)
+
+
+def _place(prepared: PreparedCommit, facts: CommitFacts) -> Placement:
+    session_id, head, delta = prepared.commit.session_id, facts.head, prepared.commit.graph
+    if isinstance(delta, ReplaceFull):
+        if delta.replaced_node_count != head.node_count:
+            raise GraphConflict(session_id, delta.replaced_node_count, head.node_count)
+        return place_replacement(
+            session_id, prepared.nodes, segment_count=head.segment_count, node_seq=head.node_seq
+        )
+    fresh = new_nodes(session_id, prepared.nodes, facts.stored_nodes)
+    return place_appended(
+        session_id, fresh, facts.stored_nodes, segment_count=head.segment_count, node_seq=head.node_seq
+    )
+
+
+def _next_head(prepared: PreparedCommit, facts: CommitFacts, placement: Placement) -> HeadRow:
+    before, delta = facts.head, prepared.commit.graph
+    replace = isinstance(delta, ReplaceFull)
+    leaf_id = _leaf_id(delta, before)
+    place = None
+    if leaf_id is not None:
+        place = placement.places.get(leaf_id) or before.leaf_place(leaf_id)
+        if place is None:
+            raise NodeNotFound(prepared.commit.session_id, leaf_id)
+    texts = [each.node.user_text for each in sorted(placement.nodes, key=lambda each: each.seq)]
+    said = [text for text in texts if text is not None]
+    first_before = "" if replace else before.first_user_message
+    return HeadRow(
+        session_key=before.session_key,
+        revision=prepared.revision,
+        committed=True,
+        leaf_node_id=leaf_id,
+        leaf_segment=None if place is None else place.segment,
+        leaf_depth=None if place is None else place.depth,
+        leaf_is_tip=place is not None and place.is_tip,
+        segment_count=before.segment_count + len(placement.segments),
+        node_seq=before.node_seq + len(placement.nodes),
+        node_count=len(placement.nodes) + (0 if replace else before.node_count),
+        first_user_message=first_before or next(iter(said), ""),
+        user_message_count=len(said) + (0 if replace else before.user_message_count),
+    )
+
+
+def _leaf_id(delta: GraphDelta, before: HeadRow) -> str | None:
+    if not isinstance(delta.leaf_node_id, UnsetType):
+        return delta.leaf_node_id
+    nodes = () if isinstance(delta, Unchanged) else delta.nodes
+    return nodes[-1].node_id if nodes else before.leaf_node_id

@@ -1,0 +1,109 @@
+"""Group commit: several bodies in one transaction, each in a savepoint of its own."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+import apsw
+
+from lash.clock import Clock
+from lash.sqlite.errors import in_our_terms
+from lash.sqlite.jobs import Work
+from lash.sqlite.statements import Statements
+from lash.sqlite.transaction import Transaction
+
+
+class BatchRunner:
+    """Runs batches on the writer's connection; every job has its outcome when `run` returns."""
+
+    def __init__(self, connection: apsw.Connection, statements: Statements, clock: Clock) -> None:
+        self._connection = connection
+        self._statements = statements
+        self._clock = clock
+
+    def run(self, jobs: Sequence[Work[Transaction]]) -> None:
+        """Run and commit the jobs. A body that fails is undone alone.
+
+        When SQLite gives the whole transaction up (disk full, I/O error), the body that it happened to fails and
+        the others are run again in a new transaction.
+        """
+        waiting = list(jobs)
+        while waiting:
+            culprit = self._attempt(waiting)
+            if culprit is None:
+                return
+            waiting.remove(culprit)
+
+    def _attempt(self, jobs: Sequence[Work[Transaction]]) -> Work[Transaction] | None:
+        """Try to run and commit all of them; return the one to leave out if that needs a new transaction."""
+        try:
+            self._control("begin")
+        except Exception as error:  # noqa: BLE001
+            self._abandon()
+            for job in jobs:
+                job.fail(in_our_terms(error, "beginning a transaction"))
+            return None
+        for job in jobs:
+            if not self._run_one(job):
+                self._abandon()
+                return job
+        self._commit(jobs)
+        return None
+
+    def _run_one(self, job: Work[Transaction]) -> bool:
+        """Run one job; return whether the transaction is still good for the others."""
+        try:
+            now_ms = self._clock.now_ms()
+            self._control("savepoint")
+        except Exception as error:  # noqa: BLE001
+            job.fail(in_our_terms(error, "opening a savepoint"))
+            return False
+        transaction = Transaction(self._connection, self._statements, now_ms)
+        try:
+            job.attempt(transaction)
+            transaction.check_not_lost()
+            self._control("release")
+        except BaseException as error:  # noqa: BLE001
+            job.fail(in_our_terms(error, "running a transaction"))
+            return self._undo()
+        finally:
+            transaction.end()
+        return True
+
+    def _undo(self) -> bool:
+        """Undo the present savepoint; return False when the whole transaction is gone or in doubt."""
+        if self._connection.get_autocommit():
+            return False
+        try:
+            self._control("rollback")
+            self._control("release")
+        except Exception:  # noqa: BLE001
+            return False
+        return True
+
+    def _commit(self, jobs: Sequence[Work[Transaction]]) -> None:
+        try:
+            self._control("commit")
+        except Exception as error:  # noqa: BLE001
+            self._abandon()
+            if isinstance(error, apsw.ConstraintError) and len(jobs) > 1:
+                # A deferred foreign key does not say whose it is: each body gets a transaction of its own.
+                for job in jobs:
+                    self.run([job])
+                return
+            for job in jobs:
+                if job.error is None:
+                    job.fail(in_our_terms(error, "committing", at_commit=True))
+
+    def _abandon(self) -> None:
+        """Leave no transaction open, whatever happened before."""
+        if self._connection.get_autocommit():
+            return
+        with contextlib.suppress(Exception):
+            self._statements.announce("rollback")
+        with contextlib.suppress(apsw.Error):
+            self._connection.execute("ROLLBACK")
+
+    def _control(self, name: str) -> None:
+        self._statements.control(self._connection, name)

@@ -1,0 +1,183 @@
+"""Commits on SQLite: load the facts, let the plan decide, write what it says."""
+
+from __future__ import annotations
+
+from lash.codec import encode
+from lash.errors import CorruptData
+from lash.model.commit import CommitResult
+from lash.model.value import BlobRef
+from lash.plan.commit import Apply, CommitFacts, PreparedCommit, Replay, plan_commit
+from lash.plan.node import StoredNode
+from lash.plan.session import HeadRow, missing_session
+from lash.plan.turn import TurnRow
+from lash.plan.usage import UsageRow, merge_usage, require_room
+from lash.sqlite.database import SQLiteValue, Transaction
+from lash.sqlite.lease import lease_row, release_lease
+from lash.sqlite.rows import Flag, Text, json_array, json_object
+
+
+def apply_commit(transaction: Transaction, prepared: PreparedCommit) -> CommitResult:
+    """Run one commit inside a write transaction; whatever is raised leaves nothing behind."""
+    facts = _load_facts(transaction, prepared)
+    decision = plan_commit(prepared, facts)
+    if isinstance(decision, Apply):
+        _write(transaction, prepared, decision)
+    if prepared.commit.release is not None:
+        release_lease(transaction, prepared.commit.release)
+    return decision.result if isinstance(decision, Replay) else prepared.result
+
+
+def _load_facts(transaction: Transaction, prepared: PreparedCommit) -> CommitFacts:
+    session_id, turn_id = prepared.commit.session_id, prepared.commit.turn_id
+    head = transaction.one(HeadRow, "session_head", session_id=session_id)
+    if head is None:
+        deleted = transaction.one(Flag, "session_is_deleted", session_id=session_id)
+        raise missing_session(session_id, deleted=deleted is not None and deleted.value)
+    key = head.session_key
+    turn = None if turn_id is None else transaction.one(TurnRow, "commit_turn", session_key=key, turn_id=turn_id)
+    names, refs = prepared.named_nodes, prepared.required_refs
+    nodes = transaction.all(StoredNode, "node_stored", session_key=key, node_ids=json_array(names)) if names else []
+    known = transaction.all(Text, "commit_known_refs", session_key=key, refs=json_array(refs)) if refs else []
+    return CommitFacts(
+        head=head,
+        turn=turn,
+        lease=lease_row(transaction, session_id),
+        stored_nodes={node.node_id: node for node in nodes},
+        missing_refs=refs - {BlobRef(row.text) for row in known},
+        now_ms=transaction.now_ms,
+    )
+
+
+def _write(transaction: Transaction, prepared: PreparedCommit, decision: Apply) -> None:
+    _write_head(transaction, prepared, decision.head)
+    _write_graph(transaction, decision)
+    _write_checkpoint(transaction, prepared, decision.head)
+    _write_frames(transaction, prepared, decision.head)
+    _write_usage(transaction, prepared, decision.head)
+    _write_turn(transaction, prepared, decision.head)
+
+
+def _write_head(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) -> None:
+    published = transaction.run(
+        "commit_head",
+        session_key=head.session_key,
+        revision=head.revision,
+        config=prepared.config,
+        current_frame_id=prepared.commit.current_frame_id,
+        checkpoint_ref=prepared.checkpoint.ref,
+        leaf_node_id=head.leaf_node_id,
+        leaf_segment=head.leaf_segment,
+        leaf_depth=head.leaf_depth,
+        segment_count=head.segment_count,
+        node_seq=head.node_seq,
+        node_count=head.node_count,
+        first_user_message=head.first_user_message,
+        user_message_count=head.user_message_count,
+        now_ms=transaction.now_ms,
+    )
+    if published != 1:
+        raise CorruptData(f"the head of session {prepared.commit.session_id!r} changed inside a transaction")
+
+
+def _write_graph(transaction: Transaction, decision: Apply) -> None:
+    key = decision.head.session_key
+    if decision.replace:
+        transaction.run("commit_clear_graph", session_key=key)
+    for segment in decision.placement.segments:
+        transaction.run("commit_segment", session_key=key, **segment._asdict())
+    transaction.run_many(
+        "commit_node",
+        (
+            {
+                "session_key": key,
+                "segment": placed.segment,
+                "depth": placed.depth,
+                "seq": placed.seq,
+                "node_id": placed.node.node_id,
+                "parent_node_id": placed.node.parent_node_id,
+                "user_message": int(placed.node.user_text is not None),
+                "body": placed.node.body,
+            }
+            for placed in decision.placement.nodes
+        ),
+    )
+
+
+def _write_checkpoint(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) -> None:
+    key, floor, components = head.session_key, prepared.retention_floor, json_object(prepared.components)
+    transaction.run_many(
+        "commit_blob",
+        (
+            {"session_key": key, "hash": blob.ref, "codec": blob.codec.value, "size": blob.size, "content": blob.content}
+            for blob in prepared.blobs
+        ),
+    )
+    transaction.run(
+        "commit_checkpoint",
+        session_key=key,
+        revision=head.revision,
+        checkpoint_ref=prepared.checkpoint.ref,
+        turn_state=prepared.checkpoint.turn_state,
+        plugin_snapshot_revision=prepared.checkpoint.manifest.plugin_snapshot_revision,
+    )
+    transaction.run("commit_drop_checkpoints", session_key=key, floor=floor)
+    transaction.run("commit_close_components", session_key=key, revision=head.revision, components=components)
+    transaction.run("commit_open_components", session_key=key, revision=head.revision, components=components)
+    dropped = transaction.all(Text, "commit_drop_components", session_key=key, floor=floor)
+    if dropped:
+        transaction.run("commit_drop_blobs", session_key=key, hashes=json_array({row.text for row in dropped}))
+
+
+def _write_frames(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) -> None:
+    key = head.session_key
+    frame_ids = json_array(row.frame_id for row in prepared.frames)
+    transaction.run("commit_drop_frames", session_key=key, frame_ids=frame_ids)
+    transaction.run_many(
+        "commit_frame",
+        (
+            {"session_key": key, "frame_id": row.frame_id, "position": row.position, "body": row.body}
+            for row in prepared.frames
+        ),
+    )
+
+
+def _write_usage(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) -> None:
+    if not prepared.usage:
+        return
+    key = head.session_key
+    pairs = json_array((row.source, row.model) for row in prepared.usage_totals)
+    before = transaction.all(UsageRow, "commit_usage_totals", session_key=key, pairs=pairs)
+    # SQLite would turn a sum beyond 64 bits into a floating-point number without a word.
+    require_room(merge_usage([*before, *prepared.usage_totals]))
+    transaction.run_many("commit_usage", _usage_rows(prepared.usage, head))
+    transaction.run_many("commit_usage_total", _usage_rows(prepared.usage_totals, head))
+
+
+def _usage_rows(rows: tuple[UsageRow, ...], head: HeadRow) -> list[dict[str, SQLiteValue]]:
+    return [
+        {
+            "session_key": head.session_key,
+            "revision": head.revision,
+            "ordinal": ordinal,
+            "source": row.source,
+            "model": row.model,
+            "input_tokens": row.input_tokens,
+            "output_tokens": row.output_tokens,
+            "cached_input_tokens": row.cached_input_tokens,
+            "reasoning_tokens": row.reasoning_tokens,
+        }
+        for ordinal, row in enumerate(rows)
+    ]
+
+
+def _write_turn(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) -> None:
+    if prepared.commit.turn_id is None:
+        return
+    transaction.run(
+        "commit_stamp_turn",
+        session_key=head.session_key,
+        turn_id=prepared.commit.turn_id,
+        commit_hash=prepared.commit_hash,
+        result=encode(prepared.result, CommitResult, "the commit's result"),
+        now_ms=transaction.now_ms,
+    )

@@ -1,0 +1,99 @@
+"""The tables of lash in a SQLite file: created, migrated and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, cast
+
+import apsw
+
+from lash.clock import Clock
+from lash.errors import ForeignDatabase, SchemaMismatch
+from lash.sqlite.errors import translate
+from lash.sqlkit.catalogue import (
+    Catalogue,
+    ColumnRow,
+    ForeignKeyRow,
+    UniqueRow,
+    differences,
+    group_catalogue,
+    load_catalogue,
+)
+from lash.sqlkit.migrations import Migration, load_migrations, pending, pending_error
+
+APPLICATION_ID: Final = 0x6C617368  # "lash"
+MIGRATIONS: Final = "lash.sqlite.sql.migrations"
+
+
+class SchemaKeeper:
+    """Brings a database to the schema that this version needs, or says why it cannot be used."""
+
+    def __init__(self, queries: Mapping[str, str], clock: Clock, *, migrate: bool) -> None:
+        self._queries = queries
+        self._clock = clock
+        self._migrate = migrate
+
+    def prepare(self, connection: apsw.Connection, _new: bool) -> None:  # noqa: FBT001 - the engine's signature
+        """Migrate if allowed, then compare the catalogue with what the code needs."""
+        try:
+            self._refuse_foreign(connection)
+            if self._due(connection):
+                self._migrate_under_lock(connection)
+            self._verify(connection)
+        except apsw.Error as error:
+            raise translate(error, "preparing the tables") from error
+
+    def _refuse_foreign(self, connection: apsw.Connection) -> None:
+        tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
+        application_id = connection.pragma("application_id")
+        if tables and application_id != APPLICATION_ID:
+            raise ForeignDatabase(
+                f"{connection.filename or 'the database'} belongs to another program "
+                f"(application id {application_id:#x}); lash keeps its data in a file of its own"
+            )
+
+    def _due(self, connection: apsw.Connection) -> tuple[Migration, ...]:
+        applied = read_version(connection, self._queries)
+        due = pending(applied, load_migrations(MIGRATIONS))
+        if due and not self._migrate:
+            raise pending_error(applied, due)
+        return due
+
+    def _migrate_under_lock(self, connection: apsw.Connection) -> None:
+        """Apply what is due, once: another process may have been faster while this one waited for the lock."""
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for step in self._due(connection):
+                connection.execute(step.statement)
+                connection.execute(
+                    self._queries["schema_record_migration"],
+                    {"number": step.number, "name": step.name, "now_ms": self._clock.now_ms()},
+                )
+            connection.pragma("application_id", APPLICATION_ID)
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+    def _verify(self, connection: apsw.Connection) -> None:
+        found = read_catalogue(connection, self._queries)
+        lines = differences(load_catalogue("lash.sqlite.sql"), found)
+        if lines:
+            raise SchemaMismatch("the tables are not as this version of lash needs them: " + "; ".join(lines))
+
+
+def read_version(connection: apsw.Connection, queries: Mapping[str, str]) -> int:
+    """Return the number of the last migration applied; 0 for an empty database."""
+    if not connection.execute(queries["schema_has_migrations"]).get:
+        return 0
+    return cast("int", connection.execute(queries["schema_version"]).get)
+
+
+def read_catalogue(connection: apsw.Connection, queries: Mapping[str, str]) -> Catalogue:
+    """Return what the database really has of lash's tables."""
+    return group_catalogue(
+        cast("list[ColumnRow]", connection.execute(queries["schema_columns"]).fetchall()),
+        cast("list[UniqueRow]", connection.execute(queries["schema_unique_keys"]).fetchall()),
+        cast("list[ForeignKeyRow]", connection.execute(queries["schema_foreign_keys"]).fetchall()),
+    )

@@ -1,0 +1,286 @@
+"""Sessions on SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+
+from lash.errors import BlobNotFound
+from lash.limits import check_identifier, check_integer, check_text
+from lash.model.checkpoint import Checkpoint
+from lash.model.commit import Commit, CommitResult
+from lash.model.node import Node
+from lash.model.session import (
+    ActivePath,
+    CreatedSession,
+    FullGraph,
+    ReadScope,
+    RootRelation,
+    SessionHead,
+    SessionMeta,
+    SessionPage,
+    SessionRead,
+    SessionRelation,
+    VacuumReport,
+)
+from lash.model.value import BlobRef
+from lash.plan.checkpoint import CheckpointRow, ComponentRow, check_ref, decode_checkpoint, decode_component
+from lash.plan.commit import CommitRules, prepare_commit
+from lash.plan.frame import FrameRow
+from lash.plan.node import WHOLE_PATH, PathRow, check_node_ids, decode_node, user_text
+from lash.plan.session import (
+    HeadRow,
+    MetaRow,
+    ReadRow,
+    check_limit,
+    check_scope,
+    decode_cursor,
+    decode_head,
+    decode_meta,
+    decode_page,
+    decode_read,
+    encode_meta,
+    encode_relation,
+    missing_session,
+    require_removable,
+)
+from lash.plan.usage import UsageRow
+from lash.sqlite.commit import apply_commit
+from lash.sqlite.database import Database, Reader, Transaction
+from lash.sqlite.rows import Flag, Text, json_array
+
+
+class SQLiteSessionStore:
+    """The sessions of one SQLite storage; the contract is `lash.stores.session.SessionStore`."""
+
+    def __init__(self, database: Database, rules: CommitRules) -> None:
+        self._database = database
+        self._rules = rules
+
+    async def create(
+        self,
+        session_id: str,
+        *,
+        name: str | None = None,
+        model: str = "",
+        cwd: str | None = None,
+        relation: SessionRelation = RootRelation(),
+    ) -> CreatedSession:
+        meta = SessionMeta(
+            session_id=check_identifier("session_id", session_id),
+            name=session_id if name is None else name,
+            created_at_ms=0,
+            model=model,
+            cwd=cwd,
+            relation=relation,
+        )
+        stored_relation = encode_meta(meta, session_id)
+
+        def body(transaction: Transaction) -> CreatedSession:
+            created = transaction.run(
+                "session_insert",
+                session_id=session_id,
+                name=meta.name,
+                model=meta.model,
+                cwd=meta.cwd,
+                relation=stored_relation,
+                now_ms=transaction.now_ms,
+            )
+            if created:
+                transaction.run("session_insert_lease", session_id=session_id)
+                transaction.run("session_forget_deletion", session_id=session_id)
+            row = _meta_row(transaction, session_id)
+            return CreatedSession(meta=decode_meta(row), revision=row.revision, created=bool(created))
+
+        return await self._database.write(body)
+
+    async def open(self, session_id: str) -> SQLiteSession | None:
+        check_identifier("session_id", session_id)
+        row = self._database.read(lambda reader: reader.one(MetaRow, "session_meta", session_id=session_id))
+        return None if row is None else self.handle(session_id)
+
+    async def list(self, *, limit: int = 100, cursor: str | None = None) -> SessionPage:
+        size, before = check_limit(limit), decode_cursor(cursor)
+        rows = await self._database.read_in_thread(
+            lambda reader: reader.all(MetaRow, "session_page", before=before, limit=size + 1)
+        )
+        return decode_page(rows, size)
+
+    async def delete(self, session_id: str) -> bool:
+        check_identifier("session_id", session_id)
+
+        def body(transaction: Transaction) -> bool:
+            transaction.run("session_bury", session_id=session_id, now_ms=transaction.now_ms)
+            return transaction.run("session_delete", session_id=session_id) > 0
+
+        return await self._database.write(body)
+
+    def handle(self, session_id: str) -> SQLiteSession:
+        return SQLiteSession(self._database, self._rules, check_identifier("session_id", session_id))
+
+
+class SQLiteSession:
+    """A handle on one session; the contract is `lash.stores.session.Session`."""
+
+    def __init__(self, database: Database, rules: CommitRules, session_id: str) -> None:
+        self._database = database
+        self._rules = rules
+        self._session_id = session_id
+
+    @property
+    def session_id(self) -> str:
+        return self._session_id
+
+    async def head(self) -> SessionHead | None:
+        return decode_head(self._database.read(self._read_row))
+
+    async def load(self, scope: ReadScope = ActivePath()) -> SessionRead | None:
+        wanted = check_scope(scope)
+        if isinstance(wanted, ActivePath) and wanted.last is not None:
+            return self._database.read(lambda reader: self._load(reader, wanted))
+        return await self._database.read_in_thread(lambda reader: self._load(reader, wanted))
+
+    async def node(self, node_id: str) -> Node | None:
+        check_identifier("node_id", node_id)
+
+        def body(reader: Reader) -> PathRow | None:
+            self._read_row(reader)
+            return reader.one(PathRow, "node_one", session_id=self._session_id, node_id=node_id)
+
+        row = self._database.read(body)
+        return None if row is None else decode_node(row)
+
+    async def checkpoint(self, revision: int | None = None) -> Checkpoint | None:
+        if revision is not None:
+            check_integer("revision", revision, at_least=0)
+
+        def body(reader: Reader) -> Checkpoint | None:
+            row = self._read_row(reader)
+            wanted = row.revision if revision is None else revision
+            found = reader.one(CheckpointRow, "checkpoint_at", session_key=row.session_key, revision=wanted)
+            return None if found is None else decode_checkpoint(found, _components(reader, row.session_key, wanted))
+
+        return await self._database.read_in_thread(body)
+
+    async def blob(self, ref: BlobRef) -> bytes:
+        check_ref("ref", ref)
+
+        def body(reader: Reader) -> bytes:
+            self._read_row(reader)
+            row = reader.one(ComponentRow, "checkpoint_blob", session_id=self._session_id, hash=ref)
+            if row is None:
+                raise BlobNotFound(self._session_id, ref)
+            return decode_component(row)
+
+        return await self._database.read_in_thread(body)
+
+    async def commit(self, commit: Commit) -> CommitResult:
+        prepared = prepare_commit(commit, self._session_id, self._rules)
+        return await self._database.write(lambda transaction: apply_commit(transaction, prepared))
+
+    async def meta(self) -> SessionMeta:
+        return decode_meta(self._database.read(lambda reader: _meta_row(reader, self._session_id)))
+
+    async def save_meta(self, meta: SessionMeta) -> None:
+        relation = encode_meta(meta, self._session_id)
+
+        def body(transaction: Transaction) -> None:
+            _meta_row(transaction, self._session_id)
+            transaction.run(
+                "session_save_meta",
+                session_id=self._session_id,
+                name=meta.name,
+                created_at_ms=meta.created_at_ms,
+                model=meta.model,
+                cwd=meta.cwd,
+                relation=relation,
+            )
+
+        await self._database.write(body)
+
+    async def tombstone(self, node_ids: Collection[str]) -> int:
+        wanted = check_node_ids(node_ids)
+
+        def body(transaction: Transaction) -> int:
+            head = find_head(transaction, self._session_id)
+            path = transaction.all(Text, "node_path_ids", session_key=head.session_key)
+            require_removable(self._session_id, wanted, (row.text for row in path))
+            removed = transaction.run(
+                "node_tombstone",
+                session_key=head.session_key,
+                node_ids=json_array(wanted),
+                now_ms=transaction.now_ms,
+            )
+            if removed:
+                _recount(transaction, head)
+            return removed
+
+        return await self._database.write(body)
+
+    async def vacuum(self) -> VacuumReport:
+        def body(transaction: Transaction) -> int:
+            find_head(transaction, self._session_id)
+            return transaction.run("node_vacuum", session_id=self._session_id)
+
+        return VacuumReport(removed_node_count=await self._database.write(body))
+
+    def _read_row(self, reader: Reader) -> ReadRow:
+        row = reader.one(ReadRow, "session_read", session_id=self._session_id)
+        if row is None:
+            raise missing_session(self._session_id, deleted=is_deleted(reader, self._session_id))
+        return row
+
+    def _load(self, reader: Reader, scope: ReadScope) -> SessionRead | None:
+        row = self._read_row(reader)
+        head = decode_head(row)
+        if head is None:
+            return None
+        key = row.session_key
+        return decode_read(
+            head,
+            scope,
+            nodes=_graph_rows(reader, key, head, scope),
+            frames=reader.all(FrameRow, "frame_all", session_key=key),
+            checkpoint=reader.one(CheckpointRow, "checkpoint_at", session_key=key, revision=head.revision),
+            components=_components(reader, key, head.revision),
+            totals=reader.all(UsageRow, "usage_totals", session_key=key),
+        )
+
+
+def find_head(reader: Reader, session_id: str) -> HeadRow:
+    """Return what a writer must know of the session, or raise SessionNotFound or SessionDeleted."""
+    head = reader.one(HeadRow, "session_head", session_id=session_id)
+    if head is None:
+        raise missing_session(session_id, deleted=is_deleted(reader, session_id))
+    return head
+
+
+def is_deleted(reader: Reader, session_id: str) -> bool:
+    flag = reader.one(Flag, "session_is_deleted", session_id=session_id)
+    return flag is not None and flag.value
+
+
+def _meta_row(reader: Reader, session_id: str) -> MetaRow:
+    row = reader.one(MetaRow, "session_meta", session_id=session_id)
+    if row is None:
+        raise missing_session(session_id, deleted=is_deleted(reader, session_id))
+    return row
+
+
+def _graph_rows(reader: Reader, session_key: int, head: SessionHead, scope: ReadScope) -> list[PathRow]:
+    if isinstance(scope, FullGraph):
+        return reader.all(PathRow, "node_all", session_key=session_key)
+    leaf = head.leaf_node_id if scope.leaf_node_id is None else scope.leaf_node_id
+    last = WHOLE_PATH if scope.last is None else scope.last
+    return reader.all(PathRow, "node_path", session_key=session_key, leaf_node_id=leaf, last=last)
+
+
+def _components(reader: Reader, session_key: int, revision: int) -> list[ComponentRow]:
+    return reader.all(ComponentRow, "checkpoint_components", session_key=session_key, revision=revision)
+
+
+def _recount(transaction: Transaction, head: HeadRow) -> None:
+    first = transaction.one(PathRow, "node_first_user", session_key=head.session_key)
+    text = None if first is None else user_text(decode_node(first))
+    transaction.run("node_recount", session_key=head.session_key, first_user_message=text or "")

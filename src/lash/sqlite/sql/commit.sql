@@ -1,0 +1,132 @@
+-- name: commit_turn
+-- The commit that a turn already has.
+SELECT commit_hash, result FROM lash_turns WHERE session_key = :session_key AND turn_id = :turn_id;
+
+-- name: commit_known_refs
+-- The refs (of a JSON array) whose bytes the session holds.
+SELECT hash FROM lash_blobs
+WHERE session_key = :session_key AND hash IN (SELECT value FROM json_each(:refs));
+
+-- name: commit_usage_totals
+-- The totals so far of the pairs of source and model (a JSON array of arrays) that a commit adds to.
+SELECT
+    t.source, t.model, t.input_tokens, t.output_tokens, t.cached_input_tokens, t.reasoning_tokens
+FROM json_each(:pairs) AS pair
+JOIN lash_usage_totals AS t ON t.session_key = :session_key
+    AND t.source = pair.value ->> 0 AND t.model = pair.value ->> 1;
+
+-- name: commit_head
+-- Publishes the new head.
+UPDATE lash_sessions
+SET revision = :revision, config = :config, current_frame_id = :current_frame_id, checkpoint_ref = :checkpoint_ref,
+    leaf_node_id = :leaf_node_id, leaf_segment = :leaf_segment, leaf_depth = :leaf_depth,
+    segment_count = :segment_count, node_seq = :node_seq, node_count = :node_count,
+    first_user_message = :first_user_message, user_message_count = :user_message_count, updated_at_ms = :now_ms
+WHERE session_key = :session_key AND revision = :revision - 1;
+
+-- name: commit_clear_graph
+-- Deletes the whole graph of a session before it is replaced; its nodes go by cascade.
+DELETE FROM lash_segments WHERE session_key = :session_key;
+
+-- name: commit_segment
+-- Opens a segment.
+INSERT INTO lash_segments (session_key, segment, parent_segment, parent_depth)
+VALUES (:session_key, :segment, :parent_segment, :parent_depth);
+
+-- name: commit_node
+-- Adds a node.
+INSERT INTO lash_nodes (session_key, segment, depth, seq, node_id, parent_node_id, user_message, body)
+VALUES (:session_key, :segment, :depth, :seq, :node_id, :parent_node_id, :user_message, :body);
+
+-- name: commit_blob
+-- Keeps bytes that the session may hold already.
+INSERT INTO lash_blobs (session_key, hash, codec, size, content)
+VALUES (:session_key, :hash, :codec, :size, :content)
+ON CONFLICT (session_key, hash) DO NOTHING;
+
+-- name: commit_checkpoint
+-- Keeps the small part of the new checkpoint.
+INSERT INTO lash_checkpoints (session_key, revision, checkpoint_ref, turn_state, plugin_snapshot_revision)
+VALUES (:session_key, :revision, :checkpoint_ref, :turn_state, :plugin_snapshot_revision);
+
+-- name: commit_drop_checkpoints
+-- Drops the checkpoints below the retention floor.
+DELETE FROM lash_checkpoints WHERE session_key = :session_key AND revision < :floor;
+
+-- name: commit_close_components
+-- Ends the components (a JSON object of key and hash holds the new ones) that changed or are gone.
+UPDATE lash_components
+SET last_revision = :revision - 1
+WHERE session_key = :session_key AND last_revision IS NULL
+    AND NOT EXISTS (
+        SELECT 1 FROM json_each(:components) AS new
+        WHERE new.key = lash_components.key AND new.value = lash_components.hash
+    );
+
+-- name: commit_open_components
+-- Begins the components that are new or changed.
+INSERT INTO lash_components (session_key, key, first_revision, hash)
+SELECT :session_key, new.key, :revision, new.value
+FROM json_each(:components) AS new
+WHERE NOT EXISTS (
+    SELECT 1 FROM lash_components AS c
+    WHERE c.session_key = :session_key AND c.key = new.key AND c.last_revision IS NULL
+);
+
+-- name: commit_drop_components
+-- Drops the components that only dropped checkpoints used.
+DELETE FROM lash_components
+WHERE session_key = :session_key AND last_revision < :floor
+RETURNING hash;
+
+-- name: commit_drop_blobs
+-- Drops those bytes (a JSON array of hashes) that no component names any more.
+DELETE FROM lash_blobs
+WHERE session_key = :session_key AND hash IN (SELECT value FROM json_each(:hashes))
+    AND NOT EXISTS (
+        SELECT 1 FROM lash_components AS c
+        WHERE c.session_key = lash_blobs.session_key AND c.hash = lash_blobs.hash
+    );
+
+-- name: commit_drop_frames
+-- Drops the frames that are not in the new list (a JSON array of ids).
+DELETE FROM lash_frames
+WHERE session_key = :session_key AND frame_id NOT IN (SELECT value FROM json_each(:frame_ids));
+
+-- name: commit_frame
+-- Keeps a frame; one that did not change is not written.
+INSERT INTO lash_frames (session_key, frame_id, position, body)
+VALUES (:session_key, :frame_id, :position, :body)
+ON CONFLICT (session_key, frame_id) DO UPDATE SET position = excluded.position, body = excluded.body
+WHERE lash_frames.position <> excluded.position OR lash_frames.body <> excluded.body;
+
+-- name: commit_usage
+-- Adds a row to the ledger.
+INSERT INTO lash_usage (
+    session_key, revision, ordinal, source, model, input_tokens, output_tokens, cached_input_tokens, reasoning_tokens
+)
+VALUES (
+    :session_key, :revision, :ordinal, :source, :model, :input_tokens, :output_tokens, :cached_input_tokens,
+    :reasoning_tokens
+);
+
+-- name: commit_usage_total
+-- Adds to the sum of one source and model.
+INSERT INTO lash_usage_totals (
+    session_key, source, model, first_revision, first_ordinal, input_tokens, output_tokens, cached_input_tokens,
+    reasoning_tokens
+)
+VALUES (
+    :session_key, :source, :model, :revision, :ordinal, :input_tokens, :output_tokens, :cached_input_tokens,
+    :reasoning_tokens
+)
+ON CONFLICT (session_key, source, model) DO UPDATE
+SET input_tokens = input_tokens + excluded.input_tokens,
+    output_tokens = output_tokens + excluded.output_tokens,
+    cached_input_tokens = cached_input_tokens + excluded.cached_input_tokens,
+    reasoning_tokens = reasoning_tokens + excluded.reasoning_tokens;
+
+-- name: commit_stamp_turn
+-- Records the commit of a turn.
+INSERT INTO lash_turns (session_key, turn_id, commit_hash, result, committed_at_ms)
+VALUES (:session_key, :turn_id, :commit_hash, :result, :now_ms);

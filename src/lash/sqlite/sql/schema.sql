@@ -1,0 +1,43 @@
+-- name: schema_version
+-- The number of the last migration that was applied.
+SELECT COALESCE(MAX(number), 0) FROM lash_migrations;
+
+-- name: schema_has_migrations
+-- Says whether the table of migrations exists.
+SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'lash_migrations');
+
+-- name: schema_record_migration
+-- Notes that a migration was applied.
+INSERT INTO lash_migrations (number, name, applied_at_ms) VALUES (:number, :name, :now_ms);
+
+-- name: schema_columns
+-- Every column of lash's tables: table, column, type, whether it refuses NULL.
+SELECT t.name, c.name, c.type, c."notnull" OR c.pk > 0
+FROM sqlite_schema AS t
+JOIN pragma_table_info(t.name) AS c
+WHERE t.type = 'table' AND t.name LIKE 'lash\_%' ESCAPE '\'
+ORDER BY t.name, c.cid;
+
+-- name: schema_unique_keys
+-- Every unique key of lash's tables: table, columns, predicate.
+SELECT t.name, group_concat(k.name, ','), NULL
+FROM sqlite_schema AS t
+JOIN pragma_index_list(t.name) AS i
+JOIN (SELECT name AS index_name FROM sqlite_schema WHERE type = 'index') AS x ON x.index_name = i.name
+JOIN pragma_index_info(i.name) AS k
+WHERE t.type = 'table' AND t.name LIKE 'lash\_%' ESCAPE '\' AND i."unique" = 1 AND i.partial = 0
+GROUP BY t.name, i.name
+UNION ALL
+SELECT t.name, group_concat(c.name, ','), NULL
+FROM sqlite_schema AS t
+JOIN pragma_table_info(t.name) AS c
+WHERE t.type = 'table' AND t.name LIKE 'lash\_%' ESCAPE '\' AND c.pk > 0
+GROUP BY t.name;
+
+-- name: schema_foreign_keys
+-- Every foreign key of lash's tables: table, columns, table referenced, columns referenced.
+SELECT t.name, group_concat(f."from", ','), f."table", group_concat(f."to", ',')
+FROM sqlite_schema AS t
+JOIN pragma_foreign_key_list(t.name) AS f
+WHERE t.type = 'table' AND t.name LIKE 'lash\_%' ESCAPE '\'
+GROUP BY t.name, f.id;

@@ -1,0 +1,80 @@
+-- name: session_insert
+-- Creates a session above the numbers that a deleted one of the same id left; does nothing if it exists.
+INSERT INTO lash_sessions (session_id, name, created_at_ms, model, cwd, relation, revision, updated_at_ms)
+VALUES (
+    :session_id, :name, :now_ms, :model, :cwd, :relation,
+    COALESCE((SELECT revision + 1 FROM lash_deleted_sessions WHERE session_id = :session_id), 0),
+    :now_ms
+)
+ON CONFLICT (session_id) DO NOTHING;
+
+-- name: session_insert_lease
+-- Gives a new session its lease row, above the fencing number that a deleted one left.
+INSERT INTO lash_session_leases (session_key, fencing)
+SELECT session_key, COALESCE((SELECT fencing + 1 FROM lash_deleted_sessions WHERE session_id = :session_id), 0)
+FROM lash_sessions
+WHERE session_id = :session_id;
+
+-- name: session_forget_deletion
+-- Removes the tombstone of an id that was created again.
+DELETE FROM lash_deleted_sessions WHERE session_id = :session_id;
+
+-- name: session_is_deleted
+-- Says whether a session of this id was deleted.
+SELECT EXISTS (SELECT 1 FROM lash_deleted_sessions WHERE session_id = :session_id);
+
+-- name: session_meta
+-- The metadata of one session.
+SELECT
+    session_key, session_id, name, created_at_ms, model, cwd, relation, revision, first_user_message,
+    user_message_count, updated_at_ms
+FROM lash_sessions
+WHERE session_id = :session_id;
+
+-- name: session_page
+-- The newest sessions before a place in the list.
+SELECT
+    session_key, session_id, name, created_at_ms, model, cwd, relation, revision, first_user_message,
+    user_message_count, updated_at_ms
+FROM lash_sessions
+WHERE session_key < COALESCE(:before, 9223372036854775807)
+ORDER BY session_key DESC
+LIMIT :limit;
+
+-- name: session_save_meta
+-- Overwrites the editable metadata of one session.
+UPDATE lash_sessions
+SET name = :name, created_at_ms = :created_at_ms, model = :model, cwd = :cwd, relation = :relation
+WHERE session_id = :session_id;
+
+-- name: session_bury
+-- Keeps the last numbers of a session that is about to be deleted.
+INSERT INTO lash_deleted_sessions (session_id, revision, fencing, deleted_at_ms)
+SELECT s.session_id, s.revision, l.fencing, :now_ms
+FROM lash_sessions AS s
+JOIN lash_session_leases AS l ON l.session_key = s.session_key
+WHERE s.session_id = :session_id;
+
+-- name: session_delete
+-- Deletes a session and, by cascade, all that it owns.
+DELETE FROM lash_sessions WHERE session_id = :session_id;
+
+-- name: session_head
+-- What a writer must know of one session.
+SELECT
+    s.session_key, s.revision, s.config IS NOT NULL, s.leaf_node_id, s.leaf_segment, s.leaf_depth,
+    s.leaf_segment IS NOT NULL AND NOT EXISTS (
+        SELECT 1 FROM lash_nodes AS f
+        WHERE f.session_key = s.session_key AND f.segment = s.leaf_segment AND f.depth = s.leaf_depth + 1
+    ),
+    s.segment_count, s.node_seq, s.node_count, s.first_user_message, s.user_message_count
+FROM lash_sessions AS s
+WHERE s.session_id = :session_id;
+
+-- name: session_read
+-- The head of one session as its readers see it.
+SELECT
+    session_key, session_id, revision, config, current_frame_id, leaf_node_id, checkpoint_ref, node_count,
+    updated_at_ms
+FROM lash_sessions
+WHERE session_id = :session_id;

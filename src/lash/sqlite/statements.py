@@ -1,0 +1,93 @@
+"""The named queries of a database, checked before they run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+
+import apsw
+
+from lash.errors import InvalidInput
+from lash.sqlite.errors import UNSTORABLE, translate
+from lash.sqlite.options import SQLiteValue, StatementHook
+
+_CONTROL = {
+    "begin": "BEGIN IMMEDIATE",
+    "savepoint": "SAVEPOINT body",
+    "rollback": "ROLLBACK TO body",
+    "release": "RELEASE body",
+    "commit": "COMMIT",
+}
+
+
+class Statements:
+    """Runs named queries on a connection; safe to share between threads."""
+
+    def __init__(self, queries: Mapping[str, str], hook: StatementHook | None) -> None:
+        self._queries = queries
+        self._hook = hook
+        self._parameters: dict[str, frozenset[str]] = {}
+
+    def announce(self, name: str) -> None:
+        """Tell the hook what is about to run."""
+        if self._hook is not None:
+            self._hook(name)
+
+    def control(self, connection: apsw.Connection, name: str) -> None:
+        """Run one statement of transaction control; errors of the driver come out as they are."""
+        self.announce(name)
+        connection.execute(_CONTROL[name])
+
+    def begin_read(self, connection: apsw.Connection) -> None:
+        """Open a transaction that takes its snapshot with the first query."""
+        self.announce("begin")
+        connection.execute("BEGIN DEFERRED")
+
+    def run(
+        self, connection: apsw.Connection, name: str, parameters: Mapping[str, SQLiteValue]
+    ) -> list[tuple[apsw.SQLiteValue, ...]]:
+        """Run one query to its end and return its rows; raise errors of lash only.
+
+        A missing or surplus parameter is a mistake of the caller and raises `TypeError`, an unknown query
+        `LookupError`.
+        """
+        try:
+            expected = self._parameters.get(name)
+            if expected is None:
+                expected = self._learn(connection, name)
+            if parameters.keys() != expected:
+                raise TypeError(_disagreement(name, expected, parameters.keys()))
+            self.announce(name)
+        except apsw.Error as error:
+            raise translate(error, f"query {name}") from error
+        try:
+            return connection.execute(self._queries[name], parameters).fetchall()
+        except apsw.Error as error:
+            raise translate(error, f"query {name}") from error
+        except UNSTORABLE as error:
+            raise InvalidInput(f"query {name}: a parameter cannot be stored: {error}") from error
+
+    def _learn(self, connection: apsw.Connection, name: str) -> frozenset[str]:
+        if name not in self._queries:
+            raise LookupError(f"there is no query {name!r}")
+        asked = _Asked()
+        # Explaining a statement prepares and binds it, but does not run it.
+        connection.execute(self._queries[name], asked, explain=2).fetchall()
+        self._parameters[name] = frozenset(asked.names)
+        return self._parameters[name]
+
+
+class _Asked(dict[str, None]):
+    """Parameters that give NULL for every name, and remember which names were asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __missing__(self, name: str) -> None:
+        self.names.add(name)
+
+
+def _disagreement(name: str, expected: frozenset[str], given: AbstractSet[str]) -> str:
+    missing, surplus = sorted(expected - given), sorted(given - expected)
+    return f"query {name}: missing parameters {missing}, surplus parameters {surplus}"

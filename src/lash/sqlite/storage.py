@@ -1,0 +1,95 @@
+"""A storage in one SQLite file, or in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+from urllib.parse import parse_qsl
+
+from lash.clock import Clock
+from lash.errors import ConfigError
+from lash.model.session import Durability
+from lash.plan.commit import CommitRules
+from lash.sqlite.database import Database
+from lash.sqlite.lease import SQLiteLeaseStore
+from lash.sqlite.options import SQLiteOptions, StatementHook
+from lash.sqlite.schema import MIGRATIONS, SchemaKeeper
+from lash.sqlite.session import SQLiteSession, SQLiteSessionStore
+from lash.sqlkit.migrations import load_migrations, pending_error
+from lash.sqlkit.queries import load_queries
+
+
+_OPTIONS: Final = {"synchronous": str, "busy_timeout_ms": int}
+"""What a URL may set; the rest of `SQLiteOptions` is for tests and benchmarks."""
+
+
+class SQLiteStorage:
+    """Everything on one SQLite database; the contract is `lash.stores.storage.Storage`."""
+
+    def __init__(self, database: Database, rules: CommitRules) -> None:
+        """Build the stores on an open database; use `open`."""
+        self._database = database
+        self._sessions = SQLiteSessionStore(database, rules)
+        self._leases = SQLiteLeaseStore(database)
+
+    @classmethod
+    async def open(
+        cls,
+        path: str | None,
+        *,
+        migrate: bool,
+        rules: CommitRules,
+        options: SQLiteOptions,
+        clock: Clock,
+        on_statement: StatementHook | None = None,
+    ) -> Self:
+        """Open the file, or a new database in memory when ``path`` is None."""
+        if path is not None and not migrate and not Path(path).exists():
+            raise pending_error(0, load_migrations(MIGRATIONS))
+        queries = load_queries("lash.sqlite.sql")
+        keeper = SchemaKeeper(queries, clock, migrate=migrate)
+        database = await Database.open(
+            path, queries=queries, prepare=keeper.prepare, options=options, clock=clock, on_statement=on_statement
+        )
+        return cls(database, rules)
+
+    @property
+    def durability(self) -> Durability:
+        return Durability.DURABLE if self._database.durable else Durability.INLINE
+
+    @property
+    def sessions(self) -> SQLiteSessionStore:
+        return self._sessions
+
+    @property
+    def leases(self) -> SQLiteLeaseStore:
+        return self._leases
+
+    def session(self, session_id: str) -> SQLiteSession:
+        return self._sessions.handle(session_id)
+
+    async def close(self) -> None:
+        await self._database.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def options_from_query(query: str) -> SQLiteOptions:
+    """Return the options that the query string of a URL sets."""
+    given: dict[str, Any] = {}
+    for key, text in parse_qsl(query, keep_blank_values=True):
+        convert = _OPTIONS.get(key)
+        if convert is None:
+            raise ConfigError(f"{key!r} is no option of a sqlite URL; there are {', '.join(_OPTIONS)}")
+        try:
+            given[key] = convert(text)
+        except ValueError:
+            raise ConfigError(f"{key} must be a number, not {text!r}") from None
+    return SQLiteOptions(**given)

@@ -1,0 +1,98 @@
+"""What a body sees of the database: named queries in, typed rows out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+import apsw
+import msgspec
+
+from lash.errors import ConfigError, CorruptData, LashError
+from lash.sqlite.options import SQLiteValue
+from lash.sqlite.statements import Statements
+
+T = TypeVar("T")
+
+
+class Reader:
+    """One consistent snapshot. It serves the body that it was handed to, and only until that body returns."""
+
+    __slots__ = ("_connection", "_ended", "_statements", "now_ms")
+
+    now_ms: int
+    """The clock, read when the body started."""
+
+    def __init__(self, connection: apsw.Connection, statements: Statements, now_ms: int) -> None:
+        self._connection = connection
+        self._statements = statements
+        self._ended = False
+        self.now_ms = now_ms
+
+    def one(self, shape: type[T], name: str, /, **parameters: SQLiteValue) -> T | None:
+        """Run the query and return its only row in the given shape, None when there is no row.
+
+        The shape is a `msgspec.Struct` with ``array_like=True`` whose fields are the columns in order. A row that
+        does not fit, or a second row, is `CorruptData`.
+        """
+        rows = self._rows(name, parameters)
+        if not rows:
+            return None
+        if len(rows) > 1:
+            raise CorruptData(f"query {name} found {len(rows)} rows where at most one may be")
+        return _shaped(rows[0], shape, name)
+
+    def all(self, shape: type[T], name: str, /, **parameters: SQLiteValue) -> list[T]:
+        """Run the query and return all its rows in the given shape; see `one`."""
+        return [_shaped(row, shape, name) for row in self._rows(name, parameters)]
+
+    def end(self) -> None:
+        """Refuse every further use."""
+        self._ended = True
+
+    def _rows(self, name: str, parameters: Mapping[str, SQLiteValue]) -> list[tuple[apsw.SQLiteValue, ...]]:
+        if self._ended:
+            raise ConfigError("a reader or transaction was used after its body had returned")
+        return self._statements.run(self._connection, name, parameters)
+
+
+class Transaction(Reader):
+    """One body's part of a write transaction: applied whole, together with the commit, or not at all."""
+
+    __slots__ = ("_loss",)
+
+    def __init__(self, connection: apsw.Connection, statements: Statements, now_ms: int) -> None:
+        super().__init__(connection, statements, now_ms)
+        self._loss: LashError | None = None
+
+    def run(self, name: str, /, **parameters: SQLiteValue) -> int:
+        """Run an insert, update or delete and return how many rows it changed."""
+        self._rows(name, parameters)
+        return self._connection.changes()
+
+    def run_many(self, name: str, rows: Iterable[Mapping[str, SQLiteValue]], /) -> None:
+        """Run the query once for each mapping of parameters, in order."""
+        for parameters in rows:
+            self._rows(name, parameters)
+
+    def check_not_lost(self) -> None:
+        """Raise the error with which SQLite gave the whole transaction up, if it did."""
+        if self._loss is not None:
+            raise self._loss
+
+    def _rows(self, name: str, parameters: Mapping[str, SQLiteValue]) -> list[tuple[apsw.SQLiteValue, ...]]:
+        # Without the transaction, a body that swallowed the error would commit statement by statement.
+        self.check_not_lost()
+        try:
+            return super()._rows(name, parameters)
+        except LashError as error:
+            if not self._ended and self._connection.get_autocommit():
+                self._loss = error
+            raise
+
+
+def _shaped(row: tuple[apsw.SQLiteValue, ...], shape: type[T], name: str) -> T:
+    try:
+        return msgspec.convert(row, shape, strict=False)
+    except msgspec.ValidationError as error:
+        raise CorruptData(f"query {name}: a stored row does not fit {shape.__name__}: {error}") from error

@@ -1,0 +1,115 @@
+"""The one thread that writes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+
+import apsw
+
+from lash.sqlite.engine import Engine, Settings, open_engine
+from lash.sqlite.errors import in_our_terms
+from lash.sqlite.jobs import Work
+from lash.sqlite.lender import Lender
+from lash.sqlite.transaction import Transaction
+
+
+class Writer:
+    """Takes jobs in order, runs all that wait in one transaction, and answers after the commit."""
+
+    def __init__(
+        self, settings: Settings, loop: asyncio.AbstractEventLoop, lender: Lender, before_closing: Callable[[], None]
+    ) -> None:
+        self.opened: Future[Engine] = Future()
+        """Done when the database is usable, or with the reason why it is not."""
+        self.ended: Future[None] = Future()
+        """Done when the thread has closed its connection."""
+        self._settings = settings
+        self._before_closing = before_closing
+        self._loop = loop
+        self._lender = lender
+        self._group_limit = settings.options.group_limit
+        self._jobs: queue.SimpleQueue[Work[Transaction] | None] = queue.SimpleQueue()
+        self._stopping = False
+        # Marked as running, they cannot be cancelled by a caller that stops waiting for them.
+        self.opened.set_running_or_notify_cancel()
+        self.ended.set_running_or_notify_cancel()
+        # A daemon: a program that ends without closing must not hang on this thread.
+        self._thread = threading.Thread(target=self._main, name="lash-sqlite-writer", daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Work[Transaction]) -> None:
+        """Queue a job. Every job queued before `stop` is run."""
+        self._jobs.put(job)
+
+    def stop(self) -> None:
+        """Let the thread finish what is queued, then call ``before_closing``, close its connection and end."""
+        self._jobs.put(None)
+
+    def join(self) -> None:
+        """Wait for the thread; it is about to end once `ended` is done."""
+        self._thread.join()
+
+    def _main(self) -> None:
+        try:
+            engine = open_engine(self._settings)
+        except BaseException as error:  # noqa: BLE001
+            self.opened.set_exception(in_our_terms(error, "opening the database"))
+        else:
+            self.opened.set_result(engine)
+            while batch := self._next_batch():
+                self._serve(engine, batch)
+            self._close(engine)
+        self.ended.set_result(None)
+        self._lender.call_back()
+
+    def _next_batch(self) -> list[Work[Transaction]]:
+        """Return all jobs that wait now, after waiting for the first; empty when the thread is to end."""
+        batch: list[Work[Transaction]] = []
+        with contextlib.suppress(queue.Empty):
+            while not self._stopping and len(batch) < self._group_limit:
+                job = self._jobs.get_nowait() if batch else self._jobs.get()
+                if job is None:
+                    self._stopping = True
+                else:
+                    batch.append(job)
+        return batch
+
+    def _serve(self, engine: Engine, batch: list[Work[Transaction]]) -> None:
+        jobs = [job for job in batch if not job.abandoned]
+        if not jobs:
+            self._answer(batch)
+            return
+        try:
+            engine.turns.take()
+        except Exception as error:  # noqa: BLE001
+            for job in jobs:
+                job.fail(error)
+            self._answer(batch)
+            return
+        try:
+            engine.run(jobs)
+            self._answer(batch)
+            engine.tidy()
+        finally:
+            engine.turns.give_back()
+
+    def _answer(self, batch: list[Work[Transaction]]) -> None:
+        # A loop that was closed has nobody left to answer.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._settle, batch)
+        self._lender.call_back()
+
+    def _settle(self, batch: list[Work[Transaction]]) -> None:
+        self._lender.settled(len(batch))
+        for job in batch:
+            job.settle()
+
+    def _close(self, engine: Engine) -> None:
+        self._before_closing()
+        with contextlib.suppress(apsw.Error):
+            engine.close()

@@ -1,0 +1,186 @@
+"""What the code needs of a database's catalogue, and how a live one differs from it.
+
+The need is kept in ``catalogue.json`` beside a backend's SQL. The backend reads the live catalogue and hands
+over plain rows; everything here is pure. A host may add columns, indexes and tables of its own.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from importlib import resources
+from typing import TypeAlias
+
+import msgspec
+
+
+class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A column's type, as the database spells it, and whether it refuses NULL."""
+
+    type: str
+    not_null: bool
+
+
+class UniqueKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Columns whose values are unique together, among the rows that satisfy the predicate if there is one."""
+
+    columns: tuple[str, ...]
+    predicate: str | None = None
+
+
+class ForeignKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Columns whose values must exist in another table."""
+
+    columns: tuple[str, ...]
+    table: str
+    referenced_columns: tuple[str, ...]
+
+
+class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One table: its columns by name, and what it guarantees. A primary key is among the unique keys."""
+
+    columns: dict[str, Column]
+    unique: frozenset[UniqueKey] = frozenset()
+    foreign_keys: frozenset[ForeignKey] = frozenset()
+
+
+class Catalogue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Tables by name."""
+
+    tables: dict[str, Table]
+
+
+ColumnRow: TypeAlias = tuple[str, str, str, bool | int]
+"""Table, column, type, whether it is NOT NULL."""
+UniqueRow: TypeAlias = tuple[str, str, str | None]
+"""Table, the columns joined by commas, the predicate of a partial index or None."""
+ForeignKeyRow: TypeAlias = tuple[str, str, str, str]
+"""Table, its columns joined by commas, the table referenced, the columns referenced joined by commas."""
+
+
+def load_catalogue(package: str) -> Catalogue:
+    """Return the package's ``catalogue.json``."""
+    text = resources.files(package).joinpath("catalogue.json").read_bytes()
+    return msgspec.json.decode(text, type=Catalogue)
+
+
+def dump_catalogue(catalogue: Catalogue) -> str:
+    """Return the text of a ``catalogue.json``, the same for equal catalogues."""
+    plain = msgspec.to_builtins(catalogue)
+    for table in plain["tables"].values():
+        table["unique"].sort(key=msgspec.json.encode)
+        table["foreign_keys"].sort(key=msgspec.json.encode)
+    return msgspec.json.format(msgspec.json.encode(plain, order="sorted"), indent=2).decode() + "\n"
+
+
+def group_catalogue(
+    columns: Iterable[ColumnRow], unique: Iterable[UniqueRow], foreign_keys: Iterable[ForeignKeyRow]
+) -> Catalogue:
+    """Build a catalogue from the rows of a live one, in any order. A table exists when it has a column."""
+    columns_of: dict[str, dict[str, Column]] = defaultdict(dict)
+    unique_of: dict[str, set[UniqueKey]] = defaultdict(set)
+    foreign_keys_of: dict[str, set[ForeignKey]] = defaultdict(set)
+    for table, column, type_name, not_null in columns:
+        columns_of[table][column] = Column(type=type_name, not_null=bool(not_null))
+    for table, names, predicate in unique:
+        unique_of[table].add(UniqueKey(columns=_split(names), predicate=predicate))
+    for table, names, other, referenced in foreign_keys:
+        foreign_keys_of[table].add(
+            ForeignKey(columns=_split(names), table=other, referenced_columns=_split(referenced))
+        )
+    return Catalogue(
+        tables={
+            table: Table(
+                columns=found, unique=frozenset(unique_of[table]), foreign_keys=frozenset(foreign_keys_of[table])
+            )
+            for table, found in columns_of.items()
+        }
+    )
+
+
+def differences(needed: Catalogue, found: Catalogue) -> tuple[str, ...]:
+    """Say, one line each and in a stable order, what the found catalogue lacks or has otherwise.
+
+    Types and predicates are compared without regard to spacing and to the case of types; the columns of a key
+    without regard to their order, which no guarantee depends on.
+    """
+    lines: list[str] = []
+    for name, table in sorted(needed.tables.items()):
+        other = found.tables.get(name)
+        if other is None:
+            lines.append(f"table {name} is missing")
+            continue
+        lines.extend(_column_differences(name, table, other))
+        lines.extend(_unique_differences(name, table, other))
+        lines.extend(_foreign_key_differences(name, table, other))
+    return tuple(lines)
+
+
+def _column_differences(table: str, needed: Table, found: Table) -> Iterator[str]:
+    for name, column in needed.columns.items():
+        other = found.columns.get(name)
+        if other is None:
+            yield f"column {table}.{name} is missing"
+            continue
+        if _one_spaced(column.type).lower() != _one_spaced(other.type).lower():
+            yield f"column {table}.{name} has type {other.type or 'none'}, needed is {column.type}"
+        if column.not_null != other.not_null:
+            yield f"column {table}.{name} must {'refuse' if column.not_null else 'accept'} NULL"
+
+
+def _unique_differences(table: str, needed: Table, found: Table) -> Iterator[str]:
+    present = {_unique_identity(key) for key in found.unique}
+    for key in sorted(needed.unique, key=_unique_text):
+        if _unique_identity(key) not in present:
+            yield f"unique index on {table} {_unique_text(key)} is missing"
+
+
+def _foreign_key_differences(table: str, needed: Table, found: Table) -> Iterator[str]:
+    present = {_foreign_key_identity(key) for key in found.foreign_keys}
+    for key in sorted(needed.foreign_keys, key=_foreign_key_text):
+        if _foreign_key_identity(key) not in present:
+            yield f"foreign key on {table} {_foreign_key_text(key)} is missing"
+
+
+def _unique_identity(key: UniqueKey) -> tuple[frozenset[str], str | None]:
+    return frozenset(key.columns), None if key.predicate is None else _bare(key.predicate)
+
+
+def _foreign_key_identity(key: ForeignKey) -> tuple[str, frozenset[tuple[str, str]]]:
+    return key.table, frozenset(zip(key.columns, key.referenced_columns, strict=True))
+
+
+def _unique_text(key: UniqueKey) -> str:
+    columns = f"({', '.join(key.columns)})"
+    return columns if key.predicate is None else f"{columns} where {_bare(key.predicate)}"
+
+
+def _foreign_key_text(key: ForeignKey) -> str:
+    return f"({', '.join(key.columns)}) to {key.table} ({', '.join(key.referenced_columns)})"
+
+
+def _bare(predicate: str) -> str:
+    """Drop what databases add when they print an expression: spacing, and parentheses around the whole."""
+    text = _one_spaced(predicate)
+    while _wrapped(text):
+        text = text[1:-1].strip()
+    return text
+
+
+def _wrapped(text: str) -> bool:
+    if not (text.startswith("(") and text.endswith(")")):
+        return False
+    depth = 0
+    for place, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if depth == 0:
+            return place == len(text) - 1
+    return False
+
+
+def _one_spaced(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _split(names: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in names.split(","))

@@ -1,0 +1,92 @@
+"""What the tests know about backends: their names, which test belongs to which, and a schema of one's own."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import asyncpg
+
+BACKENDS = ("sqlite", "memory", "postgres")
+
+TESTS_FOLDER = Path(__file__).resolve().parent
+_FOLDER_BACKENDS = {TESTS_FOLDER / "sqlite": "sqlite", TESTS_FOLDER / "postgres": "postgres"}
+
+
+def backend_of_path(path: Path) -> str | None:
+    """Return the backend whose own folder the test file lies in."""
+    return next((name for folder, name in _FOLDER_BACKENDS.items() if path.is_relative_to(folder)), None)
+
+
+@dataclasses.dataclass
+class BackendTally:
+    """How many tests ran on each backend, and which of them failed."""
+
+    ran: dict[str, set[str]] = dataclasses.field(default_factory=lambda: {name: set() for name in BACKENDS})
+    failed: dict[str, set[str]] = dataclasses.field(default_factory=lambda: {name: set() for name in BACKENDS})
+
+    def record(self, backend: str, test: str, *, failed: bool) -> None:
+        """Count a test once, whichever of its phases reported."""
+        self.ran[backend].add(test)
+        if failed:
+            self.failed[backend].add(test)
+
+    def lines(self) -> list[str]:
+        """Return one line for each backend."""
+        return [self._line(name) for name in BACKENDS]
+
+    def _line(self, name: str) -> str:
+        ran, failed = len(self.ran[name]), len(self.failed[name])
+        ending = f", {failed} failed" if failed else ""
+        return f"backend {name}: {ran} tests ran, {ran - failed} passed{ending}"
+
+
+def with_parameters(url: str, **parameters: str) -> str:
+    """Return the URL with these query parameters set."""
+    parts = urlsplit(url)
+    query = dict(parse_qsl(parts.query)) | parameters
+    return urlunsplit(parts._replace(query=urlencode(query)))
+
+
+@contextmanager
+def fresh_schema(url: str) -> Iterator[str]:
+    """Create an empty schema, give its URL, and drop it with all that is in it."""
+    schema = f"test_{uuid.uuid4().hex}"
+    run_sql(url, f'CREATE SCHEMA "{schema}"')
+    try:
+        yield with_parameters(url, schema=schema)
+    finally:
+        # A connection that a test left behind must fail this test, not hang the run.
+        run_sql(url, "SET lock_timeout = '5s'", f'DROP SCHEMA "{schema}" CASCADE')
+
+
+def run_sql(url: str, *statements: str) -> None:
+    """Run statements on a connection of their own, from a test with or without an event loop."""
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            asyncio.run(_execute(url, statements))
+        except BaseException as failure:  # noqa: BLE001 (it is raised again in the caller's thread)
+            failures.append(failure)
+
+    thread = threading.Thread(target=run, name="test-sql")
+    thread.start()
+    thread.join()
+    if failures:
+        raise failures[0]
+
+
+async def _execute(url: str, statements: tuple[str, ...]) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        for statement in statements:
+            await connection.execute(statement)
+    finally:
+        await connection.close()

@@ -1,0 +1,126 @@
+"""Backends for the tests, and an account of which backend ran how many of them.
+
+``--backend NAME`` (repeatable) leaves out the tests of the other backends. With ``CI=true`` in the environment, a run
+over the whole suite in which no test ran on PostgreSQL fails, however green it looks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lash.testing.postgres_server import PostgresServer, ServerNotFound
+from tests.backends import BACKENDS, TESTS_FOLDER, BackendTally, backend_of_path, fresh_schema
+
+_TALLY = pytest.StashKey[BackendTally]()
+_PROPERTY = "backend"
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """A server for the whole run, started by the first test that needs it."""
+    try:
+        server = PostgresServer()
+        server.start()
+    except ServerNotFound as missing:
+        pytest.skip(str(missing))
+    with server:
+        yield server
+
+
+@pytest.fixture
+def postgres_schema_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """The URL of an empty schema that belongs to this test alone."""
+    with fresh_schema(postgres_server.url) as url:
+        yield url
+
+
+@pytest.fixture(params=BACKENDS)
+def backend_name(request: pytest.FixtureRequest) -> str:
+    """Each backend in turn; a test that asks for it runs once on each and counts for it."""
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def backend_url(backend_name: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty storage on the backend."""
+    if backend_name == "memory":
+        return "sqlite://"
+    if backend_name == "sqlite":
+        return f"sqlite:///{tmp_path / 'lash.db'}"
+    url: str = request.getfixturevalue("postgres_schema_url")
+    return url
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--backend", action="append", choices=BACKENDS, default=[], help="run only this backend's tests")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_TALLY] = BackendTally()
+    # Reports reach a plugin's hooks without the configuration, so the counting plugin carries its tally itself.
+    config.pluginmanager.register(_Counter(config.stash[_TALLY]), "lash-backend-counter")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    chosen: list[str] = config.getoption("backend")
+    kept: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    for item in items:
+        backend = _backend_of(item)
+        if backend is not None:
+            item.user_properties.append((_PROPERTY, backend))
+        (left_out if chosen and backend not in (None, *chosen) else kept).append(item)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = kept
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    terminalreporter.section("backends")
+    for line in config.stash[_TALLY].lines():
+        terminalreporter.write_line(line)
+    if _postgres_is_missing(config):
+        terminalreporter.write_line("CI=true and no test ran on postgres: the run fails", red=True)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if _postgres_is_missing(session.config):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+class _Counter:
+    """Counts each test that ran, by the backend it belongs to."""
+
+    def __init__(self, tally: BackendTally) -> None:
+        self._tally = tally
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        backend = dict(report.user_properties).get(_PROPERTY)
+        if isinstance(backend, str) and (report.failed or (report.when == "call" and report.passed)):
+            self._tally.record(backend, report.nodeid, failed=report.failed)
+
+
+def _backend_of(item: pytest.Item) -> str | None:
+    callspec = getattr(item, "callspec", None)
+    if callspec is not None and "backend_name" in callspec.params:
+        name: str = callspec.params["backend_name"]
+        return name
+    return backend_of_path(item.path)
+
+
+def _postgres_is_missing(config: pytest.Config) -> bool:
+    if os.environ.get("CI") != "true" or config.option.collectonly or _is_narrowed(config):
+        return False
+    return not config.stash[_TALLY].ran["postgres"]
+
+
+def _is_narrowed(config: pytest.Config) -> bool:
+    if config.getoption("backend") or config.option.keyword or config.option.markexpr:
+        return True
+    named = [(config.invocation_params.dir / argument.split("::")[0]).resolve() for argument in config.args]
+    return not any(TESTS_FOLDER.is_relative_to(path) for path in named)

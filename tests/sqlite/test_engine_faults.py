@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+import pytest
+
+from lash.errors import CorruptData, StorageFailure, StoreUnavailable
+from lash.sqlite.database import Transaction
+from tests.sqlite.kit import Count, Gate, create_tables, ids, insert, open_database, queue_behind
+
+
+class Faults:
+    """Raises an error before the n-th statement of a name."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self._plan: dict[tuple[str, int], BaseException] = {}
+
+    def __call__(self, name: str) -> None:
+        self.names.append(name)
+        error = self._plan.pop((name, self.names.count(name)), None)
+        if error is not None:
+            raise error
+
+    def add(self, name: str, error: BaseException, *, skip: int = 0) -> None:
+        """Fail the next statement of this name, after so many good ones."""
+        self._plan[name, self.names.count(name) + 1 + skip] = error
+
+
+async def test_a_lost_transaction_costs_only_the_culprit(tmp_path: Path) -> None:
+    """When SQLite rolls everything back, the others of the group are run again and keep their writes."""
+    database = await open_database(tmp_path / "x.db")
+    await database.write(insert(7))
+
+    def give_up(transaction: Transaction) -> None:
+        transaction.run("insert_item", id=50, label="gone")
+        transaction.run("insert_or_give_up", id=7, label="twice")
+
+    results = await queue_behind(database, Gate(), insert(1), give_up, insert(2))
+    assert results[0] == results[2] == 1
+    assert isinstance(results[1], CorruptData)
+    assert database.read(ids) == [1, 2, 7]
+    await database.close()
+
+
+async def test_a_swallowed_loss_is_still_a_failure(tmp_path: Path) -> None:
+    """A body that goes on after its transaction was lost writes nothing, and its caller learns of it."""
+    database = await open_database(tmp_path / "x.db")
+    await database.write(insert(7))
+
+    def swallow(transaction: Transaction) -> None:
+        try:
+            transaction.run("insert_or_give_up", id=7, label="twice")
+        except CorruptData:
+            pass
+        try:
+            transaction.run("insert_item", id=8, label="stray")
+        except CorruptData:
+            pass
+
+    with pytest.raises(CorruptData, match="insert_or_give_up"):
+        await database.write(swallow)
+    assert database.read(ids) == [7]
+    await database.close()
+
+
+async def test_a_failed_commit_fails_everybody(tmp_path: Path) -> None:
+    """An I/O error at COMMIT leaves the outcome open for the whole group, and the next write works."""
+    faults = Faults()
+    database = await open_database(tmp_path / "x.db", hook=faults)
+    # The first commit is the gate's.
+    faults.add("commit", apsw.IOError("disk I/O error"), skip=1)
+    results = await queue_behind(database, Gate(), insert(1), insert(2))
+    for result in results:
+        assert isinstance(result, StorageFailure)
+        assert result.outcome_unknown
+        assert isinstance(result.__cause__, apsw.IOError)
+    assert await database.write(insert(3)) == 1
+    assert database.read(ids) == [3]
+    await database.close()
+
+
+async def test_a_body_keeps_its_own_error_when_the_commit_fails(tmp_path: Path) -> None:
+    """A body that had failed already is told its own reason, which is certain."""
+    faults = Faults()
+    database = await open_database(tmp_path / "x.db", hook=faults)
+    await database.write(insert(1))
+    faults.add("commit", apsw.FullError("database or disk is full"), skip=1)
+    results = await queue_behind(database, Gate(), insert(1), insert(2))
+    assert isinstance(results[0], CorruptData)
+    assert isinstance(results[1], StorageFailure)
+    assert not results[1].outcome_unknown
+    await database.close()
+
+
+async def test_a_deferred_constraint_costs_only_the_culprit(tmp_path: Path) -> None:
+    """A foreign key that is checked at COMMIT fails the body that broke it, not its neighbours."""
+    database = await open_database(tmp_path / "x.db")
+
+    def orphan(transaction: Transaction) -> int:
+        return transaction.run("insert_child", id=50, parent=999)
+
+    results = await queue_behind(database, Gate(), insert(1), orphan, insert(2))
+    assert results[0] == results[2] == 1
+    assert isinstance(results[1], CorruptData)
+    assert database.read(ids) == [1, 2]
+    await database.close()
+
+
+@pytest.mark.parametrize("name", ["begin", "savepoint", "insert_item", "release", "commit"])
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (apsw.BusyError("database is locked"), StoreUnavailable),
+        (apsw.FullError("database or disk is full"), StorageFailure),
+        (apsw.CorruptError("malformed"), CorruptData),
+        (ZeroDivisionError("a bug"), ZeroDivisionError),
+    ],
+)
+async def test_every_statement_may_fail(tmp_path: Path, name: str, error: Exception, expected: type[Exception]) -> None:
+    """Whichever statement fails, the caller gets the error in our terms, nothing is written, and the next write works."""
+    faults = Faults()
+    database = await open_database(tmp_path / "x.db", hook=faults)
+    faults.add(name, error)
+    with pytest.raises(expected):
+        await database.write(insert(1))
+    assert database.read(ids) == []
+    assert await database.write(insert(2)) == 1
+    assert database.read(ids) == [2]
+    await database.close()
+
+
+async def test_undoing_may_fail_too(tmp_path: Path) -> None:
+    """When the savepoint cannot be undone the transaction is given up, and the others run again."""
+    faults = Faults()
+    database = await open_database(tmp_path / "x.db", hook=faults)
+    await database.write(insert(7))
+    faults.add("rollback", apsw.IOError("disk I/O error"))
+    results = await queue_behind(database, Gate(), insert(1), insert(7), insert(2))
+    assert results[0] == results[2] == 1
+    assert isinstance(results[1], CorruptData)
+    assert database.read(ids) == [1, 2, 7]
+    await database.close()
+
+
+async def test_a_failed_checkpoint_hurts_nobody(tmp_path: Path) -> None:
+    """A checkpoint that fails is made up for by the next one; the callers had their answers before."""
+    faults = Faults()
+    database = await open_database(tmp_path / "x.db", hook=faults)
+    faults.add("checkpoint", apsw.BusyError("database is locked"))
+    for _ in range(2):
+        await database.write(lambda transaction: transaction.run("insert_bulk", payload=bytes(5_000_000)))
+    await database.write(insert(1))
+    assert faults.names.count("checkpoint") == 2
+    assert database.read(ids) == [1]
+    await database.close()
+
+
+async def test_a_full_database(tmp_path: Path) -> None:
+    """A file that may not grow refuses the body that is too big, and goes on with small ones."""
+
+    def create_small(connection: apsw.Connection, new: bool) -> None:  # noqa: FBT001
+        create_tables(connection, new)
+        connection.pragma("max_page_count", 20)
+
+    database = await open_database(tmp_path / "x.db", prepare=create_small)
+
+    def fill(transaction: Transaction) -> int:
+        return transaction.run("insert_bulk", payload=bytes(200_000))
+
+    results = await queue_behind(database, Gate(), insert(1), fill, insert(2))
+    assert results[0] == results[2] == 1
+    assert isinstance(results[1], StorageFailure)
+    assert database.read(ids) == [1, 2]
+    await database.close()
+
+
+@contextmanager
+def files_may_not_exceed(size: int) -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def test_a_disk_that_refuses_the_commit(tmp_path: Path) -> None:
+    """A real failure to write the log fails the write; once the disk takes data again, so does the database."""
+    database = await open_database(tmp_path / "x.db")
+    await database.write(insert(1))
+    with files_may_not_exceed((tmp_path / "x.db-wal").stat().st_size + 8192):
+        with pytest.raises(StorageFailure) as caught:
+            await database.write(lambda transaction: transaction.run("insert_bulk", payload=bytes(500_000)))
+        assert isinstance(caught.value.__cause__, apsw.Error)
+    assert await database.write(insert(2)) == 1
+    assert database.read(ids) == [1, 2]
+    await database.close()
+    with_fresh_eyes = await open_database(tmp_path / "x.db")
+    assert with_fresh_eyes.read(ids) == [1, 2]
+    assert with_fresh_eyes.read(lambda reader: reader.one(Count, "count_items")) == Count(2)
+    await with_fresh_eyes.close()

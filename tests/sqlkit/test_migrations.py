@@ -1,0 +1,73 @@
+"""Migrations are numbered 1..n, and what is pending follows from one number."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lash.errors import NewerSchema
+from lash.sqlkit.migrations import Migration, load_migrations, pending, read_migrations
+
+FIRST = Migration(number=1, name="first", statement="CREATE TABLE a (x);")
+SECOND = Migration(number=2, name="second", statement="CREATE TABLE b (x);")
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder without ``__init__.py``, as the migrations of the backends are."""
+    folder = tmp_path / "migrations_under_test"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    yield folder
+    sys.modules.pop("migrations_under_test", None)
+
+
+def test_migrations_are_loaded_in_order_and_in_the_schema(package: Path) -> None:
+    """The number and the name come from the file's name, the statement from its text."""
+    (package / "0002_second.sql").write_text('CREATE TABLE :"schema".b (x);')
+    (package / "0001_first.sql").write_text('CREATE TABLE :"schema".a (x);')
+    assert load_migrations("migrations_under_test", schema="s") == (
+        Migration(number=1, name="first", statement='CREATE TABLE "s".a (x);'),
+        Migration(number=2, name="second", statement='CREATE TABLE "s".b (x);'),
+    )
+
+
+def test_an_empty_folder_has_no_migrations(tmp_path: Path) -> None:
+    """Nothing is invented."""
+    assert read_migrations(tmp_path) == ()
+
+
+@pytest.mark.parametrize(
+    ("names", "complaint"),
+    [
+        (["0002_second.sql"], "0001 is due"),
+        (["0001_first.sql", "0003_third.sql"], "0002 is due"),
+        (["0001_first.sql", "0001_other.sql"], "0002 is due"),
+        (["0000_zero.sql", "0001_first.sql"], "0001 is due"),
+        (["1_first.sql"], "no migration"),
+        (["0001-first.sql"], "no migration"),
+        (["0001_First.sql"], "no migration"),
+    ],
+)
+def test_gaps_doubles_and_odd_names_are_refused(tmp_path: Path, names: list[str], complaint: str) -> None:
+    """A file that would be skipped or applied in the wrong place is an error."""
+    for name in names:
+        (tmp_path / name).touch()
+    with pytest.raises(ValueError, match=complaint):
+        read_migrations(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("applied", "expected"), [(0, (FIRST, SECOND)), (1, (SECOND,)), (2, ())], ids=["empty", "behind", "current"]
+)
+def test_pending_is_what_lies_above_the_applied_number(applied: int, expected: tuple[Migration, ...]) -> None:
+    """Only later migrations are pending."""
+    assert pending(applied, (FIRST, SECOND)) == expected
+
+
+def test_a_newer_schema_is_refused_with_both_numbers() -> None:
+    """An older lash never touches what a newer one made."""
+    with pytest.raises(NewerSchema, match=r"schema 3.*up to 2") as caught:
+        pending(3, (FIRST, SECOND))
+    assert (caught.value.found, caught.value.supported) == (3, 2)

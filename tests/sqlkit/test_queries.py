@@ -1,0 +1,58 @@
+"""Named queries are split, named and placed in a schema exactly as written."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lash.sqlkit.queries import in_schema, load_queries, parse_queries, quote_identifier
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    folder = tmp_path / "queries_under_test"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    yield folder
+    sys.modules.pop("queries_under_test", None)
+
+
+def test_each_name_gets_the_text_up_to_the_next_name() -> None:
+    """A query is everything between its name and the next one, its purpose comment included."""
+    text = "-- about this file\n-- name: first\n-- One.\nSELECT 1;\n\n-- name: second\nSELECT 2;\n"
+    assert parse_queries(text) == [("first", "-- One.\nSELECT 1;"), ("second", "SELECT 2;")]
+
+
+@pytest.mark.parametrize("line", ["--name: second", "-- name: Second", "-- name : second", "-- name: second query"])
+def test_a_misspelt_name_is_refused(line: str) -> None:
+    """A line that only resembles a name never disappears into the query before it."""
+    with pytest.raises(ValueError, match="must read"):
+        parse_queries(f"-- name: first\nSELECT 1;\n{line}\nSELECT 2;\n")
+
+
+def test_queries_of_all_files_are_loaded_in_the_schema(package: Path) -> None:
+    """Every file of the package contributes, and the schema's place is filled with the quoted name."""
+    (package / "a.sql").write_text('-- name: one\n-- One.\nSELECT 1 FROM :"schema".t;')
+    (package / "b.sql").write_text("-- name: two\n-- Two.\nSELECT 2;")
+    queries = load_queries("queries_under_test", schema='odd"name')
+    assert dict(queries) == {"one": '-- One.\nSELECT 1 FROM "odd""name".t;', "two": "-- Two.\nSELECT 2;"}
+
+
+def test_a_name_defined_twice_is_refused(package: Path) -> None:
+    """Two queries of one name are an error that names the second file."""
+    (package / "a.sql").write_text("-- name: one\nSELECT 1;")
+    (package / "b.sql").write_text("-- name: one\nSELECT 2;")
+    with pytest.raises(ValueError, match=r"'one' is defined twice.*b\.sql"):
+        load_queries("queries_under_test")
+
+
+def test_without_a_schema_the_statement_stays_as_it_is() -> None:
+    """SQLite statements pass through unchanged."""
+    assert in_schema("SELECT ':x'", None) == "SELECT ':x'"
+
+
+def test_quotes_in_an_identifier_are_doubled() -> None:
+    """No name can end its own quotation."""
+    assert quote_identifier('a"; DROP TABLE b; --') == '"a""; DROP TABLE b; --"'

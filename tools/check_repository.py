@@ -1,0 +1,57 @@
+"""The repository's own rules: ``python -m tools.check_repository``, as ``make check`` does.
+
+Each rule is a function from a `Repository` to findings. A finding of a rule fails the check; what a report finds
+is printed and no more.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from tools.compile_rules import postgres_compiles, sqlite_compiles
+from tools.python_rules import long_files_and_functions, no_sql_from_strings
+from tools.repository import Finding, Repository, Rule
+from tools.sql_rules import (
+    backends_agree,
+    queries_are_used_and_exist,
+    queries_say_their_purpose,
+    sql_is_well_formed,
+)
+from tools.text_rules import decisions_are_numbered, nothing_left_to_do
+
+RULES: Final[tuple[Rule, ...]] = (
+    sql_is_well_formed,
+    queries_say_their_purpose,
+    backends_agree,
+    queries_are_used_and_exist,
+    no_sql_from_strings,
+    nothing_left_to_do,
+    decisions_are_numbered,
+    sqlite_compiles,
+    postgres_compiles,
+)
+REPORTS: Final[tuple[Rule, ...]] = (long_files_and_functions,)
+
+
+def findings(repository: Repository, rules: Iterable[Rule]) -> list[Finding]:
+    """Everything that the rules have to say, rule by rule."""
+    return [finding for rule in rules for finding in sorted(rule(repository))]
+
+
+def main() -> int:
+    """Check the tree in the current folder; the exit status says whether every rule holds."""
+    repository = Repository(Path.cwd())
+    for note in findings(repository, REPORTS):
+        print(f"note: {note}")
+    broken = findings(repository, RULES)
+    for finding in broken:
+        print(finding)
+    print(f"{len(RULES)} rules, {len(broken)} findings")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

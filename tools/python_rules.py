@@ -1,0 +1,103 @@
+"""Rules about Python code: no SQL from strings, and a report on lengths."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from tools.repository import SOURCE, Finding, Repository
+
+LONG_FILE: Final = 400
+LONG_FUNCTION: Final = 60
+
+_STATEMENT = re.compile(
+    r"\s*(?:--[^\n]*\n\s*)*"
+    r"(?:(?:SELECT|INSERT|UPDATE|DELETE|REPLACE|MERGE|WITH|VALUES|CREATE|ALTER|DROP|TRUNCATE|PRAGMA|ATTACH|DETACH|BEGIN"
+    r"|COMMIT|SAVEPOINT|RELEASE|ROLLBACK|EXPLAIN|VACUUM|ANALYZE|REINDEX|LISTEN|UNLISTEN|NOTIFY|SET|LOCK|GRANT|REVOKE"
+    r"|CALL|EXECUTE|PREPARE|DECLARE|COPY)\b"
+    r"|(?i:select\s.*\sfrom\s|insert\s+(?:or\s+\w+\s+)?into\s|update\s+\S+\s+set\s|delete\s+from\s"
+    r"|(?:create|alter|drop)\s+(?:table|index|unique|schema|view|trigger|function)\s|pragma\s+\w+\s*[=({]))",
+    re.DOTALL,
+)
+_CLAUSE = re.compile(r"\s*(?:WHERE|AND|OR|ORDER BY|GROUP BY|LIMIT|JOIN|VALUES|RETURNING|ON CONFLICT|FROM|SET)\b")
+_RUNNING_METHODS = frozenset({"execute", "executemany", "execute_script", "fetch", "fetchrow", "fetchval", "prepare"})
+
+
+def no_sql_from_strings(repository: Repository) -> Iterator[Finding]:
+    """No statement is put together in Python, and none that was is handed to a driver."""
+    for path, module in repository.modules(SOURCE):
+        visitor = _BuiltSQL()
+        visitor.visit(module)
+        for line in sorted(visitor.lines):
+            yield Finding(path, line, "SQL is built from strings; write a named query")
+
+
+def long_files_and_functions(repository: Repository) -> Iterator[Finding]:
+    """Files and functions above the guide's lengths. A report: a longer one may have a good reason."""
+    for path in repository.files("src", "tests", "tools", "benchmarks", suffixes=(".py",)):
+        text = path.read_text(encoding="utf-8")
+        length = len(text.splitlines())
+        if length > LONG_FILE:
+            yield Finding(repository.relative(path), 0, f"{length} lines; the guide says {LONG_FILE}")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                length = (node.end_lineno or node.lineno) - node.lineno + 1
+                if length > LONG_FUNCTION:
+                    message = f"function {node.name} has {length} lines; the guide says {LONG_FUNCTION}"
+                    yield Finding(repository.relative(path), node.lineno, message)
+
+
+class _BuiltSQL(ast.NodeVisitor):
+    """Collects the lines on which text that looks like SQL is put together."""
+
+    def __init__(self) -> None:
+        self.lines: set[int] = set()
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
+        self._check(node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        self._check(node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        text = _any_text(node.value)
+        if isinstance(node.op, ast.Add) and text is not None and _CLAUSE.match(text):
+            self.lines.add(node.lineno)
+        self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        runs = isinstance(node.func, ast.Attribute) and node.func.attr in _RUNNING_METHODS
+        if runs and node.args and _built_text(node.args[0]) is not None:
+            self.lines.add(node.lineno)
+        self._check(node)
+
+    def _check(self, node: ast.expr) -> None:
+        text = _built_text(node)
+        if text is not None and _STATEMENT.match(text):
+            self.lines.add(node.lineno)
+        else:
+            self.generic_visit(node)
+
+
+def _built_text(node: ast.expr) -> str | None:
+    """The text of an expression that puts a string together, with {} for its open parts; None for any other."""
+    match node:
+        case ast.JoinedStr(values=values) if any(isinstance(value, ast.FormattedValue) for value in values):
+            return "".join(_any_text(value) or "{}" for value in values)
+        case ast.BinOp(left=left, op=ast.Mod()):
+            return _any_text(left)
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            texts = (_any_text(left), _any_text(right))
+            return None if texts == (None, None) else "".join(text or "{}" for text in texts)
+        case ast.Call(func=ast.Attribute(value=template, attr="format")):
+            return _any_text(template)
+    return None
+
+
+def _any_text(node: ast.expr) -> str | None:
+    """The text of a literal or of an expression that puts one together."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else None
+    return _built_text(node)

@@ -1,0 +1,96 @@
+"""What the repository's rules look at: a tree of files, its queries and its migrations."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import msgspec
+
+from lash.sqlkit.migrations import Migration, read_migrations
+from lash.sqlkit.queries import parse_queries, sql_files
+
+BACKENDS: Final = ("sqlite", "postgres")
+SOURCE: Final = "src/lash"
+KNOWN_DIFFERENCES: Final = "tests/known_differences.py"
+
+
+class Finding(msgspec.Struct, frozen=True, order=True):
+    """One place that breaks a rule. Line 0 stands for the file as a whole."""
+
+    path: str
+    line: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.message}"
+
+
+class Query(msgspec.Struct, frozen=True):
+    """One named query and where it stands."""
+
+    name: str
+    statement: str
+    path: str
+    line: int
+
+    def finding(self, message: str) -> Finding:
+        return Finding(self.path, self.line, f"query {self.name} {message}")
+
+
+class Repository:
+    """A tree that is laid out like this one. Whatever is missing counts as empty."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def relative(self, path: Path) -> str:
+        return path.relative_to(self.root).as_posix()
+
+    def sql_folder(self, backend: str) -> Path:
+        return self.root / SOURCE / backend / "sql"
+
+    def sql_paths(self, backend: str) -> list[Path]:
+        """The query files of a backend; migrations are not among them."""
+        folder = self.sql_folder(backend)
+        return [folder / file.name for file in sql_files(folder)] if folder.is_dir() else []
+
+    def queries(self, backend: str) -> list[Query]:
+        """The queries of the files that can be read; `sql_rules.sql_is_well_formed` reports the others."""
+        found: list[Query] = []
+        for path in self.sql_paths(backend):
+            try:
+                found.extend(self.queries_of(path))
+            except ValueError:
+                continue
+        return found
+
+    def queries_of(self, path: Path) -> list[Query]:
+        text = path.read_text(encoding="utf-8")
+        lines = [number for number, line in enumerate(text.splitlines(), start=1) if line.startswith("-- name: ")]
+        pairs = parse_queries(text)
+        return [
+            Query(name=name, statement=statement, path=self.relative(path), line=line)
+            for (name, statement), line in zip(pairs, lines, strict=True)
+        ]
+
+    def migrations(self, backend: str) -> tuple[Migration, ...]:
+        """The migrations of a backend; ValueError when their files are misnamed or misnumbered."""
+        folder = self.sql_folder(backend) / "migrations"
+        return read_migrations(folder) if folder.is_dir() else ()
+
+    def files(self, *folders: str, suffixes: tuple[str, ...]) -> Iterator[Path]:
+        """The files below the folders with one of the suffixes, by path."""
+        for folder in folders:
+            paths = sorted((self.root / folder).rglob("*"))
+            yield from (path for path in paths if path.is_file() and path.suffix in suffixes)
+
+    def modules(self, *folders: str) -> Iterator[tuple[str, ast.Module]]:
+        """The parsed Python files below the folders, with their relative paths."""
+        for path in self.files(*folders, suffixes=(".py",)):
+            yield self.relative(path), ast.parse(path.read_text(encoding="utf-8"))
+
+
+Rule: TypeAlias = Callable[[Repository], Iterator[Finding]]

@@ -1,0 +1,113 @@
+"""Rules about named queries: well formed, explained, used, and the same on both backends."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from tools.repository import BACKENDS, KNOWN_DIFFERENCES, SOURCE, Finding, Query, Repository
+
+_PURPOSE = re.compile(r"--[ \t]*\w")
+_QUERY_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_QUERY_METHODS = frozenset({"one", "all", "run", "run_many", "read_one", "read_all", "write_one", "write_all"})
+_NAME_POSITIONS = 2
+"""The engines' methods take the name first, or second after the shape of a row."""
+
+
+def sql_is_well_formed(repository: Repository) -> Iterator[Finding]:
+    """Every query file and every migration can be read, and no query name is defined twice in a backend."""
+    for backend in BACKENDS:
+        first: dict[str, Query] = {}
+        for path in repository.sql_paths(backend):
+            try:
+                queries = repository.queries_of(path)
+            except ValueError as error:
+                yield Finding(repository.relative(path), 0, str(error))
+                continue
+            for query in queries:
+                earlier = first.setdefault(query.name, query)
+                if earlier is not query:
+                    yield query.finding(f"is already defined at {earlier.path}:{earlier.line}")
+        try:
+            repository.migrations(backend)
+        except ValueError as error:
+            yield Finding(repository.relative(repository.sql_folder(backend) / "migrations"), 0, str(error))
+
+
+def queries_say_their_purpose(repository: Repository) -> Iterator[Finding]:
+    """The line below a query's name is a comment that says what it is for."""
+    for backend in BACKENDS:
+        for query in repository.queries(backend):
+            if not _PURPOSE.match(query.statement):
+                yield query.finding("has no comment below its name that says what it is for")
+
+
+def backends_agree(repository: Repository) -> Iterator[Finding]:
+    """Both backends have the same query names and migration numbers, but for the known differences."""
+    known = known_differences(repository)
+    names = {backend: _names(repository, backend) for backend in BACKENDS}
+    different = names["sqlite"] ^ names["postgres"]
+    for name in sorted(different - known.keys()):
+        owner, other = ("sqlite", "postgres") if name in names["sqlite"] else ("postgres", "sqlite")
+        path = repository.relative(repository.sql_folder(other))
+        yield Finding(path, 0, f"{name} exists on {owner} only; add it, or say why in {KNOWN_DIFFERENCES}")
+    for name, reason in known.items():
+        if name not in different:
+            yield Finding(KNOWN_DIFFERENCES, 0, f"{name} is no difference (any more); remove the entry")
+        if not reason.strip():
+            yield Finding(KNOWN_DIFFERENCES, 0, f"{name} has no reason")
+
+
+def queries_are_used_and_exist(repository: Repository) -> Iterator[Finding]:
+    """Every query is named in its backend's package, and every name handed to the engine is a query."""
+    for backend in BACKENDS:
+        queries = repository.queries(backend)
+        names = {query.name for query in queries}
+        mentioned: set[str] = set()
+        for path, module in repository.modules(f"{SOURCE}/{backend}"):
+            mentioned |= {text for node in ast.walk(module) if (text := _text(node)) is not None}
+            for line, name in _names_asked_for(module):
+                if name not in names:
+                    yield Finding(path, line, f"{backend} has no query {name}")
+        for query in queries:
+            if query.name not in mentioned:
+                yield query.finding("is never used")
+
+
+def known_differences(repository: Repository) -> dict[str, str]:
+    """The literal value of ``QUERY_DIFFERENCES``; empty when the file does not exist."""
+    path = repository.root / KNOWN_DIFFERENCES
+    if not path.is_file():
+        return {}
+    for statement in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(statement, ast.AnnAssign) and ast.unparse(statement.target) == "QUERY_DIFFERENCES":
+            assert statement.value is not None
+            return {str(name): str(reason) for name, reason in ast.literal_eval(statement.value).items()}
+    return {}
+
+
+def _names(repository: Repository, backend: str) -> set[str]:
+    try:
+        migrations = repository.migrations(backend)
+    except ValueError:
+        migrations = ()
+    queries = {query.name for query in repository.queries(backend)}
+    return queries | {f"migration {migration.number:04}" for migration in migrations}
+
+
+def _names_asked_for(module: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(module):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+            continue
+        if node.func.attr not in _QUERY_METHODS:
+            continue
+        for argument in node.args[:_NAME_POSITIONS]:
+            text = _text(argument)
+            if text is not None and _QUERY_NAME.fullmatch(text):
+                yield argument.lineno, text
+                break
+
+
+def _text(node: ast.AST) -> str | None:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
