@@ -69,6 +69,9 @@ def unpack(blob: StoredBlob) -> bytes:
 
 
 def _expand(blob: StoredBlob) -> bytes:
+    if not 0 <= blob.size < sys.maxsize:
+        # The decompressor takes a negative limit for none at all.
+        raise CorruptData(f"the stored bytes of {blob.ref} have the impossible size {blob.size}")
     decompressor = zstd.ZstdDecompressor()
     try:
         content = decompressor.decompress(blob.content, max_length=blob.size + 1)

@@ -1,6 +1,7 @@
 """How values become text and bytes, and how both are read back with proof.
 
-What ``encode`` accepts, ``decode`` returns unchanged: a value is refused while it can still be refused.
+What ``encode`` accepts, ``decode`` returns unchanged, but for tuples inside plain JSON, which come back as lists:
+a value is refused while it can still be refused.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ def encode(value: object, shape: type[T], what: str) -> str:
         back: object = _decoder(shape).decode(encoded)
         if back != value:
             _check_plain(value, what)
-            if _encoder.encode(back) != encoded:
-                raise InvalidInput(f"{what} would not be read back as it was written")
+            _check_returned(value, back, what)
     except UnicodeEncodeError:
         raise InvalidInput(f"{what} contains a lone surrogate") from None
     except RecursionError:
         raise InvalidInput(f"{what} is nested more than {MAX_JSON_DEPTH} levels deep") from None
     except (TypeError, ValueError, OverflowError) as error:
+        _check_plain(value, what)
         raise InvalidInput(f"{what}: {error}") from None
     return encoded.decode()
 
@@ -79,9 +80,9 @@ def _check_suspects(value: object, encoded: bytes, what: str) -> None:
 
 def _check_plain(value: object, path: str, depth: int = 0) -> None:
     """Raise InvalidInput at the first thing inside the value that JSON cannot carry unchanged."""
-    if depth > MAX_JSON_DEPTH:
-        raise InvalidInput(f"{path.split('.', 1)[0]} is nested more than {MAX_JSON_DEPTH} levels deep")
     match value:
+        case msgspec.Struct() | dict() | list() | tuple() | frozenset() if depth == MAX_JSON_DEPTH:
+            raise InvalidInput(f"{path.split('.', 1)[0]} is nested more than {MAX_JSON_DEPTH} levels deep")
         case msgspec.Struct():
             for name in value.__struct_fields__:
                 _check_plain(getattr(value, name), f"{path}.{name}", depth + 1)
@@ -95,6 +96,22 @@ def _check_plain(value: object, path: str, depth: int = 0) -> None:
                 _check_plain(item, f"{path}[{index}]", depth + 1)
         case _:
             _check_scalar(value, path)
+
+
+def _check_returned(value: object, back: object, path: str) -> None:
+    """Raise InvalidInput at the first thing that was read back as something else than it was."""
+    match value, back:
+        case msgspec.Struct(), _ if type(back) is type(value):
+            for name in value.__struct_fields__:
+                _check_returned(getattr(value, name), getattr(back, name), f"{path}.{name}")
+        case dict(), dict():
+            for key, item in value.items():
+                _check_returned(item, back[key], f"{path}.{key}")
+        case (list() | tuple()), (list() | tuple()):
+            for index, (item, item_back) in enumerate(zip(value, back, strict=True)):
+                _check_returned(item, item_back, f"{path}[{index}]")
+        case _ if value != back:
+            raise InvalidInput(f"{path}, a {type(value).__name__}, would be read back as {back!r:.80}")
 
 
 def _check_scalar(value: object, path: str) -> None:

@@ -31,7 +31,7 @@ async def open_storage(
     budget: CommitBudget = CommitBudget(),
     retention: Retention = Retention(),
     clock: Clock | None = None,
-    pool: asyncpg.Pool | None = None,
+    pool: asyncpg.Pool[asyncpg.Record] | None = None,
     on_statement: Callable[[str], None] | None = None,
 ) -> Storage:
     """Open the storage that the URL names, creating or migrating its tables unless ``migrate`` is false.
@@ -44,7 +44,7 @@ async def open_storage(
     ``clock`` decides about time on SQLite only; PostgreSQL asks its server. ``on_statement`` is called with the name
     of every statement before it runs.
     """
-    rules = CommitRules(compression=Compression(compression), budget=budget, retention=retention)
+    rules = CommitRules(compression=_compression(compression), budget=budget, retention=retention)
     scheme = _scheme(url)
     if scheme in _POSTGRES:
         from lash.postgres.storage import PostgresStorage
@@ -67,6 +67,13 @@ async def open_storage(
     )
 
 
+def _compression(name: str) -> Compression:
+    try:
+        return Compression(name)
+    except ValueError:
+        raise ConfigError(f"{name!r} is no way to compress; there are {', '.join(Compression)}") from None
+
+
 def _scheme(url: str) -> str:
     if not isinstance(url, str):
         raise ConfigError(f"a storage is named by a URL such as {_EXAMPLES}, not by {type(url).__name__}")
@@ -75,7 +82,12 @@ def _scheme(url: str) -> str:
 
 def _sqlite_path(url: str) -> tuple[str | None, str]:
     """Return the path, None for memory, and the query string."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise ConfigError(f"{url!r} is no URL: {error}") from None
+    if parts.fragment:
+        raise ConfigError(f"{url!r} contains '#'; in the name of a file it is written %23")
     if parts.netloc:
         raise ConfigError(f"{url!r} names a host; a file is written with three slashes: sqlite:///{parts.netloc}")
     path = unquote(parts.path.removeprefix("/"))

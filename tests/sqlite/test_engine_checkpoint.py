@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 
 from lash.sqlite.database import Database, Reader, SQLiteOptions
@@ -45,38 +46,47 @@ async def test_a_checkpoint_comes_after_the_answer(tmp_path: Path) -> None:
     await database.close()
 
 
+class Relay:
+    """Readers that always overlap: each keeps its snapshot until another has taken a newer one."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._taken = 0
+        self.over = False
+
+    def __call__(self, reader: Reader) -> None:
+        ids(reader)
+        with self._changed:
+            self._taken += 1
+            mine = self._taken
+            self._changed.notify_all()
+            assert self._changed.wait_for(lambda: self._taken > mine or self.over, 30)
+
+    def end(self) -> None:
+        with self._changed:
+            self.over = True
+            self._changed.notify_all()
+
+
 async def test_readers_that_always_overlap_cannot_make_the_log_grow(tmp_path: Path) -> None:
     """With a reader on the log at every moment, it still stays within a few times the usual length."""
     database = await open_database(tmp_path / "x.db", options=SQLiteOptions(checkpoint_pages=50))
+    relay = Relay()
+
+    async def keep_reading() -> None:
+        while not relay.over:
+            await database.read_in_thread(relay)
+
+    runners = [asyncio.create_task(keep_reading()) for _ in range(2)]
     longest = 0
-    stale: list[tuple[Gate, asyncio.Task[None]]] = []
-
-    async def start_reader() -> None:
-        gate = Gate()
-
-        def body(reader: Reader) -> None:
-            ids(reader)
-            gate(reader)
-
-        stale.append((gate, asyncio.create_task(database.read_in_thread(body))))
-        await gate.entered()
-
-    async def end_oldest() -> None:
-        gate, task = stale.pop(0)
-        gate.open()
-        await task
-
-    await start_reader()
-    for _ in range(100):
+    for _ in range(200):
         await write_pages(database, 20)
-        await start_reader()
-        await end_oldest()
         longest = max(longest, (tmp_path / "x.db-wal").stat().st_size)
-    await end_oldest()
-    await settle(database)
-    # 2,000 pages were written in all.
-    assert longest < 50 * PAGE * 8
+    relay.end()
+    await asyncio.gather(*runners)
     await database.close()
+    # 4,000 pages were written in all.
+    assert longest < 50 * PAGE * 16
 
 
 async def test_a_reader_that_stays_does_not_stop_the_writer(tmp_path: Path) -> None:

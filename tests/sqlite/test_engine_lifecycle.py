@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,8 @@ from lash.errors import ConfigError, StorageClosed
 from lash.sqlite.database import Database, Transaction
 from tests.sqlite.kit import Gate, ids, insert, open_database
 
+ROOT = Path(__file__).parents[2]
+
 
 def engine_threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("lash-sqlite")]
@@ -19,13 +24,16 @@ def engine_threads() -> list[str]:
 
 def open_files(folder: Path) -> list[str]:
     """The files below the folder that this process holds open."""
-    links = []
-    for number in os.listdir("/proc/self/fd"):
-        try:
-            links.append(os.readlink(f"/proc/self/fd/{number}"))
-        except FileNotFoundError:
-            continue
+    links: list[str] = []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        # The one that lists the folder is gone by now.
+        with suppress(FileNotFoundError):
+            links.append(str(descriptor.readlink()))
     return [link for link in links if link.startswith(str(folder))]
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(file.name for file in folder.iterdir())
 
 
 async def test_closing_drains_and_tidies(tmp_path: Path) -> None:
@@ -45,7 +53,7 @@ async def test_closing_drains_and_tidies(tmp_path: Path) -> None:
     assert await asyncio.gather(*tasks) == [1] * 101
     assert engine_threads() == []
     assert open_files(tmp_path) == []
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["x.db", "x.db.lock", "x.db.turn"]
+    assert names_in(tmp_path) == ["x.db", "x.db.lock", "x.db.turn"]
     again = await open_database(tmp_path / "x.db")
     assert again.read(ids) == list(range(100))
     await again.close()
@@ -95,6 +103,25 @@ async def test_a_cancelled_caller_that_waits_leaves_nothing(tmp_path: Path) -> N
     assert await kept == 1
     assert database.read(ids) == [1]
     await database.close()
+
+
+async def test_a_caller_cancelled_within_its_group(tmp_path: Path) -> None:
+    """A body whose turn within the transaction has not come yet is skipped as well."""
+    database = await open_database(tmp_path / "x.db")
+    outer, inner = Gate(), Gate()
+    tasks = [asyncio.create_task(database.write(outer))]
+    await outer.entered()
+    tasks += [asyncio.create_task(database.write(body)) for body in (inner, insert(1), insert(2))]
+    await asyncio.sleep(0)
+    outer.open()
+    await inner.entered()
+    tasks[2].cancel()
+    await asyncio.sleep(0)
+    inner.open()
+    assert await tasks[3] == 1
+    assert database.read(ids) == [2]
+    await database.close()
+    assert tasks[2].cancelled()
 
 
 async def test_a_cancelled_caller_whose_body_runs(tmp_path: Path) -> None:
@@ -208,6 +235,33 @@ def test_a_forked_child(tmp_path: Path) -> None:
         await database.close()
 
     asyncio.run(parent())
+
+
+UNCLOSED = """
+import asyncio, sys
+from tests.sqlite.kit import insert, open_database
+async def main():
+    database = await open_database(sys.argv[1])
+    await database.write(insert(1))
+    await database.read_in_thread(lambda reader: None)
+asyncio.run(main())
+print("done")
+"""
+
+
+def test_a_program_that_forgets_to_close(tmp_path: Path) -> None:
+    """It ends all the same, without a word, and what was acknowledged is there."""
+    command = [sys.executable, "-W", "error", "-c", UNCLOSED, str(tmp_path / "x.db")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30, cwd=ROOT)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+    async def look() -> list[int]:
+        database = await open_database(tmp_path / "x.db")
+        found = database.read(ids)
+        await database.close()
+        return found
+
+    assert asyncio.run(look()) == [1]
 
 
 async def test_durability_is_visible(tmp_path: Path) -> None:

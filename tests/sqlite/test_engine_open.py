@@ -3,17 +3,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
 import apsw
 import pytest
 
-from lash.errors import ConfigError, CorruptData, ForeignDatabase, NewerSchema, StorageFailure, StoreUnavailable
+from lash.errors import ConfigError, CorruptData, ForeignDatabase, NewerSchema, StoreUnavailable
 from lash.sqlite import location
 from lash.sqlite.database import SQLiteOptions
 from tests.sqlite.kit import create_tables, ids, insert, open_database
 
+ROOT = Path(__file__).parents[2]
 MOUNTS = """\
 /dev/vda / ext4 rw,relatime 0 0
 proc /proc proc rw 0 0
@@ -23,6 +25,10 @@ server:/export /mnt/shared nfs4 rw,vers=4.2 0 0
 me@host:/ /home/me/far fuse.sshfs rw 0 0
 C:\\134 /mnt/c 9p rw 0 0
 """
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(file.name for file in folder.iterdir())
 
 
 def writer_threads() -> list[str]:
@@ -39,7 +45,7 @@ async def test_the_folder_must_exist(tmp_path: Path) -> None:
     """A missing parent folder is named, and not created."""
     with pytest.raises(ConfigError, match="missing does not exist"):
         await open_database(tmp_path / "missing" / "x.db")
-    assert list(tmp_path.iterdir()) == []
+    assert names_in(tmp_path) == []
 
 
 @pytest.mark.parametrize("path", ["", "a\0b"])
@@ -53,7 +59,7 @@ async def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     """A text file is left as it was, and so are the threads."""
     file = tmp_path / "notes.txt"
     file.write_text("dear diary " * 500)
-    with pytest.raises(ForeignDatabase):
+    with pytest.raises(ForeignDatabase, match="notes.txt"):
         await open_database(file)
     assert file.read_text() == "dear diary " * 500
     assert writer_threads() == []
@@ -116,13 +122,13 @@ async def test_errors_of_the_driver_in_prepare(tmp_path: Path) -> None:
 
 READ_ONLY = """
 import asyncio, os, sys
-folder, file = sys.argv[1:]
-if os.getuid() == 0:
-    os.setgid(65534); os.setuid(65534)
 from lash.errors import StorageFailure
 from tests.sqlite.kit import open_database
+if os.getuid() == 0:
+    os.setgid(65534)
+    os.setuid(65534)
 try:
-    asyncio.run(open_database(file))
+    asyncio.run(open_database(sys.argv[1]))
 except StorageFailure as error:
     print("refused:", error)
 """
@@ -131,8 +137,6 @@ except StorageFailure as error:
 @pytest.mark.parametrize("what", ["file", "folder"])
 def test_what_may_not_be_written(what: str) -> None:
     """A file or folder without the right to write is refused as such, as an ordinary user sees it."""
-    import tempfile  # noqa: PLC0415
-
     with tempfile.TemporaryDirectory() as name:
         folder, file = Path(name), Path(name) / "x.db"
         connection = apsw.Connection(str(file))
@@ -141,7 +145,12 @@ def test_what_may_not_be_written(what: str) -> None:
         file.chmod(0o444 if what == "file" else 0o666)
         folder.chmod(0o777 if what == "file" else 0o555)
         done = subprocess.run(
-            [sys.executable, "-c", READ_ONLY, name, str(file)], capture_output=True, text=True, check=False, timeout=30
+            [sys.executable, "-c", READ_ONLY, str(file)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=30,
+            cwd=ROOT,
         )
         folder.chmod(0o700)
     assert done.stdout.startswith("refused:"), done.stderr
@@ -176,7 +185,7 @@ async def test_a_network_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(location, "_MOUNTS", tmp_path / "mounts")
     with pytest.raises(ConfigError, match="nfs4"):
         await open_database(tmp_path / "x.db")
-    assert [file.name for file in tmp_path.iterdir()] == ["mounts"]
+    assert names_in(tmp_path) == ["mounts"]
 
 
 @pytest.mark.parametrize(

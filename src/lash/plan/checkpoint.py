@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -58,7 +58,8 @@ def encode_checkpoint(draft: CheckpointDraft, compression: Compression) -> Encod
     required: set[BlobRef] = set()
     components: dict[str, BlobRef] = {}
     for key, component in draft.components.items():
-        components[check_component_key(key)] = add_component(component, f"component {key!r}", compression, stored, required)
+        ref = add_component(component, f"component {key!r}", compression, stored, required)
+        components[check_component_key(key)] = ref
     manifest = CheckpointManifest(
         turn_state=draft.turn_state,
         plugin_snapshot_revision=draft.plugin_snapshot_revision,
@@ -116,7 +117,7 @@ def manifest_ref(manifest: CheckpointManifest) -> BlobRef:
     return BlobRef(content_hash(b"lash.checkpoint.v1\0" + canonical(manifest)))
 
 
-def decode_checkpoint(row: CheckpointRow, components: Iterable[ComponentRow]) -> Checkpoint:
+def decode_checkpoint(row: CheckpointRow, components: Sequence[ComponentRow]) -> Checkpoint:
     """Put a stored checkpoint together, or raise CorruptData if a part is missing or damaged."""
     payloads = {component.key: decode_component(component) for component in components}
     refs = {component.key: BlobRef(component.hash) for component in components}

@@ -124,11 +124,12 @@ def prepare_commit(commit: Commit, session_id: str, rules: CommitRules) -> Prepa
     blobs = tuple((saved.blobs | frames.blobs).values())
     nodes = encode_new_nodes(commit.graph)
     rows = encode_usage(commit.usage)
+    config = encode(commit.config, SessionConfig, "config")
     revision = commit.expected_revision + 1
     prepared = PreparedCommit(
         commit=commit,
         commit_hash=None if commit.turn_id is None else commit_hash(commit, components),
-        config=encode(commit.config, SessionConfig, "config"),
+        config=config,
         frames=frames.rows,
         nodes=nodes,
         checkpoint=saved,
@@ -223,6 +224,8 @@ def _check_commit(commit: object, session_id: str) -> None:
     for what, fence in (("fence", commit.fence), ("release", commit.release)):
         if fence is not None:
             check_fence(what, fence)
+    if commit.release is not None and commit.release.session_id != session_id:
+        raise SessionBindingMismatch(session_id, commit.release.session_id)
     for what, items in (("frames", commit.frames), ("usage", commit.usage)):
         if not isinstance(items, list | tuple):
             raise InvalidInput(f"{what} must be a tuple, not {type(items).__name__}")
@@ -233,16 +236,20 @@ def _check_commit(commit: object, session_id: str) -> None:
 def _check_budget(prepared: PreparedCommit, budget: CommitBudget) -> None:
     rows = len(prepared.nodes) + len(prepared.frames) + len(prepared.components) + len(prepared.usage)
     size = (
-        sum(len(each.body) for each in prepared.nodes)
-        + sum(len(each.body) for each in prepared.frames)
+        sum(_byte_length(each.body) for each in prepared.nodes)
+        + sum(_byte_length(each.body) for each in prepared.frames)
         + sum(blob.size for blob in prepared.blobs)
-        + len(prepared.config)
-        + len(prepared.checkpoint.turn_state)
+        + _byte_length(prepared.config)
+        + _byte_length(prepared.checkpoint.turn_state)
     )
     if rows > budget.max_rows:
         raise CommitTooLarge("rows", rows, budget.max_rows)
     if size > budget.max_bytes:
         raise CommitTooLarge("bytes", size, budget.max_bytes)
+
+
+def _byte_length(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def _place(prepared: PreparedCommit, facts: CommitFacts) -> Placement:
@@ -265,7 +272,7 @@ def _next_head(prepared: PreparedCommit, facts: CommitFacts, placement: Placemen
     leaf_id = _leaf_id(delta, before)
     place = None
     if leaf_id is not None:
-        place = placement.places.get(leaf_id) or before.leaf_place(leaf_id)
+        place = placement.places.get(leaf_id) or (None if replace else before.leaf_place(leaf_id))
         if place is None:
             raise NodeNotFound(prepared.commit.session_id, leaf_id)
     texts = [each.node.user_text for each in sorted(placement.nodes, key=lambda each: each.seq)]

@@ -183,10 +183,10 @@ def path_nodes(rows: Sequence[PathRow]) -> tuple[Node, ...]:
 def user_text(node: Node) -> str | None:
     """Return what the user said in this node, shortened for a list; None if it is no message of a user."""
     entry = node.entry
-    if not isinstance(entry, MessageEntry) or entry.message.role is not Role.USER:
+    if not isinstance(entry, MessageEntry) or entry.message.role != Role.USER:
         return None
     texts = [
-        "[Image attached]" if part.kind is PartKind.IMAGE else part.content
+        "[Image attached]" if part.kind == PartKind.IMAGE else part.content
         for part in entry.message.parts
         if part.kind not in (PartKind.TOOL_CALL, PartKind.TOOL_RESULT)
     ]

@@ -96,8 +96,35 @@ class MetaRow(msgspec.Struct, frozen=True, array_like=True):
     updated_at_ms: int
 
 
+class Floors(msgspec.Struct, frozen=True, array_like=True):
+    """The numbers from which a new session starts."""
+
+    revision: int
+    fencing: int
+
+
 class _Relation(Value, frozen=True, kw_only=True):
     relation: RootRelation | ChildRelation
+
+
+def new_meta(
+    session_id: str, *, name: str | None, model: str, cwd: str | None, relation: SessionRelation
+) -> SessionMeta:
+    """Return the metadata with which a session is created; the database adds the time."""
+    check_identifier("session_id", session_id)
+    return SessionMeta(
+        session_id=session_id,
+        name=session_id if name is None else name,
+        created_at_ms=0,
+        model=model,
+        cwd=cwd,
+        relation=relation,
+    )
+
+
+def new_head(row: MetaRow) -> HeadRow:
+    """Return what a writer must know of a session that was just created."""
+    return HeadRow(row.session_key, row.revision, False, None, None, None, False, 0, 0, 0, "", 0)  # noqa: FBT003
 
 
 def missing_session(session_id: str, *, deleted: bool) -> SessionNotFound | SessionDeleted:

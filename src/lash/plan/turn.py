@@ -69,13 +69,10 @@ def _frame(frame: AgentFrame, components: Mapping[str, BlobRef]) -> dict[str, ob
 
 
 def _graph(delta: GraphDelta) -> dict[str, object]:
-    match delta:
-        case Unchanged():
-            return {"delta": "unchanged"}
-        case Append():
-            return {"delta": "append", "nodes": _nodes(delta.nodes), "leaf": _leaf(delta)}
-        case ReplaceFull():
-            return {"delta": "replace_full", "nodes": _nodes(delta.nodes), "leaf": _leaf(delta)}
+    if isinstance(delta, Unchanged):
+        return {"delta": "unchanged"}
+    kind = "append" if isinstance(delta, Append) else "replace_full"
+    return {"delta": kind, "nodes": _nodes(delta.nodes), "leaf": _leaf(delta)}
 
 
 def _nodes(nodes: tuple[Node, ...]) -> list[dict[str, object]]:

@@ -45,7 +45,7 @@ class BatchRunner:
                 job.fail(in_our_terms(error, "beginning a transaction"))
             return None
         for job in jobs:
-            if not self._run_one(job):
+            if not job.abandoned and not self._run_one(job):
                 self._abandon()
                 return job
         self._commit(jobs)

@@ -46,8 +46,8 @@ class Checkpoints:
                 self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.BusyError:
             _LOG.debug("the write-ahead log holds %d pages that readers still need", self._pages)
-        except apsw.Error as error:
-            _LOG.warning("the write-ahead log holds %d pages and could not be copied back: %s", self._pages, error)
+        except Exception:
+            _LOG.exception("the write-ahead log holds %d pages and could not be copied back", self._pages)
 
     def _empty(self) -> None:
         self._connection.set_busy_timeout(min(_PATIENCE_MS, self._busy_timeout_ms))

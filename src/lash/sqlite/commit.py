@@ -13,7 +13,8 @@ from lash.plan.turn import TurnRow
 from lash.plan.usage import UsageRow, merge_usage, require_room
 from lash.sqlite.database import SQLiteValue, Transaction
 from lash.sqlite.lease import lease_row, release_lease
-from lash.sqlite.rows import Flag, Text, json_array, json_object
+from lash.sqlite.parameters import json_array, json_object
+from lash.sqlkit.rows import Flag, Text
 
 
 def apply_commit(transaction: Transaction, prepared: PreparedCommit) -> CommitResult:

@@ -23,8 +23,12 @@ _CACHED_STATEMENTS = 512
 def open_memory(options: SQLiteOptions, prepare: Prepare) -> apsw.Connection:
     """Open a new database in memory and prepare it."""
     connection = apsw.Connection(":memory:", statementcachesize=_CACHED_STATEMENTS)
-    _configure(connection, options)
-    prepare(connection, True)
+    try:
+        _configure(connection, options)
+        prepare(connection, True)
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 

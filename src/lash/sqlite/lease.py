@@ -24,7 +24,7 @@ from lash.plan.lease import (
 )
 from lash.plan.session import missing_session
 from lash.sqlite.database import Database, Reader, Transaction
-from lash.sqlite.rows import Flag
+from lash.sqlkit.rows import Flag
 
 
 class SQLiteLeaseStore:

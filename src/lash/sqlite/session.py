@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-import msgspec
-
 from lash.errors import BlobNotFound
-from lash.limits import check_identifier, check_integer, check_text
+from lash.limits import check_identifier, check_integer
 from lash.model.checkpoint import Checkpoint
 from lash.model.commit import Commit, CommitResult
 from lash.model.node import Node
@@ -30,6 +28,7 @@ from lash.plan.commit import CommitRules, prepare_commit
 from lash.plan.frame import FrameRow
 from lash.plan.node import WHOLE_PATH, PathRow, check_node_ids, decode_node, user_text
 from lash.plan.session import (
+    Floors,
     HeadRow,
     MetaRow,
     ReadRow,
@@ -41,14 +40,15 @@ from lash.plan.session import (
     decode_page,
     decode_read,
     encode_meta,
-    encode_relation,
     missing_session,
+    new_meta,
     require_removable,
 )
 from lash.plan.usage import UsageRow
 from lash.sqlite.commit import apply_commit
 from lash.sqlite.database import Database, Reader, Transaction
-from lash.sqlite.rows import Flag, Text, json_array
+from lash.sqlite.parameters import json_array
+from lash.sqlkit.rows import Flag, Text
 
 
 class SQLiteSessionStore:
@@ -67,31 +67,25 @@ class SQLiteSessionStore:
         cwd: str | None = None,
         relation: SessionRelation = RootRelation(),
     ) -> CreatedSession:
-        meta = SessionMeta(
-            session_id=check_identifier("session_id", session_id),
-            name=session_id if name is None else name,
-            created_at_ms=0,
-            model=model,
-            cwd=cwd,
-            relation=relation,
-        )
+        meta = new_meta(session_id, name=name, model=model, cwd=cwd, relation=relation)
         stored_relation = encode_meta(meta, session_id)
 
         def body(transaction: Transaction) -> CreatedSession:
-            created = transaction.run(
-                "session_insert",
-                session_id=session_id,
-                name=meta.name,
-                model=meta.model,
-                cwd=meta.cwd,
-                relation=stored_relation,
-                now_ms=transaction.now_ms,
-            )
-            if created:
-                transaction.run("session_insert_lease", session_id=session_id)
-                transaction.run("session_forget_deletion", session_id=session_id)
+            floors = transaction.one(Floors, "session_take_id", session_id=session_id)
+            if floors is not None:
+                transaction.run(
+                    "session_insert",
+                    session_id=session_id,
+                    name=meta.name,
+                    model=meta.model,
+                    cwd=meta.cwd,
+                    relation=stored_relation,
+                    revision=floors.revision,
+                    now_ms=transaction.now_ms,
+                )
+                transaction.run("session_insert_lease", session_id=session_id, fencing=floors.fencing)
             row = _meta_row(transaction, session_id)
-            return CreatedSession(meta=decode_meta(row), revision=row.revision, created=bool(created))
+            return CreatedSession(meta=decode_meta(row), revision=row.revision, created=floors is not None)
 
         return await self._database.write(body)
 

@@ -70,7 +70,7 @@ class Transaction(Reader):
         self._rows(name, parameters)
         return self._connection.changes()
 
-    def run_many(self, name: str, rows: Iterable[Mapping[str, SQLiteValue]], /) -> None:
+    def run_many(self, name: str, rows: Iterable[Mapping[str, SQLiteValue]]) -> None:
         """Run the query once for each mapping of parameters, in order."""
         for parameters in rows:
             self._rows(name, parameters)

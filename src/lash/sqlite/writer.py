@@ -58,7 +58,7 @@ class Writer:
         try:
             engine = open_engine(self._settings)
         except BaseException as error:  # noqa: BLE001
-            self.opened.set_exception(in_our_terms(error, "opening the database"))
+            self.opened.set_exception(in_our_terms(error, f"opening {self._settings.path or 'in memory'}"))
         else:
             self.opened.set_result(engine)
             while batch := self._next_batch():
@@ -80,19 +80,18 @@ class Writer:
         return batch
 
     def _serve(self, engine: Engine, batch: list[Work[Transaction]]) -> None:
-        jobs = [job for job in batch if not job.abandoned]
-        if not jobs:
+        if all(job.abandoned for job in batch):
             self._answer(batch)
             return
         try:
             engine.turns.take()
         except Exception as error:  # noqa: BLE001
-            for job in jobs:
+            for job in batch:
                 job.fail(error)
             self._answer(batch)
             return
         try:
-            engine.run(jobs)
+            engine.run(batch)
             self._answer(batch)
             engine.tidy()
         finally:

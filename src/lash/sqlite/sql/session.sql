@@ -1,27 +1,26 @@
+-- name: session_take_id
+-- Reserves an id for a new session and answers the numbers it starts from, above those of a deleted one; no row if a
+-- session of this id exists.
+INSERT INTO lash_session_ids AS i (session_id)
+VALUES (:session_id)
+ON CONFLICT (session_id) DO UPDATE
+SET revision = i.revision + 1, fencing = i.fencing + 1, deleted_at_ms = NULL
+WHERE i.deleted_at_ms IS NOT NULL
+RETURNING revision, fencing;
+
 -- name: session_insert
--- Creates a session above the numbers that a deleted one of the same id left; does nothing if it exists.
+-- Creates a session.
 INSERT INTO lash_sessions (session_id, name, created_at_ms, model, cwd, relation, revision, updated_at_ms)
-VALUES (
-    :session_id, :name, :now_ms, :model, :cwd, :relation,
-    COALESCE((SELECT revision + 1 FROM lash_deleted_sessions WHERE session_id = :session_id), 0),
-    :now_ms
-)
-ON CONFLICT (session_id) DO NOTHING;
+VALUES (:session_id, :name, :now_ms, :model, :cwd, :relation, :revision, :now_ms);
 
 -- name: session_insert_lease
--- Gives a new session its lease row, above the fencing number that a deleted one left.
+-- Gives a new session its lease row.
 INSERT INTO lash_session_leases (session_key, fencing)
-SELECT session_key, COALESCE((SELECT fencing + 1 FROM lash_deleted_sessions WHERE session_id = :session_id), 0)
-FROM lash_sessions
-WHERE session_id = :session_id;
-
--- name: session_forget_deletion
--- Removes the tombstone of an id that was created again.
-DELETE FROM lash_deleted_sessions WHERE session_id = :session_id;
+SELECT session_key, :fencing FROM lash_sessions WHERE session_id = :session_id;
 
 -- name: session_is_deleted
 -- Says whether a session of this id was deleted.
-SELECT EXISTS (SELECT 1 FROM lash_deleted_sessions WHERE session_id = :session_id);
+SELECT EXISTS (SELECT 1 FROM lash_session_ids WHERE session_id = :session_id AND deleted_at_ms IS NOT NULL);
 
 -- name: session_meta
 -- The metadata of one session.
@@ -49,11 +48,11 @@ WHERE session_id = :session_id;
 
 -- name: session_bury
 -- Keeps the last numbers of a session that is about to be deleted.
-INSERT INTO lash_deleted_sessions (session_id, revision, fencing, deleted_at_ms)
-SELECT s.session_id, s.revision, l.fencing, :now_ms
+UPDATE lash_session_ids
+SET revision = s.revision, fencing = l.fencing, deleted_at_ms = :now_ms
 FROM lash_sessions AS s
 JOIN lash_session_leases AS l ON l.session_key = s.session_key
-WHERE s.session_id = :session_id;
+WHERE s.session_id = :session_id AND lash_session_ids.session_id = :session_id;
 
 -- name: session_delete
 -- Deletes a session and, by cascade, all that it owns.

@@ -35,13 +35,14 @@ CREATE TABLE lash_sessions (
     CHECK ((leaf_node_id IS NULL) = (leaf_segment IS NULL) AND (leaf_segment IS NULL) = (leaf_depth IS NULL))
 ) STRICT;
 
--- What is left of a deleted session: the numbers above which its successor starts.
--- Owner: the storage; removed when the id is created again, which takes the numbers over.
-CREATE TABLE lash_deleted_sessions (
-    session_id    TEXT PRIMARY KEY,
-    revision      INTEGER NOT NULL CHECK (revision >= 0),
-    fencing       INTEGER NOT NULL CHECK (fencing >= 0),
-    deleted_at_ms INTEGER NOT NULL
+-- Every session id that was ever used. Its numbers are those from which the session of this id started; once it is
+-- deleted, the last ones it reached, above which its successor starts.
+-- Owner: the storage; never removed. It is the tombstone of a deleted session.
+CREATE TABLE lash_session_ids (
+    session_id    TEXT NOT NULL PRIMARY KEY,
+    revision      INTEGER NOT NULL DEFAULT 0 CHECK (revision >= 0),
+    fencing       INTEGER NOT NULL DEFAULT 0 CHECK (fencing >= 0),
+    deleted_at_ms INTEGER
 ) STRICT;
 
 -- The lease of each session. The row outlives its holder, so fencing numbers only grow.

@@ -1,22 +1,10 @@
-"""Small row shapes and parameter forms that several nouns share."""
+"""The forms in which sets are handed to a query."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
 import msgspec
-
-
-class Flag(msgspec.Struct, frozen=True, array_like=True):
-    """A row of one truth value."""
-
-    value: bool
-
-
-class Text(msgspec.Struct, frozen=True, array_like=True):
-    """A row of one text."""
-
-    text: str
 
 
 def json_array(items: Iterable[object]) -> str:

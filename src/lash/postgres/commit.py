@@ -1,0 +1,136 @@
+"""Commits on PostgreSQL: plan on facts, write in one guarded statement, plan again when a fact was stale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from lash.codec import encode
+from lash.errors import StoreUnavailable
+from lash.model.commit import CommitResult
+from lash.model.lease import LeaseFence
+from lash.model.value import BlobRef
+from lash.plan.commit import Apply, CommitFacts, PreparedCommit, Replay, assume_facts, plan_commit
+from lash.plan.node import Placement
+from lash.plan.session import missing_session
+from lash.plan.usage import UsageRow
+from lash.postgres.database import Database
+from lash.postgres.heads import SeenHeads
+from lash.postgres.lease import release_lease
+from lash.postgres.rows import FactsAnswer
+from lash.sqlkit.rows import Flag, Number
+
+_MAX_PLANS: Final = 10
+
+
+class _StalePlanError(Exception):
+    """Ends a transaction whose guard refused the plan."""
+
+
+async def run_commit(database: Database, heads: SeenHeads, prepared: PreparedCommit) -> CommitResult:
+    """Apply one commit or raise why not. One round trip if the head was seen before and nothing is in the way."""
+    session_id = prepared.commit.session_id
+    seen = heads.get(session_id)
+    facts = None if seen is None else assume_facts(prepared, seen)
+    for _ in range(_MAX_PLANS):
+        decision = plan_commit(prepared, facts or await _load_facts(database, heads, prepared))
+        if isinstance(decision, Replay):
+            if prepared.commit.release is not None:
+                await release_lease(database, prepared.commit.release)
+            return decision.result
+        if await _apply(database, prepared, decision):
+            heads.remember(session_id, decision.head)
+            return prepared.result
+        facts = None
+    raise StoreUnavailable(f"session {session_id!r} changed {_MAX_PLANS} times while a commit was being planned")
+
+
+async def _load_facts(database: Database, heads: SeenHeads, prepared: PreparedCommit) -> CommitFacts:
+    commit = prepared.commit
+    answer = await database.read_one(
+        FactsAnswer,
+        "commit_facts",
+        commit.session_id,
+        commit.turn_id,
+        list(prepared.named_nodes),
+        list(prepared.required_refs),
+    )
+    if answer is None:
+        heads.forget(commit.session_id)
+        deleted = await database.read_one(Flag, "session_is_deleted", commit.session_id)
+        raise missing_session(commit.session_id, deleted=deleted is not None and deleted.value)
+    heads.remember(commit.session_id, answer.head)
+    return CommitFacts(
+        head=answer.head,
+        turn=answer.turn,
+        lease=answer.lease,
+        stored_nodes={node.node_id: node for node in answer.nodes},
+        missing_refs=prepared.required_refs - {BlobRef(ref) for ref in answer.known_refs},
+        now_ms=answer.now_ms,
+    )
+
+
+async def _apply(database: Database, prepared: PreparedCommit, decision: Apply) -> bool:
+    """Write what was decided, and return whether the guard let it pass."""
+    arguments = _arguments(prepared, decision)
+    if not decision.replace:
+        # Repeating a commit with a turn id is harmless: the guard refuses it, and the plan then finds the turn.
+        repeatable = prepared.commit.turn_id is not None
+        return await database.write_one(Number, "commit_apply", *arguments, repeatable=repeatable) is not None
+    head = decision.assumed
+    try:
+        async with database.transaction() as transaction:
+            await transaction.run("commit_clear_graph", head.session_key, head.revision, head.node_count)
+            if await transaction.one(Number, "commit_apply", *arguments) is None:
+                raise _StalePlanError
+    except _StalePlanError:
+        return False
+    return True
+
+
+def _arguments(prepared: PreparedCommit, decision: Apply) -> list[object]:
+    """Return the arguments of ``commit_apply`` in their order."""
+    commit, head = prepared.commit, decision.head
+    return [
+        *(head.session_key, decision.assumed.revision, decision.assumed.node_count),
+        *(commit.turn_id, prepared.commit_hash, encode(prepared.result, CommitResult, "the commit's result")),
+        *_fence(commit.fence),
+        *_fence(commit.release),
+        *(prepared.config, commit.current_frame_id, prepared.checkpoint.ref),
+        *(head.leaf_node_id, head.leaf_segment, head.leaf_depth),
+        *(head.segment_count, head.node_seq, head.node_count, head.first_user_message, head.user_message_count),
+        *(prepared.checkpoint.turn_state, prepared.checkpoint.manifest.plugin_snapshot_revision),
+        prepared.retention_floor,
+        *_graph(decision.placement),
+        *_columns(prepared.blobs, 4),
+        list(prepared.required_refs),
+        *(list(prepared.components), list(prepared.components.values())),
+        *([row.frame_id for row in prepared.frames], [row.body for row in prepared.frames]),
+        *_usage(prepared.usage),
+    ]
+
+
+def _fence(fence: LeaseFence | None) -> tuple[str | None, str | None, str | None, int | None]:
+    if fence is None:
+        return (None, None, None, None)
+    return (fence.owner_id, fence.incarnation_id, fence.token, fence.fencing)
+
+
+def _graph(placement: Placement) -> list[list[object]]:
+    nodes = [
+        (
+            *(placed.segment, placed.depth, placed.seq, placed.node.node_id, placed.node.parent_node_id),
+            *(placed.node.user_text is not None, placed.node.body),
+        )
+        for placed in placement.nodes
+    ]
+    return [*_columns(placement.segments, 3), *_columns(nodes, 7)]
+
+
+def _usage(rows: tuple[UsageRow, ...]) -> list[list[object]]:
+    return _columns([(row.source, row.model, *row.counters) for row in rows], 6)
+
+
+def _columns(rows: Iterable[tuple[object, ...]], width: int) -> list[list[object]]:
+    """Turn rows into the arrays that ``unnest`` takes."""
+    return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(width)]

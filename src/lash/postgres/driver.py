@@ -1,0 +1,12 @@
+"""The one place that imports the driver, so that its absence is reported once and clearly."""
+
+from __future__ import annotations
+
+from lash.errors import ConfigError
+
+try:
+    import asyncpg
+except ImportError as missing:
+    raise ConfigError("PostgreSQL needs the driver asyncpg: pip install lash[postgres]") from missing
+
+__all__ = ["asyncpg"]

@@ -1,0 +1,168 @@
+"""Where the PostgreSQL server is, and how lash uses it."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import Self
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+
+from lash.errors import ConfigError
+
+_INTEGERS = frozenset({"max_size", "min_size", "lock_timeout_ms", "statement_timeout_ms"})
+_SECONDS = frozenset({"acquire_timeout_s", "connect_timeout_s", "idle_lifetime_s", "lifetime_s"})
+_TEXTS = frozenset({"schema", "application_name"})
+_OUR_KEYS = _INTEGERS | _SECONDS | _TEXTS | {"pooler"}
+_TLS_KEYS = frozenset(
+    {"sslmode", "sslcert", "sslkey", "sslrootcert", "sslcrl", "sslpassword", "sslnegotiation"}
+    | {"ssl_min_protocol_version", "ssl_max_protocol_version"}
+)
+_DRIVER_KEYS = _TLS_KEYS | {
+    *("host", "port", "dbname", "database", "user", "password", "passfile", "service"),
+    *("target_session_attrs", "krbsrvname", "gsslib"),
+}
+_POOLERS: Mapping[str, bool] = {"transaction": True, "none": False}
+_HOST = re.compile(r"(?:\[[0-9a-fA-F:.%]+\]|[^\[\]:@/]*)(?::(?P<port>\d{1,5}))?")
+_HIGHEST_PORT = 65535
+_LONGEST_IDENTIFIER = 63
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PostgresOptions:
+    """The server's address and the knobs of the pool. Its text never shows the password."""
+
+    dsn: str = dataclasses.field(default="postgresql://", repr=False)
+    """What the driver connects to; without a host the usual ``PG…`` variables of the environment decide."""
+    schema: str = "public"
+    """The schema that holds the tables; one schema is one storage."""
+    max_size: int = 16
+    min_size: int = 0
+    """Connections held open even when idle."""
+    acquire_timeout_s: float = 30
+    """How long a call waits for a free connection."""
+    connect_timeout_s: float = 10
+    idle_lifetime_s: float = 600
+    """An idle connection is closed after this time; 0 keeps it."""
+    lifetime_s: float = 1800
+    """A connection is replaced after at most this time, so that a change of server is noticed; 0 keeps it."""
+    lock_timeout_ms: int = 10_000
+    statement_timeout_ms: int = 30_000
+    pooler: bool = False
+    """Whether a pooler in transaction mode (pgbouncer) stands before the server.
+
+    Then ``lock_timeout_ms`` and ``statement_timeout_ms`` cannot be sent to the server: set them on the role
+    (``ALTER ROLE … SET lock_timeout = …``). Statements are not kept prepared, which costs a second round trip each, and
+    LISTEN does not work.
+    """
+    application_name: str = "lash"
+
+    @classmethod
+    def from_url(cls, url: str, **overrides: object) -> Self:
+        """Read ``postgresql://user:password@host:port/database?schema=…&max_size=…``; overrides beat the URL.
+
+        Our own keys are taken out of the query string, the driver's (``host``, ``sslmode`` …) are left for it. Raises
+        :class:`ConfigError` for any other key and for a value that does not fit.
+        """
+        parts = _split(url)
+        given: dict[str, str] = dict(_query_of(parts))
+        _refuse_unknown(given.keys() - _OUR_KEYS - _DRIVER_KEYS)
+        _refuse_unknown(overrides.keys() - _OUR_KEYS)
+        rest = {key: value for key, value in given.items() if key in _DRIVER_KEYS}
+        dsn = urlunsplit(parts._replace(query=urlencode(rest)))
+        if not parts.netloc:
+            # urlunsplit drops the empty authority of "postgresql:///database".
+            dsn = dsn.replace(":", "://", 1) if "://" not in dsn else dsn
+        ours = {key: value for key, value in given.items() if key in _OUR_KEYS}
+        return cls(dsn=dsn, **_typed({**ours, **overrides}))  # type: ignore[arg-type]
+
+    def __post_init__(self) -> None:
+        _check(self.max_size >= 1, "max_size", "a whole number of at least 1")
+        _check(0 <= self.min_size <= self.max_size, "min_size", "a whole number from 0 to max_size")
+        _check(self.acquire_timeout_s > 0, "acquire_timeout_s", "a number of seconds above 0")
+        _check(self.connect_timeout_s > 0, "connect_timeout_s", "a number of seconds above 0")
+        _check(self.idle_lifetime_s >= 0, "idle_lifetime_s", "a number of seconds, 0 for no limit")
+        _check(self.lifetime_s >= 0, "lifetime_s", "a number of seconds, 0 for no limit")
+        _check(self.lock_timeout_ms > 0, "lock_timeout_ms", "a whole number of milliseconds above 0")
+        _check(self.statement_timeout_ms > 0, "statement_timeout_ms", "a whole number of milliseconds above 0")
+        identifier = 0 < len(self.schema.encode()) <= _LONGEST_IDENTIFIER and "\0" not in self.schema
+        _check(identifier, "schema", f"a name of 1 to {_LONGEST_IDENTIFIER} bytes")
+
+    @property
+    def address(self) -> str:
+        """The server's host and port, for messages."""
+        parts = urlsplit(self.dsn)
+        query = dict(parse_qsl(parts.query))
+        hosts = unquote(parts.netloc.rpartition("@")[2]) or query.get("host", "the local server")
+        has_port = re.search(r":\d+$", hosts) is not None
+        return hosts if has_port else f"{hosts}:{query.get('port', '5432')}"
+
+
+def _split(url: str) -> SplitResult:
+    """Split the URL, refusing one whose user or password would be taken for something else and be shown."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise ConfigError("the PostgreSQL URL is malformed: an IPv6 address is written in [brackets]") from None
+    if parts.scheme not in {"postgresql", "postgres"}:
+        raise ConfigError("a PostgreSQL URL begins with postgresql://")
+    hosts = parts.netloc.rpartition("@")[2].split(",")
+    misread = parts.netloc.count("@") > 1 or "@" in parts.path or bool(parts.fragment)
+    if misread or not all(_is_host(host) for host in hosts):
+        raise ConfigError(
+            "the PostgreSQL URL is malformed: it reads postgresql://user:password@host:port/database?key=value, "
+            "and characters such as @ : / ? # in the user or the password are written as %40 %3A %2F %3F %23"
+        )
+    return parts
+
+
+def _is_host(text: str) -> bool:
+    match = _HOST.fullmatch(text)
+    return match is not None and int(match["port"] or 0) <= _HIGHEST_PORT
+
+
+def _query_of(parts: SplitResult) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+    except ValueError:
+        raise ConfigError("the part of the PostgreSQL URL after ? reads key=value&key=value") from None
+
+
+def _refuse_unknown(keys: set[str]) -> None:
+    if keys:
+        allowed = ", ".join(sorted(_OUR_KEYS))
+        raise ConfigError(f"unknown PostgreSQL option {min(keys)!r}; lash knows {allowed}, and the driver's own keys")
+
+
+def _typed(given: Mapping[str, object]) -> dict[str, object]:
+    return {key: _value(key, value) for key, value in given.items()}
+
+
+def _value(key: str, value: object) -> object:
+    if key in _INTEGERS:
+        return _number(key, value, int)
+    if key in _SECONDS:
+        return _number(key, value, float)
+    if key in _TEXTS:
+        _check(isinstance(value, str), key, "text")
+        return value
+    if isinstance(value, bool):
+        return value
+    _check(value in _POOLERS, key, "one of " + ", ".join(_POOLERS))
+    return _POOLERS[str(value)]
+
+
+def _number(key: str, value: object, kind: type[int | float]) -> int | float:
+    wanted = "a whole number" if kind is int else "a number of seconds"
+    _check(isinstance(value, (str, int, float)) and not isinstance(value, bool), key, wanted)
+    try:
+        number = kind(str(value))
+    except ValueError:
+        raise ConfigError(f"the PostgreSQL option {key!r} must be {wanted}, not {value!r}") from None
+    _check(number == number and abs(number) != float("inf"), key, wanted)  # noqa: PLR0124 (only NaN differs from itself)
+    return number
+
+
+def _check(holds: bool, key: str, allowed: str) -> None:  # noqa: FBT001 (reads as an assertion)
+    if not holds:
+        raise ConfigError(f"the PostgreSQL option {key!r} must be {allowed}")

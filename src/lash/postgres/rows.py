@@ -1,0 +1,73 @@
+"""The rows of those queries that answer several things at once, as one snapshot or one statement requires."""
+
+from __future__ import annotations
+
+import msgspec
+
+from lash.plan.checkpoint import CheckpointRow, ComponentRow
+from lash.plan.frame import FrameRow
+from lash.plan.lease import LeaseRow
+from lash.plan.node import PathRow, StoredNode
+from lash.plan.session import HeadRow, ReadRow
+from lash.plan.turn import TurnRow
+from lash.plan.usage import UsageRow
+
+
+class ReadAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """The head of a session, for readers and for writers."""
+
+    read: ReadRow
+    head: HeadRow
+
+
+class LoadAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """One revision of a session."""
+
+    read: ReadRow
+    head: HeadRow
+    nodes: list[PathRow]
+    frames: list[FrameRow]
+    checkpoint: CheckpointRow | None
+    components: list[ComponentRow]
+    totals: list[UsageRow]
+
+
+class NodeAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """One node, or none."""
+
+    session_key: int
+    nodes: list[PathRow]
+
+
+class CheckpointAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """The checkpoint of one revision, if it is kept."""
+
+    session_key: int
+    checkpoint: CheckpointRow | None
+    components: list[ComponentRow]
+
+
+class FactsAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """What a plan must know about a commit."""
+
+    now_ms: int
+    head: HeadRow
+    turn: TurnRow | None
+    lease: LeaseRow
+    nodes: list[StoredNode]
+    known_refs: list[str]
+
+
+class LeaseAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """The time and a lease row."""
+
+    now_ms: int
+    row: LeaseRow
+
+
+class AcquireAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """The time, a lease row as it was, and as it is if it was taken."""
+
+    now_ms: int
+    before: LeaseRow
+    taken: LeaseRow | None

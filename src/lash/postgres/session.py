@@ -1,0 +1,218 @@
+"""Sessions on PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from lash.errors import BlobNotFound
+from lash.limits import check_identifier, check_integer
+from lash.model.checkpoint import Checkpoint
+from lash.model.commit import Commit, CommitResult
+from lash.model.node import Node
+from lash.model.session import (
+    ActivePath,
+    CreatedSession,
+    FullGraph,
+    ReadScope,
+    RootRelation,
+    SessionHead,
+    SessionMeta,
+    SessionPage,
+    SessionRead,
+    SessionRelation,
+    VacuumReport,
+)
+from lash.model.value import BlobRef
+from lash.plan.checkpoint import ComponentRow, check_ref, decode_checkpoint, decode_component
+from lash.plan.commit import CommitRules, prepare_commit
+from lash.plan.node import WHOLE_PATH, PathRow, check_node_ids, decode_node, user_text
+from lash.plan.session import (
+    MetaRow,
+    check_limit,
+    check_scope,
+    decode_cursor,
+    decode_head,
+    decode_meta,
+    decode_page,
+    decode_read,
+    encode_meta,
+    missing_session,
+    new_head,
+    new_meta,
+    require_removable,
+)
+from lash.postgres.commit import run_commit
+from lash.postgres.database import Database, Transaction
+from lash.postgres.heads import SeenHeads
+from lash.postgres.rows import CheckpointAnswer, LoadAnswer, NodeAnswer, ReadAnswer
+from lash.sqlkit.rows import Flag, Number, Text
+
+
+class PostgresSessionStore:
+    """The sessions of one PostgreSQL storage; the contract is `lash.stores.session.SessionStore`."""
+
+    def __init__(self, database: Database, rules: CommitRules) -> None:
+        self._database = database
+        self._rules = rules
+        self._heads = SeenHeads()
+
+    async def create(
+        self,
+        session_id: str,
+        *,
+        name: str | None = None,
+        model: str = "",
+        cwd: str | None = None,
+        relation: SessionRelation = RootRelation(),
+    ) -> CreatedSession:
+        meta = new_meta(session_id, name=name, model=model, cwd=cwd, relation=relation)
+        arguments = (session_id, meta.name, meta.model, meta.cwd, encode_meta(meta, session_id))
+        row = await self._database.write_one(MetaRow, "session_create", *arguments, repeatable=True)
+        if row is None:
+            existing = await self._database.read_one(MetaRow, "session_meta", session_id)
+            if existing is None:
+                raise await missing(self._database, session_id)
+            return CreatedSession(meta=decode_meta(existing), revision=existing.revision, created=False)
+        self._heads.remember(session_id, new_head(row))
+        return CreatedSession(meta=decode_meta(row), revision=row.revision, created=True)
+
+    async def open(self, session_id: str) -> PostgresSession | None:
+        check_identifier("session_id", session_id)
+        row = await self._database.read_one(MetaRow, "session_meta", session_id)
+        return None if row is None else self.handle(session_id)
+
+    async def list(self, *, limit: int = 100, cursor: str | None = None) -> SessionPage:
+        size, before = check_limit(limit), decode_cursor(cursor)
+        return decode_page(await self._database.read_all(MetaRow, "session_page", before, size + 1), size)
+
+    async def delete(self, session_id: str) -> bool:
+        check_identifier("session_id", session_id)
+        self._heads.forget(session_id)
+        async with self._database.transaction() as transaction:
+            lease = await transaction.one(Number, "session_lock", session_id)
+            if lease is None:
+                return False
+            return await transaction.one(Flag, "session_bury", session_id, lease.number) is not None
+
+    def handle(self, session_id: str) -> PostgresSession:
+        return PostgresSession(self._database, self._rules, self._heads, check_identifier("session_id", session_id))
+
+
+class PostgresSession:
+    """A handle on one session; the contract is `lash.stores.session.Session`."""
+
+    def __init__(self, database: Database, rules: CommitRules, heads: SeenHeads, session_id: str) -> None:
+        self._database = database
+        self._rules = rules
+        self._heads = heads
+        self._session_id = session_id
+
+    @property
+    def session_id(self) -> str:
+        return self._session_id
+
+    async def head(self) -> SessionHead | None:
+        answer = await self._database.read_one(ReadAnswer, "session_read", self._session_id)
+        if answer is None:
+            raise await missing(self._database, self._session_id)
+        self._heads.remember(self._session_id, answer.head)
+        return decode_head(answer.read)
+
+    async def load(self, scope: ReadScope = ActivePath()) -> SessionRead | None:
+        wanted = check_scope(scope)
+        path = ActivePath() if isinstance(wanted, FullGraph) else wanted
+        answer = await self._database.read_one(
+            LoadAnswer,
+            "session_load",
+            self._session_id,
+            isinstance(wanted, FullGraph),
+            path.leaf_node_id,
+            WHOLE_PATH if path.last is None else path.last,
+        )
+        if answer is None:
+            raise await missing(self._database, self._session_id)
+        self._heads.remember(self._session_id, answer.head)
+        head = decode_head(answer.read)
+        if head is None:
+            return None
+        return decode_read(
+            head,
+            wanted,
+            nodes=answer.nodes,
+            frames=answer.frames,
+            checkpoint=answer.checkpoint,
+            components=answer.components,
+            totals=answer.totals,
+        )
+
+    async def node(self, node_id: str) -> Node | None:
+        check_identifier("node_id", node_id)
+        answer = await self._database.read_one(NodeAnswer, "node_one", self._session_id, node_id)
+        if answer is None:
+            raise await missing(self._database, self._session_id)
+        return decode_node(answer.nodes[0]) if answer.nodes else None
+
+    async def checkpoint(self, revision: int | None = None) -> Checkpoint | None:
+        if revision is not None:
+            check_integer("revision", revision, at_least=0)
+        answer = await self._database.read_one(CheckpointAnswer, "checkpoint_load", self._session_id, revision)
+        if answer is None:
+            raise await missing(self._database, self._session_id)
+        return None if answer.checkpoint is None else decode_checkpoint(answer.checkpoint, answer.components)
+
+    async def blob(self, ref: BlobRef) -> bytes:
+        row = await self._database.read_one(
+            ComponentRow, "checkpoint_blob", self._session_id, check_ref("ref", ref)
+        )
+        if row is None:
+            await self.meta()
+            raise BlobNotFound(self._session_id, ref)
+        return decode_component(row)
+
+    async def commit(self, commit: Commit) -> CommitResult:
+        prepared = prepare_commit(commit, self._session_id, self._rules)
+        return await run_commit(self._database, self._heads, prepared)
+
+    async def meta(self) -> SessionMeta:
+        row = await self._database.read_one(MetaRow, "session_meta", self._session_id)
+        if row is None:
+            raise await missing(self._database, self._session_id)
+        return decode_meta(row)
+
+    async def save_meta(self, meta: SessionMeta) -> None:
+        relation = encode_meta(meta, self._session_id)
+        arguments = (self._session_id, meta.name, meta.created_at_ms, meta.model, meta.cwd, relation)
+        saved = await self._database.write_one(Flag, "session_save_meta", *arguments, repeatable=True)
+        if saved is None:
+            raise await missing(self._database, self._session_id)
+
+    async def tombstone(self, node_ids: Collection[str]) -> int:
+        wanted = check_node_ids(node_ids)
+        async with self._database.transaction() as transaction:
+            # The lock keeps the active path, and with it the answer to what may go, until the end.
+            session = await transaction.one(Number, "node_lock_session", self._session_id)
+            if session is not None:
+                return await self._tombstone(transaction, session.number, wanted)
+        raise await missing(self._database, self._session_id)
+
+    async def vacuum(self) -> VacuumReport:
+        removed = await self._database.write_one(Number, "node_vacuum", self._session_id, repeatable=True)
+        if removed is None:
+            raise await missing(self._database, self._session_id)
+        return VacuumReport(removed_node_count=removed.number)
+
+    async def _tombstone(self, transaction: Transaction, session_key: int, wanted: tuple[str, ...]) -> int:
+        path = await transaction.all(Text, "node_path_ids", session_key)
+        require_removable(self._session_id, wanted, (row.text for row in path))
+        removed = await transaction.all(Text, "node_tombstone", session_key, list(wanted))
+        if removed:
+            first = await transaction.one(PathRow, "node_first_user", session_key)
+            text = None if first is None else user_text(decode_node(first))
+            await transaction.run("node_recount", session_key, text or "")
+        return len(removed)
+
+
+async def missing(database: Database, session_id: str) -> Exception:
+    """Return the error for a session that has no row."""
+    deleted = await database.read_one(Flag, "session_is_deleted", session_id)
+    return missing_session(session_id, deleted=deleted is not None and deleted.value)

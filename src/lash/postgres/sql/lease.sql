@@ -1,0 +1,62 @@
+-- name: lease_row
+-- The lease row of one session, and the time.
+SELECT
+    :"schema".lash_now_ms(),
+    row(l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms)
+FROM :"schema".lash_sessions AS s
+JOIN :"schema".lash_session_leases AS l ON l.session_key = s.session_key
+WHERE s.session_id = $1::text;
+
+-- name: lease_acquire
+-- Gives the lease to a new holder under the next fencing number if it is free or lapsed, or if it is still the very one
+-- of token $7 and fencing number $8. Answers the time, the lease as it was, and, where it was taken, as it is.
+WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
+before AS (
+    SELECT l.*
+    FROM :"schema".lash_sessions AS s
+    JOIN :"schema".lash_session_leases AS l ON l.session_key = s.session_key
+    WHERE s.session_id = $1::text
+    FOR NO KEY UPDATE OF l
+),
+taken AS (
+    UPDATE :"schema".lash_session_leases AS l
+    SET fencing = l.fencing + 1, owner_id = $2::text, incarnation_id = $3::text, process = $4::text, token = $5::text,
+        claimed_at_ms = clock.now_ms, expires_at_ms = clock.now_ms + $6::bigint
+    FROM clock, before
+    WHERE l.session_key = before.session_key
+        AND (
+            before.token IS NULL
+            OR before.expires_at_ms <= clock.now_ms
+            OR (before.token = $7::text AND before.fencing = $8::bigint)
+        )
+    RETURNING
+        row(l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms) AS lease
+)
+SELECT
+    clock.now_ms,
+    row(
+        before.fencing, before.owner_id, before.incarnation_id, before.process, before.token, before.claimed_at_ms,
+        before.expires_at_ms
+    ),
+    taken.lease
+FROM clock, before
+LEFT JOIN taken ON true;
+
+-- name: lease_extend
+-- Moves the expiry of a live lease to the time to live from now, never to an earlier moment.
+UPDATE :"schema".lash_session_leases AS l
+SET expires_at_ms = greatest(l.expires_at_ms, :"schema".lash_now_ms() + $6::bigint)
+FROM :"schema".lash_sessions AS s
+WHERE s.session_id = $1::text AND l.session_key = s.session_key
+    AND l.owner_id = $2::text AND l.incarnation_id = $3::text AND l.token = $4::text AND l.fencing = $5::bigint
+    AND l.expires_at_ms > :"schema".lash_now_ms()
+RETURNING l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms;
+
+-- name: lease_release
+-- Frees the lease if the fence still holds it, expired or not; the fencing number stays.
+UPDATE :"schema".lash_session_leases AS l
+SET owner_id = NULL, incarnation_id = NULL, process = NULL, token = NULL, claimed_at_ms = 0, expires_at_ms = 0
+FROM :"schema".lash_sessions AS s
+WHERE s.session_id = $1::text AND l.session_key = s.session_key
+    AND l.owner_id = $2::text AND l.incarnation_id = $3::text AND l.token = $4::text AND l.fencing = $5::bigint
+RETURNING true;

@@ -1,0 +1,170 @@
+-- name: session_create
+-- Creates a session with its lease row, above the numbers of a deleted one of the same id; no row if it exists. The row
+-- of the id is the gate through which creations and deletions pass one by one.
+WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
+taken AS (
+    INSERT INTO :"schema".lash_session_ids AS i (session_id)
+    VALUES ($1::text)
+    ON CONFLICT (session_id) DO UPDATE
+    SET revision = i.revision + 1, fencing = i.fencing + 1, deleted_at_ms = NULL
+    WHERE i.deleted_at_ms IS NOT NULL
+    RETURNING i.revision, i.fencing
+),
+created AS (
+    INSERT INTO :"schema".lash_sessions (
+        session_id, name, created_at_ms, model, cwd, relation, revision, updated_at_ms
+    )
+    SELECT $1::text, $2::text, clock.now_ms, $3::text, $4::text, $5::text, taken.revision, clock.now_ms
+    FROM clock, taken
+    RETURNING
+        session_key, session_id, name, created_at_ms, model, cwd, relation, revision, first_user_message,
+        user_message_count, updated_at_ms
+),
+leased AS (
+    INSERT INTO :"schema".lash_session_leases (session_key, fencing)
+    SELECT created.session_key, taken.fencing
+    FROM created, taken
+)
+SELECT * FROM created;
+
+-- name: session_is_deleted
+-- Says whether a session of this id was deleted.
+SELECT EXISTS (
+    SELECT 1 FROM :"schema".lash_session_ids WHERE session_id = $1::text AND deleted_at_ms IS NOT NULL
+);
+
+-- name: session_meta
+-- The metadata of one session.
+SELECT
+    session_key, session_id, name, created_at_ms, model, cwd, relation, revision, first_user_message,
+    user_message_count, updated_at_ms
+FROM :"schema".lash_sessions
+WHERE session_id = $1::text;
+
+-- name: session_page
+-- The newest sessions before a place in the list.
+SELECT
+    session_key, session_id, name, created_at_ms, model, cwd, relation, revision, first_user_message,
+    user_message_count, updated_at_ms
+FROM :"schema".lash_sessions
+WHERE session_key < coalesce($1::bigint, 9223372036854775807)
+ORDER BY session_key DESC
+LIMIT $2::bigint;
+
+-- name: session_save_meta
+-- Overwrites the editable metadata of one session.
+UPDATE :"schema".lash_sessions
+SET name = $2::text, created_at_ms = $3::bigint, model = $4::text, cwd = $5::text, relation = $6::text
+WHERE session_id = $1::text
+RETURNING true;
+
+-- name: session_lock
+-- Holds a session's lease row and then its own, in the order in which commits take them.
+SELECT l.fencing
+FROM :"schema".lash_sessions AS s
+JOIN :"schema".lash_session_leases AS l ON l.session_key = s.session_key
+WHERE s.session_id = $1::text
+FOR UPDATE OF l;
+
+-- name: session_bury
+-- Deletes a session and, by cascade, all that it owns; keeps its last numbers.
+WITH gone AS (
+    DELETE FROM :"schema".lash_sessions WHERE session_id = $1::text RETURNING session_id, revision
+)
+UPDATE :"schema".lash_session_ids AS i
+SET revision = gone.revision, fencing = $2::bigint, deleted_at_ms = :"schema".lash_now_ms()
+FROM gone
+WHERE i.session_id = gone.session_id
+RETURNING true;
+
+-- name: session_read
+-- The head of one session as its readers see it, and what a writer must know of it.
+SELECT
+    row(
+        s.session_key, s.session_id, s.revision, s.config, s.current_frame_id, s.leaf_node_id, s.checkpoint_ref,
+        s.node_count, s.updated_at_ms
+    ),
+    row(
+        s.session_key, s.revision, s.config IS NOT NULL, s.leaf_node_id, s.leaf_segment, s.leaf_depth,
+        s.leaf_segment IS NOT NULL AND NOT EXISTS (
+            SELECT 1 FROM :"schema".lash_nodes AS f
+            WHERE f.session_key = s.session_key AND f.segment = s.leaf_segment AND f.depth = s.leaf_depth + 1
+        ),
+        s.segment_count, s.node_seq, s.node_count, s.first_user_message, s.user_message_count
+    )
+FROM :"schema".lash_sessions AS s
+WHERE s.session_id = $1::text;
+
+-- name: session_load
+-- One revision of a session: its head, what a writer must know of it, and its graph (whole if $2, else the path to
+-- $3 or to the leaf, of which the last $4), frames, checkpoint and ledger; all on one snapshot.
+WITH RECURSIVE s AS (SELECT * FROM :"schema".lash_sessions WHERE session_id = $1::text),
+leaf AS (
+    SELECT n.session_key, n.segment, n.depth
+    FROM s
+    JOIN :"schema".lash_nodes AS n ON n.session_key = s.session_key AND n.node_id = coalesce($3::text, s.leaf_node_id)
+    WHERE NOT $2::boolean
+),
+climb AS (
+    SELECT session_key, segment, depth AS ceiling, depth - $4::bigint AS floor FROM leaf
+    UNION ALL
+    SELECT c.session_key, g.parent_segment, g.parent_depth, c.floor
+    FROM climb AS c
+    JOIN :"schema".lash_segments AS g ON g.session_key = c.session_key AND g.segment = c.segment
+    WHERE g.parent_segment IS NOT NULL AND g.parent_depth > c.floor
+)
+SELECT
+    row(
+        s.session_key, s.session_id, s.revision, s.config, s.current_frame_id, s.leaf_node_id, s.checkpoint_ref,
+        s.node_count, s.updated_at_ms
+    ),
+    row(
+        s.session_key, s.revision, s.config IS NOT NULL, s.leaf_node_id, s.leaf_segment, s.leaf_depth,
+        s.leaf_segment IS NOT NULL AND NOT EXISTS (
+            SELECT 1 FROM :"schema".lash_nodes AS f
+            WHERE f.session_key = s.session_key AND f.segment = s.leaf_segment AND f.depth = s.leaf_depth + 1
+        ),
+        s.segment_count, s.node_seq, s.node_count, s.first_user_message, s.user_message_count
+    ),
+    CASE WHEN $2::boolean
+        THEN array(
+            SELECT row(n.node_id, n.parent_node_id, n.depth, false, n.body)
+            FROM :"schema".lash_nodes AS n
+            WHERE n.session_key = s.session_key AND n.tombstoned_at_ms IS NULL
+            ORDER BY n.seq
+        )
+        ELSE array(
+            SELECT row(n.node_id, n.parent_node_id, n.depth, n.tombstoned_at_ms IS NOT NULL, n.body)
+            FROM climb AS c
+            JOIN :"schema".lash_nodes AS n ON n.session_key = c.session_key AND n.segment = c.segment
+                AND n.depth <= c.ceiling AND n.depth > c.floor
+            ORDER BY n.depth
+        )
+    END,
+    array(
+        SELECT row(f.frame_id, f.position, f.body)
+        FROM :"schema".lash_frames AS f
+        WHERE f.session_key = s.session_key
+        ORDER BY f.position
+    ),
+    (
+        SELECT row(p.revision, p.checkpoint_ref, p.turn_state, p.plugin_snapshot_revision)
+        FROM :"schema".lash_checkpoints AS p
+        WHERE p.session_key = s.session_key AND p.revision = s.revision
+    ),
+    array(
+        SELECT row(c.key, c.hash, b.codec, b.size, b.content)
+        FROM :"schema".lash_components AS c
+        LEFT JOIN :"schema".lash_blobs AS b ON b.session_key = c.session_key AND b.hash = c.hash
+        WHERE c.session_key = s.session_key AND c.key NOT LIKE 'frame:%' AND c.last_revision IS NULL
+        ORDER BY c.key
+    ),
+    array(
+        SELECT row(
+            t.source, t.model, t.input_tokens, t.output_tokens, t.cached_input_tokens, t.reasoning_tokens
+        )
+        FROM :"schema".lash_usage_totals AS t
+        WHERE t.session_key = s.session_key
+        ORDER BY t.first_revision, t.first_ordinal
+    )
+FROM s;

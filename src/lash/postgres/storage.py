@@ -1,0 +1,75 @@
+"""A storage in one schema of a PostgreSQL database."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from lash.model.session import Durability
+from lash.plan.commit import CommitRules
+from lash.postgres.database import Database, StatementHook
+from lash.postgres.lease import PostgresLeaseStore
+from lash.postgres.options import PostgresOptions
+from lash.postgres.schema import prepare_schema
+from lash.postgres.session import PostgresSession, PostgresSessionStore
+from lash.sqlkit.queries import load_queries
+
+if TYPE_CHECKING:
+    import asyncpg
+
+
+class PostgresStorage:
+    """Everything in one PostgreSQL schema; the contract is `lash.stores.storage.Storage`."""
+
+    def __init__(self, database: Database, rules: CommitRules) -> None:
+        """Build the stores on an open database; use `open`."""
+        self._database = database
+        self._sessions = PostgresSessionStore(database, rules)
+        self._leases = PostgresLeaseStore(database)
+
+    @classmethod
+    async def open(
+        cls,
+        url: str,
+        *,
+        migrate: bool,
+        rules: CommitRules,
+        pool: asyncpg.Pool[asyncpg.Record] | None = None,
+        on_statement: StatementHook | None = None,
+    ) -> Self:
+        """Open the schema that the URL names, on a pool of its own or on the given one."""
+        options = PostgresOptions.from_url(url)
+        queries = load_queries("lash.postgres.sql", schema=options.schema)
+        database = await Database.open(options, queries=queries, pool=pool, on_statement=on_statement)
+        try:
+            await prepare_schema(database, migrate=migrate)
+        except BaseException:
+            await database.close()
+            raise
+        return cls(database, rules)
+
+    @property
+    def durability(self) -> Durability:
+        return Durability.DURABLE
+
+    @property
+    def sessions(self) -> PostgresSessionStore:
+        return self._sessions
+
+    @property
+    def leases(self) -> PostgresLeaseStore:
+        return self._leases
+
+    def session(self, session_id: str) -> PostgresSession:
+        return self._sessions.handle(session_id)
+
+    async def close(self) -> None:
+        await self._database.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -1,0 +1,23 @@
+"""Row shapes of a single column, for whatever query needs one."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Flag(msgspec.Struct, frozen=True, array_like=True):
+    """A row of one truth value."""
+
+    value: bool
+
+
+class Text(msgspec.Struct, frozen=True, array_like=True):
+    """A row of one text."""
+
+    text: str
+
+
+class Number(msgspec.Struct, frozen=True, array_like=True):
+    """A row of one integer."""
+
+    number: int

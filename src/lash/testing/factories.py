@@ -1,0 +1,111 @@
+"""Small builders for tests: values that are valid, with only what matters written out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Final, TypedDict, Unpack
+
+from msgspec import UNSET, UnsetType
+
+from lash.model.checkpoint import CheckpointDraft, TurnState
+from lash.model.commit import Append, Commit, GraphDelta
+from lash.model.frame import AgentFrame
+from lash.model.lease import Acquired, Lease, LeaseFence, LeaseOutcome, LeaseOwner, LocalProcess
+from lash.model.message import Message, Role
+from lash.model.node import MessageEntry, Node, PluginEntry
+from lash.model.session import SessionConfig
+from lash.model.usage import TokenUsage, UsageEntry
+from lash.model.value import JSON, BlobRef
+from lash.stores.session import Session
+from lash.stores.storage import Storage
+
+MOMENT: Final = datetime(2024, 2, 29, 12, 30, 15, 123456, tzinfo=UTC)
+"""The time of everything made here, unless told otherwise."""
+
+
+def node(node_id: str, parent: str | None = None, text: str | None = None, *, role: Role = Role.USER) -> Node:
+    """Return a message node; it says its own id unless a text is given."""
+    message = Message.text(node_id, role, node_id if text is None else text)
+    return Node(node_id=node_id, parent_node_id=parent, timestamp=MOMENT, entry=MessageEntry(message=message))
+
+
+def plugin_node(node_id: str, body: JSON, parent: str | None = None) -> Node:
+    """Return a node that carries any JSON value."""
+    entry = PluginEntry(plugin_type="example", body=body)
+    return Node(node_id=node_id, parent_node_id=parent, timestamp=MOMENT, entry=entry)
+
+
+def chain(*node_ids: str, after: str | None = None) -> tuple[Node, ...]:
+    """Return message nodes, each below the one before, the first below ``after``."""
+    parents = (after, *node_ids[:-1])
+    return tuple(node(node_id, parent) for node_id, parent in zip(node_ids, parents, strict=True))
+
+
+def append(*nodes: Node, leaf: str | None | UnsetType = UNSET) -> Append:
+    """Return a delta that appends the nodes."""
+    return Append(nodes=nodes, leaf_node_id=leaf)
+
+
+class CommitFields(TypedDict, total=False):
+    """What a commit may carry besides its nodes."""
+
+    session_id: str
+    turn_id: str | None
+    fence: LeaseFence | None
+    release: LeaseFence | None
+    config: SessionConfig
+    frames: tuple[AgentFrame, ...]
+    current_frame_id: str | None
+    graph: GraphDelta
+    checkpoint: CheckpointDraft
+    usage: tuple[UsageEntry, ...]
+
+
+def commit(expected_revision: int, *nodes: Node, **fields: Unpack[CommitFields]) -> Commit:
+    """Return a commit to session ``s``, or the one named, that appends the nodes if there are any."""
+    if nodes:
+        fields["graph"] = append(*nodes)
+    session_id = fields.pop("session_id", "s")
+    return Commit(session_id=session_id, expected_revision=expected_revision, **fields)
+
+
+def frame(frame_id: str, *, previous: str | None = None, state: bytes | None = None) -> AgentFrame:
+    """Return an active frame, with its execution state if there is one."""
+    return AgentFrame(frame_id=frame_id, previous_frame_id=previous, created_at=MOMENT, execution_state=state)
+
+
+def draft(turn_index: int = 0, components: Mapping[str, bytes | BlobRef] | None = None) -> CheckpointDraft:
+    """Return a checkpoint of this turn with these components."""
+    return CheckpointDraft(turn_state=TurnState(turn_index=turn_index), components=components or {})
+
+
+def spent(input_tokens: int, output_tokens: int = 0, *, source: str = "turn", model: str = "m") -> UsageEntry:
+    """Return the usage of one model call."""
+    return UsageEntry(
+        source=source, model=model, usage=TokenUsage(input_tokens=input_tokens, output_tokens=output_tokens)
+    )
+
+
+def owner(owner_id: str, incarnation_id: str = "1", *, process: LocalProcess | None = None) -> LeaseOwner:
+    """Return somebody who can hold a lease."""
+    return LeaseOwner(owner_id=owner_id, incarnation_id=incarnation_id, process=process)
+
+
+def acquired(outcome: LeaseOutcome) -> Lease:
+    """Return the lease that was acquired; fail the test if it was not."""
+    assert isinstance(outcome, Acquired), outcome
+    return outcome.lease
+
+
+async def created(storage: Storage, session_id: str = "s") -> Session:
+    """Create a session and return a handle on it."""
+    await storage.sessions.create(session_id)
+    return storage.session(session_id)
+
+
+async def started(storage: Storage, session_id: str = "s", *node_ids: str) -> Session:
+    """Create a session with a first commit of message nodes in a row (``a`` if none are named): revision 1."""
+    session = await created(storage, session_id)
+    await session.commit(commit(0, *chain(*(node_ids or ("a",))), session_id=session_id))
+    return session

@@ -1,0 +1,83 @@
+"""Values that the tests of `lash.plan` are built from. Nothing here asks the code under test for an answer."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime
+
+from lash.blob import Compression
+from lash.model.commit import Append, Commit, CommitBudget
+from lash.model.message import Message, Role
+from lash.model.node import MessageEntry, Node, PluginEntry
+from lash.model.session import Retention
+from lash.plan.commit import CommitFacts, CommitRules
+from lash.plan.lease import LeaseRow
+from lash.plan.node import EncodedNode, StoredNode
+from lash.plan.session import HeadRow
+
+SESSION = "session-1"
+NOON = datetime(2025, 6, 1, 12, tzinfo=UTC)
+FREE_LEASE = LeaseRow(0, None, None, None, None, 0, 0)
+EMPTY_HEAD = HeadRow(1, 0, False, None, None, None, False, 0, 0, 0, "", 0)  # noqa: FBT003 - a row as the database gives it
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def said(node_id: str, parent: str | None = None, text: str = "hello", role: Role = Role.USER) -> Node:
+    """A message node."""
+    message = Message.text(f"m-{node_id}", role, text)
+    return Node(node_id=node_id, parent_node_id=parent, timestamp=NOON, entry=MessageEntry(message=message))
+
+
+def noted(node_id: str, parent: str | None = None, body: object = None) -> Node:
+    """A plugin node."""
+    entry = PluginEntry(plugin_type="note", body=body)  # type: ignore[arg-type]
+    return Node(node_id=node_id, parent_node_id=parent, timestamp=NOON, entry=entry)
+
+
+def bare(node_id: str, parent: str | None = None, body: str = "{}") -> EncodedNode:
+    """A node of which only the place matters."""
+    return EncodedNode(node_id, parent, body, None)
+
+
+def stored(
+    node_id: str,
+    segment: int,
+    depth: int,
+    *,
+    parent: str | None = None,
+    tip: bool = True,
+    tombstoned: bool = False,
+    body: str = "{}",
+) -> StoredNode:
+    return StoredNode(node_id, parent, segment, depth, tip, tombstoned, body)
+
+
+def appending(*nodes: Node, expected_revision: int = 0, turn_id: str | None = None) -> Commit:
+    return Commit(
+        session_id=SESSION, expected_revision=expected_revision, turn_id=turn_id, graph=Append(nodes=nodes)
+    )
+
+
+def rules(
+    *, compression: Compression = Compression.LOW_LATENCY, budget: CommitBudget | None = None, keep: int | None = 1
+) -> CommitRules:
+    return CommitRules(
+        compression=compression, budget=budget or CommitBudget(), retention=Retention(keep=keep)
+    )
+
+
+def facts(
+    head: HeadRow = EMPTY_HEAD, *stored_nodes: StoredNode, lease: LeaseRow = FREE_LEASE, now_ms: int = 0
+) -> CommitFacts:
+    """The facts of a session in which neither turn nor ref is missing."""
+    return CommitFacts(
+        head=head,
+        turn=None,
+        lease=lease,
+        stored_nodes={node.node_id: node for node in stored_nodes},
+        missing_refs=frozenset(),
+        now_ms=now_ms,
+    )
