@@ -56,17 +56,13 @@ def stored(
 
 
 def appending(*nodes: Node, expected_revision: int = 0, turn_id: str | None = None) -> Commit:
-    return Commit(
-        session_id=SESSION, expected_revision=expected_revision, turn_id=turn_id, graph=Append(nodes=nodes)
-    )
+    return Commit(session_id=SESSION, expected_revision=expected_revision, turn_id=turn_id, graph=Append(nodes=nodes))
 
 
 def rules(
     *, compression: Compression = Compression.LOW_LATENCY, budget: CommitBudget | None = None, keep: int | None = 1
 ) -> CommitRules:
-    return CommitRules(
-        compression=compression, budget=budget or CommitBudget(), retention=Retention(keep=keep)
-    )
+    return CommitRules(compression=compression, budget=budget or CommitBudget(), retention=Retention(keep=keep))
 
 
 def facts(

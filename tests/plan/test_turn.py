@@ -147,9 +147,7 @@ def test_a_commit_without_a_turn_has_no_identity() -> None:
 LATER = NOON + timedelta(days=1)
 IGNORED = {
     "node and parent ids": with_nodes(COMMIT, renamed),
-    "a leaf named by its id": replace(
-        COMMIT, graph=replace(with_nodes(COMMIT, renamed).graph, leaf_node_id="xn-2")
-    ),
+    "a leaf named by its id": replace(COMMIT, graph=replace(with_nodes(COMMIT, renamed).graph, leaf_node_id="xn-2")),
     "node timestamps": with_nodes(COMMIT, lambda node: replace(node, timestamp=LATER)),
     "message ids": with_message(COMMIT, lambda message: replace(message, id="other")),
     "part ids": with_message(
@@ -166,9 +164,7 @@ IGNORED = {
     "components given as refs": with_state(
         COMMIT, components={"tool_state": BlobRef(sha256(b"tools")), "plugin_snapshot": b"plugins"}
     ),
-    "the order of components": with_state(
-        COMMIT, components={"plugin_snapshot": b"plugins", "tool_state": b"tools"}
-    ),
+    "the order of components": with_state(COMMIT, components={"plugin_snapshot": b"plugins", "tool_state": b"tools"}),
 }
 
 
@@ -254,8 +250,10 @@ def test_the_topology_counts_by_position_not_by_name() -> None:
     first, second = said("a"), said("b", "a")
     chain = (first, second, said("c", "b"))
     fork = (first, second, said("c", "a"))
-    of = {nodes: identity(Commit(session_id="s", expected_revision=0, turn_id="t", graph=Append(nodes=nodes)))
-          for nodes in (chain, fork)}
+    of = {
+        nodes: identity(Commit(session_id="s", expected_revision=0, turn_id="t", graph=Append(nodes=nodes)))
+        for nodes in (chain, fork)
+    }
     assert of[chain] != of[fork]
 
 

@@ -17,6 +17,21 @@ from lash.testing.postgres_server import PostgresServer
 from tests.postgres.kit import Item, opened, queries_for, raw_connection, with_items
 
 RUNNING = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1"
+SLEEPING = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND wait_event = 'PgSleep'"
+
+
+async def until_count(watcher: asyncpg.Connection[asyncpg.Record], query: str, name: str, wanted: int) -> None:
+    """Wait until the server counts so many; pytest's timeout bounds it."""
+    while True:
+        if await watcher.fetchval(query, name) == wanted:
+            return
+        await asyncio.sleep(0.005)
+
+
+async def add_and_raise(database: Database, error: BaseException) -> None:
+    async with database.transaction() as transaction:
+        assert await transaction.one(Item, "add", 1) == Item(1, 1)
+        raise error
 
 
 async def test_after_close_every_call_says_so_and_a_second_close_is_harmless(postgres_schema_url: str) -> None:
@@ -40,13 +55,11 @@ async def test_close_waits_for_calls_under_way_and_leaves_no_connection(postgres
     async with opened(postgres_schema_url, application_name="closing") as database:
         reading = asyncio.create_task(database.read_one(Item, "sleep", 0.1))
         async with raw_connection(postgres_schema_url) as watcher:
-            while await watcher.fetchval(RUNNING + " AND wait_event = 'PgSleep'", "closing") == 0:
-                await asyncio.sleep(0.005)
+            await until_count(watcher, SLEEPING, "closing", 1)
             await database.close()
             assert reading.done()
             assert await reading == Item(1, 2)
-            while await watcher.fetchval(RUNNING, "closing"):
-                await asyncio.sleep(0.005)
+            await until_count(watcher, RUNNING, "closing", 0)
 
 
 async def test_a_cancelled_call_ends_at_once_and_its_connection_is_used_again(postgres_schema_url: str) -> None:
@@ -55,15 +68,14 @@ async def test_a_cancelled_call_ends_at_once_and_its_connection_is_used_again(po
         await with_items(database, 1)
         reading = asyncio.create_task(database.read_one(Item, "sleep", 60))
         async with raw_connection(postgres_schema_url) as watcher:
-            while await watcher.fetchval(RUNNING + " AND wait_event = 'PgSleep'", "cancelling") == 0:
-                await asyncio.sleep(0.005)
+            await until_count(watcher, SLEEPING, "cancelling", 1)
             reading.cancel()
             # One turn of the loop delivers the cancellation; the caller waits for nothing else.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             assert reading.cancelled()
             assert await database.write_one(Item, "add", 1, repeatable=False) == Item(1, 1)
-            assert await watcher.fetchval(RUNNING + " AND wait_event = 'PgSleep'", "cancelling") == 0
+            assert await watcher.fetchval(SLEEPING, "cancelling") == 0
 
 
 async def test_a_call_cancelled_while_it_waits_for_a_connection_leaves_the_pool_whole(
@@ -85,9 +97,7 @@ async def test_a_transaction_counts_whole_or_not_at_all(postgres_schema_url: str
     async with opened(postgres_schema_url, max_size=1) as database:
         await with_items(database, 1)
         with pytest.raises(ZeroDivisionError):
-            async with database.transaction() as transaction:
-                assert await transaction.one(Item, "add", 1) == Item(1, 1)
-                raise ZeroDivisionError
+            await add_and_raise(database, ZeroDivisionError())
         assert await database.read_one(Item, "get", 1) == Item(1, 0)
 
         inside = asyncio.Event()
@@ -118,9 +128,7 @@ async def test_a_cancelled_transaction_is_not_reported_as_a_fault(
     async with opened(postgres_schema_url, max_size=1) as database:
         await with_items(database, 1)
         with pytest.raises(asyncio.CancelledError):
-            async with database.transaction() as transaction:
-                await transaction.run("add", 1)
-                raise asyncio.CancelledError
+            await add_and_raise(database, asyncio.CancelledError())
         assert await database.read_one(Item, "get", 1) == Item(1, 0)
     assert caplog.records == []
 
@@ -206,7 +214,7 @@ async def test_use_in_a_forked_child_is_refused(postgres_schema_url: str) -> Non
                 os._exit(7 if "fork" in str(error) else 1)
             finally:
                 os._exit(1)
-        _, status = os.waitpid(child, 0)
+        _, status = await asyncio.to_thread(os.waitpid, child, 0)
         assert os.waitstatus_to_exitcode(status) == 7
         assert await database.read_one(Item, "one") == Item(1, 2)
 

@@ -172,7 +172,7 @@ async def test_a_lost_answer_to_commit_is_unknown_and_a_lost_statement_is_not(po
         with pytest.raises(StoreUnavailable) as lost_statement:
             async with database.transaction() as transaction:
                 await transaction.run("add", MARKED)
-        proxy.cut_once(b"COMMIT", Cut.BEFORE_ANSWERING)
+        proxy.cut_once(b"COMMIT\x00", Cut.BEFORE_ANSWERING)
         with pytest.raises(StoreUnavailable) as lost_commit:
             async with database.transaction() as transaction:
                 await transaction.run("add", MARKED)

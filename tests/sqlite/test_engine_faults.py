@@ -31,6 +31,10 @@ class Faults:
         self._plan[name, self.names.count(name) + 1 + skip] = error
 
 
+class Unplugged(BaseException):
+    """Not an `Exception`: what would end a thread that does not expect it."""
+
+
 async def test_a_lost_transaction_costs_only_the_culprit(tmp_path: Path) -> None:
     """When SQLite rolls everything back, the others of the group are run again and keep their writes."""
     database = await open_database(tmp_path / "x.db")
@@ -115,9 +119,12 @@ async def test_a_deferred_constraint_costs_only_the_culprit(tmp_path: Path) -> N
         (apsw.FullError("database or disk is full"), StorageFailure),
         (apsw.CorruptError("malformed"), CorruptData),
         (ZeroDivisionError("a bug"), ZeroDivisionError),
+        (Unplugged(), Unplugged),
     ],
 )
-async def test_every_statement_may_fail(tmp_path: Path, name: str, error: Exception, expected: type[Exception]) -> None:
+async def test_every_statement_may_fail(
+    tmp_path: Path, name: str, error: BaseException, expected: type[BaseException]
+) -> None:
     """Whichever statement fails, the error is in our terms, nothing is written, and the next write works."""
     faults = Faults()
     database = await open_database(tmp_path / "x.db", hook=faults)

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -109,19 +110,21 @@ async def test_a_caller_cancelled_within_its_group(tmp_path: Path) -> None:
     """A body whose turn within the transaction has not come yet is skipped as well."""
     database = await open_database(tmp_path / "x.db")
     outer, inner = Gate(), Gate()
-    tasks = [asyncio.create_task(database.write(outer))]
+    first = asyncio.create_task(database.write(outer))
     await outer.entered()
-    tasks += [asyncio.create_task(database.write(body)) for body in (inner, insert(1), insert(2))]
+    second = asyncio.create_task(database.write(inner))
+    cancelled, kept = (asyncio.create_task(database.write(insert(number))) for number in (1, 2))
     await asyncio.sleep(0)
     outer.open()
     await inner.entered()
-    tasks[2].cancel()
+    cancelled.cancel()
     await asyncio.sleep(0)
     inner.open()
-    assert await tasks[3] == 1
+    assert await kept == 1
     assert database.read(ids) == [2]
     await database.close()
-    assert tasks[2].cancelled()
+    await asyncio.gather(first, second)
+    assert cancelled.cancelled()
 
 
 async def test_a_cancelled_caller_whose_body_runs(tmp_path: Path) -> None:
@@ -262,6 +265,26 @@ def test_a_program_that_forgets_to_close(tmp_path: Path) -> None:
         return found
 
     assert asyncio.run(look()) == [1]
+
+
+async def test_nothing_of_a_call_stays_in_memory(tmp_path: Path) -> None:
+    """Bodies and values are forgotten once they are answered, also while the threads are idle."""
+
+    class Ballast:
+        def __call__(self, _scope: object) -> Ballast:
+            return Ballast()
+
+    database = await open_database(tmp_path / "x.db")
+    write, read = Ballast(), Ballast()
+    written, found = await database.write(write), await database.read_in_thread(read)
+    traces = [weakref.ref(thing) for thing in (write, read, written, found)]
+    del write, read, written, found
+    for _ in range(1000):
+        if all(trace() is None for trace in traces):
+            break
+        await asyncio.sleep(0.001)
+    assert [trace() for trace in traces] == [None] * 4
+    await database.close()
 
 
 async def test_durability_is_visible(tmp_path: Path) -> None:

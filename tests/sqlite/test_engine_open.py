@@ -59,7 +59,7 @@ async def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     """A text file is left as it was, and so are the threads."""
     file = tmp_path / "notes.txt"
     file.write_text("dear diary " * 500)
-    with pytest.raises(ForeignDatabase, match="notes.txt"):
+    with pytest.raises(ForeignDatabase, match=r"notes\.txt"):
         await open_database(file)
     assert file.read_text() == "dear diary " * 500
     assert writer_threads() == []

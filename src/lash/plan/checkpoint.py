@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -37,6 +37,20 @@ class ComponentRow(msgspec.Struct, frozen=True, array_like=True):
     codec: str | None
     size: int | None
     content: bytes | None
+
+
+class CurrentComponent(msgspec.Struct, frozen=True, array_like=True):
+    """A component that the head uses."""
+
+    key: str
+    hash: str
+
+
+class ComponentChanges(msgspec.Struct, frozen=True, kw_only=True):
+    """Which components end with the revision before a commit, and which begin with it."""
+
+    ended: tuple[str, ...]
+    begun: tuple[CurrentComponent, ...]
 
 
 class EncodedCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,6 +109,15 @@ def add_component(
     ref = check_ref(what, component)
     required.add(ref)
     return ref
+
+
+def change_components(current: Iterable[CurrentComponent], wanted: Mapping[str, BlobRef]) -> ComponentChanges:
+    """Compare what the head uses with what the next one will; what stays the same is not written."""
+    before = {component.key: component.hash for component in current}
+    return ComponentChanges(
+        ended=tuple(key for key, ref in before.items() if wanted.get(key) != ref),
+        begun=tuple(CurrentComponent(key, ref) for key, ref in wanted.items() if before.get(key) != ref),
+    )
 
 
 def check_ref(what: str, value: object) -> BlobRef:

@@ -29,11 +29,12 @@ class BatchRunner:
         the others are run again in a new transaction.
         """
         waiting = list(jobs)
-        while waiting:
-            culprit = self._attempt(waiting)
-            if culprit is None:
-                return
-            waiting.remove(culprit)
+        try:
+            while culprit := self._attempt(waiting):
+                waiting.remove(culprit)
+        except BaseException:
+            self._abandon()
+            raise
 
     def _attempt(self, jobs: Sequence[Work[Transaction]]) -> Work[Transaction] | None:
         """Try to run and commit all of them; return the one to leave out if that needs a new transaction."""

@@ -46,7 +46,7 @@ class Checkpoints:
                 self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.BusyError:
             _LOG.debug("the write-ahead log holds %d pages that readers still need", self._pages)
-        except Exception:
+        except Exception:  # noqa: BLE001
             _LOG.exception("the write-ahead log holds %d pages and could not be copied back", self._pages)
 
     def _empty(self) -> None:

@@ -6,6 +6,7 @@ from lash.codec import encode
 from lash.errors import CorruptData
 from lash.model.commit import CommitResult
 from lash.model.value import BlobRef
+from lash.plan.checkpoint import CurrentComponent, change_components
 from lash.plan.commit import Apply, CommitFacts, PreparedCommit, Replay, plan_commit
 from lash.plan.node import StoredNode
 from lash.plan.session import HeadRow, missing_session
@@ -13,7 +14,7 @@ from lash.plan.turn import TurnRow
 from lash.plan.usage import UsageRow, merge_usage, require_room
 from lash.sqlite.database import SQLiteValue, Transaction
 from lash.sqlite.lease import lease_row, release_lease
-from lash.sqlite.parameters import json_array, json_object
+from lash.sqlite.parameters import json_array
 from lash.sqlkit.rows import Flag, Text
 
 
@@ -105,7 +106,7 @@ def _write_graph(transaction: Transaction, decision: Apply) -> None:
 
 
 def _write_checkpoint(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) -> None:
-    key, floor, components = head.session_key, prepared.retention_floor, json_object(prepared.components)
+    key = head.session_key
     transaction.run_many(
         "commit_blob",
         (
@@ -121,12 +122,28 @@ def _write_checkpoint(transaction: Transaction, prepared: PreparedCommit, head: 
         turn_state=prepared.checkpoint.turn_state,
         plugin_snapshot_revision=prepared.checkpoint.manifest.plugin_snapshot_revision,
     )
-    transaction.run("commit_drop_checkpoints", session_key=key, floor=floor)
-    transaction.run("commit_close_components", session_key=key, revision=head.revision, components=components)
-    transaction.run("commit_open_components", session_key=key, revision=head.revision, components=components)
-    dropped = transaction.all(Text, "commit_drop_components", session_key=key, floor=floor)
+    current = transaction.all(CurrentComponent, "commit_current_components", session_key=key)
+    changes = change_components(current, prepared.components)
+    transaction.run_many(
+        "commit_end_component",
+        ({"session_key": key, "key": ended, "revision": head.revision} for ended in changes.ended),
+    )
+    transaction.run_many(
+        "commit_begin_component",
+        (
+            {"session_key": key, "key": begun.key, "hash": begun.hash, "revision": head.revision}
+            for begun in changes.begun
+        ),
+    )
+    _drop_below_floor(transaction, key, prepared.retention_floor)
+
+
+def _drop_below_floor(transaction: Transaction, session_key: int, floor: int) -> None:
+    transaction.run("commit_drop_checkpoints", session_key=session_key, floor=floor)
+    dropped = transaction.all(Text, "commit_drop_components", session_key=session_key, floor=floor)
     if dropped:
-        transaction.run("commit_drop_blobs", session_key=key, hashes=json_array({row.text for row in dropped}))
+        hashes = json_array({row.text for row in dropped})
+        transaction.run("commit_drop_blobs", session_key=session_key, hashes=hashes)
 
 
 def _write_frames(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) -> None:

@@ -147,12 +147,20 @@ class _ReaderThread(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            if not job.abandoned:
-                self._serve(job)
-            self._answer(job)
+        while self._serve_next():
+            pass
         if self._snapshots is not None:
             self._snapshots.close()
+
+    def _serve_next(self) -> bool:
+        # A function of its own, so that nothing of a job stays in memory while the thread waits for the next.
+        job = self._jobs.get()
+        if job is None:
+            return False
+        if not job.abandoned:
+            self._serve(job)
+        self._answer(job)
+        return True
 
     def _serve(self, job: Work[Reader]) -> None:
         try:

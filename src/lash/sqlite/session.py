@@ -237,7 +237,7 @@ class SQLiteSession:
             nodes=_graph_rows(reader, key, head, scope),
             frames=reader.all(FrameRow, "frame_all", session_key=key),
             checkpoint=reader.one(CheckpointRow, "checkpoint_at", session_key=key, revision=head.revision),
-            components=_components(reader, key, head.revision),
+            components=reader.all(ComponentRow, "checkpoint_current", session_key=key),
             totals=reader.all(UsageRow, "usage_totals", session_key=key),
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import queue
 import threading
 from collections.abc import Callable
@@ -61,11 +62,21 @@ class Writer:
             self.opened.set_exception(in_our_terms(error, f"opening {self._settings.path or 'in memory'}"))
         else:
             self.opened.set_result(engine)
-            while batch := self._next_batch():
-                self._serve(engine, batch)
+            while self._serve_next(engine):
+                pass
             self._close(engine)
         self.ended.set_result(None)
         self._lender.call_back()
+
+    def _serve_next(self, engine: Engine) -> bool:
+        """Serve one batch, after waiting for it; return False when the thread is to end.
+
+        A function of its own, so that nothing of a batch stays in memory while the thread waits for the next.
+        """
+        batch = self._next_batch()
+        if batch:
+            self._serve(engine, batch)
+        return bool(batch)
 
     def _next_batch(self) -> list[Work[Transaction]]:
         """Return all jobs that wait now, after waiting for the first; empty when the thread is to end."""
@@ -87,11 +98,12 @@ class Writer:
             engine.turns.take()
         except Exception as error:  # noqa: BLE001
             for job in batch:
-                job.fail(error)
+                # Each caller raises an exception of its own: a shared one would collect all their tracebacks.
+                job.fail(copy.copy(error))
             self._answer(batch)
             return
         try:
-            engine.run(batch)
+            _run(engine, batch)
             self._answer(batch)
             engine.tidy()
         finally:
@@ -112,3 +124,12 @@ class Writer:
         self._before_closing()
         with contextlib.suppress(apsw.Error):
             engine.close()
+
+
+def _run(engine: Engine, batch: list[Work[Transaction]]) -> None:
+    try:
+        engine.run(batch)
+    except BaseException as error:  # noqa: BLE001
+        # The callers would wait for ever if the thread ended here.
+        for job in batch:
+            job.fail(in_our_terms(error, "running a transaction"))

@@ -43,7 +43,7 @@ _SYSTEM_PATTERNS = ("usr/lib/postgresql/*/bin", "usr/pgsql-*/bin", "opt/homebrew
 _START_LIMIT_S = 60.0
 _STOP_LIMIT_S = 20.0
 _POLL_S = 0.01
-_PARENT_POLL_S = 0.5
+_PARENT_POLL_S = 0.25
 _WATCH_ARGUMENT = "--watch"
 
 
@@ -346,7 +346,7 @@ def _watch(parent: int, folder: Path) -> None:
             os.kill(int(lines[0]), signal.SIGQUIT)
         except ProcessLookupError:
             break
-        time.sleep(_PARENT_POLL_S)
+        time.sleep(_POLL_S)
     shutil.rmtree(folder, ignore_errors=True)
 
 

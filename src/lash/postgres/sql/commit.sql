@@ -122,17 +122,21 @@ dropped_checkpoints AS (
     WHERE p.session_key = head.session_key AND p.revision < $28::bigint
 ),
 components AS (SELECT * FROM unnest($44::text[], $45::text[]) AS new (key, hash)),
--- A component that changed ends with the revision before this one; below the retention floor it is dropped at once.
-dropped_components AS (
+expired_components AS (
     DELETE FROM :"schema".lash_components AS c
     USING head
-    WHERE c.session_key = head.session_key
-        AND coalesce(c.last_revision, head.revision - 1) < $28::bigint
-        AND (c.last_revision IS NOT NULL OR NOT EXISTS (
-            SELECT 1 FROM components AS new WHERE new.key = c.key AND new.hash = c.hash
-        ))
+    WHERE c.session_key = head.session_key AND c.last_revision < $28::bigint
     RETURNING c.key, c.first_revision, c.hash
 ),
+-- A component that changed ends with the revision before this one; below the retention floor it is dropped at once.
+replaced_components AS (
+    DELETE FROM :"schema".lash_components AS c
+    USING head
+    WHERE c.session_key = head.session_key AND c.last_revision IS NULL AND head.revision - 1 < $28::bigint
+        AND NOT EXISTS (SELECT 1 FROM components AS new WHERE new.key = c.key AND new.hash = c.hash)
+    RETURNING c.key, c.first_revision, c.hash
+),
+dropped_components AS (SELECT * FROM expired_components UNION ALL SELECT * FROM replaced_components),
 closed_components AS (
     UPDATE :"schema".lash_components AS c
     SET last_revision = head.revision - 1

@@ -4,6 +4,14 @@ SELECT revision, checkpoint_ref, turn_state, plugin_snapshot_revision
 FROM lash_checkpoints
 WHERE session_key = :session_key AND revision = :revision;
 
+-- name: checkpoint_current
+-- The components of the head's checkpoint, with their bytes; the execution states of frames are none.
+SELECT c.key, c.hash, b.codec, b.size, b.content
+FROM lash_components AS c INDEXED BY lash_components_last
+LEFT JOIN lash_blobs AS b ON b.session_key = c.session_key AND b.hash = c.hash
+WHERE c.session_key = :session_key AND c.last_revision IS NULL AND c.key NOT LIKE 'frame:%'
+ORDER BY c.key;
+
 -- name: checkpoint_components
 -- The components of the checkpoint of one revision, with their bytes; the execution states of frames are none.
 SELECT c.key, c.hash, b.codec, b.size, b.content

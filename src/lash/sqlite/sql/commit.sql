@@ -12,7 +12,7 @@ WHERE session_key = :session_key AND hash IN (SELECT value FROM json_each(:refs)
 SELECT
     t.source, t.model, t.input_tokens, t.output_tokens, t.cached_input_tokens, t.reasoning_tokens
 FROM json_each(:pairs) AS pair
-JOIN lash_usage_totals AS t ON t.session_key = :session_key
+CROSS JOIN lash_usage_totals AS t ON t.session_key = :session_key
     AND t.source = pair.value ->> 0 AND t.model = pair.value ->> 1;
 
 -- name: commit_head
@@ -53,25 +53,22 @@ VALUES (:session_key, :revision, :checkpoint_ref, :turn_state, :plugin_snapshot_
 -- Drops the checkpoints below the retention floor.
 DELETE FROM lash_checkpoints WHERE session_key = :session_key AND revision < :floor;
 
--- name: commit_close_components
--- Ends the components (a JSON object of key and hash holds the new ones) that changed or are gone.
+-- name: commit_current_components
+-- The components that the head uses; the index keeps the history out of it.
+SELECT key, hash
+FROM lash_components INDEXED BY lash_components_last
+WHERE session_key = :session_key AND last_revision IS NULL;
+
+-- name: commit_end_component
+-- Ends a component that changed or is gone.
 UPDATE lash_components
 SET last_revision = :revision - 1
-WHERE session_key = :session_key AND last_revision IS NULL
-    AND NOT EXISTS (
-        SELECT 1 FROM json_each(:components) AS new
-        WHERE new.key = lash_components.key AND new.value = lash_components.hash
-    );
+WHERE session_key = :session_key AND key = :key AND last_revision IS NULL;
 
--- name: commit_open_components
--- Begins the components that are new or changed.
+-- name: commit_begin_component
+-- Begins a component that is new or changed.
 INSERT INTO lash_components (session_key, key, first_revision, hash)
-SELECT :session_key, new.key, :revision, new.value
-FROM json_each(:components) AS new
-WHERE NOT EXISTS (
-    SELECT 1 FROM lash_components AS c
-    WHERE c.session_key = :session_key AND c.key = new.key AND c.last_revision IS NULL
-);
+VALUES (:session_key, :key, :revision, :hash);
 
 -- name: commit_drop_components
 -- Drops the components that only dropped checkpoints used.

@@ -1,5 +1,6 @@
 -- name: node_stored
--- The stored ones among some node ids (a JSON array), as a writer sees them.
+-- The stored ones among some node ids (a JSON array), as a writer sees them. CROSS JOIN makes SQLite look each id up
+-- instead of reading the whole graph.
 SELECT
     n.node_id, n.parent_node_id, n.segment, n.depth,
     NOT EXISTS (
@@ -8,7 +9,7 @@ SELECT
     ),
     n.tombstoned_at_ms IS NOT NULL, n.body
 FROM json_each(:node_ids) AS wanted
-JOIN lash_nodes AS n ON n.session_key = :session_key AND n.node_id = wanted.value;
+CROSS JOIN lash_nodes AS n ON n.session_key = :session_key AND n.node_id = wanted.value;
 
 -- name: node_one
 -- One live node by its id.
@@ -39,7 +40,7 @@ climb (segment, ceiling) AS (
 )
 SELECT n.node_id, n.parent_node_id, n.depth, n.tombstoned_at_ms IS NOT NULL, n.body
 FROM climb AS c
-JOIN lash_nodes AS n ON n.session_key = :session_key AND n.segment = c.segment
+CROSS JOIN lash_nodes AS n ON n.session_key = :session_key AND n.segment = c.segment
     AND n.depth <= c.ceiling AND n.depth > (SELECT depth FROM leaf) - :last
 ORDER BY n.depth;
 
@@ -56,7 +57,7 @@ WITH RECURSIVE climb (segment, ceiling) AS (
 )
 SELECT n.node_id
 FROM climb AS c
-JOIN lash_nodes AS n ON n.session_key = :session_key AND n.segment = c.segment AND n.depth <= c.ceiling;
+CROSS JOIN lash_nodes AS n ON n.session_key = :session_key AND n.segment = c.segment AND n.depth <= c.ceiling;
 
 -- name: node_tombstone
 -- Marks nodes (a JSON array of ids) as removed.

@@ -124,6 +124,8 @@ CREATE TABLE :"schema".lash_components (
     hash           text NOT NULL,
     PRIMARY KEY (session_key, key, first_revision)
 );
+-- Finds what is current (NULL) and what falls below the retention floor, without reading the history between.
+CREATE INDEX lash_components_last ON :"schema".lash_components (session_key, last_revision);
 -- Asks whether bytes are still used.
 CREATE INDEX lash_components_hash ON :"schema".lash_components (session_key, hash);
 

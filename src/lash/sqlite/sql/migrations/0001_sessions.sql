@@ -119,6 +119,8 @@ CREATE TABLE lash_components (
     hash           TEXT NOT NULL,
     PRIMARY KEY (session_key, key, first_revision)
 ) STRICT, WITHOUT ROWID;
+-- Finds what is current (NULL) and what falls below the retention floor, without reading the history between.
+CREATE INDEX lash_components_last ON lash_components (session_key, last_revision);
 -- Asks whether bytes are still used.
 CREATE INDEX lash_components_hash ON lash_components (session_key, hash);
 
