@@ -130,7 +130,7 @@ class SessionBindingMismatch(StoreError):
 
     def __init__(self, bound_session_id: str, attempted_session_id: str) -> None:
         super().__init__(
-            f"this handle serves session {bound_session_id!r}; a commit for session {attempted_session_id!r} was refused"
+            f"this handle serves session {bound_session_id!r}; data of session {attempted_session_id!r} was refused"
         )
         self.bound_session_id = bound_session_id
         self.attempted_session_id = attempted_session_id

@@ -41,9 +41,7 @@ def current_process(proc: Path = _PROC) -> LocalProcess | None:
         return None
     if not start:
         return None
-    return LocalProcess(
-        host_id=f"{platform.node()}/{namespace}", boot_id=boot_id, pid=os.getpid(), process_start=start
-    )
+    return LocalProcess(host_id=f"{platform.node()}/{namespace}", boot_id=boot_id, pid=os.getpid(), process_start=start)
 
 
 def is_provably_dead(holder: LocalProcess | None, claimant: LocalProcess | None, proc: Path = _PROC) -> bool:

@@ -205,6 +205,6 @@ def test_any_forest_given_whole_in_any_order_is_read_back_by_climbing(
     shelf = Shelf()
     shelf.store(place_replacement(SESSION, [bare(each, parents[each]) for each in order], segment_count=0, node_seq=0))
     check_shelf(shelf, parents)
-    assert {each: seq for each, seq in zip(shelf.place_of, shelf.sequences, strict=True)} == {
+    assert dict(zip(shelf.place_of, shelf.sequences, strict=True)) == {
         each: position for position, each in enumerate(order, start=1)
     }

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,7 +27,8 @@ def test_each_counting_entry_becomes_a_row() -> None:
 @pytest.mark.parametrize("counter", ["input_tokens", "output_tokens", "cached_input_tokens", "reasoning_tokens"])
 def test_a_single_counter_is_enough_for_a_row(counter: str) -> None:
     """Usage that was only cached counts like any other."""
-    (row,) = encode_usage((entry(**{counter: 9}),))
+    usage = msgspec.convert({counter: 9}, TokenUsage)
+    (row,) = encode_usage((UsageEntry(source="turn", model="large", usage=usage),))
     assert sorted(row.counters) == [0, 0, 0, 9]
     assert getattr(row, counter) == 9
 

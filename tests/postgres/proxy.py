@@ -19,6 +19,8 @@ class Cut(enum.Enum):
     """The server never sees the statement."""
     BEFORE_ANSWERING = "before_answering"
     """The server has run the statement; the client never learns of it."""
+    SWALLOW = "swallow"
+    """Not cut at all: the line stays open and nothing passes any more."""
 
 
 class Proxy:
@@ -43,6 +45,9 @@ class Proxy:
                 self.round_trips += data.count(_SYNC) + data.startswith(_SIMPLE_QUERY)
                 cut = self._take_cut(data)
                 if cut is Cut.BEFORE_SENDING:
+                    break
+                if cut is Cut.SWALLOW:
+                    await reader.read()
                     break
                 if cut is Cut.BEFORE_ANSWERING:
                     answers.cancel()

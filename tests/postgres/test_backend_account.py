@@ -43,7 +43,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run_pytest(project: Path, *arguments: str, ci: bool) -> tuple[int, str]:
+def run_pytest(project: Path, *arguments: str, ci: str) -> tuple[int, str]:
     environment = {name: value for name, value in os.environ.items() if name not in {"CI", "PYTEST_ADDOPTS"}}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
@@ -51,7 +51,7 @@ def run_pytest(project: Path, *arguments: str, ci: bool) -> tuple[int, str]:
         capture_output=True,
         text=True,
         cwd=project,
-        env=environment | ({"CI": "true"} if ci else {}),
+        env=environment | {"CI": ci},
         timeout=60,
     )
     return done.returncode, done.stdout
@@ -60,7 +60,7 @@ def run_pytest(project: Path, *arguments: str, ci: bool) -> tuple[int, str]:
 def test_each_backend_has_a_line_with_its_numbers(project: Path) -> None:
     """Failures in any phase count as run and failed, skipped tests as not run."""
     (project / "tests" / "test_suite.py").write_text(SUITE)
-    _, output = run_pytest(project, ci=False)
+    _, output = run_pytest(project, ci="false")
     lines = [line for line in output.splitlines() if line.startswith("backend ")]
     assert lines == [
         "backend sqlite: 2 tests ran, 1 passed, 1 failed",
@@ -74,7 +74,7 @@ def test_a_backends_own_folder_counts_and_the_option_narrows(project: Path) -> N
     (project / "tests" / "sqlite").mkdir()
     (project / "tests" / "sqlite" / "test_own.py").write_text(WITHOUT_POSTGRES)
     (project / "tests" / "test_suite.py").write_text("def test_each(backend_name: str) -> None:\n    pass\n")
-    status, output = run_pytest(project, "--backend", "sqlite", ci=True)
+    status, output = run_pytest(project, "--backend", "sqlite", ci="true")
     assert status == 0
     assert "backend sqlite: 2 tests ran, 2 passed" in output
     assert "backend memory: 0 tests ran, 0 passed" in output
@@ -84,15 +84,15 @@ def test_a_backends_own_folder_counts_and_the_option_narrows(project: Path) -> N
 @pytest.mark.parametrize(
     ("arguments", "ci", "status"),
     [
-        ((), False, 0),
-        ((), True, 1),
-        (("tests",), True, 1),
-        (("tests/test_suite.py",), True, 0),
-        (("-k", "nothing"), True, 0),
+        ((), "false", 0),
+        ((), "true", 1),
+        (("tests",), "true", 1),
+        (("tests/test_suite.py",), "true", 0),
+        (("-k", "nothing"), "true", 0),
     ],
 )
 def test_a_whole_run_without_postgres_fails_in_ci_only(
-    project: Path, arguments: tuple[str, ...], ci: bool, status: int
+    project: Path, arguments: tuple[str, ...], ci: str, status: int
 ) -> None:
     """A green run that never met PostgreSQL is no proof; a run narrowed on purpose is not judged."""
     (project / "tests" / "test_suite.py").write_text(WITHOUT_POSTGRES)

@@ -116,8 +116,11 @@ async def test_a_transaction_counts_whole_or_not_at_all(postgres_schema_url: str
         assert await database.read_one(Item, "get", 1) == Item(1, 0)
 
         async with database.transaction() as transaction:
-            await transaction.run("add", 1)
-            assert await transaction.all(Item, "list") == [Item(1, 1)]
+            assert await transaction.run("add", 1) == 1
+            assert await transaction.run("add", 999) == 0
+            assert await transaction.run("insert", 2, 0) == 1
+            await transaction.execute_script("SET LOCAL work_mem = '1MB'; SELECT 1")
+            assert await transaction.all(Item, "list") == [Item(1, 1), Item(2, 0)]
         assert await database.read_one(Item, "get", 1) == Item(1, 1)
 
 

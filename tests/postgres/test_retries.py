@@ -180,6 +180,29 @@ async def test_a_lost_answer_to_commit_is_unknown_and_a_lost_statement_is_not(po
     assert (lost_statement.value.outcome_unknown, lost_commit.value.outcome_unknown) == (False, True)
 
 
+async def test_a_line_that_swallows_everything_does_not_hang_the_caller(
+    postgres_schema_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client has its own limit: a read is then unavailable, a write of unknown outcome, and neither is repeated."""
+    monkeypatch.setattr("lash.postgres.database._ANSWER_GRACE_S", 0.05)
+    monkeypatch.setattr("lash.postgres.pool._RELEASE_LIMIT_S", 0.05)
+    heard: list[str] = []
+    async with (
+        proxy_before(postgres_schema_url) as (proxy, url),
+        opened(url, statement_timeout_ms=50, on_statement=heard.append) as database,
+    ):
+        await with_items(database, MARKED)
+        proxy.cut_once(MARKED.to_bytes(8), Cut.SWALLOW)
+        with pytest.raises(StoreUnavailable) as writing:
+            await database.write_one(Item, "add", MARKED, repeatable=True)
+        proxy.cut_once(MARKED.to_bytes(8), Cut.SWALLOW)
+        with pytest.raises(StoreUnavailable) as reading:
+            await database.read_one(Item, "get", MARKED)
+        assert (writing.value.outcome_unknown, reading.value.outcome_unknown) == (True, False)
+        assert await database.read_one(Item, "get", MARKED) == Item(MARKED, 0)
+    assert (heard.count("add"), heard.count("get")) == (1, 2)
+
+
 async def test_an_injected_failure_before_sending_is_repeated_as_often_as_the_budget_allows(
     postgres_schema_url: str,
 ) -> None:

@@ -46,11 +46,5 @@ class NodeCause(_Cause, frozen=True, kw_only=True, tag="session_node"):
 
 
 CausalRef: TypeAlias = (
-    TurnCause
-    | EffectCause
-    | ToolCallCause
-    | ProcessCause
-    | ProcessEventCause
-    | TriggerOccurrenceCause
-    | NodeCause
+    TurnCause | EffectCause | ToolCallCause | ProcessCause | ProcessEventCause | TriggerOccurrenceCause | NodeCause
 )

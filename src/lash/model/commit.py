@@ -29,8 +29,10 @@ class Append(Value, frozen=True, kw_only=True, tag=True):
 
 
 class ReplaceFull(Value, frozen=True, kw_only=True, tag=True):
-    """Exactly these nodes, and no others. States how many live nodes the caller saw, so that a partial view
-    of the graph can never delete branches."""
+    """Exactly these nodes, and no others.
+
+    States how many live nodes the caller saw, so that a partial view of the graph can never delete branches.
+    """
 
     nodes: tuple[Node, ...]
     leaf_node_id: str | None

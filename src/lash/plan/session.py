@@ -124,7 +124,7 @@ def new_meta(
 
 def new_head(row: MetaRow) -> HeadRow:
     """Return what a writer must know of a session that was just created."""
-    return HeadRow(row.session_key, row.revision, False, None, None, None, False, 0, 0, 0, "", 0)  # noqa: FBT003
+    return HeadRow(row.session_key, row.revision, False, None, None, None, False, 0, 0, 0, "", 0)
 
 
 def missing_session(session_id: str, *, deleted: bool) -> SessionNotFound | SessionDeleted:

@@ -12,9 +12,9 @@ from lash.model.lease import LeaseFence
 from lash.model.value import BlobRef
 from lash.plan.commit import Apply, CommitFacts, PreparedCommit, Replay, assume_facts, plan_commit
 from lash.plan.node import Placement
-from lash.plan.session import missing_session
+from lash.plan.session import HeadRow, missing_session
 from lash.plan.usage import UsageRow
-from lash.postgres.database import Database
+from lash.postgres.database import Database, Transaction
 from lash.postgres.heads import SeenHeads
 from lash.postgres.lease import release_lease
 from lash.postgres.rows import FactsAnswer
@@ -77,15 +77,19 @@ async def _apply(database: Database, prepared: PreparedCommit, decision: Apply) 
         # Repeating a commit with a turn id is harmless: the guard refuses it, and the plan then finds the turn.
         repeatable = prepared.commit.turn_id is not None
         return await database.write_one(Number, "commit_apply", *arguments, repeatable=repeatable) is not None
-    head = decision.assumed
     try:
         async with database.transaction() as transaction:
-            await transaction.run("commit_clear_graph", head.session_key, head.revision, head.node_count)
-            if await transaction.one(Number, "commit_apply", *arguments) is None:
-                raise _StalePlanError
+            await _replace(transaction, decision.assumed, arguments)
     except _StalePlanError:
         return False
     return True
+
+
+async def _replace(transaction: Transaction, head: HeadRow, arguments: list[object]) -> None:
+    """Clear the graph and write the new one; within one statement the order of the two would be open."""
+    await transaction.run("commit_clear_graph", head.session_key, head.revision, head.node_count)
+    if await transaction.one(Number, "commit_apply", *arguments) is None:
+        raise _StalePlanError
 
 
 def _arguments(prepared: PreparedCommit, decision: Apply) -> list[object]:

@@ -137,14 +137,14 @@ class Database:
         # The whole result, not `fetchrow`: a row limit would let the server stop a writing function half-way.
         return await connection.fetch(text, *args, timeout=self._answer_limit_s)
 
-    async def run_script(self, connection: PooledConnection, name: str, text: str) -> None:
-        """Announce and run a text of several statements without parameters; errors are still the driver's."""
+    async def run(self, connection: PooledConnection, name: str, text: str, args: Sequence[object] = ()) -> str:
+        """Announce a statement, or several without parameters, and return the server's tag for the last."""
         self._announce(name)
-        await connection.execute(text, timeout=self._answer_limit_s)
+        return await connection.execute(text, *args, timeout=self._answer_limit_s)
 
     def failure(self, error: BaseException, phase: Phase, name: str, *, reads: bool = False) -> Exception:
         """Return our error for one of the driver's."""
-        action = "connecting" if phase is Phase.CONNECT else f"running {name!r}"
+        action = "connecting to" if phase is Phase.CONNECT else f"running {name!r} on"
         closed = pool_failure(error)
         return closed or translate(error, phase, action=action, address=self.options.address, reads=reads)
 
@@ -177,7 +177,7 @@ class Database:
         connection = await self._connect()
         try:
             yield connection
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, TimeoutError):
             # The server may take its time to stop the statement; the caller does not wait for that.
             self._connections.soon(self._connections.release(connection))
             raise
@@ -200,13 +200,13 @@ class Database:
 
     async def _begin(self, connection: PooledConnection) -> None:
         try:
-            await self.run_script(connection, "begin", "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+            await self.run(connection, "begin", "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
         except DRIVER_ERRORS as error:
             raise self.failure(error, Phase.TRANSACTION, "begin") from error
 
     async def _commit(self, connection: PooledConnection) -> None:
         try:
-            await self.run_script(connection, "commit", "COMMIT")
+            await self.run(connection, "commit", "COMMIT")
         except DRIVER_ERRORS as error:
             raise self.failure(error, Phase.COMMIT, "commit") from error
 
@@ -214,7 +214,7 @@ class Database:
         """Roll back what is still open; the error under way matters more than one of this."""
         try:
             if not connection.is_closed() and connection.is_in_transaction():
-                await self.run_script(connection, "rollback", "ROLLBACK")
+                await self.run(connection, "rollback", "ROLLBACK")
         except DRIVER_ERRORS:
             # Half rolled back is no state to lend again; closing makes the server roll back. A connection that is
             # already gone refuses even that.
@@ -255,14 +255,20 @@ class Transaction:
         """Return the rows of the statement."""
         return [_shaped(shape, name, row) for row in await self._fetch(name, args)]
 
-    async def run(self, name: str, *args: object) -> None:
-        """Run a statement for its effect."""
-        await self._fetch(name, args)
+    async def run(self, name: str, *args: object) -> int:
+        """Run a statement for its effect and return how many rows it changed."""
+        try:
+            tag = await self._database.run(self._connection, name, self._database.statement(name), args)
+        except DRIVER_ERRORS as error:
+            raise self._database.failure(error, Phase.TRANSACTION, name) from error
+        # The server's tag reads "UPDATE 3" or "INSERT 0 3", and has no number where rows do not matter.
+        count = tag.rpartition(" ")[2]
+        return int(count) if count.isdigit() else 0
 
     async def execute_script(self, text: str) -> None:
         """Run the statements of a migration, which take no parameters and must not end the transaction."""
         try:
-            await self._database.run_script(self._connection, "script", text)
+            await self._database.run(self._connection, "script", text)
         except DRIVER_ERRORS as error:
             raise self._database.failure(error, Phase.TRANSACTION, "script") from error
 

@@ -117,7 +117,7 @@ def remedy_for(error: BaseException, phase: Phase) -> Remedy:
 
 def translate(error: BaseException, phase: Phase, *, action: str, address: str, reads: bool = False) -> LashError:
     """Return our error for the driver's; ``action`` and ``address`` go into its text."""
-    text = f"{action} on {address}: {_summary(error)}"
+    text = f"{action} {address}: {_summary(error)}"
     if phase is Phase.CONNECT and _is_misconfigured(error):
         return ConfigError(text)
     if isinstance(error, TimeoutError) or is_connection_loss(error):

@@ -81,7 +81,8 @@ class Connections:
     def terminate(self) -> None:
         """Drop our connections without a word to the server."""
         if self._owned:
-            self._pool.terminate()
+            with contextlib.suppress(*DRIVER_ERRORS):
+                self._pool.terminate()
 
     def _next_renewal(self) -> float:
         # Spread, so that the workers of one deployment do not all reconnect at once.

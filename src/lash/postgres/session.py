@@ -161,9 +161,7 @@ class PostgresSession:
         return None if answer.checkpoint is None else decode_checkpoint(answer.checkpoint, answer.components)
 
     async def blob(self, ref: BlobRef) -> bytes:
-        row = await self._database.read_one(
-            ComponentRow, "checkpoint_blob", self._session_id, check_ref("ref", ref)
-        )
+        row = await self._database.read_one(ComponentRow, "checkpoint_blob", self._session_id, check_ref("ref", ref))
         if row is None:
             await self.meta()
             raise BlobNotFound(self._session_id, ref)

@@ -110,7 +110,13 @@ def _write_checkpoint(transaction: Transaction, prepared: PreparedCommit, head: 
     transaction.run_many(
         "commit_blob",
         (
-            {"session_key": key, "hash": blob.ref, "codec": blob.codec.value, "size": blob.size, "content": blob.content}
+            {
+                "session_key": key,
+                "hash": blob.ref,
+                "codec": blob.codec.value,
+                "size": blob.size,
+                "content": blob.content,
+            }
             for blob in prepared.blobs
         ),
     )

@@ -122,9 +122,7 @@ def _carry_out(
     return outcome_of(decision)
 
 
-def _acquire(
-    transaction: Transaction, decision: Acquire, session_id: str, owner: LeaseOwner, ttl_ms: int
-) -> Acquired:
+def _acquire(transaction: Transaction, decision: Acquire, session_id: str, owner: LeaseOwner, ttl_ms: int) -> Acquired:
     lease = Lease(
         session_id=session_id,
         owner=owner,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -18,7 +19,6 @@ from lash.sqlite.schema import MIGRATIONS, SchemaKeeper
 from lash.sqlite.session import SQLiteSession, SQLiteSessionStore
 from lash.sqlkit.migrations import load_migrations, pending_error
 from lash.sqlkit.queries import load_queries
-
 
 _OPTIONS: Final = {"synchronous": str, "busy_timeout_ms": int}
 """What a URL may set; the rest of `SQLiteOptions` is for tests and benchmarks."""
@@ -45,8 +45,8 @@ class SQLiteStorage:
         on_statement: StatementHook | None = None,
     ) -> Self:
         """Open the file, or a new database in memory when ``path`` is None."""
-        if path is not None and not migrate and not Path(path).exists():
-            raise pending_error(0, load_migrations(MIGRATIONS))
+        if path is not None and not migrate:
+            await asyncio.to_thread(_refuse_missing, path)
         queries = load_queries("lash.sqlite.sql")
         keeper = SchemaKeeper(queries, clock, migrate=migrate)
         database = await Database.open(
@@ -79,6 +79,12 @@ class SQLiteStorage:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+def _refuse_missing(path: str) -> None:
+    """Raise PendingMigrations for a file that is not there: opening it would create it."""
+    if not Path(path).exists():
+        raise pending_error(0, load_migrations(MIGRATIONS))
 
 
 def options_from_query(query: str) -> SQLiteOptions:

@@ -15,8 +15,11 @@ class LeaseStore(Protocol):
     """
 
     async def claim(self, session_id: str, owner: LeaseOwner, *, ttl_ms: int) -> LeaseOutcome:
-        """Take the lease if it is free or lapsed. The same holder re-enters its live lease, which is extended but
-        never shortened and keeps its token; repeating a claim of unknown outcome is therefore safe."""
+        """Take the lease if it is free or lapsed.
+
+        The same holder re-enters its live lease, which is extended but never shortened and keeps its token; repeating
+        a claim of unknown outcome is therefore safe.
+        """
         ...
 
     async def reclaim(self, session_id: str, owner: LeaseOwner, *, observed: Lease, ttl_ms: int) -> LeaseOutcome:

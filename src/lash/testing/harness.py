@@ -10,6 +10,7 @@ subclass of every class in ``lash.testing.contract`` whose name begins with ``Te
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Protocol, TypedDict, Unpack
 
@@ -106,13 +107,15 @@ class MemoryHarness:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self._storage: Storage | None = None
+        self._opening = asyncio.Lock()
 
     async def open(self, **options: Unpack[OpenOptions]) -> Storage:
-        if self._storage is None:
-            self._storage = await lash.open("sqlite://", clock=self.clock, **options)
-        elif options:
-            raise NotShared("a database in memory cannot be opened again with other options")
-        return self._storage
+        async with self._opening:
+            if self._storage is None:
+                self._storage = await lash.open("sqlite://", clock=self.clock, **options)
+            elif options:
+                raise NotShared("a database in memory cannot be opened again with other options")
+            return self._storage
 
     async def reopen(self, **options: Unpack[OpenOptions]) -> Storage:
         raise NotShared("a database in memory is gone when its storage is closed")

@@ -1,0 +1,46 @@
+"""A harness on PostgreSQL, whose server has to be told what time it is."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+import asyncpg
+
+from lash.postgres.options import PostgresOptions
+from lash.stores.storage import Storage
+from lash.testing.clock import ManualClock
+from lash.testing.harness import OpenOptions, URLHarness
+
+_INSTALL = """
+    CREATE TABLE "{schema}".lash_test_clock (now_ms bigint NOT NULL);
+    INSERT INTO "{schema}".lash_test_clock VALUES ({now_ms});
+    CREATE OR REPLACE FUNCTION "{schema}".lash_now_ms() RETURNS bigint LANGUAGE sql VOLATILE
+        AS 'SELECT now_ms FROM "{schema}".lash_test_clock';
+"""
+_SET = 'UPDATE "{schema}".lash_test_clock SET now_ms = {now_ms}'
+
+
+class PostgresHarness(URLHarness):
+    """A schema whose ``lash_now_ms()`` reads a row that the test's clock writes."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__("postgres", url, ManualClock(follow=self._set_server_clock))
+        self._options = PostgresOptions.from_url(url)
+        self._installed = False
+
+    async def open(self, **options: Unpack[OpenOptions]) -> Storage:
+        storage = await super().open(**options)
+        if not self._installed:
+            self._installed = True
+            await self._run(_INSTALL, self.clock.now_ms())
+        return storage
+
+    async def _set_server_clock(self, now_ms: int) -> None:
+        await self._run(_SET, now_ms)
+
+    async def _run(self, script: str, now_ms: int) -> None:
+        connection = await asyncpg.connect(self._options.dsn)
+        try:
+            await connection.execute(script.format(schema=self._options.schema, now_ms=now_ms))
+        finally:
+            await connection.close()

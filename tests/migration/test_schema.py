@@ -1,0 +1,123 @@
+"""Creating, migrating, refusing and checking the tables, on both databases."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+from multiprocessing.synchronize import Barrier
+
+import pytest
+
+import lash
+from lash.sqlkit.catalogue import UniqueKey, load_catalogue
+from tests.raw import raw
+
+pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
+
+_OPENERS = 16
+_PACKAGES = {"sqlite": "lash.sqlite.sql", "postgres": "lash.postgres.sql"}
+
+
+def _open_once(url: str, barrier: Barrier) -> None:
+    async def run() -> None:
+        async with await lash.open(url) as storage:
+            await storage.sessions.create("shared")
+
+    barrier.wait()
+    asyncio.run(run())
+
+
+async def test_sixteen_concurrent_first_opens_all_succeed(backend_url: str) -> None:
+    """L89, H75: sixteen processes open a new storage at the same moment; all succeed and one migration is recorded."""
+    context = multiprocessing.get_context("spawn")
+    barrier = context.Barrier(_OPENERS)
+    processes = [context.Process(target=_open_once, args=(backend_url, barrier)) for _ in range(_OPENERS)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        await asyncio.to_thread(process.join, 60)
+    assert [process.exitcode for process in processes] == [0] * _OPENERS
+    assert await raw(backend_url, "SELECT number FROM lash_migrations") == [(1,)]
+    assert await raw(backend_url, "SELECT count(*) FROM lash_sessions") == [(1,)]
+
+
+async def test_a_newer_schema_is_refused_with_both_numbers(backend_url: str) -> None:
+    """L89: a schema of the future is refused; the message names what was found and what is known."""
+    await (await lash.open(backend_url)).close()
+    await raw(backend_url, "INSERT INTO lash_migrations (number, name, applied_at_ms) VALUES (41, 'of_the_future', 0)")
+    with pytest.raises(lash.NewerSchema, match=r"schema 41\b.*up to 1\b") as refused:
+        await lash.open(backend_url)
+    assert (refused.value.found, refused.value.supported) == (41, 1)
+
+
+async def test_without_permission_to_migrate_nothing_is_touched(backend_url: str, backend_name: str) -> None:
+    """``migrate=False`` on an empty database says what is pending and creates nothing."""
+    with pytest.raises(lash.PendingMigrations, match="0001_sessions") as refused:
+        await lash.open(backend_url, migrate=False)
+    assert refused.value.pending == ("0001_sessions",)
+    catalogue = {
+        "sqlite": "SELECT count(*) FROM sqlite_schema",
+        "postgres": "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()",
+    }
+    assert await raw(backend_url, catalogue[backend_name]) == [(0,)]
+
+
+async def test_without_permission_to_migrate_a_current_storage_opens(backend_url: str) -> None:
+    """``migrate=False`` opens a storage that needs no migration."""
+    async with await lash.open(backend_url) as storage:
+        await storage.sessions.create("s")
+    async with await lash.open(backend_url, migrate=False) as storage:
+        assert await storage.sessions.open("s") is not None
+
+
+async def test_opening_again_applies_nothing(backend_url: str) -> None:
+    """A second open leaves the record of migrations as the first one wrote it."""
+    await (await lash.open(backend_url)).close()
+    first = await raw(backend_url, "SELECT number, name, applied_at_ms FROM lash_migrations")
+    await (await lash.open(backend_url)).close()
+    assert await raw(backend_url, "SELECT number, name, applied_at_ms FROM lash_migrations") == first
+
+
+async def test_every_missing_column_is_named(backend_url: str) -> None:
+    """A column that the code needs and the database lacks is named when the storage is opened."""
+    await (await lash.open(backend_url)).close()
+    await raw(backend_url, "ALTER TABLE lash_frames DROP COLUMN body")
+    with pytest.raises(lash.SchemaMismatch, match=r"column lash_frames\.body is missing"):
+        await lash.open(backend_url)
+
+
+async def test_a_missing_table_is_named(backend_url: str) -> None:
+    """A table that the code needs and the database lacks is named when the storage is opened."""
+    await (await lash.open(backend_url)).close()
+    await raw(backend_url, "DROP TABLE lash_turns")
+    with pytest.raises(lash.SchemaMismatch, match="table lash_turns is missing"):
+        await lash.open(backend_url)
+
+
+async def test_each_dropped_unique_index_is_named(backend_url: str, backend_name: str) -> None:
+    """H76: dropping a unique index in a database makes opening it fail, with the table and its columns named."""
+    await (await lash.open(backend_url)).close()
+    for index, table, columns in (
+        ("lash_nodes_place", "lash_nodes", "(session_key, segment, depth)"),
+        ("lash_nodes_id", "lash_nodes", "(session_key, node_id)"),
+        ("lash_blobs_hash", "lash_blobs", "(session_key, hash)"),
+    ):
+        await raw(backend_url, f"DROP INDEX {index}")
+        with pytest.raises(lash.SchemaMismatch) as refused:
+            await lash.open(backend_url)
+        assert f"unique index on {table} {columns} is missing" in str(refused.value)
+        keys = load_catalogue(_PACKAGES[backend_name]).tables[table].unique
+        names = columns.strip("()").split(", ")
+        assert UniqueKey(columns=tuple(names)) in keys
+        await raw(backend_url, f"CREATE UNIQUE INDEX {index} ON {table} {columns}")
+    await (await lash.open(backend_url)).close()
+
+
+async def test_what_a_host_adds_does_no_harm(backend_url: str) -> None:
+    """Tables, columns and indexes of the host beside ours are accepted."""
+    await (await lash.open(backend_url)).close()
+    await raw(backend_url, "CREATE TABLE hosts_own (id integer)")
+    await raw(backend_url, "CREATE INDEX hosts_index ON lash_sessions (name)")
+    await raw(backend_url, "ALTER TABLE lash_sessions ADD COLUMN hosts_column integer")
+    async with await lash.open(backend_url) as storage:
+        assert (await storage.sessions.create("s")).created
