@@ -4,7 +4,50 @@ The lists are closed: `tools.check_repository` fails on a difference that is not
 difference any more.
 """
 
-QUERY_DIFFERENCES: dict[str, str] = {}
+QUERY_DIFFERENCES: dict[str, str] = {
+    "checkpoint_at": "PostgreSQL loads a session in one statement, which is its snapshot; SQLite asks one by one inside a read transaction",
+    "checkpoint_components": "PostgreSQL loads a session in one statement, which is its snapshot; SQLite asks one by one inside a read transaction",
+    "checkpoint_current": "PostgreSQL loads a session in one statement, which is its snapshot; SQLite asks one by one inside a read transaction",
+    "checkpoint_load": "PostgreSQL loads a session in one statement, which is its snapshot; SQLite asks one by one inside a read transaction",
+    "commit_apply": "PostgreSQL writes a commit in one statement (commit_apply); SQLite writes it step by step in one transaction",
+    "commit_begin_component": "PostgreSQL writes a commit in one statement (commit_apply); SQLite writes it step by step in one transaction",
+    "commit_blob": "PostgreSQL writes a commit in one statement (commit_apply); SQLite writes it step by step in one transaction",
+    "commit_checkpoint": "PostgreSQL writes a commit in one statement (commit_apply); SQLite writes it step by step in one transaction",
+    "commit_current_components": "PostgreSQL writes a commit in one statement (commit_apply); SQLite writes it step by step in one transaction",
+    "commit_drop_blobs": "PostgreSQL writes a commit in one statement (commit_apply); SQLite writes it step by step in one transaction",
+    "commit_drop_checkpoints": "PostgreSQL writes a commit in one statement (commit_apply); SQLite writes it step by step in one transaction",
+    "commit_drop_components": "PostgreSQL writes a commit in one statement (commit_apply); SQLite writes it step by step in one transaction",
+    "commit_drop_frames": "PostgreSQL writes a commit in one statement (commit_apply); SQLite writes it step by step in one transaction",
+    "commit_end_component": "PostgreSQL writes a commit in one statement (commit_apply); SQLite writes it step by step in one transaction",
+    "commit_facts": "PostgreSQL reads the facts of a commit in one statement (commit_facts); SQLite asks one by one inside the transaction",
+    "commit_frame": "PostgreSQL writes a commit in one statement (commit_apply); SQLite writes it step by step in one transaction",
+    "commit_head": "PostgreSQL writes a commit in one statement (commit_apply); SQLite writes it step by step in one transaction",
+    "commit_known_refs": "PostgreSQL reads the facts of a commit in one statement (commit_facts); SQLite asks one by one inside the transaction",
+    "commit_node": "PostgreSQL writes a commit in one statement (commit_apply); SQLite writes it step by step in one transaction",
+    "commit_segment": "PostgreSQL writes a commit in one statement (commit_apply); SQLite writes it step by step in one transaction",
+    "commit_stamp_turn": "PostgreSQL writes a commit in one statement (commit_apply); SQLite writes it step by step in one transaction",
+    "commit_turn": "PostgreSQL reads the facts of a commit in one statement (commit_facts); SQLite asks one by one inside the transaction",
+    "commit_usage": "PostgreSQL writes a commit in one statement (commit_apply); SQLite writes it step by step in one transaction",
+    "commit_usage_total": "PostgreSQL writes a commit in one statement (commit_apply); SQLite writes it step by step in one transaction",
+    "commit_usage_totals": "PostgreSQL writes a commit in one statement (commit_apply); SQLite writes it step by step in one transaction",
+    "frame_all": "PostgreSQL loads a session in one statement, which is its snapshot; SQLite asks one by one inside a read transaction",
+    "node_all": "PostgreSQL loads a session in one statement, which is its snapshot; SQLite asks one by one inside a read transaction",
+    "node_lock_session": "SQLite has one writer, so it needs no row locks",
+    "node_path": "PostgreSQL loads a session in one statement, which is its snapshot; SQLite asks one by one inside a read transaction",
+    "node_stored": "PostgreSQL reads the facts of a commit in one statement (commit_facts); SQLite asks one by one inside the transaction",
+    "schema_create": "a SQLite file has no schemas and takes its own write lock",
+    "schema_exists": "a SQLite file has no schemas and takes its own write lock",
+    "schema_lock": "a SQLite file has no schemas and takes its own write lock",
+    "session_create": "PostgreSQL creates a session in one statement (session_create); SQLite does it step by step in one transaction",
+    "session_delete": "PostgreSQL deletes and buries a session in one statement (session_bury)",
+    "session_head": "PostgreSQL reads the facts of a commit in one statement (commit_facts); SQLite asks one by one inside the transaction",
+    "session_insert": "PostgreSQL creates a session in one statement (session_create); SQLite does it step by step in one transaction",
+    "session_insert_lease": "PostgreSQL creates a session in one statement (session_create); SQLite does it step by step in one transaction",
+    "session_load": "PostgreSQL loads a session in one statement, which is its snapshot; SQLite asks one by one inside a read transaction",
+    "session_lock": "SQLite has one writer, so it needs no row locks",
+    "session_take_id": "PostgreSQL creates a session in one statement (session_create); SQLite does it step by step in one transaction",
+    "usage_totals": "PostgreSQL loads a session in one statement, which is its snapshot; SQLite asks one by one inside a read transaction",
+}
 """Query names (``some_query``) and migrations (``migration 0001``) that only one backend has."""
 
 _GONE = "a database in memory is gone when its storage is closed"

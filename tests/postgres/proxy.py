@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
 _SYNC = b"S\x00\x00\x00\x04"
+_FLUSH = b"H\x00\x00\x00\x04"
 _SIMPLE_QUERY = b"Q"
 
 
@@ -42,7 +43,7 @@ class Proxy:
         answers = asyncio.create_task(_copy(server_reader, writer))
         try:
             while data := await reader.read(65536):
-                self.round_trips += data.count(_SYNC) + data.startswith(_SIMPLE_QUERY)
+                self.round_trips += data.count(_SYNC) + data.count(_FLUSH) + data.startswith(_SIMPLE_QUERY)
                 cut = self._take_cut(data)
                 if cut is Cut.BEFORE_SENDING:
                     break

@@ -76,6 +76,15 @@ async def test_behind_a_pooler_nothing_is_kept_on_the_session(postgres_schema_ur
     assert prepared == []
 
 
+async def test_behind_a_pooler_a_statement_is_two_round_trips(postgres_schema_url: str) -> None:
+    """What the option costs: the statement is described anew each time, and sent whole with its arguments."""
+    async with proxy_before(postgres_schema_url) as (proxy, url), opened(url, pooler=True) as database:
+        await database.read_one(Item, "one")
+        start = proxy.round_trips
+        await database.read_one(Item, "one")
+        assert proxy.round_trips - start == 2
+
+
 async def test_without_a_pooler_statements_stay_prepared(postgres_schema_url: str) -> None:
     """The other half of the test above: the list of prepared statements can be non-empty."""
     async with opened(postgres_schema_url, max_size=1) as database:

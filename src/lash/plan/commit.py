@@ -277,7 +277,7 @@ def _next_head(prepared: PreparedCommit, facts: CommitFacts, placement: Placemen
             raise NodeNotFound(prepared.commit.session_id, leaf_id)
     texts = [each.node.user_text for each in sorted(placement.nodes, key=lambda each: each.seq)]
     said = [text for text in texts if text is not None]
-    first_before = "" if replace else before.first_user_message
+    has_first = before.user_message_count > 0 and not replace
     return HeadRow(
         session_key=before.session_key,
         revision=prepared.revision,
@@ -289,7 +289,7 @@ def _next_head(prepared: PreparedCommit, facts: CommitFacts, placement: Placemen
         segment_count=before.segment_count + len(placement.segments),
         node_seq=before.node_seq + len(placement.nodes),
         node_count=len(placement.nodes) + (0 if replace else before.node_count),
-        first_user_message=first_before or next(iter(said), ""),
+        first_user_message=before.first_user_message if has_first else next(iter(said), ""),
         user_message_count=len(said) + (0 if replace else before.user_message_count),
     )
 

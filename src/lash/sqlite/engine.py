@@ -9,7 +9,7 @@ import apsw
 
 from lash.clock import Clock
 from lash.sqlite.batch import BatchRunner
-from lash.sqlite.checkpoint import Checkpoints
+from lash.sqlite.log import Checkpoints
 from lash.sqlite.connection import Prepare, open_memory, open_writer
 from lash.sqlite.jobs import Work
 from lash.sqlite.lockfile import NoTurns, ThreadTurns, Turns, open_turns

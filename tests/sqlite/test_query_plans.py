@@ -1,0 +1,56 @@
+"""The plans that keep a commit and a read of a path independent of how much is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import apsw
+import pytest
+
+from lash.sqlite.schema import MIGRATIONS
+from lash.sqlkit.migrations import load_migrations
+from lash.sqlkit.queries import load_queries
+
+_QUERIES = load_queries("lash.sqlite.sql")
+_WHOLE_GRAPH = {"node_all", "node_recount", "node_first_user", "node_vacuum", "commit_clear_graph"}
+"""Queries that are meant to read all nodes of a session, or to go through all its segments."""
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[apsw.Connection]:
+    """An empty database with the tables of today."""
+    opened = apsw.Connection(":memory:")
+    for migration in load_migrations(MIGRATIONS):
+        opened.execute(migration.statement)
+    yield opened
+    opened.close()
+
+
+class _Nulls(dict[str, None]):
+    def __missing__(self, name: str) -> None:
+        return None
+
+
+def _plan(connection: apsw.Connection, name: str) -> list[str]:
+    rows = connection.execute("EXPLAIN QUERY PLAN " + _QUERIES[name], _Nulls()).fetchall()
+    return [str(row[3]) for row in rows]
+
+
+@pytest.mark.parametrize("name", sorted(name for name in _QUERIES if not name.startswith("schema_")))
+def test_no_query_scans_a_table(connection: apsw.Connection, name: str) -> None:
+    """Every query finds its rows through an index."""
+    assert [line for line in _plan(connection, name) if line.startswith("SCAN lash_")] == []
+
+
+@pytest.mark.parametrize("name", sorted(set(_QUERIES) - _WHOLE_GRAPH))
+def test_nodes_are_looked_up_by_more_than_their_session(connection: apsw.Connection, name: str) -> None:
+    """Only queries meant to read a whole graph find nodes by the session alone."""
+    assert [line for line in _plan(connection, name) if "lash_nodes_place (session_key=?)" in line] == []
+
+
+@pytest.mark.parametrize("name", sorted(name for name in _QUERIES if name.startswith("commit_")))
+def test_a_commit_reads_no_history_of_components(connection: apsw.Connection, name: str) -> None:
+    """A commit looks at current and dropped components only, not at those of all revisions between."""
+    assert [
+        line for line in _plan(connection, name) if line.endswith("lash_components USING PRIMARY KEY (session_key=?)")
+    ] == []
