@@ -149,8 +149,8 @@ async def _show(storage: lash.Storage) -> None:
     for line in draw_tree(read.graph):
         _say(line)
     page = await storage.sessions.list(limit=1)
-    line = page.sessions[0]
-    _claim(line.meta.session_id == _SESSION and line.user_message_count == _USER_MESSAGES, "the list shows the session")
+    listed = page.sessions[0]
+    _claim(listed.meta.session_id == _SESSION and listed.user_message_count == _USER_MESSAGES, "the list shows the session")
     _say("")
     _say(
         f"in the list: {line.meta.name!r}, {line.first_user_message!r}, {line.user_message_count} messages by the user"

@@ -12,6 +12,8 @@ from lash.model.value import BlobRef
 from lash.plan.checkpoint import (
     CheckpointRow,
     ComponentRow,
+    CurrentComponent,
+    change_components,
     check_ref,
     decode_checkpoint,
     decode_component,
@@ -107,6 +109,16 @@ def test_a_checkpoint_that_cannot_be_stored_is_refused(wrong: CheckpointDraft, m
     """The error says which part is wrong."""
     with pytest.raises(InvalidInput, match=message):
         encode_checkpoint(wrong, Compression.BALANCED)
+
+
+def test_only_changed_components_are_written() -> None:
+    """What went ends, what came begins, what has other bytes does both, and the rest is left alone."""
+    current = [CurrentComponent(key, digest) for key, digest in (("same", ALPHA), ("other", ALPHA), ("gone", BETA))]
+    changes = change_components(current, {"same": ALPHA, "other": BETA, "new": ALPHA})
+    assert changes.ended == ("other", "gone")
+    assert changes.begun == (CurrentComponent("other", BETA), CurrentComponent("new", ALPHA))
+    nothing = change_components([], {})
+    assert (nothing.ended, nothing.begun) == ((), ())
 
 
 def test_a_ref_is_64_lowercase_hex_digits() -> None:

@@ -68,7 +68,7 @@ def test_bytes_of_one_part_satisfy_the_ref_of_another() -> None:
     """A frame may name bytes that the checkpoint brings, and the other way round."""
     frame = AgentFrame(frame_id="f", created_at=NOON, execution_state_ref=BlobRef(sha256(b"a")))
     other = AgentFrame(frame_id="g", created_at=NOON, execution_state=b"b")
-    components = {"a": b"a", "b": BlobRef(sha256(b"b")), "c": BlobRef(sha256(b"c"))}
+    components: dict[str, bytes | BlobRef] = {"a": b"a", "b": BlobRef(sha256(b"b")), "c": BlobRef(sha256(b"c"))}
     rows = prepared(commit(frames=(frame, other), checkpoint=CheckpointDraft(components=components)))
     assert rows.required_refs == {sha256(b"c")}
 
@@ -110,6 +110,13 @@ def test_a_commit_for_another_session_is_refused() -> None:
     with pytest.raises(SessionBindingMismatch) as caught:
         prepare_commit(appending(), "other", rules())
     assert (caught.value.bound_session_id, caught.value.attempted_session_id) == ("other", SESSION)
+
+
+def test_a_commit_cannot_release_the_lease_of_another_session() -> None:
+    """The release is data of the commit's own session, or the commit is refused."""
+    with pytest.raises(SessionBindingMismatch) as caught:
+        prepared(commit(release=replace(FENCE, session_id="other")))
+    assert (caught.value.bound_session_id, caught.value.attempted_session_id) == (SESSION, "other")
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from lash.plan.checkpoint import CheckpointRow, ComponentRow
 from lash.plan.frame import FrameRow
 from lash.plan.node import PathRow, Place, StoredNode
 from lash.plan.session import (
+    HeadRow,
     MetaRow,
     ReadRow,
     check_limit,
@@ -39,6 +40,8 @@ from lash.plan.session import (
     encode_cursor,
     encode_meta,
     missing_session,
+    new_head,
+    new_meta,
     require_removable,
 )
 from lash.plan.usage import UsageRow
@@ -75,6 +78,21 @@ def test_the_leaf_can_be_built_on() -> None:
     assert HEAD_ROW.leaf_as_stored_node() == StoredNode("e", None, 2, 3, True, False, "")
     assert EMPTY_HEAD.leaf_as_stored_node() is None
     assert replace(HEAD_ROW, leaf_segment=None).leaf_as_stored_node() is None
+
+
+def test_a_new_session_is_named_after_its_id_unless_it_has_a_name() -> None:
+    """An empty name is a name."""
+    plain = new_meta(SESSION, name=None, model="", cwd=None, relation=RootRelation())
+    assert plain == SessionMeta(session_id=SESSION, name=SESSION, created_at_ms=0)
+    named = new_meta(SESSION, name="", model="large", cwd="/tmp", relation=CHILD)
+    assert (named.name, named.model, named.cwd, named.relation) == ("", "large", "/tmp", CHILD)
+    with pytest.raises(InvalidInput, match="session_id is blank"):
+        new_meta("", name=None, model="", cwd=None, relation=RootRelation())
+
+
+def test_a_session_begins_without_nodes_at_the_revision_it_was_given() -> None:
+    """A session that is created again after its deletion begins above its old revision."""
+    assert new_head(META_ROW) == HeadRow(7, 4, False, None, None, None, False, 0, 0, 0, "", 0)
 
 
 def test_a_missing_session_was_deleted_or_never_there() -> None:

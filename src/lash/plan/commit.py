@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 import msgspec
-from msgspec import UnsetType
+from msgspec import UNSET, UnsetType
 
 from lash.blob import Compression, StoredBlob
 from lash.codec import encode
@@ -231,6 +231,8 @@ def _check_commit(commit: object, session_id: str) -> None:
             raise InvalidInput(f"{what} must be a tuple, not {type(items).__name__}")
     if isinstance(commit.graph, ReplaceFull):
         check_integer("replaced_node_count", commit.graph.replaced_node_count, at_least=0)
+    if isinstance(commit.graph, GraphDelta) and commit.graph.leaf_node_id not in (None, UNSET):
+        check_identifier("leaf_node_id", commit.graph.leaf_node_id)
 
 
 def _check_budget(prepared: PreparedCommit, budget: CommitBudget) -> None:

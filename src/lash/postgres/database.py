@@ -137,7 +137,7 @@ class Database:
         # The whole result, not `fetchrow`: a row limit would let the server stop a writing function half-way.
         return await connection.fetch(text, *args, timeout=self._answer_limit_s)
 
-    async def run(self, connection: PooledConnection, name: str, text: str, args: Sequence[object] = ()) -> str:
+    async def command(self, connection: PooledConnection, name: str, text: str, args: Sequence[object] = ()) -> str:
         """Announce a statement, or several without parameters, and return the server's tag for the last."""
         self._announce(name)
         return await connection.execute(text, *args, timeout=self._answer_limit_s)
@@ -200,13 +200,13 @@ class Database:
 
     async def _begin(self, connection: PooledConnection) -> None:
         try:
-            await self.run(connection, "begin", "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+            await self.command(connection, "begin", "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
         except DRIVER_ERRORS as error:
             raise self.failure(error, Phase.TRANSACTION, "begin") from error
 
     async def _commit(self, connection: PooledConnection) -> None:
         try:
-            await self.run(connection, "commit", "COMMIT")
+            await self.command(connection, "commit", "COMMIT")
         except DRIVER_ERRORS as error:
             raise self.failure(error, Phase.COMMIT, "commit") from error
 
@@ -214,7 +214,7 @@ class Database:
         """Roll back what is still open; the error under way matters more than one of this."""
         try:
             if not connection.is_closed() and connection.is_in_transaction():
-                await self.run(connection, "rollback", "ROLLBACK")
+                await self.command(connection, "rollback", "ROLLBACK")
         except DRIVER_ERRORS:
             # Half rolled back is no state to lend again; closing makes the server roll back. A connection that is
             # already gone refuses even that.
@@ -258,7 +258,7 @@ class Transaction:
     async def run(self, name: str, *args: object) -> int:
         """Run a statement for its effect and return how many rows it changed."""
         try:
-            tag = await self._database.run(self._connection, name, self._database.statement(name), args)
+            tag = await self._database.command(self._connection, name, self._database.statement(name), args)
         except DRIVER_ERRORS as error:
             raise self._database.failure(error, Phase.TRANSACTION, name) from error
         # The server's tag reads "UPDATE 3" or "INSERT 0 3", and has no number where rows do not matter.
@@ -268,7 +268,7 @@ class Transaction:
     async def execute_script(self, text: str) -> None:
         """Run the statements of a migration, which take no parameters and must not end the transaction."""
         try:
-            await self._database.run(self._connection, "script", text)
+            await self._database.command(self._connection, "script", text)
         except DRIVER_ERRORS as error:
             raise self._database.failure(error, Phase.TRANSACTION, "script") from error
 

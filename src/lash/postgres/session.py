@@ -202,12 +202,12 @@ class PostgresSession:
     async def _tombstone(self, transaction: Transaction, session_key: int, wanted: tuple[str, ...]) -> int:
         path = await transaction.all(Text, "node_path_ids", session_key)
         require_removable(self._session_id, wanted, (row.text for row in path))
-        removed = await transaction.all(Text, "node_tombstone", session_key, list(wanted))
+        removed = await transaction.run("node_tombstone", session_key, list(wanted))
         if removed:
             first = await transaction.one(PathRow, "node_first_user", session_key)
             text = None if first is None else user_text(decode_node(first))
             await transaction.run("node_recount", session_key, text or "")
-        return len(removed)
+        return removed
 
 
 async def missing(database: Database, session_id: str) -> Exception:

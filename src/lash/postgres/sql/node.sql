@@ -34,8 +34,7 @@ SELECT session_key FROM :"schema".lash_sessions WHERE session_id = $1::text FOR 
 -- Marks nodes as removed.
 UPDATE :"schema".lash_nodes
 SET tombstoned_at_ms = :"schema".lash_now_ms()
-WHERE session_key = $1::bigint AND tombstoned_at_ms IS NULL AND node_id = ANY ($2::text[])
-RETURNING node_id;
+WHERE session_key = $1::bigint AND tombstoned_at_ms IS NULL AND node_id = ANY ($2::text[]);
 
 -- name: node_first_user
 -- The first live message of a user, in the order of insertion.

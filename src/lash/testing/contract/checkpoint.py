@@ -191,7 +191,10 @@ class CheckpointContract:
         second = frame("f2", previous="f1", state=b"state 2")
         await session.commit(commit(1, frames=(kept, second), current_frame_id="f2"))
         frames = (await loaded(storage)).frames
-        assert [await session.blob(BlobRef(str(each.execution_state_ref))) for each in frames] == [b"state 1", b"state 2"]
+        assert [await session.blob(BlobRef(str(each.execution_state_ref))) for each in frames] == [
+            b"state 1",
+            b"state 2",
+        ]
 
         await session.commit(commit(2, frames=frames[1:], current_frame_id="f2"))
 

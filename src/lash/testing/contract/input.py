@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 import pytest
@@ -13,16 +14,28 @@ import pytest
 from lash.errors import InvalidInput, LashError, SessionBindingMismatch
 from lash.limits import MAX_INTEGER
 from lash.model.checkpoint import TurnState
-from lash.model.commit import Append, ReplaceFull, Unchanged
+from lash.model.commit import Append, Commit, ReplaceFull, Unchanged
 from lash.model.frame import AgentFrameAssignment, ModelLimits, ModelSpec, SessionPolicy
-from lash.model.lease import LocalProcess
+from lash.model.lease import LeaseFence, LocalProcess
 from lash.model.message import Message, Role
 from lash.model.node import MessageEntry, Node
 from lash.model.session import ActivePath, ChildRelation, SessionConfig, SessionMeta
 from lash.model.usage import TokenUsage, UsageEntry
 from lash.stores.storage import Storage
 from lash.testing.contract.state import loaded, observe
-from lash.testing.factories import MOMENT, acquired, append, commit, created, draft, frame, node, owner, plugin_node, spent
+from lash.testing.factories import (
+    MOMENT,
+    acquired,
+    append,
+    commit,
+    created,
+    draft,
+    frame,
+    node,
+    owner,
+    plugin_node,
+    spent,
+)
 from lash.testing.harness import Harness
 
 LONG: Final = "x" * 256
@@ -36,7 +49,7 @@ BAD_IDS: Final[dict[str, Any]] = {
     "number": 5,
     "bytes": b"id",
     "None": None,
-    "list": ["s"],
+    "tuple": ("s",),
 }
 """What cannot be an id anywhere."""
 
@@ -61,7 +74,6 @@ BAD_JSON: Final[dict[str, Any]] = {
     "None as key": {None: "x"},
     "bytes": b"bytes",
     "set": {1, 2},
-    "tuple inside": {"k": (1, 2)},
     "object": object(),
     "complex": 1j,
     "time": MOMENT,
@@ -88,7 +100,9 @@ BAD_COMMITS: Final[dict[str, dict[str, Any]]] = {
     "revision as bool": {"expected_revision": True},
     "revision missing": {"expected_revision": None},
     "fence of another type": {"fence": "token"},
-    "fence with a bad number": {"fence": _changed(commit(0), session_id="s")},
+    "fence with a bad number": {
+        "fence": LeaseFence(session_id="s", owner_id="o", incarnation_id="1", token="t", fencing=-1)
+    },
     "release of another type": {"release": ("s", "t")},
     "graph missing": {"graph": None},
     "graph of another type": {"graph": [node("b")]},
@@ -140,9 +154,7 @@ BAD_COMMITS: Final[dict[str, dict[str, Any]]] = {
     "config missing": {"config": None},
     "config of another type": {"config": {"provider_id": "p"}},
     "config with a surrogate": {"config": SessionConfig(provider_id=SURROGATE)},
-    "config with no window": {
-        "config": SessionConfig(model=ModelSpec(limits=ModelLimits(context_window_tokens=0)))
-    },
+    "config with no window": {"config": SessionConfig(model=ModelSpec(limits=ModelLimits(context_window_tokens=0)))},
 }
 """Changes that make a commit that cannot be stored, whatever the session holds."""
 
@@ -162,9 +174,16 @@ BAD_META: Final[dict[str, dict[str, Any]]] = {
 }
 """Metadata that cannot be stored."""
 
-Call = Callable[[Storage, Any], Awaitable[object]]
+BadCall: TypeAlias = Callable[[Storage], Awaitable[object]]
 
-BY_ID: Final[dict[str, Call]] = {
+
+class CallWith(Protocol):
+    """A call that needs one value."""
+
+    def __call__(self, storage: Storage, value: Any) -> Awaitable[object]: ...  # noqa: ANN401 - wrong types are the point
+
+
+BY_ID: Final[dict[str, CallWith]] = {
     "create": lambda storage, value: storage.sessions.create(value),
     "open": lambda storage, value: storage.sessions.open(value),
     "delete": lambda storage, value: storage.sessions.delete(value),
@@ -181,15 +200,19 @@ BY_ID: Final[dict[str, Call]] = {
 }
 """Calls that take an id which may not be left out."""
 
-BY_OPTIONAL_ID: Final[dict[str, Call]] = {
+BY_OPTIONAL_ID: Final[dict[str, CallWith]] = {
     "turn": lambda storage, value: storage.session("s").commit(commit(1, turn_id=value)),
     "parent": lambda storage, value: storage.session("s").commit(commit(1, node("b", value))),
+    "leaf": lambda storage, value: storage.session("s").commit(commit(1, graph=Unchanged(leaf_node_id=value))),
+    "leaf of an append": lambda storage, value: storage.session("s").commit(
+        commit(1, graph=append(node("b", "a"), leaf=value))
+    ),
     "leaf to read": lambda storage, value: storage.session("s").load(ActivePath(leaf_node_id=value)),
     "current frame": lambda storage, value: storage.session("s").commit(commit(1, current_frame_id=value)),
 }
 """Calls that take an id, or None for none."""
 
-BAD_CALLS: Final[dict[str, Callable[[Storage], Awaitable[object]]]] = {
+BAD_CALLS: Final[dict[str, BadCall]] = {
     "page of nothing": lambda storage: storage.sessions.list(limit=0),
     "page too large": lambda storage: storage.sessions.list(limit=1_001),
     "page size as text": lambda storage: storage.sessions.list(limit="5"),  # type: ignore[arg-type]
@@ -230,45 +253,42 @@ BAD_CALLS: Final[dict[str, Callable[[Storage], Awaitable[object]]]] = {
 class InputContract:
     """Every bad value is InvalidInput, and the state afterwards is the state before."""
 
-    @pytest.mark.parametrize("value", BAD_IDS)
     @pytest.mark.parametrize("call", BY_ID)
-    async def test_a_bad_id_is_refused(self, harness: Harness, call: str, value: str) -> None:
+    async def test_a_bad_id_is_refused(self, harness: Harness, call: str) -> None:
         """H6: what cannot be an id is refused wherever an id is needed."""
-        await _refused(harness, lambda storage: BY_ID[call](storage, BAD_IDS[value]))
+        await _refused(harness, {name: partial(BY_ID[call], value=value) for name, value in BAD_IDS.items()})
 
-    @pytest.mark.parametrize("value", sorted(BAD_IDS.keys() - {"None"}))
     @pytest.mark.parametrize("call", BY_OPTIONAL_ID)
-    async def test_a_bad_optional_id_is_refused(self, harness: Harness, call: str, value: str) -> None:
+    async def test_a_bad_optional_id_is_refused(self, harness: Harness, call: str) -> None:
         """H6: what cannot be an id is refused where an id may be left out, too."""
-        await _refused(harness, lambda storage: BY_OPTIONAL_ID[call](storage, BAD_IDS[value]))
+        given = {name: value for name, value in BAD_IDS.items() if value is not None}
+        await _refused(harness, {name: partial(BY_OPTIONAL_ID[call], value=value) for name, value in given.items()})
 
-    @pytest.mark.parametrize("what", BAD_JSON)
-    async def test_a_value_that_json_cannot_carry_is_refused(self, harness: Harness, what: str) -> None:
+    async def test_a_value_that_json_cannot_carry_is_refused(self, harness: Harness) -> None:
         """H49: what could not be read back as it was written is refused while it still can be."""
-        bad = plugin_node("b", BAD_JSON[what], "a")
-        await _refused(harness, lambda storage: storage.session("s").commit(commit(1, bad)))
+        nodes = {name: plugin_node("b", value, "a") for name, value in BAD_JSON.items()}
+        await _refused(harness, {name: partial(_commit, value=commit(1, bad)) for name, bad in nodes.items()})
 
-    @pytest.mark.parametrize("what", BAD_COMMITS)
-    async def test_a_bad_commit_is_refused(self, harness: Harness, what: str) -> None:
+    async def test_a_bad_commit_is_refused(self, harness: Harness) -> None:
         """H13: wrong types, numbers out of range and contradictions inside a commit are refused."""
-        bad = msgspec.structs.replace(commit(1, node("b", "a")), **BAD_COMMITS[what])
-        await _refused(harness, lambda storage: storage.session("s").commit(bad))
+        good = commit(1, node("b", "a"))
+        commits = {name: _changed(good, **changes) for name, changes in BAD_COMMITS.items()}
+        await _refused(harness, {name: partial(_commit, value=bad) for name, bad in commits.items()})
 
-    @pytest.mark.parametrize("what", BAD_META)
-    async def test_bad_metadata_is_refused(self, harness: Harness, what: str) -> None:
-        """L35: metadata that cannot be stored is refused by save_meta and by create."""
-        bad = msgspec.structs.replace(SessionMeta(session_id="s", name="n", created_at_ms=0), **BAD_META[what])
-        await _refused(harness, lambda storage: storage.session("s").save_meta(bad))
-        storage = await harness.open()
-        if what != "name missing":
-            with pytest.raises(InvalidInput):
-                await storage.sessions.create("new", **BAD_META[what])
-        assert await storage.sessions.open("new") is None
+    async def test_bad_metadata_is_not_saved(self, harness: Harness) -> None:
+        """L35: metadata that cannot be stored is refused by save_meta."""
+        good = SessionMeta(session_id="s", name="n", created_at_ms=0)
+        metas = {name: _changed(good, **changes) for name, changes in BAD_META.items()}
+        await _refused(harness, {name: partial(_save_meta, value=bad) for name, bad in metas.items()})
 
-    @pytest.mark.parametrize("what", BAD_CALLS)
-    async def test_a_bad_call_is_refused(self, harness: Harness, what: str) -> None:
+    async def test_no_session_is_created_with_bad_metadata(self, harness: Harness) -> None:
+        """L35: metadata that cannot be stored is refused by create, and there is no session then."""
+        given = {name: changes for name, changes in BAD_META.items() if changes != {"name": None}}
+        await _refused(harness, {name: partial(_create, value=changes) for name, changes in given.items()})
+
+    async def test_a_bad_call_is_refused(self, harness: Harness) -> None:
         """H13: arguments of the wrong type or range are refused."""
-        await _refused(harness, BAD_CALLS[what])
+        await _refused(harness, BAD_CALLS)
 
     async def test_a_handle_needs_an_id(self, harness: Harness) -> None:
         """H6: a handle on a bad id is refused when it is made."""
@@ -280,13 +300,13 @@ class InputContract:
     async def test_metadata_of_another_session_is_refused(self, harness: Harness) -> None:
         """L4: metadata that names another session is a binding mismatch."""
         foreign = SessionMeta(session_id="other", name="n", created_at_ms=0)
-        await _refused(harness, lambda storage: storage.session("s").save_meta(foreign), SessionBindingMismatch)
+        await _refused(harness, {"foreign": partial(_save_meta, value=foreign)}, SessionBindingMismatch)
 
     async def test_a_message_with_a_foreign_role_is_refused(self, harness: Harness) -> None:
         """H49: a role that could not be read back is refused."""
         message = Message(id="m", role="robot")  # type: ignore[arg-type]
         bad = Node(node_id="b", parent_node_id="a", timestamp=MOMENT, entry=MessageEntry(message=message))
-        await _refused(harness, lambda storage: storage.session("s").commit(commit(1, bad)))
+        await _refused(harness, {"robot": partial(_commit, value=commit(1, bad))})
 
     async def test_a_ledger_that_would_overflow_is_refused(self, harness: Harness) -> None:
         """H12, H13: a total at the end of the range takes no more, and what is stored stays exact."""
@@ -304,27 +324,48 @@ class InputContract:
     async def test_what_is_unusual_but_storable_is_stored(self, harness: Harness) -> None:
         """H49: the longest id, odd characters, NUL inside text, extreme numbers and deep JSON come back unchanged."""
         storage = await harness.open()
-        for number, session_id in enumerate(["x" * 255, "a/b\\c:d?e#f%", "\N{PILE OF POO}\u202e é", "'; --", " s ", "NULL"]):
+        for number, session_id in enumerate(
+            ["x" * 255, "a/b\\c:d?e#f%", "\N{PILE OF POO}\u202e é", "'; --", " s ", "NULL"]
+        ):
             session = await created(storage, session_id)
             values: list[object] = ["\0", "\uffff", MAX_INTEGER, -(2**63), 5e-324, 1.7e308, -0.0, _nested(80), {"": ""}]
             nodes = (plugin_node(session_id, values), node(f"m{number}", session_id, "\0NUL\0", role=Role.ASSISTANT))
             await session.commit(commit(0, *nodes, session_id=session_id, turn_id=session_id))
             assert (await loaded(await harness.open(), session_id)).graph.nodes == nodes
-            assert acquired(await storage.leases.claim(session_id, owner(session_id), ttl_ms=5)).session_id == session_id
+            assert (
+                acquired(await storage.leases.claim(session_id, owner(session_id), ttl_ms=5)).session_id == session_id
+            )
         listed = (await storage.sessions.list()).sessions
         assert [line.meta.session_id for line in listed][-1] == "x" * 255
 
 
-async def _refused(
-    harness: Harness, call: Callable[[Storage], Awaitable[object]], error: type[LashError] = InvalidInput
-) -> None:
-    """Assert that the call is refused with a message, and that nothing changed."""
+async def _commit(storage: Storage, value: Commit) -> object:
+    return await storage.session("s").commit(value)
+
+
+async def _save_meta(storage: Storage, value: SessionMeta) -> object:
+    return await storage.session("s").save_meta(value)
+
+
+async def _create(storage: Storage, value: dict[str, Any]) -> object:
+    return await storage.sessions.create("new", **value)
+
+
+async def _refused(harness: Harness, calls: Mapping[str, BadCall], error: type[LashError] = InvalidInput) -> None:
+    """Assert that every call is refused with this error and a message, and that nothing changed."""
     storage = await harness.open()
     session = await created(storage)
     await session.commit(commit(0, node("a"), turn_id="first", usage=(spent(1),), checkpoint=draft(1, {"k": b"x"})))
     before = await observe(storage)
-    with pytest.raises(error) as raised:
-        await call(storage)
-    assert type(raised.value) is error
-    assert str(raised.value)
+    outcomes = {name: await _outcome(storage, call) for name, call in calls.items()}
+    assert outcomes == dict.fromkeys(calls, f"{error.__name__} with a message")
     assert await observe(storage) == before
+
+
+async def _outcome(storage: Storage, call: BadCall) -> str:
+    try:
+        return f"accepted: {await call(storage)!r:.80}"
+    except LashError as error:
+        return f"{type(error).__name__} {'with' if str(error) else 'without'} a message"
+    except Exception as error:  # noqa: BLE001 - an error that is not lash's own is what the test is to show
+        return f"a foreign error: {error!r:.80}"

@@ -90,7 +90,9 @@ class ReclaimContract:
     async def test_a_forged_observation_displaces_nobody(self, harness: Harness) -> None:
         """L48: an observation that calls a live holder dead under a token of its own is Busy."""
         storage, held = await _held(harness, _alive())
-        forged = msgspec.structs.replace(held, token="forged", owner=msgspec.structs.replace(held.owner, process=_dead()))
+        forged = msgspec.structs.replace(
+            held, token="forged", owner=msgspec.structs.replace(held.owner, process=_dead())
+        )
         claimant = owner("next", process=_alive())
         assert await storage.leases.reclaim("s", claimant, observed=forged, ttl_ms=TTL) == Busy(holder=held)
 

@@ -183,7 +183,9 @@ class SessionCommitContract:
         await started(storages[0])
         for revision in range(1, 7):
             session = storages[revision % 2].session("s")
-            result = await session.commit(commit(revision, node(f"n{revision}", "a" if revision == 1 else f"n{revision - 1}")))
+            result = await session.commit(
+                commit(revision, node(f"n{revision}", "a" if revision == 1 else f"n{revision - 1}"))
+            )
             assert result.revision == revision + 1
         path = await storages[0].session("s").load()
         assert path is not None

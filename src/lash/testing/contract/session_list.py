@@ -61,7 +61,8 @@ class SessionListContract:
         assert [each.meta.session_id for each in rest.sessions] == ["s0"]
 
     @pytest.mark.parametrize(
-        "cursor", ["", " ", "garbage", "AAAA", "czE6", "czE6eA==", "czE6LTE=", "czI6MQ==", "ü", "\0", "czE6MQ", "A" * 300]
+        "cursor",
+        ["", " ", "garbage", "AAAA", "czE6", "czE6eA==", "czE6LTE=", "czI6MQ==", "ü", "\0", "czE6MQ", "A" * 300],
     )
     async def test_a_damaged_cursor_is_refused(self, harness: Harness, cursor: str) -> None:
         """L85: text that is no cursor is InvalidInput, never an empty or a first page."""

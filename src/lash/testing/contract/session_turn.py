@@ -195,9 +195,7 @@ class SessionTurnContract:
         storages = [await harness.open() for _ in range(3)]
         await created(storages[0])
         for revision in range(4):
-            rivals = [
-                commit(revision, node(f"{revision}-{text}", text=text), turn_id=f"t{revision}") for text in "xyz"
-            ]
+            rivals = [commit(revision, node(f"{revision}-{text}", text=text), turn_id=f"t{revision}") for text in "xyz"]
             outcomes = await asyncio.gather(
                 *(storage.session("s").commit(rival) for storage, rival in zip(storages, rivals, strict=True)),
                 return_exceptions=True,

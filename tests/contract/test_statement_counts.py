@@ -1,0 +1,179 @@
+"""How many statements a commit runs: never more because there is more history, and one round trip on PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from lash.errors import RevisionConflict
+from lash.stores.session import Session
+from lash.stores.storage import Storage
+from lash.testing.clock import ManualClock
+from lash.testing.factories import acquired, chain, commit, created, draft, node, owner, spent
+from lash.testing.harness import URLHarness
+from tests.contract.harnesses import PostgresHarness
+
+
+class Recorder:
+    """Remembers the names of the statements that a storage runs."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def __call__(self, name: str) -> None:
+        self.names.append(name)
+
+    def take(self) -> list[str]:
+        """Return what ran since the last call."""
+        taken, self.names = self.names, []
+        return taken
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+@pytest_asyncio.fixture
+async def sqlite(tmp_path: Path) -> AsyncIterator[URLHarness]:
+    harness = URLHarness("sqlite", f"sqlite:///{tmp_path / 'lash.db'}", ManualClock())
+    yield harness
+    await harness.close()
+
+
+@pytest_asyncio.fixture
+async def postgres(postgres_schema_url: str) -> AsyncIterator[PostgresHarness]:
+    harness = PostgresHarness(postgres_schema_url)
+    yield harness
+    await harness.close()
+
+
+async def _counted(session: Session, recorder: Recorder, revision: int, parent: str, new: str) -> list[str]:
+    """Commit one node with a changed component and usage, and return the statements it took."""
+    recorder.take()
+    values = commit(
+        revision,
+        node(new, parent),
+        turn_id=new,
+        checkpoint=draft(revision, {"tool_state": new.encode()}),
+        usage=(spent(1),),
+    )
+    await session.commit(values)
+    return recorder.take()
+
+
+async def test_a_sqlite_commit_does_not_grow_with_history(sqlite: URLHarness, recorder: Recorder) -> None:
+    """W-01, W-06: appending a node runs the same statements at 10 and at 2,000 stored nodes."""
+    storage = await sqlite.open(on_statement=recorder)
+    session = await created(storage)
+    await session.commit(commit(0, *chain(*(f"n{number}" for number in range(10)))))
+    await _counted(session, recorder, 1, "n9", "warm")
+    small = await _counted(session, recorder, 2, "warm", "few")
+    await session.commit(commit(3, *chain(*(f"m{number}" for number in range(2_000)), after="few")))
+    await _counted(session, recorder, 4, "m1999", "again")
+    large = await _counted(session, recorder, 5, "again", "many")
+
+    assert small == large
+    assert small.count("commit") == 1
+
+
+async def test_a_sqlite_commit_on_a_branch_does_not_grow_with_history(sqlite: URLHarness, recorder: Recorder) -> None:
+    """W-28: opening a branch deep in a long history runs as many statements as one in a short history."""
+    storage = await sqlite.open(on_statement=recorder)
+    session = await created(storage)
+    await session.commit(commit(0, *chain(*(f"n{number}" for number in range(10)))))
+    await _counted(session, recorder, 1, "n3", "warm")
+    small = await _counted(session, recorder, 2, "n4", "few")
+    await session.commit(commit(3, *chain(*(f"m{number}" for number in range(2_000)), after="few")))
+    await _counted(session, recorder, 4, "m700", "again")
+    large = await _counted(session, recorder, 5, "m500", "many")
+
+    assert small == large
+
+
+@pytest.mark.parametrize("backend_name", ["postgres"])
+@pytest.mark.parametrize("nodes", [1, 200])
+@pytest.mark.parametrize("seen", ["created", "loaded", "head", "committed"])
+async def test_a_postgres_commit_is_one_statement(
+    postgres: PostgresHarness, recorder: Recorder, backend_name: str, seen: str, nodes: int
+) -> None:
+    """DESIGN §6: on a storage that has seen the head a commit is one round trip, however many nodes it brings."""
+    revision = await _show_head(postgres, seen)
+    storage = await postgres.open(on_statement=recorder)
+    parent = None if revision == 0 else "a"
+    await _see(storage, seen)
+    revision += seen == "committed"
+    recorder.take()
+
+    new = chain(*(f"n{number}" for number in range(nodes)), after=parent)
+    await storage.session("s").commit(commit(revision, *new, checkpoint=draft(1, {"k": b"x"}), usage=(spent(1),)))
+
+    assert len(recorder.take()) == 1
+
+
+@pytest.mark.parametrize("backend_name", ["postgres"])
+async def test_a_full_postgres_commit_is_one_statement(
+    postgres: PostgresHarness, recorder: Recorder, backend_name: str
+) -> None:
+    """DESIGN §6: turn, fence, release, kept and new components and usage all ride in the same statement."""
+    storage = await postgres.open(on_statement=recorder)
+    session = await created(storage)
+    first = await session.commit(commit(0, node("a"), checkpoint=draft(1, {"old": b"old"})))
+    lease = acquired(await storage.leases.claim("s", owner("w"), ttl_ms=1_000))
+    recorder.take()
+
+    values = commit(
+        1,
+        *chain("b", "c", after="a"),
+        turn_id="t",
+        fence=lease.fence,
+        release=lease.fence,
+        checkpoint=draft(2, {"old": first.manifest.components["old"], "new": b"new"}),
+        usage=(spent(1), spent(2, model="other")),
+    )
+    await session.commit(values)
+
+    assert len(recorder.take()) == 1
+    assert await storage.leases.holder("s") is None
+
+
+@pytest.mark.parametrize("backend_name", ["postgres"])
+async def test_a_postgres_conflict_is_two_statements(
+    postgres: PostgresHarness, recorder: Recorder, backend_name: str
+) -> None:
+    """DESIGN §3: a commit whose facts no longer hold asks once more, to say why."""
+    storage, rival = await postgres.open(on_statement=recorder), await postgres.open()
+    session = await created(storage)
+    await session.commit(commit(0, node("a")))
+    await rival.session("s").commit(commit(1, node("b", "a")))
+    recorder.take()
+
+    with pytest.raises(RevisionConflict):
+        await session.commit(commit(1, node("c", "a")))
+
+    assert len(recorder.take()) == 2
+
+
+async def _show_head(postgres: PostgresHarness, seen: str) -> int:
+    """Let another storage bring the session to where the test wants it, and return its revision."""
+    if seen == "created":
+        return 0
+    session = await created(await postgres.open())
+    return (await session.commit(commit(0, node("a")))).revision
+
+
+async def _see(storage: Storage, seen: str) -> None:
+    """Let the storage see the head."""
+    session = storage.session("s")
+    if seen == "created":
+        await storage.sessions.create("s")
+    elif seen == "loaded":
+        await session.load()
+    elif seen == "head":
+        await session.head()
+    else:
+        await session.commit(commit(1, node("b", "a")))
+        await session.commit(commit(2, graph=commit(0).graph))

@@ -1,0 +1,95 @@
+"""Which URLs name a storage. A wrong one is refused before anything is opened."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import lash
+from lash.errors import ConfigError
+from lash.sqlite.options import SQLiteOptions
+from lash.sqlite.storage import SQLiteStorage
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Each test runs in an empty working directory and leaves it empty: a file would show that one was opened."""
+    monkeypatch.chdir(tmp_path)
+    yield
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("sqlite://agents.db", r"names a host; a file is written with three slashes: sqlite:///agents\.db"),
+        ("sqlite://host/agents.db", "names a host"),
+        ("sqlite://[broken", "is no URL"),
+        ("sqlite:///agents.db#1", "contains '#'; in the name of a file it is written %23"),
+        ("sqlite:///a%00b.db", "contains a NUL character"),
+        ("sqlite:///a\0b.db", "contains a NUL character"),
+        ("sqlite:///agents.db?journal=wal", "'journal' is no option of a sqlite URL; there are synchronous"),
+        ("sqlite:///agents.db?busy_timeout_ms=soon", "busy_timeout_ms must be a number, not 'soon'"),
+        ("sqlite:///agents.db?busy_timeout_ms=", "busy_timeout_ms must be a number, not ''"),
+        ("sqlite:///agents.db?busy_timeout_ms=-1", "busy_timeout_ms must not be negative"),
+        ("sqlite:///agents.db?synchronous=off", "synchronous must be 'full' or 'normal', not 'off'"),
+        ("sqlite:///agents.db?group_limit=1", "'group_limit' is no option"),
+        ("mysql://host/agents", "'mysql' is no kind of storage; use sqlite:///agents"),
+        ("SQLITE:///agents.db", "'SQLITE' is no kind of storage"),
+        ("agents.db", "'agents.db' is no kind of storage"),
+        ("sqlite:agents.db", "'sqlite:agents.db' is no kind of storage"),
+        ("", "'' is no kind of storage"),
+        (Path("agents.db"), "a storage is named by a URL such as .*, not by PosixPath"),
+        (None, "not by NoneType"),
+    ],
+)
+async def test_a_wrong_url_is_refused_before_anything_is_opened(url: str, message: str) -> None:
+    """The error says what is wrong and how it is written, and no file appears."""
+    with pytest.raises(ConfigError, match=message):
+        await lash.open(url)
+
+
+async def test_a_wrong_compression_is_refused() -> None:
+    """The profiles are named in the error."""
+    with pytest.raises(ConfigError, match="'fast' is no way to compress; there are low_latency, balanced, compact"):
+        await lash.open("sqlite:///agents.db", compression="fast")  # type: ignore[arg-type]
+
+
+async def test_a_pool_goes_with_postgres_only() -> None:
+    """A pool for a file is a mistake, not something to ignore."""
+    with pytest.raises(ConfigError, match="pool goes with a postgresql:// URL"):
+        await lash.open("sqlite:///agents.db", pool=object())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("url", "path", "options"),
+    [
+        ("sqlite://", None, SQLiteOptions()),
+        ("sqlite:///", None, SQLiteOptions()),
+        ("sqlite:///:memory:", None, SQLiteOptions()),
+        ("sqlite:///agents.db", "agents.db", SQLiteOptions()),
+        ("sqlite:///data/agents.db", "data/agents.db", SQLiteOptions()),
+        ("sqlite:////var/lib/agents.db", "/var/lib/agents.db", SQLiteOptions()),
+        ("sqlite:///my%20agents%23%3F.db", "my agents#?.db", SQLiteOptions()),
+        ("sqlite:///%C3%BC.db", "ü.db", SQLiteOptions()),
+        ("sqlite:///a.db?synchronous=normal", "a.db", SQLiteOptions(synchronous="normal")),
+        ("sqlite:///a.db?busy_timeout_ms=0", "a.db", SQLiteOptions(busy_timeout_ms=0)),
+        (
+            "sqlite://?synchronous=normal&busy_timeout_ms=250",
+            None,
+            SQLiteOptions(synchronous="normal", busy_timeout_ms=250),
+        ),
+    ],
+)
+async def test_a_url_names_a_path_and_options(
+    url: str, path: str | None, options: SQLiteOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three slashes are a relative file, four an absolute one, two are memory."""
+    opened: list[tuple[str | None, object]] = []
+
+    async def record(path: str | None, **given: object) -> None:
+        opened.append((path, given["options"]))
+
+    monkeypatch.setattr(SQLiteStorage, "open", record)
+    await lash.open(url)
+    assert opened == [(path, options)]

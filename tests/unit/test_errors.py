@@ -1,0 +1,83 @@
+"""The tree of errors is the one that its page draws, and every error tells a program what to do."""
+
+import inspect
+import re
+
+import pytest
+
+import lash
+from lash import errors
+from lash.errors import Advice, LashError
+
+ADVICE = {
+    Advice.FIX: {
+        *("ConfigError", "InvalidInput", "CommitTooLarge", "SessionBindingMismatch", "StorageClosed"),
+    },
+    Advice.DECIDE_AGAIN: {
+        *("NotFound", "SessionNotFound", "NodeNotFound", "BlobNotFound"),
+        *("Conflict", "RevisionConflict", "TurnConflict", "NodeConflict", "GraphConflict"),
+    },
+    Advice.RETRY: {"StoreUnavailable"},
+    Advice.STOP: {
+        *("LashError", "StoreError", "SessionDeleted", "LeaseLost", "StorageFailure", "CorruptData"),
+        *("SchemaMismatch", "NewerSchema", "PendingMigrations", "ForeignDatabase"),
+    },
+}
+CLASSES = {name: each for name, each in vars(errors).items() if inspect.isclass(each) and issubclass(each, LashError)}
+
+
+def drawn_parents() -> dict[str, str]:
+    """The parent of every class according to the drawing in the module's docstring."""
+    parents: dict[str, str] = {}
+    branch: list[str] = []
+    for line in (errors.__doc__ or "").splitlines():
+        match = re.match(r"^    (?P<bars>[│├└─ ]*)(?P<name>[A-Z][A-Za-z]+)\b", line)
+        if match is not None:
+            level = len(match["bars"]) // 4
+            branch[level:] = [match["name"]]
+            if level:
+                parents[match["name"]] = branch[level - 1]
+    return parents
+
+
+def test_the_drawn_tree_is_the_real_one() -> None:
+    """Every class stands in the drawing, below the class it derives from."""
+    assert drawn_parents() == {
+        name: each.__bases__[0].__name__ for name, each in CLASSES.items() if each is not LashError
+    }
+
+
+@pytest.mark.parametrize("advice", Advice)
+def test_every_class_gives_the_advice_it_is_meant_to(advice: Advice) -> None:
+    """What a caller should do is decided once, by hand, for each class."""
+    assert {name for name, each in CLASSES.items() if each.advice is advice} == ADVICE[advice]
+
+
+def test_every_error_can_be_imported_from_the_package() -> None:
+    """Callers catch ``lash.SomeError``."""
+    assert {name for name in CLASSES if getattr(lash, name, None) is CLASSES[name]} == set(CLASSES)
+
+
+def test_every_class_says_when_it_is_raised() -> None:
+    """Each has a sentence of its own, not an inherited one."""
+    assert [name for name, each in CLASSES.items() if not vars(each).get("__doc__")] == []
+
+
+def test_messages_name_what_they_are_about() -> None:
+    """Numbers and names stand in the text as well as in the fields."""
+    assert str(errors.RevisionConflict("s", 3, 5)) == (
+        "session 's' is at revision 5, the commit expected 3; load and decide again"
+    )
+    assert str(errors.CommitTooLarge("bytes", 70_000_000, 64_000_000)) == (
+        "the commit holds 70,000,000 bytes; this storage accepts at most 64,000,000"
+    )
+    assert "schema 9" in str(errors.NewerSchema(9, 2))
+    assert "up to 2" in str(errors.NewerSchema(9, 2))
+    assert "0001_a, 0002_b" in str(errors.PendingMigrations(0, ("0001_a", "0002_b")))
+
+
+def test_an_unknown_outcome_is_said_so() -> None:
+    """Only where the call may have been applied all the same."""
+    assert errors.StoreUnavailable("lost", outcome_unknown=True).outcome_unknown is True
+    assert errors.StoreUnavailable("busy").outcome_unknown is False
+    assert errors.StorageFailure("full").outcome_unknown is False

@@ -1,0 +1,80 @@
+"""Which texts and numbers can be stored anywhere."""
+
+import pytest
+
+from lash.errors import InvalidInput
+from lash.limits import check_identifier, check_integer, check_text, saturating_add
+
+MOST = 9_223_372_036_854_775_807
+LEAST = -9_223_372_036_854_775_808
+
+
+@pytest.mark.parametrize("text", ["a", " a ", "é😀", "a" * 255, "😀" * 255, "new\nline"])
+def test_an_identifier_is_returned_as_it_is(text: str) -> None:
+    """Up to 255 characters, of any script, neither trimmed nor folded."""
+    assert check_identifier("id", text) == text
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("", "id is blank"),
+        (" \t\n", "id is blank"),
+        ("a" * 256, "id has 256 characters; at most 255 are allowed"),
+        ("a\0", "id contains a NUL character"),
+        ("ab\ud800", "id contains a lone surrogate at position 2"),
+        (b"a", "id must be text, not bytes"),
+        (None, "id must be text, not NoneType"),
+        (1, "id must be text, not int"),
+    ],
+)
+def test_what_cannot_serve_as_an_identifier_is_refused(wrong: object, message: str) -> None:
+    """The error names the argument and says what is wrong with it."""
+    with pytest.raises(InvalidInput) as caught:
+        check_identifier("id", wrong)
+    assert str(caught.value) == message
+
+
+def test_text_may_be_empty_and_longer() -> None:
+    """Plain text has a limit of 4,096 characters unless another one is given."""
+    assert check_text("name", "") == ""
+    assert check_text("name", "a" * 4_096) == "a" * 4_096
+    assert check_text("name", "abc", limit=3) == "abc"
+    with pytest.raises(InvalidInput, match="name has 4,097 characters; at most 4,096 are allowed"):
+        check_text("name", "a" * 4_097)
+    with pytest.raises(InvalidInput, match="name has 4 characters; at most 3 are allowed"):
+        check_text("name", "abcd", limit=3)
+
+
+@pytest.mark.parametrize("number", [0, 1, -1, MOST, LEAST])
+def test_an_integer_of_64_bits_is_returned(number: int) -> None:
+    """Both ends of the range are part of it."""
+    assert check_integer("n", number) == number
+
+
+@pytest.mark.parametrize(("number", "least"), [(MOST + 1, LEAST), (LEAST - 1, LEAST), (-1, 0), (0, 1), (10**40, 0)])
+def test_an_integer_out_of_range_is_refused(number: int, least: int) -> None:
+    """The error names both bounds."""
+    with pytest.raises(InvalidInput) as caught:
+        check_integer("n", number, at_least=least)
+    assert str(caught.value) == f"n must lie between {least} and {MOST}"
+
+
+@pytest.mark.parametrize("wrong", [True, False, 1.0, "1", None])
+def test_what_is_no_integer_is_refused(wrong: object) -> None:
+    """A bool is no number here."""
+    with pytest.raises(InvalidInput, match="n must be an integer, not"):
+        check_integer("n", wrong)
+
+
+def test_the_lower_bound_is_allowed() -> None:
+    """``at_least`` includes its number."""
+    assert check_integer("n", 1, at_least=1) == 1
+
+
+def test_addition_stops_at_the_largest_integer() -> None:
+    """A sum never leaves the range of its column."""
+    assert saturating_add(2, 3) == 5
+    assert saturating_add(MOST - 1, 1) == MOST
+    assert saturating_add(MOST, 1) == MOST
+    assert saturating_add(MOST, MOST) == MOST
