@@ -86,6 +86,13 @@ def test_the_first_user_message_is_found_when_it_comes_later() -> None:
     assert (decision.head.first_user_message, decision.head.user_message_count) == ("one", 2)
 
 
+def test_a_first_user_message_without_text_stays_the_first() -> None:
+    """The line for the list is empty then; a later message does not take its place."""
+    wordless = replace(HEAD, first_user_message="", user_message_count=1)
+    decision = applied(Append(nodes=(said("f", "e", "later"),)), LEAF, head=wordless)
+    assert (decision.head.first_user_message, decision.head.user_message_count) == ("", 2)
+
+
 def test_without_nodes_and_without_a_leaf_the_leaf_stays() -> None:
     """Unchanged, and an append of nothing, keep the place of the leaf as the head has it."""
     expected = ("e", 2, 3, True)
@@ -293,11 +300,21 @@ def test_a_commit_that_names_no_stored_node_needs_no_reading(graph: GraphDelta) 
         (ReplaceFull(nodes=(), leaf_node_id=None, replaced_node_count=5), HEAD, None),
         (Append(nodes=(noted("f", "b"),)), HEAD, None),
         (Append(nodes=(noted("e", "d"),)), HEAD, None),
+        (Append(nodes=(noted("e"),)), HEAD, None),
         (Unchanged(leaf_node_id="b"), HEAD, None),
         (Append(nodes=(noted("f", "e"),)), replace(HEAD, leaf_segment=None), None),
         (Unchanged(), HEAD, replace(FENCE, session_id="other")),
     ],
-    ids=["revision", "replacement", "other parent", "the leaf again", "other leaf", "unknown place", "foreign fence"],
+    ids=[
+        "revision",
+        "replacement",
+        "other parent",
+        "the leaf again",
+        "the leaf as a root",
+        "other leaf",
+        "unknown place",
+        "foreign fence",
+    ],
 )
 def test_nothing_is_assumed_that_the_head_does_not_tell(
     graph: GraphDelta, head: HeadRow, fence: LeaseFence | None

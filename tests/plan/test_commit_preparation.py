@@ -137,6 +137,8 @@ def test_a_commit_cannot_release_the_lease_of_another_session() -> None:
         (commit(graph=None), "graph must be Unchanged, Append or ReplaceFull"),
         (commit(graph=Append(nodes=None)), "with a tuple of nodes"),  # type: ignore[arg-type]
         (commit(graph=ReplaceFull(nodes=(), leaf_node_id=None, replaced_node_count=-1)), "replaced_node_count"),
+        (commit(graph=Unchanged(leaf_node_id="")), "leaf_node_id is blank"),
+        (commit(graph=Append(nodes=(), leaf_node_id=7)), "leaf_node_id must be text"),  # type: ignore[arg-type]
         (commit(config="x"), "config: "),
         (commit(config=SessionConfig(provider_id="\ud800")), "config contains a lone surrogate"),
         (commit(config=SessionConfig(provider_id=7)), r"config: .*provider_id"),  # type: ignore[arg-type]

@@ -123,6 +123,8 @@ def prepare_commit(commit: Commit, session_id: str, rules: CommitRules) -> Prepa
     components = saved.manifest.components | frames.components
     blobs = tuple((saved.blobs | frames.blobs).values())
     nodes = encode_new_nodes(commit.graph)
+    if commit.graph.leaf_node_id not in (None, UNSET):
+        check_identifier("leaf_node_id", commit.graph.leaf_node_id)
     rows = encode_usage(commit.usage)
     config = encode(commit.config, SessionConfig, "config")
     revision = commit.expected_revision + 1
@@ -231,8 +233,6 @@ def _check_commit(commit: object, session_id: str) -> None:
             raise InvalidInput(f"{what} must be a tuple, not {type(items).__name__}")
     if isinstance(commit.graph, ReplaceFull):
         check_integer("replaced_node_count", commit.graph.replaced_node_count, at_least=0)
-    if isinstance(commit.graph, GraphDelta) and commit.graph.leaf_node_id not in (None, UNSET):
-        check_identifier("leaf_node_id", commit.graph.leaf_node_id)
 
 
 def _check_budget(prepared: PreparedCommit, budget: CommitBudget) -> None:
@@ -259,9 +259,7 @@ def _place(prepared: PreparedCommit, facts: CommitFacts) -> Placement:
     if isinstance(delta, ReplaceFull):
         if delta.replaced_node_count != head.node_count:
             raise GraphConflict(session_id, delta.replaced_node_count, head.node_count)
-        return place_replacement(
-            session_id, prepared.nodes, segment_count=head.segment_count, node_seq=head.node_seq
-        )
+        return place_replacement(session_id, prepared.nodes, segment_count=head.segment_count, node_seq=head.node_seq)
     fresh = new_nodes(session_id, prepared.nodes, facts.stored_nodes)
     return place_appended(
         session_id, fresh, facts.stored_nodes, segment_count=head.segment_count, node_seq=head.node_seq

@@ -117,7 +117,7 @@ class MemoryHarness:
                 raise NotShared("a database in memory cannot be opened again with other options")
             return self._storage
 
-    async def reopen(self, **options: Unpack[OpenOptions]) -> Storage:
+    async def reopen(self, **_options: Unpack[OpenOptions]) -> Storage:
         raise NotShared("a database in memory is gone when its storage is closed")
 
     async def close(self) -> None:

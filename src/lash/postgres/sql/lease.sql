@@ -21,7 +21,7 @@ before AS (
 taken AS (
     UPDATE :"schema".lash_session_leases AS l
     SET fencing = l.fencing + 1, owner_id = $2::text, incarnation_id = $3::text, process = $4::text, token = $5::text,
-        claimed_at_ms = clock.now_ms, expires_at_ms = clock.now_ms + $6::bigint
+        claimed_at_ms = clock.now_ms, expires_at_ms = least(clock.now_ms, 9223372036854775807 - $6::bigint) + $6::bigint
     FROM clock, before
     WHERE l.session_key = before.session_key
         AND (
@@ -45,7 +45,9 @@ LEFT JOIN taken ON true;
 -- name: lease_extend
 -- Moves the expiry of a live lease to the time to live from now, never to an earlier moment.
 UPDATE :"schema".lash_session_leases AS l
-SET expires_at_ms = greatest(l.expires_at_ms, :"schema".lash_now_ms() + $6::bigint)
+SET expires_at_ms = greatest(
+        l.expires_at_ms, least(:"schema".lash_now_ms(), 9223372036854775807 - $6::bigint) + $6::bigint
+    )
 FROM :"schema".lash_sessions AS s
 WHERE s.session_id = $1::text AND l.session_key = s.session_key
     AND l.owner_id = $2::text AND l.incarnation_id = $3::text AND l.token = $4::text AND l.fencing = $5::bigint
