@@ -1,6 +1,5 @@
 """Durable state and execution for AI agents: one SQLite file, or PostgreSQL."""
 
-from lash.blob import Compression
 from lash.connect import open_storage as open  # noqa: A004 - `lash.open(url)` is how a storage is opened
 from lash.errors import (
     Advice,
@@ -54,7 +53,7 @@ from lash.model.session import (
     VacuumReport,
 )
 from lash.model.usage import PromptUsage, TokenUsage, UsageEntry
-from lash.model.value import BlobRef
+from lash.model.value import BlobRef, Compression
 from lash.stores.lease import LeaseStore
 from lash.stores.session import Session, SessionStore
 from lash.stores.storage import Storage

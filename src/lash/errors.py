@@ -35,6 +35,7 @@ kept as ``__cause__``.
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from typing import ClassVar
 
 
@@ -55,6 +56,16 @@ class LashError(Exception):
     """The base of every error that lash raises."""
 
     advice: ClassVar[Advice] = Advice.STOP
+
+    def __reduce__(self) -> tuple[Callable[..., LashError], tuple[type[LashError], object, dict[str, object]]]:
+        """Let an error cross into another process with its message and its fields."""
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+def _restore(kind: type[LashError], arguments: object, fields: dict[str, object]) -> LashError:
+    error = kind.__new__(kind, *arguments) if isinstance(arguments, tuple) else kind.__new__(kind)
+    error.__dict__.update(fields)
+    return error
 
 
 class ConfigError(LashError):

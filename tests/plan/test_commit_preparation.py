@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from lash.blob import Codec, Compression
+from lash.blob import Codec
 from lash.errors import CommitTooLarge, InvalidInput, SessionBindingMismatch
 from lash.model.checkpoint import CheckpointDraft, TurnState
 from lash.model.commit import Append, Commit, CommitBudget, ReplaceFull, Unchanged
@@ -11,7 +11,7 @@ from lash.model.frame import AgentFrame, ModelSpec
 from lash.model.lease import LeaseFence
 from lash.model.session import SessionConfig
 from lash.model.usage import TokenUsage, UsageEntry
-from lash.model.value import BlobRef
+from lash.model.value import BlobRef, Compression
 from lash.plan.commit import PreparedCommit, prepare_commit
 from lash.plan.usage import UsageRow
 from tests.plan.kit import NOON, SESSION, appending, noted, rules, sha256

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,7 +12,7 @@ from lash.errors import CorruptData, TurnConflict
 from lash.model.causal import TurnCause
 from lash.model.checkpoint import CheckpointDraft, CheckpointManifest, TurnState
 from lash.model.commit import Append, Commit, CommitResult, ReplaceFull, Unchanged
-from lash.model.frame import AgentFrame, AgentFrameAssignment, FrameStatus, ModelSpec
+from lash.model.frame import AgentFrame, AgentFrameAssignment, FrameStatus, ModelLimits, ModelSpec
 from lash.model.lease import LeaseFence
 from lash.model.message import Message, Part, PartKind, Role
 from lash.model.node import MessageEntry, Node, ProtocolEntry
@@ -281,3 +282,36 @@ def test_an_unreadable_result_is_corrupt_data() -> None:
     """A stored result that cannot be read is never taken for a missing one."""
     with pytest.raises(CorruptData, match="the result of turn 'turn-1'"):
         replay(SESSION, "turn-1", TurnRow("hash", '{"revision":"eight"}'), "hash")
+
+
+@pytest.mark.parametrize(
+    ("spelt_out", "left_out"),
+    [
+        ({"config": SessionConfig(model=ModelSpec(limits=ModelLimits()))}, {"config": SessionConfig()}),
+        (
+            {"checkpoint": CheckpointDraft(turn_state=TurnState(token_usage=TokenUsage()))},
+            {"checkpoint": CheckpointDraft()},
+        ),
+    ],
+)
+def test_a_default_spelt_out_is_the_default(spelt_out: dict[str, Any], left_out: dict[str, Any]) -> None:
+    """Equal commits have one identity, however their defaults were written."""
+    first = Commit(session_id="s", expected_revision=0, **spelt_out)
+    second = Commit(session_id="s", expected_revision=0, **left_out)
+    assert first == second
+    assert commit_hash(first, {}) == commit_hash(second, {})
+
+
+def test_a_moved_leaf_is_another_commit() -> None:
+    """Whether the leaf stays, moves to a node or before all nodes is content; which id the node has is not."""
+    hashes = [
+        commit_hash(Commit(session_id="s", expected_revision=0, graph=graph), {})
+        for graph in (
+            Unchanged(),
+            Unchanged(leaf_node_id="a"),
+            Unchanged(leaf_node_id="b"),
+            Unchanged(leaf_node_id=None),
+        )
+    ]
+    assert len(set(hashes)) == 3
+    assert hashes[1] == hashes[2]

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from lash.blob import Compression, StoredBlob
+from lash.blob import StoredBlob
 from lash.codec import encode
 from lash.errors import (
     BlobNotFound,
@@ -27,7 +27,7 @@ from lash.limits import MAX_INTEGER, check_identifier, check_integer
 from lash.model.commit import Append, Commit, CommitBudget, CommitResult, GraphDelta, ReplaceFull, Unchanged
 from lash.model.lease import LeaseFence
 from lash.model.session import Retention, SessionConfig
-from lash.model.value import BlobRef
+from lash.model.value import BlobRef, Compression
 from lash.plan.checkpoint import EncodedCheckpoint, encode_checkpoint
 from lash.plan.frame import FrameRow, encode_frames
 from lash.plan.lease import LeaseRow, check_fence, require_fence

@@ -70,7 +70,8 @@ def _frame(frame: AgentFrame, components: Mapping[str, BlobRef]) -> dict[str, ob
 
 def _graph(delta: GraphDelta) -> dict[str, object]:
     if isinstance(delta, Unchanged):
-        return {"delta": "unchanged"}
+        moved = {} if isinstance(delta.leaf_node_id, msgspec.UnsetType) else {"leaf": delta.leaf_node_id and _EARLIER}
+        return {"delta": "unchanged", **moved}
     kind = "append" if isinstance(delta, Append) else "replace_full"
     return {"delta": kind, "nodes": _nodes(delta.nodes), "leaf": _leaf(delta)}
 
