@@ -5,6 +5,20 @@ difference any more.
 """
 
 QUERY_DIFFERENCES: dict[str, str] = {
+    "commit_settle_keys": "PostgreSQL claims, enqueues and consumes in few statements, SQLite step by step",
+    "commit_held": "PostgreSQL claims, enqueues and consumes in few statements, SQLite step by step",
+    "commit_consume": "PostgreSQL claims, enqueues and consumes in few statements, SQLite step by step",
+    "queue_settle_key": "PostgreSQL claims, enqueues and consumes in few statements, SQLite step by step",
+    "queue_reserve_key": "PostgreSQL claims, enqueues and consumes in few statements, SQLite step by step",
+    "queue_page_pending": "PostgreSQL claims, enqueues and consumes in few statements, SQLite step by step",
+    "queue_insert": "PostgreSQL claims, enqueues and consumes in few statements, SQLite step by step",
+    "queue_held": "PostgreSQL claims, enqueues and consumes in few statements, SQLite step by step",
+    "queue_facts": "PostgreSQL claims, enqueues and consumes in few statements, SQLite step by step",
+    "queue_extend_under_lease": "PostgreSQL claims, enqueues and consumes in few statements, SQLite step by step",
+    "queue_enqueue": "PostgreSQL claims, enqueues and consumes in few statements, SQLite step by step",
+    "queue_candidates": "PostgreSQL claims, enqueues and consumes in few statements, SQLite step by step",
+    "queue_batch": "PostgreSQL claims, enqueues and consumes in few statements, SQLite step by step",
+    "queue_backlog": "PostgreSQL claims, enqueues and consumes in few statements, SQLite step by step",
     "checkpoint_at": "PostgreSQL loads a session as one statement, SQLite step by step",
     "checkpoint_components": "PostgreSQL loads a session as one statement, SQLite step by step",
     "checkpoint_current": "PostgreSQL loads a session as one statement, SQLite step by step",

@@ -17,8 +17,10 @@
         │   ├── RevisionConflict
         │   ├── TurnConflict
         │   ├── NodeConflict
-        │   └── GraphConflict
+        │   ├── GraphConflict
+        │   └── SourceKeyConflict
         ├── LeaseLost                stop    the fence is no longer the live one
+        ├── ClaimLost                stop    another claim holds the work now
         ├── StoreUnavailable         retry   busy, contended, timed out, connection lost
         ├── StorageFailure           stop    disk full, I/O error, read-only
         ├── CorruptData              stop    stored data contradicts itself
@@ -196,6 +198,15 @@ class GraphConflict(Conflict):
         self.actual = actual
 
 
+class SourceKeyConflict(Conflict):
+    """The source key was used before, for other content."""
+
+    def __init__(self, session_id: str, source_key: str) -> None:
+        super().__init__(f"source key {source_key!r} of session {session_id!r} was used for other content")
+        self.session_id = session_id
+        self.source_key = source_key
+
+
 class LeaseLost(StoreError):
     """The fence is not the live one: released, expired, taken over, or never this session's."""
 
@@ -203,6 +214,15 @@ class LeaseLost(StoreError):
         super().__init__(f"the lease on session {session_id!r} does not hold: {reason}")
         self.session_id = session_id
         self.reason = reason
+
+
+class ClaimLost(StoreError):
+    """The claim no longer holds exactly the batches it was made for: given back, taken over, or consumed."""
+
+    def __init__(self, session_id: str, claim_id: str) -> None:
+        super().__init__(f"claim {claim_id!r} of session {session_id!r} no longer holds its batches")
+        self.session_id = session_id
+        self.claim_id = claim_id
 
 
 class StoreUnavailable(StoreError):

@@ -72,6 +72,7 @@ def facts(
     return CommitFacts(
         head=head,
         turn=None,
+        held_batches={},
         lease=lease,
         stored_nodes={node.node_id: node for node in stored_nodes},
         missing_refs=frozenset(),

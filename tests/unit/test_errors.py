@@ -16,11 +16,11 @@ ADVICE = {
     },
     Advice.DECIDE_AGAIN: {
         *("NotFound", "SessionNotFound", "NodeNotFound", "BlobNotFound"),
-        *("Conflict", "RevisionConflict", "TurnConflict", "NodeConflict", "GraphConflict"),
+        *("Conflict", "RevisionConflict", "TurnConflict", "NodeConflict", "GraphConflict", "SourceKeyConflict"),
     },
     Advice.RETRY: {"StoreUnavailable"},
     Advice.STOP: {
-        *("LashError", "StoreError", "SessionDeleted", "LeaseLost", "StorageFailure", "CorruptData"),
+        *("LashError", "StoreError", "SessionDeleted", "LeaseLost", "ClaimLost", "StorageFailure", "CorruptData"),
         *("SchemaMismatch", "NewerSchema", "PendingMigrations", "ForeignDatabase"),
     },
 }

@@ -1,7 +1,8 @@
 """What a commit writes, and whether it may.
 
 ``prepare_commit`` turns a commit into rows, without looking at the database. ``plan_commit`` decides, given what the
-database says, in the order of checks that callers rely on: existence, turn replay, fence, revision, graph, bytes.
+database says, in the order of checks that callers rely on: existence, turn replay, fence, revision, claims, graph,
+bytes.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from lash.plan.node import (
     place_appended,
     place_replacement,
 )
+from lash.plan.queue import check_completions, require_completion
 from lash.plan.session import HeadRow
 from lash.plan.turn import TurnRow, commit_hash, replay
 from lash.plan.usage import UsageRow, encode_usage, merge_usage, require_room
@@ -92,6 +94,8 @@ class CommitFacts(msgspec.Struct, frozen=True, kw_only=True):
     head: HeadRow
     turn: TurnRow | None
     lease: LeaseRow
+    held_batches: dict[str, frozenset[str]]
+    """The batches that each token among the completions holds, under the claim id that the completion names."""
     stored_nodes: dict[str, StoredNode]
     missing_refs: frozenset[BlobRef]
     now_ms: int
@@ -170,6 +174,9 @@ def plan_commit(prepared: PreparedCommit, facts: CommitFacts) -> CommitDecision:
         require_fence(facts.lease, commit.fence, facts.now_ms)
     if facts.head.revision != commit.expected_revision:
         raise RevisionConflict(commit.session_id, commit.expected_revision, facts.head.revision)
+    for completion in commit.completions:
+        held = facts.held_batches.get(completion.token, frozenset())
+        require_completion(commit.session_id, completion, held)
     placement = _place(prepared, facts)
     for ref in sorted(facts.missing_refs):
         raise BlobNotFound(commit.session_id, ref)
@@ -200,6 +207,7 @@ def assume_facts(prepared: PreparedCommit, head: HeadRow) -> CommitFacts | None:
         head=head,
         turn=None,
         lease=_lease_as_shown(commit.fence),
+        held_batches={each.token: frozenset(each.batch_ids) for each in commit.completions},
         stored_nodes=known,
         missing_refs=frozenset(),
         now_ms=0,
@@ -228,9 +236,10 @@ def _check_commit(commit: object, session_id: str) -> None:
             check_fence(what, fence)
     if commit.release is not None and commit.release.session_id != session_id:
         raise SessionBindingMismatch(session_id, commit.release.session_id)
-    for what, items in (("frames", commit.frames), ("usage", commit.usage)):
+    for what, items in (("frames", commit.frames), ("usage", commit.usage), ("completions", commit.completions)):
         if not isinstance(items, list | tuple):
             raise InvalidInput(f"{what} must be a tuple, not {type(items).__name__}")
+    check_completions(commit.completions)
     if isinstance(commit.graph, ReplaceFull):
         check_integer("replaced_node_count", commit.graph.replaced_node_count, at_least=0)
 

@@ -10,6 +10,7 @@ from lash.plan.commit import CommitRules
 from lash.postgres.database import Database, StatementHook
 from lash.postgres.lease import PostgresLeaseStore
 from lash.postgres.options import PostgresOptions
+from lash.postgres.queue import PostgresQueueStore
 from lash.postgres.schema import prepare_schema
 from lash.postgres.session import PostgresSession, PostgresSessionStore
 from lash.sqlkit.queries import load_queries
@@ -26,6 +27,7 @@ class PostgresStorage:
         self._database = database
         self._sessions = PostgresSessionStore(database, rules)
         self._leases = PostgresLeaseStore(database)
+        self._queue = PostgresQueueStore(database)
 
     @classmethod
     async def open(
@@ -59,6 +61,10 @@ class PostgresStorage:
     @property
     def leases(self) -> PostgresLeaseStore:
         return self._leases
+
+    @property
+    def queue(self) -> PostgresQueueStore:
+        return self._queue
 
     def session(self, session_id: str) -> PostgresSession:
         return self._sessions.handle(session_id)

@@ -15,6 +15,7 @@ from lash.plan.commit import CommitRules
 from lash.sqlite.database import Database
 from lash.sqlite.lease import SQLiteLeaseStore
 from lash.sqlite.options import SQLiteOptions, StatementHook
+from lash.sqlite.queue import SQLiteQueueStore
 from lash.sqlite.schema import MIGRATIONS, SchemaKeeper
 from lash.sqlite.session import SQLiteSession, SQLiteSessionStore
 from lash.sqlkit.migrations import load_migrations, pending_error
@@ -32,6 +33,7 @@ class SQLiteStorage:
         self._database = database
         self._sessions = SQLiteSessionStore(database, rules)
         self._leases = SQLiteLeaseStore(database)
+        self._queue = SQLiteQueueStore(database)
 
     @classmethod
     async def open(
@@ -65,6 +67,10 @@ class SQLiteStorage:
     @property
     def leases(self) -> SQLiteLeaseStore:
         return self._leases
+
+    @property
+    def queue(self) -> SQLiteQueueStore:
+        return self._queue
 
     def session(self, session_id: str) -> SQLiteSession:
         return self._sessions.handle(session_id)

@@ -7,6 +7,7 @@ from typing import Protocol, Self
 
 from lash.model.session import Durability
 from lash.stores.lease import LeaseStore
+from lash.stores.queue import QueueStore
 from lash.stores.session import Session, SessionStore
 
 
@@ -23,6 +24,9 @@ class Storage(Protocol):
 
     @property
     def leases(self) -> LeaseStore: ...
+
+    @property
+    def queue(self) -> QueueStore: ...
 
     def session(self, session_id: str) -> Session:
         """Return a handle on one session, without asking whether it exists."""
