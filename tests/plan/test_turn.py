@@ -16,6 +16,7 @@ from lash.model.frame import AgentFrame, AgentFrameAssignment, FrameStatus, Mode
 from lash.model.lease import LeaseFence
 from lash.model.message import Message, Part, PartKind, Role
 from lash.model.node import MessageEntry, Node, ProtocolEntry
+from lash.model.queue import ClaimCompletion
 from lash.model.session import SessionConfig
 from lash.model.usage import TokenUsage, UsageEntry
 from lash.model.value import BlobRef
@@ -315,3 +316,23 @@ def test_a_moved_leaf_is_another_commit() -> None:
     ]
     assert len(set(hashes)) == 3
     assert hashes[1] == hashes[2]
+
+
+CONSUMING = replace(
+    COMMIT,
+    completions=(
+        ClaimCompletion(claim_id="c2", token="t2", batch_ids=("b3", "b1")),
+        ClaimCompletion(claim_id="c1", token="t1", batch_ids=("b2",)),
+    ),
+)
+CONSUMING_GOLDEN = "8e567a1eb46c6a83d2112752d97d2ac55eb7ebd024b15d05752473f90ea81e4b"
+
+
+def test_what_is_consumed_is_part_of_the_identity() -> None:
+    """L24: the batches count, in sorted order; who claimed them, and in how many claims, does not."""
+    consumed = PROJECTION.replace('"current_frame"', '"consumed":["b1","b2","b3"],"current_frame"', 1)
+    assert hashlib.sha256(b"lash.turn-commit.v1\0" + consumed.encode()).hexdigest() == CONSUMING_GOLDEN
+    assert identity(CONSUMING) == CONSUMING_GOLDEN
+    again = ClaimCompletion(claim_id="c3", token="t3", batch_ids=("b1", "b2", "b3"))
+    assert identity(replace(COMMIT, completions=(again,))) == CONSUMING_GOLDEN
+    assert identity(replace(COMMIT, completions=(replace(again, batch_ids=("b1", "b2")),))) != CONSUMING_GOLDEN

@@ -281,7 +281,8 @@ def check_completion(what: str, completion: object) -> ClaimCompletion:
         raise InvalidInput(f"{what} must be a ClaimCompletion, not {type(completion).__name__}")
     check_identifier(f"{what}.claim_id", completion.claim_id)
     check_identifier(f"{what}.token", completion.token)
-    check_batch_ids(completion.batch_ids)
+    if not check_batch_ids(completion.batch_ids):
+        raise InvalidInput(f"{what} names no batch")
     return completion
 
 
@@ -315,14 +316,14 @@ def _kinds(payloads: object) -> set[type]:
         raise InvalidInput("payloads must be a tuple of at least one payload")
     kinds = {type(payload) for payload in payloads}
     if not kinds <= set(Payload.__args__):
-        raise InvalidInput(f"payloads holds a {min(kind.__name__ for kind in kinds)}, which is no payload")
+        foreign = min(kind.__name__ for kind in kinds - set(Payload.__args__))
+        raise InvalidInput(f"payloads holds a {foreign}, which is no payload")
     if len(kinds) > 1:
         raise InvalidInput(f"a batch holds one kind of payload, not {len(kinds)}: enqueue them apart")
     return kinds
 
 
-def _label(kind: type[Delivery | Slot], what: str, value: str) -> str:
-    try:
-        return kind(value).value
-    except ValueError:
-        raise InvalidInput(f"{what} must be one of {', '.join(kind)}, not {value!r:.80}") from None
+def _label(kind: type[Delivery | Slot], what: str, value: object) -> str:
+    if not isinstance(value, kind):
+        raise InvalidInput(f"{what} must be a {kind.__name__}, not {value!r:.80}")
+    return value.value

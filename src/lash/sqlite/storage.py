@@ -21,7 +21,7 @@ from lash.sqlite.session import SQLiteSession, SQLiteSessionStore
 from lash.sqlkit.migrations import load_migrations, pending_error
 from lash.sqlkit.queries import load_queries
 
-_OPTIONS: Final = {"synchronous": str, "busy_timeout_ms": int}
+_OPTIONS: Final = {"synchronous": str, "busy_timeout_ms": int, "checkpoint_pages": int}
 """What a URL may set; the rest of `SQLiteOptions` is for tests and benchmarks."""
 
 
