@@ -8,6 +8,10 @@ import lash
 from lash.testing.factories import commit, node
 
 
+def _files_below(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
 async def test_session_ids_name_no_files(tmp_path: Path) -> None:
     """L90 is overruled: all sessions share one file, so that an id like a path touches nothing beside it."""
     folder = tmp_path / "deep" / "storage"
@@ -17,7 +21,7 @@ async def test_session_ids_name_no_files(tmp_path: Path) -> None:
             revision = (await storage.sessions.create(session_id)).revision
             await storage.session(session_id).commit(commit(revision, node("a"), session_id=session_id))
         assert await storage.sessions.delete("../../escape")
-    files = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    files = _files_below(tmp_path)
     assert {name for name in files if not name.startswith("deep/storage/lash.db")} == set()
     assert "deep/storage/lash.db" in files
 
