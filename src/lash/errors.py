@@ -9,6 +9,9 @@
     └── StoreError
         ├── NotFound                 decide  the thing named does not exist
         │   ├── SessionNotFound
+        │   ├── ProcessNotFound
+        │   ├── ProcessPruned
+        │   ├── GrantNotFound
         │   ├── NodeNotFound
         │   └── BlobNotFound
         ├── SessionDeleted           stop    the session existed and was deleted
@@ -18,8 +21,12 @@
         │   ├── TurnConflict
         │   ├── NodeConflict
         │   ├── GraphConflict
-        │   └── SourceKeyConflict
+        │   ├── SourceKeyConflict
+        │   ├── RegistrationConflict
+        │   ├── EventConflict
+        │   └── ProcessTerminal
         ├── LeaseLost                stop    the fence is no longer the live one
+        ├── ProcessLeaseLost         stop    the same, for the right to run a process
         ├── ClaimLost                stop    another claim holds the work now
         ├── StoreUnavailable         retry   busy, contended, timed out, connection lost
         ├── StorageFailure           stop    disk full, I/O error, read-only
@@ -108,6 +115,31 @@ class SessionNotFound(NotFound):
     def __init__(self, session_id: str) -> None:
         super().__init__(f"session {session_id!r} does not exist; create it with storage.sessions.create(...)")
         self.session_id = session_id
+
+
+class ProcessNotFound(NotFound):
+    """No process of this id was ever registered."""
+
+    def __init__(self, process_id: str) -> None:
+        super().__init__(f"unknown process {process_id!r}")
+        self.process_id = process_id
+
+
+class ProcessPruned(NotFound):
+    """The process ended and is no longer kept."""
+
+    def __init__(self, process_id: str) -> None:
+        super().__init__(f"process {process_id!r} ended and is no longer retained")
+        self.process_id = process_id
+
+
+class GrantNotFound(NotFound):
+    """The session may not name the process."""
+
+    def __init__(self, session_id: str, process_id: str) -> None:
+        super().__init__(f"process {process_id!r} is not granted to session {session_id!r}")
+        self.session_id = session_id
+        self.process_id = process_id
 
 
 class NodeNotFound(NotFound):
@@ -207,12 +239,51 @@ class SourceKeyConflict(Conflict):
         self.source_key = source_key
 
 
+class RegistrationConflict(Conflict):
+    """The process id is taken by another registration."""
+
+    def __init__(self, process_id: str, existing_hash: str, new_hash: str) -> None:
+        super().__init__(
+            f"process {process_id!r} was registered otherwise: existing {existing_hash[:12]}, new {new_hash[:12]}"
+        )
+        self.process_id = process_id
+        self.existing_hash = existing_hash
+        self.new_hash = new_hash
+
+
+class EventConflict(Conflict):
+    """The replay key was used for another event."""
+
+    def __init__(self, process_id: str, replay_key: str) -> None:
+        super().__init__(f"process {process_id!r}: replay key {replay_key!r} was used for another event")
+        self.process_id = process_id
+        self.replay_key = replay_key
+
+
+class ProcessTerminal(Conflict):
+    """The process has ended; nothing can end it again or make it wait."""
+
+    def __init__(self, process_id: str, status: str) -> None:
+        super().__init__(f"process {process_id!r} is already terminal: {status}")
+        self.process_id = process_id
+        self.status = status
+
+
 class LeaseLost(StoreError):
     """The fence is not the live one: released, expired, taken over, or never this session's."""
 
     def __init__(self, session_id: str, reason: str) -> None:
         super().__init__(f"the lease on session {session_id!r} does not hold: {reason}")
         self.session_id = session_id
+        self.reason = reason
+
+
+class ProcessLeaseLost(StoreError):
+    """The fence is not the live one of the process: released, expired or taken over."""
+
+    def __init__(self, process_id: str, reason: str) -> None:
+        super().__init__(f"the lease on process {process_id!r} does not hold: {reason}")
+        self.process_id = process_id
         self.reason = reason
 
 

@@ -1,0 +1,338 @@
+"""What a process's row means, how it is registered, and who may run it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Collection, Iterable
+from typing import Final
+
+import msgspec
+
+from lash.codec import canonical, content_hash, decode, encode
+from lash.errors import (
+    InvalidInput,
+    LeaseLost,
+    ProcessLeaseLost,
+    ProcessNotFound,
+    ProcessPruned,
+    RegistrationConflict,
+)
+from lash.limits import check_identifier, check_integer, check_text
+from lash.model.event import EventType
+from lash.model.lease import Lease, LeaseFence, LeaseOwner
+from lash.model.process import (
+    EngineInput,
+    ExternalInput,
+    Identity,
+    ProcessFence,
+    ProcessFilter,
+    ProcessInput,
+    ProcessLease,
+    ProcessRecord,
+    ProcessRefused,
+    ProcessStatus,
+    Projection,
+    Provenance,
+    Recovery,
+    RefusalReason,
+    Registration,
+    Scope,
+    SessionDetached,
+    SessionOriginator,
+    SessionTurnInput,
+    ToolCallInput,
+)
+from lash.model.value import JSON
+from lash.plan.event import CORE_NAMES
+from lash.plan.lease import LeaseRow, require_fence
+from lash.plan.schema import check_schema
+from lash.plan.selector import check_selector
+
+MAX_PAGE: Final = 1_000
+
+
+class ProcessRow(msgspec.Struct, frozen=True, array_like=True):
+    """A stored process. All of it but the wake target changes only with ``last_sequence``."""
+
+    process_key: int
+    process_id: str
+    registration_hash: str
+    registration: str
+    projection: str
+    wake_session_id: str | None
+    last_sequence: int
+    created_at_ms: int
+    updated_at_ms: int
+
+
+class EncodedRegistration(msgspec.Struct, frozen=True, kw_only=True):
+    """A registration ready to be written, with the columns that lists filter by."""
+
+    registration: Registration
+    body: str
+    registration_hash: str
+    kind: str
+    label: str | None
+    definition_hash: str | None
+    originator_session_id: str | None
+
+
+class DetachedRow(msgspec.Struct, frozen=True, array_like=True):
+    """A running process that lost a grant, and whether another grant shows it still."""
+
+    process_id: str
+    still_granted: bool
+
+
+def encode_registration(registration: Registration) -> EncodedRegistration:
+    """Check a registration and turn it into what is written."""
+    if not isinstance(registration, Registration):
+        raise InvalidInput(f"a Registration is needed, not {type(registration).__name__}")
+    process_id = check_identifier("process_id", registration.process_id)
+    what = f"process {process_id!r}"
+    _check_environment(what, registration)
+    _check_event_types(what, registration.event_types)
+    if registration.wake_session_id is not None:
+        check_identifier(f"{what}: wake_session_id", registration.wake_session_id)
+    identity = registration.identity or _identity_of(registration.input)
+    complete = msgspec.structs.replace(registration, identity=identity, recovery=_recovery(what, registration))
+    body = encode(complete, Registration, what)
+    return EncodedRegistration(
+        registration=complete,
+        body=body,
+        registration_hash=content_hash(b"lash.registration.v1\0" + canonical(complete)),
+        kind=check_identifier(f"{what}: identity.kind", identity.kind),
+        label=None if identity.label is None else check_text(f"{what}: identity.label", identity.label, limit=255),
+        definition_hash=definition_hash(identity.definition),
+        originator_session_id=_originator_session(registration.provenance),
+    )
+
+
+def same_registration(encoded: EncodedRegistration, row: ProcessRow) -> ProcessRecord:
+    """Return the stored record of an equal registration, or raise RegistrationConflict."""
+    if row.registration_hash != encoded.registration_hash:
+        raise RegistrationConflict(row.process_id, row.registration_hash, encoded.registration_hash)
+    return decode_process(row)
+
+
+def decode_process(row: ProcessRow) -> ProcessRecord:
+    """Return the record that the row means."""
+    what = f"process {row.process_id!r}"
+    return ProcessRecord(
+        process_id=row.process_id,
+        registration_hash=row.registration_hash,
+        registration=decode(row.registration, Registration, what),
+        projection=decode(row.projection, Projection, what),
+        wake_session_id=row.wake_session_id,
+        last_sequence=row.last_sequence,
+        created_at_ms=row.created_at_ms,
+        updated_at_ms=row.updated_at_ms,
+    )
+
+
+def missing_process(process_id: str, *, pruned: bool) -> ProcessNotFound | ProcessPruned:
+    """Return the error for a process that has no row."""
+    return ProcessPruned(process_id) if pruned else ProcessNotFound(process_id)
+
+
+def definition_hash(definition: JSON) -> str | None:
+    """Return the identity of a definition, by which lists find it."""
+    return None if definition is None else content_hash(canonical(definition))
+
+
+def refuse_run(record: ProcessRecord, owner: LeaseOwner) -> ProcessRefused | None:
+    """Return why this owner may not run the process, whatever its lease says; None if it may ask for the lease."""
+    if record.is_terminal:
+        return ProcessRefused(reason=RefusalReason.TERMINAL)
+    if record.registration.recovery is Recovery.EXTERNAL:
+        return ProcessRefused(reason=RefusalReason.EXTERNAL)
+    began = record.projection.started_by
+    if record.registration.recovery is Recovery.OWNER_BOUND and began is not None and not began.same_holder(owner):
+        return ProcessRefused(reason=RefusalReason.OWNER_BOUND)
+    return None
+
+
+def as_process_lease(lease: Lease) -> ProcessLease:
+    """Return a lease that was decided upon under the process's id as the process lease that it is."""
+    return ProcessLease(
+        process_id=lease.session_id,
+        owner=lease.owner,
+        token=lease.token,
+        fencing=lease.fencing,
+        claimed_at_ms=lease.claimed_at_ms,
+        expires_at_ms=lease.expires_at_ms,
+    )
+
+
+def as_plain_fence(fence: ProcessFence) -> LeaseFence:
+    """Return a process's fence in the form in which leases are decided upon."""
+    return LeaseFence(
+        session_id=fence.process_id,
+        owner_id=fence.owner_id,
+        incarnation_id=fence.incarnation_id,
+        token=fence.token,
+        fencing=fence.fencing,
+    )
+
+
+def require_process_fence(row: LeaseRow, fence: ProcessFence, now_ms: int) -> ProcessLease:
+    """Return the lease that the fence proves, or raise ProcessLeaseLost."""
+    try:
+        return as_process_lease(require_fence(row, as_plain_fence(fence), now_ms))
+    except LeaseLost as lost:
+        raise ProcessLeaseLost(fence.process_id, lost.reason) from None
+
+
+def check_process_fence(fence: object) -> ProcessFence:
+    """Return the fence if its fields are of the right kind."""
+    if not isinstance(fence, ProcessFence):
+        raise InvalidInput(f"fence must be a ProcessFence, not {type(fence).__name__}")
+    for name in ("process_id", "owner_id", "incarnation_id", "token"):
+        check_identifier(f"fence.{name}", getattr(fence, name))
+    check_integer("fence.fencing", fence.fencing, at_least=0)
+    return fence
+
+
+def check_process_ids(process_ids: object) -> tuple[str, ...]:
+    """Return the ids if they are a collection of different ones."""
+    if isinstance(process_ids, str | bytes) or not isinstance(process_ids, Collection):
+        raise InvalidInput(f"process_ids must be a collection of ids, not {type(process_ids).__name__}")
+    ids = tuple(check_identifier("process_id", each) for each in process_ids)
+    if len(set(ids)) != len(ids):
+        raise InvalidInput("process_ids names a process twice")
+    return ids
+
+
+def check_process_scope(what: str, scope: object) -> Scope:
+    """Return the scope if it is one."""
+    if not isinstance(scope, Scope):
+        raise InvalidInput(f"{what} must be a Scope, not {type(scope).__name__}")
+    check_identifier(f"{what}.session_id", scope.session_id)
+    if scope.agent_frame_id is not None:
+        check_identifier(f"{what}.agent_frame_id", scope.agent_frame_id)
+    return scope
+
+
+def check_filter(wanted: object) -> ProcessFilter:
+    """Return the filter if it is one that a list can use."""
+    if not isinstance(wanted, ProcessFilter):
+        raise InvalidInput(f"a ProcessFilter is needed, not {type(wanted).__name__}")
+    if wanted.status is not None and not isinstance(wanted.status, ProcessStatus):
+        raise InvalidInput(f"status must be one of {', '.join(ProcessStatus)}, not {wanted.status!r:.80}")
+    for name in ("kind", "label", "originator_session_id", "wake_session_id"):
+        text = getattr(wanted, name)
+        if text is not None:
+            check_text(name, text, limit=255)
+    for name in ("created_after_ms", "created_before_ms"):
+        moment = getattr(wanted, name)
+        if moment is not None:
+            check_integer(name, moment)
+    return wanted
+
+
+def detached(session_id: str, rows: Iterable[DetachedRow], *, revoked: int, cleared: int) -> SessionDetached:
+    """Return the report of cutting a session off its processes."""
+    running = sorted(rows, key=lambda row: row.process_id)
+    return SessionDetached(
+        session_id=session_id,
+        revoked_grant_count=revoked,
+        cleared_wake_target_count=cleared,
+        orphaned_process_ids=tuple(row.process_id for row in running if not row.still_granted),
+        preserved_process_ids=tuple(row.process_id for row in running if row.still_granted),
+    )
+
+
+def encode_process_cursor(process_key: int) -> str:
+    """Return the opaque text form of a place in the list of processes."""
+    return base64.urlsafe_b64encode(b"p1:%d" % process_key).decode()
+
+
+def decode_process_cursor(cursor: str | None) -> int | None:
+    """Return the place that a cursor means, or raise InvalidInput."""
+    if cursor is None:
+        return None
+    try:
+        version, _, digits = base64.urlsafe_b64decode(check_identifier("cursor", cursor)).partition(b":")
+        if version == b"p1":
+            return check_integer("cursor", int(digits), at_least=0)
+    except (binascii.Error, ValueError):
+        pass
+    raise InvalidInput(f"{cursor!r:.80} is not a cursor of a process list")
+
+
+def _check_environment(what: str, registration: Registration) -> None:
+    if not isinstance(registration.input, ToolCallInput | EngineInput | SessionTurnInput | ExternalInput):
+        raise InvalidInput(f"{what}: input must be a ProcessInput, not {type(registration.input).__name__}")
+    needs = isinstance(registration.input, ToolCallInput | EngineInput)
+    if needs and registration.environment_ref is None:
+        raise InvalidInput(f"{what} requires a captured execution environment")
+    if not needs and registration.environment_ref is not None:
+        raise InvalidInput(f"{what} must not capture an execution environment for this kind of input")
+    if registration.environment_ref is not None:
+        check_identifier(f"{what}: environment_ref", registration.environment_ref)
+
+
+def _check_event_types(what: str, event_types: object) -> None:
+    if not isinstance(event_types, list | tuple):
+        raise InvalidInput(f"{what}: event_types must be a tuple")
+    seen: set[str] = set()
+    for event_type in event_types:
+        if not isinstance(event_type, EventType):
+            raise InvalidInput(f"{what}: {event_type!r:.80} is no EventType")
+        name = check_identifier(f"{what}: event type name", event_type.name)
+        if name in CORE_NAMES:
+            raise InvalidInput(f"{what}: event type {name!r} is one that every process has")
+        if name in seen:
+            raise InvalidInput(f"{what} declares event type {name!r} twice")
+        seen.add(name)
+        _check_semantics(f"{what}: event type {name!r}", event_type)
+
+
+def _check_semantics(what: str, event_type: EventType) -> None:
+    check_schema(f"{what}: payload_schema", event_type.payload_schema)
+    terminal, wake = event_type.semantics.terminal, event_type.semantics.wake
+    if terminal is not None and terminal.await_output is None and terminal.state.value != ProcessStatus.COMPLETED:
+        raise InvalidInput(f"{what} ends the process without success and must say what those who wait get")
+    selectors = [
+        None if terminal is None else terminal.await_output,
+        *((None, None, None) if wake is None else (wake.input, wake.when, wake.dedupe_key)),
+    ]
+    for selector in selectors:
+        if selector is not None:
+            check_selector(selector)
+
+
+def _recovery(what: str, registration: Registration) -> Recovery:
+    """Return the recovery contract; what is done elsewhere is external and nothing else is."""
+    external = isinstance(registration.input, ExternalInput)
+    if external and registration.recovery is Recovery.OWNER_BOUND:
+        raise InvalidInput(f"{what} is done elsewhere and cannot be bound to an owner here")
+    if not external and registration.recovery is Recovery.EXTERNAL:
+        raise InvalidInput(f"{what} is run by workers and cannot be external")
+    return Recovery.EXTERNAL if external else registration.recovery
+
+
+def _identity_of(process_input: ProcessInput) -> Identity:
+    match process_input:
+        case ToolCallInput():
+            return Identity(kind="tool", label=process_input.tool_name)
+        case EngineInput():
+            return Identity(kind=process_input.kind)
+        case SessionTurnInput():
+            return Identity(kind="session_turn", label=process_input.label)
+        case ExternalInput():
+            return Identity(kind="external", label=_external_label(process_input))
+
+
+def _external_label(external: ExternalInput) -> str | None:
+    for key in ("label", "name", "title"):
+        label = external.metadata.get(key)
+        if isinstance(label, str):
+            return label
+    return None
+
+
+def _originator_session(provenance: Provenance) -> str | None:
+    originator = provenance.originator
+    return originator.scope.session_id if isinstance(originator, SessionOriginator) else None

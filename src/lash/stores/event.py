@@ -1,0 +1,66 @@
+"""The contract of process events, their wakes, and the feed of changes."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from lash.model.event import Appended, EventDraft, ProcessEvent, WakeRecord
+from lash.model.process import ChangePage
+from lash.model.value import JSON
+
+
+class EventStore(Protocol):
+    """The logs of all processes. Numbers begin at 1 and leave no gap.
+
+    Methods that name a process raise ProcessNotFound or ProcessPruned where there is none.
+    """
+
+    async def append(self, process_id: str, draft: EventDraft) -> Appended:
+        """Append an event with all that it means, in one transaction: the record, the end of the process, the wake.
+
+        A known replay key returns the first event and writes nothing; other content under it raises EventConflict. An
+        undeclared type, a payload that does not fit and a selector that finds nothing raise InvalidInput. A second end
+        raises ProcessTerminal; other events may follow the end.
+
+        A wake is put into the queue of its session in the same transaction. Without a session it is kept as
+        undeliverable.
+        """
+        ...
+
+    async def signal(self, process_id: str, name: str, *, signal_id: str, payload: JSON = None) -> Appended:
+        """Append the event of a signal. The k-th wait for a name gets the k-th of its signals; none is lost."""
+        ...
+
+    async def signal_at(self, process_id: str, name: str, ordinal: int) -> ProcessEvent | None:
+        """Return the signal of this name and number (from 1), if it is in the log."""
+        ...
+
+    async def after(
+        self, process_id: str, sequence: int = 0, *, event_type: str | None = None, limit: int = 1_000
+    ) -> tuple[ProcessEvent, ...]:
+        """Return the events behind a number, in order, of one type or of all."""
+        ...
+
+    async def recent(self, process_id: str, count: int) -> tuple[ProcessEvent, ...]:
+        """Return the last events, in order."""
+        ...
+
+    async def count_through(self, process_id: str, event_type: str, sequence: int) -> int:
+        """Return how many events of a type there are up to and including a number."""
+        ...
+
+    async def wakes_after(self, process_id: str, sequence: int = 0) -> tuple[WakeRecord, ...]:
+        """Return the wakes behind a number that nobody has acknowledged."""
+        ...
+
+    async def acknowledge_wake(self, process_id: str, sequence: int) -> bool:
+        """Acknowledge a wake by hand, for hosts that do not use the queue; return whether it was open."""
+        ...
+
+    async def undeliverable_wakes(self, *, limit: int = 100) -> tuple[WakeRecord, ...]:
+        """Return wakes whose session was not there to get them."""
+        ...
+
+    async def changes(self, cursor: str | None = None, *, limit: int = 100) -> ChangePage:
+        """Return the changes of all processes behind a cursor, each exactly once for whoever keeps the cursor."""
+        ...

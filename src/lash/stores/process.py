@@ -1,0 +1,133 @@
+"""The contract of processes: the registry and the right to run."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from lash.model.lease import LeaseOwner
+from lash.model.process import (
+    Abandonment,
+    ExternalRef,
+    Outcome,
+    ProcessFence,
+    ProcessFilter,
+    ProcessLease,
+    ProcessLeaseOutcome,
+    ProcessPage,
+    ProcessRecord,
+    PruneReport,
+    Registered,
+    Registration,
+    SignalWait,
+)
+
+
+class ProcessStore(Protocol):
+    """The processes of a storage. A record changes only by events of its log, in the same transaction.
+
+    Methods that name a process raise ProcessNotFound if it was never registered, and ProcessPruned if it ended and was
+    removed since.
+    """
+
+    async def register(self, registration: Registration) -> Registered:
+        """Register a process, or return the stored record of an equal registration, whatever became of it since.
+
+        Another registration under the same id raises RegistrationConflict. Concurrent equal ones all succeed.
+        """
+        ...
+
+    async def get(self, process_id: str) -> ProcessRecord | None:
+        """Return the record; None if the process was never registered or is no longer kept."""
+        ...
+
+    async def list(
+        self, wanted: ProcessFilter = ..., *, limit: int = 100, cursor: str | None = None
+    ) -> ProcessPage:
+        """Return processes that fit the filter, the newest first. Pages do not overlap."""
+        ...
+
+    async def runnable(self, *, limit: int = 100, after: str | None = None) -> tuple[ProcessRecord, ...]:
+        """Return running processes that workers may run and that no live lease holds, by their ids.
+
+        This is the work list. Waiting ones are part of it, external ones are not. ``after`` goes on behind an id.
+        """
+        ...
+
+    async def complete(self, process_id: str, outcome: Outcome) -> ProcessRecord:
+        """End a process without a lease: an external one, or by the hand of an operator.
+
+        The same outcome twice is one; another one raises EventConflict or ProcessTerminal.
+        """
+        ...
+
+    async def abandon(self, process_id: str, outcome: Abandonment) -> ProcessRecord:
+        """End a process whose outcome nobody will know, after an abandon request, once no live lease holds it.
+
+        Raises Conflict while a lease is live or nobody asked for it.
+        """
+        ...
+
+    async def request_cancel(self, process_id: str, *, reason: str = "") -> ProcessRecord:
+        """Ask a process to stop. It is a durable request: the process ends when its run sees it."""
+        ...
+
+    async def request_abandon(self, process_id: str, *, reason: str = "") -> ProcessRecord:
+        """Note that an operator gives the process up."""
+        ...
+
+    async def set_external_ref(self, process_id: str, reference: ExternalRef) -> ProcessRecord:
+        """Note where else the process can be found; the last one counts."""
+        ...
+
+    async def set_wait(self, process_id: str, wait: SignalWait) -> ProcessRecord:
+        """Park a running process until a signal; raise ProcessTerminal if it ended."""
+        ...
+
+    async def clear_wait(self, process_id: str, wait: SignalWait) -> ProcessRecord:
+        """Note that the process goes on after the signal."""
+        ...
+
+    async def prune(self, *, ended_before_ms: int, through_cursor: str | None, limit: int = 100) -> PruneReport:
+        """Remove processes that ended before a moment, with their logs, and leave tombstones.
+
+        ``through_cursor`` is how far the slowest reader of the change feed has come: nothing is removed that it has not
+        seen. None says that nobody reads the feed.
+        """
+        ...
+
+
+class ProcessLeaseStore(Protocol):
+    """Expiring, fenced rights to run a process. Fencing numbers only grow."""
+
+    async def claim(self, process_id: str, owner: LeaseOwner, *, ttl_ms: int) -> ProcessLeaseOutcome:
+        """Take the right to run a process, if it is free or lapsed; the same holder re-enters.
+
+        Refused, with the reason: a process that ended, an external one, one that another owner began and that is bound
+        to it, and one whose lease is live. The first claim of an owner writes a ``process.started`` event.
+        """
+        ...
+
+    async def reclaim(
+        self, process_id: str, owner: LeaseOwner, *, observed: ProcessLease, ttl_ms: int
+    ) -> ProcessLeaseOutcome:
+        """Take the right from a holder that is provably a dead process of this machine; otherwise the same as claim."""
+        ...
+
+    async def renew(self, fence: ProcessFence, *, ttl_ms: int) -> ProcessLease:
+        """Extend a live lease, never shorten it; raise ProcessLeaseLost if the fence does not hold."""
+        ...
+
+    async def release(self, fence: ProcessFence) -> bool:
+        """Free the lease if this fence still holds it, and return whether it did."""
+        ...
+
+    async def complete(self, fence: ProcessFence, outcome: Outcome) -> ProcessRecord:
+        """End the process and free the lease, in one transaction, if the fence is live; else ProcessLeaseLost.
+
+        Repeating it after an unknown outcome is safe: the stored outcome is recognised.
+        """
+        ...
+
+    async def holder(self, process_id: str) -> ProcessLease | None:
+        """Return the lease as it stands, live or lapsed; None if it is free."""
+        ...
