@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
 from lash.codec import canonical, content_hash, decode, encode
 from lash.errors import EventConflict, InvalidInput, ProcessTerminal
-from lash.limits import check_identifier
+from lash.limits import MAX_IDENTIFIER_LENGTH, check_identifier, check_text
+from lash.model.causal import ProcessEventCause
 from lash.model.event import (
     ABANDON_REQUESTED,
     ABANDONED,
@@ -30,7 +31,9 @@ from lash.model.event import (
     TerminalSpec,
     TerminalState,
     Wake,
+    WakeRecord,
     WakeSpec,
+    WakeState,
 )
 from lash.model.lease import LeaseOwner
 from lash.model.process import (
@@ -46,9 +49,13 @@ from lash.model.process import (
     SignalWait,
     Success,
 )
+from lash.model.queue import BatchDraft, Delivery, ProcessWake, Slot
 from lash.model.value import JSON, JSONObject, Value
+from lash.plan.queue import EncodedBatch, encode_batch
 from lash.plan.schema import check_payload
 from lash.plan.selector import as_text, is_truthy, select
+
+T = TypeVar("T")
 
 _OUTCOME: Final = Pointer(path="/outcome")
 _SIGNAL_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
@@ -87,6 +94,27 @@ class EventRow(msgspec.Struct, frozen=True, array_like=True):
     payload: str
     wake: str | None
     occurred_at_ms: int
+
+
+class WakeRow(msgspec.Struct, frozen=True, array_like=True):
+    """A stored wake and what became of it."""
+
+    sequence: int
+    event_type: str
+    wake: str
+    state: str
+    batch_id: str | None
+
+
+class LostWakeRow(msgspec.Struct, frozen=True, array_like=True):
+    """A stored wake of any process."""
+
+    process_id: str
+    sequence: int
+    event_type: str
+    wake: str
+    state: str
+    batch_id: str | None
 
 
 class _Payload(Value, frozen=True, kw_only=True):
@@ -218,6 +246,53 @@ def decode_event(row: EventRow, process_id: str) -> ProcessEvent:
     )
 
 
+def decode_wake(row: WakeRow, process_id: str) -> WakeRecord:
+    """Return the wake that the row means."""
+    return WakeRecord(
+        process_id=process_id,
+        sequence=row.sequence,
+        event_type=row.event_type,
+        wake=decode(row.wake, Wake, f"the wake of event {row.sequence} of process {process_id!r}"),
+        state=WakeState(row.state),
+        batch_id=row.batch_id,
+    )
+
+
+def decode_lost_wake(row: LostWakeRow) -> WakeRecord:
+    """Return the wake that the row means."""
+    return decode_wake(WakeRow(row.sequence, row.event_type, row.wake, row.state, row.batch_id), row.process_id)
+
+
+def wake_batch(event: ProcessEvent, session_id: str) -> EncodedBatch:
+    """Return the queued work that delivers the wake of an event.
+
+    The wake's id is its source key, and all wakes of one id count as the same content: the first stands for all.
+    """
+    wake = event.wake
+    if wake is None:
+        raise InvalidInput(f"event {event.sequence} of process {event.process_id!r} wakes nobody")
+    payload = ProcessWake(
+        wake_id=wake.wake_id,
+        process_id=event.process_id,
+        sequence=event.sequence,
+        event_type=event.event_type,
+        input=wake.input,
+        caused_by=ProcessEventCause(process_id=event.process_id, sequence=event.sequence),
+    )
+    draft = BatchDraft(
+        session_id=session_id,
+        payloads=(payload,),
+        source_key=wake.wake_id,
+        delivery=Delivery.EARLIEST_SAFE_BOUNDARY,
+        slot=Slot.EXCLUSIVE,
+    )
+    return msgspec.structs.replace(encode_batch(draft), content_hash=content_hash(wake.wake_id.encode()))
+
+
+def encode_projection(projection: Projection) -> str:
+    return encode(projection, Projection, "projection")
+
+
 def completion_draft(process_id: str, outcome: Outcome) -> EventDraft:
     """Return the event that ends a process with this outcome; completing twice alike is one completion."""
     if type(outcome) not in _STATE_OF:
@@ -225,13 +300,14 @@ def completion_draft(process_id: str, outcome: Outcome) -> EventDraft:
     event_type = f"process.{_STATE_OF[type(outcome)].value}"
     encode(_Outcome(outcome=outcome), _Outcome, "outcome")
     payload: JSONObject = {"outcome": msgspec.to_builtins(outcome)}
-    return EventDraft(event_type=event_type, payload=payload, replay_key=f"process:{process_id}:terminal:{event_type}")
+    key = _replay_key(f"process:{process_id}:terminal:{event_type}")
+    return EventDraft(event_type=event_type, payload=payload, replay_key=key)
 
 
 def cancel_draft(process_id: str, reason: str) -> EventDraft:
     """Return the event that asks a process to stop; one for each reason."""
-    payload: JSONObject = {"reason": reason}
-    key = f"process:{process_id}:cancel:{payload_hash(CANCEL_REQUESTED, payload)}"
+    payload: JSONObject = {"reason": check_text("reason", reason)}
+    key = _replay_key(f"process:{process_id}:cancel:{payload_hash(CANCEL_REQUESTED, payload)}")
     return EventDraft(event_type=CANCEL_REQUESTED, payload=payload, replay_key=key)
 
 
@@ -240,23 +316,23 @@ def signal_draft(process_id: str, name: str, signal_id: str, payload: JSON) -> E
     check_signal_name(name)
     check_identifier("signal_id", signal_id)
     event_type = SIGNAL_PREFIX + name
-    return EventDraft(
-        event_type=event_type, payload=payload, replay_key=f"process:{process_id}:{event_type}:{signal_id}"
-    )
+    key = _replay_key(f"process:{process_id}:{event_type}:{signal_id}")
+    return EventDraft(event_type=event_type, payload=payload, replay_key=key)
 
 
 def waiting_draft(process_id: str, wait: SignalWait) -> EventDraft:
     """Return the event with which a process parks until a signal."""
-    check_signal_name(wait.name)
+    _check_wait(wait)
     payload: JSONObject = {"wait": msgspec.to_builtins(wait)}
-    key = f"process:{process_id}:waiting:{SIGNAL_PREFIX}{wait.name}:{wait.ordinal}"
+    key = _replay_key(f"process:{process_id}:waiting:{SIGNAL_PREFIX}{wait.name}:{wait.ordinal}")
     return EventDraft(event_type=WAITING, payload=payload, replay_key=key)
 
 
 def resumed_draft(process_id: str, wait: SignalWait) -> EventDraft:
     """Return the event with which a process goes on after a signal."""
+    _check_wait(wait)
     payload: JSONObject = {"name": wait.name, "ordinal": wait.ordinal}
-    key = f"process:{process_id}:resumed:{SIGNAL_PREFIX}{wait.name}:{wait.ordinal}"
+    key = _replay_key(f"process:{process_id}:resumed:{SIGNAL_PREFIX}{wait.name}:{wait.ordinal}")
     return EventDraft(event_type=RESUMED, payload=payload, replay_key=key)
 
 
@@ -268,8 +344,8 @@ def external_ref_draft(reference: ExternalRef) -> EventDraft:
 
 def abandon_request_draft(process_id: str, reason: str) -> EventDraft:
     """Return the event with which an operator gives a process up, once its lease has lapsed."""
-    payload: JSONObject = {"reason": reason}
-    key = f"process:{process_id}:abandon:{payload_hash(ABANDON_REQUESTED, payload)}"
+    payload: JSONObject = {"reason": check_text("reason", reason)}
+    key = _replay_key(f"process:{process_id}:abandon:{payload_hash(ABANDON_REQUESTED, payload)}")
     return EventDraft(event_type=ABANDON_REQUESTED, payload=payload, replay_key=key)
 
 
@@ -286,24 +362,43 @@ def check_signal_name(name: object) -> str:
     return name
 
 
+def _check_wait(wait: SignalWait) -> None:
+    encode(wait, SignalWait, "wait")
+    check_signal_name(wait.name)
+
+
+def _replay_key(text: str) -> str:
+    """Return the key itself, or what stands for it where ids of full length make it too long for a key."""
+    return text if len(text) <= MAX_IDENTIFIER_LENGTH else "sha256:" + content_hash(text.encode())
+
+
 def _fold_core(projection: Projection, event: ProcessEvent) -> Projection:
     payload = event.payload if isinstance(event.payload, dict) else {}
     change = msgspec.structs.replace
     match event.event_type:
         case "process.waiting":
-            return change(projection, wait=msgspec.convert(payload.get("wait"), SignalWait))
+            return change(projection, wait=_read(event, payload.get("wait"), SignalWait))
         case "process.resumed":
             return change(projection, wait=None)
         case "process.external_ref_set":
-            return change(projection, external_ref=msgspec.convert(payload, ExternalRef))
+            return change(projection, external_ref=_read(event, payload, ExternalRef))
         case "process.started":
-            return change(projection, started_by=msgspec.convert(payload.get("owner"), LeaseOwner))
+            return change(projection, started_by=_read(event, payload.get("owner"), LeaseOwner))
         case "process.cancel_requested":
-            return change(projection, cancel_requested=True, cancel_reason=as_text(payload.get("reason")))
+            reason = payload.get("reason")
+            return change(projection, cancel_requested=True, cancel_reason=None if reason is None else as_text(reason))
         case "process.abandon_requested":
             return change(projection, abandon_requested=True)
         case _:
             return projection
+
+
+def _read(event: ProcessEvent, value: object, shape: type[T]) -> T:
+    """Return a part of a core event's payload, which anybody may have written, as what it must be."""
+    try:
+        return msgspec.convert(value, shape)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"process {event.process_id!r}: payload of {event.event_type!r}: {error}") from None
 
 
 def _terminal_outcome(process_id: str, terminal: TerminalSpec, payload: JSON) -> Outcome:

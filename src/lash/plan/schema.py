@@ -7,25 +7,26 @@ refused; and a schema refers to nothing outside itself, so that checking a paylo
 from __future__ import annotations
 
 import functools
-from typing import Any, Final
+from typing import Final
 
 import jsonschema_rs
 import msgspec
 
-from lash.codec import canonical
+from lash.codec import canonical, encode
 from lash.errors import InvalidInput
 from lash.model.value import JSON, JSONObject
 
 _CACHED_SCHEMAS: Final = 1_024
-_OBJECT_KEYWORDS: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
-_LIST_KEYWORDS: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
-_SINGLE_KEYWORDS: Final = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
+_NAMED: Final = ("properties", "patternProperties", "$defs", "definitions")
+_ALTERNATIVES: Final = ("anyOf", "oneOf")
+_PLACES: Final = ("items", "prefixItems", "additionalProperties")
 
 
 def check_schema(what: str, schema: object) -> None:
     """Raise InvalidInput unless the value is a JSON schema that can be used."""
     if not isinstance(schema, dict):
         raise InvalidInput(f"{what} must be a JSON schema, not {type(schema).__name__}")
+    encode(schema, dict, what)
     _validator(canonical(schema))
 
 
@@ -51,20 +52,26 @@ def _refuse(uri: str) -> JSON:
     raise ValueError(f"a schema may not refer to {uri}")
 
 
-def _closed(schema: Any) -> Any:
-    """Refuse unlisted properties wherever an object lists some and does not say otherwise."""
-    if not isinstance(schema, dict):
-        return schema
+def _closed(schema: JSONObject) -> JSONObject:
+    """Refuse unlisted properties wherever an object lists some and does not say otherwise.
+
+    What only adds to a schema or asks about it stays as written, because it sees a part of the object: ``allOf``,
+    ``if``, ``then``, ``else``, ``not``, ``contains``, and alternatives beside ``properties``.
+    """
     closed = dict(schema)
-    for keyword in _OBJECT_KEYWORDS:
+    for keyword in _NAMED:
         if isinstance(closed.get(keyword), dict):
-            closed[keyword] = {name: _closed(each) for name, each in closed[keyword].items()}
-    for keyword in _LIST_KEYWORDS:
-        if isinstance(closed.get(keyword), list):
-            closed[keyword] = [_closed(each) for each in closed[keyword]]
-    for keyword in _SINGLE_KEYWORDS:
+            closed[keyword] = {name: _closed_at(each) for name, each in closed[keyword].items()}
+    for keyword in _PLACES if "properties" in closed else (*_PLACES, *_ALTERNATIVES):
         if keyword in closed:
-            closed[keyword] = _closed(closed[keyword])
-    if "properties" in closed and "additionalProperties" not in closed:
-        closed["additionalProperties"] = False
+            closed[keyword] = _closed_at(closed[keyword])
+    if "properties" in closed and "unevaluatedProperties" not in closed:
+        closed.setdefault("additionalProperties", False)
     return closed
+
+
+def _closed_at(place: object) -> object:
+    """Close what stands where a schema, a list of schemas or a mere truth value may stand."""
+    if isinstance(place, list):
+        return [_closed_at(each) for each in place]
+    return _closed(place) if isinstance(place, dict) else place

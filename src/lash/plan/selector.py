@@ -11,7 +11,7 @@ from lash.model.event import Constant, Pointer, Present, Selector, Template, Who
 from lash.model.value import JSON
 
 _MISSING: Final = object()
-_INDEX: Final = re.compile(r"0|[1-9][0-9]*")
+_INDEX: Final = re.compile(r"0|[1-9][0-9]{0,17}")
 _FIELD: Final = re.compile(r"\{([^{}]*)\}")
 
 
@@ -52,11 +52,13 @@ def check_pointer(path: object) -> None:
 
 
 def check_selector(selector: Selector) -> None:
-    """Raise InvalidInput if a pointer anywhere in the selector is none."""
+    """Raise InvalidInput if a pointer anywhere in the selector is none, or a field could never be filled in."""
     if isinstance(selector, Pointer | Present):
         check_pointer(selector.path)
     if isinstance(selector, Template):
-        for field in selector.fields.values():
+        for name, field in selector.fields.items():
+            if "{" in name or "}" in name:
+                raise InvalidInput(f"the name of a template's field has no braces, {name!r:.80} has")
             check_selector(field)
 
 
@@ -66,7 +68,7 @@ def _find(path: str, payload: JSON) -> object:
         key = token.replace("~1", "/").replace("~0", "~")
         if isinstance(current, dict):
             current = current.get(key, _MISSING)
-        elif isinstance(current, list) and _INDEX.fullmatch(key) and int(key) < len(current):
+        elif isinstance(current, list | tuple) and _INDEX.fullmatch(key) and int(key) < len(current):
             current = current[int(key)]
         else:
             return _MISSING

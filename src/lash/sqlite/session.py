@@ -47,8 +47,10 @@ from lash.plan.session import (
 from lash.plan.usage import UsageRow
 from lash.sqlite.commit import apply_commit
 from lash.sqlite.database import Database, Reader, Transaction
+from lash.sqlite.grant import detach_session
+from lash.sqlite.head import find_head, is_deleted
 from lash.sqlite.parameters import json_array
-from lash.sqlkit.rows import Flag, Text
+from lash.sqlkit.rows import Text
 
 
 class SQLiteSessionStore:
@@ -105,6 +107,7 @@ class SQLiteSessionStore:
         check_identifier("session_id", session_id)
 
         def body(transaction: Transaction) -> bool:
+            detach_session(transaction, session_id)
             transaction.run("session_bury", session_id=session_id, now_ms=transaction.now_ms)
             return transaction.run("session_delete", session_id=session_id) > 0
 
@@ -240,19 +243,6 @@ class SQLiteSession:
             components=reader.all(ComponentRow, "checkpoint_current", session_key=key),
             totals=reader.all(UsageRow, "usage_totals", session_key=key),
         )
-
-
-def find_head(reader: Reader, session_id: str) -> HeadRow:
-    """Return what a writer must know of the session, or raise SessionNotFound or SessionDeleted."""
-    head = reader.one(HeadRow, "session_head", session_id=session_id)
-    if head is None:
-        raise missing_session(session_id, deleted=is_deleted(reader, session_id))
-    return head
-
-
-def is_deleted(reader: Reader, session_id: str) -> bool:
-    flag = reader.one(Flag, "session_is_deleted", session_id=session_id)
-    return flag is not None and flag.value
 
 
 def _meta_row(reader: Reader, session_id: str) -> MetaRow:

@@ -13,8 +13,12 @@ from lash.errors import ConfigError
 from lash.model.session import Durability
 from lash.plan.commit import CommitRules
 from lash.sqlite.database import Database
+from lash.sqlite.event import SQLiteEventStore
+from lash.sqlite.grant import SQLiteGrantStore
 from lash.sqlite.lease import SQLiteLeaseStore
 from lash.sqlite.options import SQLiteOptions, StatementHook
+from lash.sqlite.process import SQLiteProcessStore
+from lash.sqlite.process_lease import SQLiteProcessLeaseStore
 from lash.sqlite.queue import SQLiteQueueStore
 from lash.sqlite.schema import MIGRATIONS, SchemaKeeper
 from lash.sqlite.session import SQLiteSession, SQLiteSessionStore
@@ -34,6 +38,10 @@ class SQLiteStorage:
         self._sessions = SQLiteSessionStore(database, rules)
         self._leases = SQLiteLeaseStore(database)
         self._queue = SQLiteQueueStore(database)
+        self._processes = SQLiteProcessStore(database)
+        self._process_leases = SQLiteProcessLeaseStore(database)
+        self._events = SQLiteEventStore(database)
+        self._grants = SQLiteGrantStore(database)
 
     @classmethod
     async def open(
@@ -71,6 +79,22 @@ class SQLiteStorage:
     @property
     def queue(self) -> SQLiteQueueStore:
         return self._queue
+
+    @property
+    def processes(self) -> SQLiteProcessStore:
+        return self._processes
+
+    @property
+    def process_leases(self) -> SQLiteProcessLeaseStore:
+        return self._process_leases
+
+    @property
+    def events(self) -> SQLiteEventStore:
+        return self._events
+
+    @property
+    def grants(self) -> SQLiteGrantStore:
+        return self._grants
 
     def session(self, session_id: str) -> SQLiteSession:
         return self._sessions.handle(session_id)

@@ -40,9 +40,7 @@ class ProcessStore(Protocol):
         """Return the record; None if the process was never registered or is no longer kept."""
         ...
 
-    async def list(
-        self, wanted: ProcessFilter = ..., *, limit: int = 100, cursor: str | None = None
-    ) -> ProcessPage:
+    async def list(self, wanted: ProcessFilter = ..., *, limit: int = 100, cursor: str | None = None) -> ProcessPage:
         """Return processes that fit the filter, the newest first. Pages do not overlap."""
         ...
 

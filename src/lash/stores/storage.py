@@ -6,7 +6,10 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from lash.model.session import Durability
+from lash.stores.event import EventStore
+from lash.stores.grant import GrantStore
 from lash.stores.lease import LeaseStore
+from lash.stores.process import ProcessLeaseStore, ProcessStore
 from lash.stores.queue import QueueStore
 from lash.stores.session import Session, SessionStore
 
@@ -27,6 +30,18 @@ class Storage(Protocol):
 
     @property
     def queue(self) -> QueueStore: ...
+
+    @property
+    def processes(self) -> ProcessStore: ...
+
+    @property
+    def process_leases(self) -> ProcessLeaseStore: ...
+
+    @property
+    def events(self) -> EventStore: ...
+
+    @property
+    def grants(self) -> GrantStore: ...
 
     def session(self, session_id: str) -> Session:
         """Return a handle on one session, without asking whether it exists."""

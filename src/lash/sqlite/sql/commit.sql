@@ -25,6 +25,16 @@ WHERE session_key = :session_key AND source_key IN (
         AND b.claim_token IS NOT NULL
 );
 
+-- name: commit_acknowledge_wakes
+-- Acknowledges the wakes that lay in the batches of some claims (a JSON array of tokens).
+UPDATE lash_wakes
+SET state = 'acknowledged'
+WHERE state = 'queued' AND batch_id IN (
+    SELECT b.batch_id FROM lash_batches AS b INDEXED BY lash_batches_claim
+    WHERE b.session_key = :session_key AND b.claim_token IN (SELECT value FROM json_each(:tokens))
+        AND b.claim_token IS NOT NULL
+);
+
 -- name: commit_consume
 -- Removes the batches of some claims (a JSON array of tokens).
 DELETE FROM lash_batches

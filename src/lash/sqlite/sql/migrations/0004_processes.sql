@@ -29,7 +29,7 @@ WHERE status = 'running' AND recovery <> 'external';
 -- Lists by what people filter by; each ends with the key, which is the order of lists.
 CREATE INDEX lash_processes_status ON lash_processes (status, process_key);
 CREATE INDEX lash_processes_waiting ON lash_processes (process_key) WHERE waiting = 1;
-CREATE INDEX lash_processes_kind ON lash_processes (kind, label, process_key);
+CREATE INDEX lash_processes_kind ON lash_processes (kind, process_key);
 CREATE INDEX lash_processes_label ON lash_processes (label, process_key) WHERE label IS NOT NULL;
 CREATE INDEX lash_processes_definition ON lash_processes (definition_hash, process_key)
 WHERE definition_hash IS NOT NULL;

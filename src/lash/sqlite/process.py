@@ -1,0 +1,218 @@
+"""Processes on SQLite."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lash.limits import MAX_INTEGER, check_identifier, check_integer, check_text
+from lash.model.event import EventDraft
+from lash.model.process import (
+    Abandonment,
+    ChangeKind,
+    ExternalRef,
+    Outcome,
+    ProcessFilter,
+    ProcessPage,
+    ProcessRecord,
+    Projection,
+    PruneReport,
+    Registered,
+    Registration,
+    SignalWait,
+)
+from lash.plan.event import (
+    abandon_request_draft,
+    cancel_draft,
+    check_draft,
+    completion_draft,
+    encode_projection,
+    external_ref_draft,
+    resumed_draft,
+    waiting_draft,
+)
+from lash.plan.process import (
+    ProcessRow,
+    PrunableRow,
+    check_filter,
+    decode_change_cursor,
+    decode_process,
+    decode_process_cursor,
+    decode_process_page,
+    encode_registration,
+    leading_filter,
+    require_abandonable,
+    same_registration,
+    wanted_definition,
+)
+from lash.plan.session import check_limit
+from lash.sqlite.database import Database, SQLiteValue, Transaction
+from lash.sqlite.event import append_event, find_process, note_change
+from lash.sqlite.process_lease import process_lease_row
+
+_PAGES: Final = {
+    "all": "process_page_all",
+    "definition": "process_page_definition",
+    "wake": "process_page_wake",
+    "originator": "process_page_originator",
+    "label": "process_page_label",
+    "kind": "process_page_kind",
+    "waiting": "process_page_waiting",
+    "status": "process_page_status",
+}
+"""The query that reads a list by the index of its leading filter."""
+
+
+class SQLiteProcessStore:
+    """The processes of one SQLite storage; the contract is `lash.stores.process.ProcessStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def register(self, registration: Registration) -> Registered:
+        encoded = encode_registration(registration)
+        process_id = registration.process_id
+
+        def body(transaction: Transaction) -> Registered:
+            created = transaction.run(
+                "process_insert",
+                process_id=process_id,
+                registration_hash=encoded.registration_hash,
+                registration=encoded.body,
+                recovery=encoded.registration.recovery.value,
+                kind=encoded.kind,
+                label=encoded.label,
+                definition_hash=encoded.definition_hash,
+                originator_session_id=encoded.originator_session_id,
+                wake_session_id=registration.wake_session_id,
+                projection=encode_projection(Projection()),
+                now_ms=transaction.now_ms,
+            )
+            if created:
+                transaction.run("process_insert_lease", process_id=process_id)
+                transaction.run("process_forget_tombstone", process_id=process_id)
+                note_change(transaction, process_id, ChangeKind.REGISTERED, status="running")
+            row = find_process(transaction, process_id)
+            return Registered(record=same_registration(encoded, row), created=bool(created))
+
+        return await self._database.write(body)
+
+    async def get(self, process_id: str) -> ProcessRecord | None:
+        check_identifier("process_id", process_id)
+        row = self._database.read(lambda reader: reader.one(ProcessRow, "process_row", process_id=process_id))
+        return None if row is None else decode_process(row)
+
+    async def list(
+        self, wanted: ProcessFilter = ProcessFilter(), *, limit: int = 100, cursor: str | None = None
+    ) -> ProcessPage:
+        check_filter(wanted)
+        size = check_limit(limit)
+        query = _PAGES[leading_filter(wanted)]
+        parameters = _page_parameters(wanted, before=decode_process_cursor(cursor), limit=size + 1)
+        rows = await self._database.read_in_thread(lambda reader: reader.all(ProcessRow, query, **parameters))
+        return decode_process_page(rows, size)
+
+    async def runnable(self, *, limit: int = 100, after: str | None = None) -> tuple[ProcessRecord, ...]:
+        size = check_limit(limit)
+        behind = "" if after is None else check_identifier("after", after)
+        rows = self._database.read(
+            lambda reader: reader.all(ProcessRow, "process_runnable", after=behind, limit=size, now_ms=reader.now_ms)
+        )
+        return tuple(decode_process(row) for row in rows)
+
+    async def complete(self, process_id: str, outcome: Outcome) -> ProcessRecord:
+        check_identifier("process_id", process_id)
+        return await self._append(process_id, completion_draft(process_id, outcome))
+
+    async def abandon(self, process_id: str, outcome: Abandonment) -> ProcessRecord:
+        check_identifier("process_id", process_id)
+        draft = check_draft(completion_draft(process_id, outcome))
+
+        def body(transaction: Transaction) -> ProcessRecord:
+            row = find_process(transaction, process_id)
+            lease = process_lease_row(transaction, row.process_key)
+            require_abandonable(decode_process(row), lease, transaction.now_ms)
+            append_event(transaction, process_id, draft)
+            return decode_process(find_process(transaction, process_id))
+
+        return await self._database.write(body)
+
+    async def request_cancel(self, process_id: str, *, reason: str = "") -> ProcessRecord:
+        check_identifier("process_id", process_id)
+        return await self._append(process_id, cancel_draft(process_id, check_text("reason", reason)))
+
+    async def request_abandon(self, process_id: str, *, reason: str = "") -> ProcessRecord:
+        check_identifier("process_id", process_id)
+        return await self._append(process_id, abandon_request_draft(process_id, check_text("reason", reason)))
+
+    async def set_external_ref(self, process_id: str, reference: ExternalRef) -> ProcessRecord:
+        return await self._append(process_id, external_ref_draft(reference))
+
+    async def set_wait(self, process_id: str, wait: SignalWait) -> ProcessRecord:
+        check_identifier("process_id", process_id)
+        return await self._append(process_id, waiting_draft(process_id, wait))
+
+    async def clear_wait(self, process_id: str, wait: SignalWait) -> ProcessRecord:
+        check_identifier("process_id", process_id)
+        return await self._append(process_id, resumed_draft(process_id, wait))
+
+    async def prune(self, *, ended_before_ms: int, through_cursor: str | None, limit: int = 100) -> PruneReport:
+        check_integer("ended_before_ms", ended_before_ms)
+        size = check_limit(limit)
+        through = MAX_INTEGER if through_cursor is None else decode_change_cursor(through_cursor).seq
+
+        def body(transaction: Transaction) -> PruneReport:
+            rows = transaction.all(
+                PrunableRow,
+                "process_prunable",
+                ended_before_ms=ended_before_ms,
+                through=through,
+                limit=size + 1,
+            )
+            for row in rows[:size]:
+                _prune(transaction, row)
+            transaction.run("process_prune_changes", through=0 if through_cursor is None else through)
+            pruned = tuple(row.process_id for row in rows[:size])
+            return PruneReport(pruned_process_ids=pruned, more=len(rows) > size)
+
+        return await self._database.write(body)
+
+    async def _append(self, process_id: str, draft: EventDraft) -> ProcessRecord:
+        check_draft(draft)
+
+        def body(transaction: Transaction) -> ProcessRecord:
+            append_event(transaction, process_id, draft)
+            return decode_process(find_process(transaction, process_id))
+
+        return await self._database.write(body)
+
+
+def _prune(transaction: Transaction, row: PrunableRow) -> None:
+    transaction.run("process_delete", process_key=row.process_key)
+    transaction.run(
+        "process_bury",
+        process_id=row.process_id,
+        status=row.status,
+        fencing=row.fencing,
+        now_ms=transaction.now_ms,
+    )
+    note_change(transaction, row.process_id, ChangeKind.PRUNED, status=row.status)
+
+
+def _page_parameters(wanted: ProcessFilter, *, before: int | None, limit: int) -> dict[str, SQLiteValue]:
+    """Return the parameters of a page; the leading filter of each query is one of them."""
+    parameters: dict[str, SQLiteValue] = {
+        "definition_hash": wanted_definition(wanted),
+        "wake_session_id": wanted.wake_session_id,
+        "originator_session_id": wanted.originator_session_id,
+        "label": wanted.label,
+        "kind": wanted.kind,
+        "waiting": None if wanted.waiting is None else int(wanted.waiting),
+        "status": None if wanted.status is None else wanted.status.value,
+        "created_after_ms": wanted.created_after_ms,
+        "created_before_ms": wanted.created_before_ms,
+        "before": before,
+        "limit": limit,
+    }
+    if leading_filter(wanted) == "waiting":
+        del parameters["waiting"]
+    return parameters

@@ -1,0 +1,209 @@
+"""The right to run a process, on SQLite."""
+
+from __future__ import annotations
+
+from lash.codec import encode
+from lash.errors import CorruptData
+from lash.ids import new_id
+from lash.limits import saturating_add
+from lash.liveness import is_provably_dead
+from lash.model.lease import Lease, LeaseOwner, LocalProcess
+from lash.model.process import (
+    Outcome,
+    ProcessAcquired,
+    ProcessFence,
+    ProcessLease,
+    ProcessLeaseOutcome,
+    ProcessRecord,
+    ProcessRefused,
+    RefusalReason,
+)
+from lash.plan.event import check_draft, completion_draft, started_draft
+from lash.plan.lease import (
+    Acquire,
+    ClaimDecision,
+    LeaseRow,
+    Refuse,
+    check_claim,
+    check_ttl,
+    held_lease,
+    plan_claim,
+    plan_reclaim,
+)
+from lash.plan.process import (
+    as_plain_fence,
+    as_process_lease,
+    check_observed_process,
+    check_process_fence,
+    decode_process,
+    plan_process_renewal,
+    refuse_run,
+    require_process_fence,
+)
+from lash.sqlite.database import Database, Reader, Transaction
+from lash.sqlite.event import append_event, find_process
+
+
+class SQLiteProcessLeaseStore:
+    """The process leases of one SQLite storage; the contract is `lash.stores.process.ProcessLeaseStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def claim(self, process_id: str, owner: LeaseOwner, *, ttl_ms: int) -> ProcessLeaseOutcome:
+        check_claim(owner, ttl_ms)
+
+        def body(transaction: Transaction) -> ProcessLeaseOutcome:
+            return _claim(transaction, process_id, owner, ttl_ms, displacing=None)
+
+        return await self._database.write(body)
+
+    async def reclaim(
+        self, process_id: str, owner: LeaseOwner, *, observed: ProcessLease, ttl_ms: int
+    ) -> ProcessLeaseOutcome:
+        check_claim(owner, ttl_ms)
+        check_observed_process(observed)
+        is_dead = is_provably_dead(observed.owner.process, owner.process)
+
+        def body(transaction: Transaction) -> ProcessLeaseOutcome:
+            return _claim(transaction, process_id, owner, ttl_ms, displacing=observed.fence if is_dead else None)
+
+        return await self._database.write(body)
+
+    async def renew(self, fence: ProcessFence, *, ttl_ms: int) -> ProcessLease:
+        check_process_fence(fence)
+        check_ttl(ttl_ms)
+
+        def body(transaction: Transaction) -> ProcessLease:
+            key = find_process(transaction, fence.process_id).process_key
+            row = process_lease_row(transaction, key)
+            lease = plan_process_renewal(row, fence=fence, ttl_ms=ttl_ms, now_ms=transaction.now_ms)
+            _extend(transaction, key, lease.token, lease.fencing, lease.expires_at_ms)
+            return lease
+
+        return await self._database.write(body)
+
+    async def release(self, fence: ProcessFence) -> bool:
+        check_process_fence(fence)
+
+        def body(transaction: Transaction) -> bool:
+            return _release(transaction, find_process(transaction, fence.process_id).process_key, fence)
+
+        return await self._database.write(body)
+
+    async def complete(self, fence: ProcessFence, outcome: Outcome) -> ProcessRecord:
+        check_process_fence(fence)
+        process_id = fence.process_id
+        draft = check_draft(completion_draft(process_id, outcome))
+
+        def body(transaction: Transaction) -> ProcessRecord:
+            row = find_process(transaction, process_id)
+            # A process that ended is answered from its log: the caller may repeat what it did not hear of.
+            if not decode_process(row).is_terminal:
+                require_process_fence(process_lease_row(transaction, row.process_key), fence, transaction.now_ms)
+            append_event(transaction, process_id, draft)
+            _release(transaction, row.process_key, fence)
+            return decode_process(find_process(transaction, process_id))
+
+        return await self._database.write(body)
+
+    async def holder(self, process_id: str) -> ProcessLease | None:
+        def body(reader: Reader) -> LeaseRow:
+            return process_lease_row(reader, find_process(reader, process_id).process_key)
+
+        held = held_lease(self._database.read(body), process_id)
+        return None if held is None else as_process_lease(held)
+
+
+def process_lease_row(reader: Reader, process_key: int) -> LeaseRow:
+    """Return the lease row that every process has."""
+    row = reader.one(LeaseRow, "process_lease_row", process_key=process_key)
+    if row is None:
+        raise CorruptData("a process has no lease row")
+    return row
+
+
+def _claim(
+    transaction: Transaction, process_id: str, owner: LeaseOwner, ttl_ms: int, *, displacing: ProcessFence | None
+) -> ProcessLeaseOutcome:
+    row = find_process(transaction, process_id)
+    refused = refuse_run(decode_process(row), owner)
+    if refused is not None:
+        return refused
+    held = process_lease_row(transaction, row.process_key)
+    decision = _decide(held, process_id, owner, ttl_ms, displacing, transaction.now_ms)
+    if isinstance(decision, Refuse):
+        return ProcessRefused(reason=RefusalReason.BUSY, holder=as_process_lease(decision.holder))
+    if isinstance(decision, Acquire):
+        lease = _acquire(transaction, row.process_key, decision, process_id, owner, ttl_ms)
+        append_event(transaction, process_id, started_draft(process_id, owner))
+        displaced = None if decision.displaced is None else as_process_lease(decision.displaced)
+        record = decode_process(find_process(transaction, process_id))
+        return ProcessAcquired(lease=as_process_lease(lease), record=record, displaced=displaced)
+    lease = decision.lease
+    _extend(transaction, row.process_key, lease.token, lease.fencing, lease.expires_at_ms)
+    return ProcessAcquired(lease=as_process_lease(lease), record=decode_process(row), reentered=True)
+
+
+def _decide(
+    row: LeaseRow,
+    process_id: str,
+    owner: LeaseOwner,
+    ttl_ms: int,
+    displacing: ProcessFence | None,
+    now_ms: int,
+) -> ClaimDecision:
+    if displacing is None:
+        return plan_claim(row, session_id=process_id, owner=owner, ttl_ms=ttl_ms, now_ms=now_ms)
+    return plan_reclaim(
+        row,
+        session_id=process_id,
+        owner=owner,
+        observed=as_plain_fence(displacing),
+        observed_is_dead=True,
+        ttl_ms=ttl_ms,
+        now_ms=now_ms,
+    )
+
+
+def _acquire(
+    transaction: Transaction, process_key: int, decision: Acquire, process_id: str, owner: LeaseOwner, ttl_ms: int
+) -> Lease:
+    lease = Lease(
+        session_id=process_id,
+        owner=owner,
+        token=new_id(),
+        fencing=decision.fencing,
+        claimed_at_ms=transaction.now_ms,
+        expires_at_ms=saturating_add(transaction.now_ms, ttl_ms),
+    )
+    transaction.run(
+        "process_lease_acquire",
+        process_key=process_key,
+        fencing=lease.fencing,
+        owner_id=owner.owner_id,
+        incarnation_id=owner.incarnation_id,
+        process=None if owner.process is None else encode(owner.process, LocalProcess, "owner.process"),
+        token=lease.token,
+        now_ms=lease.claimed_at_ms,
+        expires_at_ms=lease.expires_at_ms,
+    )
+    return lease
+
+
+def _extend(transaction: Transaction, process_key: int, token: str, fencing: int, expires_at_ms: int) -> None:
+    transaction.run(
+        "process_lease_extend", process_key=process_key, token=token, fencing=fencing, expires_at_ms=expires_at_ms
+    )
+
+
+def _release(transaction: Transaction, process_key: int, fence: ProcessFence) -> bool:
+    released = transaction.run(
+        "process_lease_release",
+        process_key=process_key,
+        owner_id=fence.owner_id,
+        incarnation_id=fence.incarnation_id,
+        token=fence.token,
+        fencing=fence.fencing,
+    )
+    return released > 0

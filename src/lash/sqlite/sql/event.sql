@@ -1,0 +1,98 @@
+-- name: event_known
+-- The event of a replay key.
+SELECT sequence, event_type, replay_key, payload_hash, payload, wake, occurred_at_ms
+FROM lash_process_events
+WHERE process_key = :process_key AND replay_key = :replay_key AND replay_key IS NOT NULL;
+
+-- name: event_insert
+-- Adds an event to a log.
+INSERT INTO lash_process_events (
+    process_key, sequence, event_type, replay_key, payload_hash, payload, wake, occurred_at_ms
+)
+VALUES (:process_key, :sequence, :event_type, :replay_key, :payload_hash, :payload, :wake, :now_ms);
+
+-- name: event_after
+-- The events behind a number.
+SELECT sequence, event_type, replay_key, payload_hash, payload, wake, occurred_at_ms
+FROM lash_process_events
+WHERE process_key = :process_key AND sequence > :sequence
+ORDER BY sequence
+LIMIT :limit;
+
+-- name: event_after_of_type
+-- The events of one type behind a number.
+SELECT sequence, event_type, replay_key, payload_hash, payload, wake, occurred_at_ms
+FROM lash_process_events INDEXED BY lash_process_events_type
+WHERE process_key = :process_key AND event_type = :event_type AND sequence > :sequence
+ORDER BY sequence
+LIMIT :limit;
+
+-- name: event_nth_of_type
+-- The n-th event of one type, from 0.
+SELECT sequence, event_type, replay_key, payload_hash, payload, wake, occurred_at_ms
+FROM lash_process_events INDEXED BY lash_process_events_type
+WHERE process_key = :process_key AND event_type = :event_type
+ORDER BY sequence
+LIMIT 1 OFFSET :skip;
+
+-- name: event_recent
+-- The last events, the newest first.
+SELECT sequence, event_type, replay_key, payload_hash, payload, wake, occurred_at_ms
+FROM lash_process_events
+WHERE process_key = :process_key
+ORDER BY sequence DESC
+LIMIT :limit;
+
+-- name: event_count_through
+-- How many events of a type there are up to a number.
+SELECT COUNT(*)
+FROM lash_process_events INDEXED BY lash_process_events_type
+WHERE process_key = :process_key AND event_type = :event_type AND sequence <= :sequence;
+
+-- name: event_insert_wake
+-- Notes a wake and what became of it.
+INSERT INTO lash_wakes (process_key, sequence, target_session_id, batch_id, state)
+VALUES (:process_key, :sequence, :target_session_id, :batch_id, :state);
+
+-- name: event_wake
+-- What became of the wake of one event.
+SELECT e.sequence, e.event_type, e.wake, w.state, w.batch_id
+FROM lash_wakes AS w
+JOIN lash_process_events AS e ON e.process_key = w.process_key AND e.sequence = w.sequence
+WHERE w.process_key = :process_key AND w.sequence = :sequence;
+
+-- name: event_open_wakes
+-- The wakes behind a number that nobody has acknowledged.
+SELECT e.sequence, e.event_type, e.wake, w.state, w.batch_id
+FROM lash_wakes AS w
+JOIN lash_process_events AS e ON e.process_key = w.process_key AND e.sequence = w.sequence
+WHERE w.process_key = :process_key AND w.sequence > :sequence AND w.state <> 'acknowledged'
+ORDER BY w.sequence;
+
+-- name: event_acknowledge_wake
+-- Acknowledges one wake.
+UPDATE lash_wakes
+SET state = 'acknowledged'
+WHERE process_key = :process_key AND sequence = :sequence AND state <> 'acknowledged';
+
+-- name: event_acknowledge_batch
+-- Acknowledges the wake that lay in a batch.
+UPDATE lash_wakes SET state = 'acknowledged' WHERE batch_id = :batch_id AND state = 'queued';
+
+-- name: event_undeliverable_wakes
+-- The wakes that found no session.
+SELECT p.process_id, e.sequence, e.event_type, e.wake, w.state, w.batch_id
+FROM lash_wakes AS w INDEXED BY lash_wakes_undeliverable
+JOIN lash_process_events AS e ON e.process_key = w.process_key AND e.sequence = w.sequence
+JOIN lash_processes AS p ON p.process_key = w.process_key
+WHERE w.state = 'undeliverable'
+ORDER BY w.process_key, w.sequence
+LIMIT :limit;
+
+-- name: event_lose_session
+-- Notes that the wakes for a session can no longer be delivered.
+UPDATE lash_wakes SET state = 'undeliverable' WHERE target_session_id = :session_id AND state = 'queued';
+
+-- name: event_target_session
+-- The session that a wake is for, if it exists.
+SELECT session_key FROM lash_sessions WHERE session_id = :session_id;

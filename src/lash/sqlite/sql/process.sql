@@ -1,0 +1,245 @@
+-- name: process_row
+-- One process.
+SELECT
+    p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
+    p.last_sequence, p.created_at_ms, p.updated_at_ms
+FROM lash_processes AS p
+WHERE p.process_id = :process_id;
+
+-- name: process_is_pruned
+-- Says whether a process of this id ended and was removed.
+SELECT EXISTS (SELECT 1 FROM lash_process_tombstones WHERE process_id = :process_id);
+
+-- name: process_insert
+-- Registers a process; does nothing if its id is taken.
+INSERT INTO lash_processes (
+    process_id, registration_hash, registration, recovery, kind, label, definition_hash, originator_session_id,
+    wake_session_id, status, waiting, projection, last_sequence, created_at_ms, updated_at_ms
+)
+VALUES (
+    :process_id, :registration_hash, :registration, :recovery, :kind, :label, :definition_hash,
+    :originator_session_id, :wake_session_id, 'running', 0, :projection, 0, :now_ms, :now_ms
+)
+ON CONFLICT (process_id) DO NOTHING;
+
+-- name: process_insert_lease
+-- Gives a new process its lease row, above the fencing number of a pruned one of the same id.
+INSERT INTO lash_process_leases (process_key, fencing)
+SELECT p.process_key, COALESCE((SELECT t.fencing FROM lash_process_tombstones AS t WHERE t.process_id = :process_id), 0)
+FROM lash_processes AS p
+WHERE p.process_id = :process_id;
+
+-- name: process_forget_tombstone
+-- Removes the tombstone of an id that was registered again.
+DELETE FROM lash_process_tombstones WHERE process_id = :process_id;
+
+-- name: process_project
+-- Writes what the log of a process adds up to.
+UPDATE lash_processes
+SET projection = :projection, status = :status, waiting = :waiting, last_sequence = :sequence,
+    updated_at_ms = :now_ms, ended_at_ms = CASE WHEN :status = 'running' THEN NULL ELSE COALESCE(ended_at_ms, :now_ms) END
+WHERE process_key = :process_key AND last_sequence = :sequence - 1;
+
+-- name: process_change
+-- Adds to the feed of changes.
+INSERT INTO lash_process_changes (process_id, kind, sequence, status, occurred_at_ms)
+VALUES (:process_id, :kind, :sequence, :status, :now_ms);
+
+-- name: process_changes_after
+-- The changes behind a place in the feed.
+SELECT seq, process_id, kind, sequence, status
+FROM lash_process_changes
+WHERE seq > :after
+ORDER BY seq
+LIMIT :limit;
+
+-- name: process_runnable
+-- Running processes that workers may run and that no live lease holds.
+SELECT
+    p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
+    p.last_sequence, p.created_at_ms, p.updated_at_ms
+FROM lash_processes AS p INDEXED BY lash_processes_runnable
+JOIN lash_process_leases AS l ON l.process_key = p.process_key
+WHERE p.status = 'running' AND p.recovery <> 'external' AND p.process_id > :after
+    AND (l.token IS NULL OR l.expires_at_ms <= :now_ms)
+ORDER BY p.process_id
+LIMIT :limit;
+
+-- name: process_prunable
+-- Processes that ended before a moment and whose last change every reader of the feed has seen.
+SELECT p.process_key, p.process_id, p.status, l.fencing
+FROM lash_processes AS p INDEXED BY lash_processes_ended
+JOIN lash_process_leases AS l ON l.process_key = p.process_key
+WHERE p.ended_at_ms < :ended_before_ms
+    AND NOT EXISTS (
+        SELECT 1 FROM lash_process_changes AS c
+        WHERE c.process_id = p.process_id AND c.seq > :through
+    )
+    AND NOT EXISTS (SELECT 1 FROM lash_wakes AS w WHERE w.process_key = p.process_key AND w.state = 'queued')
+ORDER BY p.ended_at_ms
+LIMIT :limit;
+
+-- name: process_bury
+-- Leaves a tombstone.
+INSERT INTO lash_process_tombstones (process_id, status, fencing, pruned_at_ms)
+VALUES (:process_id, :status, :fencing, :now_ms);
+
+-- name: process_delete
+-- Removes a process and, by cascade, all that it owns.
+DELETE FROM lash_processes WHERE process_key = :process_key;
+
+-- name: process_prune_changes
+-- Removes what every reader of the feed has seen.
+DELETE FROM lash_process_changes WHERE seq <= :through;
+
+-- name: process_page_all
+-- Processes in the order of lists, narrowed by whatever is given.
+SELECT
+    p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
+    p.last_sequence, p.created_at_ms, p.updated_at_ms
+FROM lash_processes AS p
+WHERE p.process_key < COALESCE(:before, 9223372036854775807)
+    AND (:definition_hash IS NULL OR p.definition_hash = :definition_hash)
+    AND (:wake_session_id IS NULL OR p.wake_session_id = :wake_session_id)
+    AND (:originator_session_id IS NULL OR p.originator_session_id = :originator_session_id)
+    AND (:label IS NULL OR p.label = :label)
+    AND (:kind IS NULL OR p.kind = :kind)
+    AND (:waiting IS NULL OR p.waiting = :waiting)
+    AND (:status IS NULL OR p.status = :status)
+    AND (:created_after_ms IS NULL OR p.created_at_ms > :created_after_ms)
+    AND (:created_before_ms IS NULL OR p.created_at_ms < :created_before_ms)
+ORDER BY p.process_key DESC
+LIMIT :limit;
+
+-- name: process_page_definition
+-- The same, read by definition.
+SELECT
+    p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
+    p.last_sequence, p.created_at_ms, p.updated_at_ms
+FROM lash_processes AS p INDEXED BY lash_processes_definition
+WHERE p.definition_hash = :definition_hash
+    AND p.process_key < COALESCE(:before, 9223372036854775807)
+    AND (:wake_session_id IS NULL OR p.wake_session_id = :wake_session_id)
+    AND (:originator_session_id IS NULL OR p.originator_session_id = :originator_session_id)
+    AND (:label IS NULL OR p.label = :label)
+    AND (:kind IS NULL OR p.kind = :kind)
+    AND (:waiting IS NULL OR p.waiting = :waiting)
+    AND (:status IS NULL OR p.status = :status)
+    AND (:created_after_ms IS NULL OR p.created_at_ms > :created_after_ms)
+    AND (:created_before_ms IS NULL OR p.created_at_ms < :created_before_ms)
+ORDER BY p.process_key DESC
+LIMIT :limit;
+
+-- name: process_page_wake
+-- The same, read by the session that is woken.
+SELECT
+    p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
+    p.last_sequence, p.created_at_ms, p.updated_at_ms
+FROM lash_processes AS p INDEXED BY lash_processes_wake
+WHERE p.wake_session_id = :wake_session_id
+    AND p.process_key < COALESCE(:before, 9223372036854775807)
+    AND (:definition_hash IS NULL OR p.definition_hash = :definition_hash)
+    AND (:originator_session_id IS NULL OR p.originator_session_id = :originator_session_id)
+    AND (:label IS NULL OR p.label = :label)
+    AND (:kind IS NULL OR p.kind = :kind)
+    AND (:waiting IS NULL OR p.waiting = :waiting)
+    AND (:status IS NULL OR p.status = :status)
+    AND (:created_after_ms IS NULL OR p.created_at_ms > :created_after_ms)
+    AND (:created_before_ms IS NULL OR p.created_at_ms < :created_before_ms)
+ORDER BY p.process_key DESC
+LIMIT :limit;
+
+-- name: process_page_originator
+-- The same, read by the session that started them.
+SELECT
+    p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
+    p.last_sequence, p.created_at_ms, p.updated_at_ms
+FROM lash_processes AS p INDEXED BY lash_processes_originator
+WHERE p.originator_session_id = :originator_session_id
+    AND p.process_key < COALESCE(:before, 9223372036854775807)
+    AND (:definition_hash IS NULL OR p.definition_hash = :definition_hash)
+    AND (:wake_session_id IS NULL OR p.wake_session_id = :wake_session_id)
+    AND (:label IS NULL OR p.label = :label)
+    AND (:kind IS NULL OR p.kind = :kind)
+    AND (:waiting IS NULL OR p.waiting = :waiting)
+    AND (:status IS NULL OR p.status = :status)
+    AND (:created_after_ms IS NULL OR p.created_at_ms > :created_after_ms)
+    AND (:created_before_ms IS NULL OR p.created_at_ms < :created_before_ms)
+ORDER BY p.process_key DESC
+LIMIT :limit;
+
+-- name: process_page_label
+-- The same, read by label.
+SELECT
+    p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
+    p.last_sequence, p.created_at_ms, p.updated_at_ms
+FROM lash_processes AS p INDEXED BY lash_processes_label
+WHERE p.label = :label
+    AND p.process_key < COALESCE(:before, 9223372036854775807)
+    AND (:definition_hash IS NULL OR p.definition_hash = :definition_hash)
+    AND (:wake_session_id IS NULL OR p.wake_session_id = :wake_session_id)
+    AND (:originator_session_id IS NULL OR p.originator_session_id = :originator_session_id)
+    AND (:kind IS NULL OR p.kind = :kind)
+    AND (:waiting IS NULL OR p.waiting = :waiting)
+    AND (:status IS NULL OR p.status = :status)
+    AND (:created_after_ms IS NULL OR p.created_at_ms > :created_after_ms)
+    AND (:created_before_ms IS NULL OR p.created_at_ms < :created_before_ms)
+ORDER BY p.process_key DESC
+LIMIT :limit;
+
+-- name: process_page_kind
+-- The same, read by kind.
+SELECT
+    p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
+    p.last_sequence, p.created_at_ms, p.updated_at_ms
+FROM lash_processes AS p INDEXED BY lash_processes_kind
+WHERE p.kind = :kind
+    AND p.process_key < COALESCE(:before, 9223372036854775807)
+    AND (:definition_hash IS NULL OR p.definition_hash = :definition_hash)
+    AND (:wake_session_id IS NULL OR p.wake_session_id = :wake_session_id)
+    AND (:originator_session_id IS NULL OR p.originator_session_id = :originator_session_id)
+    AND (:label IS NULL OR p.label = :label)
+    AND (:waiting IS NULL OR p.waiting = :waiting)
+    AND (:status IS NULL OR p.status = :status)
+    AND (:created_after_ms IS NULL OR p.created_at_ms > :created_after_ms)
+    AND (:created_before_ms IS NULL OR p.created_at_ms < :created_before_ms)
+ORDER BY p.process_key DESC
+LIMIT :limit;
+
+-- name: process_page_waiting
+-- The same, read by being parked.
+SELECT
+    p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
+    p.last_sequence, p.created_at_ms, p.updated_at_ms
+FROM lash_processes AS p INDEXED BY lash_processes_waiting
+WHERE p.waiting = 1
+    AND p.process_key < COALESCE(:before, 9223372036854775807)
+    AND (:definition_hash IS NULL OR p.definition_hash = :definition_hash)
+    AND (:wake_session_id IS NULL OR p.wake_session_id = :wake_session_id)
+    AND (:originator_session_id IS NULL OR p.originator_session_id = :originator_session_id)
+    AND (:label IS NULL OR p.label = :label)
+    AND (:kind IS NULL OR p.kind = :kind)
+    AND (:status IS NULL OR p.status = :status)
+    AND (:created_after_ms IS NULL OR p.created_at_ms > :created_after_ms)
+    AND (:created_before_ms IS NULL OR p.created_at_ms < :created_before_ms)
+ORDER BY p.process_key DESC
+LIMIT :limit;
+
+-- name: process_page_status
+-- The same, read by status.
+SELECT
+    p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
+    p.last_sequence, p.created_at_ms, p.updated_at_ms
+FROM lash_processes AS p INDEXED BY lash_processes_status
+WHERE p.status = :status
+    AND p.process_key < COALESCE(:before, 9223372036854775807)
+    AND (:definition_hash IS NULL OR p.definition_hash = :definition_hash)
+    AND (:wake_session_id IS NULL OR p.wake_session_id = :wake_session_id)
+    AND (:originator_session_id IS NULL OR p.originator_session_id = :originator_session_id)
+    AND (:label IS NULL OR p.label = :label)
+    AND (:kind IS NULL OR p.kind = :kind)
+    AND (:waiting IS NULL OR p.waiting = :waiting)
+    AND (:created_after_ms IS NULL OR p.created_at_ms > :created_after_ms)
+    AND (:created_before_ms IS NULL OR p.created_at_ms < :created_before_ms)
+ORDER BY p.process_key DESC
+LIMIT :limit;
