@@ -29,6 +29,7 @@
         ├── ProcessLeaseLost         stop    the same, for the right to run a process
         ├── ClaimLost                stop    another claim holds the work now
         ├── StoreUnavailable         retry   busy, contended, timed out, connection lost
+        ├── WaitTimedOut             retry   what was waited for has not happened yet
         ├── StorageFailure           stop    disk full, I/O error, read-only
         ├── CorruptData              stop    stored data contradicts itself
         ├── StorageClosed            fix     the storage was closed
@@ -72,7 +73,10 @@ class LashError(Exception):
 
 
 def _restore(kind: type[LashError], arguments: object, fields: dict[str, object]) -> LashError:
-    error = kind.__new__(kind, *arguments) if isinstance(arguments, tuple) else kind.__new__(kind)
+    error = kind.__new__(kind)
+    if isinstance(arguments, tuple):
+        # Said here and not to __new__, which leaves it to __init__ where an error of the system is among the bases.
+        error.args = arguments
     error.__dict__.update(fields)
     return error
 
@@ -308,6 +312,18 @@ class StoreUnavailable(StoreError):
     def __init__(self, message: str, *, outcome_unknown: bool = False) -> None:
         super().__init__(message)
         self.outcome_unknown = outcome_unknown
+
+
+class WaitTimedOut(StoreError, TimeoutError):
+    """What was waited for had not happened when the time was over; waiting again misses nothing."""
+
+    advice = Advice.RETRY
+
+    def __init__(self, process_id: str, awaited: str, timeout_s: float) -> None:
+        super().__init__(f"process {process_id!r}: no {awaited} within {timeout_s:g} s")
+        self.process_id = process_id
+        self.awaited = awaited
+        self.timeout_s = timeout_s
 
 
 class StorageFailure(StoreError):

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from datetime import UTC, datetime
 
 from lash.model.commit import Append, Commit, CommitBudget
+from lash.model.event import EventType, ProcessEvent
+from lash.model.lease import LeaseOwner
 from lash.model.message import Message, Role
 from lash.model.node import MessageEntry, Node, PluginEntry
+from lash.model.process import ExternalInput, Registration
 from lash.model.session import Retention
-from lash.model.value import Compression
+from lash.model.value import JSON, Compression
 from lash.plan.commit import CommitFacts, CommitRules
 from lash.plan.lease import LeaseRow
 from lash.plan.node import EncodedNode, StoredNode
@@ -77,4 +81,33 @@ def facts(
         stored_nodes={node.node_id: node for node in stored_nodes},
         missing_refs=frozenset(),
         now_ms=now_ms,
+    )
+
+
+PROCESS = "process-1"
+OWNER = LeaseOwner(owner_id="worker", incarnation_id="first")
+
+
+def canonical_json(value: object) -> bytes:
+    """The canonical text of plain JSON, made without msgspec."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def registered(*event_types: EventType, process_id: str = PROCESS, **fields: object) -> Registration:
+    """A registration of external work that declares these types."""
+    given = {"process_id": process_id, "input": ExternalInput(), "event_types": event_types, **fields}
+    return Registration(**given)  # type: ignore[arg-type]
+
+
+def happened(
+    event_type: str, payload: JSON = None, *, sequence: int = 1, replay_key: str | None = None, now_ms: int = 0
+) -> ProcessEvent:
+    """A fact in the log of the process."""
+    return ProcessEvent(
+        process_id=PROCESS,
+        sequence=sequence,
+        event_type=event_type,
+        payload=payload,
+        replay_key=replay_key,
+        occurred_at_ms=now_ms,
     )

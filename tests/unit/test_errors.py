@@ -16,11 +16,14 @@ ADVICE = {
     },
     Advice.DECIDE_AGAIN: {
         *("NotFound", "SessionNotFound", "NodeNotFound", "BlobNotFound"),
+        *("ProcessNotFound", "ProcessPruned", "GrantNotFound"),
         *("Conflict", "RevisionConflict", "TurnConflict", "NodeConflict", "GraphConflict", "SourceKeyConflict"),
+        *("RegistrationConflict", "EventConflict", "ProcessTerminal"),
     },
-    Advice.RETRY: {"StoreUnavailable"},
+    Advice.RETRY: {"StoreUnavailable", "WaitTimedOut"},
     Advice.STOP: {
         *("LashError", "StoreError", "SessionDeleted", "LeaseLost", "ClaimLost", "StorageFailure", "CorruptData"),
+        "ProcessLeaseLost",
         *("SchemaMismatch", "NewerSchema", "PendingMigrations", "ForeignDatabase"),
     },
 }
@@ -77,6 +80,27 @@ def test_messages_name_what_they_are_about() -> None:
     assert "0001_a, 0002_b" in str(errors.PendingMigrations(0, ("0001_a", "0002_b")))
 
 
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (errors.ProcessNotFound("p"), "unknown process 'p'"),
+        (errors.ProcessPruned("p"), "process 'p' ended and is no longer retained"),
+        (errors.GrantNotFound("s", "p"), "process 'p' is not granted to session 's'"),
+        (
+            errors.RegistrationConflict("p", "a" * 64, "b" * 64),
+            "process 'p' was registered otherwise: existing aaaaaaaaaaaa, new bbbbbbbbbbbb",
+        ),
+        (errors.EventConflict("p", "key"), "process 'p': replay key 'key' was used for another event"),
+        (errors.ProcessTerminal("p", "failed"), "process 'p' is already terminal: failed"),
+        (errors.WaitTimedOut("p", "outcome", 2.5), "process 'p': no outcome within 2.5 s"),
+        (errors.ProcessLeaseLost("p", "it expired"), "the lease on process 'p' does not hold: it expired"),
+    ],
+)
+def test_errors_of_processes_name_the_process(error: LashError, message: str) -> None:
+    """And what stands in its way."""
+    assert str(error) == message
+
+
 def test_an_unknown_outcome_is_said_so() -> None:
     """Only where the call may have been applied all the same."""
     assert errors.StoreUnavailable("lost", outcome_unknown=True).outcome_unknown is True
@@ -91,6 +115,17 @@ def test_an_unknown_outcome_is_said_so() -> None:
         (lash.SessionNotFound("s"), {"session_id": "s"}),
         (lash.StoreUnavailable("gone", outcome_unknown=True), {"outcome_unknown": True}),
         (lash.StorageClosed(), {}),
+        (errors.ProcessNotFound("p"), {"process_id": "p"}),
+        (errors.ProcessPruned("p"), {"process_id": "p"}),
+        (errors.GrantNotFound("s", "p"), {"session_id": "s", "process_id": "p"}),
+        (
+            errors.RegistrationConflict("p", "a" * 64, "b" * 64),
+            {"process_id": "p", "existing_hash": "a" * 64, "new_hash": "b" * 64},
+        ),
+        (errors.EventConflict("p", "key"), {"process_id": "p", "replay_key": "key"}),
+        (errors.ProcessTerminal("p", "failed"), {"process_id": "p", "status": "failed"}),
+        (errors.WaitTimedOut("p", "outcome", 2.5), {"process_id": "p", "awaited": "outcome", "timeout_s": 2.5}),
+        (errors.ProcessLeaseLost("p", "it expired"), {"process_id": "p", "reason": "it expired"}),
     ],
 )
 def test_an_error_crosses_into_another_process(error: LashError, fields: dict[str, object]) -> None:

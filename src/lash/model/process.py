@@ -171,11 +171,13 @@ class ProcessStatus(enum.StrEnum):
 
 
 class SignalWait(Value, frozen=True, kw_only=True):
-    """The process is parked until the ``ordinal``-th signal of a name is in its log."""
+    """The process is parked until the ``ordinal``-th signal of a name, counted from 1, is in its log.
+
+    Since when it waits is told by its ``process.waiting`` event.
+    """
 
     name: str
     ordinal: Count
-    since_ms: int
 
 
 class ExternalRef(Value, frozen=True, kw_only=True):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from lash.codec import canonical, content_hash, decode, encode
-from lash.errors import EventConflict, InvalidInput, ProcessTerminal
+from lash.errors import CorruptData, EventConflict, InvalidInput, ProcessTerminal
 from lash.limits import MAX_IDENTIFIER_LENGTH, check_identifier, check_text
 from lash.model.causal import ProcessEventCause
 from lash.model.event import (
@@ -28,6 +28,7 @@ from lash.model.event import (
     EventType,
     Pointer,
     ProcessEvent,
+    Selector,
     TerminalSpec,
     TerminalState,
     Wake,
@@ -96,6 +97,13 @@ class EventRow(msgspec.Struct, frozen=True, array_like=True):
     occurred_at_ms: int
 
 
+class SequenceRow(msgspec.Struct, frozen=True, array_like=True):
+    """How far the log of a process has come."""
+
+    process_id: str
+    last_sequence: int
+
+
 class WakeRow(msgspec.Struct, frozen=True, array_like=True):
     """A stored wake and what became of it."""
 
@@ -123,6 +131,14 @@ class _Payload(Value, frozen=True, kw_only=True):
 
 class _Outcome(Value, frozen=True, kw_only=True):
     outcome: Outcome
+
+
+class _Place(NamedTuple):
+    """Where an event stands: in which life of which process, and at which number."""
+
+    process_id: str
+    life: int
+    sequence: int
 
 
 class InsertEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,6 +182,7 @@ def plan_append(
     projection: Projection,
     draft: EventDraft,
     *,
+    life: int,
     last_sequence: int,
     wake_session_id: str | None,
     known: EventRow | None,
@@ -174,6 +191,7 @@ def plan_append(
     """Decide about an append. The checks come in this order: replay, declaration, key, payload, terminal.
 
     ``known`` is the stored event of the draft's replay key. ``wake_session_id`` is whom the record wakes by default.
+    ``life`` tells this process from an earlier one of the same id that was pruned: their wakes are not the same.
     """
     process_id, own_hash = registration.process_id, payload_hash(draft.event_type, draft.payload)
     if known is not None:
@@ -190,7 +208,7 @@ def plan_append(
         event_type=draft.event_type,
         payload=draft.payload,
         replay_key=draft.replay_key,
-        wake=_wake(declared.semantics.wake, draft, process_id, last_sequence + 1, wake_session_id),
+        wake=_wake(declared.semantics.wake, draft, _Place(process_id, life, last_sequence + 1), wake_session_id),
         occurred_at_ms=now_ms,
     )
     return InsertEvent(
@@ -248,12 +266,17 @@ def decode_event(row: EventRow, process_id: str) -> ProcessEvent:
 
 def decode_wake(row: WakeRow, process_id: str) -> WakeRecord:
     """Return the wake that the row means."""
+    what = f"the wake of event {row.sequence} of process {process_id!r}"
+    try:
+        state = WakeState(row.state)
+    except ValueError as error:
+        raise CorruptData(f"{what} cannot be read: {error}") from None
     return WakeRecord(
         process_id=process_id,
         sequence=row.sequence,
         event_type=row.event_type,
-        wake=decode(row.wake, Wake, f"the wake of event {row.sequence} of process {process_id!r}"),
-        state=WakeState(row.state),
+        wake=decode(row.wake, Wake, what),
+        state=state,
         batch_id=row.batch_id,
     )
 
@@ -304,6 +327,13 @@ def completion_draft(process_id: str, outcome: Outcome) -> EventDraft:
     return EventDraft(event_type=event_type, payload=payload, replay_key=key)
 
 
+def abandonment_draft(process_id: str, outcome: Abandonment) -> EventDraft:
+    """Return the event with which a process is given up; no other outcome comes this way."""
+    if not isinstance(outcome, Abandonment):
+        raise InvalidInput(f"process {process_id!r}: an Abandonment is needed, not {type(outcome).__name__}")
+    return completion_draft(process_id, outcome)
+
+
 def cancel_draft(process_id: str, reason: str) -> EventDraft:
     """Return the event that asks a process to stop; one for each reason."""
     payload: JSONObject = {"reason": check_text("reason", reason)}
@@ -351,7 +381,7 @@ def abandon_request_draft(process_id: str, reason: str) -> EventDraft:
 
 def started_draft(process_id: str, owner: LeaseOwner) -> EventDraft:
     """Return the event that a worker began to run the process."""
-    key = content_hash(canonical(["started", process_id, owner.owner_id, owner.incarnation_id]))
+    key = content_hash(canonical(["started", process_id, owner]))
     return EventDraft(event_type=STARTED, payload={"owner": msgspec.to_builtins(owner)}, replay_key=key)
 
 
@@ -403,7 +433,7 @@ def _read(event: ProcessEvent, value: object, shape: type[T]) -> T:
 
 def _terminal_outcome(process_id: str, terminal: TerminalSpec, payload: JSON) -> Outcome:
     """Return what those who wait get: the outcome itself if the selection is one, else made from its value."""
-    value = payload if terminal.await_output is None else select(terminal.await_output, payload)
+    value = payload if terminal.await_output is None else _select(process_id, terminal.await_output, payload)
     try:
         outcome = msgspec.convert({"outcome": value}, _Outcome).outcome
     except msgspec.ValidationError:
@@ -415,6 +445,13 @@ def _terminal_outcome(process_id: str, terminal: TerminalSpec, payload: JSON) ->
     return outcome
 
 
+def _select(process_id: str, selector: Selector, payload: JSON) -> JSON:
+    try:
+        return select(selector, payload)
+    except InvalidInput as error:
+        raise InvalidInput(f"process {process_id!r}: {error}") from None
+
+
 def _made_outcome(state: TerminalState, value: JSON) -> Outcome:
     match state:
         case TerminalState.COMPLETED:
@@ -423,22 +460,23 @@ def _made_outcome(state: TerminalState, value: JSON) -> Outcome:
             return Failure(code="process_failed", message=as_text(value), raw=value)
         case TerminalState.CANCELLED:
             return Cancellation(message=as_text(value), raw=value)
-        case TerminalState.ABANDONED:
-            return Abandonment(message=as_text(value))
+    return Abandonment(message=as_text(value))
 
 
-def _wake(
-    spec: WakeSpec | None, draft: EventDraft, process_id: str, sequence: int, default_target: str | None
-) -> Wake | None:
-    if spec is None or (spec.when is not None and not is_truthy(select(spec.when, draft.payload))):
+def _wake(spec: WakeSpec | None, draft: EventDraft, place: _Place, default_target: str | None) -> Wake | None:
+    process_id = place.process_id
+    if spec is None or (spec.when is not None and not is_truthy(_select(process_id, spec.when, draft.payload))):
         return None
     target = draft.wake_session_id if draft.wake_session_id is not None else default_target
-    own_key = f"{process_id}:{sequence}"
-    key = own_key if spec.dedupe_key is None else as_text(select(spec.dedupe_key, draft.payload))
-    identity = canonical([target, spec.dedupe_key is None, key])
+    if spec.dedupe_key is None:
+        key = f"{process_id}:{place.sequence}"
+        identity = canonical([target, key, place.life])
+    else:
+        key = as_text(_select(process_id, spec.dedupe_key, draft.payload))
+        identity = canonical([target, key])
     return Wake(
         wake_id="wake:" + content_hash(b"lash.wake.v1\0" + identity),
         target_session_id=target,
-        input=as_text(select(spec.input, draft.payload)),
+        input=as_text(_select(process_id, spec.input, draft.payload)),
         dedupe_key=key,
     )

@@ -12,6 +12,7 @@ import msgspec
 from lash.codec import canonical, content_hash, decode, encode
 from lash.errors import (
     Conflict,
+    CorruptData,
     InvalidInput,
     LeaseLost,
     ProcessLeaseLost,
@@ -20,7 +21,7 @@ from lash.errors import (
     RegistrationConflict,
 )
 from lash.limits import check_identifier, check_integer, check_text, saturating_add
-from lash.model.event import EventType
+from lash.model.event import EventType, Selector
 from lash.model.lease import Lease, LeaseFence, LeaseOwner
 from lash.model.process import (
     ChangeKind,
@@ -415,15 +416,7 @@ def decode_changes(rows: Sequence[ChangeRow], after: ChangeCursor) -> ChangePage
     """Return a page of the feed and the cursor behind it."""
     last = ChangeCursor(rows[-1].transaction_id, rows[-1].seq) if rows else after
     return ChangePage(
-        changes=tuple(
-            ProcessChange(
-                process_id=row.process_id,
-                kind=ChangeKind(row.kind),
-                sequence=row.sequence,
-                status=None if row.status is None else ProcessStatus(row.status),
-            )
-            for row in rows
-        ),
+        changes=tuple(_decode_change(row) for row in rows),
         cursor=base64.urlsafe_b64encode(b"c1:%d:%d" % last).decode(),
     )
 
@@ -461,6 +454,18 @@ def decode_process_cursor(cursor: str | None) -> int | None:
     raise InvalidInput(f"{cursor!r:.80} is not a cursor of a process list")
 
 
+def _decode_change(row: ChangeRow) -> ProcessChange:
+    try:
+        return ProcessChange(
+            process_id=row.process_id,
+            kind=ChangeKind(row.kind),
+            sequence=row.sequence,
+            status=None if row.status is None else ProcessStatus(row.status),
+        )
+    except ValueError as error:
+        raise CorruptData(f"change {row.seq} of process {row.process_id!r} cannot be read: {error}") from None
+
+
 def _check_environment(what: str, registration: Registration) -> None:
     needs = isinstance(registration.input, ToolCallInput | EngineInput)
     if needs and registration.environment_ref is None:
@@ -494,7 +499,14 @@ def _check_semantics(what: str, event_type: EventType) -> None:
     ]
     for selector in selectors:
         if selector is not None:
-            check_selector(selector)
+            _check_selector(what, selector)
+
+
+def _check_selector(what: str, selector: Selector) -> None:
+    try:
+        check_selector(selector)
+    except InvalidInput as error:
+        raise InvalidInput(f"{what}: {error}") from None
 
 
 def _recovery(what: str, registration: Registration) -> Recovery:
@@ -515,8 +527,7 @@ def _identity_of(process_input: ProcessInput) -> Identity:
             return Identity(kind=process_input.kind)
         case SessionTurnInput():
             return Identity(kind="session_turn", label=process_input.label)
-        case ExternalInput():
-            return Identity(kind="external", label=_external_label(process_input))
+    return Identity(kind="external", label=_external_label(process_input))
 
 
 def _external_label(external: ExternalInput) -> str | None:

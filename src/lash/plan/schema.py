@@ -12,7 +12,7 @@ from typing import Final
 import jsonschema_rs
 import msgspec
 
-from lash.codec import canonical, encode
+from lash.codec import canonical
 from lash.errors import InvalidInput
 from lash.model.value import JSON, JSONObject
 
@@ -22,12 +22,12 @@ _ALTERNATIVES: Final = ("anyOf", "oneOf")
 _PLACES: Final = ("items", "prefixItems", "additionalProperties")
 
 
-def check_schema(what: str, schema: object) -> None:
-    """Raise InvalidInput unless the value is a JSON schema that can be used."""
-    if not isinstance(schema, dict):
-        raise InvalidInput(f"{what} must be a JSON schema, not {type(schema).__name__}")
-    encode(schema, dict, what)
-    _validator(canonical(schema))
+def check_schema(what: str, schema: JSONObject) -> None:
+    """Raise InvalidInput unless the JSON object is a JSON schema that can be used."""
+    try:
+        _validator(canonical(schema))
+    except InvalidInput as error:
+        raise InvalidInput(f"{what}: {error}") from None
 
 
 def check_payload(what: str, schema: JSONObject, payload: JSON) -> None:

@@ -29,8 +29,7 @@ def select(selector: Selector, payload: JSON) -> JSON:
             if found is _MISSING:
                 raise InvalidInput(f"payload pointer {selector.path!r} did not match")
             return found  # type: ignore[return-value]
-        case Template():
-            return _fill(selector, payload)
+    return _fill(selector, payload)
 
 
 def as_text(value: JSON) -> str:

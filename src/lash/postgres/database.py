@@ -18,7 +18,7 @@ from lash.postgres.options import PostgresOptions
 from lash.postgres.pool import Connections, check_server
 
 if TYPE_CHECKING:
-    from lash.postgres.pool import PooledConnection
+    from lash.postgres.pool import PlainConnection, PooledConnection
 
 T = TypeVar("T")
 
@@ -97,6 +97,27 @@ class Database:
         rows = await self._fetch(name, args, reads=False, repeatable=repeatable)
         return _shaped(shape, name, rows[0]) if rows else None
 
+    async def whisper(self, name: str, *args: object) -> None:
+        """Run one statement that belongs to no operation and may be lost: not announced, not repeated."""
+        text = self.statement(name)
+        try:
+            async with self._lent() as connection:
+                await connection.execute(text, *args, timeout=self._answer_limit_s)
+        except DRIVER_ERRORS as error:
+            raise self.failure(error, Phase.STATEMENT, name) from error
+
+    @property
+    def can_listen(self) -> bool:
+        """Whether `connect_beside_pool` gives a connection that hears notifications."""
+        return self._connections.can_listen
+
+    async def connect_beside_pool(self) -> PlainConnection:
+        """Open a connection of the caller's own, not counted in the pool and not closed with it.
+
+        Its errors are still the driver's.
+        """
+        return await self._connections.connect_beside_pool()
+
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[Transaction]:
         """Open a read-committed transaction; it commits when the block ends and rolls back when the block raises.
@@ -121,9 +142,16 @@ class Database:
         """Wait for the calls under way and close our connections; later calls raise :class:`StorageClosed`."""
         if self._closed:
             return
-        self._check_place()
+        self.check_place()
         self._closed = True
         await self._connections.close()
+
+    def check_place(self) -> None:
+        """Raise `ConfigError` in another event loop or process than the one in which the database was opened."""
+        if os.getpid() != self._pid:
+            raise ConfigError("this storage was opened before a fork; open a new one in the child process")
+        if asyncio.get_running_loop() is not self._loop:
+            raise ConfigError("this storage was opened in another event loop; open one in each loop")
 
     def statement(self, name: str) -> str:
         """Return the text of a named statement."""
@@ -228,15 +256,9 @@ class Database:
             self._on_statement(name)
 
     def _check_usable(self) -> None:
-        self._check_place()
+        self.check_place()
         if self._closed:
             raise StorageClosed
-
-    def _check_place(self) -> None:
-        if os.getpid() != self._pid:
-            raise ConfigError("this storage was opened before a fork; open a new one in the child process")
-        if asyncio.get_running_loop() is not self._loop:
-            raise ConfigError("this storage was opened in another event loop; open one in each loop")
 
 
 class Transaction:

@@ -53,7 +53,7 @@ class PostgresOptions:
 
     Then ``lock_timeout_ms`` and ``statement_timeout_ms`` cannot be sent to the server: set them on the role
     (``ALTER ROLE … SET lock_timeout = …``). Statements are not kept prepared, which costs a second round trip each, and
-    LISTEN does not work.
+    LISTEN does not work: whoever waits for a process sees what other storages wrote after up to a second.
     """
     application_name: str = "lash"
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
 
     AnyPool: TypeAlias = asyncpg.Pool[asyncpg.Record]
+    PlainConnection: TypeAlias = asyncpg.Connection[asyncpg.Record]
     PooledConnection: TypeAlias = PoolConnectionProxy[asyncpg.Record]
 
 OLDEST_MAJOR = 15
@@ -65,6 +66,20 @@ class Connections:
         task = asyncio.get_running_loop().create_task(returning)
         self._returning.add(task)
         task.add_done_callback(self._returning.discard)
+
+    @property
+    def can_listen(self) -> bool:
+        """Whether a connection beside the pool reaches the same database and can LISTEN.
+
+        A pooler in transaction mode forgets who listens, and how a pool of the caller connects only the caller knows.
+        """
+        return self._owned and not self._options.pooler
+
+    async def connect_beside_pool(self) -> PlainConnection:
+        """Open a connection that belongs to the caller, with the address and the name of our own pool."""
+        options = self._options
+        settings = {"application_name": options.application_name}
+        return await asyncpg.connect(options.dsn, timeout=options.connect_timeout_s, server_settings=settings)
 
     async def close(self) -> None:
         """Wait for the connections lent out, then close ours; a pool of the caller stays open."""

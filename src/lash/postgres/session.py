@@ -89,7 +89,10 @@ class PostgresSessionStore:
         check_identifier("session_id", session_id)
         self._heads.forget(session_id)
         async with self._database.transaction() as transaction:
+            # Processes before the session, as an append that wakes it takes its locks; its wakes after it, as a commit.
+            await transaction.run("grant_detach", session_id)
             lease = await transaction.one(Number, "session_lock", session_id)
+            await transaction.run("event_lose_session", session_id)
             if lease is None:
                 return False
             return await transaction.one(Flag, "session_bury", session_id, lease.number) is not None

@@ -8,12 +8,19 @@ from typing import TYPE_CHECKING, Self
 from lash.model.session import Durability
 from lash.plan.commit import CommitRules
 from lash.postgres.database import Database, StatementHook
+from lash.postgres.event import PostgresEventStore
+from lash.postgres.grant import PostgresGrantStore
 from lash.postgres.lease import PostgresLeaseStore
+from lash.postgres.notify import PostgresSignals
 from lash.postgres.options import PostgresOptions
+from lash.postgres.process import PostgresProcessStore
+from lash.postgres.process_lease import PostgresProcessLeaseStore
 from lash.postgres.queue import PostgresQueueStore
 from lash.postgres.schema import prepare_schema
+from lash.postgres.seen_processes import SeenProcesses
 from lash.postgres.session import PostgresSession, PostgresSessionStore
 from lash.sqlkit.queries import load_queries
+from lash.waiting import ProcessWaiter
 
 if TYPE_CHECKING:
     import asyncpg
@@ -28,6 +35,13 @@ class PostgresStorage:
         self._sessions = PostgresSessionStore(database, rules)
         self._leases = PostgresLeaseStore(database)
         self._queue = PostgresQueueStore(database)
+        seen = SeenProcesses()
+        self._signals = PostgresSignals(database)
+        self._processes = PostgresProcessStore(database, seen, self._signals)
+        self._process_leases = PostgresProcessLeaseStore(database, seen, self._signals)
+        self._events = PostgresEventStore(database, seen, self._signals)
+        self._waiter = ProcessWaiter(self._events, self._processes, self._signals)
+        self._grants = PostgresGrantStore(database, seen)
 
     @classmethod
     async def open(
@@ -66,10 +80,33 @@ class PostgresStorage:
     def queue(self) -> PostgresQueueStore:
         return self._queue
 
+    @property
+    def processes(self) -> PostgresProcessStore:
+        return self._processes
+
+    @property
+    def process_leases(self) -> PostgresProcessLeaseStore:
+        return self._process_leases
+
+    @property
+    def events(self) -> PostgresEventStore:
+        return self._events
+
+    @property
+    def grants(self) -> PostgresGrantStore:
+        return self._grants
+
+    @property
+    def waiter(self) -> ProcessWaiter:
+        return self._waiter
+
     def session(self, session_id: str) -> PostgresSession:
         return self._sessions.handle(session_id)
 
     async def close(self) -> None:
+        self._database.check_place()
+        await self._waiter.close()
+        await self._signals.close()
         await self._database.close()
 
     async def __aenter__(self) -> Self:

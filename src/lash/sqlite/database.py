@@ -93,6 +93,13 @@ class Database:
         """Run the body at once, on one snapshot of what is committed. It blocks the event loop: keep it short."""
         return self._check_usable().read(body)
 
+    def data_version(self) -> int:
+        """Return a number that is another one after anybody has committed to the file; it takes microseconds.
+
+        A database in memory has one connection, which does not count what it commits itself.
+        """
+        return self._check_usable().data_version()
+
     async def read_in_thread(self, body: Callable[[Reader], T]) -> T:
         """Run the body on one snapshot of what is committed, in a thread; for reads that take long."""
         self._check_usable()

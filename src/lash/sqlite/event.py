@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import Final
+
 from lash.errors import CorruptData
 from lash.ids import new_id
 from lash.limits import check_identifier, check_integer
@@ -13,6 +16,7 @@ from lash.plan.event import (
     InsertEvent,
     LostWakeRow,
     ReplayEvent,
+    SequenceRow,
     WakeRow,
     check_draft,
     check_signal_name,
@@ -27,6 +31,7 @@ from lash.plan.event import (
 from lash.plan.process import (
     ChangeRow,
     ProcessRow,
+    check_process_ids,
     decode_change_cursor,
     decode_changes,
     decode_process,
@@ -34,20 +39,28 @@ from lash.plan.process import (
 )
 from lash.plan.session import check_limit
 from lash.sqlite.database import Database, Reader, Transaction
+from lash.sqlite.parameters import json_array
 from lash.sqlite.queue import enqueue_batch
 from lash.sqlkit.rows import Flag, Number
+from lash.stores.notify import ChangeSignals
+
+_LONG_READ: Final = 200
+"""A read about more processes than this takes long enough to hold up the event loop."""
 
 
 class SQLiteEventStore:
     """The logs of one SQLite storage; the contract is `lash.stores.event.EventStore`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, signals: ChangeSignals) -> None:
         self._database = database
+        self._signals = signals
 
     async def append(self, process_id: str, draft: EventDraft) -> Appended:
         check_identifier("process_id", process_id)
         check_draft(draft)
-        return await self._database.write(lambda transaction: append_event(transaction, process_id, draft))
+        appended = await self._database.write(lambda transaction: append_event(transaction, process_id, draft))
+        self._signals.touch()
+        return appended
 
     async def signal(self, process_id: str, name: str, *, signal_id: str, payload: JSON = None) -> Appended:
         check_identifier("process_id", process_id)
@@ -102,6 +115,16 @@ class SQLiteEventStore:
         counted = self._database.read(body)
         return 0 if counted is None else counted.number
 
+    async def last_sequences(self, process_ids: Collection[str]) -> dict[str, int]:
+        wanted = json_array(check_process_ids(process_ids))
+
+        def body(reader: Reader) -> list[SequenceRow]:
+            return reader.all(SequenceRow, "event_last_sequences", process_ids=wanted)
+
+        is_long = len(process_ids) > _LONG_READ
+        rows = await self._database.read_in_thread(body) if is_long else self._database.read(body)
+        return {row.process_id: row.last_sequence for row in rows}
+
     async def wakes_after(self, process_id: str, sequence: int = 0) -> tuple[WakeRecord, ...]:
         check_integer("sequence", sequence, at_least=0)
 
@@ -153,6 +176,7 @@ def append_event(transaction: Transaction, process_id: str, draft: EventDraft) -
         record.registration,
         record.projection,
         draft,
+        life=row.process_key,
         last_sequence=row.last_sequence,
         wake_session_id=row.wake_session_id,
         known=known,

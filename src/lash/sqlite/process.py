@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from lash.limits import MAX_INTEGER, check_identifier, check_integer, check_text
 from lash.model.event import EventDraft
@@ -22,6 +23,7 @@ from lash.model.process import (
 )
 from lash.plan.event import (
     abandon_request_draft,
+    abandonment_draft,
     cancel_draft,
     check_draft,
     completion_draft,
@@ -48,6 +50,9 @@ from lash.plan.session import check_limit
 from lash.sqlite.database import Database, SQLiteValue, Transaction
 from lash.sqlite.event import append_event, find_process, note_change
 from lash.sqlite.process_lease import process_lease_row
+from lash.stores.notify import ChangeSignals
+
+T = TypeVar("T")
 
 _PAGES: Final = {
     "all": "process_page_all",
@@ -65,8 +70,9 @@ _PAGES: Final = {
 class SQLiteProcessStore:
     """The processes of one SQLite storage; the contract is `lash.stores.process.ProcessStore`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, signals: ChangeSignals) -> None:
         self._database = database
+        self._signals = signals
 
     async def register(self, registration: Registration) -> Registered:
         encoded = encode_registration(registration)
@@ -94,7 +100,7 @@ class SQLiteProcessStore:
             row = find_process(transaction, process_id)
             return Registered(record=same_registration(encoded, row), created=bool(created))
 
-        return await self._database.write(body)
+        return await self._write(body)
 
     async def get(self, process_id: str) -> ProcessRecord | None:
         check_identifier("process_id", process_id)
@@ -125,7 +131,7 @@ class SQLiteProcessStore:
 
     async def abandon(self, process_id: str, outcome: Abandonment) -> ProcessRecord:
         check_identifier("process_id", process_id)
-        draft = check_draft(completion_draft(process_id, outcome))
+        draft = check_draft(abandonment_draft(process_id, outcome))
 
         def body(transaction: Transaction) -> ProcessRecord:
             row = find_process(transaction, process_id)
@@ -134,7 +140,7 @@ class SQLiteProcessStore:
             append_event(transaction, process_id, draft)
             return decode_process(find_process(transaction, process_id))
 
-        return await self._database.write(body)
+        return await self._write(body)
 
     async def request_cancel(self, process_id: str, *, reason: str = "") -> ProcessRecord:
         check_identifier("process_id", process_id)
@@ -174,7 +180,7 @@ class SQLiteProcessStore:
             pruned = tuple(row.process_id for row in rows[:size])
             return PruneReport(pruned_process_ids=pruned, more=len(rows) > size)
 
-        return await self._database.write(body)
+        return await self._write(body)
 
     async def _append(self, process_id: str, draft: EventDraft) -> ProcessRecord:
         check_draft(draft)
@@ -183,7 +189,13 @@ class SQLiteProcessStore:
             append_event(transaction, process_id, draft)
             return decode_process(find_process(transaction, process_id))
 
-        return await self._database.write(body)
+        return await self._write(body)
+
+    async def _write(self, body: Callable[[Transaction], T]) -> T:
+        """Write, and tell those who wait for a process."""
+        value = await self._database.write(body)
+        self._signals.touch()
+        return value
 
 
 def _prune(transaction: Transaction, row: PrunableRow) -> None:

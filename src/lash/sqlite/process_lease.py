@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from lash.codec import encode
 from lash.errors import CorruptData
 from lash.ids import new_id
@@ -42,13 +45,17 @@ from lash.plan.process import (
 )
 from lash.sqlite.database import Database, Reader, Transaction
 from lash.sqlite.event import append_event, find_process
+from lash.stores.notify import ChangeSignals
+
+T = TypeVar("T")
 
 
 class SQLiteProcessLeaseStore:
     """The process leases of one SQLite storage; the contract is `lash.stores.process.ProcessLeaseStore`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, signals: ChangeSignals) -> None:
         self._database = database
+        self._signals = signals
 
     async def claim(self, process_id: str, owner: LeaseOwner, *, ttl_ms: int) -> ProcessLeaseOutcome:
         check_claim(owner, ttl_ms)
@@ -56,7 +63,7 @@ class SQLiteProcessLeaseStore:
         def body(transaction: Transaction) -> ProcessLeaseOutcome:
             return _claim(transaction, process_id, owner, ttl_ms, displacing=None)
 
-        return await self._database.write(body)
+        return await self._write(body)
 
     async def reclaim(
         self, process_id: str, owner: LeaseOwner, *, observed: ProcessLease, ttl_ms: int
@@ -68,7 +75,7 @@ class SQLiteProcessLeaseStore:
         def body(transaction: Transaction) -> ProcessLeaseOutcome:
             return _claim(transaction, process_id, owner, ttl_ms, displacing=observed.fence if is_dead else None)
 
-        return await self._database.write(body)
+        return await self._write(body)
 
     async def renew(self, fence: ProcessFence, *, ttl_ms: int) -> ProcessLease:
         check_process_fence(fence)
@@ -105,7 +112,7 @@ class SQLiteProcessLeaseStore:
             _release(transaction, row.process_key, fence)
             return decode_process(find_process(transaction, process_id))
 
-        return await self._database.write(body)
+        return await self._write(body)
 
     async def holder(self, process_id: str) -> ProcessLease | None:
         def body(reader: Reader) -> LeaseRow:
@@ -113,6 +120,12 @@ class SQLiteProcessLeaseStore:
 
         held = held_lease(self._database.read(body), process_id)
         return None if held is None else as_process_lease(held)
+
+    async def _write(self, body: Callable[[Transaction], T]) -> T:
+        """Write what may add to the log, and tell those who wait for it."""
+        value = await self._database.write(body)
+        self._signals.touch()
+        return value
 
 
 def process_lease_row(reader: Reader, process_key: int) -> LeaseRow:

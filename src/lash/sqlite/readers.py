@@ -44,6 +44,13 @@ class Snapshots:
         finally:
             self._reading = False
 
+    def data_version(self) -> int:
+        """Return a number that is another one after any other connection has committed."""
+        try:
+            return int(self._connection.execute("PRAGMA data_version").get)
+        except apsw.Error as error:
+            raise translate(error, "asking for changes") from error
+
     def close(self) -> None:
         """Close the connection."""
         with contextlib.suppress(apsw.Error):

@@ -16,6 +16,7 @@ from lash.sqlite.database import Database
 from lash.sqlite.event import SQLiteEventStore
 from lash.sqlite.grant import SQLiteGrantStore
 from lash.sqlite.lease import SQLiteLeaseStore
+from lash.sqlite.notify import SQLiteSignals
 from lash.sqlite.options import SQLiteOptions, StatementHook
 from lash.sqlite.process import SQLiteProcessStore
 from lash.sqlite.process_lease import SQLiteProcessLeaseStore
@@ -24,6 +25,7 @@ from lash.sqlite.schema import MIGRATIONS, SchemaKeeper
 from lash.sqlite.session import SQLiteSession, SQLiteSessionStore
 from lash.sqlkit.migrations import load_migrations, pending_error
 from lash.sqlkit.queries import load_queries
+from lash.waiting import ProcessWaiter
 
 _OPTIONS: Final = {"synchronous": str, "busy_timeout_ms": int, "checkpoint_pages": int}
 """What a URL may set; the rest of `SQLiteOptions` is for tests and benchmarks."""
@@ -38,10 +40,12 @@ class SQLiteStorage:
         self._sessions = SQLiteSessionStore(database, rules)
         self._leases = SQLiteLeaseStore(database)
         self._queue = SQLiteQueueStore(database)
-        self._processes = SQLiteProcessStore(database)
-        self._process_leases = SQLiteProcessLeaseStore(database)
-        self._events = SQLiteEventStore(database)
+        self._signals = SQLiteSignals(database)
+        self._processes = SQLiteProcessStore(database, self._signals)
+        self._process_leases = SQLiteProcessLeaseStore(database, self._signals)
+        self._events = SQLiteEventStore(database, self._signals)
         self._grants = SQLiteGrantStore(database)
+        self._waiter = ProcessWaiter(self._events, self._processes, self._signals)
 
     @classmethod
     async def open(
@@ -96,10 +100,16 @@ class SQLiteStorage:
     def grants(self) -> SQLiteGrantStore:
         return self._grants
 
+    @property
+    def waiter(self) -> ProcessWaiter:
+        return self._waiter
+
     def session(self, session_id: str) -> SQLiteSession:
         return self._sessions.handle(session_id)
 
     async def close(self) -> None:
+        await self._waiter.close()
+        await self._signals.close()
         await self._database.close()
 
     async def __aenter__(self) -> Self:

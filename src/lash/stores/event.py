@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol
 
 from lash.model.event import Appended, EventDraft, ProcessEvent, WakeRecord
@@ -47,6 +48,13 @@ class EventStore(Protocol):
 
     async def count_through(self, process_id: str, event_type: str, sequence: int) -> int:
         """Return how many events of a type there are up to and including a number."""
+        ...
+
+    async def last_sequences(self, process_ids: Collection[str]) -> dict[str, int]:
+        """Return the number of the last event of each process, 0 for an empty log, in one query for all.
+
+        A process that does not exist has no entry.
+        """
         ...
 
     async def wakes_after(self, process_id: str, sequence: int = 0) -> tuple[WakeRecord, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from lash.model.session import Durability
 from lash.stores.event import EventStore
@@ -12,6 +12,10 @@ from lash.stores.lease import LeaseStore
 from lash.stores.process import ProcessLeaseStore, ProcessStore
 from lash.stores.queue import QueueStore
 from lash.stores.session import Session, SessionStore
+
+if TYPE_CHECKING:
+    # It needs asyncio, which would double the cost of importing lash.
+    from lash.waiting import ProcessWaiter
 
 
 class Storage(Protocol):
@@ -42,6 +46,11 @@ class Storage(Protocol):
 
     @property
     def grants(self) -> GrantStore: ...
+
+    @property
+    def waiter(self) -> ProcessWaiter:
+        """Waits for events and ends of processes."""
+        ...
 
     def session(self, session_id: str) -> Session:
         """Return a handle on one session, without asking whether it exists."""

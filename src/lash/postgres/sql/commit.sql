@@ -69,7 +69,7 @@ lease AS (
 ),
 -- Locked, because a claim that has run out may be taken over or cancelled without the head moving.
 claimed AS (
-    SELECT b.seq, b.source_key
+    SELECT b.seq, b.source_key, b.batch_id
     FROM unnest($54::text[], $55::text[], $56::text[]) AS claim (token, id, batch_id)
     JOIN :"schema".lash_batches AS b ON b.session_key = $1::bigint AND b.claim_token = claim.token
         AND b.claim_id = claim.id AND b.batch_id = claim.batch_id
@@ -243,6 +243,12 @@ settled_keys AS (
     SET state = 'consumed', settled_at_ms = head.updated_at_ms
     FROM head, claimed
     WHERE k.session_key = head.session_key AND k.source_key = claimed.source_key
+),
+acknowledged AS (
+    UPDATE :"schema".lash_wakes AS w
+    SET state = 'acknowledged'
+    FROM head, claimed
+    WHERE w.batch_id = claimed.batch_id AND w.state = 'queued'
 ),
 stamped AS (
     INSERT INTO :"schema".lash_turns (session_key, turn_id, commit_hash, result, committed_at_ms)

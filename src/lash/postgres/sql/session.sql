@@ -59,12 +59,19 @@ WHERE session_id = $1::text
 RETURNING true;
 
 -- name: session_lock
--- Holds a session's lease row and then its own, in the order in which commits take them.
-SELECT l.fencing
-FROM :"schema".lash_sessions AS s
-JOIN :"schema".lash_session_leases AS l ON l.session_key = s.session_key
-WHERE s.session_id = $1::text
-FOR UPDATE OF l;
+-- Holds a session's lease row and then its own, in the order in which commits take them; a wake can then neither be
+-- consumed nor added.
+WITH lease AS (
+    SELECT l.session_key, l.fencing
+    FROM :"schema".lash_sessions AS s
+    JOIN :"schema".lash_session_leases AS l ON l.session_key = s.session_key
+    WHERE s.session_id = $1::text
+    FOR UPDATE OF l
+)
+SELECT lease.fencing
+FROM lease
+JOIN :"schema".lash_sessions AS s ON s.session_key = lease.session_key
+FOR UPDATE OF s;
 
 -- name: session_bury
 -- Deletes a session and, by cascade, all that it owns; keeps its last numbers.

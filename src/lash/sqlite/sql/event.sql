@@ -49,6 +49,12 @@ SELECT COUNT(*)
 FROM lash_process_events INDEXED BY lash_process_events_type
 WHERE process_key = :process_key AND event_type = :event_type AND sequence <= :sequence;
 
+-- name: event_last_sequences
+-- How far the logs of some processes have come.
+SELECT p.process_id, p.last_sequence
+FROM json_each(:process_ids) AS wanted
+CROSS JOIN lash_processes AS p ON p.process_id = wanted.value;
+
 -- name: event_insert_wake
 -- Notes a wake and what became of it.
 INSERT INTO lash_wakes (process_key, sequence, target_session_id, batch_id, state)

@@ -45,6 +45,10 @@ WHERE process_key = :process_key AND last_sequence = :sequence - 1;
 INSERT INTO lash_process_changes (process_id, kind, sequence, status, occurred_at_ms)
 VALUES (:process_id, :kind, :sequence, :status, :now_ms);
 
+-- name: process_last_change
+-- The place of the newest change that the feed ever had.
+SELECT seq FROM sqlite_sequence WHERE name = 'lash_process_changes';
+
 -- name: process_changes_after
 -- The changes behind a place in the feed.
 SELECT seq, process_id, kind, sequence, status

@@ -1,0 +1,114 @@
+"""Hints on PostgreSQL: at once inside a storage, by LISTEN and NOTIFY across storages and processes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import Coroutine
+from typing import Final
+
+from lash.errors import LashError
+from lash.ids import new_id
+from lash.postgres.database import Database
+from lash.postgres.errors import DRIVER_ERRORS
+
+_TELL_EVERY_S: Final = 0.005
+_FIRST_PAUSE_S: Final = 0.1
+_LONGEST_PAUSE_S: Final = 30.0
+_CLOSE_LIMIT_S: Final = 2.0
+
+
+class PostgresSignals:
+    """The hints of one PostgreSQL storage; the contract is `lash.stores.notify.ChangeSignals`.
+
+    Writes are told to the other storages on the schema after they were committed, all of 5 ms at once. Hearing of
+    them takes a connection of its own beside the pool, which is opened for the first one who waits, and again when it
+    was lost. There is none behind a pooler in transaction mode, on a pool of the caller, or where the server refuses
+    LISTEN: then those who wait see what other storages wrote when they next look by themselves.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._channel = channel_of(database.options.schema)
+        self._name = new_id()
+        self._hinted = asyncio.Event()
+        self._untold = False
+        self._telling: asyncio.Task[None] | None = None
+        self._listening: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def wait(self, timeout_s: float) -> None:
+        if self._listening is None and self._database.can_listen:
+            self._listening = self._start(self._listen())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._hinted.wait()
+        self._hinted.clear()
+
+    def touch(self) -> None:
+        self._hinted.set()
+        self._untold = True
+        if self._telling is None:
+            self._telling = self._start(self._tell())
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._telling is not None:
+            # Writing and closing at once is what short programs do; the others should hear of it all the same.
+            await asyncio.wait({self._telling}, timeout=_CLOSE_LIMIT_S)
+        tasks = {task for task in (self._telling, self._listening) if task is not None}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None] | None:
+        if self._closed:
+            work.close()
+            return None
+        return asyncio.get_running_loop().create_task(work, name="lash-postgres-signals")
+
+    async def _tell(self) -> None:
+        """Tell the others, until there was nothing to tell for a while."""
+        while self._untold:
+            self._untold = False
+            # A hint that cannot be sent is a hint lost: the others look by themselves soon.
+            with contextlib.suppress(LashError):
+                await self._database.whisper("notify_send", self._channel, self._name)
+            await asyncio.sleep(_TELL_EVERY_S)
+        self._telling = None
+
+    async def _listen(self) -> None:
+        """Listen for as long as the storage is open, on one connection after the other."""
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            try:
+                await self._listen_until_lost()
+            except DRIVER_ERRORS:
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            else:
+                pause_s = _FIRST_PAUSE_S
+            await asyncio.sleep(pause_s)
+
+    async def _listen_until_lost(self) -> None:
+        connection = await self._database.connect_beside_pool()
+        lost = asyncio.Event()
+        try:
+            connection.add_termination_listener(lambda _connection: lost.set())
+            await connection.add_listener(self._channel, self._hear)
+            # Nobody heard what was told before this moment.
+            self._hinted.set()
+            await lost.wait()
+        finally:
+            with contextlib.suppress(*DRIVER_ERRORS):
+                await connection.close(timeout=_CLOSE_LIMIT_S)
+
+    def _hear(self, _connection: object, _pid: int, _channel: str, sender: object) -> None:
+        if sender != self._name:
+            self._hinted.set()
+
+
+def channel_of(schema: str) -> str:
+    """Return the name under which the storages on a schema tell each other; it fits and needs no quotes."""
+    return "lash_" + hashlib.sha256(schema.encode()).hexdigest()[:32]

@@ -1,0 +1,91 @@
+"""The rows of those queries about processes that answer several things at once."""
+
+from __future__ import annotations
+
+import msgspec
+
+from lash.model.event import WakeState
+from lash.plan.event import EventRow, WakeRow
+from lash.plan.lease import LeaseRow
+from lash.plan.process import DetachedRow, GrantRow, ProcessRow
+
+
+class KnownEvent(msgspec.Struct, frozen=True, array_like=True):
+    """A stored event, and what became of its wake if it has one."""
+
+    event: EventRow
+    state: WakeState | None
+    batch_id: str | None
+
+
+class EventFacts(msgspec.Struct, frozen=True, array_like=True):
+    """What a plan must know about an append; ``known`` is the event of its replay key."""
+
+    now_ms: int
+    process: ProcessRow
+    lease: LeaseRow
+    known: KnownEvent | None
+
+
+class AppendAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """When an event was appended, and what became of its wake if it has one."""
+
+    now_ms: int
+    state: WakeState | None
+    batch_id: str | None
+
+
+class EventsAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """Some events of a process that exists."""
+
+    process_key: int
+    events: list[EventRow]
+
+
+class WakesAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """Some wakes of a process that exists."""
+
+    process_key: int
+    wakes: list[WakeRow]
+
+
+class PruneAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """Which processes went, and whether more could."""
+
+    process_ids: list[str]
+    more: bool
+
+
+class ProcessAcquireAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """The time, where the process stood, its lease row as it was, and as it is if it was taken.
+
+    ``started`` says that the event of the start was appended.
+    """
+
+    now_ms: int
+    last_sequence: int
+    wake_session_id: str | None
+    before: LeaseRow
+    taken: LeaseRow | None
+    started: bool
+
+
+class GrantsAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """The grants of a process that exists."""
+
+    process_key: int
+    grants: list[GrantRow]
+
+
+class DetachAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """How many grants and wake targets went, and which running processes lost a grant."""
+
+    revoked: int
+    cleared: int
+    processes: list[DetachedRow]
+
+
+class HeldGrants(msgspec.Struct, frozen=True, array_like=True):
+    """Of which processes a scope has a grant."""
+
+    process_ids: list[str]

@@ -1,0 +1,317 @@
+-- name: process_register
+-- Registers a process with its lease row, above the fencing number of a pruned one of the same id; no row if it exists.
+-- A row that is being pruned counts as existing, because its tombstone cannot be seen yet.
+WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
+created AS (
+    INSERT INTO :"schema".lash_processes (
+        process_id, registration_hash, registration, recovery, kind, label, definition_hash, originator_session_id,
+        wake_session_id, status, waiting, projection, last_sequence, created_at_ms, updated_at_ms
+    )
+    SELECT
+        $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::text, $9::text, 'running', false,
+        $10::text, 0, clock.now_ms, clock.now_ms
+    FROM clock
+    WHERE NOT EXISTS (SELECT 1 FROM :"schema".lash_processes WHERE process_id = $1::text)
+    ON CONFLICT (process_id) DO NOTHING
+    RETURNING
+        process_key, process_id, registration_hash, registration, projection, wake_session_id, last_sequence,
+        created_at_ms, updated_at_ms
+),
+raised AS (
+    DELETE FROM :"schema".lash_process_tombstones AS t
+    USING created
+    WHERE t.process_id = created.process_id
+    RETURNING t.fencing
+),
+leased AS (
+    INSERT INTO :"schema".lash_process_leases (process_key, fencing)
+    SELECT created.process_key, coalesce((SELECT raised.fencing FROM raised), 0)
+    FROM created
+),
+change AS (
+    INSERT INTO :"schema".lash_process_changes (process_id, kind, status, occurred_at_ms)
+    SELECT created.process_id, 'registered', 'running', created.created_at_ms
+    FROM created
+)
+SELECT * FROM created;
+
+-- name: process_row
+-- One process.
+SELECT
+    process_key, process_id, registration_hash, registration, projection, wake_session_id, last_sequence,
+    created_at_ms, updated_at_ms
+FROM :"schema".lash_processes
+WHERE process_id = $1::text;
+
+-- name: process_is_pruned
+-- Says whether a process of this id was pruned.
+SELECT EXISTS (SELECT 1 FROM :"schema".lash_process_tombstones WHERE process_id = $1::text);
+
+-- name: process_page_all
+-- Processes in the order of lists, narrowed by whatever is given. CASE keeps the planner from a guess at how many fit,
+-- which it would take for next to none.
+SELECT
+    p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
+    p.last_sequence, p.created_at_ms, p.updated_at_ms
+FROM :"schema".lash_processes AS p
+WHERE p.process_key < coalesce($1::bigint, 9223372036854775807)
+    AND CASE
+        WHEN ($3::text IS NULL OR p.definition_hash = $3::text)
+            AND ($4::text IS NULL OR p.wake_session_id = $4::text)
+            AND ($5::text IS NULL OR p.originator_session_id = $5::text)
+            AND ($6::text IS NULL OR p.label = $6::text)
+            AND ($7::text IS NULL OR p.kind = $7::text)
+            AND ($8::boolean IS NULL OR p.waiting = $8::boolean)
+            AND ($9::text IS NULL OR p.status = $9::text)
+            AND ($10::bigint IS NULL OR p.created_at_ms > $10::bigint)
+            AND ($11::bigint IS NULL OR p.created_at_ms < $11::bigint)
+            THEN true
+        ELSE false
+    END
+ORDER BY p.process_key DESC
+LIMIT $2::bigint;
+
+-- name: process_page_definition
+-- The same, read by definition. A range and an order over two columns leave no other index to choose, however common
+-- the planner thinks the definition is.
+SELECT
+    p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
+    p.last_sequence, p.created_at_ms, p.updated_at_ms
+FROM :"schema".lash_processes AS p
+WHERE (p.definition_hash, p.process_key) < ($3::text, coalesce($1::bigint, 9223372036854775807))
+    AND p.definition_hash >= $3::text
+    AND CASE
+        WHEN ($4::text IS NULL OR p.wake_session_id = $4::text)
+            AND ($5::text IS NULL OR p.originator_session_id = $5::text)
+            AND ($6::text IS NULL OR p.label = $6::text)
+            AND ($7::text IS NULL OR p.kind = $7::text)
+            AND ($8::boolean IS NULL OR p.waiting = $8::boolean)
+            AND ($9::text IS NULL OR p.status = $9::text)
+            AND ($10::bigint IS NULL OR p.created_at_ms > $10::bigint)
+            AND ($11::bigint IS NULL OR p.created_at_ms < $11::bigint)
+            THEN true
+        ELSE false
+    END
+ORDER BY p.definition_hash DESC, p.process_key DESC
+LIMIT $2::bigint;
+
+-- name: process_page_wake
+-- The same, read by the session that is woken.
+SELECT
+    p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
+    p.last_sequence, p.created_at_ms, p.updated_at_ms
+FROM :"schema".lash_processes AS p
+WHERE (p.wake_session_id, p.process_key) < ($4::text, coalesce($1::bigint, 9223372036854775807))
+    AND p.wake_session_id >= $4::text
+    AND CASE
+        WHEN ($3::text IS NULL OR p.definition_hash = $3::text)
+            AND ($5::text IS NULL OR p.originator_session_id = $5::text)
+            AND ($6::text IS NULL OR p.label = $6::text)
+            AND ($7::text IS NULL OR p.kind = $7::text)
+            AND ($8::boolean IS NULL OR p.waiting = $8::boolean)
+            AND ($9::text IS NULL OR p.status = $9::text)
+            AND ($10::bigint IS NULL OR p.created_at_ms > $10::bigint)
+            AND ($11::bigint IS NULL OR p.created_at_ms < $11::bigint)
+            THEN true
+        ELSE false
+    END
+ORDER BY p.wake_session_id DESC, p.process_key DESC
+LIMIT $2::bigint;
+
+-- name: process_page_originator
+-- The same, read by the session that started them.
+SELECT
+    p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
+    p.last_sequence, p.created_at_ms, p.updated_at_ms
+FROM :"schema".lash_processes AS p
+WHERE (p.originator_session_id, p.process_key) < ($5::text, coalesce($1::bigint, 9223372036854775807))
+    AND p.originator_session_id >= $5::text
+    AND CASE
+        WHEN ($3::text IS NULL OR p.definition_hash = $3::text)
+            AND ($4::text IS NULL OR p.wake_session_id = $4::text)
+            AND ($6::text IS NULL OR p.label = $6::text)
+            AND ($7::text IS NULL OR p.kind = $7::text)
+            AND ($8::boolean IS NULL OR p.waiting = $8::boolean)
+            AND ($9::text IS NULL OR p.status = $9::text)
+            AND ($10::bigint IS NULL OR p.created_at_ms > $10::bigint)
+            AND ($11::bigint IS NULL OR p.created_at_ms < $11::bigint)
+            THEN true
+        ELSE false
+    END
+ORDER BY p.originator_session_id DESC, p.process_key DESC
+LIMIT $2::bigint;
+
+-- name: process_page_label
+-- The same, read by label.
+SELECT
+    p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
+    p.last_sequence, p.created_at_ms, p.updated_at_ms
+FROM :"schema".lash_processes AS p
+WHERE (p.label, p.process_key) < ($6::text, coalesce($1::bigint, 9223372036854775807))
+    AND p.label >= $6::text
+    AND CASE
+        WHEN ($3::text IS NULL OR p.definition_hash = $3::text)
+            AND ($4::text IS NULL OR p.wake_session_id = $4::text)
+            AND ($5::text IS NULL OR p.originator_session_id = $5::text)
+            AND ($7::text IS NULL OR p.kind = $7::text)
+            AND ($8::boolean IS NULL OR p.waiting = $8::boolean)
+            AND ($9::text IS NULL OR p.status = $9::text)
+            AND ($10::bigint IS NULL OR p.created_at_ms > $10::bigint)
+            AND ($11::bigint IS NULL OR p.created_at_ms < $11::bigint)
+            THEN true
+        ELSE false
+    END
+ORDER BY p.label DESC, p.process_key DESC
+LIMIT $2::bigint;
+
+-- name: process_page_kind
+-- The same, read by kind.
+SELECT
+    p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
+    p.last_sequence, p.created_at_ms, p.updated_at_ms
+FROM :"schema".lash_processes AS p
+WHERE (p.kind, p.process_key) < ($7::text, coalesce($1::bigint, 9223372036854775807))
+    AND p.kind >= $7::text
+    AND CASE
+        WHEN ($3::text IS NULL OR p.definition_hash = $3::text)
+            AND ($4::text IS NULL OR p.wake_session_id = $4::text)
+            AND ($5::text IS NULL OR p.originator_session_id = $5::text)
+            AND ($6::text IS NULL OR p.label = $6::text)
+            AND ($8::boolean IS NULL OR p.waiting = $8::boolean)
+            AND ($9::text IS NULL OR p.status = $9::text)
+            AND ($10::bigint IS NULL OR p.created_at_ms > $10::bigint)
+            AND ($11::bigint IS NULL OR p.created_at_ms < $11::bigint)
+            THEN true
+        ELSE false
+    END
+ORDER BY p.kind DESC, p.process_key DESC
+LIMIT $2::bigint;
+
+-- name: process_page_waiting
+-- The same, read by being parked.
+SELECT
+    p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
+    p.last_sequence, p.created_at_ms, p.updated_at_ms
+FROM :"schema".lash_processes AS p
+WHERE p.waiting
+    AND p.process_key < coalesce($1::bigint, 9223372036854775807)
+    AND CASE
+        WHEN ($3::text IS NULL OR p.definition_hash = $3::text)
+            AND ($4::text IS NULL OR p.wake_session_id = $4::text)
+            AND ($5::text IS NULL OR p.originator_session_id = $5::text)
+            AND ($6::text IS NULL OR p.label = $6::text)
+            AND ($7::text IS NULL OR p.kind = $7::text)
+            AND ($8::boolean IS NULL OR p.waiting = $8::boolean)
+            AND ($9::text IS NULL OR p.status = $9::text)
+            AND ($10::bigint IS NULL OR p.created_at_ms > $10::bigint)
+            AND ($11::bigint IS NULL OR p.created_at_ms < $11::bigint)
+            THEN true
+        ELSE false
+    END
+ORDER BY p.process_key DESC
+LIMIT $2::bigint;
+
+-- name: process_page_status
+-- The same, read by status.
+SELECT
+    p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
+    p.last_sequence, p.created_at_ms, p.updated_at_ms
+FROM :"schema".lash_processes AS p
+WHERE (p.status, p.process_key) < ($9::text, coalesce($1::bigint, 9223372036854775807))
+    AND p.status >= $9::text
+    AND CASE
+        WHEN ($3::text IS NULL OR p.definition_hash = $3::text)
+            AND ($4::text IS NULL OR p.wake_session_id = $4::text)
+            AND ($5::text IS NULL OR p.originator_session_id = $5::text)
+            AND ($6::text IS NULL OR p.label = $6::text)
+            AND ($7::text IS NULL OR p.kind = $7::text)
+            AND ($8::boolean IS NULL OR p.waiting = $8::boolean)
+            AND ($10::bigint IS NULL OR p.created_at_ms > $10::bigint)
+            AND ($11::bigint IS NULL OR p.created_at_ms < $11::bigint)
+            THEN true
+        ELSE false
+    END
+ORDER BY p.status DESC, p.process_key DESC
+LIMIT $2::bigint;
+
+-- name: process_runnable
+-- Running processes behind an id that workers may run and that no live lease holds, by their ids.
+SELECT
+    p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
+    p.last_sequence, p.created_at_ms, p.updated_at_ms
+FROM :"schema".lash_processes AS p
+JOIN :"schema".lash_process_leases AS l ON l.process_key = p.process_key
+WHERE p.status = 'running' AND p.recovery <> 'external' AND p.process_id > coalesce($2::text, '')
+    AND (l.token IS NULL OR l.expires_at_ms <= :"schema".lash_now_ms())
+ORDER BY p.process_id
+LIMIT $1::bigint;
+
+-- name: process_prune
+-- Removes at most $4 processes that ended before $1, of which the feed has nothing behind the place $2, $3 (null is behind
+-- everything) and no queue has a wake, with all that they own; leaves tombstones. Answers their ids, and whether there
+-- are more.
+WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
+-- The lease rows first, in the order in which completions take their locks.
+chosen AS (
+    SELECT p.process_key, p.last_sequence, p.ended_at_ms, l.fencing
+    FROM :"schema".lash_processes AS p
+    JOIN :"schema".lash_process_leases AS l ON l.process_key = p.process_key
+    WHERE p.ended_at_ms < $1::bigint
+        AND NOT EXISTS (
+            SELECT 1 FROM :"schema".lash_process_changes AS c
+            WHERE c.process_id = p.process_id AND (c.xid, c.seq) > ($2::text::xid8, $3::bigint)
+        )
+        AND NOT EXISTS (
+            SELECT 1 FROM :"schema".lash_wakes AS w WHERE w.process_key = p.process_key AND w.state = 'queued'
+        )
+    ORDER BY p.ended_at_ms, p.process_key
+    LIMIT $4::bigint + 1
+    FOR UPDATE OF l SKIP LOCKED
+),
+doomed AS (SELECT * FROM chosen ORDER BY ended_at_ms, process_key LIMIT $4::bigint),
+-- An event that came meanwhile keeps its process: the reader has not seen it.
+gone AS (
+    DELETE FROM :"schema".lash_processes AS p
+    USING doomed
+    WHERE p.process_key = doomed.process_key AND p.last_sequence = doomed.last_sequence
+    RETURNING p.process_key, p.process_id, p.status, p.ended_at_ms, doomed.fencing
+),
+buried AS (
+    INSERT INTO :"schema".lash_process_tombstones AS t (process_id, status, fencing, pruned_at_ms)
+    SELECT gone.process_id, gone.status, gone.fencing, clock.now_ms
+    FROM gone, clock
+    ON CONFLICT (process_id) DO UPDATE
+    SET status = excluded.status, fencing = greatest(t.fencing, excluded.fencing), pruned_at_ms = excluded.pruned_at_ms
+),
+change AS (
+    INSERT INTO :"schema".lash_process_changes (process_id, kind, status, occurred_at_ms)
+    SELECT gone.process_id, 'pruned', gone.status, clock.now_ms
+    FROM gone, clock
+    ORDER BY gone.ended_at_ms, gone.process_key
+)
+SELECT
+    array(SELECT process_id FROM gone ORDER BY ended_at_ms, process_key),
+    (SELECT count(*) FROM chosen) > $4::bigint;
+
+-- name: process_prune_changes
+-- Removes at most $3 changes that every reader of the feed has seen, and says how many.
+WITH seen AS (
+    SELECT c.seq
+    FROM :"schema".lash_process_changes AS c
+    WHERE (c.xid, c.seq) <= ($1::text::xid8, $2::bigint)
+    ORDER BY c.xid, c.seq
+    LIMIT $3::bigint
+),
+forgotten AS (
+    DELETE FROM :"schema".lash_process_changes AS c USING seen WHERE c.seq = seen.seq RETURNING 1
+)
+SELECT count(*) FROM forgotten;
+
+-- name: process_changes_after
+-- The changes behind a place in the feed. What lies at or above the oldest transaction that still runs waits: something
+-- below it could yet appear.
+SELECT c.seq, c.process_id, c.kind, c.sequence, c.status, c.xid::text
+FROM :"schema".lash_process_changes AS c
+WHERE (c.xid, c.seq) > ($1::text::xid8, $2::bigint) AND c.xid < pg_snapshot_xmin(pg_current_snapshot())
+ORDER BY c.xid, c.seq
+LIMIT $3::bigint;

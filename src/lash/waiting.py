@@ -1,0 +1,211 @@
+"""Waiting for processes: any number of waiters, one query whenever something may have changed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from lash.errors import Advice, InvalidInput, StorageClosed, StoreError, WaitTimedOut
+from lash.model.event import ProcessEvent
+from lash.model.process import Outcome
+from lash.stores.event import EventStore
+from lash.stores.notify import ChangeSignals
+from lash.stores.process import ProcessStore
+
+_SLOW_POLL_S: Final = 1.0
+_FIRST_PAUSE_S: Final = 0.05
+
+T = TypeVar("T")
+
+
+class ProcessWaiter:
+    """Waits for events and ends of processes, without a query for each waiter.
+
+    All waiters of a storage share one task, which runs only while there are any. It asks one query for all of them
+    when a hint comes, and every second without one: a lost hint is a delay, never a hang.
+    """
+
+    def __init__(
+        self, events: EventStore, processes: ProcessStore, signals: ChangeSignals, *, poll_s: float = _SLOW_POLL_S
+    ) -> None:
+        self._events = events
+        self._processes = processes
+        self._hub = _Hub(events, signals, poll_s)
+
+    async def wait_event_after(
+        self, process_id: str, event_type: str, sequence: int = 0, *, timeout_s: float | None = None
+    ) -> ProcessEvent:
+        """Return the first event of a type behind a number, at once if it is in the log, else when it is appended.
+
+        Raises WaitTimedOut when it is not in the log at the end of that time, ProcessNotFound or ProcessPruned where
+        there is no such process (any more), and StorageClosed when the storage is closed meanwhile. Whoever is
+        cancelled leaves nothing behind.
+        """
+
+        async def look() -> _Look[ProcessEvent]:
+            found = await self._events.after(process_id, sequence, event_type=event_type, limit=1)
+            return _Look(found[0] if found else None, None)
+
+        return await self._wait(process_id, look, f"event {event_type!r} after {sequence}", timeout_s)
+
+    async def await_outcome(self, process_id: str, *, timeout_s: float | None = None) -> Outcome:
+        """Return how a process ended, at once if it has, else when it does; the errors are those of the other wait."""
+
+        async def look() -> _Look[Outcome]:
+            record = await self._processes.get(process_id)
+            if record is None:
+                # It tells whether the process was removed or never there, by raising.
+                await self._events.recent(process_id, 1)
+                return _Look(None, None)
+            return _Look(record.projection.outcome, record.last_sequence)
+
+        return await self._wait(process_id, look, "end", timeout_s)
+
+    async def close(self) -> None:
+        """End every wait with StorageClosed."""
+        await self._hub.close()
+
+    async def _wait(
+        self, process_id: str, look: Callable[[], Awaitable[_Look[T]]], awaited: str, timeout_s: float | None
+    ) -> T:
+        if timeout_s is not None and not timeout_s >= 0:
+            raise InvalidInput(f"timeout_s must be a number of seconds from 0 on, not {timeout_s!r}")
+        fact = (await look()).fact
+        if fact is not None:
+            return fact
+        if timeout_s is None:
+            return await self._hub.watch(process_id, look)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                return await self._hub.watch(process_id, look)
+        # The hint may have been lost: only what is not there now has not happened in time.
+        fact = (await look()).fact
+        if fact is None:
+            raise WaitTimedOut(process_id, awaited, timeout_s)
+        return fact
+
+
+class _Look(NamedTuple, Generic[T]):
+    """What a look found: the fact if it is there, and how far the log had come, where the look tells."""
+
+    fact: T | None
+    sequence: int | None
+
+
+class _Watch:
+    """One waiter's interest in a process, and how far that had come when it was last looked at."""
+
+    def __init__(self, process_id: str) -> None:
+        self.process_id = process_id
+        self.sequence: int | None = None
+        self.woken = asyncio.Event()
+        self.failure: Exception | None = None
+
+    def wake(self, sequence: int | None) -> None:
+        """Let the waiter look if the process is not where it was; a waiter who does not know looks once."""
+        if sequence is None or sequence != self.sequence:
+            self.sequence = sequence
+            self.woken.set()
+
+    def fail(self, failure: Exception) -> None:
+        """End the wait with an error."""
+        self.failure = failure
+        self.woken.set()
+
+
+class _Hub:
+    """The one task that waits for hints on behalf of all waiters."""
+
+    def __init__(self, events: EventStore, signals: ChangeSignals, poll_s: float) -> None:
+        self._events = events
+        self._signals = signals
+        self._poll_s = poll_s
+        self._watches: set[_Watch] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._asking = False
+        self._closed = False
+
+    async def watch(self, process_id: str, look: Callable[[], Awaitable[_Look[T]]]) -> T:
+        """Look, and again each time the process has moved, until the fact is there."""
+        with self._watching(process_id) as watch:
+            while True:
+                # In this order: what moves during the look wakes the waiter after it.
+                watch.woken.clear()
+                looked = await look()
+                if looked.fact is not None:
+                    return looked.fact
+                if looked.sequence is not None:
+                    watch.sequence = looked.sequence
+                await watch.woken.wait()
+                if watch.failure is not None:
+                    raise watch.failure
+
+    async def close(self) -> None:
+        self._closed = True
+        task = self._task
+        if task is None or task.get_loop() is not asyncio.get_running_loop():
+            # The loop of the waiters is gone, and they with it.
+            return
+        for watch in self._watches:
+            watch.fail(StorageClosed())
+        self._task = None
+        task.cancel()
+        await asyncio.wait({task})
+
+    @contextlib.contextmanager
+    def _watching(self, process_id: str) -> Iterator[_Watch]:
+        if self._closed:
+            raise StorageClosed
+        watch = _Watch(process_id)
+        self._watches.add(watch)
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name="lash-process-waiter")
+        try:
+            yield watch
+        finally:
+            self._watches.discard(watch)
+            self._end_if_alone()
+
+    def _end_if_alone(self) -> None:
+        # A query under way is not cut short, since that would cost more than its answer; the task ends after it.
+        if self._task is not None and not self._watches and not self._asking:
+            self._task.cancel()
+            self._task = None
+
+    async def _run(self) -> None:
+        try:
+            await self._serve()
+        except Exception as error:  # noqa: BLE001 (the waiters would wait for ever if the task just ended)
+            for watch in self._watches:
+                # Each waiter raises an exception of its own: a shared one would collect all their tracebacks.
+                watch.fail(copy.copy(error))
+        self._task = None
+
+    async def _serve(self) -> None:
+        clock = asyncio.get_running_loop().time
+        while self._watches:
+            await self._signals.wait(self._poll_s)
+            pause_s, began = min(_FIRST_PAUSE_S, self._poll_s), clock()
+            while not await self._ask():
+                await asyncio.sleep(pause_s)
+                pause_s, began = min(2 * pause_s, self._poll_s), clock()
+            # However fast hints come and however many wait, asking takes at most half of the time.
+            await asyncio.sleep(clock() - began)
+
+    async def _ask(self) -> bool:
+        """Ask once for all waiters and wake those whose process moved; return False if it is worth another try."""
+        self._asking = True
+        try:
+            sequences = await self._events.last_sequences({watch.process_id for watch in self._watches})
+        except StoreError as error:
+            if error.advice is not Advice.RETRY:
+                raise
+            return False
+        finally:
+            self._asking = False
+        for watch in self._watches:
+            watch.wake(sequences.get(watch.process_id))
+        return True

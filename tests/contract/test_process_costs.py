@@ -1,0 +1,302 @@
+"""What an append and the lists of processes cost: never more because there is more."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import asyncpg
+import pytest
+import pytest_asyncio
+from asyncpg.connection import LoggedQuery
+
+import lash
+from lash.model.process import ProcessFilter, ProcessStatus
+from lash.postgres.options import PostgresOptions
+from lash.stores.storage import Storage
+from lash.testing.clock import ManualClock
+from lash.testing.factories import created, owner
+from lash.testing.harness import URLHarness
+from lash.testing.postgres_server import PostgresServer
+from lash.testing.process_factories import (
+    DONE,
+    GO,
+    NEWS,
+    NOTE,
+    event,
+    news,
+    process,
+    process_lease,
+    registered,
+    scope,
+)
+from tests.backends import fresh_schema
+from tests.contract.harnesses import PostgresHarness
+
+_MOST_ROWS: Final = 5_000
+"""More than any list here has to look at, and far fewer than there are."""
+
+
+class Recorder:
+    """Remembers the names of the statements that a storage runs."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+
+    def __call__(self, name: str) -> None:
+        self._names.append(name)
+
+    def take(self) -> list[str]:
+        """Return what ran since the last call."""
+        taken, self._names = self._names, []
+        return taken
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+@pytest_asyncio.fixture
+async def sqlite(tmp_path: Path, recorder: Recorder) -> AsyncIterator[Storage]:
+    harness = URLHarness("sqlite", f"sqlite:///{tmp_path / 'lash.db'}", ManualClock())
+    yield await harness.open(on_statement=recorder)
+    await harness.close()
+
+
+@pytest_asyncio.fixture
+async def postgres(postgres_schema_url: str) -> AsyncIterator[PostgresHarness]:
+    harness = PostgresHarness(postgres_schema_url)
+    yield harness
+    await harness.close()
+
+
+@pytest.mark.parametrize("backend_name", ["sqlite"])
+async def test_a_sqlite_append_does_not_grow(sqlite: Storage, recorder: Recorder, backend_name: str) -> None:
+    """DESIGN 4.4: appending runs the same statements at ten events and at many, beside one process and beside many."""
+    await created(sqlite)
+    await sqlite.processes.register(process("p", NOTE, NEWS, wake_session_id="s"))
+
+    async def statements() -> list[str]:
+        key = str((await sqlite.events.recent("p", 1))[0].sequence)
+        recorder.take()
+        await sqlite.events.append("p", event(key=key))
+        await sqlite.events.append("p", news())
+        return recorder.take()
+
+    await sqlite.events.append("p", event())
+    await statements()
+    few = await statements()
+    for number in range(300):
+        await sqlite.events.append("p", event(payload=number))
+        await registered(sqlite, f"q{number}")
+    await statements()
+    assert await statements() == few
+    assert few.count("commit") == 2
+
+
+@pytest.mark.parametrize("backend_name", ["postgres"])
+async def test_a_postgres_append_is_one_statement(
+    postgres: PostgresHarness, recorder: Recorder, backend_name: str
+) -> None:
+    """DESIGN 3, 4.4: on a storage that knows the process, an event with all it means is one round trip."""
+    storage = await postgres.open(on_statement=recorder)
+    await created(storage)
+    await storage.processes.register(process("p", NOTE, NEWS, GO, wake_session_id="s"))
+    lease = process_lease(await storage.process_leases.claim("p", owner("w"), ttl_ms=60_000))
+    recorder.take()
+    costs: dict[str, list[str]] = {}
+    await storage.events.append("p", event(payload=1))
+    costs["plain"] = recorder.take()
+    await storage.events.append("p", event(payload=1, key="k"))
+    costs["keyed"] = recorder.take()
+    await storage.events.append("p", news())
+    costs["waking"] = recorder.take()
+    await storage.events.signal("p", "go", signal_id="1")
+    costs["signal"] = recorder.take()
+    await storage.processes.request_cancel("p", reason="r")
+    costs["cancel request"] = recorder.take()
+    await storage.process_leases.complete(lease.fence, DONE)
+    costs["fenced end"] = recorder.take()
+    assert {name: len(statements) for name, statements in costs.items()} == dict.fromkeys(costs, 1)
+    assert await storage.process_leases.holder("p") is None
+    assert len(await storage.queue.list("s")) == 1
+
+
+@pytest.mark.parametrize("backend_name", ["postgres"])
+async def test_an_outdated_postgres_append_asks_once(
+    postgres: PostgresHarness, recorder: Recorder, backend_name: str
+) -> None:
+    """DESIGN 3: a storage that does not know the process asks first; one whose knowledge is old tries, asks, writes."""
+    rival = await postgres.open()
+    await registered(rival)
+    storage = await postgres.open(on_statement=recorder)
+    recorder.take()
+    await storage.events.append("p", event())
+    assert len(recorder.take()) == 2
+    await rival.events.append("p", event())
+    await storage.events.append("p", event())
+    assert len(recorder.take()) == 3
+    await storage.events.append("p", event())
+    assert len(recorder.take()) == 1
+
+
+_FILL = """
+INSERT INTO lash_processes (
+    process_id, registration_hash, registration, recovery, kind, label, definition_hash, originator_session_id,
+    wake_session_id, status, waiting, projection, last_sequence, created_at_ms, updated_at_ms, ended_at_ms
+)
+SELECT
+    'p' || lpad(n::text, 6, '0'), 'h', t.registration, CASE WHEN n % 10 = 0 THEN 'external' ELSE 'rerunnable' END,
+    'kind' || n % 50, 'label' || n % 500, 'definition' || n % 300, 'maker' || n % 1000, 'woken' || n % 1000,
+    CASE WHEN n % 4 = 0 THEN 'running' WHEN n % 1000 = 1 THEN 'failed' ELSE 'completed' END,
+    n % 400 = 0, t.projection, 0, n, n, CASE WHEN n % 4 = 0 THEN NULL ELSE n END
+FROM generate_series(1, 100000) AS n, lash_processes AS t;
+INSERT INTO lash_process_leases (process_key) SELECT process_key FROM lash_processes ON CONFLICT DO NOTHING;
+INSERT INTO lash_grants (session_id, frame_id, process_key)
+SELECT 'session' || process_key % 2000, CASE WHEN process_key % 3 = 0 THEN 'frame' ELSE '' END, process_key
+FROM lash_processes;
+INSERT INTO lash_process_changes (process_id, kind, sequence, status, occurred_at_ms)
+SELECT process_id, 'registered', NULL, 'running', 1 FROM lash_processes;
+ANALYZE lash_processes, lash_process_leases, lash_grants, lash_process_changes;
+"""
+"""Fills a storage that holds one process, whose registration serves for all."""
+
+Ask: TypeAlias = Callable[[Storage], Awaitable[object]]
+
+
+def _listing(**wanted: Any) -> Ask:  # noqa: ANN401 - the fields of a filter
+    return lambda storage: storage.processes.list(ProcessFilter(**wanted))
+
+
+LISTS: Final[dict[str, Ask]] = {
+    "all": _listing(),
+    "a later page": lambda storage: _second_page(storage, ProcessFilter()),
+    "by definition": _listing(definition={"a": 1}),
+    "by wake target": _listing(wake_session_id="woken7"),
+    "by originator": _listing(originator_session_id="maker7"),
+    "by label": _listing(label="label7"),
+    "by kind": _listing(kind="kind7"),
+    "a later page by kind": lambda storage: _second_page(storage, ProcessFilter(kind="kind7")),
+    "waiting": _listing(waiting=True),
+    "by status": _listing(status=ProcessStatus.FAILED),
+    "by kind and status": _listing(kind="kind8", status=ProcessStatus.RUNNING),
+    "nothing of that kind": _listing(kind="none"),
+    "runnable": lambda storage: storage.processes.runnable(),
+    "more that is runnable": lambda storage: storage.processes.runnable(after="p050000"),
+    "grants of a session": lambda storage: storage.grants.list(scope("session7")),
+    "live grants of a session": lambda storage: storage.grants.list(scope("session7"), live_only=True),
+    "one grant": lambda storage: storage.grants.has(scope("session7"), "p000007"),
+    "grants of a process": lambda storage: storage.grants.of_process("p000007"),
+    "detach a session": lambda storage: storage.grants.detach_session("session8"),
+    "changes": lambda storage: storage.events.changes(),
+    "undeliverable wakes": lambda storage: storage.events.undeliverable_wakes(),
+}
+"""What is asked of a full storage."""
+
+
+async def _second_page(storage: Storage, wanted: ProcessFilter) -> object:
+    first = await storage.processes.list(wanted)
+    assert first.next_cursor is not None
+    return await storage.processes.list(wanted, cursor=first.next_cursor)
+
+
+class Full:
+    """A storage with 100,000 processes, whose queries are logged and can be explained."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._dsn = PostgresOptions.from_url(url).dsn
+        self._logged: list[LoggedQuery] = []
+
+    async def queries(self, ask: Ask) -> list[LoggedQuery]:
+        """Ask, and return the queries that this took."""
+        pool = asyncpg.create_pool(self._dsn, min_size=1, max_size=1, init=self._listen)
+        async with pool, await lash.open(self._url, pool=pool) as storage:
+            await asyncio.sleep(0)
+            self._logged.clear()
+            await ask(storage)
+            await asyncio.sleep(0)
+            return [logged for logged in self._logged if "lash_" in logged.query]
+
+    async def explain(self, logged: LoggedQuery, mode: str) -> list[dict[str, Any]]:
+        """Run the query once more under a kind of plan, undo it, and return those nodes of its plan that ran."""
+        connection = await asyncpg.connect(self._dsn)
+        try:
+            await connection.execute(f"SET plan_cache_mode = {mode}")
+            await connection.execute(f"PREPARE asked AS {logged.query}")
+            await connection.execute("BEGIN")
+            given = f" ({', '.join(map(_literal, logged.args))})" if logged.args else ""
+            explained = await connection.fetchval(f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) EXECUTE asked{given}")
+            await connection.execute("ROLLBACK")
+        finally:
+            await connection.close()
+        return [node for node in _nodes(json.loads(explained)[0]["Plan"]) if node["Actual Loops"]]
+
+    async def _listen(self, connection: asyncpg.Connection[asyncpg.Record]) -> None:
+        connection.add_query_logger(self._logged.append)
+
+
+@pytest.fixture(scope="module")
+def full(postgres_server: PostgresServer) -> Iterator[Full]:
+    with fresh_schema(postgres_server.url) as url:
+        asyncio.run(_fill(url))
+        yield Full(url)
+
+
+async def _fill(url: str) -> None:
+    async with await lash.open(url) as storage:
+        await registered(storage)
+    options = PostgresOptions.from_url(url)
+    connection = await asyncpg.connect(options.dsn, server_settings={"search_path": options.schema})
+    try:
+        await connection.execute(_FILL)
+    finally:
+        await connection.close()
+
+
+@pytest.mark.parametrize("backend_name", ["postgres"])
+@pytest.mark.parametrize("mode", ["force_generic_plan", "force_custom_plan"])
+@pytest.mark.parametrize("case", LISTS)
+async def test_lists_use_indexes(full: Full, backend_name: str, case: str, mode: str) -> None:
+    """DESIGN 4.4: at 100,000 processes no list reads a whole table, nor many rows that it then throws away."""
+    queries = await full.queries(LISTS[case])
+    assert queries
+    for logged in queries:
+        scans = [node for node in await full.explain(logged, mode) if node["Node Type"].endswith("Scan")]
+        assert [node for node in scans if node["Node Type"] == "Seq Scan" and _is_large(node)] == []
+        assert sum(map(_rows_read, scans)) <= _MOST_ROWS, json.dumps(scans)
+
+
+def _literal(value: object) -> str:
+    """Return an argument as SQL."""
+    match value:
+        case None:
+            return "NULL"
+        case bool() | int():
+            return str(value).lower()
+        case str():
+            return "'" + value.replace("'", "''") + "'"
+        case _:
+            raise TypeError(f"no SQL for {value!r}")
+
+
+def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from _nodes(child)
+
+
+def _is_large(node: dict[str, Any]) -> bool:
+    return node.get("Relation Name") in {"lash_processes", "lash_process_leases", "lash_grants", "lash_process_changes"}
+
+
+def _rows_read(node: dict[str, Any]) -> float:
+    """The rows that a scan read from a table, kept or not."""
+    if "Relation Name" not in node:
+        return 0
+    kept, thrown_away = node["Actual Rows"], node.get("Rows Removed by Filter", 0)
+    return float((kept + thrown_away) * node["Actual Loops"])

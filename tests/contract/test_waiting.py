@@ -1,0 +1,260 @@
+"""Waiting for processes on every backend."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator, Awaitable
+from typing import TypeVar
+
+import pytest
+import pytest_asyncio
+
+import lash
+from lash.errors import InvalidInput, ProcessNotFound, ProcessPruned, StorageClosed, WaitTimedOut
+from lash.model.event import EventDraft, EventType
+from lash.model.process import ExternalInput, Recovery, Registration, Success
+from lash.stores.storage import Storage
+from lash.testing.harness import Harness
+from lash.waiting import ProcessWaiter
+from tests.backends import TESTS_FOLDER
+
+T = TypeVar("T")
+
+DONE = Success(value={"answer": 42})
+TICK = EventDraft(event_type="tick")
+
+
+def registration(process_id: str = "p") -> Registration:
+    """Return a process that somebody outside does, whose log takes ticks."""
+    types = (EventType(name="tick"), EventType(name="other"))
+    return Registration(process_id=process_id, input=ExternalInput(), recovery=Recovery.EXTERNAL, event_types=types)
+
+
+async def soon(waiting: Awaitable[T]) -> T:
+    """Return what is waited for; a wait that hangs fails the test."""
+    return await asyncio.wait_for(waiting, 20)
+
+
+async def parked(storage: Storage, count: int = 1) -> None:
+    """Let the tasks that a test started get as far as they can without a hint."""
+    for _ in range(200):
+        if len(storage.waiter._hub._watches) == count:
+            break
+        await asyncio.sleep(0.005)
+    assert len(storage.waiter._hub._watches) == count
+
+
+def without_poll(storage: Storage) -> Storage:
+    """Let the storage's waiters see nothing but hints, so that a missing one hangs."""
+    storage.waiter._hub._poll_s = 3_600
+    return storage
+
+
+@pytest_asyncio.fixture
+async def storage(harness: Harness) -> Storage:
+    """A storage with one process, whose waiters depend on hints."""
+    opened = without_poll(await harness.open())
+    await opened.processes.register(registration())
+    return opened
+
+
+async def test_an_event_in_the_log_is_returned_at_once(storage: Storage) -> None:
+    """The first of its type behind the number counts, whatever else is in the log."""
+    for event_type in ("other", "tick", "tick"):
+        await storage.events.append("p", EventDraft(event_type=event_type))
+    assert (await storage.waiter.wait_event_after("p", "tick")).sequence == 2
+    assert (await storage.waiter.wait_event_after("p", "tick", 2)).sequence == 3
+
+
+async def test_an_outcome_that_is_there_is_returned_at_once(storage: Storage) -> None:
+    """Whoever asks after the end gets the outcome."""
+    await storage.processes.complete("p", DONE)
+    assert await storage.waiter.await_outcome("p") == DONE
+
+
+async def test_an_append_of_another_task_wakes_the_waiter(storage: Storage) -> None:
+    """Events of other types do not end the wait; the one it is for does."""
+    waiting = asyncio.create_task(storage.waiter.wait_event_after("p", "tick"))
+    await parked(storage)
+    await storage.events.append("p", EventDraft(event_type="other"))
+    appended = await storage.events.append("p", TICK)
+    assert await soon(waiting) == appended.event
+
+
+async def test_a_completion_of_another_task_wakes_the_waiter(storage: Storage) -> None:
+    """All who wait for the end of a process get its outcome."""
+    waiting = [asyncio.create_task(storage.waiter.await_outcome("p")) for _ in range(3)]
+    await parked(storage, 3)
+    await storage.processes.complete("p", DONE)
+    assert await soon(asyncio.gather(*waiting)) == [DONE, DONE, DONE]
+
+
+async def test_a_signal_wakes_the_waiter(storage: Storage) -> None:
+    """A signal is an event like any other to those who wait."""
+    types = (EventType(name="signal.go"),)
+    await storage.processes.register(
+        Registration(process_id="s", input=ExternalInput(), recovery=Recovery.EXTERNAL, event_types=types)
+    )
+    waiting = asyncio.create_task(storage.waiter.wait_event_after("s", "signal.go"))
+    await parked(storage)
+    await storage.events.signal("s", "go", signal_id="1", payload=7)
+    assert (await soon(waiting)).payload == 7
+
+
+async def test_another_storage_wakes_the_waiter(storage: Storage, harness: Harness) -> None:
+    """What another storage on the same database writes reaches those who wait here, time after time."""
+    other = await harness.open()
+    for number in (1, 2, 3):
+        waiting = asyncio.create_task(storage.waiter.wait_event_after("p", "tick", number - 1))
+        await parked(storage)
+        await other.events.append("p", TICK)
+        assert (await soon(waiting)).sequence == number
+
+
+async def test_many_waiters_are_told_apart(storage: Storage, harness: Harness) -> None:
+    """300 waiters for 300 processes each get the end of their own."""
+    ids = [f"q{number}" for number in range(300)]
+    await asyncio.gather(*(storage.processes.register(registration(each)) for each in ids))
+    waiting = [asyncio.create_task(storage.waiter.await_outcome(each)) for each in ids]
+    await parked(storage, len(ids))
+    other = await harness.open()
+    await asyncio.gather(*(other.processes.complete(each, Success(value=each)) for each in ids))
+    assert await soon(asyncio.gather(*waiting)) == [Success(value=each) for each in ids]
+
+
+class _Deaf:
+    """Signals that lose every hint."""
+
+    async def wait(self, timeout_s: float) -> None:
+        await asyncio.sleep(timeout_s)
+
+    def touch(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+async def test_a_lost_hint_is_a_delay(storage: Storage, harness: Harness) -> None:
+    """Without any hint, what was written is found by the slow poll."""
+    waiter = ProcessWaiter(storage.events, storage.processes, _Deaf(), poll_s=0.02)
+    waiting = asyncio.gather(waiter.wait_event_after("p", "tick"), waiter.await_outcome("p"))
+    await asyncio.sleep(0.05)
+    other = await harness.open()
+    appended = await other.events.append("p", TICK)
+    await other.processes.complete("p", DONE)
+    event, outcome = await soon(waiting)
+    assert (event, outcome) == (appended.event, DONE)
+
+
+async def test_a_pruned_process_ends_the_wait(storage: Storage, harness: Harness) -> None:
+    """Those who wait for what will never come are told so."""
+    await storage.processes.complete("p", DONE)
+    await harness.clock.advance(1_000)
+    waiting = asyncio.create_task(storage.waiter.wait_event_after("p", "tick"))
+    await parked(storage)
+    await storage.processes.prune(ended_before_ms=harness.clock.now_ms(), through_cursor=None)
+    with pytest.raises(ProcessPruned, match="'p'"):
+        await soon(waiting)
+    with pytest.raises(ProcessPruned, match="'p'"):
+        await storage.waiter.await_outcome("p")
+
+
+async def test_an_unknown_process_is_an_error(storage: Storage) -> None:
+    """Nobody waits for a process that was never registered."""
+    with pytest.raises(ProcessNotFound, match="'nobody'"):
+        await storage.waiter.wait_event_after("nobody", "tick")
+    with pytest.raises(ProcessNotFound, match="'nobody'"):
+        await storage.waiter.await_outcome("nobody")
+
+
+async def test_a_wait_ends_with_its_time(storage: Storage) -> None:
+    """A wait that times out leaves nothing behind, and another one finds what comes later."""
+    with pytest.raises(WaitTimedOut, match="'tick'"):
+        await storage.waiter.wait_event_after("p", "tick", timeout_s=0.01)
+    with pytest.raises(WaitTimedOut, match="end"):
+        await storage.waiter.await_outcome("p", timeout_s=0.01)
+    await parked(storage, 0)
+    await storage.events.append("p", TICK)
+    assert (await storage.waiter.wait_event_after("p", "tick", timeout_s=0.01)).sequence == 1
+
+
+async def test_a_cancelled_wait_leaves_nothing_behind(storage: Storage) -> None:
+    """The storage works and closes as before."""
+    waiting = asyncio.create_task(storage.waiter.await_outcome("p"))
+    await parked(storage)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await parked(storage, 0)
+    await storage.processes.complete("p", DONE)
+    assert await storage.waiter.await_outcome("p") == DONE
+
+
+async def test_closing_ends_every_wait(storage: Storage) -> None:
+    """Those who wait are told that the storage is closed, and so are those who come later."""
+    waiting = [
+        asyncio.create_task(storage.waiter.wait_event_after("p", "tick")),
+        asyncio.create_task(storage.waiter.await_outcome("p")),
+    ]
+    await parked(storage, 2)
+    await storage.close()
+    for each in waiting:
+        with pytest.raises(StorageClosed):
+            await soon(each)
+    with pytest.raises(StorageClosed):
+        await storage.waiter.await_outcome("p")
+
+
+async def test_the_last_sequences_of_many_take_one_query(harness: Harness) -> None:
+    """One query answers for any number of processes; those that do not exist are left out."""
+    names: list[str] = []
+    storage = await harness.open(on_statement=names.append)
+    ids = [f"q{number}" for number in range(250)]
+    await asyncio.gather(*(storage.processes.register(registration(each)) for each in ids))
+    await storage.events.append("q7", TICK)
+    await storage.events.append("q7", TICK)
+    names.clear()
+    found = await storage.events.last_sequences([*ids, "nobody"])
+    assert found == {each: 2 if each == "q7" else 0 for each in ids}
+    assert names.count("event_last_sequences") == 1
+    assert await storage.events.last_sequences([]) == {}
+    with pytest.raises(InvalidInput, match="process_ids"):
+        await storage.events.last_sequences("q7")
+
+
+@contextlib.asynccontextmanager
+async def appender(url: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run another process that appends to process ``p`` what it is told."""
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.concurrency.event_appender", url, "p"),
+        cwd=TESTS_FOLDER.parent,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert child.stdout is not None
+        assert await soon(child.stdout.readline()) == b"ready\n"
+        yield child
+        assert child.stdin is not None
+        child.stdin.close()
+        assert await soon(child.wait()) == 0
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
+
+
+@pytest.mark.parametrize("backend_name", ["sqlite", "postgres"])
+async def test_another_process_wakes_the_waiter(backend_url: str, backend_name: str) -> None:
+    """What a process of its own writes reaches those who wait here, without a poll."""
+    async with await lash.open(backend_url) as storage:
+        without_poll(storage)
+        await storage.processes.register(registration())
+        async with appender(backend_url) as child:
+            assert child.stdin is not None
+            for number in (1, 2, 3):
+                waiting = asyncio.create_task(storage.waiter.wait_event_after("p", "tick", number - 1))
+                await parked(storage)
+                child.stdin.write(b"tick\n")
+                assert (await soon(waiting)).sequence == number

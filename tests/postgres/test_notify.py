@@ -1,0 +1,252 @@
+"""How storages on one PostgreSQL schema tell each other that something changed."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import asyncpg
+import pytest
+
+import lash
+from lash.model.event import EventDraft, EventType, ProcessEvent
+from lash.model.process import ExternalInput, Recovery, Registration
+from lash.postgres.notify import channel_of
+from lash.postgres.options import PostgresOptions
+from lash.stores.storage import Storage
+from tests.backends import with_parameters
+from tests.postgres.kit import raw_connection
+from tests.postgres.proxy import proxy_before
+
+TICK = EventDraft(event_type="tick")
+_LISTENERS = """
+    SELECT pid FROM pg_stat_activity
+    WHERE query = 'LISTEN "' || $1::text || '"' AND pid <> pg_backend_pid()
+"""
+
+
+def registration(process_id: str = "p") -> Registration:
+    types = (EventType(name="tick"),)
+    return Registration(process_id=process_id, input=ExternalInput(), recovery=Recovery.EXTERNAL, event_types=types)
+
+
+@asynccontextmanager
+async def opened(url: str, *, poll_s: float = 3_600) -> AsyncIterator[Storage]:
+    """Open a storage with a process ``p``, whose waiters look by themselves at this pace only."""
+    async with await lash.open(url) as storage:
+        await storage.processes.register(registration())
+        storage.waiter._hub._poll_s = poll_s
+        yield storage
+
+
+async def soon(waiting: Awaitable[ProcessEvent]) -> int:
+    """Return the number of the event that is waited for; a wait that hangs fails the test."""
+    return (await asyncio.wait_for(waiting, 20)).sequence
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until something holds; fail the test if it never does."""
+    async with asyncio.timeout(20):
+        while not await holds():  # noqa: ASYNC110 (the server does not tell)
+            await asyncio.sleep(0.01)
+
+
+async def listeners(url: str) -> list[int]:
+    """Return the server's processes that serve a listening connection of the schema."""
+    async with raw_connection(url) as connection:
+        rows = await connection.fetch(_LISTENERS, channel_of(PostgresOptions.from_url(url).schema))
+    return [row["pid"] for row in rows]
+
+
+async def some_listener(url: str, *, other_than: int = 0) -> int:
+    """Wait until somebody listens, and return the server's process for it."""
+    found: list[int] = []
+
+    async def is_there() -> bool:
+        found[:] = [pid for pid in await listeners(url) if pid != other_than]
+        return bool(found)
+
+    await until(is_there)
+    return found[0]
+
+
+class Overheard:
+    """What is said on the channel of a schema."""
+
+    def __init__(self, connection: asyncpg.Connection[asyncpg.Record], channel: str) -> None:
+        self._connection = connection
+        self._channel = channel
+        self.said: list[object] = []
+
+    async def so_far(self) -> list[object]:
+        """Return what was said since the last call."""
+        mark = uuid.uuid4().hex
+        await self._connection.execute("SELECT pg_notify($1, $2)", self._channel, mark)
+
+        async def is_heard() -> bool:
+            return mark in self.said
+
+        await until(is_heard)
+        said, self.said[:] = self.said[: self.said.index(mark)], []
+        return said
+
+    async def something(self) -> None:
+        """Wait until something is said."""
+
+        async def is_heard() -> bool:
+            return bool(self.said)
+
+        await until(is_heard)
+
+
+@asynccontextmanager
+async def overheard(url: str) -> AsyncIterator[Overheard]:
+    """Listen along on a connection of the test's own."""
+    channel = channel_of(PostgresOptions.from_url(url).schema)
+    async with raw_connection(url) as connection:
+        heard = Overheard(connection, channel)
+        await connection.add_listener(channel, lambda _connection, _pid, _channel, text: heard.said.append(text))
+        yield heard
+
+
+async def test_a_lost_listener_is_replaced(postgres_schema_url: str) -> None:
+    """After the server has cut the listening connection, hints arrive again on a new one."""
+    url = postgres_schema_url
+    async with opened(url) as storage, await lash.open(url) as other:
+        waiting = asyncio.create_task(storage.waiter.wait_event_after("p", "tick"))
+        first = await some_listener(url)
+        async with raw_connection(url) as connection:
+            await connection.execute("SELECT pg_terminate_backend($1)", first)
+        await some_listener(url, other_than=first)
+        await other.events.append("p", TICK)
+        assert await soon(waiting) == 1
+
+
+async def test_what_was_written_while_nobody_listened_is_found(postgres_schema_url: str) -> None:
+    """A new listening connection is itself a hint, for what was told before it was there."""
+    url = postgres_schema_url
+    async with opened(url) as storage, await lash.open(url) as other:
+        waiting = asyncio.create_task(storage.waiter.wait_event_after("p", "tick"))
+        first = await some_listener(url)
+        async with raw_connection(url) as connection:
+            await connection.execute("SELECT pg_terminate_backend($1)", first)
+            await other.events.append("p", TICK)
+        assert await soon(waiting) == 1
+
+
+async def test_nobody_listens_before_somebody_waits(postgres_schema_url: str) -> None:
+    """The connection beside the pool is opened for the first one who waits, once, and closed with the storage."""
+    url = postgres_schema_url
+    async with opened(url) as storage:
+        await storage.events.append("p", TICK)
+        assert (await storage.waiter.wait_event_after("p", "tick")).sequence == 1
+        assert await listeners(url) == []
+        waiting = [asyncio.create_task(storage.waiter.wait_event_after("p", "tick", number)) for number in (1, 2)]
+        only = await some_listener(url)
+        await storage.events.append("p", TICK)
+        await storage.events.append("p", TICK)
+        assert [await soon(each) for each in waiting] == [2, 3]
+        assert await listeners(url) == [only]
+
+    async def nobody_listens() -> bool:
+        return await listeners(url) == []
+
+    await until(nobody_listens)
+
+
+async def test_a_burst_is_told_once(postgres_schema_url: str) -> None:
+    """A hundred hints at once are one notification."""
+    url = postgres_schema_url
+    async with opened(url):
+        pass
+    async with await lash.open(url) as storage, overheard(url) as heard:
+        for _ in range(100):
+            storage.waiter._hub._signals.touch()
+        await heard.something()
+        assert len(await heard.so_far()) == 1
+
+
+async def test_closing_tells_the_last_write(postgres_schema_url: str) -> None:
+    """A program that writes and closes at once is heard."""
+    url = postgres_schema_url
+    async with opened(url) as storage:
+        waiting = asyncio.create_task(storage.waiter.wait_event_after("p", "tick"))
+        await some_listener(url)
+        async with overheard(url) as heard:
+            async with await lash.open(url) as other:
+                await other.events.append("p", TICK)
+            assert len(await heard.so_far()) == 1
+        assert await soon(waiting) == 1
+
+
+async def test_a_storage_does_not_answer_itself(postgres_schema_url: str) -> None:
+    """An own write leads to one query for those who wait here, not to a second one when its notification comes back."""
+    url, names = postgres_schema_url, list[str]()
+    async with await lash.open(url, on_statement=names.append) as storage, overheard(url) as heard:
+        await storage.processes.register(registration("p"))
+        await storage.processes.register(registration("q"))
+        storage.waiter._hub._poll_s = 3_600
+        waiting = asyncio.create_task(storage.waiter.wait_event_after("p", "tick"))
+        await some_listener(url)
+        await asyncio.sleep(0.1)
+        await heard.so_far()
+        await asyncio.sleep(0.1)
+        names.clear()
+        await storage.events.append("q", TICK)
+        await heard.something()
+        await asyncio.sleep(0.1)
+        assert names.count("event_last_sequences") == 1
+        waiting.cancel()
+        await asyncio.wait({waiting})
+
+
+@pytest.mark.parametrize("own_pool", [False, True])
+async def test_without_listening_the_slow_poll_remains(postgres_schema_url: str, own_pool: bool) -> None:  # noqa: FBT001
+    """Behind a pooler, and on a pool of the caller, nobody listens, and what others wrote is found all the same."""
+    url = postgres_schema_url
+    dsn = PostgresOptions.from_url(url).dsn
+    async with asyncpg.create_pool(dsn, min_size=0) as pool, opened(url) as other:
+        place = url if own_pool else with_parameters(url, pooler="transaction")
+        async with await lash.open(place, pool=pool if own_pool else None) as storage:
+            storage.waiter._hub._poll_s = 0.05
+            waiting = asyncio.create_task(storage.waiter.wait_event_after("p", "tick"))
+            await asyncio.sleep(0.1)
+            assert await listeners(url) == []
+            await other.events.append("p", TICK)
+            assert await soon(waiting) == 1
+
+
+async def test_idle_waiters_cost_less_than_two_round_trips_a_second(postgres_schema_url: str) -> None:
+    """A hundred waiters to whom nothing happens share one query a second, and nothing else passes the line."""
+    async with proxy_before(postgres_schema_url) as (proxy, url), await lash.open(url) as storage:
+        ids = [f"p{number}" for number in range(100)]
+        for each in ids:
+            await storage.processes.register(registration(each))
+        waiting = [asyncio.create_task(storage.waiter.wait_event_after(each, "tick")) for each in ids]
+        await some_listener(postgres_schema_url)
+
+        async def all_have_looked() -> bool:
+            watches = storage.waiter._hub._watches
+            return len(watches) == 100 and all(watch.sequence is not None for watch in watches)
+
+        await until(all_have_looked)
+        await asyncio.sleep(0.3)
+        proxy.round_trips = 0
+        await asyncio.sleep(1.5)
+        assert 1 <= proxy.round_trips < 3
+        for task in waiting:
+            task.cancel()
+        await asyncio.wait(waiting)
+
+
+@pytest.mark.parametrize("schema", ["public", "s" * 63, 'odd "name"; --', "ä" * 31])
+def test_the_channel_fits(schema: str) -> None:
+    """The name of the channel needs no quotes and fits into an identifier, whatever the schema is called."""
+    channel = channel_of(schema)
+    assert channel.isidentifier()
+    assert channel.isascii()
+    assert channel == channel.lower()
+    assert len(channel) <= 63
+    assert channel != channel_of(schema + "x")

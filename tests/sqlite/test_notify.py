@@ -1,0 +1,129 @@
+"""What waiting costs on a SQLite file."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+import lash
+from lash.errors import StoreUnavailable
+from lash.model.event import EventDraft, EventType
+from lash.model.process import ExternalInput, Recovery, Registration
+from lash.sqlite.notify import SQLiteSignals
+from lash.sqlite.storage import SQLiteStorage
+
+TICK = EventDraft(event_type="tick")
+
+
+class Counted:
+    """A storage with processes ``p`` and ``q`` whose waiters depend on hints, and what it does at the database."""
+
+    def __init__(self, storage: SQLiteStorage, names: list[str]) -> None:
+        self.storage = storage
+        self.names = names
+        self.asked = 0
+        self._data_version = storage._database.data_version
+        storage._database.data_version = self._count  # type: ignore[method-assign]
+        storage.waiter._hub._poll_s = 3_600
+
+    def _count(self) -> int:
+        self.asked += 1
+        return self._data_version()
+
+    async def waiting(self) -> asyncio.Task[object]:
+        """Start a wait for a tick of ``p`` and let it settle."""
+
+        async def wait() -> object:
+            return await self.storage.waiter.wait_event_after("p", "tick")
+
+        task = asyncio.create_task(wait())
+        await until(lambda: any(watch.sequence is not None for watch in self.storage.waiter._hub._watches))
+        await self.asked_again()
+        return task
+
+    async def asked_again(self) -> None:
+        """Wait until the file was asked for changes twice more, and what follows from that was done."""
+        enough = self.asked + 2
+        await until(lambda: self.asked >= enough)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait until something holds; fail the test if it never does."""
+    async with asyncio.timeout(20):
+        while not holds():  # noqa: ASYNC110 (nobody tells)
+            await asyncio.sleep(0.005)
+
+
+@pytest_asyncio.fixture
+async def counted(tmp_path: Path) -> AsyncIterator[Counted]:
+    names: list[str] = []
+    async with await lash.open(f"sqlite:///{tmp_path / 'lash.db'}", on_statement=names.append) as storage:
+        assert isinstance(storage, SQLiteStorage)
+        for process_id in ("p", "q"):
+            await storage.processes.register(
+                Registration(
+                    process_id=process_id,
+                    input=ExternalInput(),
+                    recovery=Recovery.EXTERNAL,
+                    event_types=(EventType(name="tick"),),
+                )
+            )
+        yield Counted(storage, names)
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'lash.db'}"
+
+
+async def test_nothing_is_asked_while_nobody_waits(counted: Counted) -> None:
+    """The file is asked for changes for as long as somebody waits, and neither before nor after."""
+    assert counted.asked == 0
+    task = await counted.waiting()
+    await counted.asked_again()
+    await counted.storage.events.append("p", TICK)
+    await asyncio.wait_for(task, 20)
+    await asyncio.sleep(0)
+    asked = counted.asked
+    await asyncio.sleep(0.05)
+    assert counted.asked == asked
+
+
+async def test_commits_to_sessions_cost_waiters_nothing(counted: Counted, url: str) -> None:
+    """A commit that concerns no process is noticed, and then nothing is asked about those that are waited for."""
+    task = await counted.waiting()
+    counted.names.clear()
+    async with await lash.open(url) as other:
+        for number in range(3):
+            await other.sessions.create(f"s{number}")
+            await counted.asked_again()
+        assert counted.names.count("process_last_change") >= 1
+        assert counted.names.count("event_last_sequences") == 0
+        await other.events.append("p", TICK)
+        await asyncio.wait_for(task, 20)
+
+
+async def test_an_own_write_is_one_hint(counted: Counted) -> None:
+    """What this storage wrote itself is not taken for somebody else's write as well."""
+    task = await counted.waiting()
+    counted.names.clear()
+    await counted.storage.events.append("q", TICK)
+    await counted.asked_again()
+    await counted.asked_again()
+    assert counted.names.count("event_last_sequences") == 1
+    await counted.storage.events.append("p", TICK)
+    await asyncio.wait_for(task, 20)
+
+
+async def test_a_file_that_cannot_be_asked_is_a_hint(counted: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits then looks, and meets the trouble where it can be dealt with."""
+
+    def fail() -> int:
+        raise StoreUnavailable("busy")
+
+    monkeypatch.setattr(counted.storage._database, "data_version", fail)
+    await asyncio.wait_for(SQLiteSignals(counted.storage._database).wait(3_600), 20)

@@ -1,0 +1,134 @@
+"""Signals, processes and a waiter over them, made by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from typing import cast
+
+from lash.errors import ProcessNotFound, ProcessPruned
+from lash.model.event import ProcessEvent
+from lash.model.process import ExternalInput, ProcessRecord, ProcessStatus, Projection, Registration, Success
+from lash.stores.event import EventStore
+from lash.stores.process import ProcessStore
+from lash.waiting import ProcessWaiter
+
+DONE = Success(value="done")
+
+
+class HandSignals:
+    """Hints that only the test gives; it never looks by itself unless told to mind the time."""
+
+    def __init__(self, *, minds_time: bool = False) -> None:
+        self.waits = 0
+        self.resting = asyncio.Event()
+        self._minds_time = minds_time
+        self._hint = asyncio.Event()
+
+    async def wait(self, timeout_s: float) -> None:
+        self.waits += 1
+        if not self._hint.is_set():
+            self.resting.set()
+        try:
+            async with asyncio.timeout(timeout_s if self._minds_time else None):
+                await self._hint.wait()
+        except TimeoutError:
+            pass
+        self._hint.clear()
+        self.resting.clear()
+
+    def touch(self) -> None:
+        self._hint.set()
+        self.resting.clear()
+
+    async def close(self) -> None: ...
+
+
+class Log:
+    """Processes in memory, as far as waiting needs them, with a place to interfere."""
+
+    def __init__(self, signals: HandSignals, *process_ids: str) -> None:
+        self.signals = signals
+        self.logs: dict[str, list[ProcessEvent]] = {each: [] for each in process_ids}
+        self.ended: set[str] = set()
+        self.pruned: set[str] = set()
+        self.looks = 0
+        self.queries: list[set[str]] = []
+        self.failures: list[Exception] = []
+        self.during_look: Callable[[int], Awaitable[None]] = _nothing
+        self.after_query: Callable[[int], None] = lambda _number: None
+
+    def append(self, process_id: str, *, hint: bool = True) -> None:
+        """Append an event that is also the end, and say so or not."""
+        events = self.logs[process_id]
+        events.append(
+            ProcessEvent(process_id=process_id, sequence=len(events) + 1, event_type="tick", occurred_at_ms=0)
+        )
+        self.ended.add(process_id)
+        if hint:
+            self.signals.touch()
+
+    def prune(self, process_id: str) -> None:
+        del self.logs[process_id]
+        self.pruned.add(process_id)
+        self.signals.touch()
+
+    async def after(
+        self, process_id: str, sequence: int = 0, *, event_type: str | None = None, limit: int = 1_000
+    ) -> tuple[ProcessEvent, ...]:
+        found = [each for each in self._log(process_id) if each.sequence > sequence and each.event_type == event_type]
+        await self._looked()
+        return tuple(found[:limit])
+
+    async def recent(self, process_id: str, count: int) -> tuple[ProcessEvent, ...]:
+        return tuple(self._log(process_id)[-count:])
+
+    async def get(self, process_id: str) -> ProcessRecord | None:
+        if process_id not in self.logs:
+            return None
+        ended = process_id in self.ended
+        projection = Projection(status=ProcessStatus.COMPLETED, outcome=DONE) if ended else Projection()
+        record = ProcessRecord(
+            process_id=process_id,
+            registration_hash="",
+            registration=Registration(process_id=process_id, input=ExternalInput()),
+            projection=projection,
+            wake_session_id=None,
+            last_sequence=len(self.logs[process_id]),
+            created_at_ms=0,
+            updated_at_ms=0,
+        )
+        await self._looked()
+        return record
+
+    async def last_sequences(self, process_ids: Collection[str]) -> dict[str, int]:
+        self.queries.append(set(process_ids))
+        await asyncio.sleep(0)
+        if self.failures:
+            raise self.failures.pop(0)
+        answer = {each: len(self.logs[each]) for each in process_ids if each in self.logs}
+        self.after_query(len(self.queries))
+        return answer
+
+    def _log(self, process_id: str) -> list[ProcessEvent]:
+        if process_id in self.pruned:
+            raise ProcessPruned(process_id)
+        if process_id not in self.logs:
+            raise ProcessNotFound(process_id)
+        return self.logs[process_id]
+
+    async def _looked(self) -> None:
+        """Count a look, and let the test do something before its answer, already made, arrives."""
+        self.looks += 1
+        await self.during_look(self.looks)
+
+
+async def _nothing(_number: int) -> None: ...
+
+
+def made(*process_ids: str, minds_time: bool = False, poll_s: float = 0.001) -> tuple[ProcessWaiter, Log]:
+    """Return a waiter and the log under it."""
+    signals = HandSignals(minds_time=minds_time)
+    log = Log(signals, *process_ids)
+    waiter = ProcessWaiter(cast(EventStore, log), cast(ProcessStore, log), signals, poll_s=poll_s)
+    return waiter, log
