@@ -70,6 +70,7 @@ _ONE_STORAGE = "a database in memory has one storage, opened with one set of opt
 CONTRACT_DIFFERENCES: dict[str, str] = {
     "TestSessionStore::test_everything_survives_reopening": _GONE,
     "TestSessionTurn::test_a_repeat_survives_reopening": _GONE,
+    "TestQueue::test_queued_work_survives_reopening": _GONE,
     "TestCheckpoint::test_a_ref_works_on_a_fresh_handle": _GONE,
     "TestCheckpoint::test_bytes_of_both_forms_live_in_one_session": _ONE_STORAGE,
     "TestCheckpoint::test_a_narrower_retention_drops_the_rest": _ONE_STORAGE,
