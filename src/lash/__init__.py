@@ -1,9 +1,13 @@
 """Durable state and execution for AI agents: one SQLite file, or PostgreSQL."""
 
 from lash.blob import Compression
+from lash.bytestore.file import FileBytes
+from lash.bytestore.s3 import S3Bytes
 from lash.connect import open_storage as open  # noqa: A004 - `lash.open(url)` is how a storage is opened
 from lash.errors import (
     Advice,
+    ArtifactNotFound,
+    AttachmentNotFound,
     BlobNotFound,
     CommitTooLarge,
     ConfigError,
@@ -28,9 +32,21 @@ from lash.errors import (
     StorageFailure,
     StoreError,
     StoreUnavailable,
+    SweepIncomplete,
     TurnConflict,
 )
 from lash.liveness import current_owner
+from lash.model.artifact import ArtifactPage, ArtifactRef, ArtifactSummary, ProcessEnvironment
+from lash.model.attachment import (
+    AttachmentEntry,
+    AttachmentOwner,
+    AttachmentPage,
+    AttachmentRef,
+    OwnerKind,
+    StoredAttachment,
+    SweepProblem,
+    SweepReport,
+)
 from lash.model.checkpoint import Checkpoint, CheckpointDraft, CheckpointManifest, TurnState
 from lash.model.commit import Append, Commit, CommitBudget, CommitResult, ReplaceFull, Unchanged
 from lash.model.frame import AgentFrame, AgentFrameAssignment, ModelLimits, ModelSpec, SessionPolicy
@@ -55,6 +71,8 @@ from lash.model.session import (
 )
 from lash.model.usage import PromptUsage, TokenUsage, UsageEntry
 from lash.model.value import BlobRef
+from lash.stores.artifact import ArtifactStore
+from lash.stores.attachment import AttachmentStore, ByteStore
 from lash.stores.lease import LeaseStore
 from lash.stores.session import Session, SessionStore
 from lash.stores.storage import Storage
@@ -68,9 +86,21 @@ __all__ = [
     "AgentFrame",
     "AgentFrameAssignment",
     "Append",
+    "ArtifactNotFound",
+    "ArtifactPage",
+    "ArtifactRef",
+    "ArtifactStore",
+    "ArtifactSummary",
+    "AttachmentEntry",
+    "AttachmentNotFound",
+    "AttachmentOwner",
+    "AttachmentPage",
+    "AttachmentRef",
+    "AttachmentStore",
     "BlobNotFound",
     "BlobRef",
     "Busy",
+    "ByteStore",
     "Checkpoint",
     "CheckpointDraft",
     "CheckpointManifest",
@@ -85,6 +115,7 @@ __all__ = [
     "CorruptData",
     "CreatedSession",
     "Durability",
+    "FileBytes",
     "ForeignDatabase",
     "FullGraph",
     "Graph",
@@ -106,10 +137,12 @@ __all__ = [
     "NodeConflict",
     "NodeNotFound",
     "NotFound",
+    "OwnerKind",
     "Part",
     "PartKind",
     "PendingMigrations",
     "PluginEntry",
+    "ProcessEnvironment",
     "PromptUsage",
     "ProtocolEntry",
     "ReplaceFull",
@@ -117,6 +150,7 @@ __all__ = [
     "RevisionConflict",
     "Role",
     "RootRelation",
+    "S3Bytes",
     "SchemaMismatch",
     "Session",
     "SessionBindingMismatch",
@@ -135,6 +169,10 @@ __all__ = [
     "StorageFailure",
     "StoreError",
     "StoreUnavailable",
+    "StoredAttachment",
+    "SweepIncomplete",
+    "SweepProblem",
+    "SweepReport",
     "TokenUsage",
     "TurnConflict",
     "TurnState",

@@ -5,14 +5,18 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from lash.attachment import Attachments
 from lash.model.session import Durability
 from lash.plan.commit import CommitRules
+from lash.postgres.artifact import PostgresArtifactStore
+from lash.postgres.attachment import PostgresAttachmentManifest, PostgresBytes
 from lash.postgres.database import Database, StatementHook
 from lash.postgres.lease import PostgresLeaseStore
 from lash.postgres.options import PostgresOptions
 from lash.postgres.schema import prepare_schema
 from lash.postgres.session import PostgresSession, PostgresSessionStore
 from lash.sqlkit.queries import load_queries
+from lash.stores.attachment import ByteStore
 
 if TYPE_CHECKING:
     import asyncpg
@@ -21,11 +25,17 @@ if TYPE_CHECKING:
 class PostgresStorage:
     """Everything in one PostgreSQL schema; the contract is `lash.stores.storage.Storage`."""
 
-    def __init__(self, database: Database, rules: CommitRules) -> None:
+    def __init__(self, database: Database, rules: CommitRules, attachment_bytes: ByteStore | None) -> None:
         """Build the stores on an open database; use `open`."""
         self._database = database
         self._sessions = PostgresSessionStore(database, rules)
         self._leases = PostgresLeaseStore(database)
+        self._artifacts = PostgresArtifactStore(database, rules.compression)
+        self._attachments = Attachments(
+            PostgresAttachmentManifest(database),
+            attachment_bytes or PostgresBytes(database, rules.compression),
+            self.durability,
+        )
 
     @classmethod
     async def open(
@@ -34,6 +44,7 @@ class PostgresStorage:
         *,
         migrate: bool,
         rules: CommitRules,
+        attachment_bytes: ByteStore | None = None,
         pool: asyncpg.Pool[asyncpg.Record] | None = None,
         on_statement: StatementHook | None = None,
     ) -> Self:
@@ -46,7 +57,7 @@ class PostgresStorage:
         except BaseException:
             await database.close()
             raise
-        return cls(database, rules)
+        return cls(database, rules, attachment_bytes)
 
     @property
     def durability(self) -> Durability:
@@ -59,6 +70,14 @@ class PostgresStorage:
     @property
     def leases(self) -> PostgresLeaseStore:
         return self._leases
+
+    @property
+    def artifacts(self) -> PostgresArtifactStore:
+        return self._artifacts
+
+    @property
+    def attachments(self) -> Attachments:
+        return self._attachments
 
     def session(self, session_id: str) -> PostgresSession:
         return self._sessions.handle(session_id)

@@ -6,6 +6,8 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from lash.model.session import Durability
+from lash.stores.artifact import ArtifactStore
+from lash.stores.attachment import AttachmentStore
 from lash.stores.lease import LeaseStore
 from lash.stores.session import Session, SessionStore
 
@@ -23,6 +25,12 @@ class Storage(Protocol):
 
     @property
     def leases(self) -> LeaseStore: ...
+
+    @property
+    def artifacts(self) -> ArtifactStore: ...
+
+    @property
+    def attachments(self) -> AttachmentStore: ...
 
     def session(self, session_id: str) -> Session:
         """Return a handle on one session, without asking whether it exists."""

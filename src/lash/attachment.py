@@ -1,0 +1,119 @@
+"""Attachments of a storage: its manifest in the database and a byte store, kept in step by the fence."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Collection
+from typing import Final
+
+from lash.errors import AttachmentNotFound, InvalidInput, StoreUnavailable
+from lash.limits import check_identifier
+from lash.model.attachment import (
+    AttachmentEntry,
+    AttachmentOwner,
+    AttachmentPage,
+    AttachmentRef,
+    StoredAttachment,
+    SweepReport,
+)
+from lash.model.session import Durability
+from lash.plan.attachment import (
+    Intent,
+    check_age,
+    check_attachment_id,
+    check_attachment_ids,
+    decode_attachment_page,
+    decode_entry,
+    decode_place,
+    prepare_put,
+    verify,
+)
+from lash.plan.session import check_limit
+from lash.stores.attachment import AttachmentManifest, ByteStore, IsOwnerGone
+from lash.sweep import Sweep
+
+_MAX_TRIES: Final = 14
+_FIRST_PAUSE_S: Final = 0.01
+_LONGEST_PAUSE_S: Final = 0.5
+
+
+class Attachments:
+    """The attachments of one storage; the contract is `lash.stores.attachment.AttachmentStore`."""
+
+    def __init__(self, manifest: AttachmentManifest, byte_store: ByteStore, database: Durability) -> None:
+        self._manifest = manifest
+        self._bytes = byte_store
+        self._database = database
+
+    @property
+    def durability(self) -> Durability:
+        return Durability.INLINE if Durability.INLINE in (self._database, self._bytes.durability) else self._database
+
+    async def put(
+        self,
+        session_id: str,
+        content: bytes,
+        media_type: str,
+        *,
+        owner: AttachmentOwner | None = None,
+        width: int | None = None,
+        height: int | None = None,
+        label: str | None = None,
+    ) -> AttachmentRef:
+        intent = prepare_put(session_id, content, media_type, owner=owner, width=width, height=height, label=label)
+        for tries in range(_MAX_TRIES):
+            if await self._try_put(intent):
+                return intent.ref
+            await _pause(tries)
+        raise StoreUnavailable(
+            f"attachment {intent.ref.id} is being deleted by a sweep that has not ended; if it never will, "
+            "the next sweep takes over"
+        )
+
+    async def get(self, session_id: str, attachment_id: str) -> StoredAttachment:
+        entry = await self.entry(session_id, attachment_id)
+        if entry is None:
+            raise AttachmentNotFound(session_id, attachment_id)
+        return verify(entry, await self._bytes.get(attachment_id))
+
+    async def entry(self, session_id: str, attachment_id: str) -> AttachmentEntry | None:
+        check_identifier("session_id", session_id)
+        row = await self._manifest.row(session_id, check_attachment_id(attachment_id))
+        return None if row is None else decode_entry(row)
+
+    async def commit_refs(self, session_id: str, attachment_ids: Collection[str]) -> tuple[str, ...]:
+        check_identifier("session_id", session_id)
+        return await self._manifest.stamp(session_id, check_attachment_ids(attachment_ids))
+
+    async def list_uncommitted(
+        self, older_than_ms: int = 0, *, limit: int = 100, cursor: str | None = None
+    ) -> AttachmentPage:
+        size, after = check_limit(limit), decode_place(cursor)
+        rows = await self._manifest.uncommitted(check_age(older_than_ms), after, size + 1)
+        return decode_attachment_page(rows, size)
+
+    async def forget(self, session_id: str, attachment_id: str) -> bool:
+        check_identifier("session_id", session_id)
+        return await self._manifest.forget(session_id, check_attachment_id(attachment_id))
+
+    async def sweep(self, older_than_ms: int, is_owner_gone: IsOwnerGone, *, dry_run: bool = False) -> SweepReport:
+        if not callable(is_owner_gone):
+            raise InvalidInput(f"is_owner_gone must be an async function, not {type(is_owner_gone).__name__}")
+        sweep = Sweep(self._manifest, self._bytes, is_owner_gone, dry_run=dry_run)
+        return await sweep.run(check_age(older_than_ms))
+
+    async def _try_put(self, intent: Intent) -> bool:
+        """Announce and write; return whether no sweep came between the two."""
+        attachment_id = intent.ref.id
+        token = await self._manifest.announce(intent)
+        if token is None:
+            return False
+        await self._bytes.put(attachment_id, intent.content)
+        return await self._manifest.confirm(intent.session_id, attachment_id, token)
+
+
+async def _pause(tries: int) -> None:
+    """Wait longer each time, and never in step with others that wait for the same sweep."""
+    longest = min(_FIRST_PAUSE_S * 2**tries, _LONGEST_PAUSE_S)
+    await asyncio.sleep(longest * random.uniform(0.5, 1.0))  # noqa: S311 (no secret)

@@ -1,0 +1,2 @@
+-- The queue.
+SELECT 1;
