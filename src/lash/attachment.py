@@ -89,8 +89,8 @@ class Attachments:
     async def list_uncommitted(
         self, older_than_ms: int = 0, *, limit: int = 100, cursor: str | None = None
     ) -> AttachmentPage:
-        size, after = check_limit(limit), decode_place(cursor)
-        rows = await self._manifest.uncommitted(check_age(older_than_ms), after, size + 1)
+        size, after, age = check_limit(limit), decode_place(cursor), check_age(older_than_ms)
+        rows = await self._manifest.uncommitted(await self._manifest.now_ms() - age, after, size + 1)
         return decode_attachment_page(rows, size)
 
     async def forget(self, session_id: str, attachment_id: str) -> bool:

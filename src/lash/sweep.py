@@ -79,8 +79,10 @@ class Sweep:
         )
 
     async def _sweep_manifest(self, older_than_ms: int) -> None:
+        # Fixed at the start: what is put again meanwhile must not come up for ever.
+        newest_ms = await self._manifest.now_ms() - older_than_ms
         place = START
-        while rows := await self._manifest.uncommitted(older_than_ms, place, _PAGE):
+        while rows := await self._manifest.uncommitted(newest_ms, place, _PAGE):
             for row in rows:
                 await self._sweep_row(row)
             place = place_of(rows[-1])

@@ -43,6 +43,8 @@ from lash.model.value import Value
 ABANDONED_AFTER_MS: Final = 24 * 60 * 60 * 1000
 """How long after its beginning the deletion of an unreachable sweeper counts as abandoned."""
 
+_LONG_AGO_MS: Final = 2**62
+
 _MEDIA_TYPE: Final = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}")
 _SYNONYMS: Final = {"image/jpg": "image/jpeg"}
 
@@ -272,8 +274,8 @@ def decode_place(cursor: str | None) -> Place:
 
 
 def check_age(older_than_ms: object) -> int:
-    """Return the age if it is one."""
-    return check_integer("older_than_ms", older_than_ms, at_least=0)
+    """Return the age if it is one; nothing is older than the epoch, so a larger one means the same."""
+    return min(check_integer("older_than_ms", older_than_ms, at_least=0), _LONG_AGO_MS)
 
 
 def _is_abandoned(fence: FenceRow, now_ms: int, *, sweeper_is_dead: bool) -> bool:

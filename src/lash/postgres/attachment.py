@@ -71,9 +71,13 @@ class PostgresAttachmentManifest:
             await self._require_session(session_id)
         return tuple(sorted(row.text for row in stamped))
 
-    async def uncommitted(self, older_than_ms: int, after: Place, limit: int) -> Sequence[AttachmentRow]:
+    async def now_ms(self) -> int:
+        answer = await self._database.read_one(Number, "attachment_now")
+        return 0 if answer is None else answer.number
+
+    async def uncommitted(self, newest_ms: int, after: Place, limit: int) -> Sequence[AttachmentRow]:
         place = (after.intent_at_ms, after.attachment_id, after.session_key)
-        return await self._database.read_all(AttachmentRow, "attachment_uncommitted", older_than_ms, *place, limit)
+        return await self._database.read_all(AttachmentRow, "attachment_uncommitted", newest_ms, *place, limit)
 
     async def forget(self, session_id: str, attachment_id: str) -> bool:
         forgotten = await self._database.write_one(

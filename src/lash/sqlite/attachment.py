@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from lash import blob as blobs
 from lash.blob import Compression
 from lash.ids import new_id
-from lash.limits import saturating_add
 from lash.model.session import Durability
 from lash.plan.artifact import ArtifactRow
 from lash.plan.attachment import (
@@ -73,12 +72,15 @@ class SQLiteAttachmentManifest:
 
         return await self._database.write(body)
 
-    async def uncommitted(self, older_than_ms: int, after: Place, limit: int) -> Sequence[AttachmentRow]:
+    async def now_ms(self) -> int:
+        return self._database.read(lambda reader: reader.now_ms)
+
+    async def uncommitted(self, newest_ms: int, after: Place, limit: int) -> Sequence[AttachmentRow]:
         return await self._database.read_in_thread(
             lambda reader: reader.all(
                 AttachmentRow,
                 "attachment_uncommitted",
-                newest=saturating_add(reader.now_ms, -older_than_ms),
+                newest_ms=newest_ms,
                 intent_at_ms=after.intent_at_ms,
                 attachment_id=after.attachment_id,
                 session_key=after.session_key,

@@ -143,8 +143,12 @@ class AttachmentManifest(Protocol):
         """Stamp those lines that have no stamp, and return the ids of all that have one now."""
         ...
 
-    async def uncommitted(self, older_than_ms: int, after: Place, limit: int) -> Sequence[AttachmentRow]:
-        """Return lines without a stamp behind a place, in order."""
+    async def now_ms(self) -> int:
+        """Return the time by which lines are announced."""
+        ...
+
+    async def uncommitted(self, newest_ms: int, after: Place, limit: int) -> Sequence[AttachmentRow]:
+        """Return lines without a stamp that were announced by this time, behind a place, in order."""
         ...
 
     async def forget(self, session_id: str, attachment_id: str) -> bool:

@@ -2,6 +2,10 @@
 -- The key of one session.
 SELECT session_key FROM :"schema".lash_sessions WHERE session_id = $1::text;
 
+-- name: attachment_now
+-- The time.
+SELECT :"schema".lash_now_ms();
+
 -- name: attachment_announce
 -- Writes a session's line and keeps the fence of its digest, or revokes its condemnation; nothing of both while the
 -- bytes are being deleted. A line that was committed keeps its stamp, its owner and its time; an owner is not lost to a
@@ -78,7 +82,7 @@ SELECT
     a.owner_id, a.intent_at_ms, a.committed_at_ms
 FROM :"schema".lash_attachments AS a
 JOIN :"schema".lash_sessions AS s ON s.session_key = a.session_key
-WHERE a.committed_at_ms IS NULL AND a.intent_at_ms <= :"schema".lash_now_ms() - $1::bigint
+WHERE a.committed_at_ms IS NULL AND a.intent_at_ms <= $1::bigint
     AND (a.intent_at_ms, a.attachment_id, a.session_key) > ($2::bigint, $3::text, $4::bigint)
 ORDER BY a.intent_at_ms, a.attachment_id, a.session_key
 LIMIT $5::bigint;

@@ -66,7 +66,7 @@ SELECT
     a.owner_id, a.intent_at_ms, a.committed_at_ms
 FROM lash_attachments AS a INDEXED BY lash_attachments_uncommitted
 CROSS JOIN lash_sessions AS s ON s.session_key = a.session_key
-WHERE a.committed_at_ms IS NULL AND a.intent_at_ms <= :newest
+WHERE a.committed_at_ms IS NULL AND a.intent_at_ms <= :newest_ms
     AND (a.intent_at_ms, a.attachment_id, a.session_key) > (:intent_at_ms, :attachment_id, :session_key)
 ORDER BY a.intent_at_ms, a.attachment_id, a.session_key
 LIMIT :limit;
