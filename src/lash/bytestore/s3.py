@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from obstore.store import S3Config
 
 _MAX_RETRIES: Final = 3
+_DEBUG_TEXT: Final = "\n\nDebug source"
 _RETRY_FOR: Final = timedelta(seconds=30)
 
 
@@ -81,28 +82,34 @@ class S3Bytes:
         try:
             found = await self._obstore.get_async(self._store, _key(attachment_id))
             return bytes(await found.bytes_async())
-        except FileNotFoundError:
-            return None
         except (self._errors.BaseError, OSError) as error:
+            if _is_absent(error):
+                return None
             raise self._failure("read", attachment_id, error) from error
 
     async def delete(self, attachment_id: str) -> None:
         try:
             await self._obstore.delete_async(self._store, _key(attachment_id))
-        except FileNotFoundError:
-            return
         except (self._errors.BaseError, OSError) as error:
-            raise self._failure("delete", attachment_id, error) from error
+            if not _is_absent(error):
+                raise self._failure("delete", attachment_id, error) from error
 
     async def tidy(self) -> int:
         return 0
 
     def _failure(self, what: str, attachment_id: str, error: Exception) -> StoreError:
         """Say what failed. Only a refusal is certain; anything else may have happened all the same."""
-        message = f"cannot {what} attachment {attachment_id} in {self._name}: {error}"
-        if isinstance(error, self._errors.PermissionDeniedError | self._errors.UnauthenticatedError):
+        cause, _, _ = str(error).partition(_DEBUG_TEXT)
+        message = f"cannot {what} attachment {attachment_id} in {self._name}: {cause}"
+        refusals = (FileNotFoundError, self._errors.PermissionDeniedError, self._errors.UnauthenticatedError)
+        if isinstance(error, refusals):
             return StorageFailure(message)
         return StoreUnavailable(message, outcome_unknown=what != "read")
+
+
+def _is_absent(error: Exception) -> bool:
+    """Say whether the server said that it has no such object; that it has no such bucket is something else."""
+    return isinstance(error, FileNotFoundError) and "NoSuchKey" in str(error)
 
 
 def _key(attachment_id: str) -> str:

@@ -112,8 +112,12 @@ class ArtifactContract:
     async def test_equal_environments_share_a_ref(self, harness: Harness) -> None:
         """M6: the ref of an environment depends on its content, not on the order of its keys."""
         storage = await harness.open()
-        first = await storage.artifacts.put_environment(ProcessEnvironment(body={"policy": {"a": 1, "b": [2]}, "x": None}))
-        same = await storage.artifacts.put_environment(ProcessEnvironment(body={"x": None, "policy": {"b": [2], "a": 1}}))
+        first = await storage.artifacts.put_environment(
+            ProcessEnvironment(body={"policy": {"a": 1, "b": [2]}, "x": None})
+        )
+        same = await storage.artifacts.put_environment(
+            ProcessEnvironment(body={"x": None, "policy": {"b": [2], "a": 1}})
+        )
         other = await storage.artifacts.put_environment(ProcessEnvironment(body={"x": None}))
         assert first == same != other
         loaded = await storage.artifacts.get_environment(first)
