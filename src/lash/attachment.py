@@ -36,6 +36,10 @@ from lash.sweep import Sweep
 _MAX_TRIES: Final = 14
 _FIRST_PAUSE_S: Final = 0.01
 _LONGEST_PAUSE_S: Final = 0.5
+_BEING_DELETED: Final = (
+    "a sweep has begun to delete these bytes and has not ended; if it never will, the next takes over"
+)
+_SWEPT: Final = "sweeps took its announcement again and again; they should only take what is old"
 
 
 class Attachments:
@@ -62,14 +66,14 @@ class Attachments:
         label: str | None = None,
     ) -> AttachmentRef:
         intent = prepare_put(session_id, content, media_type, owner=owner, width=width, height=height, label=label)
+        obstacle = ""
         for tries in range(_MAX_TRIES):
-            if await self._try_put(intent):
+            found = await self._try_put(intent)
+            if found is None:
                 return intent.ref
+            obstacle = found
             await _pause(tries)
-        raise StoreUnavailable(
-            f"attachment {intent.ref.id} is being deleted by a sweep that has not ended; if it never will, "
-            "the next sweep takes over"
-        )
+        raise StoreUnavailable(f"attachment {intent.ref.id} could not be put: {obstacle}")
 
     async def get(self, session_id: str, attachment_id: str) -> StoredAttachment:
         entry = await self.entry(session_id, attachment_id)
@@ -103,14 +107,14 @@ class Attachments:
         sweep = Sweep(self._manifest, self._bytes, is_owner_gone, dry_run=dry_run)
         return await sweep.run(check_age(older_than_ms))
 
-    async def _try_put(self, intent: Intent) -> bool:
-        """Announce and write; return whether no sweep came between the two."""
+    async def _try_put(self, intent: Intent) -> str | None:
+        """Announce and write, and return None; or return in what way a sweep came between."""
         attachment_id = intent.ref.id
         token = await self._manifest.announce(intent)
         if token is None:
-            return False
+            return _BEING_DELETED
         await self._bytes.put(attachment_id, intent.content)
-        return await self._manifest.confirm(intent.session_id, attachment_id, token)
+        return None if await self._manifest.confirm(intent.session_id, attachment_id, token) else _SWEPT
 
 
 async def _pause(tries: int) -> None:

@@ -124,6 +124,7 @@ async def test_stale_temporaries_are_ignored_and_tidied(files: FileBytes, root: 
 
 async def test_a_sweep_tidies(tmp_path: Path, root: Path) -> None:
     """H54: a sweep reports the stale files it removed; a dry run removes none."""
+
     async def gone(entry: lash.AttachmentEntry) -> bool:
         return True
 
@@ -138,6 +139,7 @@ async def test_a_sweep_tidies(tmp_path: Path, root: Path) -> None:
 
 async def test_a_failed_write_leaves_nothing(files: FileBytes, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """H54: if the disk refuses before the rename, there is neither a file nor a temporary one, and a repeat works."""
+
     def refuse(descriptor: int) -> None:
         if "temporary/" in os.readlink(f"/proc/self/fd/{descriptor}"):
             raise OSError(28, "No space left on device")
@@ -159,7 +161,6 @@ async def test_what_the_disk_refuses_is_a_storage_failure(files: FileBytes, root
         with pytest.raises(StorageFailure, match=ID) as raised:
             await call
         assert isinstance(raised.value.__cause__, OSError)
-    (root / "temporary").rmdir()
     (root / "temporary").touch()
     with pytest.raises(StorageFailure, match="tidy"):
         await files.tidy()

@@ -1,8 +1,8 @@
 """A process that puts or sweeps attachments until it is killed.
 
-``python -m tests.concurrency.attachment_worker put URL FILES NAME`` prints a line for each attachment that is
-committed, after the acknowledgement; with ``sweep`` it prints a line for each sweep. FILES is a folder for the bytes,
-or ``-`` for the database.
+``python -m tests.concurrency.attachment_worker put URL FILES NAME`` prints a line for each attachment that it means to
+keep, after its commit was acknowledged; with ``sweep`` it prints a line for each sweep. FILES is a folder for the
+bytes, or ``-`` for the database.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import sys
 
 import lash
 
-DIGESTS = 5
-"""Few, so that puts and sweeps meet on the same ones all the time."""
+ROUND = 12
+"""Of so many puts of the same bytes a process keeps the last; the others make the bytes free again and again."""
 
 
 def content_of(number: int) -> bytes:
-    """Return the bytes of one of the digests."""
+    """Return the bytes that every process puts in this round."""
     return b"shared bytes %d " % number * 50
 
 
@@ -34,39 +34,37 @@ async def nobody_lives(entry: lash.AttachmentEntry) -> bool:
 
 
 async def put_forever(url: str, files: str, name: str) -> None:
-    """Put into ever new sessions; most are committed, some are left for the sweepers."""
-    chance = random.Random(name)
+    """Put, commit, read and mostly forget the same bytes as all the others."""
     async with await opened(url, files) as storage:
+        await storage.sessions.create(name)
         for number in itertools.count():
-            session_id = f"{name}-{number}"
-            await storage.sessions.create(session_id)
-            which = chance.randrange(DIGESTS)
-            stamped: tuple[str, ...] = ()
-            while not stamped and chance.random() < 0.9:
-                # A sweep of age zero may take the announcement before the stamp: then it is put again.
-                ref = await storage.attachments.put(session_id, content_of(which), "text/plain")
-                stamped = await storage.attachments.commit_refs(session_id, [ref.id])
-            if stamped:
-                say(f"{session_id} {which}")
-            if number % 3 == 0:
-                # Forgetting what was committed makes the digest free again, so that sweeps really delete.
-                for entry in range(max(0, number - 10), number - 2):
-                    await storage.attachments.forget(f"{name}-{entry}", lash_id(content_of(which)))
+            ref = await put_and_commit(storage, name, content_of(number // ROUND))
+            found = await storage.attachments.get(name, ref.id)
+            assert found.content == content_of(number // ROUND)
+            if number % ROUND == ROUND - 1:
+                say(f"{name} {ref.id}")
+            else:
+                await storage.attachments.forget(name, ref.id)
 
 
-def lash_id(content: bytes) -> str:
-    """Return the id of bytes."""
-    import hashlib
-
-    return hashlib.sha256(content).hexdigest()
+async def put_and_commit(storage: lash.Storage, name: str, content: bytes) -> lash.AttachmentRef:
+    """Put until it is committed: sweeps of age zero may take the announcement before the bytes or the stamp."""
+    while True:
+        try:
+            ref = await storage.attachments.put(name, content, "text/plain")
+        except lash.StoreUnavailable:
+            continue
+        if await storage.attachments.commit_refs(name, [ref.id]):
+            return ref
 
 
 async def sweep_forever(url: str, files: str, name: str) -> None:
-    """Sweep without pause, and with no mercy for age."""
+    """Sweep almost without pause, and with no mercy for age."""
     async with await opened(url, files) as storage:
         while True:
             report = await storage.attachments.sweep(0, nobody_lives)
-            say(f"{name} {len(report.swept)} {len(report.deleted)}")
+            say(f"{name} {len(report.deleted)}")
+            await asyncio.sleep(random.uniform(0, 0.02))
 
 
 def say(line: str) -> None:

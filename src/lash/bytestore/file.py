@@ -56,10 +56,7 @@ class FileBytes:
     def _put(self, path: Path, content: bytes) -> None:
         try:
             _make_folder(path.parent)
-            if _holds(path, content):
-                # Whoever wrote it may have died before it was forced to the disk.
-                _force(path)
-            else:
+            if not _holds(path, content):
                 self._write(path, content)
             _force(path.parent)
         except OSError as error:
@@ -115,8 +112,13 @@ class FileBytes:
 
 
 def _holds(path: Path, content: bytes) -> bool:
+    """Say whether the file is there and whole, and if so force it to the disk: its writer may have died before that."""
     try:
-        return path.stat().st_size == len(content) and path.read_bytes() == content
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size != len(content) or file.read() != content:
+                return False
+            os.fsync(file.fileno())
+            return True
     except FileNotFoundError:
         return False
 
