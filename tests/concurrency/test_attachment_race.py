@@ -41,7 +41,7 @@ class Workers:
 
     def kill_all(self) -> None:
         for process in self._all:
-            if process.poll() is None:
+            if process.stdout is not None and not process.stdout.closed:
                 self.kill(process)
 
 

@@ -28,7 +28,7 @@ def _open_once(url: str, barrier: Barrier) -> None:
 
 
 async def test_sixteen_concurrent_first_opens_all_succeed(backend_url: str) -> None:
-    """L89, H75: sixteen processes open a new storage at the same moment; all succeed and each migration is recorded once."""
+    """L89, H75: sixteen processes open a new storage at the same moment; all succeed; each migration counts once."""
     context = multiprocessing.get_context("spawn")
     barrier = context.Barrier(_OPENERS)
     processes = [context.Process(target=_open_once, args=(backend_url, barrier)) for _ in range(_OPENERS)]

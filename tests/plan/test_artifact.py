@@ -30,7 +30,7 @@ ROW = ArtifactRow(REF, "plain", 4, CONTENT)
 def test_bytes_are_packed_under_their_hash() -> None:
     """The ref is the SHA-256 of the plain bytes; what is no bytes is refused."""
     blob = pack_artifact(CONTENT, Compression.BALANCED)
-    assert (blob.ref, blob.size, blob.content) == (REF, 4, CONTENT)
+    assert (str(blob.ref), blob.size, blob.content) == (str(REF), 4, CONTENT)
     with pytest.raises(InvalidInput):
         pack_artifact("code", Compression.BALANCED)
 

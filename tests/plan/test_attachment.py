@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import itertools
-from typing import Any
 
 import msgspec
 import pytest
@@ -186,6 +185,7 @@ def test_no_order_of_steps_loses_bytes(earlier: str) -> None:
 def test_an_order_of_steps_without_the_check_would_lose_bytes() -> None:
     """The search above can fail: a put that did not compare lives would be acknowledged without its bytes."""
     world = World()
+    token = None
     for name in ("announce", "write", "take_name", "look", "step", "step", "delete", "finish", "announce"):
         token = world.token
         getattr(world, name)()
@@ -206,7 +206,7 @@ def test_a_put_is_checked_and_described() -> None:
 @pytest.mark.parametrize(
     "media_type", ["", "image", "image/", "/png", "image/png;q=1", "im age/png", "image/p/ng", "ümage/png", 5]
 )
-def test_what_is_no_media_type_is_refused(media_type: Any) -> None:
+def test_what_is_no_media_type_is_refused(media_type: object) -> None:
     """A media type is type/subtype, without parameters."""
     with pytest.raises(InvalidInput):
         normal_media_type(media_type)
@@ -216,7 +216,7 @@ def test_what_is_no_media_type_is_refused(media_type: Any) -> None:
     "owner",
     ["turn", AttachmentOwner(kind="job", id="x"), AttachmentOwner(kind=OwnerKind.TURN, id=" ")],  # type: ignore[arg-type]
 )
-def test_what_is_no_owner_is_refused(owner: Any) -> None:
+def test_what_is_no_owner_is_refused(owner: object) -> None:
     """An owner is a turn or a process with an id."""
     with pytest.raises(InvalidInput):
         prepare_put("s", b"", "a/b", owner=owner)

@@ -10,7 +10,7 @@ import pytest
 
 from lash.blob import Compression
 from lash.errors import ArtifactNotFound, CorruptData, InvalidInput
-from lash.model.artifact import ArtifactRef, ProcessEnvironment
+from lash.model.artifact import ArtifactRef, ArtifactSummary, ProcessEnvironment
 from lash.testing.factories import MOMENT
 from lash.testing.harness import Harness
 
@@ -98,7 +98,8 @@ class ArtifactContract:
         for content in contents:
             await storage.artifacts.put("modules", content)
         await storage.artifacts.put("others", b"apart")
-        seen, cursor = [], None
+        seen: list[ArtifactSummary] = []
+        cursor = None
         while True:
             page = await storage.artifacts.list("modules", limit=3, cursor=cursor)
             seen.extend(page.artifacts)

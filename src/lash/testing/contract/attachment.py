@@ -16,7 +16,7 @@ from lash.testing.harness import Harness
 UNKNOWN: Final = "0" * 64
 BAD_IDS: Final[tuple[Any, ...]] = (
     *("", "x", "0" * 63, "0" * 65, "A" * 64, "../../../../etc/passwd", "/" + "0" * 63, "0" * 63 + "\n", "0" * 63 + "/"),
-    *("0" * 61 + "/..", "\0" + "0" * 63, "٠" * 64, b"0" * 64, None, 7),
+    *("0" * 61 + "/..", "\0" + "0" * 63, "\u0660" * 64, b"0" * 64, None, 7),
 )
 BAD_PUTS: Final[dict[str, dict[str, Any]]] = {
     "content as text": {"content": "text"},
@@ -214,7 +214,7 @@ class AttachmentContract:
             await storage.attachments.get("s", ref.id)
 
     async def test_uncommitted_attachments_are_listed_by_time_and_id(self, harness: Harness) -> None:
-        """§2.13: the oldest first, then by id; old enough means announced at least so long ago; pages do not overlap."""
+        """§2.13: the oldest first, then by id; an age means announced at least so long ago; pages do not overlap."""
         storage = await harness.open()
         await created(storage)
         await created(storage, "other")
@@ -226,7 +226,8 @@ class AttachmentContract:
             await storage.attachments.put("other", contents[0], "text/plain")
             expected.extend(sorted(digest(content) for content in [*contents, contents[0]]))
             await harness.clock.advance(10)
-        listed, cursor = [], None
+        listed: list[str] = []
+        cursor = None
         while True:
             page = await storage.attachments.list_uncommitted(limit=5, cursor=cursor)
             listed.extend(entry.ref.id for entry in page.entries)

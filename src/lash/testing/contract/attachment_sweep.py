@@ -17,12 +17,12 @@ from lash.testing.harness import Harness
 DAY = 24 * 60 * 60 * 1000
 
 
-async def nobody_lives(entry: AttachmentEntry) -> bool:
+async def nobody_lives(_: AttachmentEntry) -> bool:
     """Answer that the owner is gone."""
     return True
 
 
-async def everybody_lives(entry: AttachmentEntry) -> bool:
+async def everybody_lives(_: AttachmentEntry) -> bool:
     """Answer that the owner may still commit."""
     return False
 
@@ -44,7 +44,7 @@ class AttachmentSweepContract:
         storage, byte_store = await scripted(harness)
         seen: list[list[tuple[str, str]]] = []
 
-        async def look(attachment_id: str) -> None:
+        async def look(_: str) -> None:
             seen.append(await uncommitted(storage))
 
         byte_store.before_put = look
@@ -58,7 +58,7 @@ class AttachmentSweepContract:
         """L96, L104: a failed write leaves an announcement without bytes, which is not found; a repeat recovers."""
         storage, byte_store = await scripted(harness)
 
-        async def fail(attachment_id: str) -> None:
+        async def fail(_: str) -> None:
             raise StorageFailure("the disk is full")
 
         byte_store.before_put = fail
@@ -119,7 +119,7 @@ class AttachmentSweepContract:
 
         report = await storage.attachments.sweep(DAY, everybody_lives)
         assert {entry.ref.id for entry in report.kept} == {mine.id, theirs.id}
-        assert report.swept == report.deleted == ()
+        assert (report.swept, report.deleted) == ((), ())
         report = await storage.attachments.sweep(DAY, only_the_turn_lives)
         assert set(asked) == {("s", turn("t")), ("s", process)}
         assert [entry.ref.id for entry in report.kept] == [mine.id]
@@ -221,7 +221,7 @@ class AttachmentSweepContract:
         storage, byte_store = await scripted(harness)
         ref = await storage.attachments.put("s", b"x", "text/plain")
 
-        async def fail(attachment_id: str) -> None:
+        async def fail(_: str) -> None:
             raise StorageFailure("the folder is gone")
 
         byte_store.before_tidy = fail
@@ -235,7 +235,7 @@ class AttachmentSweepContract:
         storage, byte_store = await scripted(harness)
         ref = await storage.attachments.put("s", b"x", "text/plain")
 
-        async def fail(attachment_id: str) -> None:
+        async def fail(_: str) -> None:
             raise StorageFailure("read-only")
 
         byte_store.before_delete = fail
@@ -252,7 +252,7 @@ class AttachmentSweepContract:
         storage, byte_store = await scripted(harness)
         reports = []
 
-        async def sweep_once(attachment_id: str) -> None:
+        async def sweep_once(_: str) -> None:
             byte_store.before_put = None
             reports.append(await storage.attachments.sweep(0, nobody_lives))
 
@@ -269,9 +269,9 @@ class AttachmentSweepContract:
         ref = await storage.attachments.put("s", b"x", "text/plain")
         puts: list[asyncio.Task[object]] = []
 
-        async def put_meanwhile(attachment_id: str) -> None:
+        async def put_meanwhile(_: str) -> None:
             puts.append(asyncio.create_task(storage.attachments.put("other", b"x", "text/plain")))
-            done, _ = await asyncio.wait(puts, timeout=0.05)
+            done = (await asyncio.wait(puts, timeout=0.05))[0]
             assert done == set()
 
         byte_store.before_delete = put_meanwhile
@@ -307,7 +307,7 @@ class AttachmentSweepContract:
         for ref in refs:
             await storage.attachments.forget("s", ref.id)
 
-        async def give_way(attachment_id: str) -> None:
+        async def give_way(_: str) -> None:
             await asyncio.sleep(0)
 
         byte_store.before_delete = give_way
