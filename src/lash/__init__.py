@@ -1,6 +1,5 @@
 """Durable state and execution for AI agents: one SQLite file, or PostgreSQL."""
 
-from lash.blob import Compression
 from lash.bytestore.file import FileBytes
 from lash.bytestore.s3 import S3Bytes
 from lash.connect import open_storage as open  # noqa: A004 - `lash.open(url)` is how a storage is opened
@@ -9,6 +8,7 @@ from lash.errors import (
     ArtifactNotFound,
     AttachmentNotFound,
     BlobNotFound,
+    ClaimLost,
     CommitTooLarge,
     ConfigError,
     Conflict,
@@ -28,6 +28,7 @@ from lash.errors import (
     SessionBindingMismatch,
     SessionDeleted,
     SessionNotFound,
+    SourceKeyConflict,
     StorageClosed,
     StorageFailure,
     StoreError,
@@ -53,6 +54,24 @@ from lash.model.frame import AgentFrame, AgentFrameAssignment, ModelLimits, Mode
 from lash.model.lease import Acquired, Busy, Lease, LeaseFence, LeaseOwner, LocalProcess
 from lash.model.message import Message, Part, PartKind, Role
 from lash.model.node import Graph, MessageEntry, Node, PluginEntry, ProtocolEntry
+from lash.model.queue import (
+    AttachmentItem,
+    Batch,
+    BatchDraft,
+    BatchState,
+    Boundary,
+    Claim,
+    ClaimCompletion,
+    Delivery,
+    EmptyReason,
+    Enqueued,
+    NothingClaimed,
+    ProcessWake,
+    SessionCommand,
+    Slot,
+    TextItem,
+    TurnInput,
+)
 from lash.model.session import (
     ActivePath,
     ChildRelation,
@@ -70,10 +89,11 @@ from lash.model.session import (
     VacuumReport,
 )
 from lash.model.usage import PromptUsage, TokenUsage, UsageEntry
-from lash.model.value import BlobRef
+from lash.model.value import BlobRef, Compression
 from lash.stores.artifact import ArtifactStore
 from lash.stores.attachment import AttachmentStore, ByteStore
 from lash.stores.lease import LeaseStore
+from lash.stores.queue import QueueStore
 from lash.stores.session import Session, SessionStore
 from lash.stores.storage import Storage
 
@@ -92,19 +112,27 @@ __all__ = [
     "ArtifactStore",
     "ArtifactSummary",
     "AttachmentEntry",
+    "AttachmentItem",
     "AttachmentNotFound",
     "AttachmentOwner",
     "AttachmentPage",
     "AttachmentRef",
     "AttachmentStore",
+    "Batch",
+    "BatchDraft",
+    "BatchState",
     "BlobNotFound",
     "BlobRef",
+    "Boundary",
     "Busy",
     "ByteStore",
     "Checkpoint",
     "CheckpointDraft",
     "CheckpointManifest",
     "ChildRelation",
+    "Claim",
+    "ClaimCompletion",
+    "ClaimLost",
     "Commit",
     "CommitBudget",
     "CommitResult",
@@ -114,7 +142,10 @@ __all__ = [
     "Conflict",
     "CorruptData",
     "CreatedSession",
+    "Delivery",
     "Durability",
+    "EmptyReason",
+    "Enqueued",
     "FileBytes",
     "ForeignDatabase",
     "FullGraph",
@@ -137,14 +168,17 @@ __all__ = [
     "NodeConflict",
     "NodeNotFound",
     "NotFound",
+    "NothingClaimed",
     "OwnerKind",
     "Part",
     "PartKind",
     "PendingMigrations",
     "PluginEntry",
     "ProcessEnvironment",
+    "ProcessWake",
     "PromptUsage",
     "ProtocolEntry",
+    "QueueStore",
     "ReplaceFull",
     "Retention",
     "RevisionConflict",
@@ -154,6 +188,7 @@ __all__ = [
     "SchemaMismatch",
     "Session",
     "SessionBindingMismatch",
+    "SessionCommand",
     "SessionConfig",
     "SessionDeleted",
     "SessionHead",
@@ -164,6 +199,8 @@ __all__ = [
     "SessionRead",
     "SessionStore",
     "SessionSummary",
+    "Slot",
+    "SourceKeyConflict",
     "Storage",
     "StorageClosed",
     "StorageFailure",
@@ -173,8 +210,10 @@ __all__ = [
     "SweepIncomplete",
     "SweepProblem",
     "SweepReport",
+    "TextItem",
     "TokenUsage",
     "TurnConflict",
+    "TurnInput",
     "TurnState",
     "Unchanged",
     "UsageEntry",

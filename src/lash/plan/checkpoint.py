@@ -8,12 +8,12 @@ from typing import Final
 import msgspec
 
 from lash import blob as blobs
-from lash.blob import Compression, StoredBlob
+from lash.blob import StoredBlob
 from lash.codec import canonical, content_hash, decode, encode
 from lash.errors import CorruptData, InvalidInput
 from lash.limits import check_identifier, check_integer
 from lash.model.checkpoint import Checkpoint, CheckpointDraft, CheckpointManifest, TurnState
-from lash.model.value import BlobRef
+from lash.model.value import BlobRef, Compression
 
 FRAME_PREFIX: Final = "frame:"
 """Component keys with this prefix are the execution states of agent frames; checkpoints may not use them."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from lash.blob import Compression
 from lash.cache import ByteCache
 from lash.errors import ArtifactNotFound
 from lash.limits import check_identifier
 from lash.model.artifact import ArtifactPage, ArtifactRef, ProcessEnvironment
+from lash.model.value import Compression
 from lash.plan.artifact import (
     ENVIRONMENTS,
     ArtifactRow,

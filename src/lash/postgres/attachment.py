@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import msgspec
 
 from lash import blob as blobs
-from lash.blob import Compression
 from lash.ids import new_id
 from lash.model.session import Durability
+from lash.model.value import Compression
 from lash.plan.artifact import ArtifactRow
 from lash.plan.attachment import AttachmentRow, FenceRow, Intent, Move, NameCount, Place
 from lash.plan.session import missing_session

@@ -13,6 +13,7 @@ from lash.postgres.attachment import PostgresAttachmentManifest, PostgresBytes
 from lash.postgres.database import Database, StatementHook
 from lash.postgres.lease import PostgresLeaseStore
 from lash.postgres.options import PostgresOptions
+from lash.postgres.queue import PostgresQueueStore
 from lash.postgres.schema import prepare_schema
 from lash.postgres.session import PostgresSession, PostgresSessionStore
 from lash.sqlkit.queries import load_queries
@@ -30,6 +31,7 @@ class PostgresStorage:
         self._database = database
         self._sessions = PostgresSessionStore(database, rules)
         self._leases = PostgresLeaseStore(database)
+        self._queue = PostgresQueueStore(database)
         self._artifacts = PostgresArtifactStore(database, rules.compression)
         self._attachments = Attachments(
             PostgresAttachmentManifest(database),
@@ -70,6 +72,10 @@ class PostgresStorage:
     @property
     def leases(self) -> PostgresLeaseStore:
         return self._leases
+
+    @property
+    def queue(self) -> PostgresQueueStore:
+        return self._queue
 
     @property
     def artifacts(self) -> PostgresArtifactStore:

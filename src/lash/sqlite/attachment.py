@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lash import blob as blobs
-from lash.blob import Compression
 from lash.ids import new_id
 from lash.model.session import Durability
+from lash.model.value import Compression
 from lash.plan.artifact import ArtifactRow
 from lash.plan.attachment import (
     AttachmentRow,

@@ -18,13 +18,14 @@ from lash.sqlite.attachment import SQLiteAttachmentManifest, SQLiteBytes
 from lash.sqlite.database import Database
 from lash.sqlite.lease import SQLiteLeaseStore
 from lash.sqlite.options import SQLiteOptions, StatementHook
+from lash.sqlite.queue import SQLiteQueueStore
 from lash.sqlite.schema import MIGRATIONS, SchemaKeeper
 from lash.sqlite.session import SQLiteSession, SQLiteSessionStore
 from lash.sqlkit.migrations import load_migrations, pending_error
 from lash.sqlkit.queries import load_queries
 from lash.stores.attachment import ByteStore
 
-_OPTIONS: Final = {"synchronous": str, "busy_timeout_ms": int}
+_OPTIONS: Final = {"synchronous": str, "busy_timeout_ms": int, "checkpoint_pages": int}
 """What a URL may set; the rest of `SQLiteOptions` is for tests and benchmarks."""
 
 
@@ -36,6 +37,7 @@ class SQLiteStorage:
         self._database = database
         self._sessions = SQLiteSessionStore(database, rules)
         self._leases = SQLiteLeaseStore(database)
+        self._queue = SQLiteQueueStore(database)
         self._artifacts = SQLiteArtifactStore(database, rules.compression)
         self._attachments = Attachments(
             SQLiteAttachmentManifest(database),
@@ -76,6 +78,10 @@ class SQLiteStorage:
     @property
     def leases(self) -> SQLiteLeaseStore:
         return self._leases
+
+    @property
+    def queue(self) -> SQLiteQueueStore:
+        return self._queue
 
     @property
     def artifacts(self) -> SQLiteArtifactStore:

@@ -9,6 +9,7 @@ from lash.model.session import Durability
 from lash.stores.artifact import ArtifactStore
 from lash.stores.attachment import AttachmentStore
 from lash.stores.lease import LeaseStore
+from lash.stores.queue import QueueStore
 from lash.stores.session import Session, SessionStore
 
 
@@ -25,6 +26,9 @@ class Storage(Protocol):
 
     @property
     def leases(self) -> LeaseStore: ...
+
+    @property
+    def queue(self) -> QueueStore: ...
 
     @property
     def artifacts(self) -> ArtifactStore: ...
