@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, ParamSpec, TypeVar
 
 from lash.errors import ConfigError, StorageFailure
 from lash.ids import new_id
 from lash.limits import check_digest
 from lash.model.session import Durability
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _STALE_AFTER_S: Final = 60 * 60
 """No write takes this long; what is older was left behind by one that died."""
@@ -37,16 +40,16 @@ class FileBytes:
         self._temporary = path / "temporary"
 
     async def put(self, attachment_id: str, content: bytes) -> None:
-        await asyncio.to_thread(self._put, self._path(attachment_id), content)
+        await _in_thread(self._put, self._path(attachment_id), content)
 
     async def get(self, attachment_id: str) -> bytes | None:
-        return await asyncio.to_thread(self._get, self._path(attachment_id))
+        return await _in_thread(self._get, self._path(attachment_id))
 
     async def delete(self, attachment_id: str) -> None:
-        await asyncio.to_thread(self._delete, self._path(attachment_id))
+        await _in_thread(self._delete, self._path(attachment_id))
 
     async def tidy(self) -> int:
-        return await asyncio.to_thread(self._tidy)
+        return await _in_thread(self._tidy)
 
     def _path(self, attachment_id: str) -> Path:
         # Checked here too: whatever the caller did, no other text ever becomes a path.
@@ -109,6 +112,13 @@ class FileBytes:
         except OSError as error:
             raise _failure("tidy", self._temporary, error) from error
         return removed
+
+
+async def _in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    # Imported here because it costs half of what import lash may cost.
+    import asyncio
+
+    return await asyncio.to_thread(work, *args, **kwargs)
 
 
 def _holds(path: Path, content: bytes) -> bool:
