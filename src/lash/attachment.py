@@ -18,6 +18,7 @@ from lash.model.attachment import (
     SweepReport,
 )
 from lash.model.session import Durability
+from lash.offload import off_loop
 from lash.plan.attachment import (
     Intent,
     check_age,
@@ -65,7 +66,8 @@ class Attachments:
         height: int | None = None,
         label: str | None = None,
     ) -> AttachmentRef:
-        intent = prepare_put(session_id, content, media_type, owner=owner, width=width, height=height, label=label)
+        described = {"owner": owner, "width": width, "height": height, "label": label}
+        intent = await off_loop(content, lambda: prepare_put(session_id, content, media_type, **described))
         obstacle = ""
         for tries in range(_MAX_TRIES):
             found = await self._try_put(intent)
@@ -76,10 +78,13 @@ class Attachments:
         raise StoreUnavailable(f"attachment {intent.ref.id} could not be put: {obstacle}")
 
     async def get(self, session_id: str, attachment_id: str) -> StoredAttachment:
-        entry = await self.entry(session_id, attachment_id)
-        if entry is None:
-            raise AttachmentNotFound(session_id, attachment_id)
-        return verify(entry, await self._bytes.get(attachment_id))
+        entry = await self._required(session_id, attachment_id)
+        content = await self._bytes.get(attachment_id)
+        if content is None:
+            # It may have been forgotten and swept since; only if it is still named, the bytes are missing.
+            entry = await self._required(session_id, attachment_id)
+            content = await self._bytes.get(attachment_id)
+        return await off_loop(content, lambda: verify(entry, content))
 
     async def entry(self, session_id: str, attachment_id: str) -> AttachmentEntry | None:
         check_identifier("session_id", session_id)
@@ -106,6 +111,12 @@ class Attachments:
             raise InvalidInput(f"is_owner_gone must be an async function, not {type(is_owner_gone).__name__}")
         sweep = Sweep(self._manifest, self._bytes, is_owner_gone, dry_run=dry_run)
         return await sweep.run(check_age(older_than_ms))
+
+    async def _required(self, session_id: str, attachment_id: str) -> AttachmentEntry:
+        entry = await self.entry(session_id, attachment_id)
+        if entry is None:
+            raise AttachmentNotFound(session_id, attachment_id)
+        return entry
 
     async def _try_put(self, intent: Intent) -> str | None:
         """Announce and write, and return None; or return in what way a sweep came between."""

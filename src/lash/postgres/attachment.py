@@ -10,6 +10,7 @@ from lash import blob as blobs
 from lash.ids import new_id
 from lash.model.session import Durability
 from lash.model.value import Compression
+from lash.offload import off_loop
 from lash.plan.artifact import ArtifactRow
 from lash.plan.attachment import AttachmentRow, FenceRow, Intent, Move, NameCount, Place
 from lash.plan.session import missing_session
@@ -126,13 +127,15 @@ class PostgresBytes:
         self._compression = compression
 
     async def put(self, attachment_id: str, content: bytes) -> None:
-        blob = blobs.pack(content, self._compression)
+        blob = await off_loop(content, lambda: blobs.pack(content, self._compression))
         arguments = (attachment_id, blob.codec.value, blob.size, blob.content)
         await self._database.write_one(Flag, "attachment_bytes_put", *arguments, repeatable=True)
 
     async def get(self, attachment_id: str) -> bytes | None:
         row = await self._database.read_one(ArtifactRow, "attachment_bytes_get", attachment_id)
-        return None if row is None else blobs.unpack_stored(row.ref, row.codec, row.size, row.content)
+        if row is None:
+            return None
+        return await off_loop(row.content, lambda: blobs.unpack_stored(row.ref, row.codec, row.size, row.content))
 
     async def delete(self, attachment_id: str) -> None:
         await self._database.write_one(Flag, "attachment_bytes_delete", attachment_id, repeatable=True)

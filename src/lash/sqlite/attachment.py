@@ -8,6 +8,7 @@ from lash import blob as blobs
 from lash.ids import new_id
 from lash.model.session import Durability
 from lash.model.value import Compression
+from lash.offload import off_loop
 from lash.plan.artifact import ArtifactRow
 from lash.plan.attachment import (
     AttachmentRow,
@@ -153,7 +154,7 @@ class SQLiteBytes:
         return Durability.DURABLE if self._database.durable else Durability.INLINE
 
     async def put(self, attachment_id: str, content: bytes) -> None:
-        blob = blobs.pack(content, self._compression)
+        blob = await off_loop(content, lambda: blobs.pack(content, self._compression))
 
         def body(transaction: Transaction) -> None:
             transaction.run(
@@ -167,10 +168,11 @@ class SQLiteBytes:
         await self._database.write(body)
 
     async def get(self, attachment_id: str) -> bytes | None:
-        row = await self._database.read_in_thread(
-            lambda reader: reader.one(ArtifactRow, "attachment_bytes_get", attachment_id=attachment_id)
-        )
-        return None if row is None else blobs.unpack_stored(row.ref, row.codec, row.size, row.content)
+        def body(reader: Reader) -> bytes | None:
+            row = reader.one(ArtifactRow, "attachment_bytes_get", attachment_id=attachment_id)
+            return None if row is None else blobs.unpack_stored(row.ref, row.codec, row.size, row.content)
+
+        return await self._database.read_in_thread(body)
 
     async def delete(self, attachment_id: str) -> None:
         await self._database.write(

@@ -19,6 +19,7 @@ class ScriptedBytes:
         self.contents: dict[str, bytes] = {}
         self.calls: list[str] = []
         self.before_put: Hook | None = None
+        self.before_get: Hook | None = None
         self.before_delete: Hook | None = None
         self.before_tidy: Hook | None = None
 
@@ -27,7 +28,7 @@ class ScriptedBytes:
         self.contents[attachment_id] = content
 
     async def get(self, attachment_id: str) -> bytes | None:
-        await self._called("get", attachment_id, None)
+        await self._called("get", attachment_id, self.before_get)
         return self.contents.get(attachment_id)
 
     async def delete(self, attachment_id: str) -> None:

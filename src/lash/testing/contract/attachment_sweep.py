@@ -6,7 +6,14 @@ import asyncio
 
 import pytest
 
-from lash.errors import AttachmentNotFound, CorruptData, StorageFailure, StoreUnavailable, SweepIncomplete
+from lash.errors import (
+    AttachmentNotFound,
+    CorruptData,
+    SessionNotFound,
+    StorageFailure,
+    StoreUnavailable,
+    SweepIncomplete,
+)
 from lash.model.attachment import AttachmentEntry, AttachmentOwner, OwnerKind
 from lash.stores.storage import Storage
 from lash.testing.bytes import ScriptedBytes
@@ -50,7 +57,7 @@ class AttachmentSweepContract:
         byte_store.before_put = look
         await storage.attachments.put("s", b"x", "text/plain")
         assert seen == [[("s", digest(b"x"))]]
-        with pytest.raises(Exception, match="never"):
+        with pytest.raises(SessionNotFound):
             await storage.attachments.put("never", b"y", "text/plain")
         assert byte_store.calls == ["put"]
 
@@ -299,6 +306,31 @@ class AttachmentSweepContract:
         assert report.deleted == ()
         assert (await entry_of(storage, "s", committed.id)).committed_at_ms is not None
         assert set(byte_store.contents) == {committed.id, renewed.id}
+
+    async def test_a_read_that_meets_a_sweep_is_no_damage(self, harness: Harness) -> None:
+        """H52: what is forgotten and swept while it is read is not found; what is put again meanwhile is read."""
+        storage, byte_store = await scripted(harness)
+        ref = await storage.attachments.put("s", b"x", "text/plain")
+        await storage.attachments.commit_refs("s", [ref.id])
+
+        async def forget_and_sweep(attachment_id: str) -> None:
+            byte_store.before_get = None
+            await storage.attachments.forget("s", attachment_id)
+            await storage.attachments.sweep(0, nobody_lives)
+
+        byte_store.before_get = forget_and_sweep
+        with pytest.raises(AttachmentNotFound):
+            await storage.attachments.get("s", ref.id)
+        await storage.attachments.put("s", b"x", "text/plain")
+        byte_store.contents.clear()
+
+        async def put_again(_: str) -> None:
+            if byte_store.calls.count("get") == 3:
+                byte_store.before_get = None
+                await storage.attachments.put("s", b"x", "text/plain")
+
+        byte_store.before_get = put_again
+        assert (await storage.attachments.get("s", ref.id)).content == b"x"
 
     async def test_two_sweeps_delete_everything_once(self, harness: Harness) -> None:
         """H52: sweeps that run at the same time share the work; each byte is deleted by one of them."""
