@@ -43,12 +43,14 @@ class S3Server:
             self._process.wait()
             self._process = None
 
-    def byte_store(self, *, prefix: str = "", bucket: str = BUCKET, timeout_s: float = 10.0) -> S3Bytes:
-        """Return a byte store on the server."""
+    def byte_store(
+        self, *, prefix: str = "", bucket: str = BUCKET, endpoint: str | None = None, timeout_s: float = 10.0
+    ) -> S3Bytes:
+        """Return a byte store on the server, or on what stands before it."""
         return S3Bytes(
             bucket,
             prefix=prefix,
-            endpoint=self.endpoint,
+            endpoint=endpoint or self.endpoint,
             region="us-east-1",
             access_key_id="test",
             secret_access_key="test",

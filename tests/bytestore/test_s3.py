@@ -7,7 +7,8 @@ import hashlib
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -82,29 +83,58 @@ async def test_no_other_text_becomes_a_key(objects: S3Bytes, bad: str) -> None:
             await call
 
 
+@asynccontextmanager
+async def killed_after(server: S3Server, sent: int) -> AsyncIterator[str]:
+    """Give an endpoint that leads to the server and kills it once so many bytes of one request have passed."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", server.port)
+        except ConnectionError:
+            writer.close()
+            return
+        answers = asyncio.create_task(_forward(far_reader, writer))
+        passed = 0
+        while data := await reader.read(65536):
+            passed += len(data)
+            if passed > sent:
+                server.kill()
+                break
+            far_writer.write(data)
+        answers.cancel()
+        far_writer.close()
+        writer.close()
+
+    listener = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with listener:
+        yield f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+
+
+async def _forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65536):
+        writer.write(data)
+
+
 @pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 async def test_a_server_killed_half_way_loses_nothing(backend_url: str, mortal: S3Server) -> None:
-    """A put, a read and a sweep that the server does not survive fail clearly; with a new server all work again."""
-    async with await lash.open(backend_url, attachment_bytes=mortal.byte_store(timeout_s=2.0)) as storage:
-        await storage.sessions.create("s")
-        large = bytes(range(256)) * 100_000
-        put = asyncio.create_task(storage.attachments.put("s", large, "video/mp4"))
-        old = asyncio.create_task(storage.attachments.put("s", b"old", "text/plain"))
-        await old
-        mortal.kill()
-        outcome = (await asyncio.gather(put, return_exceptions=True))[0]
-        assert isinstance(outcome, StoreUnavailable | lash.AttachmentRef)
-        with pytest.raises(StoreUnavailable, match="cannot read"):
-            await storage.attachments.get("s", (await old).id)
-        with pytest.raises(SweepIncomplete) as raised:
-            await storage.attachments.sweep(0, gone)
-        assert {problem.attachment_id for problem in raised.value.report.failed} == {
-            hashlib.sha256(large).hexdigest(),
-            (await old).id,
-        }
-        mortal.start()
-        done = await storage.attachments.sweep(0, gone)
-        assert len(done.deleted) == 2
+    """A put that the server does not survive fails clearly, and so do reads and sweeps; with a server all is well."""
+    large = bytes(range(256)) * 20_000
+    async with killed_after(mortal, len(large) // 2) as endpoint:
+        byte_store = mortal.byte_store(endpoint=endpoint, timeout_s=2.0)
+        async with await lash.open(backend_url, attachment_bytes=byte_store) as storage:
+            await storage.sessions.create("s")
+            small = await storage.attachments.put("s", b"small", "text/plain")
+            with pytest.raises(StoreUnavailable, match="cannot write"):
+                await storage.attachments.put("s", large, "video/mp4")
+            with pytest.raises(StoreUnavailable, match="cannot read"):
+                await storage.attachments.get("s", small.id)
+            with pytest.raises(SweepIncomplete) as raised:
+                await storage.attachments.sweep(0, gone)
+            failed = {problem.attachment_id for problem in raised.value.report.failed}
+            assert failed == {small.id, hashlib.sha256(large).hexdigest()}
+    mortal.start()
+    async with await lash.open(backend_url, attachment_bytes=mortal.byte_store()) as storage:
+        assert set((await storage.attachments.sweep(0, gone)).deleted) == failed
         ref = await storage.attachments.put("s", large, "video/mp4")
         assert (await storage.attachments.get("s", ref.id)).content == large
 
