@@ -6,6 +6,7 @@ difference any more.
 
 QUERY_DIFFERENCES: dict[str, str] = {
     "attachment_fence": "PostgreSQL announces an attachment as one statement, SQLite step by step",
+    "attachment_fence_ids": "PostgreSQL looks at a page of fences in one statement, SQLite in two",
     "attachment_keep": "PostgreSQL announces an attachment as one statement, SQLite step by step",
     "attachment_now": "SQLite reads a clock of the process, not of the database",
     "commit_settle_keys": "PostgreSQL claims, enqueues and consumes in few statements, SQLite step by step",

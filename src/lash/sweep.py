@@ -26,6 +26,8 @@ from lash.plan.attachment import (
 from lash.stores.attachment import AttachmentManifest, ByteStore, IsOwnerGone
 
 _PAGE: Final = 200
+_FENCES: Final = 1_000
+"""How many fences one statement looks at: all of them are looked at, but none of the statements takes long."""
 _running: Final[set[str]] = set()
 """The sweeps of this process, in any storage. What another one of this process began and did not end was given up."""
 
@@ -115,17 +117,14 @@ class Sweep:
     async def _sweep_bytes(self) -> None:
         if self._dry_run:
             await self._foresee_bytes()
-        last = ""
-        while True:
-            now_ms, fences = await self._manifest.unnamed(last, _PAGE)
-            if not fences:
-                return
-            for fence in fences:
+        page = await self._manifest.unnamed("", _FENCES)
+        while page.last_id is not None:
+            for fence in page.fences:
                 if self._dry_run:
                     self._deleted[fence.attachment_id] = fence.byte_len
                 else:
-                    await self._remove(fence, now_ms)
-            last = fences[-1].attachment_id
+                    await self._remove(fence, page.now_ms)
+            page = await self._manifest.unnamed(page.last_id, _FENCES)
 
     async def _foresee_bytes(self) -> None:
         """Note the bytes of which a sweep would take the last name."""

@@ -86,6 +86,14 @@ class FenceRow(msgspec.Struct, frozen=True, array_like=True):
     changed_at_ms: int
 
 
+class UnnamedFences(msgspec.Struct, frozen=True, array_like=True):
+    """The time, the last fence that was looked at, and those up to it that no session names."""
+
+    now_ms: int
+    last_id: str | None
+    fences: list[FenceRow]
+
+
 class NameCount(msgspec.Struct, frozen=True, array_like=True):
     """How many sessions name one digest."""
 

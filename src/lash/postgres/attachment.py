@@ -12,7 +12,7 @@ from lash.model.session import Durability
 from lash.model.value import Compression
 from lash.offload import off_loop
 from lash.plan.artifact import ArtifactRow
-from lash.plan.attachment import AttachmentRow, FenceRow, Intent, Move, NameCount, Place
+from lash.plan.attachment import AttachmentRow, FenceRow, Intent, Move, NameCount, Place, UnnamedFences
 from lash.plan.session import missing_session
 from lash.postgres.database import Database
 from lash.sqlkit.rows import Flag, Number, Text
@@ -23,13 +23,6 @@ class _Announced(msgspec.Struct, frozen=True, array_like=True):
 
     session_key: int
     token: str | None
-
-
-class _TimedFence(msgspec.Struct, frozen=True, array_like=True):
-    """The time and a fence."""
-
-    now_ms: int
-    fence: FenceRow
 
 
 class PostgresAttachmentManifest:
@@ -96,9 +89,9 @@ class PostgresAttachmentManifest:
         rows = await self._database.read_all(NameCount, "attachment_names", list(attachment_ids))
         return {row.attachment_id: row.count for row in rows}
 
-    async def unnamed(self, after: str, limit: int) -> tuple[int, Sequence[FenceRow]]:
-        rows = await self._database.read_all(_TimedFence, "attachment_unnamed", after, limit)
-        return (rows[0].now_ms if rows else 0), [row.fence for row in rows]
+    async def unnamed(self, after: str, limit: int) -> UnnamedFences:
+        page = await self._database.read_one(UnnamedFences, "attachment_unnamed", after, limit)
+        return page or UnnamedFences(0, None, [])
 
     async def move(self, move: Move, sweeper: str | None) -> bool:
         # A repeat of a step that was taken finds another version; the next sweep then goes on from there.

@@ -17,6 +17,7 @@ from lash.plan.attachment import (
     Move,
     NameCount,
     Place,
+    UnnamedFences,
     plan_announcement,
 )
 from lash.plan.session import missing_session
@@ -114,9 +115,13 @@ class SQLiteAttachmentManifest:
         )
         return {row.attachment_id: row.count for row in rows}
 
-    async def unnamed(self, after: str, limit: int) -> tuple[int, Sequence[FenceRow]]:
-        def body(reader: Reader) -> tuple[int, Sequence[FenceRow]]:
-            return reader.now_ms, reader.all(FenceRow, "attachment_unnamed", after=after, limit=limit)
+    async def unnamed(self, after: str, limit: int) -> UnnamedFences:
+        def body(reader: Reader) -> UnnamedFences:
+            last = reader.all(Text, "attachment_fence_ids", after=after, limit=limit)
+            if not last:
+                return UnnamedFences(reader.now_ms, None, [])
+            fences = reader.all(FenceRow, "attachment_unnamed", after=after, last_id=last[-1].text)
+            return UnnamedFences(reader.now_ms, last[-1].text, fences)
 
         return await self._database.read_in_thread(body)
 

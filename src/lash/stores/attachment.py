@@ -14,7 +14,7 @@ from lash.model.attachment import (
     SweepReport,
 )
 from lash.model.session import Durability
-from lash.plan.attachment import AttachmentRow, FenceRow, Intent, Move, Place
+from lash.plan.attachment import AttachmentRow, FenceRow, Intent, Move, Place, UnnamedFences
 
 IsOwnerGone: TypeAlias = Callable[[AttachmentEntry], Awaitable[bool]]
 """Answers whether the owner of an uncommitted attachment can never commit it any more."""
@@ -163,8 +163,8 @@ class AttachmentManifest(Protocol):
         """Return how many sessions name each of the ids."""
         ...
 
-    async def unnamed(self, after: str, limit: int) -> tuple[int, Sequence[FenceRow]]:
-        """Return the time, and fences that no session names, behind an id, in order."""
+    async def unnamed(self, after: str, limit: int) -> UnnamedFences:
+        """Look at so many fences behind an id, in order, and return those that no session names."""
         ...
 
     async def move(self, move: Move, sweeper: str | None) -> bool:

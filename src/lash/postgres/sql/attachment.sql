@@ -109,15 +109,25 @@ WHERE attachment_id = ANY ($1::text[])
 GROUP BY attachment_id;
 
 -- name: attachment_unnamed
--- The time, and the fences of digests that no session names, after an id.
+-- Looks at the next $2 fences after an id: the time, the last of them, and those of digests that no session names.
+WITH page AS MATERIALIZED (
+    SELECT * FROM :"schema".lash_attachment_fences
+    WHERE attachment_id > $1::text
+    ORDER BY attachment_id
+    LIMIT $2::bigint
+)
 SELECT
     :"schema".lash_now_ms(),
-    row(f.attachment_id, f.byte_len, f.phase, f.version, f.token, f.sweeper, f.changed_at_ms)
-FROM :"schema".lash_attachment_fences AS f
-WHERE f.attachment_id > $1::text
-    AND NOT EXISTS (SELECT 1 FROM :"schema".lash_attachments AS a WHERE a.attachment_id = f.attachment_id)
-ORDER BY f.attachment_id
-LIMIT $2::bigint;
+    (SELECT max(attachment_id) FROM page),
+    array(
+        SELECT row(f.attachment_id, f.byte_len, f.phase, f.version, f.token, f.sweeper, f.changed_at_ms)
+        FROM page AS f
+        -- OFFSET keeps this a look into the index for each fence; joined, all names would be read for every page.
+        WHERE NOT EXISTS (
+            SELECT 1 FROM :"schema".lash_attachments AS a WHERE a.attachment_id = f.attachment_id OFFSET 0
+        )
+        ORDER BY f.attachment_id
+    );
 
 -- name: attachment_move
 -- Takes one step of a fence that is still as it was seen, and whose digest no session names. The version alone would

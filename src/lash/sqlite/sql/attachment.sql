@@ -89,14 +89,17 @@ FROM lash_attachments
 WHERE attachment_id IN (SELECT value FROM json_each(:attachment_ids))
 GROUP BY attachment_id;
 
+-- name: attachment_fence_ids
+-- The next digests that have a fence, after an id.
+SELECT attachment_id FROM lash_attachment_fences WHERE attachment_id > :after ORDER BY attachment_id LIMIT :limit;
+
 -- name: attachment_unnamed
--- The fences of digests that no session names, after an id.
+-- The fences of digests that no session names, after an id and up to another.
 SELECT f.attachment_id, f.byte_len, f.phase, f.version, f.token, f.sweeper, f.changed_at_ms
 FROM lash_attachment_fences AS f
-WHERE f.attachment_id > :after
+WHERE f.attachment_id > :after AND f.attachment_id <= :last_id
     AND NOT EXISTS (SELECT 1 FROM lash_attachments AS a WHERE a.attachment_id = f.attachment_id)
-ORDER BY f.attachment_id
-LIMIT :limit;
+ORDER BY f.attachment_id;
 
 -- name: attachment_move
 -- Takes one step of a fence that is still as it was seen, and whose digest no session names.
