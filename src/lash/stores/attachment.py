@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from lash.model.attachment import (
     AttachmentEntry,
@@ -14,7 +14,10 @@ from lash.model.attachment import (
     SweepReport,
 )
 from lash.model.session import Durability
-from lash.plan.attachment import AttachmentRow, FenceRow, Intent, Move, Place, UnnamedFences
+
+if TYPE_CHECKING:
+    # Only backends use these; without them, import lash stays light.
+    from lash.plan.attachment import AttachmentRow, FenceRow, Intent, Move, Place, UnnamedFences
 
 IsOwnerGone: TypeAlias = Callable[[AttachmentEntry], Awaitable[bool]]
 """Answers whether the owner of an uncommitted attachment can never commit it any more."""
