@@ -5,6 +5,10 @@ difference any more.
 """
 
 QUERY_DIFFERENCES: dict[str, str] = {
+    "attachment_fence": "PostgreSQL announces an attachment as one statement, SQLite step by step",
+    "attachment_fence_ids": "PostgreSQL looks at a page of fences in one statement, SQLite in two",
+    "attachment_keep": "PostgreSQL announces an attachment as one statement, SQLite step by step",
+    "attachment_now": "SQLite reads a clock of the process, not of the database",
     "commit_settle_keys": "PostgreSQL claims, enqueues and consumes in few statements, SQLite step by step",
     "commit_held": "PostgreSQL claims, enqueues and consumes in few statements, SQLite step by step",
     "commit_consume": "PostgreSQL claims, enqueues and consumes in few statements, SQLite step by step",
@@ -68,6 +72,10 @@ _GONE = "a database in memory is gone when its storage is closed"
 _ONE_STORAGE = "a database in memory has one storage, opened with one set of options"
 
 CONTRACT_DIFFERENCES: dict[str, str] = {
+    "TestArtifact::test_artifacts_survive_reopening": _GONE,
+    "TestArtifact::test_profiles_share_refs": _ONE_STORAGE,
+    "TestAttachment::test_attachments_survive_reopening": _GONE,
+    "TestAttachmentFiles::test_attachments_survive_reopening": _GONE,
     "TestSessionStore::test_everything_survives_reopening": _GONE,
     "TestSessionTurn::test_a_repeat_survives_reopening": _GONE,
     "TestQueue::test_queued_work_survives_reopening": _GONE,

@@ -15,10 +15,10 @@ ADVICE = {
         *("ConfigError", "InvalidInput", "CommitTooLarge", "SessionBindingMismatch", "StorageClosed"),
     },
     Advice.DECIDE_AGAIN: {
-        *("NotFound", "SessionNotFound", "NodeNotFound", "BlobNotFound"),
+        *("NotFound", "SessionNotFound", "NodeNotFound", "BlobNotFound", "ArtifactNotFound", "AttachmentNotFound"),
         *("Conflict", "RevisionConflict", "TurnConflict", "NodeConflict", "GraphConflict", "SourceKeyConflict"),
     },
-    Advice.RETRY: {"StoreUnavailable"},
+    Advice.RETRY: {"StoreUnavailable", "SweepIncomplete"},
     Advice.STOP: {
         *("LashError", "StoreError", "SessionDeleted", "LeaseLost", "ClaimLost", "StorageFailure", "CorruptData"),
         *("SchemaMismatch", "NewerSchema", "PendingMigrations", "ForeignDatabase"),

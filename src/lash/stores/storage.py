@@ -6,6 +6,8 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from lash.model.session import Durability
+from lash.stores.artifact import ArtifactStore
+from lash.stores.attachment import AttachmentStore
 from lash.stores.lease import LeaseStore
 from lash.stores.queue import QueueStore
 from lash.stores.session import Session, SessionStore
@@ -27,6 +29,12 @@ class Storage(Protocol):
 
     @property
     def queue(self) -> QueueStore: ...
+
+    @property
+    def artifacts(self) -> ArtifactStore: ...
+
+    @property
+    def attachments(self) -> AttachmentStore: ...
 
     def session(self, session_id: str) -> Session:
         """Return a handle on one session, without asking whether it exists."""
