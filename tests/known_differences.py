@@ -5,6 +5,7 @@ difference any more.
 """
 
 QUERY_DIFFERENCES: dict[str, str] = {
+    "commit_known_attachments": "PostgreSQL reads the facts of a commit at once, SQLite one by one",
     "attachment_fence": "PostgreSQL announces an attachment as one statement, SQLite step by step",
     "attachment_fence_ids": "PostgreSQL looks at a page of fences in one statement, SQLite in two",
     "attachment_keep": "PostgreSQL announces an attachment as one statement, SQLite step by step",

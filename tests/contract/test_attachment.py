@@ -9,6 +9,7 @@ import pytest
 
 from lash.bytestore.file import FileBytes
 from lash.testing.contract.attachment import AttachmentContract
+from lash.testing.contract.attachment_commit import AttachmentCommitContract
 from lash.testing.contract.attachment_sweep import AttachmentSweepContract
 from lash.testing.harness import Harness
 from tests.contract.harnesses import BytesHarness
@@ -21,6 +22,10 @@ class TestAttachment(AttachmentContract):
 
 class TestAttachmentSweep(AttachmentSweepContract):
     """On each backend, with bytes that the test controls."""
+
+
+class TestAttachmentCommit(AttachmentCommitContract):
+    """On each backend: what a commit does to attachments."""
 
 
 class TestAttachmentFiles(AttachmentContract):

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from lash.errors import (
+    AttachmentNotFound,
     BlobNotFound,
     ClaimLost,
     GraphConflict,
@@ -376,3 +377,10 @@ def test_claims_can_be_assumed_to_hold() -> None:
     assumed = assume_facts(prepared, HEAD)
     assert assumed is not None
     assert assumed.held_batches == HELD
+
+
+def test_an_attachment_that_was_never_put_refuses_the_commit() -> None:
+    """L10: every attachment that a commit names must have been announced by the session."""
+    ready = prepare_commit(Commit(session_id=SESSION, expected_revision=0, attachments=("a" * 64,)), SESSION, rules())
+    with pytest.raises(AttachmentNotFound, match="a" * 64):
+        plan_commit(ready, replace(facts(), missing_attachments=frozenset({"a" * 64})))

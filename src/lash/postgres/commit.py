@@ -58,6 +58,7 @@ async def _load_facts(database: Database, heads: SeenHeads, prepared: PreparedCo
         list(prepared.required_refs),
         [each.token for each in commit.completions],
         [each.claim_id for each in commit.completions],
+        list(prepared.attachments),
     )
     if answer is None:
         heads.forget(commit.session_id)
@@ -71,6 +72,7 @@ async def _load_facts(database: Database, heads: SeenHeads, prepared: PreparedCo
         held_batches=held_by_token(answer.held),
         stored_nodes={node.node_id: node for node in answer.nodes},
         missing_refs=prepared.required_refs - {BlobRef(ref) for ref in answer.known_refs},
+        missing_attachments=frozenset(prepared.attachments) - frozenset(answer.known_attachments),
         now_ms=answer.now_ms,
     )
 
@@ -117,6 +119,7 @@ def _arguments(prepared: PreparedCommit, decision: Apply) -> list[object]:
         *([row.frame_id for row in prepared.frames], [row.body for row in prepared.frames]),
         *_usage(prepared.usage),
         *_completions(commit.completions),
+        list(prepared.attachments),
     ]
 
 

@@ -58,6 +58,7 @@ class FactsAnswer(msgspec.Struct, frozen=True, array_like=True):
     nodes: list[StoredNode]
     known_refs: list[str]
     held: list[HeldBatch]
+    known_attachments: list[str]
 
 
 class LeaseAnswer(msgspec.Struct, frozen=True, array_like=True):

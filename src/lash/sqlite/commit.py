@@ -13,6 +13,7 @@ from lash.plan.queue import HeldBatch, held_by_token
 from lash.plan.session import HeadRow, missing_session
 from lash.plan.turn import TurnRow
 from lash.plan.usage import UsageRow, merge_usage, require_room
+from lash.sqlite.attachment import stamp_attachments
 from lash.sqlite.database import SQLiteValue, Transaction
 from lash.sqlite.lease import lease_row, release_lease
 from lash.sqlite.parameters import json_array
@@ -47,6 +48,7 @@ def _load_facts(transaction: Transaction, prepared: PreparedCommit) -> CommitFac
         lease=lease_row(transaction, session_id),
         held_batches=_held_batches(transaction, prepared, key),
         stored_nodes={node.node_id: node for node in nodes},
+        missing_attachments=_missing_attachments(transaction, prepared, key),
         missing_refs=refs - {BlobRef(row.text) for row in known},
         now_ms=transaction.now_ms,
     )
@@ -59,6 +61,15 @@ def _held_batches(transaction: Transaction, prepared: PreparedCommit, session_ke
     claims = json_array((each.token, each.claim_id) for each in completions)
     rows = transaction.all(HeldBatch, "commit_held", session_key=session_key, claims=claims)
     return held_by_token(rows)
+
+
+def _missing_attachments(transaction: Transaction, prepared: PreparedCommit, session_key: int) -> frozenset[str]:
+    wanted = prepared.attachments
+    if not wanted:
+        return frozenset()
+    ids = json_array(wanted)
+    known = transaction.all(Text, "commit_known_attachments", session_key=session_key, attachment_ids=ids)
+    return frozenset(wanted) - {row.text for row in known}
 
 
 def _consume(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) -> None:
@@ -75,6 +86,8 @@ def _write(transaction: Transaction, prepared: PreparedCommit, decision: Apply) 
     _write_frames(transaction, prepared, decision.head)
     _write_usage(transaction, prepared, decision.head)
     _consume(transaction, prepared, decision.head)
+    if prepared.attachments:
+        stamp_attachments(transaction, decision.head.session_key, prepared.attachments)
     _write_turn(transaction, prepared, decision.head)
 
 

@@ -1,7 +1,7 @@
 -- name: commit_facts
--- What a plan must know about a commit of turn $2 that names the nodes $3, the refs $4 and the claims of tokens $5 and
--- ids $6: the time, the head, the turn's commit if it has one, the lease, the stored ones of the nodes, the refs whose
--- bytes are held, and the batches that the claims hold.
+-- What a plan must know about a commit of turn $2 that names the nodes $3, the refs $4, the claims of tokens $5 and ids
+-- $6 and the attachments $7: the time, the head, the turn's commit if it has one, the lease, the stored ones of the
+-- nodes, the refs whose bytes are held, the batches that the claims hold, and the attachments that the session has.
 SELECT
     :"schema".lash_now_ms(),
     row(
@@ -39,6 +39,10 @@ SELECT
         FROM unnest($5::text[], $6::text[]) AS claim (token, id)
         JOIN :"schema".lash_batches AS b ON b.session_key = s.session_key AND b.claim_token = claim.token
             AND b.claim_id = claim.id
+    ),
+    array(
+        SELECT a.attachment_id FROM :"schema".lash_attachments AS a
+        WHERE a.session_key = s.session_key AND a.attachment_id = ANY ($7::text[])
     )
 FROM :"schema".lash_sessions AS s
 JOIN :"schema".lash_session_leases AS l ON l.session_key = s.session_key
@@ -57,7 +61,7 @@ DELETE FROM :"schema".lash_segments AS g USING target WHERE g.session_key = targ
 -- A whole commit in one statement. It writes everything, or nothing when a fact of the plan no longer holds: the
 -- revision $2 and node count $3 of the head (which stand for all facts about the graph), no commit for the turn yet,
 -- a live lease under the fence, claims that hold exactly the batches to consume, no new node id taken, bytes for every
--- ref. Answers the new revision, or no row.
+-- ref, every attachment announced. Answers the new revision, or no row.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 -- Locked first and by all, so that commits, claims and deletions take their locks in one order.
 lease AS (
@@ -76,6 +80,14 @@ claimed AS (
     WHERE EXISTS (SELECT 1 FROM lease)
     ORDER BY b.seq
     FOR UPDATE OF b
+),
+-- Locked, because a sweep may take an attachment that is not committed without the head moving.
+attachments AS (
+    SELECT a.attachment_id
+    FROM :"schema".lash_attachments AS a
+    WHERE a.session_key = $1::bigint AND a.attachment_id = ANY ($57::text[])
+    ORDER BY a.attachment_id
+    FOR UPDATE
 ),
 guard AS (
     SELECT clock.now_ms
@@ -102,6 +114,7 @@ guard AS (
             SELECT count(*) FROM :"schema".lash_batches AS b
             WHERE b.session_key = $1::bigint AND b.claim_token = ANY ($54::text[])
         )
+        AND cardinality($57::text[]) = (SELECT count(*) FROM attachments)
 ),
 head AS (
     UPDATE :"schema".lash_sessions AS s
@@ -243,6 +256,12 @@ settled_keys AS (
     SET state = 'consumed', settled_at_ms = head.updated_at_ms
     FROM head, claimed
     WHERE k.session_key = head.session_key AND k.source_key = claimed.source_key
+),
+stamped_attachments AS (
+    UPDATE :"schema".lash_attachments AS a
+    SET committed_at_ms = coalesce(a.committed_at_ms, head.updated_at_ms)
+    FROM head
+    WHERE a.session_key = head.session_key AND a.attachment_id = ANY ($57::text[])
 ),
 stamped AS (
     INSERT INTO :"schema".lash_turns (session_key, turn_id, commit_hash, result, committed_at_ms)
