@@ -17,7 +17,9 @@
         │   ├── RevisionConflict
         │   ├── TurnConflict
         │   ├── NodeConflict
-        │   └── GraphConflict
+        │   ├── GraphConflict
+        │   ├── GraphShared
+        │   └── SessionExists
         ├── LeaseLost                stop    the fence is no longer the live one
         ├── StoreUnavailable         retry   busy, contended, timed out, connection lost
         ├── StorageFailure           stop    disk full, I/O error, read-only
@@ -183,6 +185,22 @@ class GraphConflict(Conflict):
         self.session_id = session_id
         self.expected = expected
         self.actual = actual
+
+
+class GraphShared(Conflict):
+    """A graph cannot be replaced while a fork inherits nodes of it; append to it, or delete the forks first."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"a fork inherits nodes of session {session_id!r}, so its graph cannot be replaced")
+        self.session_id = session_id
+
+
+class SessionExists(Conflict):
+    """The id that a fork was to get belongs to another session."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"session {session_id!r} exists already and is no fork of this source")
+        self.session_id = session_id
 
 
 class LeaseLost(StoreError):

@@ -17,6 +17,7 @@ from lash.errors import (
     BlobNotFound,
     CommitTooLarge,
     GraphConflict,
+    GraphShared,
     InvalidInput,
     LeaseLost,
     NodeNotFound,
@@ -95,6 +96,8 @@ class CommitFacts(msgspec.Struct, frozen=True, kw_only=True):
     stored_nodes: dict[str, StoredNode]
     missing_refs: frozenset[BlobRef]
     now_ms: int
+    is_inherited: bool = False
+    """Whether a fork inherits nodes of this session."""
 
 
 class Apply(msgspec.Struct, frozen=True, kw_only=True):
@@ -259,6 +262,8 @@ def _place(prepared: PreparedCommit, facts: CommitFacts) -> Placement:
     if isinstance(delta, ReplaceFull):
         if delta.replaced_node_count != head.node_count:
             raise GraphConflict(session_id, delta.replaced_node_count, head.node_count)
+        if facts.is_inherited:
+            raise GraphShared(session_id)
         return place_replacement(
             session_id, prepared.nodes, segment_count=head.segment_count, node_seq=head.node_seq
         )

@@ -3,6 +3,9 @@
 Nodes lie on *segments*, linear runs within one session: a node's place is (segment, depth), and a segment names
 the place where it left its parent segment. An append on the end of a segment stays on it; anything else opens a
 new one. A path is therefore a climb over few segments and a range on each.
+
+A fork inherits a path of other sessions. To the fork those nodes lie on its own segment 0, which continues them, so
+nothing here has to know about other sessions.
 """
 
 from __future__ import annotations
