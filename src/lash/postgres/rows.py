@@ -25,6 +25,7 @@ class LoadAnswer(msgspec.Struct, frozen=True, array_like=True):
 
     read: ReadRow
     head: HeadRow
+    inherited: list[PathRow]
     nodes: list[PathRow]
     frames: list[FrameRow]
     checkpoint: CheckpointRow | None
@@ -56,6 +57,14 @@ class FactsAnswer(msgspec.Struct, frozen=True, array_like=True):
     lease: LeaseRow
     nodes: list[StoredNode]
     known_refs: list[str]
+    is_inherited: bool
+
+
+class LockAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """A session that is held for its deletion, and its last fencing number."""
+
+    session_key: int
+    fencing: int
 
 
 class LeaseAnswer(msgspec.Struct, frozen=True, array_like=True):
