@@ -15,6 +15,7 @@ from lash.errors import (
     InvalidInput,
     LashError,
     LeaseLost,
+    MaintenanceFailed,
     NewerSchema,
     NodeConflict,
     NodeNotFound,
@@ -37,6 +38,7 @@ from lash.model.checkpoint import Checkpoint, CheckpointDraft, CheckpointManifes
 from lash.model.commit import Append, Commit, CommitBudget, CommitResult, ReplaceFull, Unchanged
 from lash.model.frame import AgentFrame, AgentFrameAssignment, ModelLimits, ModelSpec, SessionPolicy
 from lash.model.lease import Acquired, Busy, Lease, LeaseFence, LeaseOwner, LocalProcess
+from lash.model.maintenance import GarbageCount, GarbageReport, NounSize, PruneReport, StorageReport
 from lash.model.message import Message, Part, PartKind, Role
 from lash.model.node import Graph, MessageEntry, Node, PluginEntry, ProtocolEntry
 from lash.model.session import (
@@ -59,6 +61,7 @@ from lash.model.session import (
 from lash.model.usage import PromptUsage, TokenUsage, UsageEntry
 from lash.model.value import BlobRef
 from lash.stores.lease import LeaseStore
+from lash.stores.maintenance import Maintenance
 from lash.stores.session import Session, SessionStore
 from lash.stores.storage import Storage
 
@@ -91,6 +94,8 @@ __all__ = [
     "ForeignDatabase",
     "ForkRelation",
     "FullGraph",
+    "GarbageCount",
+    "GarbageReport",
     "Graph",
     "GraphConflict",
     "GraphShared",
@@ -102,6 +107,8 @@ __all__ = [
     "LeaseOwner",
     "LeaseStore",
     "LocalProcess",
+    "Maintenance",
+    "MaintenanceFailed",
     "Message",
     "MessageEntry",
     "ModelLimits",
@@ -111,12 +118,14 @@ __all__ = [
     "NodeConflict",
     "NodeNotFound",
     "NotFound",
+    "NounSize",
     "Part",
     "PartKind",
     "PendingMigrations",
     "PluginEntry",
     "PromptUsage",
     "ProtocolEntry",
+    "PruneReport",
     "ReplaceFull",
     "Retention",
     "RevisionConflict",
@@ -139,6 +148,7 @@ __all__ = [
     "Storage",
     "StorageClosed",
     "StorageFailure",
+    "StorageReport",
     "StoreError",
     "StoreUnavailable",
     "TokenUsage",

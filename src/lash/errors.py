@@ -22,6 +22,7 @@
         │   └── SessionExists
         ├── LeaseLost                stop    the fence is no longer the live one
         ├── StoreUnavailable         retry   busy, contended, timed out, connection lost
+        ├── MaintenanceFailed        retry   maintenance was done in part; the cause says why it ended
         ├── StorageFailure           stop    disk full, I/O error, read-only
         ├── CorruptData              stop    stored data contradicts itself
         ├── StorageClosed            fix     the storage was closed
@@ -224,6 +225,16 @@ class StoreUnavailable(StoreError):
     def __init__(self, message: str, *, outcome_unknown: bool = False) -> None:
         super().__init__(message)
         self.outcome_unknown = outcome_unknown
+
+
+class MaintenanceFailed(StoreError):
+    """Maintenance ended early. ``report`` is the report of what was done until then, the cause says what happened."""
+
+    advice = Advice.RETRY
+
+    def __init__(self, message: str, report: object) -> None:
+        super().__init__(message)
+        self.report = report
 
 
 class StorageFailure(StoreError):

@@ -5,10 +5,12 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from lash.model.maintenance import StorageReport
 from lash.model.session import Durability
 from lash.plan.commit import CommitRules
 from lash.postgres.database import Database, StatementHook
 from lash.postgres.lease import PostgresLeaseStore
+from lash.postgres.maintenance import PostgresMaintenance
 from lash.postgres.options import PostgresOptions
 from lash.postgres.schema import prepare_schema
 from lash.postgres.session import PostgresSession, PostgresSessionStore
@@ -26,6 +28,7 @@ class PostgresStorage:
         self._database = database
         self._sessions = PostgresSessionStore(database, rules)
         self._leases = PostgresLeaseStore(database)
+        self._maintenance = PostgresMaintenance(database)
 
     @classmethod
     async def open(
@@ -60,8 +63,15 @@ class PostgresStorage:
     def leases(self) -> PostgresLeaseStore:
         return self._leases
 
+    @property
+    def maintenance(self) -> PostgresMaintenance:
+        return self._maintenance
+
     def session(self, session_id: str) -> PostgresSession:
         return self._sessions.handle(session_id)
+
+    async def report(self) -> StorageReport:
+        return await self._maintenance.report()
 
     async def close(self) -> None:
         await self._database.close()

@@ -10,10 +10,12 @@ from urllib.parse import parse_qsl
 
 from lash.clock import Clock
 from lash.errors import ConfigError
+from lash.model.maintenance import StorageReport
 from lash.model.session import Durability
 from lash.plan.commit import CommitRules
 from lash.sqlite.database import Database
 from lash.sqlite.lease import SQLiteLeaseStore
+from lash.sqlite.maintenance import SQLiteMaintenance
 from lash.sqlite.options import SQLiteOptions, StatementHook
 from lash.sqlite.schema import MIGRATIONS, SchemaKeeper
 from lash.sqlite.session import SQLiteSession, SQLiteSessionStore
@@ -32,6 +34,7 @@ class SQLiteStorage:
         self._database = database
         self._sessions = SQLiteSessionStore(database, rules)
         self._leases = SQLiteLeaseStore(database)
+        self._maintenance = SQLiteMaintenance(database)
 
     @classmethod
     async def open(
@@ -66,8 +69,15 @@ class SQLiteStorage:
     def leases(self) -> SQLiteLeaseStore:
         return self._leases
 
+    @property
+    def maintenance(self) -> SQLiteMaintenance:
+        return self._maintenance
+
     def session(self, session_id: str) -> SQLiteSession:
         return self._sessions.handle(session_id)
+
+    async def report(self) -> StorageReport:
+        return await self._maintenance.report()
 
     async def close(self) -> None:
         await self._database.close()

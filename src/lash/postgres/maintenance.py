@@ -1,0 +1,70 @@
+"""Maintenance on PostgreSQL."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lash.model.maintenance import GarbageReport, PruneReport, StorageReport
+from lash.plan.maintenance import BATCH, GarbageRow, TableSize, check_age, storage_report
+from lash.postgres.database import Database
+from lash.postgres.fork import reclaim_graphs
+from lash.stores.sweep import sweep_garbage, sweep_turns
+
+_FIND: Final = {
+    "components": "maintenance_find_components",
+    "blobs": "maintenance_find_blobs",
+    "graphs": "maintenance_find_graphs",
+}
+_DROP: Final = {
+    "components": "maintenance_drop_components",
+    "blobs": "maintenance_drop_blobs",
+    "turns": "maintenance_drop_turns",
+}
+
+
+class PostgresMaintenance:
+    """Looks after one PostgreSQL storage; the contract is `lash.stores.maintenance.Maintenance`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def collect_garbage(self, *, dry_run: bool = False) -> GarbageReport:
+        return await sweep_garbage(_Sweeper(self._database), dry_run=dry_run)
+
+    async def prune_turns(self, *, older_than_ms: int) -> PruneReport:
+        return await sweep_turns(_Sweeper(self._database, check_age(older_than_ms)))
+
+    async def report(self) -> StorageReport:
+        """Say how large the storage is; see `lash.stores.storage.Storage.report`."""
+        schema = self._database.options.schema
+        tables = await self._database.read_all(TableSize, "maintenance_table_sizes", schema)
+        return storage_report(sum(table.bytes or 0 for table in tables), tables)
+
+
+class _Sweeper:
+    """Finds without a lock; drops in a transaction that looks again."""
+
+    def __init__(self, database: Database, turn_age_ms: int = 0) -> None:
+        self._database = database
+        self._turn_age_ms = turn_age_ms
+
+    async def find(self, kind: str, after: GarbageRow) -> list[GarbageRow]:
+        place = (after.session_key, after.key, after.revision, BATCH)
+        if kind == "turns":
+            return await self._database.read_all(GarbageRow, "maintenance_find_turns", *place, self._turn_age_ms)
+        return await self._database.read_all(GarbageRow, _FIND[kind], *place)
+
+    async def drop(self, kind: str, found: list[GarbageRow]) -> None:
+        async with self._database.transaction() as transaction:
+            if kind == "graphs":
+                keys = sorted((row.session_key for row in found), reverse=True)
+                await reclaim_graphs(transaction, self._database.options.schema, keys)
+                return
+            if kind == "blobs":
+                await transaction.run("maintenance_hold_blobs")
+            await transaction.run(
+                _DROP[kind],
+                [row.session_key for row in found],
+                [row.key for row in found],
+                [row.revision for row in found],
+            )
