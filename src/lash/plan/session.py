@@ -273,12 +273,12 @@ def decode_cursor(cursor: str | None) -> int | None:
 def require_removable(session_id: str, held: Iterable[HeldNode]) -> None:
     """Raise InvalidInput if there is a node that somebody needs among those to be removed."""
     for node in held:
-        raise InvalidInput(f"node {node.node_id!r} {_HOLDERS[node.holder]} session {session_id!r} and cannot be removed")
+        raise InvalidInput(
+            f"node {node.node_id!r} {_HOLDERS[node.holder]} session {session_id!r} and cannot be removed"
+        )
 
 
-def _decode_graph(
-    head: SessionHead, scope: ReadScope, inherited: Sequence[PathRow], rows: Sequence[PathRow]
-) -> Graph:
+def _decode_graph(head: SessionHead, scope: ReadScope, inherited: Sequence[PathRow], rows: Sequence[PathRow]) -> Graph:
     if isinstance(scope, FullGraph):
         own = tuple(decode_node(row) for row in rows)
         return Graph(nodes=path_nodes(inherited) + own, leaf_node_id=head.leaf_node_id)

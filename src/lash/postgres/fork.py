@@ -64,9 +64,7 @@ async def _find_point(transaction: Transaction, prepared: PreparedFork) -> ForkP
         deleted = await transaction.one(Flag, "session_is_deleted", source_id)
         raise missing_session(source_id, deleted=deleted is not None and deleted.value)
     node_id = fork_node(prepared, source)
-    return fork_point(
-        prepared, source, await transaction.all(InheritedRun, "fork_path", source.session_key, node_id)
-    )
+    return fork_point(prepared, source, await transaction.all(InheritedRun, "fork_path", source.session_key, node_id))
 
 
 async def _fill(transaction: Transaction, session_key: int, point: ForkPoint) -> None:

@@ -89,9 +89,7 @@ class PostgresSessionStore:
         model: str = "",
         cwd: str | None = None,
     ) -> CreatedSession:
-        prepared = prepare_fork(
-            source_session_id, new_session_id, node_id=node_id, name=name, model=model, cwd=cwd
-        )
+        prepared = prepare_fork(source_session_id, new_session_id, node_id=node_id, name=name, model=model, cwd=cwd)
         return await run_fork(self._database, prepared)
 
     async def open(self, session_id: str) -> PostgresSession | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lash.plan.session import Floors, HeadRow, MetaRow, missing_session
 from lash.model.session import SessionMeta
+from lash.plan.session import Floors, HeadRow, MetaRow, missing_session
 from lash.sqlite.database import Reader, Transaction
 from lash.sqlkit.rows import Flag
 

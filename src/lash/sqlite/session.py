@@ -25,8 +25,8 @@ from lash.model.session import (
 from lash.model.value import BlobRef
 from lash.plan.checkpoint import CheckpointRow, ComponentRow, check_ref, decode_checkpoint, decode_component
 from lash.plan.commit import CommitRules, prepare_commit
-from lash.plan.frame import FrameRow
 from lash.plan.fork import prepare_fork
+from lash.plan.frame import FrameRow
 from lash.plan.node import WHOLE_PATH, PathRow, check_node_ids, decode_node
 from lash.plan.session import (
     HeadRow,
@@ -89,9 +89,7 @@ class SQLiteSessionStore:
         model: str = "",
         cwd: str | None = None,
     ) -> CreatedSession:
-        prepared = prepare_fork(
-            source_session_id, new_session_id, node_id=node_id, name=name, model=model, cwd=cwd
-        )
+        prepared = prepare_fork(source_session_id, new_session_id, node_id=node_id, name=name, model=model, cwd=cwd)
         return await self._database.write(lambda transaction: apply_fork(transaction, prepared))
 
     async def open(self, session_id: str) -> SQLiteSession | None:
@@ -210,9 +208,7 @@ class SQLiteSession:
         def body(transaction: Transaction) -> int:
             head = find_head(transaction, self._session_id)
             key, ids = head.session_key, json_array(wanted)
-            require_removable(
-                self._session_id, transaction.all(HeldNode, "node_held", session_key=key, node_ids=ids)
-            )
+            require_removable(self._session_id, transaction.all(HeldNode, "node_held", session_key=key, node_ids=ids))
             removed = transaction.run("node_tombstone", session_key=key, node_ids=ids, now_ms=transaction.now_ms)
             if removed:
                 recount(transaction, key)

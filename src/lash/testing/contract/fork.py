@@ -16,8 +16,7 @@ from lash.errors import (
     SessionNotFound,
 )
 from lash.model.commit import ReplaceFull, Unchanged
-from lash.model.session import ActivePath, CreatedSession, ForkRelation, FullGraph, RootRelation, SessionConfig
-from lash.stores.session import Session
+from lash.model.session import ActivePath, CreatedSession, ForkRelation, RootRelation, SessionConfig
 from lash.stores.storage import Storage
 from lash.testing.contract.state import ids, loaded, observe, refuse
 from lash.testing.factories import acquired, append, chain, commit, created, draft, frame, node, owner, spent, started
