@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PLAN_TESTS := $(wildcard tests/plan/test_*.py)
-BENCHMARKS := $(wildcard benchmarks/*_engine.py)
+BENCHMARKS := $(patsubst benchmarks/%.py,benchmarks.%,$(wildcard benchmarks/[a-z]*.py))
 
 .PHONY: help setup test check lint types imports rules plan-coverage format demo bench clean
 .DEFAULT_GOAL := help
@@ -53,7 +53,7 @@ demo: $(INSTALLED) ## show what works so far
 	$(BIN)/python -m lash.demo $(ARGS)
 
 bench: $(INSTALLED) ## measure, as ratios within one run
-	@set -e; for program in $(BENCHMARKS); do echo "== $$program"; $(BIN)/python $$program $(ARGS); done
+	@set -e; for program in $(BENCHMARKS); do echo "== $$program"; $(BIN)/python -m $$program $(ARGS); done
 
 clean: ## remove everything that make created
 	rm -rf $(VENV) dist .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -80,12 +80,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = kept
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    terminalreporter.section("backends")
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Say as the very last thing how many tests ran on each backend."""
+    if _TALLY not in config.stash or config.option.collectonly:
+        return
+    writer = config.get_terminal_writer()
     for line in config.stash[_TALLY].lines():
-        terminalreporter.write_line(line)
+        writer.line(line)
     if _postgres_is_missing(config):
-        terminalreporter.write_line("CI=true and no test ran on postgres: the run fails", red=True)
+        writer.line("CI=true and no test ran on postgres: the run fails", red=True)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -1,10 +1,10 @@
 """Durable state and execution for AI agents: one SQLite file, or PostgreSQL."""
 
-from lash.blob import Compression
 from lash.connect import open_storage as open  # noqa: A004 - `lash.open(url)` is how a storage is opened
 from lash.errors import (
     Advice,
     BlobNotFound,
+    ClaimLost,
     CommitTooLarge,
     ConfigError,
     Conflict,
@@ -27,6 +27,7 @@ from lash.errors import (
     SessionDeleted,
     SessionExists,
     SessionNotFound,
+    SourceKeyConflict,
     StorageClosed,
     StorageFailure,
     StoreError,
@@ -41,6 +42,24 @@ from lash.model.lease import Acquired, Busy, Lease, LeaseFence, LeaseOwner, Loca
 from lash.model.maintenance import GarbageCount, GarbageReport, NounSize, PruneReport, StorageReport
 from lash.model.message import Message, Part, PartKind, Role
 from lash.model.node import Graph, MessageEntry, Node, PluginEntry, ProtocolEntry
+from lash.model.queue import (
+    AttachmentItem,
+    Batch,
+    BatchDraft,
+    BatchState,
+    Boundary,
+    Claim,
+    ClaimCompletion,
+    Delivery,
+    EmptyReason,
+    Enqueued,
+    NothingClaimed,
+    ProcessWake,
+    SessionCommand,
+    Slot,
+    TextItem,
+    TurnInput,
+)
 from lash.model.session import (
     ActivePath,
     ChildRelation,
@@ -59,9 +78,10 @@ from lash.model.session import (
     VacuumReport,
 )
 from lash.model.usage import PromptUsage, TokenUsage, UsageEntry
-from lash.model.value import BlobRef
+from lash.model.value import BlobRef, Compression
 from lash.stores.lease import LeaseStore
 from lash.stores.maintenance import Maintenance
+from lash.stores.queue import QueueStore
 from lash.stores.session import Session, SessionStore
 from lash.stores.storage import Storage
 
@@ -74,13 +94,21 @@ __all__ = [
     "AgentFrame",
     "AgentFrameAssignment",
     "Append",
+    "AttachmentItem",
+    "Batch",
+    "BatchDraft",
+    "BatchState",
     "BlobNotFound",
     "BlobRef",
+    "Boundary",
     "Busy",
     "Checkpoint",
     "CheckpointDraft",
     "CheckpointManifest",
     "ChildRelation",
+    "Claim",
+    "ClaimCompletion",
+    "ClaimLost",
     "Commit",
     "CommitBudget",
     "CommitResult",
@@ -90,7 +118,10 @@ __all__ = [
     "Conflict",
     "CorruptData",
     "CreatedSession",
+    "Delivery",
     "Durability",
+    "EmptyReason",
+    "Enqueued",
     "ForeignDatabase",
     "ForkRelation",
     "FullGraph",
@@ -118,14 +149,17 @@ __all__ = [
     "NodeConflict",
     "NodeNotFound",
     "NotFound",
+    "NothingClaimed",
     "NounSize",
     "Part",
     "PartKind",
     "PendingMigrations",
     "PluginEntry",
+    "ProcessWake",
     "PromptUsage",
     "ProtocolEntry",
     "PruneReport",
+    "QueueStore",
     "ReplaceFull",
     "Retention",
     "RevisionConflict",
@@ -134,6 +168,7 @@ __all__ = [
     "SchemaMismatch",
     "Session",
     "SessionBindingMismatch",
+    "SessionCommand",
     "SessionConfig",
     "SessionDeleted",
     "SessionExists",
@@ -145,14 +180,18 @@ __all__ = [
     "SessionRead",
     "SessionStore",
     "SessionSummary",
+    "Slot",
+    "SourceKeyConflict",
     "Storage",
     "StorageClosed",
     "StorageFailure",
     "StorageReport",
     "StoreError",
     "StoreUnavailable",
+    "TextItem",
     "TokenUsage",
     "TurnConflict",
+    "TurnInput",
     "TurnState",
     "Unchanged",
     "UsageEntry",

@@ -8,23 +8,12 @@ from typing import Final, NamedTuple
 
 from lash.codec import content_hash
 from lash.errors import CorruptData
-from lash.model.value import BlobRef
+from lash.model.value import BlobRef, Compression
 
 if sys.version_info >= (3, 14):
     from compression import zstd
 else:
     from backports import zstd
-
-
-class Compression(enum.StrEnum):
-    """When bytes are compressed. The ref of the bytes is the same under every profile."""
-
-    LOW_LATENCY = "low_latency"
-    """Never."""
-    BALANCED = "balanced"
-    """From 4,096 bytes on, quickly."""
-    COMPACT = "compact"
-    """From 1,024 bytes on, thoroughly."""
 
 
 class Codec(enum.StrEnum):

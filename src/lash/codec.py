@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 _encoder: Final = msgspec.json.Encoder()
 _canonical_encoder: Final = msgspec.json.Encoder(order="deterministic")
-_LONG_NUMBER: Final = re.compile(rb"\d{19}")
+_LONG_INTEGER: Final = re.compile(rb"(?:^|[:\[,])-?[1-9][0-9]{18}")
 
 
 def encode(value: object, shape: type[T], what: str) -> str:
@@ -74,7 +74,7 @@ def _decoder(shape: type[T]) -> msgspec.json.Decoder[T]:
 
 def _check_suspects(value: object, encoded: bytes, what: str) -> None:
     """Walk the value only if its text hints at deep nesting or at a number that fits no column."""
-    if encoded.count(b"{") + encoded.count(b"[") > MAX_JSON_DEPTH or _LONG_NUMBER.search(encoded):
+    if encoded.count(b"{") + encoded.count(b"[") > MAX_JSON_DEPTH or _LONG_INTEGER.search(encoded):
         _check_plain(value, what)
 
 
@@ -107,7 +107,7 @@ def _check_returned(value: object, back: object, path: str) -> None:
         case dict(), dict():
             for key, item in value.items():
                 _check_returned(item, back[key], f"{path}.{key}")
-        case (list() | tuple()), (list() | tuple()):
+        case ((list() | tuple()), (list() | tuple())):
             for index, (item, item_back) in enumerate(zip(value, back, strict=True)):
                 _check_returned(item, item_back, f"{path}[{index}]")
         case _ if value != back:

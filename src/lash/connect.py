@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from lash.blob import Compression
 from lash.clock import Clock, SystemClock
 from lash.errors import ConfigError
 from lash.model.commit import CommitBudget
 from lash.model.session import Retention
-from lash.plan.commit import CommitRules
+from lash.model.value import Compression
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +43,9 @@ async def open_storage(
     ``clock`` decides about time on SQLite only; PostgreSQL asks its server. ``on_statement`` is called with the name
     of every statement before it runs.
     """
+    # The plans are needed from here on only; a program that merely imports lash need not wait for them.
+    from lash.plan.commit import CommitRules
+
     rules = CommitRules(compression=_compression(compression), budget=budget, retention=retention)
     scheme = _scheme(url)
     if scheme in _POSTGRES:

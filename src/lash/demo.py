@@ -69,9 +69,7 @@ async def _first_turn(storage: lash.Storage, revision: int) -> lash.CommitResult
     result = await storage.session(_SESSION).commit(_turn("turn-1", revision, nodes))
     read = await _load(storage)
     _claim(read.head.revision == result.revision and len(read.graph.nodes) == len(nodes), "the turn was saved whole")
-    _say(
-        f"revision {result.revision}: 2 messages, {len(read.checkpoint.components)} state component, {_tokens(read)} tokens"
-    )
+    _say(f"revision {result.revision}: {len(nodes)} messages, 1 state component, {_tokens(read)} tokens")
     return result
 
 
@@ -128,9 +126,8 @@ async def _lease(here: lash.Storage, there: lash.Storage) -> None:
     busy = await there.leases.claim(_SESSION, other, ttl_ms=30_000)
     _claim(isinstance(held, lash.Acquired) and isinstance(busy, lash.Busy), "a held lease is refused to others")
     if isinstance(held, lash.Acquired) and isinstance(busy, lash.Busy):
-        _say(
-            f"worker-1 holds fencing number {held.lease.fencing}; worker-2 is told: held by {busy.holder.owner.owner_id}"
-        )
+        _say(f"worker-1 holds it under fencing number {held.lease.fencing}")
+        _say(f"worker-2 is told that {busy.holder.owner.owner_id} holds it")
         await here.leases.release(held.lease.fence)
         try:
             revision = (await _load(here)).head.revision
@@ -150,11 +147,10 @@ async def _show(storage: lash.Storage) -> None:
         _say(line)
     page = await storage.sessions.list(limit=1)
     listed = page.sessions[0]
-    _claim(listed.meta.session_id == _SESSION and listed.user_message_count == _USER_MESSAGES, "the list shows the session")
+    is_listed = listed.meta.session_id == _SESSION and listed.user_message_count == _USER_MESSAGES
+    _claim(is_listed, "the list shows the session")
     _say("")
-    _say(
-        f"in the list: {line.meta.name!r}, {line.first_user_message!r}, {line.user_message_count} messages by the user"
-    )
+    _say(f"in the list: {listed.meta.name!r}, begun with {listed.first_user_message!r}")
     for entry in read.usage:
         _say(f"tokens of {entry.source} on {entry.model}: {entry.usage.total}")
 

@@ -19,8 +19,10 @@
         │   ├── NodeConflict
         │   ├── GraphConflict
         │   ├── GraphShared
-        │   └── SessionExists
+        │   ├── SessionExists
+        │   └── SourceKeyConflict
         ├── LeaseLost                stop    the fence is no longer the live one
+        ├── ClaimLost                stop    another claim holds the work now
         ├── StoreUnavailable         retry   busy, contended, timed out, connection lost
         ├── MaintenanceFailed        retry   maintenance was done in part; the cause says why it ended
         ├── StorageFailure           stop    disk full, I/O error, read-only
@@ -38,6 +40,7 @@ kept as ``__cause__``.
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from typing import ClassVar
 
 
@@ -58,6 +61,16 @@ class LashError(Exception):
     """The base of every error that lash raises."""
 
     advice: ClassVar[Advice] = Advice.STOP
+
+    def __reduce__(self) -> tuple[Callable[..., LashError], tuple[type[LashError], object, dict[str, object]]]:
+        """Let an error cross into another process with its message and its fields."""
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+def _restore(kind: type[LashError], arguments: object, fields: dict[str, object]) -> LashError:
+    error = kind.__new__(kind, *arguments) if isinstance(arguments, tuple) else kind.__new__(kind)
+    error.__dict__.update(fields)
+    return error
 
 
 class ConfigError(LashError):
@@ -204,6 +217,15 @@ class SessionExists(Conflict):
         self.session_id = session_id
 
 
+class SourceKeyConflict(Conflict):
+    """The source key was used before, for other content."""
+
+    def __init__(self, session_id: str, source_key: str) -> None:
+        super().__init__(f"source key {source_key!r} of session {session_id!r} was used for other content")
+        self.session_id = session_id
+        self.source_key = source_key
+
+
 class LeaseLost(StoreError):
     """The fence is not the live one: released, expired, taken over, or never this session's."""
 
@@ -211,6 +233,15 @@ class LeaseLost(StoreError):
         super().__init__(f"the lease on session {session_id!r} does not hold: {reason}")
         self.session_id = session_id
         self.reason = reason
+
+
+class ClaimLost(StoreError):
+    """The claim no longer holds exactly the batches it was made for: given back, taken over, or consumed."""
+
+    def __init__(self, session_id: str, claim_id: str) -> None:
+        super().__init__(f"claim {claim_id!r} of session {session_id!r} no longer holds its batches")
+        self.session_id = session_id
+        self.claim_id = claim_id
 
 
 class StoreUnavailable(StoreError):

@@ -7,7 +7,7 @@ neighbouring container is mistaken for it. Whatever cannot be read counts as ali
 from __future__ import annotations
 
 import os
-import platform
+import socket
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +25,7 @@ def current_owner(owner_id: str | None = None) -> LeaseOwner:
     Every call is a new incarnation, so two workers in one process never share a lease by accident.
     """
     return LeaseOwner(
-        owner_id=owner_id if owner_id is not None else f"{platform.node() or 'host'}:{os.getpid()}",
+        owner_id=owner_id if owner_id is not None else f"{socket.gethostname()}:{os.getpid()}",
         incarnation_id=new_id(),
         process=current_process(),
     )
@@ -41,7 +41,9 @@ def current_process(proc: Path = _PROC) -> LocalProcess | None:
         return None
     if not start:
         return None
-    return LocalProcess(host_id=f"{platform.node()}/{namespace}", boot_id=boot_id, pid=os.getpid(), process_start=start)
+    return LocalProcess(
+        host_id=f"{socket.gethostname()}/{namespace}", boot_id=boot_id, pid=os.getpid(), process_start=start
+    )
 
 
 def is_provably_dead(holder: LocalProcess | None, claimant: LocalProcess | None, proc: Path = _PROC) -> bool:
@@ -59,7 +61,8 @@ def _process_start(pid: int, proc: Path) -> str | None:
     try:
         status = (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
-        return _GONE if (proc / "self").exists() else None
+        # Where not even the first process can be seen, processes of others are hidden, not gone.
+        return _GONE if (proc / "1").exists() else None
     except OSError:
         return None
     fields = status.rpartition(")")[2].split()

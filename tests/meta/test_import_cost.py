@@ -35,7 +35,8 @@ def test_importing_lash_loads_no_driver() -> None:
 def test_importing_lash_costs_less_than_75_milliseconds() -> None:
     """The best of several fresh processes of each kind, run in turn; a busy machine gets more tries, not more time."""
     fresh_interpreter("import lash")
-    bare, with_lash = [], []
+    bare: list[float] = []
+    with_lash: list[float] = []
     cost = BOUND_SECONDS
     while len(bare) < FEWEST_ROUNDS or (cost >= BOUND_SECONDS and len(bare) < MOST_ROUNDS):
         bare.append(seconds_for("pass"))

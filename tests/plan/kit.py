@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from datetime import UTC, datetime
 
-from lash.blob import Compression
 from lash.model.commit import Append, Commit, CommitBudget
 from lash.model.message import Message, Role
 from lash.model.node import MessageEntry, Node, PluginEntry
 from lash.model.session import Retention
+from lash.model.value import Compression
 from lash.plan.commit import CommitFacts, CommitRules
 from lash.plan.lease import LeaseRow
 from lash.plan.node import EncodedNode, StoredNode
@@ -72,6 +72,7 @@ def facts(
     return CommitFacts(
         head=head,
         turn=None,
+        held_batches={},
         lease=lease,
         stored_nodes={node.node_id: node for node in stored_nodes},
         missing_refs=frozenset(),

@@ -4,11 +4,11 @@ import hashlib
 
 import pytest
 
-from lash.blob import Codec, Compression
+from lash.blob import Codec
 from lash.errors import CorruptData, InvalidInput
 from lash.model.checkpoint import CheckpointDraft, CheckpointManifest, TurnState
 from lash.model.usage import TokenUsage
-from lash.model.value import BlobRef
+from lash.model.value import BlobRef, Compression
 from lash.plan.checkpoint import (
     CheckpointRow,
     ComponentRow,

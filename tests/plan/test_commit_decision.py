@@ -5,7 +5,9 @@ import pytest
 
 from lash.errors import (
     BlobNotFound,
+    ClaimLost,
     GraphConflict,
+    GraphShared,
     LeaseLost,
     NodeConflict,
     NodeNotFound,
@@ -16,6 +18,7 @@ from lash.model.commit import Append, Commit, CommitResult, GraphDelta, ReplaceF
 from lash.model.lease import LeaseFence
 from lash.model.message import Role
 from lash.model.node import Node
+from lash.model.queue import ClaimCompletion
 from lash.model.value import BlobRef
 from lash.plan.commit import Apply, CommitFacts, Replay, assume_facts, plan_commit, prepare_commit
 from lash.plan.lease import LeaseRow
@@ -86,6 +89,13 @@ def test_the_first_user_message_is_found_when_it_comes_later() -> None:
     assert (decision.head.first_user_message, decision.head.user_message_count) == ("one", 2)
 
 
+def test_a_first_user_message_without_text_stays_the_first() -> None:
+    """The line for the list is empty then; a later message does not take its place."""
+    wordless = replace(HEAD, first_user_message="", user_message_count=1)
+    decision = applied(Append(nodes=(said("f", "e", "later"),)), LEAF, head=wordless)
+    assert (decision.head.first_user_message, decision.head.user_message_count) == ("", 2)
+
+
 def test_without_nodes_and_without_a_leaf_the_leaf_stays() -> None:
     """Unchanged, and an append of nothing, keep the place of the leaf as the head has it."""
     expected = ("e", 2, 3, True)
@@ -153,6 +163,17 @@ def test_a_replacement_of_a_partial_view_is_a_conflict(seen: int) -> None:
     with pytest.raises(GraphConflict) as caught:
         applied(ReplaceFull(nodes=(), leaf_node_id=None, replaced_node_count=seen))
     assert (caught.value.expected, caught.value.actual) == (seen, 5)
+
+
+def test_a_graph_that_a_fork_inherits_is_not_replaced() -> None:
+    """Neither with all nodes seen, nor does a partial view hide behind it; appending goes on."""
+    inherited = msgspec.structs.replace(facts(HEAD), is_inherited=True)
+    with pytest.raises(GraphShared) as caught:
+        decide(changing(ReplaceFull(nodes=(), leaf_node_id=None, replaced_node_count=5)), inherited)
+    assert caught.value.session_id == SESSION
+    with pytest.raises(GraphConflict):
+        decide(changing(ReplaceFull(nodes=(), leaf_node_id=None, replaced_node_count=4)), inherited)
+    assert isinstance(decide(changing(Unchanged()), inherited), Apply)
 
 
 @pytest.mark.parametrize(
@@ -293,11 +314,21 @@ def test_a_commit_that_names_no_stored_node_needs_no_reading(graph: GraphDelta) 
         (ReplaceFull(nodes=(), leaf_node_id=None, replaced_node_count=5), HEAD, None),
         (Append(nodes=(noted("f", "b"),)), HEAD, None),
         (Append(nodes=(noted("e", "d"),)), HEAD, None),
+        (Append(nodes=(noted("e"),)), HEAD, None),
         (Unchanged(leaf_node_id="b"), HEAD, None),
         (Append(nodes=(noted("f", "e"),)), replace(HEAD, leaf_segment=None), None),
         (Unchanged(), HEAD, replace(FENCE, session_id="other")),
     ],
-    ids=["revision", "replacement", "other parent", "the leaf again", "other leaf", "unknown place", "foreign fence"],
+    ids=[
+        "revision",
+        "replacement",
+        "other parent",
+        "the leaf again",
+        "the leaf as a root",
+        "other leaf",
+        "unknown place",
+        "foreign fence",
+    ],
 )
 def test_nothing_is_assumed_that_the_head_does_not_tell(
     graph: GraphDelta, head: HeadRow, fence: LeaseFence | None
@@ -311,3 +342,49 @@ def test_the_first_commit_of_a_session_can_be_assumed() -> None:
     guess = assume_facts(prepare_commit(appending(said("a")), SESSION, rules()), EMPTY_HEAD)
     assert guess is not None
     assert guess.stored_nodes == {}
+
+
+DONE = (
+    ClaimCompletion(claim_id="c1", token="t1", batch_ids=("b1", "b2")),
+    ClaimCompletion(claim_id="c2", token="t2", batch_ids=("b3",)),
+)
+HELD = {"t1": frozenset({"b1", "b2"}), "t2": frozenset({"b3"})}
+
+
+def test_a_commit_consumes_claims_that_hold() -> None:
+    """L67: each token must hold exactly the batches that its completion lists."""
+    assert isinstance(decide(changing(Unchanged(), completions=DONE), replace(facts(HEAD), held_batches=HELD)), Apply)
+
+
+@pytest.mark.parametrize(
+    ("held", "lost"),
+    [
+        ({}, "c1"),
+        ({"t1": frozenset({"b1", "b2"})}, "c2"),
+        ({"t1": frozenset({"b1"}), "t2": frozenset({"b3"})}, "c1"),
+        ({"t1": frozenset({"b1", "b2", "b4"}), "t2": frozenset({"b3"})}, "c1"),
+        ({"t1": frozenset({"b1", "b2"}), "t2": frozenset({"b4"})}, "c2"),
+    ],
+)
+def test_a_commit_whose_claim_is_lost_is_refused(held: dict[str, frozenset[str]], lost: str) -> None:
+    """L68, H24: the first claim that holds less, more or something else is named."""
+    with pytest.raises(ClaimLost) as refused:
+        decide(changing(Unchanged(), completions=DONE), replace(facts(HEAD), held_batches=held))
+    assert (refused.value.session_id, refused.value.claim_id) == (SESSION, lost)
+
+
+def test_claims_are_checked_behind_the_revision_and_before_the_graph() -> None:
+    """H21: a stale head is told first, and a lost claim before a missing parent."""
+    orphan = Append(nodes=(noted("f", "nowhere"),))
+    with pytest.raises(RevisionConflict):
+        decide(changing(orphan, completions=DONE, expected_revision=3), facts(HEAD))
+    with pytest.raises(ClaimLost):
+        decide(changing(orphan, completions=DONE), facts(HEAD))
+
+
+def test_claims_can_be_assumed_to_hold() -> None:
+    """A plan made before the database is asked takes each claim at its word."""
+    prepared = prepare_commit(changing(Unchanged(), completions=DONE), SESSION, rules())
+    assumed = assume_facts(prepared, HEAD)
+    assert assumed is not None
+    assert assumed.held_batches == HELD

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from lash.blob import Codec, Compression
+from lash.blob import Codec
 from lash.errors import CommitTooLarge, InvalidInput, SessionBindingMismatch
 from lash.model.checkpoint import CheckpointDraft, TurnState
 from lash.model.commit import Append, Commit, CommitBudget, ReplaceFull, Unchanged
@@ -11,7 +11,7 @@ from lash.model.frame import AgentFrame, ModelSpec
 from lash.model.lease import LeaseFence
 from lash.model.session import SessionConfig
 from lash.model.usage import TokenUsage, UsageEntry
-from lash.model.value import BlobRef
+from lash.model.value import BlobRef, Compression
 from lash.plan.commit import PreparedCommit, prepare_commit
 from lash.plan.usage import UsageRow
 from tests.plan.kit import NOON, SESSION, appending, noted, rules, sha256
@@ -137,6 +137,8 @@ def test_a_commit_cannot_release_the_lease_of_another_session() -> None:
         (commit(graph=None), "graph must be Unchanged, Append or ReplaceFull"),
         (commit(graph=Append(nodes=None)), "with a tuple of nodes"),  # type: ignore[arg-type]
         (commit(graph=ReplaceFull(nodes=(), leaf_node_id=None, replaced_node_count=-1)), "replaced_node_count"),
+        (commit(graph=Unchanged(leaf_node_id="")), "leaf_node_id is blank"),
+        (commit(graph=Append(nodes=(), leaf_node_id=7)), "leaf_node_id must be text"),  # type: ignore[arg-type]
         (commit(config="x"), "config: "),
         (commit(config=SessionConfig(provider_id="\ud800")), "config contains a lone surrogate"),
         (commit(config=SessionConfig(provider_id=7)), r"config: .*provider_id"),  # type: ignore[arg-type]

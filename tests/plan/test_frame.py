@@ -2,10 +2,10 @@
 
 import pytest
 
-from lash.blob import Codec, Compression
+from lash.blob import Codec
 from lash.errors import CorruptData, InvalidInput
 from lash.model.frame import AgentFrame, FrameStatus, SessionPolicy
-from lash.model.value import BlobRef
+from lash.model.value import BlobRef, Compression
 from lash.plan.frame import EncodedFrames, FrameRow, decode_frames, encode_frames
 from tests.plan.kit import NOON, sha256
 

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,10 +12,11 @@ from lash.errors import CorruptData, TurnConflict
 from lash.model.causal import TurnCause
 from lash.model.checkpoint import CheckpointDraft, CheckpointManifest, TurnState
 from lash.model.commit import Append, Commit, CommitResult, ReplaceFull, Unchanged
-from lash.model.frame import AgentFrame, AgentFrameAssignment, FrameStatus, ModelSpec
+from lash.model.frame import AgentFrame, AgentFrameAssignment, FrameStatus, ModelLimits, ModelSpec
 from lash.model.lease import LeaseFence
 from lash.model.message import Message, Part, PartKind, Role
 from lash.model.node import MessageEntry, Node, ProtocolEntry
+from lash.model.queue import ClaimCompletion
 from lash.model.session import SessionConfig
 from lash.model.usage import TokenUsage, UsageEntry
 from lash.model.value import BlobRef
@@ -281,3 +283,56 @@ def test_an_unreadable_result_is_corrupt_data() -> None:
     """A stored result that cannot be read is never taken for a missing one."""
     with pytest.raises(CorruptData, match="the result of turn 'turn-1'"):
         replay(SESSION, "turn-1", TurnRow("hash", '{"revision":"eight"}'), "hash")
+
+
+@pytest.mark.parametrize(
+    ("spelt_out", "left_out"),
+    [
+        ({"config": SessionConfig(model=ModelSpec(limits=ModelLimits()))}, {"config": SessionConfig()}),
+        (
+            {"checkpoint": CheckpointDraft(turn_state=TurnState(token_usage=TokenUsage()))},
+            {"checkpoint": CheckpointDraft()},
+        ),
+    ],
+)
+def test_a_default_spelt_out_is_the_default(spelt_out: dict[str, Any], left_out: dict[str, Any]) -> None:
+    """Equal commits have one identity, however their defaults were written."""
+    first = Commit(session_id="s", expected_revision=0, **spelt_out)
+    second = Commit(session_id="s", expected_revision=0, **left_out)
+    assert first == second
+    assert commit_hash(first, {}) == commit_hash(second, {})
+
+
+def test_a_moved_leaf_is_another_commit() -> None:
+    """Whether the leaf stays, moves to a node or before all nodes is content; which id the node has is not."""
+    hashes = [
+        commit_hash(Commit(session_id="s", expected_revision=0, graph=graph), {})
+        for graph in (
+            Unchanged(),
+            Unchanged(leaf_node_id="a"),
+            Unchanged(leaf_node_id="b"),
+            Unchanged(leaf_node_id=None),
+        )
+    ]
+    assert len(set(hashes)) == 3
+    assert hashes[1] == hashes[2]
+
+
+CONSUMING = replace(
+    COMMIT,
+    completions=(
+        ClaimCompletion(claim_id="c2", token="t2", batch_ids=("b3", "b1")),
+        ClaimCompletion(claim_id="c1", token="t1", batch_ids=("b2",)),
+    ),
+)
+CONSUMING_GOLDEN = "8e567a1eb46c6a83d2112752d97d2ac55eb7ebd024b15d05752473f90ea81e4b"
+
+
+def test_what_is_consumed_is_part_of_the_identity() -> None:
+    """L24: the batches count, in sorted order; who claimed them, and in how many claims, does not."""
+    consumed = PROJECTION.replace('"current_frame"', '"consumed":["b1","b2","b3"],"current_frame"', 1)
+    assert hashlib.sha256(b"lash.turn-commit.v1\0" + consumed.encode()).hexdigest() == CONSUMING_GOLDEN
+    assert identity(CONSUMING) == CONSUMING_GOLDEN
+    again = ClaimCompletion(claim_id="c3", token="t3", batch_ids=("b1", "b2", "b3"))
+    assert identity(replace(COMMIT, completions=(again,))) == CONSUMING_GOLDEN
+    assert identity(replace(COMMIT, completions=(replace(again, batch_ids=("b1", "b2")),))) != CONSUMING_GOLDEN

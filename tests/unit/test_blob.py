@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lash.blob import Codec, Compression, StoredBlob, pack, unpack
+from lash.blob import Codec, StoredBlob, pack, unpack
 from lash.errors import CorruptData
-from lash.model.value import BlobRef
+from lash.model.value import BlobRef, Compression
 from tests.plan.kit import sha256
 
 if sys.version_info >= (3, 14):

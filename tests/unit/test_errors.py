@@ -1,6 +1,7 @@
 """The tree of errors is the one that its page draws, and every error tells a program what to do."""
 
 import inspect
+import pickle
 import re
 
 import pytest
@@ -15,11 +16,11 @@ ADVICE = {
     },
     Advice.DECIDE_AGAIN: {
         *("NotFound", "SessionNotFound", "NodeNotFound", "BlobNotFound"),
-        *("Conflict", "RevisionConflict", "TurnConflict", "NodeConflict", "GraphConflict"),
+        *("Conflict", "RevisionConflict", "TurnConflict", "NodeConflict", "GraphConflict", "SourceKeyConflict"),
     },
     Advice.RETRY: {"StoreUnavailable"},
     Advice.STOP: {
-        *("LashError", "StoreError", "SessionDeleted", "LeaseLost", "StorageFailure", "CorruptData"),
+        *("LashError", "StoreError", "SessionDeleted", "LeaseLost", "ClaimLost", "StorageFailure", "CorruptData"),
         *("SchemaMismatch", "NewerSchema", "PendingMigrations", "ForeignDatabase"),
     },
 }
@@ -81,3 +82,18 @@ def test_an_unknown_outcome_is_said_so() -> None:
     assert errors.StoreUnavailable("lost", outcome_unknown=True).outcome_unknown is True
     assert errors.StoreUnavailable("busy").outcome_unknown is False
     assert errors.StorageFailure("full").outcome_unknown is False
+
+
+@pytest.mark.parametrize(
+    ("error", "fields"),
+    [
+        (lash.RevisionConflict("s", 1, 2), {"session_id": "s", "expected": 1, "actual": 2}),
+        (lash.SessionNotFound("s"), {"session_id": "s"}),
+        (lash.StoreUnavailable("gone", outcome_unknown=True), {"outcome_unknown": True}),
+        (lash.StorageClosed(), {}),
+    ],
+)
+def test_an_error_crosses_into_another_process(error: LashError, fields: dict[str, object]) -> None:
+    """A pickled error keeps its class, its message and its fields; process pools send them so."""
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), fields)

@@ -25,7 +25,8 @@ def stat_line(pid: int, *, state: str = "S", start: str = "98765", command: str 
 
 @pytest.fixture
 def proc(tmp_path: Path) -> Path:
-    """A /proc in which nobody runs but the reader."""
+    """A /proc in which nobody runs but the first process and the reader."""
+    (tmp_path / "1").mkdir()
     (tmp_path / "self/ns").mkdir(parents=True)
     (tmp_path / "self/ns/pid").symlink_to(NAMESPACE)
     (tmp_path / "sys/kernel/random").mkdir(parents=True)
@@ -119,6 +120,12 @@ def test_a_line_that_cannot_be_understood_proves_nothing(proc: Path, line: str) 
 def test_an_entry_that_cannot_be_read_proves_nothing(proc: Path) -> None:
     """An error other than absence counts as alive; a folder in the place of the file gives one even to root."""
     (proc / str(HOLDER.pid) / "stat").mkdir(parents=True)
+    assert is_provably_dead(HOLDER, CLAIMANT, proc) is False
+
+
+def test_where_processes_are_hidden_nobody_is_dead(proc: Path) -> None:
+    """With ``hidepid`` the processes of others cannot be seen; not even the first one, which always runs."""
+    (proc / "1").rmdir()
     assert is_provably_dead(HOLDER, CLAIMANT, proc) is False
 
 

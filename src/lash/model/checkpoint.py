@@ -8,20 +8,29 @@ from typing import Final
 import msgspec
 
 from lash.model.usage import PromptUsage, TokenUsage
-from lash.model.value import BlobRef, Count, JSONObject, Value
+from lash.model.value import BlobRef, Count, JSONObject, Value, share_default
 
 TOOL_STATE: Final = "tool_state"
 PLUGIN_SNAPSHOT: Final = "plugin_snapshot"
 EXECUTION_STATE: Final = "execution_state"
 
 
+_NO_TOKENS: Final = TokenUsage()
+
+
 class TurnState(Value, frozen=True, kw_only=True):
     """The small state that every turn changes."""
 
     turn_index: Count = 0
-    token_usage: TokenUsage = TokenUsage()
+    token_usage: TokenUsage = _NO_TOKENS
     last_prompt_usage: PromptUsage | None = None
     protocol_turn_options: JSONObject = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        share_default(self, "token_usage", _NO_TOKENS)
+
+
+_FIRST_TURN: Final = TurnState()
 
 
 class CheckpointDraft(Value, frozen=True, kw_only=True):
@@ -31,7 +40,7 @@ class CheckpointDraft(Value, frozen=True, kw_only=True):
     left out, it is gone.
     """
 
-    turn_state: TurnState = TurnState()
+    turn_state: TurnState = _FIRST_TURN
     plugin_snapshot_revision: Count | None = None
     components: Mapping[str, bytes | BlobRef] = msgspec.field(default_factory=dict)
 
@@ -39,9 +48,12 @@ class CheckpointDraft(Value, frozen=True, kw_only=True):
 class CheckpointManifest(Value, frozen=True, kw_only=True):
     """A checkpoint without its bytes: every component by its ref."""
 
-    turn_state: TurnState = TurnState()
+    turn_state: TurnState = _FIRST_TURN
     plugin_snapshot_revision: Count | None = None
     components: dict[str, BlobRef] = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        share_default(self, "turn_state", _FIRST_TURN)
 
 
 class Checkpoint(Value, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from lash.model.checkpoint import CheckpointDraft, CheckpointManifest
 from lash.model.frame import AgentFrame
 from lash.model.lease import LeaseFence
 from lash.model.node import Node
+from lash.model.queue import ClaimCompletion
 from lash.model.session import SessionConfig
 from lash.model.usage import UsageEntry
 from lash.model.value import BlobRef, Count, Positive, Value
@@ -47,7 +48,7 @@ class Commit(Value, frozen=True, kw_only=True):
 
     ``turn_id`` makes the commit safe to repeat: the same content under the same id returns the first result.
     ``fence``, if given, must be live. ``release`` frees that lease in the same transaction if it still holds;
-    a stale one is ignored.
+    a stale one is ignored. ``completions`` consume claims: each must still hold exactly the batches that it lists.
     """
 
     session_id: str
@@ -61,6 +62,7 @@ class Commit(Value, frozen=True, kw_only=True):
     graph: GraphDelta = Unchanged()
     checkpoint: CheckpointDraft = CheckpointDraft()
     usage: tuple[UsageEntry, ...] = ()
+    completions: tuple[ClaimCompletion, ...] = ()
 
 
 class CommitResult(Value, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from lash.model.causal import CausalRef
-from lash.model.value import BlobRef, ClosedValue, Count, JSONObject, Positive, Timestamp, Value
+from lash.model.value import BlobRef, ClosedValue, Count, JSONObject, Positive, Timestamp, Value, share_default
 
 INITIAL: Final = "initial"
 CONTINUE_AS: Final = "continue_as"
@@ -20,23 +20,38 @@ class ModelLimits(ClosedValue, frozen=True, kw_only=True):
     output_token_capacity: Positive | None = None
 
 
+_LIMITS: Final = ModelLimits()
+
+
 class ModelSpec(ClosedValue, frozen=True, kw_only=True):
     """Which model is asked, and what it can hold."""
 
     id: str = ""
     variant: str | None = None
-    limits: ModelLimits = ModelLimits()
+    limits: ModelLimits = _LIMITS
+
+    def __post_init__(self) -> None:
+        share_default(self, "limits", _LIMITS)
+
+
+_MODEL: Final = ModelSpec()
 
 
 class SessionPolicy(ClosedValue, frozen=True, kw_only=True):
     """How an agent runs inside a frame. Live provider objects and keys are never part of it."""
 
-    model: ModelSpec = ModelSpec()
+    model: ModelSpec = _MODEL
     provider_id: str = ""
     session_id: str | None = None
     autonomous: bool = False
     max_turns: Positive | None = None
     prompt: JSONObject = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        share_default(self, "model", _MODEL)
+
+
+_POLICY: Final = SessionPolicy()
 
 
 class PluginSource(enum.StrEnum):
@@ -49,6 +64,9 @@ class ToolAccess(Value, frozen=True, kw_only=True):
     hidden_tools: frozenset[str] = frozenset()
 
 
+_TOOL_ACCESS: Final = ToolAccess()
+
+
 class SubagentAssignment(Value, frozen=True, kw_only=True):
     parent_session_id: str
     capability: str
@@ -59,12 +77,19 @@ class SubagentAssignment(Value, frozen=True, kw_only=True):
 class AgentFrameAssignment(Value, frozen=True, kw_only=True):
     """What the agent of a frame may do, and on whose behalf."""
 
-    policy: SessionPolicy = SessionPolicy()
+    policy: SessionPolicy = _POLICY
     plugin_options: JSONObject = msgspec.field(default_factory=dict)
     plugin_source: PluginSource = PluginSource.CURRENT_SESSION_FORK
-    tool_access: ToolAccess = ToolAccess()
+    tool_access: ToolAccess = _TOOL_ACCESS
     subagent: SubagentAssignment | None = None
     usage_source: str | None = None
+
+    def __post_init__(self) -> None:
+        share_default(self, "policy", _POLICY)
+        share_default(self, "tool_access", _TOOL_ACCESS)
+
+
+_ASSIGNMENT: Final = AgentFrameAssignment()
 
 
 class FrameStatus(enum.StrEnum):
@@ -85,7 +110,10 @@ class AgentFrame(Value, frozen=True, kw_only=True):
     reason: str = INITIAL
     caused_by: CausalRef | None = None
     created_at: Timestamp
-    assignment: AgentFrameAssignment = AgentFrameAssignment()
+    assignment: AgentFrameAssignment = _ASSIGNMENT
     protocol_turn_options: JSONObject = msgspec.field(default_factory=dict)
     execution_state_ref: BlobRef | None = None
     execution_state: bytes | None = None
+
+    def __post_init__(self) -> None:
+        share_default(self, "assignment", _ASSIGNMENT)

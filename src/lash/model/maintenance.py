@@ -35,7 +35,9 @@ class GarbageReport(Value, frozen=True, kw_only=True):
 
 
 class PruneReport(Value, frozen=True, kw_only=True):
-    removed_turn_count: Count = 0
+    """How many records were old enough and are gone."""
+
+    removed_count: Count = 0
 
 
 class NounSize(Value, frozen=True, kw_only=True):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import enum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from lash.model.causal import CausalRef
-from lash.model.value import JSON, Count, Positive, Value
+from lash.model.value import JSON, Count, Positive, Value, share_default
 
 
 class Role(enum.StrEnum):
@@ -55,6 +55,7 @@ class Summarized(_PruneState, frozen=True, kw_only=True, tag="summarized"):
 
 
 PruneState: TypeAlias = Intact | Cleared | Deleted | Summarized
+INTACT: Final = Intact()
 
 
 class AttachmentRef(Value, frozen=True, kw_only=True):
@@ -99,9 +100,12 @@ class Part(Value, frozen=True, kw_only=True):
     tool_call_id: str | None = None
     tool_name: str | None = None
     tool_replay: ToolReplay | None = None
-    prune_state: PruneState = Intact()
+    prune_state: PruneState = INTACT
     reasoning_meta: ReasoningMeta | None = None
     response_meta: ResponseMeta | None = None
+
+    def __post_init__(self) -> None:
+        share_default(self, "prune_state", INTACT)
 
 
 class PluginOrigin(Value, frozen=True, kw_only=True, tag_field="kind", tag="plugin"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -12,7 +12,7 @@ from lash.model.checkpoint import Checkpoint
 from lash.model.frame import AgentFrame, ModelSpec
 from lash.model.node import Graph
 from lash.model.usage import UsageEntry
-from lash.model.value import BlobRef, ClosedValue, Count, Positive, Value
+from lash.model.value import BlobRef, ClosedValue, Count, Positive, Value, share_default
 
 
 class Durability(enum.StrEnum):
@@ -45,11 +45,17 @@ class ForkRelation(Value, frozen=True, kw_only=True, tag_field="kind", tag="fork
 SessionRelation: TypeAlias = RootRelation | ChildRelation | ForkRelation
 
 
+_MODEL: Final = ModelSpec()
+
+
 class SessionConfig(ClosedValue, frozen=True, kw_only=True):
     """The configuration in force, saved with the head."""
 
     provider_id: str = ""
-    model: ModelSpec = ModelSpec()
+    model: ModelSpec = _MODEL
+
+    def __post_init__(self) -> None:
+        share_default(self, "model", _MODEL)
 
 
 class SessionMeta(Value, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from datetime import datetime
 from typing import Annotated, Any, NewType, TypeAlias
 
@@ -20,6 +21,27 @@ Timestamp: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 Positive: TypeAlias = Annotated[int, msgspec.Meta(gt=0)]
+
+
+class Compression(enum.StrEnum):
+    """When bytes are compressed. The ref of the bytes is the same under every profile."""
+
+    LOW_LATENCY = "low_latency"
+    """Never."""
+    BALANCED = "balanced"
+    """From 4,096 bytes on, quickly."""
+    COMPACT = "compact"
+    """From 1,024 bytes on, thoroughly."""
+
+
+def share_default(value: msgspec.Struct, name: str, default: msgspec.Struct) -> None:
+    """Put the default itself in the place of an equal value.
+
+    A field is left out of the stored form when it holds the default object; an equal one would be written. Sharing
+    makes equal values equal in every encoding, and so in every hash.
+    """
+    if getattr(value, name) == default:
+        msgspec.structs.force_setattr(value, name, default)
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -8,12 +8,12 @@ from typing import Final
 import msgspec
 
 from lash import blob as blobs
-from lash.blob import Codec, Compression, StoredBlob
+from lash.blob import Codec, StoredBlob
 from lash.codec import canonical, content_hash, decode, encode
 from lash.errors import CorruptData, InvalidInput
 from lash.limits import check_identifier, check_integer
 from lash.model.checkpoint import Checkpoint, CheckpointDraft, CheckpointManifest, TurnState
-from lash.model.value import BlobRef
+from lash.model.value import BlobRef, Compression
 
 FRAME_PREFIX: Final = "frame:"
 """Component keys with this prefix are the execution states of agent frames; checkpoints may not use them."""
@@ -151,9 +151,7 @@ def decode_checkpoint(row: CheckpointRow, components: Sequence[ComponentRow]) ->
     )
     if manifest_ref(manifest) != row.checkpoint_ref:
         raise CorruptData(f"the checkpoint of revision {row.revision} is not the one that was committed")
-    return Checkpoint(
-        ref=BlobRef(row.checkpoint_ref), revision=row.revision, manifest=manifest, components=payloads
-    )
+    return Checkpoint(ref=BlobRef(row.checkpoint_ref), revision=row.revision, manifest=manifest, components=payloads)
 
 
 def decode_component(row: ComponentRow) -> bytes:

@@ -1,7 +1,8 @@
 """What a commit writes, and whether it may.
 
 ``prepare_commit`` turns a commit into rows, without looking at the database. ``plan_commit`` decides, given what the
-database says, in the order of checks that callers rely on: existence, turn replay, fence, revision, graph, bytes.
+database says, in the order of checks that callers rely on: existence, turn replay, fence, revision, claims, graph,
+bytes.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from lash.blob import Compression, StoredBlob
+from lash.blob import StoredBlob
 from lash.codec import encode
 from lash.errors import (
     BlobNotFound,
@@ -28,7 +29,7 @@ from lash.limits import MAX_INTEGER, check_identifier, check_integer
 from lash.model.commit import Append, Commit, CommitBudget, CommitResult, GraphDelta, ReplaceFull, Unchanged
 from lash.model.lease import LeaseFence
 from lash.model.session import Retention, SessionConfig
-from lash.model.value import BlobRef
+from lash.model.value import BlobRef, Compression
 from lash.plan.checkpoint import EncodedCheckpoint, encode_checkpoint
 from lash.plan.frame import FrameRow, encode_frames
 from lash.plan.lease import LeaseRow, check_fence, require_fence
@@ -41,6 +42,7 @@ from lash.plan.node import (
     place_appended,
     place_replacement,
 )
+from lash.plan.queue import check_completions, require_completion
 from lash.plan.session import HeadRow
 from lash.plan.turn import TurnRow, commit_hash, replay
 from lash.plan.usage import UsageRow, encode_usage, merge_usage, require_room
@@ -93,6 +95,8 @@ class CommitFacts(msgspec.Struct, frozen=True, kw_only=True):
     head: HeadRow
     turn: TurnRow | None
     lease: LeaseRow
+    held_batches: dict[str, frozenset[str]]
+    """The batches that each token among the completions holds, under the claim id that the completion names."""
     stored_nodes: dict[str, StoredNode]
     missing_refs: frozenset[BlobRef]
     now_ms: int
@@ -126,6 +130,8 @@ def prepare_commit(commit: Commit, session_id: str, rules: CommitRules) -> Prepa
     components = saved.manifest.components | frames.components
     blobs = tuple((saved.blobs | frames.blobs).values())
     nodes = encode_new_nodes(commit.graph)
+    if commit.graph.leaf_node_id not in (None, UNSET):
+        check_identifier("leaf_node_id", commit.graph.leaf_node_id)
     rows = encode_usage(commit.usage)
     config = encode(commit.config, SessionConfig, "config")
     revision = commit.expected_revision + 1
@@ -171,6 +177,9 @@ def plan_commit(prepared: PreparedCommit, facts: CommitFacts) -> CommitDecision:
         require_fence(facts.lease, commit.fence, facts.now_ms)
     if facts.head.revision != commit.expected_revision:
         raise RevisionConflict(commit.session_id, commit.expected_revision, facts.head.revision)
+    for completion in commit.completions:
+        held = facts.held_batches.get(completion.token, frozenset())
+        require_completion(commit.session_id, completion, held)
     placement = _place(prepared, facts)
     for ref in sorted(facts.missing_refs):
         raise BlobNotFound(commit.session_id, ref)
@@ -201,6 +210,7 @@ def assume_facts(prepared: PreparedCommit, head: HeadRow) -> CommitFacts | None:
         head=head,
         turn=None,
         lease=_lease_as_shown(commit.fence),
+        held_batches={each.token: frozenset(each.batch_ids) for each in commit.completions},
         stored_nodes=known,
         missing_refs=frozenset(),
         now_ms=0,
@@ -229,13 +239,12 @@ def _check_commit(commit: object, session_id: str) -> None:
             check_fence(what, fence)
     if commit.release is not None and commit.release.session_id != session_id:
         raise SessionBindingMismatch(session_id, commit.release.session_id)
-    for what, items in (("frames", commit.frames), ("usage", commit.usage)):
+    for what, items in (("frames", commit.frames), ("usage", commit.usage), ("completions", commit.completions)):
         if not isinstance(items, list | tuple):
             raise InvalidInput(f"{what} must be a tuple, not {type(items).__name__}")
+    check_completions(commit.completions)
     if isinstance(commit.graph, ReplaceFull):
         check_integer("replaced_node_count", commit.graph.replaced_node_count, at_least=0)
-    if isinstance(commit.graph, GraphDelta) and commit.graph.leaf_node_id not in (None, UNSET):
-        check_identifier("leaf_node_id", commit.graph.leaf_node_id)
 
 
 def _check_budget(prepared: PreparedCommit, budget: CommitBudget) -> None:
@@ -264,9 +273,7 @@ def _place(prepared: PreparedCommit, facts: CommitFacts) -> Placement:
             raise GraphConflict(session_id, delta.replaced_node_count, head.node_count)
         if facts.is_inherited:
             raise GraphShared(session_id)
-        return place_replacement(
-            session_id, prepared.nodes, segment_count=head.segment_count, node_seq=head.node_seq
-        )
+        return place_replacement(session_id, prepared.nodes, segment_count=head.segment_count, node_seq=head.node_seq)
     fresh = new_nodes(session_id, prepared.nodes, facts.stored_nodes)
     return place_appended(
         session_id, fresh, facts.stored_nodes, segment_count=head.segment_count, node_seq=head.node_seq

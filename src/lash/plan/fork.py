@@ -85,10 +85,13 @@ def existing_fork(prepared: PreparedFork, row: MetaRow) -> CreatedSession:
     """Return the session that has the new id already, if it is this very fork; raise SessionExists otherwise."""
     meta = decode_meta(row)
     relation = meta.relation
-    same = isinstance(relation, ForkRelation) and relation.source_session_id == prepared.source_session_id
-    if not same or prepared.node_id not in (None, relation.node_id):
-        raise SessionExists(prepared.meta.session_id)
-    return CreatedSession(meta=meta, revision=row.revision, created=False)
+    if (
+        isinstance(relation, ForkRelation)
+        and relation.source_session_id == prepared.source_session_id
+        and prepared.node_id in (None, relation.node_id)
+    ):
+        return CreatedSession(meta=meta, revision=row.revision, created=False)
+    raise SessionExists(prepared.meta.session_id)
 
 
 def fork_node(prepared: PreparedFork, source: SourceRow) -> str | None:

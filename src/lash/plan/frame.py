@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 import msgspec
 
-from lash.blob import Compression, StoredBlob
+from lash.blob import StoredBlob
 from lash.codec import decode, encode
 from lash.errors import InvalidInput
 from lash.limits import check_identifier
 from lash.model.frame import AgentFrame
-from lash.model.value import BlobRef
+from lash.model.value import BlobRef, Compression
 from lash.plan.checkpoint import FRAME_PREFIX, add_component
 
 

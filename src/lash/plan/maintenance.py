@@ -37,6 +37,8 @@ _NOUNS: Final = {
     "lash_usage": "usage",
     "lash_usage_totals": "usage",
     "lash_turns": "turn",
+    "lash_batches": "queue",
+    "lash_source_keys": "queue",
 }
 
 
@@ -93,7 +95,7 @@ def count_garbage(report: GarbageReport, kind: str, found: Iterable[GarbageRow])
 
 
 def estimate_rows(table: TableRows, measured: int | None) -> TableSize:
-    """Turn what was counted into a size; a table larger than the limit has about as many rows as its row numbers say."""
+    """Turn what was counted into a size; beyond the limit a table has about as many rows as its row numbers say."""
     if table.counted <= COUNTED_ROWS:
         return TableSize(table.table, table.counted, measured, exact=True)
     return TableSize(table.table, max(table.counted, table.highest or 0), measured, exact=False)

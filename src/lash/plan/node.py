@@ -160,9 +160,7 @@ def place_appended(
     return _place(session_id, nodes, places, segment_count, node_seq, orphans_allowed=False)
 
 
-def place_replacement(
-    session_id: str, nodes: Sequence[EncodedNode], *, segment_count: int, node_seq: int
-) -> Placement:
+def place_replacement(session_id: str, nodes: Sequence[EncodedNode], *, segment_count: int, node_seq: int) -> Placement:
     """Place a whole graph. A node whose parent is not part of it begins a path of its own."""
     ordered = _parents_first(nodes)
     placement = _place(session_id, ordered, {}, segment_count, node_seq, orphans_allowed=True)

@@ -1,7 +1,7 @@
 """The identity of a turn's commit: what must be the same for a repeated commit to be the same commit.
 
 The projection is written out field by field. Left out is what a retry may do differently: clocks, fences, the
-expected revision, and the ids of nodes, messages and parts. How nodes hang together stays in, by their
+expected revision, claim tokens, and the ids of nodes, messages and parts. How nodes hang together stays in, by their
 positions. Fields that hold their default are left out too, so that a field added later changes no old identity.
 """
 
@@ -35,7 +35,7 @@ class TurnRow(msgspec.Struct, frozen=True, array_like=True):
 
 def commit_hash(commit: Commit, components: Mapping[str, BlobRef]) -> str:
     """Return the identity of the commit; ``components`` holds the ref of every component, frames' included."""
-    projection = {
+    projection: dict[str, object] = {
         "config": commit.config,
         "frames": [_frame(frame, components) for frame in commit.frames],
         "current_frame": commit.current_frame_id,
@@ -45,6 +45,8 @@ def commit_hash(commit: Commit, components: Mapping[str, BlobRef]) -> str:
         "components": {key: ref for key, ref in components.items() if not key.startswith(FRAME_PREFIX)},
         "usage": commit.usage,
     }
+    if commit.completions:
+        projection["consumed"] = sorted(batch_id for each in commit.completions for batch_id in each.batch_ids)
     return hashlib.sha256(_DOMAIN + _encoder.encode(projection)).hexdigest()
 
 
@@ -70,7 +72,8 @@ def _frame(frame: AgentFrame, components: Mapping[str, BlobRef]) -> dict[str, ob
 
 def _graph(delta: GraphDelta) -> dict[str, object]:
     if isinstance(delta, Unchanged):
-        return {"delta": "unchanged"}
+        moved = {} if isinstance(delta.leaf_node_id, msgspec.UnsetType) else {"leaf": delta.leaf_node_id and _EARLIER}
+        return {"delta": "unchanged", **moved}
     kind = "append" if isinstance(delta, Append) else "replace_full"
     return {"delta": kind, "nodes": _nodes(delta.nodes), "leaf": _leaf(delta)}
 

@@ -9,9 +9,11 @@ from lash.codec import encode
 from lash.errors import StoreUnavailable
 from lash.model.commit import CommitResult
 from lash.model.lease import LeaseFence
+from lash.model.queue import ClaimCompletion
 from lash.model.value import BlobRef
 from lash.plan.commit import Apply, CommitFacts, PreparedCommit, Replay, assume_facts, plan_commit
 from lash.plan.node import Placement
+from lash.plan.queue import held_by_token
 from lash.plan.session import HeadRow, missing_session
 from lash.plan.usage import UsageRow
 from lash.postgres.database import Database, Transaction
@@ -55,6 +57,8 @@ async def _load_facts(database: Database, heads: SeenHeads, prepared: PreparedCo
         commit.turn_id,
         list(prepared.named_nodes),
         list(prepared.required_refs),
+        [each.token for each in commit.completions],
+        [each.claim_id for each in commit.completions],
     )
     if answer is None:
         heads.forget(commit.session_id)
@@ -65,6 +69,7 @@ async def _load_facts(database: Database, heads: SeenHeads, prepared: PreparedCo
         head=answer.head,
         turn=answer.turn,
         lease=answer.lease,
+        held_batches=held_by_token(answer.held),
         stored_nodes={node.node_id: node for node in answer.nodes},
         missing_refs=prepared.required_refs - {BlobRef(ref) for ref in answer.known_refs},
         now_ms=answer.now_ms,
@@ -120,6 +125,7 @@ def _arguments(prepared: PreparedCommit, decision: Apply) -> list[object]:
         *(list(prepared.components), list(prepared.components.values())),
         *([row.frame_id for row in prepared.frames], [row.body for row in prepared.frames]),
         *_usage(prepared.usage),
+        *_completions(commit.completions),
     ]
 
 
@@ -142,6 +148,11 @@ def _graph(placement: Placement) -> list[list[object]]:
 
 def _usage(rows: tuple[UsageRow, ...]) -> list[list[object]]:
     return _columns([(row.source, row.model, *row.counters) for row in rows], 6)
+
+
+def _completions(completions: tuple[ClaimCompletion, ...]) -> list[list[object]]:
+    rows = [(each.token, each.claim_id, batch_id) for each in completions for batch_id in each.batch_ids]
+    return _columns(rows, 3)
 
 
 def _columns(rows: Iterable[tuple[object, ...]], width: int) -> list[list[object]]:

@@ -8,17 +8,21 @@ from lash.model.maintenance import GarbageReport, PruneReport, StorageReport
 from lash.plan.maintenance import BATCH, GarbageRow, TableSize, check_age, storage_report
 from lash.postgres.database import Database
 from lash.postgres.fork import reclaim_graphs
-from lash.stores.sweep import sweep_garbage, sweep_turns
+from lash.stores.sweep import sweep_garbage, sweep_old
 
 _FIND: Final = {
     "components": "maintenance_find_components",
     "blobs": "maintenance_find_blobs",
     "graphs": "maintenance_find_graphs",
+    "turns": "maintenance_find_turns",
+    "source_keys": "maintenance_find_source_keys",
 }
+_AGED: Final = {"turns", "source_keys"}
 _DROP: Final = {
     "components": "maintenance_drop_components",
     "blobs": "maintenance_drop_blobs",
     "turns": "maintenance_drop_turns",
+    "source_keys": "maintenance_drop_source_keys",
 }
 
 
@@ -32,7 +36,10 @@ class PostgresMaintenance:
         return await sweep_garbage(_Sweeper(self._database), dry_run=dry_run)
 
     async def prune_turns(self, *, older_than_ms: int) -> PruneReport:
-        return await sweep_turns(_Sweeper(self._database, check_age(older_than_ms)))
+        return await sweep_old(_Sweeper(self._database, check_age(older_than_ms)), "turns")
+
+    async def prune_source_keys(self, *, older_than_ms: int) -> PruneReport:
+        return await sweep_old(_Sweeper(self._database, check_age(older_than_ms)), "source_keys")
 
     async def report(self) -> StorageReport:
         """Say how large the storage is; see `lash.stores.storage.Storage.report`."""
@@ -44,15 +51,14 @@ class PostgresMaintenance:
 class _Sweeper:
     """Finds without a lock; drops in a transaction that looks again."""
 
-    def __init__(self, database: Database, turn_age_ms: int = 0) -> None:
+    def __init__(self, database: Database, age_ms: int = 0) -> None:
         self._database = database
-        self._turn_age_ms = turn_age_ms
+        self._age_ms = age_ms
 
     async def find(self, kind: str, after: GarbageRow) -> list[GarbageRow]:
         place = (after.session_key, after.key, after.revision, BATCH)
-        if kind == "turns":
-            return await self._database.read_all(GarbageRow, "maintenance_find_turns", *place, self._turn_age_ms)
-        return await self._database.read_all(GarbageRow, _FIND[kind], *place)
+        age = (self._age_ms,) if kind in _AGED else ()
+        return await self._database.read_all(GarbageRow, _FIND[kind], *place, *age)
 
     async def drop(self, kind: str, found: list[GarbageRow]) -> None:
         async with self._database.transaction() as transaction:

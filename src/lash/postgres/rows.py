@@ -8,6 +8,7 @@ from lash.plan.checkpoint import CheckpointRow, ComponentRow
 from lash.plan.frame import FrameRow
 from lash.plan.lease import LeaseRow
 from lash.plan.node import PathRow, StoredNode
+from lash.plan.queue import BatchRow, HeldBatch, QueueFacts, SourceKeyRow
 from lash.plan.session import HeadRow, ReadRow
 from lash.plan.turn import TurnRow
 from lash.plan.usage import UsageRow
@@ -57,6 +58,7 @@ class FactsAnswer(msgspec.Struct, frozen=True, array_like=True):
     lease: LeaseRow
     nodes: list[StoredNode]
     known_refs: list[str]
+    held: list[HeldBatch]
     is_inherited: bool
 
 
@@ -80,3 +82,34 @@ class AcquireAnswer(msgspec.Struct, frozen=True, array_like=True):
     now_ms: int
     before: LeaseRow
     taken: LeaseRow | None
+
+
+class KnownKeyAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """What is known of a source key, and its batch if it is still queued."""
+
+    key: SourceKeyRow
+    batches: list[BatchRow]
+
+
+class QueueAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """The time, the lease and the head of a queue; ``any_due`` says that delayed work must be made ready first."""
+
+    session_key: int
+    now_ms: int
+    lease: LeaseRow
+    any_due: bool
+    facts: QueueFacts
+
+
+class StampAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """When a claim was made, and what it holds."""
+
+    now_ms: int
+    batches: list[BatchRow]
+
+
+class BatchesAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """Some batches of a session that exists."""
+
+    session_key: int
+    batches: list[BatchRow]

@@ -12,6 +12,7 @@ from lash.postgres.database import Database, StatementHook
 from lash.postgres.lease import PostgresLeaseStore
 from lash.postgres.maintenance import PostgresMaintenance
 from lash.postgres.options import PostgresOptions
+from lash.postgres.queue import PostgresQueueStore
 from lash.postgres.schema import prepare_schema
 from lash.postgres.session import PostgresSession, PostgresSessionStore
 from lash.sqlkit.queries import load_queries
@@ -29,6 +30,7 @@ class PostgresStorage:
         self._sessions = PostgresSessionStore(database, rules)
         self._leases = PostgresLeaseStore(database)
         self._maintenance = PostgresMaintenance(database)
+        self._queue = PostgresQueueStore(database)
 
     @classmethod
     async def open(
@@ -66,6 +68,10 @@ class PostgresStorage:
     @property
     def maintenance(self) -> PostgresMaintenance:
         return self._maintenance
+
+    @property
+    def queue(self) -> PostgresQueueStore:
+        return self._queue
 
     def session(self, session_id: str) -> PostgresSession:
         return self._sessions.handle(session_id)

@@ -9,6 +9,7 @@ from lash.model.value import BlobRef
 from lash.plan.checkpoint import CurrentComponent, change_components
 from lash.plan.commit import Apply, CommitFacts, PreparedCommit, Replay, plan_commit
 from lash.plan.node import StoredNode
+from lash.plan.queue import HeldBatch, held_by_token
 from lash.plan.session import HeadRow, missing_session
 from lash.plan.turn import TurnRow
 from lash.plan.usage import UsageRow, merge_usage, require_room
@@ -45,6 +46,7 @@ def _load_facts(transaction: Transaction, prepared: PreparedCommit) -> CommitFac
         head=head,
         turn=turn,
         lease=lease_row(transaction, session_id),
+        held_batches=_held_batches(transaction, prepared, key),
         stored_nodes={node.node_id: node for node in nodes},
         missing_refs=refs - {BlobRef(row.text) for row in known},
         now_ms=transaction.now_ms,
@@ -57,12 +59,29 @@ def _is_inherited(transaction: Transaction, session_key: int) -> bool:
     return flag is not None and flag.value
 
 
+def _held_batches(transaction: Transaction, prepared: PreparedCommit, session_key: int) -> dict[str, frozenset[str]]:
+    completions = prepared.commit.completions
+    if not completions:
+        return {}
+    claims = json_array((each.token, each.claim_id) for each in completions)
+    rows = transaction.all(HeldBatch, "commit_held", session_key=session_key, claims=claims)
+    return held_by_token(rows)
+
+
+def _consume(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) -> None:
+    if prepared.commit.completions:
+        key, tokens = head.session_key, json_array(each.token for each in prepared.commit.completions)
+        transaction.run("commit_settle_keys", session_key=key, tokens=tokens, now_ms=transaction.now_ms)
+        transaction.run("commit_consume", session_key=key, tokens=tokens)
+
+
 def _write(transaction: Transaction, prepared: PreparedCommit, decision: Apply) -> None:
     _write_head(transaction, prepared, decision.head)
     _write_graph(transaction, decision)
     _write_checkpoint(transaction, prepared, decision.head)
     _write_frames(transaction, prepared, decision.head)
     _write_usage(transaction, prepared, decision.head)
+    _consume(transaction, prepared, decision.head)
     _write_turn(transaction, prepared, decision.head)
 
 

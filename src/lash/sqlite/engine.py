@@ -9,10 +9,10 @@ import apsw
 
 from lash.clock import Clock
 from lash.sqlite.batch import BatchRunner
-from lash.sqlite.log import Checkpoints
 from lash.sqlite.connection import Prepare, open_memory, open_writer
 from lash.sqlite.jobs import Work
 from lash.sqlite.lockfile import NoTurns, ThreadTurns, Turns, open_turns
+from lash.sqlite.log import Checkpoints
 from lash.sqlite.options import SQLiteOptions
 from lash.sqlite.statements import Statements
 from lash.sqlite.transaction import Transaction

@@ -72,6 +72,12 @@ class SQLiteLeaseStore:
             row = lease_row(transaction, fence.session_id)
             lease = plan_renewal(row, fence=fence, ttl_ms=ttl_ms, now_ms=transaction.now_ms)
             _extend(transaction, lease)
+            transaction.run(
+                "queue_extend_under_lease",
+                session_id=fence.session_id,
+                fencing=fence.fencing,
+                expires_at_ms=lease.expires_at_ms,
+            )
             return lease
 
         return await self._database.write(body)

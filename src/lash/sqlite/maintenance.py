@@ -19,19 +19,23 @@ from lash.plan.maintenance import (
     estimate_rows,
     storage_report,
 )
-from lash.sqlite.database import Database, Reader, Transaction
+from lash.sqlite.database import Database, Reader, SQLiteValue, Transaction
 from lash.sqlite.fork import reclaim_graphs
-from lash.stores.sweep import sweep_garbage, sweep_turns
+from lash.stores.sweep import sweep_garbage, sweep_old
 
 _FIND: Final = {
     "components": "maintenance_find_components",
     "blobs": "maintenance_find_blobs",
     "graphs": "maintenance_find_graphs",
+    "turns": "maintenance_find_turns",
+    "source_keys": "maintenance_find_source_keys",
 }
+_AGED: Final = {"turns", "source_keys"}
 _DROP: Final = {
     "components": "maintenance_drop_component",
     "blobs": "maintenance_drop_blob",
     "turns": "maintenance_drop_turn",
+    "source_keys": "maintenance_drop_source_key",
 }
 
 
@@ -50,7 +54,10 @@ class SQLiteMaintenance:
         return await sweep_garbage(_Sweeper(self._database), dry_run=dry_run)
 
     async def prune_turns(self, *, older_than_ms: int) -> PruneReport:
-        return await sweep_turns(_Sweeper(self._database, check_age(older_than_ms)))
+        return await sweep_old(_Sweeper(self._database, check_age(older_than_ms)), "turns")
+
+    async def prune_source_keys(self, *, older_than_ms: int) -> PruneReport:
+        return await sweep_old(_Sweeper(self._database, check_age(older_than_ms)), "source_keys")
 
     async def report(self) -> StorageReport:
         """Say how large the storage is; see `lash.stores.storage.Storage.report`."""
@@ -60,17 +67,20 @@ class SQLiteMaintenance:
 class _Sweeper:
     """Finds in a reader's thread, drops on the writer's."""
 
-    def __init__(self, database: Database, turn_age_ms: int = 0) -> None:
+    def __init__(self, database: Database, age_ms: int = 0) -> None:
         self._database = database
-        self._turn_age_ms = turn_age_ms
+        self._age_ms = age_ms
 
     async def find(self, kind: str, after: GarbageRow) -> list[GarbageRow]:
-        place = {"session_key": after.session_key, "key": after.key, "revision": after.revision, "limit": BATCH}
-
         def body(reader: Reader) -> list[GarbageRow]:
-            if kind == "turns":
-                before_ms = reader.now_ms - self._turn_age_ms
-                return reader.all(GarbageRow, "maintenance_find_turns", before_ms=before_ms, **place)
+            place: dict[str, SQLiteValue] = {
+                "session_key": after.session_key,
+                "key": after.key,
+                "revision": after.revision,
+                "limit": BATCH,
+            }
+            if kind in _AGED:
+                place["before_ms"] = reader.now_ms - self._age_ms
             return reader.all(GarbageRow, _FIND[kind], **place)
 
         return await self._database.read_in_thread(body)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 import apsw
@@ -51,6 +51,26 @@ class Statements:
         A missing or surplus parameter is a mistake of the caller and raises `TypeError`, an unknown query
         `LookupError`.
         """
+        self._check(connection, name, parameters)
+        try:
+            return connection.execute(self._queries[name], parameters).fetchall()
+        except apsw.Error as error:
+            raise translate(error, f"query {name}") from error
+        except UNSTORABLE as error:
+            raise InvalidInput(f"query {name}: a parameter cannot be stored: {error}") from error
+
+    def run_many(self, connection: apsw.Connection, name: str, rows: Sequence[Mapping[str, SQLiteValue]]) -> None:
+        """Run one query for each of some rows of parameters, all of one form; announced once."""
+        self._check(connection, name, rows[0])
+        try:
+            connection.executemany(self._queries[name], rows).fetchall()
+        except apsw.Error as error:
+            raise translate(error, f"query {name}") from error
+        except UNSTORABLE as error:
+            raise InvalidInput(f"query {name}: a parameter cannot be stored: {error}") from error
+
+    def _check(self, connection: apsw.Connection, name: str, parameters: Mapping[str, SQLiteValue]) -> None:
+        """Refuse wrong parameters, then tell the hook what is about to run."""
         try:
             expected = self._parameters.get(name)
             if expected is None:
@@ -60,12 +80,6 @@ class Statements:
             self.announce(name)
         except apsw.Error as error:
             raise translate(error, f"query {name}") from error
-        try:
-            return connection.execute(self._queries[name], parameters).fetchall()
-        except apsw.Error as error:
-            raise translate(error, f"query {name}") from error
-        except UNSTORABLE as error:
-            raise InvalidInput(f"query {name}: a parameter cannot be stored: {error}") from error
 
     def _learn(self, connection: apsw.Connection, name: str) -> frozenset[str]:
         if name not in self._queries:

@@ -17,12 +17,13 @@ from lash.sqlite.database import Database
 from lash.sqlite.lease import SQLiteLeaseStore
 from lash.sqlite.maintenance import SQLiteMaintenance
 from lash.sqlite.options import SQLiteOptions, StatementHook
+from lash.sqlite.queue import SQLiteQueueStore
 from lash.sqlite.schema import MIGRATIONS, SchemaKeeper
 from lash.sqlite.session import SQLiteSession, SQLiteSessionStore
 from lash.sqlkit.migrations import load_migrations, pending_error
 from lash.sqlkit.queries import load_queries
 
-_OPTIONS: Final = {"synchronous": str, "busy_timeout_ms": int}
+_OPTIONS: Final = {"synchronous": str, "busy_timeout_ms": int, "checkpoint_pages": int}
 """What a URL may set; the rest of `SQLiteOptions` is for tests and benchmarks."""
 
 
@@ -35,6 +36,7 @@ class SQLiteStorage:
         self._sessions = SQLiteSessionStore(database, rules)
         self._leases = SQLiteLeaseStore(database)
         self._maintenance = SQLiteMaintenance(database)
+        self._queue = SQLiteQueueStore(database)
 
     @classmethod
     async def open(
@@ -72,6 +74,10 @@ class SQLiteStorage:
     @property
     def maintenance(self) -> SQLiteMaintenance:
         return self._maintenance
+
+    @property
+    def queue(self) -> SQLiteQueueStore:
+        return self._queue
 
     def session(self, session_id: str) -> SQLiteSession:
         return self._sessions.handle(session_id)

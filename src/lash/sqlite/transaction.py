@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 import apsw
@@ -51,9 +51,12 @@ class Reader:
         self._ended = True
 
     def _rows(self, name: str, parameters: Mapping[str, SQLiteValue]) -> list[tuple[apsw.SQLiteValue, ...]]:
+        self._check_not_ended()
+        return self._statements.run(self._connection, name, parameters)
+
+    def _check_not_ended(self) -> None:
         if self._ended:
             raise ConfigError("a reader or transaction was used after its body had returned")
-        return self._statements.run(self._connection, name, parameters)
 
 
 class Transaction(Reader):
@@ -71,9 +74,11 @@ class Transaction(Reader):
         return self._connection.changes()
 
     def run_many(self, name: str, rows: Iterable[Mapping[str, SQLiteValue]]) -> None:
-        """Run the query once for each mapping of parameters, in order."""
-        for parameters in rows:
-            self._rows(name, parameters)
+        """Run the query once for each mapping of parameters, in order; the hook hears of it once."""
+        self._check_not_ended()
+        given = list(rows)
+        if given:
+            self._guarded(lambda: self._statements.run_many(self._connection, name, given))
 
     def check_not_lost(self) -> None:
         """Raise the error with which SQLite gave the whole transaction up, if it did."""
@@ -81,10 +86,14 @@ class Transaction(Reader):
             raise self._loss
 
     def _rows(self, name: str, parameters: Mapping[str, SQLiteValue]) -> list[tuple[apsw.SQLiteValue, ...]]:
+        return self._guarded(lambda: super(Transaction, self)._rows(name, parameters))
+
+    def _guarded(self, statement: Callable[[], T]) -> T:
+        """Run a statement and notice when SQLite gave the whole transaction up for it."""
         # Without the transaction, a body that swallowed the error would commit statement by statement.
         self.check_not_lost()
         try:
-            return super()._rows(name, parameters)
+            return statement()
         except LashError as error:
             if not self._ended and self._connection.get_autocommit():
                 self._loss = error

@@ -30,7 +30,10 @@ class LeaseStore(Protocol):
         ...
 
     async def renew(self, fence: LeaseFence, *, ttl_ms: int) -> Lease:
-        """Extend a live lease, never shorten it; raise LeaseLost if the fence does not hold."""
+        """Extend a live lease and every claim made under it, never shorten; raise LeaseLost if the fence does not hold.
+
+        This is the heartbeat of a worker: one statement keeps all that it holds of a session.
+        """
         ...
 
     async def release(self, fence: LeaseFence) -> bool:

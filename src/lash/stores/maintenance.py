@@ -29,3 +29,10 @@ class Maintenance(Protocol):
         Nothing else of a turn is removed.
         """
         ...
+
+    async def prune_source_keys(self, *, older_than_ms: int) -> PruneReport:
+        """Free the source keys of batches that were consumed or cancelled longer ago than this.
+
+        A late duplicate of such a batch is no longer recognised; it is enqueued as if it were new.
+        """
+        ...

@@ -58,8 +58,9 @@ class Session(Protocol):
         """Publish a new head with all that belongs to it, whole or not at all, durably.
 
         The checks come in this order, and the first failure wins: binding (SessionBindingMismatch), existence,
-        turn replay (TurnConflict), fence (LeaseLost), revision (RevisionConflict), graph (GraphConflict, GraphShared,
-        NodeConflict, NodeNotFound), refs (BlobNotFound). A refused commit changes nothing.
+        turn replay (TurnConflict), fence (LeaseLost), revision (RevisionConflict), claims (ClaimLost), graph
+        (GraphConflict, GraphShared, NodeConflict, NodeNotFound), refs (BlobNotFound). A refused commit changes
+        nothing.
 
         Repeating a commit that carries a turn id is always safe: it returns the first result and writes nothing
         again, also when the head has moved on, when the lease is gone, and when both run at once. The repeat still

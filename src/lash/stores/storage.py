@@ -9,6 +9,7 @@ from lash.model.maintenance import StorageReport
 from lash.model.session import Durability
 from lash.stores.lease import LeaseStore
 from lash.stores.maintenance import Maintenance
+from lash.stores.queue import QueueStore
 from lash.stores.session import Session, SessionStore
 
 
@@ -28,6 +29,9 @@ class Storage(Protocol):
 
     @property
     def maintenance(self) -> Maintenance: ...
+
+    @property
+    def queue(self) -> QueueStore: ...
 
     def session(self, session_id: str) -> Session:
         """Return a handle on one session, without asking whether it exists."""

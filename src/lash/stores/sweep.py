@@ -36,17 +36,16 @@ async def sweep_garbage(sweeper: Sweeper, *, dry_run: bool) -> GarbageReport:
     return report
 
 
-async def sweep_turns(sweeper: Sweeper) -> PruneReport:
-    """Remove the turns that the sweeper finds; raise MaintenanceFailed with the report so far when a step fails."""
-    removed = 0
+async def sweep_old(sweeper: Sweeper, kind: str) -> PruneReport:
+    """Remove what is old enough of one kind; raise MaintenanceFailed with the report so far when a step fails."""
+    report = PruneReport()
     try:
-        async for found in _pages(sweeper, "turns"):
-            await sweeper.drop("turns", found)
-            removed += len(found)
+        async for found in _pages(sweeper, kind):
+            await sweeper.drop(kind, found)
+            report = PruneReport(removed_count=report.removed_count + len(found))
     except LashError as error:
-        report = PruneReport(removed_turn_count=removed)
-        raise MaintenanceFailed(f"pruning turns failed: {error}", report) from error
-    return PruneReport(removed_turn_count=removed)
+        raise MaintenanceFailed(f"pruning {kind} failed: {error}", report) from error
+    return report
 
 
 async def _pages(sweeper: Sweeper, kind: str) -> AsyncIterator[list[GarbageRow]]:

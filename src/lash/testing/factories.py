@@ -50,7 +50,6 @@ def append(*nodes: Node, leaf: str | None | UnsetType = UNSET) -> Append:
 class CommitFields(TypedDict, total=False):
     """What a commit may carry besides its nodes."""
 
-    session_id: str
     turn_id: str | None
     fence: LeaseFence | None
     release: LeaseFence | None
@@ -62,11 +61,10 @@ class CommitFields(TypedDict, total=False):
     usage: tuple[UsageEntry, ...]
 
 
-def commit(expected_revision: int, *nodes: Node, **fields: Unpack[CommitFields]) -> Commit:
+def commit(expected_revision: int, *nodes: Node, session_id: str = "s", **fields: Unpack[CommitFields]) -> Commit:
     """Return a commit to session ``s``, or the one named, that appends the nodes if there are any."""
     if nodes:
         fields["graph"] = append(*nodes)
-    session_id = fields.pop("session_id", "s")
     return Commit(session_id=session_id, expected_revision=expected_revision, **fields)
 
 

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from typing import Protocol, TypedDict, Unpack
 
 import lash
-from lash.blob import Compression
 from lash.model.commit import CommitBudget
 from lash.model.session import Retention
+from lash.model.value import Compression
 from lash.stores.storage import Storage
 from lash.testing.clock import ManualClock
 
@@ -117,7 +117,7 @@ class MemoryHarness:
                 raise NotShared("a database in memory cannot be opened again with other options")
             return self._storage
 
-    async def reopen(self, **options: Unpack[OpenOptions]) -> Storage:
+    async def reopen(self, **_options: Unpack[OpenOptions]) -> Storage:
         raise NotShared("a database in memory is gone when its storage is closed")
 
     async def close(self) -> None:

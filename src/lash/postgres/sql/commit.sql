@@ -1,7 +1,8 @@
 -- name: commit_facts
--- What a plan must know about a commit of turn $2 that names the nodes $3 and the refs $4: the time, the head, the
--- turn's commit if it has one, the lease, the stored ones of the nodes (inherited ones lie on segment 0), the refs
--- whose bytes are held, and whether a fork inherits from the session.
+-- What a plan must know about a commit of turn $2 that names the nodes $3, the refs $4 and the claims of tokens $5 and
+-- ids $6: the time, the head, the turn's commit if it has one, the lease, the stored ones of the nodes (inherited ones
+-- lie on segment 0), the refs whose bytes are held, the batches that the claims hold, and whether a fork inherits from
+-- the session.
 SELECT
     :"schema".lash_now_ms(),
     row(
@@ -53,6 +54,12 @@ SELECT
         SELECT b.hash FROM :"schema".lash_blobs AS b
         WHERE b.session_key = s.session_key AND b.hash = ANY ($4::text[])
     ),
+    array(
+        SELECT row(b.claim_token, b.batch_id)
+        FROM unnest($5::text[], $6::text[]) AS claim (token, id)
+        JOIN :"schema".lash_batches AS b ON b.session_key = s.session_key AND b.claim_token = claim.token
+            AND b.claim_id = claim.id
+    ),
     EXISTS (SELECT 1 FROM :"schema".lash_inherited AS i WHERE i.owner_key = s.session_key)
 FROM :"schema".lash_sessions AS s
 JOIN :"schema".lash_session_leases AS l ON l.session_key = s.session_key
@@ -74,14 +81,26 @@ WHERE g.session_key = $1::bigint
 -- name: commit_apply
 -- A whole commit in one statement. It writes everything, or nothing when a fact of the plan no longer holds: the
 -- revision $2 and node count $3 of the head (which stand for all facts about the graph), no commit for the turn yet,
--- a live lease under the fence, no new node id taken, bytes for every ref. Answers the new revision, or no row.
+-- a live lease under the fence, claims that hold exactly the batches to consume, no new node id taken, bytes for every
+-- ref. Answers the new revision, or no row.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 -- Locked first and by all, so that commits, claims and deletions take their locks in one order.
 lease AS (
     SELECT l.owner_id, l.incarnation_id, l.token, l.fencing, l.expires_at_ms
     FROM :"schema".lash_session_leases AS l
-    WHERE l.session_key = $1::bigint AND ($9::text IS NOT NULL OR $13::text IS NOT NULL)
+    WHERE l.session_key = $1::bigint
+        AND ($9::text IS NOT NULL OR $13::text IS NOT NULL OR cardinality($56::text[]) > 0)
     FOR NO KEY UPDATE
+),
+-- Locked, because a claim that has run out may be taken over or cancelled without the head moving.
+claimed AS (
+    SELECT b.seq, b.source_key
+    FROM unnest($54::text[], $55::text[], $56::text[]) AS claim (token, id, batch_id)
+    JOIN :"schema".lash_batches AS b ON b.session_key = $1::bigint AND b.claim_token = claim.token
+        AND b.claim_id = claim.id AND b.batch_id = claim.batch_id
+    WHERE EXISTS (SELECT 1 FROM lease)
+    ORDER BY b.seq
+    FOR UPDATE OF b
 ),
 guard AS (
     SELECT clock.now_ms
@@ -109,6 +128,11 @@ guard AS (
             WHERE b.session_key = $1::bigint AND b.hash = ANY ($43::text[])
         )
         AND ($13::text IS NULL OR EXISTS (SELECT 1 FROM lease))
+        AND cardinality($56::text[]) = (SELECT count(*) FROM claimed)
+        AND cardinality($56::text[]) = (
+            SELECT count(*) FROM :"schema".lash_batches AS b
+            WHERE b.session_key = $1::bigint AND b.claim_token = ANY ($54::text[])
+        )
 ),
 head AS (
     UPDATE :"schema".lash_sessions AS s
@@ -239,6 +263,17 @@ usage_totals AS (
         output_tokens = t.output_tokens + excluded.output_tokens,
         cached_input_tokens = t.cached_input_tokens + excluded.cached_input_tokens,
         reasoning_tokens = t.reasoning_tokens + excluded.reasoning_tokens
+),
+consumed AS (
+    DELETE FROM :"schema".lash_batches AS b
+    USING head, claimed
+    WHERE b.session_key = head.session_key AND b.seq = claimed.seq
+),
+settled_keys AS (
+    UPDATE :"schema".lash_source_keys AS k
+    SET state = 'consumed', settled_at_ms = head.updated_at_ms
+    FROM head, claimed
+    WHERE k.session_key = head.session_key AND k.source_key = claimed.source_key
 ),
 stamped AS (
     INSERT INTO :"schema".lash_turns (session_key, turn_id, commit_hash, result, committed_at_ms)

@@ -21,7 +21,7 @@ before AS (
 taken AS (
     UPDATE :"schema".lash_session_leases AS l
     SET fencing = l.fencing + 1, owner_id = $2::text, incarnation_id = $3::text, process = $4::text, token = $5::text,
-        claimed_at_ms = clock.now_ms, expires_at_ms = clock.now_ms + $6::bigint
+        claimed_at_ms = clock.now_ms, expires_at_ms = least(clock.now_ms, 9223372036854775807 - $6::bigint) + $6::bigint
     FROM clock, before
     WHERE l.session_key = before.session_key
         AND (
@@ -43,14 +43,31 @@ FROM clock, before
 LEFT JOIN taken ON true;
 
 -- name: lease_extend
--- Moves the expiry of a live lease to the time to live from now, never to an earlier moment.
-UPDATE :"schema".lash_session_leases AS l
-SET expires_at_ms = greatest(l.expires_at_ms, :"schema".lash_now_ms() + $6::bigint)
-FROM :"schema".lash_sessions AS s
-WHERE s.session_id = $1::text AND l.session_key = s.session_key
-    AND l.owner_id = $2::text AND l.incarnation_id = $3::text AND l.token = $4::text AND l.fencing = $5::bigint
-    AND l.expires_at_ms > :"schema".lash_now_ms()
-RETURNING l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms;
+-- Moves the expiry of a live lease, and of every claim made under it, to the time to live from now; never to an earlier
+-- moment.
+WITH clock AS (
+    SELECT
+        :"schema".lash_now_ms() AS now_ms,
+        least(:"schema".lash_now_ms(), 9223372036854775807 - $6::bigint) + $6::bigint AS expires_at_ms
+),
+extended AS (
+    UPDATE :"schema".lash_session_leases AS l
+    SET expires_at_ms = greatest(l.expires_at_ms, clock.expires_at_ms)
+    FROM clock, :"schema".lash_sessions AS s
+    WHERE s.session_id = $1::text AND l.session_key = s.session_key
+        AND l.owner_id = $2::text AND l.incarnation_id = $3::text AND l.token = $4::text AND l.fencing = $5::bigint
+        AND l.expires_at_ms > clock.now_ms
+    RETURNING
+        l.session_key, l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms
+),
+claims AS (
+    UPDATE :"schema".lash_batches AS b
+    SET claim_expires_at_ms = greatest(b.claim_expires_at_ms, extended.expires_at_ms)
+    FROM extended
+    WHERE b.session_key = extended.session_key AND b.claim_token IS NOT NULL
+        AND b.claim_lease_fencing = extended.fencing
+)
+SELECT fencing, owner_id, incarnation_id, process, token, claimed_at_ms, expires_at_ms FROM extended;
 
 -- name: lease_release
 -- Frees the lease if the fence still holds it, expired or not; the fencing number stays.

@@ -94,6 +94,21 @@ DELETE FROM :"schema".lash_turns AS t
 USING unnest($1::bigint[], $2::text[], $3::bigint[]) AS found (session_key, turn_id, revision)
 WHERE t.session_key = found.session_key AND t.turn_id = found.turn_id;
 
+-- name: maintenance_find_source_keys
+-- Source keys that were settled longer ago than $5.
+SELECT k.session_key, k.source_key, 0, 1, 0
+FROM :"schema".lash_source_keys AS k
+WHERE (k.session_key, k.source_key, 0) > ($1::bigint, $2::text, $3::bigint)
+    AND k.settled_at_ms < (SELECT :"schema".lash_now_ms()) - $5::bigint
+ORDER BY k.session_key, k.source_key
+LIMIT $4::bigint;
+
+-- name: maintenance_drop_source_keys
+-- Frees such source keys.
+DELETE FROM :"schema".lash_source_keys AS k
+USING unnest($1::bigint[], $2::text[], $3::bigint[]) AS found (session_key, source_key, revision)
+WHERE k.session_key = found.session_key AND k.source_key = found.source_key AND k.settled_at_ms IS NOT NULL;
+
 -- name: maintenance_table_sizes
 -- The rows of each table as the server last estimated them, and its bytes with indexes and what is stored out of line.
 SELECT

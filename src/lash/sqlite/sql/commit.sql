@@ -7,6 +7,30 @@ SELECT commit_hash, result FROM lash_turns WHERE session_key = :session_key AND 
 SELECT hash FROM lash_blobs
 WHERE session_key = :session_key AND hash IN (SELECT value FROM json_each(:refs));
 
+-- name: commit_held
+-- The batches that some claims hold (a JSON array of token and claim id).
+SELECT b.claim_token, b.batch_id
+FROM json_each(:claims) AS claim
+CROSS JOIN lash_batches AS b ON b.session_key = :session_key
+    AND b.claim_token = claim.value ->> 0 AND b.claim_id = claim.value ->> 1
+WHERE b.claim_token IS NOT NULL;
+
+-- name: commit_settle_keys
+-- Notes that the batches of some claims (a JSON array of tokens) were consumed, under their source keys.
+UPDATE lash_source_keys
+SET state = 'consumed', settled_at_ms = :now_ms
+WHERE session_key = :session_key AND source_key IN (
+    SELECT b.source_key FROM lash_batches AS b INDEXED BY lash_batches_claim
+    WHERE b.session_key = :session_key AND b.claim_token IN (SELECT value FROM json_each(:tokens))
+        AND b.claim_token IS NOT NULL
+);
+
+-- name: commit_consume
+-- Removes the batches of some claims (a JSON array of tokens).
+DELETE FROM lash_batches
+WHERE session_key = :session_key AND claim_token IN (SELECT value FROM json_each(:tokens))
+    AND claim_token IS NOT NULL;
+
 -- name: commit_usage_totals
 -- The totals so far of the pairs of source and model (a JSON array of arrays) that a commit adds to.
 SELECT

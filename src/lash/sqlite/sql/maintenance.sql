@@ -86,6 +86,19 @@ LIMIT :limit;
 -- Forgets the commit of such a turn.
 DELETE FROM lash_turns WHERE session_key = :session_key AND turn_id = :key AND :revision = 0;
 
+-- name: maintenance_find_source_keys
+-- Source keys that were settled before some moment.
+SELECT k.session_key, k.source_key, 0, 1, 0
+FROM lash_source_keys AS k
+WHERE (k.session_key, k.source_key, 0) > (:session_key, :key, :revision) AND k.settled_at_ms < :before_ms
+ORDER BY k.session_key, k.source_key
+LIMIT :limit;
+
+-- name: maintenance_drop_source_key
+-- Frees such a source key.
+DELETE FROM lash_source_keys
+WHERE session_key = :session_key AND source_key = :key AND :revision = 0 AND settled_at_ms IS NOT NULL;
+
 -- name: maintenance_table_rows
 -- The rows of each table, counted up to a limit, and the highest row number, which is found at once.
 SELECT 'lash_migrations', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_migrations LIMIT :limit)),
@@ -122,7 +135,13 @@ UNION ALL
 SELECT 'lash_usage_totals', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_usage_totals LIMIT :limit)), NULL
 UNION ALL
 SELECT 'lash_turns', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_turns LIMIT :limit)),
-    (SELECT MAX(rowid) FROM lash_turns);
+    (SELECT MAX(rowid) FROM lash_turns)
+UNION ALL
+SELECT 'lash_batches', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_batches LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_batches)
+UNION ALL
+SELECT 'lash_source_keys', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_source_keys LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_source_keys);
 
 -- name: maintenance_file_pages
 -- How many pages the database has, and how many bytes one takes.

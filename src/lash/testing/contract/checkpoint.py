@@ -7,11 +7,10 @@ import hashlib
 import msgspec
 import pytest
 
-from lash.blob import Compression
 from lash.errors import BlobNotFound
 from lash.model.checkpoint import EXECUTION_STATE, PLUGIN_SNAPSHOT, TOOL_STATE, CheckpointDraft
 from lash.model.session import Retention
-from lash.model.value import BlobRef
+from lash.model.value import BlobRef, Compression
 from lash.stores.session import Session
 from lash.testing.contract.state import loaded, refuse
 from lash.testing.factories import commit, created, draft, frame, node
@@ -70,6 +69,19 @@ class CheckpointContract:
         await session.commit(commit(1, checkpoint=draft(2, {"b": ref, "c": ref})))
         assert (await loaded(storage)).checkpoint.components == {"b": b"bytes", "c": b"bytes"}
 
+    async def test_bytes_that_change_their_place_stay(self, harness: Harness) -> None:
+        """L17, L80: bytes that one commit drops in one place and sends in another are kept, in frames too."""
+        storage = await harness.open()
+        session = await created(storage)
+        await session.commit(commit(0, checkpoint=draft(1, {"a": b"bytes"})))
+        await session.commit(commit(1, checkpoint=draft(2, {"b": b"bytes"})))
+        assert (await loaded(storage)).checkpoint.components == {"b": b"bytes"}
+        await session.commit(commit(2, frames=(frame("f", state=b"bytes"),)))
+        assert (await loaded(storage)).checkpoint.components == {}
+        assert await session.blob(_ref(b"bytes")) == b"bytes"
+        await session.commit(commit(3, checkpoint=draft(4, {"c": b"bytes"})))
+        assert (await loaded(storage)).checkpoint.components == {"c": b"bytes"}
+
     async def test_an_unknown_ref_is_refused(self, harness: Harness) -> None:
         """L15, H48: a ref that this session does not hold is BlobNotFound, also if another session holds it."""
         storage = await harness.open()
@@ -107,7 +119,11 @@ class CheckpointContract:
         plain = await harness.open(compression=Compression.LOW_LATENCY)
         first = await (await created(plain)).commit(commit(0, checkpoint=draft(1, {"a": b"a" * 9_000})))
         packing = await harness.open(compression=Compression.COMPACT)
-        values = {"a": first.manifest.components["a"], "again": b"a" * 9_000, "b": b"b" * 9_000}
+        values: dict[str, bytes | BlobRef] = {
+            "a": first.manifest.components["a"],
+            "again": b"a" * 9_000,
+            "b": b"b" * 9_000,
+        }
         await packing.session("s").commit(commit(1, checkpoint=draft(2, values)))
 
         read = await loaded(plain)

@@ -52,7 +52,9 @@ class ForkContract:
         assert (fork.head.current_frame_id, fork.head.leaf_node_id, fork.head.node_count) == ("f", "b", 2)
         assert fork.checkpoint.components == source.checkpoint.components
         assert fork.checkpoint.manifest == source.checkpoint.manifest
-        assert await storage.session("t").blob(source.frames[0].execution_state_ref) == b"frame state"
+        state_ref = source.frames[0].execution_state_ref
+        assert state_ref is not None
+        assert await storage.session("t").blob(state_ref) == b"frame state"
         assert await loaded(storage) == source
         summary = (await storage.sessions.list()).sessions[0]
         assert (summary.meta, summary.first_user_message, summary.user_message_count) == (made.meta, "a", 2)

@@ -343,8 +343,8 @@ async def _commit(storage: Storage, value: Commit) -> object:
     return await storage.session("s").commit(value)
 
 
-async def _save_meta(storage: Storage, value: SessionMeta) -> object:
-    return await storage.session("s").save_meta(value)
+async def _save_meta(storage: Storage, value: SessionMeta) -> None:
+    await storage.session("s").save_meta(value)
 
 
 async def _create(storage: Storage, value: dict[str, Any]) -> object:

@@ -269,7 +269,7 @@ class LeaseContract:
         assert await storage.leases.holder("s") == lease
 
     async def test_an_inner_piece_of_work_borrows_the_lease(self, harness: Harness) -> None:
-        """L50: a re-entry says that it is one, so the inner work commits under it and leaves the release to the outer."""
+        """L50: a re-entry says that it is one, so inner work commits under it and leaves releasing to the outer."""
         storage = await _storage(harness)
         outer = acquired(await storage.leases.claim("s", ANN, ttl_ms=TTL))
         inner = await storage.leases.claim("s", ANN, ttl_ms=TTL)

@@ -177,6 +177,26 @@ class SessionCommitContract:
             assert read.usage == (spent(revision + 1),)
         assert len((await loaded(storages[0])).graph.nodes) == 5
 
+    async def test_of_two_commits_without_nodes_one_lands(self, harness: Harness) -> None:
+        """H5: the revision alone decides a race, also between commits that leave the graph as it is."""
+        storages = [await harness.open() for _ in range(3)]
+        await created(storages[0])
+        for revision in range(5):
+            outcomes = await _race(storages, [commit(revision, usage=(spent(1),)) for _ in storages])
+            kinds = sorted(type(outcome).__name__ for outcome in outcomes)
+            assert kinds == ["CommitResult", "RevisionConflict", "RevisionConflict"]
+            read = await loaded(storages[0])
+            assert (read.head.revision, read.usage) == (revision + 1, (spent(revision + 1),))
+
+    async def test_a_handle_with_an_old_view_is_refused(self, harness: Harness) -> None:
+        """H5: a handle that last saw an older head cannot publish on it, whatever the newer commit changed."""
+        storages = [await harness.open() for _ in range(2)]
+        session = await started(storages[0])
+        await storages[1].session("s").commit(commit(1, usage=(spent(1),)))
+        await refuse(storages[0], commit(1, usage=(spent(1),)), RevisionConflict)
+        await refuse(storages[0], commit(1, node("b", "a")), RevisionConflict)
+        assert (await session.commit(commit(2, node("b", "a")))).revision == 3
+
     async def test_handles_take_turns(self, harness: Harness) -> None:
         """H5: a handle whose own last commit is long superseded commits on what another one published."""
         storages = [await harness.open() for _ in range(2)]

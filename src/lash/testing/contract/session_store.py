@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -228,7 +229,7 @@ class SessionStoreContract:
             await storage.sessions.delete("s")
             revisions.append((await storage.sessions.create("s")).revision)
         fencings.append(acquired(await storage.leases.claim("s", owner("w"), ttl_ms=10)).fencing)
-        assert all(later > earlier for earlier, later in zip(revisions, revisions[1:], strict=False))
+        assert all(later > earlier for earlier, later in pairwise(revisions))
         assert fencings[1] > fencings[0]
 
     async def test_a_commit_racing_with_a_deletion(self, harness: Harness) -> None:

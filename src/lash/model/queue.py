@@ -1,0 +1,195 @@
+"""Queued work: what waits for a session until an agent turns to it."""
+
+from __future__ import annotations
+
+import enum
+from typing import TypeAlias
+
+import msgspec
+
+from lash.model.causal import CausalRef
+from lash.model.message import AttachmentRef
+from lash.model.value import JSON, Count, JSONObject, Value
+
+
+class Delivery(enum.StrEnum):
+    """When a batch may reach the agent."""
+
+    EARLIEST_SAFE_BOUNDARY = "earliest_safe_boundary"
+    """At the next checkpoint of a running turn, or with the next turn."""
+    AFTER_CURRENT_TURN_COMMIT = "after_current_turn_commit"
+    """With a turn of its own."""
+
+
+class Slot(enum.StrEnum):
+    """Whether a batch may share a claim with its neighbours."""
+
+    JOIN = "join"
+    EXCLUSIVE = "exclusive"
+
+
+class Boundary(enum.StrEnum):
+    """The moment at which work is claimed."""
+
+    ACTIVE_TURN_CHECKPOINT = "active_turn_checkpoint"
+    IDLE = "idle"
+
+
+class _Item(Value, frozen=True, kw_only=True, tag_field="type"):
+    """One piece of what a user sent."""
+
+
+class TextItem(_Item, frozen=True, kw_only=True, tag="text"):
+    text: str
+
+
+class AttachmentItem(_Item, frozen=True, kw_only=True, tag="attachment"):
+    attachment: AttachmentRef
+
+
+class _Payload(Value, frozen=True, kw_only=True, tag_field="kind"):
+    """One piece of work; the ``kind`` key tells which."""
+
+
+class TurnInput(_Payload, frozen=True, kw_only=True, tag="turn_input"):
+    """What a user said to the agent."""
+
+    items: tuple[TextItem | AttachmentItem, ...]
+    protocol_turn_options: JSONObject = msgspec.field(default_factory=dict)
+    trace_turn_id: str | None = None
+
+    @classmethod
+    def of_text(cls, text: str) -> TurnInput:
+        """Return the input of a single text."""
+        return cls(items=(TextItem(text=text),))
+
+
+class ProcessWake(_Payload, frozen=True, kw_only=True, tag="process_wake"):
+    """A message from a background process, derived from one of its events."""
+
+    wake_id: str
+    process_id: str
+    sequence: Count
+    event_type: str = "process.wake"
+    input: JSON = None
+    caused_by: CausalRef | None = None
+
+
+class SessionCommand(_Payload, frozen=True, kw_only=True, tag="session_command"):
+    """An order to the session itself. ``command`` is an open label; it never becomes text of a prompt."""
+
+    command: str
+    reason: str = ""
+
+
+Payload: TypeAlias = TurnInput | ProcessWake | SessionCommand
+
+
+class BatchDraft(Value, frozen=True, kw_only=True):
+    """Work to enqueue, all payloads of one kind.
+
+    ``source_key`` makes a repeated enqueue harmless: the key stays reserved after the work is done. Neighbours of one
+    ``merge_key`` may be claimed together; without a key a batch never merges. ``available_at_ms`` delays it.
+    """
+
+    session_id: str
+    payloads: tuple[Payload, ...]
+    source_key: str | None = None
+    delivery: Delivery = Delivery.AFTER_CURRENT_TURN_COMMIT
+    slot: Slot = Slot.EXCLUSIVE
+    merge_key: str | None = None
+    available_at_ms: int = 0
+
+
+class Batch(Value, frozen=True, kw_only=True):
+    """One unit of queued work. ``seq`` orders the queue, ``attempts`` counts how often it was claimed."""
+
+    session_id: str
+    batch_id: str
+    seq: int
+    payloads: tuple[Payload, ...]
+    source_key: str | None
+    delivery: Delivery
+    slot: Slot
+    merge_key: str | None
+    available_at_ms: int
+    enqueued_at_ms: int
+    attempts: Count
+
+    @property
+    def item_ids(self) -> tuple[str, ...]:
+        """The ids of the payloads, in their order."""
+        return tuple(f"{self.batch_id}:item:{index}" for index in range(len(self.payloads)))
+
+
+class BatchState(enum.StrEnum):
+    """What became of a batch that was enqueued under a source key."""
+
+    PENDING = "pending"
+    CONSUMED = "consumed"
+    CANCELLED = "cancelled"
+
+
+class Enqueued(Value, frozen=True, kw_only=True):
+    """The answer to an enqueue. ``batch`` is None when the work of this source key is done or cancelled."""
+
+    batch_id: str
+    created: bool
+    state: BatchState = BatchState.PENDING
+    batch: Batch | None = None
+
+
+class ClaimCompletion(Value, frozen=True, kw_only=True):
+    """The proof with which a commit consumes a claim, whole."""
+
+    claim_id: str
+    token: str
+    batch_ids: tuple[str, ...]
+
+
+class Claim(Value, frozen=True, kw_only=True):
+    """The right to consume some batches, made under a session lease and kept alive with it."""
+
+    session_id: str
+    claim_id: str
+    token: str
+    lease_fencing: Count
+    claimed_at_ms: int
+    expires_at_ms: int
+    batches: tuple[Batch, ...]
+
+    @property
+    def completion(self) -> ClaimCompletion:
+        batch_ids = tuple(batch.batch_id for batch in self.batches)
+        return ClaimCompletion(claim_id=self.claim_id, token=self.token, batch_ids=batch_ids)
+
+
+class EmptyReason(enum.StrEnum):
+    """Why a claim got nothing."""
+
+    EMPTY = "empty"
+    """Nothing is queued."""
+    NOT_YET_AVAILABLE = "not_yet_available"
+    """All that is queued is delayed."""
+    CLAIMED = "claimed"
+    """All that could be claimed is claimed already."""
+    COMMAND_AT_HEAD = "command_at_head"
+    """A session command comes first."""
+    TURN_WORK_AT_HEAD = "turn_work_at_head"
+    """A command was asked for, and turn work comes first."""
+    AFTER_TURN = "after_turn"
+    """All that is ready waits for the end of the turn."""
+    NOT_AT_HEAD = "not_at_head"
+    """The batches asked for are not the ones that come next."""
+    NOTHING_ASKED_FOR = "nothing_asked_for"
+    """The claim was for no batches."""
+
+
+class NothingClaimed(Value, frozen=True, kw_only=True):
+    """A claim that got nothing; nothing was changed. Delayed work becomes available at ``next_available_at_ms``."""
+
+    reason: EmptyReason
+    next_available_at_ms: int | None = None
+
+
+ClaimOutcome: TypeAlias = Claim | NothingClaimed

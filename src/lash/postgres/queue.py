@@ -1,0 +1,182 @@
+"""Queued work on PostgreSQL; the server's clock decides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from lash.errors import ClaimLost, StoreUnavailable
+from lash.ids import new_id
+from lash.limits import check_identifier, check_integer, saturating_add
+from lash.model.lease import LeaseFence
+from lash.model.queue import Batch, BatchDraft, Boundary, Claim, ClaimOutcome, Enqueued, NothingClaimed
+from lash.plan.lease import check_fence, check_ttl, require_fence
+from lash.plan.queue import (
+    BatchRow,
+    Choose,
+    check_batch_ids,
+    check_boundary,
+    check_claim_size,
+    check_work_claim,
+    choose_command,
+    choose_exactly,
+    choose_turn_work,
+    decode_batch,
+    encode_batch,
+    lanes_at,
+    nothing_asked_for,
+    recognise,
+)
+from lash.plan.session import check_limit
+from lash.postgres.database import Database
+from lash.postgres.rows import BatchesAnswer, KnownKeyAnswer, QueueAnswer, StampAnswer
+from lash.postgres.session import missing
+from lash.sqlkit.rows import Number, Text
+
+_MAX_PLANS: Final = 10
+
+
+class PostgresQueueStore:
+    """The queued work of one PostgreSQL storage; the contract is `lash.stores.queue.QueueStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def enqueue(self, draft: BatchDraft) -> Enqueued:
+        encoded, batch_id = encode_batch(draft), new_id()
+        # Without a source key a repeat after a lost connection would enqueue twice.
+        row = await self._database.write_one(
+            BatchRow,
+            "queue_enqueue",
+            *(draft.session_id, batch_id, draft.source_key, encoded.content_hash, encoded.lane),
+            *(draft.delivery.value, draft.slot.value, draft.merge_key, draft.available_at_ms, encoded.payloads),
+            repeatable=draft.source_key is not None,
+        )
+        if row is not None:
+            return Enqueued(batch_id=batch_id, created=True, batch=decode_batch(row, draft.session_id))
+        known = await self._database.read_one(KnownKeyAnswer, "queue_known_key", draft.session_id, draft.source_key)
+        if known is None:
+            raise await missing(self._database, draft.session_id)
+        return recognise(encoded, known.key, known.batches[0] if known.batches else None)
+
+    async def claim(self, fence: LeaseFence, *, boundary: Boundary, ttl_ms: int, max_batches: int = 64) -> ClaimOutcome:
+        limit, moment = check_claim_size(max_batches), check_boundary(boundary)
+        if limit == 0:
+            return nothing_asked_for()
+        choose = partial(choose_turn_work, boundary=moment, limit=limit)
+        return await self._claim(fence, ttl_ms, lanes_at(moment), limit, choose)
+
+    async def claim_command(self, fence: LeaseFence, *, ttl_ms: int) -> ClaimOutcome:
+        return await self._claim(fence, ttl_ms, lanes_at(Boundary.IDLE), 1, choose_command)
+
+    async def claim_batches(self, fence: LeaseFence, batch_ids: Sequence[str], *, ttl_ms: int) -> ClaimOutcome:
+        wanted = check_batch_ids(batch_ids)
+        if not wanted:
+            return nothing_asked_for()
+        choose = partial(choose_exactly, batch_ids=wanted)
+        return await self._claim(fence, ttl_ms, lanes_at(Boundary.IDLE), len(wanted), choose)
+
+    async def renew(self, claim: Claim, *, ttl_ms: int) -> Claim:
+        check_work_claim(claim)
+        check_ttl(ttl_ms)
+        extended = await self._database.write_one(
+            Number, "queue_extend", claim.session_id, claim.token, len(claim.batches), ttl_ms, repeatable=True
+        )
+        if extended is None:
+            await self._page(claim.session_id, limit=1, after_seq=0, pending_only=False)
+            raise ClaimLost(claim.session_id, claim.claim_id)
+        return msgspec.structs.replace(claim, expires_at_ms=max(claim.expires_at_ms, extended.number))
+
+    async def abandon(self, claim: Claim) -> int:
+        check_work_claim(claim)
+        given_back = await self._database.write_one(
+            Number, "queue_abandon", claim.session_id, claim.token, repeatable=True
+        )
+        if given_back is None:
+            raise await missing(self._database, claim.session_id)
+        return given_back.number
+
+    async def cancel(self, session_id: str, batch_id: str) -> Batch | None:
+        check_identifier("session_id", session_id)
+        check_identifier("batch_id", batch_id)
+        answer = await self._database.write_one(BatchesAnswer, "queue_cancel", session_id, batch_id, repeatable=False)
+        if answer is None:
+            raise await missing(self._database, session_id)
+        return decode_batch(answer.batches[0], session_id) if answer.batches else None
+
+    async def list(self, session_id: str, *, limit: int = 1_000, after_seq: int = 0) -> tuple[Batch, ...]:
+        return await self._page(session_id, limit=limit, after_seq=after_seq, pending_only=False)
+
+    async def list_pending(self, session_id: str, *, limit: int = 1_000, after_seq: int = 0) -> tuple[Batch, ...]:
+        return await self._page(session_id, limit=limit, after_seq=after_seq, pending_only=True)
+
+    async def ready_sessions(self, *, limit: int = 100, after: str | None = None) -> tuple[str, ...]:
+        size = check_limit(limit)
+        if after is not None:
+            check_identifier("after", after)
+        rows = await self._database.read_all(Text, "queue_ready_sessions", size, after)
+        return tuple(row.text for row in rows)
+
+    async def _claim(
+        self, fence: LeaseFence, ttl_ms: int, lanes: tuple[str, ...], limit: int, choose: Choose
+    ) -> ClaimOutcome:
+        check_fence("fence", fence)
+        check_ttl(ttl_ms)
+        for _ in range(_MAX_PLANS):
+            answer = await self._facts(fence, lanes, limit)
+            seqs = choose(answer.facts)
+            if isinstance(seqs, NothingClaimed):
+                return seqs
+            claim = await self._stamp(fence, answer.session_key, seqs, ttl_ms)
+            if claim is not None:
+                return claim
+        raise StoreUnavailable(f"the queue of session {fence.session_id!r} changed {_MAX_PLANS} times during a claim")
+
+    async def _facts(self, fence: LeaseFence, lanes: tuple[str, ...], limit: int) -> QueueAnswer:
+        """Return the head of the queue under a live lease, with due work made ready."""
+        for _ in range(_MAX_PLANS):
+            answer = await self._database.read_one(
+                QueueAnswer, "queue_facts", fence.session_id, fence.fencing, list(lanes), limit
+            )
+            if answer is None:
+                raise await missing(self._database, fence.session_id)
+            require_fence(answer.lease, fence, answer.now_ms)
+            if not answer.any_due:
+                return answer
+            await self._database.write_one(Number, "queue_promote", answer.session_key, repeatable=True)
+        raise StoreUnavailable(f"work of session {fence.session_id!r} became due {_MAX_PLANS} times during a claim")
+
+    async def _stamp(self, fence: LeaseFence, session_key: int, seqs: Sequence[int], ttl_ms: int) -> Claim | None:
+        claim_id, token = new_id(), new_id()
+        # Repeating it after a lost connection is harmless: the batches are then held by this very claim.
+        answer = await self._database.write_one(
+            StampAnswer,
+            "queue_stamp",
+            *(session_key, list(seqs)),
+            *(fence.owner_id, fence.incarnation_id, fence.token, fence.fencing),
+            *(claim_id, token, ttl_ms),
+            repeatable=True,
+        )
+        if answer is None:
+            return None
+        return Claim(
+            session_id=fence.session_id,
+            claim_id=claim_id,
+            token=token,
+            lease_fencing=fence.fencing,
+            claimed_at_ms=answer.now_ms,
+            expires_at_ms=saturating_add(answer.now_ms, ttl_ms),
+            batches=tuple(decode_batch(row, fence.session_id) for row in answer.batches),
+        )
+
+    async def _page(self, session_id: str, *, limit: int, after_seq: int, pending_only: bool) -> tuple[Batch, ...]:
+        check_identifier("session_id", session_id)
+        check_limit(limit)
+        check_integer("after_seq", after_seq, at_least=0)
+        answer = await self._database.read_one(BatchesAnswer, "queue_page", session_id, after_seq, limit, pending_only)
+        if answer is None:
+            raise await missing(self._database, session_id)
+        return tuple(decode_batch(row, session_id) for row in answer.batches)

@@ -1,0 +1,295 @@
+-- name: queue_enqueue
+-- Adds a batch to the end of the queue, unless its source key is known or there is no session. The lock keeps the
+-- session from being deleted meanwhile; it does not wait for commits.
+WITH s AS (SELECT session_key FROM :"schema".lash_sessions WHERE session_id = $1::text FOR KEY SHARE),
+clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
+reserved AS (
+    INSERT INTO :"schema".lash_source_keys (session_key, source_key, batch_id, content_hash, state)
+    SELECT s.session_key, $3::text, $2::text, $4::text, 'pending'
+    FROM s
+    WHERE $3::text IS NOT NULL
+    ON CONFLICT (session_key, source_key) DO NOTHING
+    RETURNING 1
+)
+INSERT INTO :"schema".lash_batches (
+    session_key, batch_id, source_key, lane, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, payloads
+)
+SELECT
+    s.session_key, $2::text, $3::text, $5::text, $6::text, $7::text, $8::text,
+    CASE WHEN $9::bigint > clock.now_ms THEN $9::bigint ELSE 0 END, clock.now_ms, $10::text
+FROM s, clock
+WHERE $3::text IS NULL OR EXISTS (SELECT 1 FROM reserved)
+RETURNING
+    seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, payloads;
+
+-- name: queue_known_key
+-- What is known of a source key, and its batch if it is still queued.
+SELECT
+    row(k.batch_id, k.content_hash, k.state),
+    array(
+        SELECT row(
+            b.seq, b.batch_id, b.source_key, b.delivery, b.slot, b.merge_key, b.available_at_ms, b.enqueued_at_ms,
+            b.claim_count, b.payloads
+        )
+        FROM :"schema".lash_batches AS b
+        WHERE b.session_key = k.session_key AND b.batch_id = k.batch_id
+    )
+FROM :"schema".lash_sessions AS s
+JOIN :"schema".lash_source_keys AS k ON k.session_key = s.session_key
+WHERE s.session_id = $1::text AND k.source_key = $2::text;
+
+-- name: queue_promote
+-- Makes delayed work ready that has become due, so that the order of the queue alone decides from then on.
+UPDATE :"schema".lash_batches
+SET available_at_ms = 0
+WHERE session_key = $1::bigint AND available_at_ms > 0 AND available_at_ms <= :"schema".lash_now_ms()
+RETURNING seq;
+
+-- name: queue_facts
+-- The time, the lease and the head of a session's queue: the first $4 of each lane of $3 that are ready and that no
+-- live claim under the lease of fencing number $2 holds, the first such command, and what stands behind.
+WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms)
+SELECT
+    s.session_key,
+    clock.now_ms,
+    row(l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms),
+    EXISTS (
+        SELECT 1 FROM :"schema".lash_batches AS b
+        WHERE b.session_key = s.session_key AND b.available_at_ms > 0 AND b.available_at_ms <= clock.now_ms
+    ),
+    row(
+        array(
+            SELECT row(c.seq, c.batch_id, c.lane, c.slot, c.merge_key)
+            FROM unnest($3::text[]) AS wanted (lane)
+            CROSS JOIN LATERAL (
+                SELECT b.seq, b.batch_id, b.lane, b.slot, b.merge_key
+                FROM :"schema".lash_batches AS b
+                WHERE b.session_key = s.session_key AND b.lane = wanted.lane AND b.available_at_ms = 0
+                    AND (
+                        b.claim_token IS NULL OR b.claim_expires_at_ms <= clock.now_ms
+                        OR b.claim_lease_fencing <> $2::bigint
+                    )
+                ORDER BY b.seq
+                LIMIT $4::bigint
+            ) AS c
+        ),
+        (
+            SELECT b.seq FROM :"schema".lash_batches AS b
+            WHERE b.session_key = s.session_key AND b.lane = 'command' AND b.available_at_ms = 0
+                AND (
+                    b.claim_token IS NULL OR b.claim_expires_at_ms <= clock.now_ms
+                    OR b.claim_lease_fencing <> $2::bigint
+                )
+            ORDER BY b.seq
+            LIMIT 1
+        ),
+        EXISTS (
+            SELECT 1 FROM :"schema".lash_batches AS b
+            WHERE b.session_key = s.session_key AND b.lane = 'late' AND b.available_at_ms = 0
+        ),
+        EXISTS (
+            SELECT 1 FROM :"schema".lash_batches AS b
+            WHERE b.session_key = s.session_key AND b.claim_token IS NOT NULL
+        ),
+        (
+            SELECT min(b.available_at_ms) FROM :"schema".lash_batches AS b
+            WHERE b.session_key = s.session_key AND b.available_at_ms > 0
+        )
+    )
+FROM clock, :"schema".lash_sessions AS s
+JOIN :"schema".lash_session_leases AS l ON l.session_key = s.session_key
+WHERE s.session_id = $1::text;
+
+-- name: queue_stamp
+-- Puts a claim on the batches of places $2, all or none: the lease must be live under the fence ($3 to $6), and every
+-- batch still there and not held by a live claim, unless by this one. Answers the time and the batches.
+WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
+lease AS (
+    SELECT l.fencing, l.expires_at_ms
+    FROM :"schema".lash_session_leases AS l
+    WHERE l.session_key = $1::bigint AND l.owner_id = $3::text AND l.incarnation_id = $4::text
+        AND l.token = $5::text AND l.fencing = $6::bigint
+    FOR NO KEY UPDATE
+),
+free AS (
+    SELECT b.seq
+    FROM :"schema".lash_batches AS b, clock
+    WHERE b.session_key = $1::bigint AND b.seq = ANY ($2::bigint[])
+        AND (
+            b.claim_token IS NULL OR b.claim_expires_at_ms <= clock.now_ms OR b.claim_lease_fencing <> $6::bigint
+            OR b.claim_token = $8::text
+        )
+    ORDER BY b.seq
+    FOR UPDATE OF b
+),
+guard AS (
+    SELECT clock.now_ms
+    FROM clock, lease
+    WHERE lease.expires_at_ms > clock.now_ms
+        AND (SELECT count(*) FROM free) = cardinality($2::bigint[])
+),
+stamped AS (
+    UPDATE :"schema".lash_batches AS b
+    SET claim_count = b.claim_count + 1, claim_id = $7::text, claim_token = $8::text, claim_lease_fencing = $6::bigint,
+        claim_expires_at_ms = guard.now_ms + $9::bigint
+    FROM guard
+    WHERE b.session_key = $1::bigint AND b.seq = ANY ($2::bigint[])
+    RETURNING
+        b.seq, b.batch_id, b.source_key, b.delivery, b.slot, b.merge_key, b.available_at_ms, b.enqueued_at_ms,
+        b.claim_count, b.payloads
+)
+SELECT
+    guard.now_ms,
+    array(
+        SELECT row(
+            t.seq, t.batch_id, t.source_key, t.delivery, t.slot, t.merge_key, t.available_at_ms, t.enqueued_at_ms,
+            t.claim_count, t.payloads
+        )
+        FROM stamped AS t
+        ORDER BY t.seq
+    )
+FROM guard;
+
+-- name: queue_extend
+-- Moves the expiry of a claim of $3 batches, never to an earlier moment, if it still holds all of them. Answers the
+-- expiry; no row if it does not, or if there is no session.
+WITH s AS (SELECT session_key FROM :"schema".lash_sessions WHERE session_id = $1::text),
+held AS (
+    SELECT b.seq FROM :"schema".lash_batches AS b, s
+    WHERE b.session_key = s.session_key AND b.claim_token = $2::text
+    ORDER BY b.seq
+    FOR UPDATE OF b
+),
+extended AS (
+    UPDATE :"schema".lash_batches AS b
+    SET claim_expires_at_ms = greatest(b.claim_expires_at_ms, :"schema".lash_now_ms() + $4::bigint)
+    FROM s
+    WHERE b.session_key = s.session_key AND b.claim_token = $2::text
+        AND (SELECT count(*) FROM held) = $3::bigint
+    RETURNING b.claim_expires_at_ms
+)
+SELECT min(claim_expires_at_ms) FROM extended HAVING count(*) > 0;
+
+-- name: queue_abandon
+-- Gives back what a claim holds, and counts it; no row if there is no session.
+WITH s AS (SELECT session_key FROM :"schema".lash_sessions WHERE session_id = $1::text),
+given_back AS (
+    UPDATE :"schema".lash_batches AS b
+    SET claim_id = NULL, claim_token = NULL, claim_lease_fencing = NULL, claim_expires_at_ms = NULL
+    FROM s
+    WHERE b.session_key = s.session_key AND b.claim_token = $2::text
+    RETURNING 1
+)
+SELECT (SELECT count(*) FROM given_back) FROM s;
+
+-- name: queue_cancel
+-- Removes a batch that no live claim holds and settles its source key; no row if there is no session. The lease row is
+-- held, so that no claim is made meanwhile.
+WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
+lease AS (
+    SELECT l.session_key, l.fencing, l.token
+    FROM :"schema".lash_sessions AS s
+    JOIN :"schema".lash_session_leases AS l ON l.session_key = s.session_key
+    WHERE s.session_id = $1::text
+    FOR NO KEY UPDATE OF l
+),
+gone AS (
+    DELETE FROM :"schema".lash_batches AS b
+    USING lease, clock
+    WHERE b.session_key = lease.session_key AND b.batch_id = $2::text
+        AND (
+            b.claim_token IS NULL OR b.claim_expires_at_ms <= clock.now_ms
+            OR lease.token IS NULL OR lease.fencing <> b.claim_lease_fencing
+        )
+    RETURNING
+        b.session_key, b.seq, b.batch_id, b.source_key, b.delivery, b.slot, b.merge_key, b.available_at_ms,
+        b.enqueued_at_ms, b.claim_count, b.payloads
+),
+settled AS (
+    UPDATE :"schema".lash_source_keys AS k
+    SET state = 'cancelled', settled_at_ms = clock.now_ms
+    FROM gone, clock
+    WHERE k.session_key = gone.session_key AND k.source_key = gone.source_key
+)
+SELECT
+    lease.session_key,
+    array(
+        SELECT row(
+            g.seq, g.batch_id, g.source_key, g.delivery, g.slot, g.merge_key, g.available_at_ms, g.enqueued_at_ms,
+            g.claim_count, g.payloads
+        )
+        FROM gone AS g
+    )
+FROM lease;
+
+-- name: queue_page
+-- What is queued for a session behind place $2, in order; only what no live claim holds if $4. No row without session.
+SELECT
+    s.session_key,
+    array(
+        SELECT row(
+            b.seq, b.batch_id, b.source_key, b.delivery, b.slot, b.merge_key, b.available_at_ms, b.enqueued_at_ms,
+            b.claim_count, b.payloads
+        )
+        FROM :"schema".lash_batches AS b
+        WHERE b.session_key = s.session_key AND b.seq > $2::bigint
+            AND (
+                NOT $4::boolean OR b.claim_token IS NULL OR b.claim_expires_at_ms <= :"schema".lash_now_ms()
+                OR l.token IS NULL OR l.fencing <> b.claim_lease_fencing
+            )
+        ORDER BY b.seq
+        LIMIT $3::bigint
+    )
+FROM :"schema".lash_sessions AS s
+JOIN :"schema".lash_session_leases AS l ON l.session_key = s.session_key
+WHERE s.session_id = $1::text;
+
+-- name: queue_ready_sessions
+-- Sessions behind a place that have ready work and no live lease: one step through the index for each session, not
+-- for each batch, and besides them those whose delayed work has become due.
+WITH RECURSIVE clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
+start AS (
+    SELECT coalesce((SELECT session_key FROM :"schema".lash_sessions WHERE session_id = $2::text), 0) AS session_key
+),
+walk AS (
+    SELECT (
+        SELECT b.session_key FROM :"schema".lash_batches AS b
+        WHERE b.available_at_ms = 0 AND b.session_key > start.session_key
+        ORDER BY b.session_key
+        LIMIT 1
+    ) AS session_key
+    FROM start
+    UNION ALL
+    SELECT (
+        SELECT b.session_key FROM :"schema".lash_batches AS b
+        WHERE b.available_at_ms = 0 AND b.session_key > w.session_key
+        ORDER BY b.session_key
+        LIMIT 1
+    )
+    FROM walk AS w
+    WHERE w.session_key IS NOT NULL
+),
+idle AS (
+    SELECT w.session_key
+    FROM walk AS w, clock, :"schema".lash_session_leases AS l
+    WHERE l.session_key = w.session_key AND (l.token IS NULL OR l.expires_at_ms <= clock.now_ms)
+    LIMIT $1::bigint
+),
+due AS (
+    SELECT b.session_key
+    FROM clock, :"schema".lash_batches AS b
+    WHERE b.available_at_ms > 0 AND b.available_at_ms <= clock.now_ms
+        AND b.session_key > (SELECT session_key FROM start)
+    ORDER BY b.available_at_ms
+    LIMIT $1::bigint
+),
+idle_due AS (
+    SELECT d.session_key
+    FROM due AS d, clock, :"schema".lash_session_leases AS l
+    WHERE l.session_key = d.session_key AND (l.token IS NULL OR l.expires_at_ms <= clock.now_ms)
+)
+SELECT s.session_id
+FROM (SELECT session_key FROM idle UNION SELECT session_key FROM idle_due) AS found
+JOIN :"schema".lash_sessions AS s ON s.session_key = found.session_key
+ORDER BY s.session_key
+LIMIT $1::bigint;

@@ -1,0 +1,290 @@
+"""Queued work on SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from lash.errors import ClaimLost, CorruptData
+from lash.ids import new_id
+from lash.limits import check_identifier, check_integer, saturating_add
+from lash.model.lease import LeaseFence
+from lash.model.queue import (
+    Batch,
+    BatchDraft,
+    BatchState,
+    Boundary,
+    Claim,
+    ClaimOutcome,
+    Enqueued,
+    NothingClaimed,
+)
+from lash.plan.lease import check_fence, check_ttl, require_fence
+from lash.plan.queue import (
+    COMMAND_LANE,
+    BacklogRow,
+    BatchRow,
+    CandidateRow,
+    Choose,
+    EncodedBatch,
+    QueueFacts,
+    SourceKeyRow,
+    check_batch_ids,
+    check_boundary,
+    check_claim_size,
+    check_work_claim,
+    choose_command,
+    choose_exactly,
+    choose_turn_work,
+    decode_batch,
+    encode_batch,
+    lanes_at,
+    nothing_asked_for,
+    recognise,
+)
+from lash.plan.session import check_limit
+from lash.sqlite.database import Database, Reader, Transaction
+from lash.sqlite.head import find_head
+from lash.sqlite.lease import lease_row
+from lash.sqlite.parameters import json_array
+from lash.sqlkit.rows import Text
+
+
+class SQLiteQueueStore:
+    """The queued work of one SQLite storage; the contract is `lash.stores.queue.QueueStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def enqueue(self, draft: BatchDraft) -> Enqueued:
+        encoded, batch_id = encode_batch(draft), new_id()
+
+        def body(transaction: Transaction) -> Enqueued:
+            session_key = find_head(transaction, draft.session_id).session_key
+            return enqueue_batch(transaction, session_key, encoded, batch_id)
+
+        return await self._database.write(body)
+
+    async def claim(self, fence: LeaseFence, *, boundary: Boundary, ttl_ms: int, max_batches: int = 64) -> ClaimOutcome:
+        limit, moment = check_claim_size(max_batches), check_boundary(boundary)
+        if limit == 0:
+            return nothing_asked_for()
+        choose = partial(choose_turn_work, boundary=moment, limit=limit)
+        return await self._claim(fence, ttl_ms, lanes_at(moment), limit, choose)
+
+    async def claim_command(self, fence: LeaseFence, *, ttl_ms: int) -> ClaimOutcome:
+        return await self._claim(fence, ttl_ms, lanes_at(Boundary.IDLE), 1, choose_command)
+
+    async def claim_batches(self, fence: LeaseFence, batch_ids: Sequence[str], *, ttl_ms: int) -> ClaimOutcome:
+        wanted = check_batch_ids(batch_ids)
+        if not wanted:
+            return nothing_asked_for()
+        choose = partial(choose_exactly, batch_ids=wanted)
+        return await self._claim(fence, ttl_ms, lanes_at(Boundary.IDLE), len(wanted), choose)
+
+    async def renew(self, claim: Claim, *, ttl_ms: int) -> Claim:
+        check_work_claim(claim)
+        check_ttl(ttl_ms)
+
+        def body(transaction: Transaction) -> Claim:
+            key = find_head(transaction, claim.session_id).session_key
+            expires_at_ms = max(claim.expires_at_ms, saturating_add(transaction.now_ms, ttl_ms))
+            held = transaction.run(
+                "queue_extend", session_key=key, claim_token=claim.token, expires_at_ms=expires_at_ms
+            )
+            if held != len(claim.batches):
+                raise ClaimLost(claim.session_id, claim.claim_id)
+            return _claim_of(transaction, claim.session_id, key, claim, expires_at_ms)
+
+        return await self._database.write(body)
+
+    async def abandon(self, claim: Claim) -> int:
+        check_work_claim(claim)
+
+        def body(transaction: Transaction) -> int:
+            key = find_head(transaction, claim.session_id).session_key
+            return transaction.run("queue_abandon", session_key=key, claim_token=claim.token)
+
+        return await self._database.write(body)
+
+    async def cancel(self, session_id: str, batch_id: str) -> Batch | None:
+        check_identifier("session_id", session_id)
+        check_identifier("batch_id", batch_id)
+
+        def body(transaction: Transaction) -> Batch | None:
+            key, now_ms = find_head(transaction, session_id).session_key, transaction.now_ms
+            row = transaction.one(BatchRow, "queue_cancel", session_key=key, batch_id=batch_id, now_ms=now_ms)
+            if row is None:
+                return None
+            settle_key(transaction, key, row.source_key, BatchState.CANCELLED)
+            return decode_batch(row, session_id)
+
+        return await self._database.write(body)
+
+    async def list(self, session_id: str, *, limit: int = 1_000, after_seq: int = 0) -> tuple[Batch, ...]:
+        def read(reader: Reader, session_key: int) -> Sequence[BatchRow]:
+            return reader.all(BatchRow, "queue_page", session_key=session_key, after_seq=after_seq, limit=limit)
+
+        return await self._page(session_id, limit, after_seq, read)
+
+    async def list_pending(self, session_id: str, *, limit: int = 1_000, after_seq: int = 0) -> tuple[Batch, ...]:
+        def read(reader: Reader, session_key: int) -> Sequence[BatchRow]:
+            return reader.all(
+                BatchRow,
+                "queue_page_pending",
+                session_key=session_key,
+                after_seq=after_seq,
+                limit=limit,
+                now_ms=reader.now_ms,
+            )
+
+        return await self._page(session_id, limit, after_seq, read)
+
+    async def ready_sessions(self, *, limit: int = 100, after: str | None = None) -> tuple[str, ...]:
+        size = check_limit(limit)
+        if after is not None:
+            check_identifier("after", after)
+        rows = self._database.read(
+            lambda reader: reader.all(Text, "queue_ready_sessions", limit=size, after=after, now_ms=reader.now_ms)
+        )
+        return tuple(row.text for row in rows)
+
+    async def _claim(
+        self, fence: LeaseFence, ttl_ms: int, lanes: tuple[str, ...], limit: int, choose: Choose
+    ) -> ClaimOutcome:
+        check_fence("fence", fence)
+        check_ttl(ttl_ms)
+        claim_id, token = new_id(), new_id()
+
+        def body(transaction: Transaction) -> ClaimOutcome:
+            session_id, now_ms = fence.session_id, transaction.now_ms
+            require_fence(lease_row(transaction, session_id), fence, now_ms)
+            key = find_head(transaction, session_id).session_key
+            transaction.run("queue_promote", session_key=key, now_ms=now_ms)
+            seqs = choose(_facts(transaction, key, lanes, limit, fence.fencing))
+            if isinstance(seqs, NothingClaimed):
+                return seqs
+            claim = Claim(
+                session_id=session_id,
+                claim_id=claim_id,
+                token=token,
+                lease_fencing=fence.fencing,
+                claimed_at_ms=now_ms,
+                expires_at_ms=saturating_add(now_ms, ttl_ms),
+                batches=(),
+            )
+            transaction.run(
+                "queue_stamp",
+                seqs=json_array(seqs),
+                claim_id=claim_id,
+                claim_token=token,
+                lease_fencing=fence.fencing,
+                expires_at_ms=claim.expires_at_ms,
+            )
+            return _claim_of(transaction, session_id, key, claim, claim.expires_at_ms)
+
+        return await self._database.write(body)
+
+    async def _page(
+        self, session_id: str, limit: int, after_seq: int, read: Callable[[Reader, int], Sequence[BatchRow]]
+    ) -> tuple[Batch, ...]:
+        check_identifier("session_id", session_id)
+        check_limit(limit)
+        check_integer("after_seq", after_seq, at_least=0)
+
+        def body(reader: Reader) -> Sequence[BatchRow]:
+            return read(reader, find_head(reader, session_id).session_key)
+
+        rows = await self._database.read_in_thread(body)
+        return tuple(decode_batch(row, session_id) for row in rows)
+
+
+def enqueue_batch(transaction: Transaction, session_key: int, encoded: EncodedBatch, batch_id: str) -> Enqueued:
+    """Add a batch inside any write transaction, unless its source key is known."""
+    draft = encoded.draft
+    if draft.source_key is not None:
+        reserved = transaction.run(
+            "queue_reserve_key",
+            session_key=session_key,
+            source_key=draft.source_key,
+            batch_id=batch_id,
+            content_hash=encoded.content_hash,
+        )
+        if not reserved:
+            return _recognise(transaction, session_key, encoded, draft.source_key)
+    row = transaction.one(
+        BatchRow,
+        "queue_insert",
+        session_key=session_key,
+        batch_id=batch_id,
+        source_key=draft.source_key,
+        lane=encoded.lane,
+        delivery=draft.delivery.value,
+        slot=draft.slot.value,
+        merge_key=draft.merge_key,
+        available_at_ms=draft.available_at_ms,
+        payloads=encoded.payloads,
+        now_ms=transaction.now_ms,
+    )
+    if row is None:
+        raise CorruptData(f"batch {batch_id!r} was written and is not there")
+    return Enqueued(batch_id=batch_id, created=True, batch=decode_batch(row, draft.session_id))
+
+
+def settle_key(transaction: Transaction, session_key: int, source_key: str | None, state: BatchState) -> None:
+    """Note what became of the batch of a source key, if it had one."""
+    if source_key is not None:
+        transaction.run(
+            "queue_settle_key",
+            session_key=session_key,
+            source_key=source_key,
+            state=state.value,
+            now_ms=transaction.now_ms,
+        )
+
+
+def _recognise(transaction: Transaction, session_key: int, encoded: EncodedBatch, source_key: str) -> Enqueued:
+    key = transaction.one(SourceKeyRow, "queue_known_key", session_key=session_key, source_key=source_key)
+    if key is None:
+        raise CorruptData(f"source key {source_key!r} is taken and is not there")
+    stored = transaction.one(BatchRow, "queue_batch", session_key=session_key, batch_id=key.batch_id)
+    return recognise(encoded, key, stored)
+
+
+def _facts(transaction: Transaction, session_key: int, lanes: tuple[str, ...], limit: int, fencing: int) -> QueueFacts:
+    def first(lane: str, count: int) -> list[CandidateRow]:
+        return transaction.all(
+            CandidateRow,
+            "queue_candidates",
+            session_key=session_key,
+            lane=lane,
+            limit=count,
+            lease_fencing=fencing,
+            now_ms=transaction.now_ms,
+        )
+
+    commands = first(COMMAND_LANE, 1)
+    backlog = transaction.one(BacklogRow, "queue_backlog", session_key=session_key)
+    if backlog is None:
+        raise CorruptData("a query that always answers did not")
+    return QueueFacts(
+        candidates=[candidate for lane in lanes for candidate in first(lane, limit)],
+        command_seq=commands[0].seq if commands else None,
+        any_late=backlog.any_late,
+        any_claimed=backlog.any_claimed,
+        next_available_at_ms=backlog.next_available_at_ms,
+    )
+
+
+def _claim_of(transaction: Transaction, session_id: str, session_key: int, claim: Claim, expires_at_ms: int) -> Claim:
+    """Return the claim with the batches that it holds now."""
+    rows = transaction.all(BatchRow, "queue_held", session_key=session_key, claim_token=claim.token)
+    return Claim(
+        session_id=session_id,
+        claim_id=claim.claim_id,
+        token=claim.token,
+        lease_fencing=claim.lease_fencing,
+        claimed_at_ms=claim.claimed_at_ms,
+        expires_at_ms=expires_at_ms,
+        batches=tuple(decode_batch(row, session_id) for row in rows),
+    )

@@ -1,0 +1,51 @@
+-- Queued work and the keys under which it was enqueued.
+
+-- What waits for a session. lane is command, early or late; available_at_ms is 0 once the batch is ready.
+-- Owner: the session; removed by the commit that consumes it, by cancelling it, or with the session.
+CREATE TABLE lash_batches (
+    seq                 INTEGER PRIMARY KEY AUTOINCREMENT,
+    session_key         INTEGER NOT NULL REFERENCES lash_sessions (session_key) ON DELETE CASCADE,
+    batch_id            TEXT NOT NULL,
+    source_key          TEXT,
+    lane                TEXT NOT NULL CHECK (lane IN ('command', 'early', 'late')),
+    delivery            TEXT NOT NULL,
+    slot                TEXT NOT NULL,
+    merge_key           TEXT,
+    available_at_ms     INTEGER NOT NULL CHECK (available_at_ms >= 0),
+    enqueued_at_ms      INTEGER NOT NULL,
+    claim_count         INTEGER NOT NULL DEFAULT 0 CHECK (claim_count >= 0),
+    claim_id            TEXT,
+    claim_token         TEXT,
+    claim_lease_fencing INTEGER,
+    claim_expires_at_ms INTEGER,
+    payloads            TEXT NOT NULL,
+    CHECK (
+        (claim_token IS NULL) = (claim_id IS NULL)
+        AND (claim_token IS NULL) = (claim_lease_fencing IS NULL)
+        AND (claim_token IS NULL) = (claim_expires_at_ms IS NULL)
+    )
+) STRICT;
+-- Finds a batch by its id, and guards the id.
+CREATE UNIQUE INDEX lash_batches_id ON lash_batches (session_key, batch_id);
+-- Finds the head of each lane, and the sessions that have ready work, however much is queued.
+CREATE INDEX lash_batches_ready ON lash_batches (session_key, lane, seq) WHERE available_at_ms = 0;
+-- Finds delayed work that has become due, of one session and of all.
+CREATE INDEX lash_batches_delayed ON lash_batches (session_key, available_at_ms) WHERE available_at_ms > 0;
+CREATE INDEX lash_batches_due ON lash_batches (available_at_ms) WHERE available_at_ms > 0;
+-- Finds what a claim holds.
+CREATE INDEX lash_batches_claim ON lash_batches (session_key, claim_token) WHERE claim_token IS NOT NULL;
+
+-- Every source key that was used, also after its batch is gone, so that a late duplicate is recognised.
+-- Owner: the session; removed with it, or by pruning what was consumed or cancelled long ago.
+CREATE TABLE lash_source_keys (
+    session_key  INTEGER NOT NULL REFERENCES lash_sessions (session_key) ON DELETE CASCADE,
+    source_key   TEXT NOT NULL,
+    batch_id     TEXT NOT NULL,
+    content_hash TEXT NOT NULL,
+    state        TEXT NOT NULL CHECK (state IN ('pending', 'consumed', 'cancelled')),
+    settled_at_ms INTEGER,
+    PRIMARY KEY (session_key, source_key),
+    CHECK ((state = 'pending') = (settled_at_ms IS NULL))
+) STRICT;
+-- Finds the keys that can be pruned.
+CREATE INDEX lash_source_keys_settled ON lash_source_keys (settled_at_ms) WHERE settled_at_ms IS NOT NULL;

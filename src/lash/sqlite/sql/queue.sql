@@ -1,0 +1,182 @@
+-- name: queue_reserve_key
+-- Reserves a source key for a new batch; does nothing if it was used before.
+INSERT INTO lash_source_keys (session_key, source_key, batch_id, content_hash, state)
+VALUES (:session_key, :source_key, :batch_id, :content_hash, 'pending')
+ON CONFLICT (session_key, source_key) DO NOTHING;
+
+-- name: queue_known_key
+-- What is known of a source key.
+SELECT batch_id, content_hash, state
+FROM lash_source_keys
+WHERE session_key = :session_key AND source_key = :source_key;
+
+-- name: queue_insert
+-- Adds a batch to the end of the queue.
+INSERT INTO lash_batches (
+    session_key, batch_id, source_key, lane, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, payloads
+)
+VALUES (
+    :session_key, :batch_id, :source_key, :lane, :delivery, :slot, :merge_key,
+    CASE WHEN :available_at_ms > :now_ms THEN :available_at_ms ELSE 0 END, :now_ms, :payloads
+)
+RETURNING
+    seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, payloads;
+
+-- name: queue_batch
+-- One batch by its id.
+SELECT
+    seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, payloads
+FROM lash_batches
+WHERE session_key = :session_key AND batch_id = :batch_id;
+
+-- name: queue_promote
+-- Makes delayed work ready that has become due, so that the order of the queue alone decides from then on.
+UPDATE lash_batches
+SET available_at_ms = 0
+WHERE session_key = :session_key AND available_at_ms > 0 AND available_at_ms <= :now_ms;
+
+-- name: queue_candidates
+-- The first batches of one lane that are ready and that no live claim holds.
+SELECT seq, batch_id, lane, slot, merge_key
+FROM lash_batches INDEXED BY lash_batches_ready
+WHERE session_key = :session_key AND lane = :lane AND available_at_ms = 0
+    AND (claim_token IS NULL OR claim_expires_at_ms <= :now_ms OR claim_lease_fencing <> :lease_fencing)
+ORDER BY seq
+LIMIT :limit;
+
+-- name: queue_backlog
+-- Whether late work is ready, whether anything is claimed, and when the next delayed batch becomes available.
+SELECT
+    EXISTS (
+        SELECT 1 FROM lash_batches INDEXED BY lash_batches_ready
+        WHERE session_key = :session_key AND lane = 'late' AND available_at_ms = 0
+    ),
+    EXISTS (
+        SELECT 1 FROM lash_batches INDEXED BY lash_batches_claim
+        WHERE session_key = :session_key AND claim_token IS NOT NULL
+    ),
+    (
+        SELECT MIN(available_at_ms) FROM lash_batches INDEXED BY lash_batches_delayed
+        WHERE session_key = :session_key AND available_at_ms > 0
+    );
+
+-- name: queue_stamp
+-- Puts a claim on batches (a JSON array of their places).
+UPDATE lash_batches
+SET claim_count = claim_count + 1, claim_id = :claim_id, claim_token = :claim_token,
+    claim_lease_fencing = :lease_fencing, claim_expires_at_ms = :expires_at_ms
+WHERE seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: queue_held
+-- The batches that a claim holds, in order.
+SELECT
+    seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, payloads
+FROM lash_batches
+WHERE session_key = :session_key AND claim_token = :claim_token
+ORDER BY seq;
+
+-- name: queue_extend
+-- Moves the expiry of a claim, never to an earlier moment.
+UPDATE lash_batches
+SET claim_expires_at_ms = MAX(claim_expires_at_ms, :expires_at_ms)
+WHERE session_key = :session_key AND claim_token = :claim_token;
+
+-- name: queue_extend_under_lease
+-- Moves the expiry of every claim made under a lease, never to an earlier moment.
+UPDATE lash_batches
+SET claim_expires_at_ms = MAX(claim_expires_at_ms, :expires_at_ms)
+WHERE session_key = (SELECT session_key FROM lash_sessions WHERE session_id = :session_id)
+    AND claim_token IS NOT NULL AND claim_lease_fencing = :fencing;
+
+-- name: queue_abandon
+-- Gives back what a claim holds.
+UPDATE lash_batches
+SET claim_id = NULL, claim_token = NULL, claim_lease_fencing = NULL, claim_expires_at_ms = NULL
+WHERE session_key = :session_key AND claim_token = :claim_token;
+
+-- name: queue_cancel
+-- Removes a batch that no live claim holds.
+DELETE FROM lash_batches
+WHERE session_key = :session_key AND batch_id = :batch_id
+    AND NOT EXISTS (
+        SELECT 1 FROM lash_session_leases AS l
+        WHERE l.session_key = lash_batches.session_key AND l.token IS NOT NULL
+            AND l.fencing = lash_batches.claim_lease_fencing AND lash_batches.claim_expires_at_ms > :now_ms
+    )
+RETURNING
+    seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, payloads;
+
+-- name: queue_settle_key
+-- Notes what became of the batch of a source key.
+UPDATE lash_source_keys
+SET state = :state, settled_at_ms = :now_ms
+WHERE session_key = :session_key AND source_key = :source_key;
+
+-- name: queue_page
+-- What is queued for a session, in order.
+SELECT
+    seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, payloads
+FROM lash_batches
+WHERE session_key = :session_key AND seq > :after_seq
+ORDER BY seq
+LIMIT :limit;
+
+-- name: queue_page_pending
+-- What is queued for a session and not held by a live claim, in order.
+SELECT
+    b.seq, b.batch_id, b.source_key, b.delivery, b.slot, b.merge_key, b.available_at_ms, b.enqueued_at_ms,
+    b.claim_count, b.payloads
+FROM lash_batches AS b
+JOIN lash_session_leases AS l ON l.session_key = b.session_key
+WHERE b.session_key = :session_key AND b.seq > :after_seq
+    AND (
+        b.claim_token IS NULL OR b.claim_expires_at_ms <= :now_ms
+        OR l.token IS NULL OR l.fencing <> b.claim_lease_fencing
+    )
+ORDER BY b.seq
+LIMIT :limit;
+
+-- name: queue_ready_sessions
+-- Sessions behind a place that have ready work and no live lease: one step through the index for each session, not
+-- for each batch, and besides them those whose delayed work has become due.
+WITH RECURSIVE start (session_key) AS (
+    SELECT COALESCE((SELECT session_key FROM lash_sessions WHERE session_id = :after), 0)
+),
+walk (session_key) AS (
+    SELECT MIN(session_key) FROM lash_batches INDEXED BY lash_batches_ready
+    WHERE available_at_ms = 0 AND session_key > (SELECT session_key FROM start)
+    UNION ALL
+    SELECT (
+        SELECT MIN(b.session_key) FROM lash_batches AS b INDEXED BY lash_batches_ready
+        WHERE b.available_at_ms = 0 AND b.session_key > w.session_key
+    )
+    FROM walk AS w
+    WHERE w.session_key IS NOT NULL
+),
+due (session_key) AS (
+    SELECT DISTINCT session_key FROM (
+        SELECT session_key FROM lash_batches INDEXED BY lash_batches_due
+        WHERE available_at_ms > 0 AND available_at_ms <= :now_ms
+            AND session_key > (SELECT session_key FROM start)
+        ORDER BY available_at_ms
+        LIMIT :limit
+    )
+),
+idle (session_key) AS (
+    SELECT w.session_key
+    FROM walk AS w
+    CROSS JOIN lash_session_leases AS l ON l.session_key = w.session_key
+    WHERE l.token IS NULL OR l.expires_at_ms <= :now_ms
+    LIMIT :limit
+),
+idle_due (session_key) AS (
+    SELECT d.session_key
+    FROM due AS d
+    CROSS JOIN lash_session_leases AS l ON l.session_key = d.session_key
+    WHERE l.token IS NULL OR l.expires_at_ms <= :now_ms
+)
+SELECT s.session_id
+FROM (SELECT session_key FROM idle UNION SELECT session_key FROM idle_due) AS found
+CROSS JOIN lash_sessions AS s ON s.session_key = found.session_key
+ORDER BY s.session_key
+LIMIT :limit;

@@ -1,0 +1,79 @@
+"""Stored rows that contradict themselves are reported as damage: never as absence, never as success."""
+
+from __future__ import annotations
+
+import pytest
+
+import lash
+from lash.testing.factories import commit, draft, node, spent
+from tests.raw import raw
+
+pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
+
+
+async def _prepare(url: str) -> lash.Commit:
+    """Commit one turn and return it."""
+    async with await lash.open(url) as storage:
+        revision = (await storage.sessions.create("s")).revision
+        turn = commit(
+            revision, node("a"), turn_id="t", checkpoint=draft(components={"tool_state": b"x" * 100}), usage=(spent(1),)
+        )
+        await storage.session("s").commit(turn)
+    return turn
+
+
+async def test_a_damaged_receipt_is_no_replay(backend_url: str) -> None:
+    """H4: a turn whose stored result cannot be what the commit returned is damage, and the repeat writes nothing."""
+    turn = await _prepare(backend_url)
+    await raw(backend_url, """UPDATE lash_turns SET result = '{"revision": "many"}'""")
+    async with await lash.open(backend_url) as storage:
+        with pytest.raises(lash.CorruptData, match="turn 't'"):
+            await storage.session("s").commit(turn)
+        head = await storage.session("s").head()
+    assert head is not None
+    assert head.revision == turn.expected_revision + 1
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ("UPDATE lash_nodes SET body = '{'", "node 'a'"),
+        ("UPDATE lash_sessions SET config = '[]'", "configuration"),
+        ("UPDATE lash_checkpoints SET turn_state = '7'", "turn state"),
+        ("UPDATE lash_checkpoints SET checkpoint_ref = 'other'", "not the one that was committed"),
+        ("DELETE FROM lash_checkpoints", "no checkpoint"),
+        ("DELETE FROM lash_blobs", "missing"),
+        ("UPDATE lash_blobs SET size = 7", "damaged"),
+        ("UPDATE lash_blobs SET codec = 'rot13'", "unknown form"),
+    ],
+)
+async def test_damage_is_never_absence(backend_url: str, damage: str, message: str) -> None:
+    """H78: a load that meets a damaged row raises, and says which one."""
+    await _prepare(backend_url)
+    await raw(backend_url, damage)
+    async with await lash.open(backend_url) as storage:
+        with pytest.raises(lash.CorruptData, match=message):
+            await storage.session("s").load()
+
+
+async def test_damaged_metadata_is_no_empty_list(backend_url: str) -> None:
+    """H78: a list that meets a damaged row raises instead of leaving the session out."""
+    await _prepare(backend_url)
+    await raw(backend_url, "UPDATE lash_sessions SET relation = 'none'")
+    async with await lash.open(backend_url) as storage:
+        with pytest.raises(lash.CorruptData, match="relation"):
+            await storage.sessions.list()
+
+
+async def test_a_missing_ancestor_ends_the_path_and_a_wrong_one_is_damage(backend_url: str) -> None:
+    """L31: a path is cut where an ancestor is gone; a node that lies below another parent than it names is damage."""
+    async with await lash.open(backend_url) as storage:
+        revision = (await storage.sessions.create("s")).revision
+        await storage.session("s").commit(commit(revision, node("a"), node("b", "a"), node("c", "b")))
+        await raw(backend_url, "UPDATE lash_nodes SET parent_node_id = 'x' WHERE node_id = 'c'")
+        with pytest.raises(lash.CorruptData, match="node 'c'"):
+            await storage.session("s").load()
+        await raw(backend_url, "DELETE FROM lash_nodes WHERE node_id = 'b'")
+        read = await storage.session("s").load()
+    assert read is not None
+    assert [each.node_id for each in read.graph.nodes] == ["c"]
