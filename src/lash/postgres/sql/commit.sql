@@ -47,7 +47,11 @@ SELECT
             n.tombstoned_at_ms IS NOT NULL, n.body
         )
         FROM :"schema".lash_inherited AS i
-        JOIN :"schema".lash_nodes AS n ON n.session_key = i.owner_key AND n.node_id = ANY ($3::text[])
+        CROSS JOIN LATERAL (
+            SELECT * FROM :"schema".lash_nodes AS n
+            WHERE n.session_key = i.owner_key AND n.node_id = ANY ($3::text[])
+            OFFSET 0
+        ) AS n
         WHERE i.session_key = s.session_key AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling
     ),
     array(
@@ -120,7 +124,11 @@ guard AS (
         AND NOT EXISTS (
             SELECT 1
             FROM :"schema".lash_inherited AS i
-            JOIN :"schema".lash_nodes AS n ON n.session_key = i.owner_key AND n.node_id = ANY ($35::text[])
+            CROSS JOIN LATERAL (
+                SELECT n.segment, n.depth FROM :"schema".lash_nodes AS n
+                WHERE n.session_key = i.owner_key AND n.node_id = ANY ($35::text[])
+                OFFSET 0
+            ) AS n
             WHERE i.session_key = $1::bigint AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling
         )
         AND cardinality($43::text[]) = (

@@ -39,17 +39,22 @@ path AS (
         n.session_key, n.segment, n.depth, n.tombstoned_at_ms IS NOT NULL AS tombstoned,
         lag(n.depth, 1, -1::bigint) OVER (ORDER BY n.depth) AS before
     FROM run AS r
-    JOIN :"schema".lash_nodes AS n ON n.session_key = r.session_key AND n.segment = r.segment
-        AND n.depth > r.floor AND n.depth <= r.ceiling
-),
-cut AS (
-    SELECT max(CASE WHEN tombstoned THEN depth ELSE depth - 1 END) AS depth
-    FROM path
-    WHERE tombstoned OR before <> depth - 1
+    CROSS JOIN LATERAL (
+        SELECT * FROM :"schema".lash_nodes AS n
+        WHERE n.session_key = r.session_key AND n.segment = r.segment AND n.depth > r.floor AND n.depth <= r.ceiling
+        OFFSET 0
+    ) AS n
 )
 SELECT p.session_key, p.segment, min(p.depth) - 1, max(p.depth)
-FROM path AS p, cut
-WHERE p.depth > coalesce(cut.depth, -1)
+FROM path AS p
+WHERE p.depth > coalesce(
+        (
+            SELECT max(CASE WHEN cut.tombstoned THEN cut.depth ELSE cut.depth - 1 END)
+            FROM path AS cut
+            WHERE cut.tombstoned OR cut.before <> cut.depth - 1
+        ),
+        -1
+    )
 GROUP BY p.session_key, p.segment
 ORDER BY 4;
 

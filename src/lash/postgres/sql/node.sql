@@ -9,7 +9,9 @@ SELECT
         UNION ALL
         SELECT row(n.node_id, n.parent_node_id, n.depth, false, n.body)
         FROM :"schema".lash_inherited AS i
-        JOIN :"schema".lash_nodes AS n ON n.session_key = i.owner_key AND n.node_id = $2::text
+        CROSS JOIN LATERAL (
+            SELECT * FROM :"schema".lash_nodes AS n WHERE n.session_key = i.owner_key AND n.node_id = $2::text OFFSET 0
+        ) AS n
         WHERE i.session_key = s.session_key AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling
             AND n.tombstoned_at_ms IS NULL
     )

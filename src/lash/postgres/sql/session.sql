@@ -99,7 +99,7 @@ FROM :"schema".lash_sessions AS s
 WHERE s.session_id = $1::text;
 
 -- name: session_load
--- One revision of a session: its head, what a writer must know of it, and its graph (whole if $2, else the path to
+-- One revision of a session (OFFSET 0 keeps the server from reading whole tables while they are small): its head, what a writer must know of it, and its graph (whole if $2, else the path to
 -- $3 or to the leaf, of which the last $4; what a whole graph inherits comes before it), frames, checkpoint and ledger; all on one snapshot.
 WITH RECURSIVE s AS (SELECT * FROM :"schema".lash_sessions WHERE session_id = $1::text),
 leaf AS (
@@ -111,7 +111,11 @@ leaf AS (
     SELECT s.session_key, 0, n.depth
     FROM s
     JOIN :"schema".lash_inherited AS i ON i.session_key = s.session_key
-    JOIN :"schema".lash_nodes AS n ON n.session_key = i.owner_key AND n.node_id = coalesce($3::text, s.leaf_node_id)
+    CROSS JOIN LATERAL (
+        SELECT * FROM :"schema".lash_nodes AS n
+        WHERE n.session_key = i.owner_key AND n.node_id = coalesce($3::text, s.leaf_node_id)
+        OFFSET 0
+    ) AS n
     WHERE NOT $2::boolean AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling
 ),
 -- A climb that reaches segment 0 goes on along the inherited path.
@@ -120,7 +124,11 @@ climb AS (
     UNION ALL
     SELECT c.session_key, g.parent_segment, g.parent_depth, c.floor
     FROM climb AS c
-    JOIN :"schema".lash_segments AS g ON g.session_key = c.session_key AND g.segment = c.segment
+    CROSS JOIN LATERAL (
+        SELECT * FROM :"schema".lash_segments AS g
+        WHERE g.session_key = c.session_key AND g.segment = c.segment
+        OFFSET 0
+    ) AS g
     WHERE g.parent_segment IS NOT NULL AND g.parent_depth > c.floor
 ),
 run AS (
@@ -150,8 +158,11 @@ SELECT
     array(
         SELECT row(n.node_id, n.parent_node_id, n.depth, n.tombstoned_at_ms IS NOT NULL, n.body)
         FROM :"schema".lash_inherited AS i
-        JOIN :"schema".lash_nodes AS n ON n.session_key = i.owner_key AND n.segment = i.segment
-            AND n.depth > i.floor AND n.depth <= i.ceiling
+        CROSS JOIN LATERAL (
+            SELECT * FROM :"schema".lash_nodes AS n
+            WHERE n.session_key = i.owner_key AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling
+            OFFSET 0
+        ) AS n
         WHERE $2::boolean AND i.session_key = s.session_key
         ORDER BY n.depth
     ),
@@ -165,8 +176,12 @@ SELECT
         ELSE array(
             SELECT row(n.node_id, n.parent_node_id, n.depth, n.tombstoned_at_ms IS NOT NULL, n.body)
             FROM run AS r
-            JOIN :"schema".lash_nodes AS n ON n.session_key = r.session_key AND n.segment = r.segment
-                AND n.depth <= r.ceiling AND n.depth > r.floor
+            CROSS JOIN LATERAL (
+                SELECT * FROM :"schema".lash_nodes AS n
+                WHERE n.session_key = r.session_key AND n.segment = r.segment
+                    AND n.depth <= r.ceiling AND n.depth > r.floor
+                OFFSET 0
+            ) AS n
             ORDER BY n.depth
         )
     END,

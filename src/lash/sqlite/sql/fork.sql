@@ -32,15 +32,17 @@ path (session_key, segment, depth, tombstoned, before) AS (
     FROM run AS r
     CROSS JOIN lash_nodes AS n ON n.session_key = r.session_key AND n.segment = r.segment
         AND n.depth > r.floor AND n.depth <= r.ceiling
-),
-cut (depth) AS (
-    SELECT MAX(CASE WHEN tombstoned THEN depth ELSE depth - 1 END)
-    FROM path
-    WHERE tombstoned OR before <> depth - 1
 )
 SELECT p.session_key, p.segment, MIN(p.depth) - 1, MAX(p.depth)
-FROM path AS p, cut
-WHERE p.depth > COALESCE(cut.depth, -1)
+FROM path AS p
+WHERE p.depth > COALESCE(
+        (
+            SELECT MAX(CASE WHEN cut.tombstoned THEN cut.depth ELSE cut.depth - 1 END)
+            FROM path AS cut
+            WHERE cut.tombstoned OR cut.before <> cut.depth - 1
+        ),
+        -1
+    )
 GROUP BY p.session_key, p.segment
 ORDER BY 4;
 

@@ -16,7 +16,8 @@ from lash.errors import (
     SessionNotFound,
 )
 from lash.model.commit import ReplaceFull, Unchanged
-from lash.model.session import ActivePath, CreatedSession, ForkRelation, RootRelation, SessionConfig
+from lash.model.queue import BatchDraft, TextItem, TurnInput
+from lash.model.session import ActivePath, CreatedSession, ForkRelation, SessionConfig
 from lash.stores.storage import Storage
 from lash.testing.contract.state import ids, loaded, observe, refuse
 from lash.testing.factories import acquired, append, chain, commit, created, draft, frame, node, owner, spent, started
@@ -59,14 +60,17 @@ class ForkContract:
         summary = (await storage.sessions.list()).sessions[0]
         assert (summary.meta, summary.first_user_message, summary.user_message_count) == (made.meta, "a", 2)
 
-    async def test_usage_turns_and_lease_stay_with_the_source(self, harness: Harness) -> None:
-        """T9, H44: neither the ledger nor the turns nor the lease of a source are inherited."""
+    async def test_usage_turns_queue_and_lease_stay_with_the_source(self, harness: Harness) -> None:
+        """T9, H44: neither ledger nor turns nor queued work nor the lease of a source are inherited."""
         storage = await harness.open()
         session = await created(storage)
         await session.commit(commit(0, node("a"), turn_id="turn", usage=(spent(5),)))
         await storage.leases.claim("s", owner("w"), ttl_ms=60_000)
+        await storage.queue.enqueue(BatchDraft(session_id="s", payloads=(TurnInput(items=(TextItem(text="hi"),)),)))
         await storage.sessions.fork("s", "t")
         assert (await loaded(storage, "t")).usage == ()
+        assert await storage.queue.list("t") == ()
+        assert len(await storage.queue.list("s")) == 1
         assert await storage.leases.holder("t") is None
         result = await storage.session("t").commit(commit(1, node("b", "a"), session_id="t", turn_id="turn"))
         assert result.revision == 2
@@ -229,7 +233,6 @@ class ForkContract:
         assert (ids(read), read.head.leaf_node_id, read.head.node_count) == ([], None, 0)
         await storage.session("u").commit(commit(1, node("a"), session_id="u"))
         assert ids(await storage.session("u").load()) == ["a"]
-        assert (await created_again(storage, "plain")).meta.relation == RootRelation()
 
     async def test_a_deleted_id_can_become_a_fork(self, harness: Harness) -> None:
         """D4.2(7): a fork under a deleted id starts above the old numbers."""
@@ -296,11 +299,6 @@ class ForkContract:
         assert ids(await fork.load()) == ["a", "b", "c", "d"]
         (summary,) = [each for each in (await storage.sessions.list()).sessions if each.meta.session_id == "t"]
         assert (summary.first_user_message, summary.user_message_count) == ("a", 4)
-
-
-async def created_again(storage: Storage, session_id: str) -> CreatedSession:
-    """Create a plain session beside the forks."""
-    return await storage.sessions.create(session_id)
 
 
 async def _forked(harness: Harness) -> Storage:
