@@ -1,6 +1,6 @@
 """A process that forks, commits to and deletes a few sessions at random, against others that do the same.
 
-``python -m tests.concurrency.forker URL SEED ROUNDS`` prints how often each operation succeeded.
+``python -m tests.concurrency.forker URL SEED ROUNDS SESSION...`` prints how often each operation succeeded.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import sys
 import lash
 from lash.testing.factories import commit, draft, node
 
-SESSION_IDS = tuple(f"s{number}" for number in range(6))
 _LOST_RACES = (
     lash.SessionDeleted,
     lash.SessionNotFound,
@@ -24,7 +23,7 @@ _LOST_RACES = (
 )
 
 
-async def fork_about(url: str, seed: str, rounds: int) -> collections.Counter[str]:
+async def fork_about(url: str, seed: str, rounds: int, session_ids: list[str]) -> collections.Counter[str]:
     """Do random things; whatever another process was faster at is no failure, anything else is."""
     chance = random.Random(seed)
     done: collections.Counter[str] = collections.Counter()
@@ -32,14 +31,14 @@ async def fork_about(url: str, seed: str, rounds: int) -> collections.Counter[st
         for number in range(rounds):
             operation = chance.choice((_fork, _fork, _delete, _delete, _append, _append, _replace))
             try:
-                done[operation.__name__] += await operation(storage, chance, f"{seed}-{number}")
+                done[operation.__name__] += await operation(storage, session_ids, chance, f"{seed}-{number}")
             except _LOST_RACES:
                 continue
     return done
 
 
-async def _fork(storage: lash.Storage, chance: random.Random, _name: str) -> bool:
-    source, new = chance.sample(SESSION_IDS, 2)
+async def _fork(storage: lash.Storage, session_ids: list[str], chance: random.Random, _name: str) -> bool:
+    source, new = chance.sample(session_ids, 2)
     read = await storage.session(source).load()
     if read is None or not read.graph.nodes:
         return False
@@ -50,12 +49,12 @@ async def _fork(storage: lash.Storage, chance: random.Random, _name: str) -> boo
         return False
 
 
-async def _delete(storage: lash.Storage, chance: random.Random, _name: str) -> bool:
-    return await storage.sessions.delete(chance.choice(SESSION_IDS[1:]))
+async def _delete(storage: lash.Storage, session_ids: list[str], chance: random.Random, _name: str) -> bool:
+    return await storage.sessions.delete(chance.choice(session_ids[1:]))
 
 
-async def _append(storage: lash.Storage, chance: random.Random, name: str) -> bool:
-    session = storage.session(chance.choice(SESSION_IDS))
+async def _append(storage: lash.Storage, session_ids: list[str], chance: random.Random, name: str) -> bool:
+    session = storage.session(chance.choice(session_ids))
     read = await session.load()
     if read is None:
         return False
@@ -67,8 +66,8 @@ async def _append(storage: lash.Storage, chance: random.Random, name: str) -> bo
     return True
 
 
-async def _replace(storage: lash.Storage, chance: random.Random, name: str) -> bool:
-    session = storage.session(chance.choice(SESSION_IDS))
+async def _replace(storage: lash.Storage, session_ids: list[str], chance: random.Random, name: str) -> bool:
+    session = storage.session(chance.choice(session_ids))
     head = await session.head()
     if head is None:
         return False
@@ -78,5 +77,5 @@ async def _replace(storage: lash.Storage, chance: random.Random, name: str) -> b
 
 
 if __name__ == "__main__":
-    counted = asyncio.run(fork_about(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+    counted = asyncio.run(fork_about(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4:]))
     sys.stdout.write(" ".join(f"{name}={count}" for name, count in sorted(counted.items())) + "\n")

@@ -10,13 +10,13 @@ import sys
 import pytest
 
 import lash
-from tests.concurrency.forker import SESSION_IDS
 from tests.raw import raw
 
 pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 
 _PROCESSES = 3
 _ROUNDS = 250
+_SESSION_IDS = [f"s{number}" for number in range(6)]
 
 _GAPS = """
     SELECT i.session_key, i.owner_key, i.segment
@@ -46,7 +46,7 @@ def _race(url: str) -> dict[str, int]:
     """Let the processes run to their end, and return how often each operation succeeded in all of them together."""
     command = [sys.executable, "-m", "tests.concurrency.forker", url]
     processes = [
-        subprocess.Popen([*command, str(seed), str(_ROUNDS)], stdout=subprocess.PIPE, text=True)
+        subprocess.Popen([*command, str(seed), str(_ROUNDS), *_SESSION_IDS], stdout=subprocess.PIPE, text=True)
         for seed in range(_PROCESSES)
     ]
     done: dict[str, int] = {}
@@ -61,9 +61,9 @@ def _race(url: str) -> dict[str, int]:
 async def test_racing_forks_and_deletions_keep_every_path_whole(backend_url: str) -> None:
     """H40, H42, H46: afterwards every inherited run is complete, and nothing exists that nobody needs."""
     async with await lash.open(backend_url) as storage:
-        await storage.sessions.create(SESSION_IDS[0])
-        first = lash.Commit(session_id=SESSION_IDS[0], expected_revision=0)
-        await storage.session(SESSION_IDS[0]).commit(first)
+        await storage.sessions.create(_SESSION_IDS[0])
+        first = lash.Commit(session_id=_SESSION_IDS[0], expected_revision=0)
+        await storage.session(_SESSION_IDS[0]).commit(first)
 
         done = await asyncio.to_thread(_race, backend_url)
 
@@ -73,7 +73,7 @@ async def test_racing_forks_and_deletions_keep_every_path_whole(backend_url: str
         assert (await storage.maintenance.collect_garbage(dry_run=True)).is_clean
         for summary in (await storage.sessions.list()).sessions:
             await _check_whole(storage.session(summary.meta.session_id))
-        for session_id in SESSION_IDS:
+        for session_id in _SESSION_IDS:
             await storage.sessions.delete(session_id)
         assert await raw(backend_url, "SELECT * FROM lash_segments") == []
         assert await raw(backend_url, "SELECT * FROM lash_nodes") == []

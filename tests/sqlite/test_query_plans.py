@@ -16,6 +16,7 @@ _WHOLE_GRAPH = {
     "node_all",
     "node_recount",
     "node_first_user",
+    "node_close_segments",
     "node_vacuum",
     "commit_clear_graph",
     "fork_reclaim_nodes",

@@ -17,8 +17,9 @@ ADVICE = {
     Advice.DECIDE_AGAIN: {
         *("NotFound", "SessionNotFound", "NodeNotFound", "BlobNotFound"),
         *("Conflict", "RevisionConflict", "TurnConflict", "NodeConflict", "GraphConflict", "SourceKeyConflict"),
+        *("GraphShared", "SessionExists"),
     },
-    Advice.RETRY: {"StoreUnavailable"},
+    Advice.RETRY: {"StoreUnavailable", "MaintenanceFailed"},
     Advice.STOP: {
         *("LashError", "StoreError", "SessionDeleted", "LeaseLost", "ClaimLost", "StorageFailure", "CorruptData"),
         *("SchemaMismatch", "NewerSchema", "PendingMigrations", "ForeignDatabase"),

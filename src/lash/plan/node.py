@@ -60,7 +60,7 @@ class PathRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StoredNode(msgspec.Struct, frozen=True, array_like=True):
-    """A stored node as a writer sees it. ``is_tip`` says that nothing follows it on its segment."""
+    """A stored node as a writer sees it. ``is_tip`` says that nothing follows it on its segment, nor ever did."""
 
     node_id: str
     parent_node_id: str | None

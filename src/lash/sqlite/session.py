@@ -218,8 +218,9 @@ class SQLiteSession:
 
     async def vacuum(self) -> VacuumReport:
         def body(transaction: Transaction) -> int:
-            find_head(transaction, self._session_id)
-            return transaction.run("node_vacuum", session_id=self._session_id)
+            key = find_head(transaction, self._session_id).session_key
+            transaction.run("node_close_segments", session_key=key)
+            return transaction.run("node_vacuum", session_key=key)
 
         return VacuumReport(removed_node_count=await self._database.write(body))
 

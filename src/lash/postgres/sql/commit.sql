@@ -11,6 +11,9 @@ SELECT
             SELECT 1 FROM :"schema".lash_nodes AS f
             WHERE f.session_key = s.session_key AND f.segment = s.leaf_segment AND f.depth = s.leaf_depth + 1
         ) AND NOT EXISTS (
+            SELECT 1 FROM :"schema".lash_segments AS g
+            WHERE g.session_key = s.session_key AND g.segment = s.leaf_segment AND g.closed
+        ) AND NOT EXISTS (
             SELECT 1 FROM :"schema".lash_inherited AS i
             WHERE i.session_key = s.session_key AND s.leaf_segment = 0 AND i.ceiling > s.leaf_depth
         ),
@@ -28,6 +31,10 @@ SELECT
             NOT EXISTS (
                 SELECT 1 FROM :"schema".lash_nodes AS f
                 WHERE f.session_key = n.session_key AND f.segment = n.segment AND f.depth = n.depth + 1
+            )
+            AND NOT EXISTS (
+                SELECT 1 FROM :"schema".lash_segments AS g
+                WHERE g.session_key = n.session_key AND g.segment = n.segment AND g.closed
             ),
             n.tombstoned_at_ms IS NOT NULL, n.body
         )
@@ -43,6 +50,10 @@ SELECT
             AND NOT EXISTS (
                 SELECT 1 FROM :"schema".lash_nodes AS f
                 WHERE f.session_key = s.session_key AND f.segment = 0 AND f.depth = n.depth + 1
+            )
+            AND NOT EXISTS (
+                SELECT 1 FROM :"schema".lash_segments AS g
+                WHERE g.session_key = s.session_key AND g.segment = 0 AND g.closed
             ),
             n.tombstoned_at_ms IS NOT NULL, n.body
         )

@@ -95,12 +95,19 @@ SET (node_count, user_message_count) = (
 WHERE session_key = $1::bigint;
 
 -- name: node_vacuum
--- Deletes the removed nodes of one session for good, and counts them; no row if there is no session.
+-- Deletes the removed nodes of one session for good, and counts them; no row if there is no session. The segments they
+-- lay on are closed, so that their places are not used again.
 WITH s AS (SELECT session_key FROM :"schema".lash_sessions WHERE session_id = $1::text),
 gone AS (
     DELETE FROM :"schema".lash_nodes AS n
     USING s
     WHERE n.session_key = s.session_key AND n.tombstoned_at_ms IS NOT NULL
-    RETURNING 1
+    RETURNING n.session_key, n.segment
+),
+closed AS (
+    UPDATE :"schema".lash_segments AS g
+    SET closed = true
+    FROM (SELECT DISTINCT session_key, segment FROM gone) AS touched
+    WHERE g.session_key = touched.session_key AND g.segment = touched.segment AND NOT g.closed
 )
 SELECT (SELECT count(*) FROM gone) FROM s;

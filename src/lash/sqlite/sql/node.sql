@@ -6,6 +6,9 @@ SELECT
     NOT EXISTS (
         SELECT 1 FROM lash_nodes AS f
         WHERE f.session_key = n.session_key AND f.segment = n.segment AND f.depth = n.depth + 1
+    ) AND NOT EXISTS (
+        SELECT 1 FROM lash_segments AS g
+        WHERE g.session_key = n.session_key AND g.segment = n.segment AND g.closed
     ),
     n.tombstoned_at_ms IS NOT NULL, n.body
 FROM json_each(:node_ids) AS wanted
@@ -17,6 +20,8 @@ SELECT
     AND NOT EXISTS (
         SELECT 1 FROM lash_nodes AS f
         WHERE f.session_key = :session_key AND f.segment = 0 AND f.depth = n.depth + 1
+    ) AND NOT EXISTS (
+        SELECT 1 FROM lash_segments AS g WHERE g.session_key = :session_key AND g.segment = 0 AND g.closed
     ),
     n.tombstoned_at_ms IS NOT NULL, n.body
 FROM lash_inherited AS i
@@ -152,8 +157,13 @@ SELECT node_id, parent_node_id, depth, 0, body
 FROM lash_nodes
 WHERE rowid = (SELECT node_key FROM said ORDER BY own, place LIMIT 1);
 
+-- name: node_close_segments
+-- Closes the segments on which removed nodes lie, so that their places are not used again.
+UPDATE lash_segments
+SET closed = 1
+WHERE session_key = :session_key
+    AND segment IN (SELECT segment FROM lash_nodes WHERE session_key = :session_key AND tombstoned_at_ms IS NOT NULL);
+
 -- name: node_vacuum
 -- Deletes the removed nodes of one session for good.
-DELETE FROM lash_nodes
-WHERE tombstoned_at_ms IS NOT NULL
-    AND session_key = (SELECT session_key FROM lash_sessions WHERE session_id = :session_id);
+DELETE FROM lash_nodes WHERE session_key = :session_key AND tombstoned_at_ms IS NOT NULL;

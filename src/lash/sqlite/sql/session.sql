@@ -66,6 +66,9 @@ SELECT
         SELECT 1 FROM lash_nodes AS f
         WHERE f.session_key = s.session_key AND f.segment = s.leaf_segment AND f.depth = s.leaf_depth + 1
     ) AND NOT EXISTS (
+        SELECT 1 FROM lash_segments AS g
+        WHERE g.session_key = s.session_key AND g.segment = s.leaf_segment AND g.closed
+    ) AND NOT EXISTS (
         SELECT 1 FROM lash_inherited AS i
         WHERE i.session_key = s.session_key AND s.leaf_segment = 0 AND i.ceiling > s.leaf_depth
     ),

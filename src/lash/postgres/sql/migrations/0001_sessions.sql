@@ -65,7 +65,8 @@ CREATE TABLE :"schema".lash_session_leases (
 ) WITH (fillfactor = 70);
 
 -- Linear runs of nodes, and where each left its parent run. Numbers are never used again within a session. Segment 0 is
--- that of a fork: it continues the path that the fork inherits (lash_inherited).
+-- that of a fork: it continues the path that the fork inherits (lash_inherited). A vacuum closes the segments from
+-- which it takes nodes, so that no place is used again.
 -- Owner: the session; removed by replacing its graph, or by deleting it. What a fork still inherits then stays, and goes
 -- with the last such fork.
 CREATE TABLE :"schema".lash_segments (
@@ -73,6 +74,7 @@ CREATE TABLE :"schema".lash_segments (
     segment        bigint NOT NULL CHECK (segment >= 0),
     parent_segment bigint,
     parent_depth   bigint,
+    closed         boolean NOT NULL DEFAULT false,
     PRIMARY KEY (session_key, segment),
     CHECK ((parent_segment IS NULL) = (parent_depth IS NULL))
 );

@@ -60,7 +60,8 @@ CREATE TABLE lash_session_leases (
 ) STRICT;
 
 -- Linear runs of nodes, and where each left its parent run. Numbers are never used again within a session. Segment 0 is
--- that of a fork: it continues the path that the fork inherits (lash_inherited).
+-- that of a fork: it continues the path that the fork inherits (lash_inherited). A vacuum closes the segments from
+-- which it takes nodes, so that no place is used again.
 -- Owner: the session; removed by replacing its graph, or by deleting it. What a fork still inherits then stays, and goes
 -- with the last such fork.
 CREATE TABLE lash_segments (
@@ -68,6 +69,7 @@ CREATE TABLE lash_segments (
     segment        INTEGER NOT NULL CHECK (segment >= 0),
     parent_segment INTEGER,
     parent_depth   INTEGER,
+    closed         INTEGER NOT NULL DEFAULT 0 CHECK (closed IN (0, 1)),
     PRIMARY KEY (session_key, segment),
     CHECK ((parent_segment IS NULL) = (parent_depth IS NULL))
 ) STRICT, WITHOUT ROWID;
