@@ -15,9 +15,11 @@ from lash.errors import (
     CorruptData,
     ForeignDatabase,
     GraphConflict,
+    GraphShared,
     InvalidInput,
     LashError,
     LeaseLost,
+    MaintenanceFailed,
     NewerSchema,
     NodeConflict,
     NodeNotFound,
@@ -27,6 +29,7 @@ from lash.errors import (
     SchemaMismatch,
     SessionBindingMismatch,
     SessionDeleted,
+    SessionExists,
     SessionNotFound,
     SourceKeyConflict,
     StorageClosed,
@@ -52,6 +55,7 @@ from lash.model.checkpoint import Checkpoint, CheckpointDraft, CheckpointManifes
 from lash.model.commit import Append, Commit, CommitBudget, CommitResult, ReplaceFull, Unchanged
 from lash.model.frame import AgentFrame, AgentFrameAssignment, ModelLimits, ModelSpec, SessionPolicy
 from lash.model.lease import Acquired, Busy, Lease, LeaseFence, LeaseOwner, LocalProcess
+from lash.model.maintenance import GarbageCount, GarbageReport, NounSize, PruneReport, StorageReport
 from lash.model.message import Message, Part, PartKind, Role
 from lash.model.node import Graph, MessageEntry, Node, PluginEntry, ProtocolEntry
 from lash.model.queue import (
@@ -77,6 +81,7 @@ from lash.model.session import (
     ChildRelation,
     CreatedSession,
     Durability,
+    ForkRelation,
     FullGraph,
     Retention,
     RootRelation,
@@ -93,6 +98,7 @@ from lash.model.value import BlobRef, Compression
 from lash.stores.artifact import ArtifactStore
 from lash.stores.attachment import AttachmentStore, ByteStore
 from lash.stores.lease import LeaseStore
+from lash.stores.maintenance import Maintenance
 from lash.stores.queue import QueueStore
 from lash.stores.session import Session, SessionStore
 from lash.stores.storage import Storage
@@ -148,9 +154,13 @@ __all__ = [
     "Enqueued",
     "FileBytes",
     "ForeignDatabase",
+    "ForkRelation",
     "FullGraph",
+    "GarbageCount",
+    "GarbageReport",
     "Graph",
     "GraphConflict",
+    "GraphShared",
     "InvalidInput",
     "LashError",
     "Lease",
@@ -159,6 +169,8 @@ __all__ = [
     "LeaseOwner",
     "LeaseStore",
     "LocalProcess",
+    "Maintenance",
+    "MaintenanceFailed",
     "Message",
     "MessageEntry",
     "ModelLimits",
@@ -169,6 +181,7 @@ __all__ = [
     "NodeNotFound",
     "NotFound",
     "NothingClaimed",
+    "NounSize",
     "OwnerKind",
     "Part",
     "PartKind",
@@ -178,6 +191,7 @@ __all__ = [
     "ProcessWake",
     "PromptUsage",
     "ProtocolEntry",
+    "PruneReport",
     "QueueStore",
     "ReplaceFull",
     "Retention",
@@ -191,6 +205,7 @@ __all__ = [
     "SessionCommand",
     "SessionConfig",
     "SessionDeleted",
+    "SessionExists",
     "SessionHead",
     "SessionMeta",
     "SessionNotFound",
@@ -204,6 +219,7 @@ __all__ = [
     "Storage",
     "StorageClosed",
     "StorageFailure",
+    "StorageReport",
     "StoreError",
     "StoreUnavailable",
     "StoredAttachment",

@@ -20,10 +20,13 @@
         │   ├── TurnConflict
         │   ├── NodeConflict
         │   ├── GraphConflict
+        │   ├── GraphShared
+        │   ├── SessionExists
         │   └── SourceKeyConflict
         ├── LeaseLost                stop    the fence is no longer the live one
         ├── ClaimLost                stop    another claim holds the work now
         ├── StoreUnavailable         retry   busy, contended, timed out, connection lost
+        ├── MaintenanceFailed        retry   maintenance was done in part; the cause says why it ended
         ├── StorageFailure           stop    disk full, I/O error, read-only
         ├── CorruptData              stop    stored data contradicts itself
         ├── SweepIncomplete          retry   a sweep of attachments did only a part; it says which
@@ -222,6 +225,22 @@ class GraphConflict(Conflict):
         self.actual = actual
 
 
+class GraphShared(Conflict):
+    """A graph cannot be replaced while a fork inherits nodes of it; append to it, or delete the forks first."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"a fork inherits nodes of session {session_id!r}, so its graph cannot be replaced")
+        self.session_id = session_id
+
+
+class SessionExists(Conflict):
+    """The id that a fork was to get belongs to another session."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"session {session_id!r} exists already and is no fork of this source")
+        self.session_id = session_id
+
+
 class SourceKeyConflict(Conflict):
     """The source key was used before, for other content."""
 
@@ -261,6 +280,16 @@ class StoreUnavailable(StoreError):
     def __init__(self, message: str, *, outcome_unknown: bool = False) -> None:
         super().__init__(message)
         self.outcome_unknown = outcome_unknown
+
+
+class MaintenanceFailed(StoreError):
+    """Maintenance ended early. ``report`` is the report of what was done until then, the cause says what happened."""
+
+    advice = Advice.RETRY
+
+    def __init__(self, message: str, report: object) -> None:
+        super().__init__(message)
+        self.report = report
 
 
 class StorageFailure(StoreError):

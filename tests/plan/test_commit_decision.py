@@ -8,6 +8,7 @@ from lash.errors import (
     BlobNotFound,
     ClaimLost,
     GraphConflict,
+    GraphShared,
     LeaseLost,
     NodeConflict,
     NodeNotFound,
@@ -163,6 +164,17 @@ def test_a_replacement_of_a_partial_view_is_a_conflict(seen: int) -> None:
     with pytest.raises(GraphConflict) as caught:
         applied(ReplaceFull(nodes=(), leaf_node_id=None, replaced_node_count=seen))
     assert (caught.value.expected, caught.value.actual) == (seen, 5)
+
+
+def test_a_graph_that_a_fork_inherits_is_not_replaced() -> None:
+    """Neither with all nodes seen, nor does a partial view hide behind it; appending goes on."""
+    inherited = msgspec.structs.replace(facts(HEAD), is_inherited=True)
+    with pytest.raises(GraphShared) as caught:
+        decide(changing(ReplaceFull(nodes=(), leaf_node_id=None, replaced_node_count=5)), inherited)
+    assert caught.value.session_id == SESSION
+    with pytest.raises(GraphConflict):
+        decide(changing(ReplaceFull(nodes=(), leaf_node_id=None, replaced_node_count=4)), inherited)
+    assert isinstance(decide(changing(Unchanged()), inherited), Apply)
 
 
 @pytest.mark.parametrize(

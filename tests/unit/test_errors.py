@@ -17,8 +17,9 @@ ADVICE = {
     Advice.DECIDE_AGAIN: {
         *("NotFound", "SessionNotFound", "NodeNotFound", "BlobNotFound", "ArtifactNotFound", "AttachmentNotFound"),
         *("Conflict", "RevisionConflict", "TurnConflict", "NodeConflict", "GraphConflict", "SourceKeyConflict"),
+        *("GraphShared", "SessionExists"),
     },
-    Advice.RETRY: {"StoreUnavailable", "SweepIncomplete"},
+    Advice.RETRY: {"StoreUnavailable", "SweepIncomplete", "MaintenanceFailed"},
     Advice.STOP: {
         *("LashError", "StoreError", "SessionDeleted", "LeaseLost", "ClaimLost", "StorageFailure", "CorruptData"),
         *("SchemaMismatch", "NewerSchema", "PendingMigrations", "ForeignDatabase"),

@@ -19,6 +19,7 @@ from lash.errors import (
     BlobNotFound,
     CommitTooLarge,
     GraphConflict,
+    GraphShared,
     InvalidInput,
     LeaseLost,
     NodeNotFound,
@@ -106,6 +107,8 @@ class CommitFacts(msgspec.Struct, frozen=True, kw_only=True):
     missing_refs: frozenset[BlobRef]
     missing_attachments: frozenset[str]
     now_ms: int
+    is_inherited: bool = False
+    """Whether a fork inherits nodes of this session."""
 
 
 class Apply(msgspec.Struct, frozen=True, kw_only=True):
@@ -281,6 +284,8 @@ def _place(prepared: PreparedCommit, facts: CommitFacts) -> Placement:
     if isinstance(delta, ReplaceFull):
         if delta.replaced_node_count != head.node_count:
             raise GraphConflict(session_id, delta.replaced_node_count, head.node_count)
+        if facts.is_inherited:
+            raise GraphShared(session_id)
         return place_replacement(session_id, prepared.nodes, segment_count=head.segment_count, node_seq=head.node_seq)
     fresh = new_nodes(session_id, prepared.nodes, facts.stored_nodes)
     return place_appended(

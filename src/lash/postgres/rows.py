@@ -26,6 +26,7 @@ class LoadAnswer(msgspec.Struct, frozen=True, array_like=True):
 
     read: ReadRow
     head: HeadRow
+    inherited: list[PathRow]
     nodes: list[PathRow]
     frames: list[FrameRow]
     checkpoint: CheckpointRow | None
@@ -59,6 +60,14 @@ class FactsAnswer(msgspec.Struct, frozen=True, array_like=True):
     known_refs: list[str]
     held: list[HeldBatch]
     known_attachments: list[str]
+    is_inherited: bool
+
+
+class LockAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """A session that is held for its deletion, and its last fencing number."""
+
+    session_key: int
+    fencing: int
 
 
 class LeaseAnswer(msgspec.Struct, frozen=True, array_like=True):

@@ -6,12 +6,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from lash.attachment import Attachments
+from lash.model.maintenance import StorageReport
 from lash.model.session import Durability
 from lash.plan.commit import CommitRules
 from lash.postgres.artifact import PostgresArtifactStore
 from lash.postgres.attachment import PostgresAttachmentManifest, PostgresBytes
 from lash.postgres.database import Database, StatementHook
 from lash.postgres.lease import PostgresLeaseStore
+from lash.postgres.maintenance import PostgresMaintenance
 from lash.postgres.options import PostgresOptions
 from lash.postgres.queue import PostgresQueueStore
 from lash.postgres.schema import prepare_schema
@@ -31,6 +33,7 @@ class PostgresStorage:
         self._database = database
         self._sessions = PostgresSessionStore(database, rules)
         self._leases = PostgresLeaseStore(database)
+        self._maintenance = PostgresMaintenance(database)
         self._queue = PostgresQueueStore(database)
         self._artifacts = PostgresArtifactStore(database, rules.compression)
         self._attachments = Attachments(
@@ -74,6 +77,10 @@ class PostgresStorage:
         return self._leases
 
     @property
+    def maintenance(self) -> PostgresMaintenance:
+        return self._maintenance
+
+    @property
     def queue(self) -> PostgresQueueStore:
         return self._queue
 
@@ -87,6 +94,9 @@ class PostgresStorage:
 
     def session(self, session_id: str) -> PostgresSession:
         return self._sessions.handle(session_id)
+
+    async def report(self) -> StorageReport:
+        return await self._maintenance.report()
 
     async def close(self) -> None:
         await self._database.close()

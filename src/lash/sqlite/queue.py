@@ -44,9 +44,9 @@ from lash.plan.queue import (
 )
 from lash.plan.session import check_limit
 from lash.sqlite.database import Database, Reader, Transaction
+from lash.sqlite.head import find_head
 from lash.sqlite.lease import lease_row
 from lash.sqlite.parameters import json_array
-from lash.sqlite.session import find_head
 from lash.sqlkit.rows import Number, Text
 
 

@@ -11,12 +11,14 @@ from urllib.parse import parse_qsl
 from lash.attachment import Attachments
 from lash.clock import Clock
 from lash.errors import ConfigError
+from lash.model.maintenance import StorageReport
 from lash.model.session import Durability
 from lash.plan.commit import CommitRules
 from lash.sqlite.artifact import SQLiteArtifactStore
 from lash.sqlite.attachment import SQLiteAttachmentManifest, SQLiteBytes
 from lash.sqlite.database import Database
 from lash.sqlite.lease import SQLiteLeaseStore
+from lash.sqlite.maintenance import SQLiteMaintenance
 from lash.sqlite.options import SQLiteOptions, StatementHook
 from lash.sqlite.queue import SQLiteQueueStore
 from lash.sqlite.schema import MIGRATIONS, SchemaKeeper
@@ -37,6 +39,7 @@ class SQLiteStorage:
         self._database = database
         self._sessions = SQLiteSessionStore(database, rules)
         self._leases = SQLiteLeaseStore(database)
+        self._maintenance = SQLiteMaintenance(database)
         self._queue = SQLiteQueueStore(database)
         self._artifacts = SQLiteArtifactStore(database, rules.compression)
         self._attachments = Attachments(
@@ -80,6 +83,10 @@ class SQLiteStorage:
         return self._leases
 
     @property
+    def maintenance(self) -> SQLiteMaintenance:
+        return self._maintenance
+
+    @property
     def queue(self) -> SQLiteQueueStore:
         return self._queue
 
@@ -93,6 +100,9 @@ class SQLiteStorage:
 
     def session(self, session_id: str) -> SQLiteSession:
         return self._sessions.handle(session_id)
+
+    async def report(self) -> StorageReport:
+        return await self._maintenance.report()
 
     async def close(self) -> None:
         await self._database.close()
