@@ -10,7 +10,7 @@ from lash.errors import MaintenanceFailed, StorageFailure
 from lash.model.maintenance import GarbageCount, GarbageReport, PruneReport
 from lash.plan.maintenance import noun_of
 from lash.testing.contract.maintenance import MaintenanceContract
-from lash.testing.factories import chain, commit, draft, node, started
+from lash.testing.factories import acquired, chain, commit, draft, node, started
 from tests.raw import raw
 
 on_files = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
@@ -128,6 +128,23 @@ _OLD = {
 }
 
 
+async def _leave_work_behind(storage: lash.Storage) -> None:
+    """Give session ``s`` queued work, claimed and not, a lease, and attachments, committed and not."""
+    for key in ("k1", "k2", None):
+        payloads = (lash.TurnInput.of_text("hi"),)
+        await storage.queue.enqueue(lash.BatchDraft(session_id="s", payloads=payloads, source_key=key))
+    lease = acquired(await storage.leases.claim("s", lash.current_owner(), ttl_ms=60_000))
+    await storage.queue.claim(lease.fence, boundary=lash.Boundary.IDLE, ttl_ms=60_000)
+    kept = await storage.attachments.put("s", b"kept", "text/plain")
+    await storage.attachments.put("s", b"loose", "text/plain")
+    await storage.session("s").commit(commit(3, attachments=(kept.id,)))
+    await storage.sessions.fork("s", "with-attachments")
+
+
+async def _is_gone(_entry: object) -> bool:
+    return True
+
+
 @on_files
 async def test_a_storage_without_sessions_is_empty(backend_url: str, backend_name: str) -> None:
     """T30, H41: after deleting every session and maintenance, only tombstones and the list of migrations are left."""
@@ -139,14 +156,16 @@ async def test_a_storage_without_sessions_is_empty(backend_url: str, backend_nam
             await storage.session(f"f{number}").commit(commit(1, node("x"), session_id=f"f{number}"))
         await session.commit(commit(2, node("d", "a")))
         await session.tombstone(["c"])
+        await _leave_work_behind(storage)
         for page in (await storage.sessions.list()).sessions[::-1]:
             await storage.sessions.delete(page.meta.session_id)
+        assert len((await storage.attachments.sweep(0, _is_gone)).deleted) == 2
         assert (await storage.maintenance.collect_garbage()).is_clean
         tables = {table for (table,) in await raw(backend_url, _TABLES[backend_name])}
         assert tables >= _KEPT
         left = {table for table in tables - _KEPT if await raw(backend_url, f"SELECT 1 FROM {table}")}
         assert left == set()
-        assert await raw(backend_url, "SELECT count(*) FROM lash_session_ids WHERE deleted_at_ms > 0") == [(4,)]
+        assert await raw(backend_url, "SELECT count(*) FROM lash_session_ids WHERE deleted_at_ms > 0") == [(5,)]
 
 
 @on_files

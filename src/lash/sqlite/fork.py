@@ -12,7 +12,7 @@ from lash.sqlite.database import Transaction
 from lash.sqlite.head import find_head, find_meta, insert_session
 from lash.sqlkit.rows import Number
 
-_COPIES = ("fork_frames", "fork_blobs", "fork_components", "fork_checkpoint")
+_COPIES = ("fork_frames", "fork_blobs", "fork_components", "fork_checkpoint", "fork_attachments")
 
 
 def apply_fork(transaction: Transaction, prepared: PreparedFork) -> CreatedSession:
@@ -74,4 +74,5 @@ def _fill(transaction: Transaction, session_key: int, point: ForkPoint) -> None:
     )
     for name in _COPIES:
         transaction.run(name, session_key=session_key, source_key=point.source_key)
+    transaction.run("fork_keep_bytes", session_key=session_key)
     recount(transaction, session_key)

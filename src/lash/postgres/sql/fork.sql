@@ -142,3 +142,22 @@ WHERE g.session_key = $1::bigint
     AND NOT EXISTS (
         SELECT 1 FROM :"schema".lash_inherited AS i WHERE i.owner_key = g.session_key AND i.segment = g.segment
     );
+
+-- name: fork_attachments
+-- Names the committed attachments of the source in the fork too, so that its messages find them.
+INSERT INTO :"schema".lash_attachments (
+    session_key, attachment_id, media_type, byte_len, width, height, label, owner_kind, owner_id, intent_at_ms,
+    committed_at_ms
+)
+SELECT
+    $1::bigint, attachment_id, media_type, byte_len, width, height, label, owner_kind, owner_id, intent_at_ms,
+    committed_at_ms
+FROM :"schema".lash_attachments
+WHERE session_key = $2::bigint AND committed_at_ms IS NOT NULL;
+
+-- name: fork_keep_bytes
+-- Makes a sweep that has looked already look again at the bytes that a fork names.
+UPDATE :"schema".lash_attachment_fences
+SET phase = 'kept', version = version + 1
+WHERE phase <> 'deleting'
+    AND attachment_id IN (SELECT attachment_id FROM :"schema".lash_attachments WHERE session_key = $1::bigint);

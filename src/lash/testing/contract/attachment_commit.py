@@ -82,3 +82,20 @@ class AttachmentCommitContract:
             else:
                 assert not isinstance(outcomes[0], BaseException)
                 assert (await storage.attachments.get(name, digest(content))).content == content
+
+    async def test_a_fork_finds_what_its_messages_refer_to(self, harness: Harness) -> None:
+        """L98: a fork has the committed attachments of its source, and keeps their bytes when the source is deleted."""
+        storage = await harness.open()
+        session = await created(storage, "source")
+        kept = await storage.attachments.put("source", b"kept", "text/plain")
+        loose = await storage.attachments.put("source", b"loose", "text/plain")
+        await session.commit(commit(0, node("a"), session_id="source", attachments=(kept.id,)))
+        await storage.sessions.fork("source", "fork")
+        await storage.sessions.delete("source")
+
+        async def gone(_entry: object) -> bool:
+            return True
+
+        assert (await storage.attachments.sweep(0, gone)).deleted == (loose.id,)
+        assert (await storage.attachments.get("fork", kept.id)).content == b"kept"
+        assert await storage.attachments.entry("fork", loose.id) is None
