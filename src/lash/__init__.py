@@ -1,8 +1,12 @@
 """Durable state and execution for AI agents: one SQLite file, or PostgreSQL."""
 
+from lash.bytestore.file import FileBytes
+from lash.bytestore.s3 import S3Bytes
 from lash.connect import open_storage as open  # noqa: A004 - `lash.open(url)` is how a storage is opened
 from lash.errors import (
     Advice,
+    ArtifactNotFound,
+    AttachmentNotFound,
     BlobNotFound,
     ClaimLost,
     CommitTooLarge,
@@ -32,9 +36,21 @@ from lash.errors import (
     StorageFailure,
     StoreError,
     StoreUnavailable,
+    SweepIncomplete,
     TurnConflict,
 )
 from lash.liveness import current_owner
+from lash.model.artifact import ArtifactPage, ArtifactRef, ArtifactSummary, ProcessEnvironment
+from lash.model.attachment import (
+    AttachmentEntry,
+    AttachmentOwner,
+    AttachmentPage,
+    AttachmentRef,
+    OwnerKind,
+    StoredAttachment,
+    SweepProblem,
+    SweepReport,
+)
 from lash.model.checkpoint import Checkpoint, CheckpointDraft, CheckpointManifest, TurnState
 from lash.model.commit import Append, Commit, CommitBudget, CommitResult, ReplaceFull, Unchanged
 from lash.model.frame import AgentFrame, AgentFrameAssignment, ModelLimits, ModelSpec, SessionPolicy
@@ -79,6 +95,8 @@ from lash.model.session import (
 )
 from lash.model.usage import PromptUsage, TokenUsage, UsageEntry
 from lash.model.value import BlobRef, Compression
+from lash.stores.artifact import ArtifactStore
+from lash.stores.attachment import AttachmentStore, ByteStore
 from lash.stores.lease import LeaseStore
 from lash.stores.maintenance import Maintenance
 from lash.stores.queue import QueueStore
@@ -94,7 +112,18 @@ __all__ = [
     "AgentFrame",
     "AgentFrameAssignment",
     "Append",
+    "ArtifactNotFound",
+    "ArtifactPage",
+    "ArtifactRef",
+    "ArtifactStore",
+    "ArtifactSummary",
+    "AttachmentEntry",
     "AttachmentItem",
+    "AttachmentNotFound",
+    "AttachmentOwner",
+    "AttachmentPage",
+    "AttachmentRef",
+    "AttachmentStore",
     "Batch",
     "BatchDraft",
     "BatchState",
@@ -102,6 +131,7 @@ __all__ = [
     "BlobRef",
     "Boundary",
     "Busy",
+    "ByteStore",
     "Checkpoint",
     "CheckpointDraft",
     "CheckpointManifest",
@@ -122,6 +152,7 @@ __all__ = [
     "Durability",
     "EmptyReason",
     "Enqueued",
+    "FileBytes",
     "ForeignDatabase",
     "ForkRelation",
     "FullGraph",
@@ -151,10 +182,12 @@ __all__ = [
     "NotFound",
     "NothingClaimed",
     "NounSize",
+    "OwnerKind",
     "Part",
     "PartKind",
     "PendingMigrations",
     "PluginEntry",
+    "ProcessEnvironment",
     "ProcessWake",
     "PromptUsage",
     "ProtocolEntry",
@@ -165,6 +198,7 @@ __all__ = [
     "RevisionConflict",
     "Role",
     "RootRelation",
+    "S3Bytes",
     "SchemaMismatch",
     "Session",
     "SessionBindingMismatch",
@@ -188,6 +222,10 @@ __all__ = [
     "StorageReport",
     "StoreError",
     "StoreUnavailable",
+    "StoredAttachment",
+    "SweepIncomplete",
+    "SweepProblem",
+    "SweepReport",
     "TextItem",
     "TokenUsage",
     "TurnConflict",

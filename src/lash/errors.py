@@ -10,7 +10,9 @@
         ├── NotFound                 decide  the thing named does not exist
         │   ├── SessionNotFound
         │   ├── NodeNotFound
-        │   └── BlobNotFound
+        │   ├── BlobNotFound
+        │   ├── ArtifactNotFound
+        │   └── AttachmentNotFound
         ├── SessionDeleted           stop    the session existed and was deleted
         ├── SessionBindingMismatch   fix     a handle was given another session's data
         ├── Conflict                 decide  somebody else was first: load again, decide again
@@ -27,6 +29,7 @@
         ├── MaintenanceFailed        retry   maintenance was done in part; the cause says why it ended
         ├── StorageFailure           stop    disk full, I/O error, read-only
         ├── CorruptData              stop    stored data contradicts itself
+        ├── SweepIncomplete          retry   a sweep of attachments did only a part; it says which
         ├── StorageClosed            fix     the storage was closed
         └── SchemaMismatch           stop    migrate, upgrade or repair first
             ├── NewerSchema
@@ -41,7 +44,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from lash.model.attachment import SweepReport
 
 
 class Advice(enum.Enum):
@@ -129,6 +135,24 @@ class BlobNotFound(NotFound):
         super().__init__(f"session {session_id!r} holds no bytes for {ref}; send the bytes instead of the reference")
         self.session_id = session_id
         self.ref = ref
+
+
+class ArtifactNotFound(NotFound):
+    """The namespace holds no artifact of this ref."""
+
+    def __init__(self, namespace: str, ref: str) -> None:
+        super().__init__(f"there is no artifact {ref} in namespace {namespace!r}")
+        self.namespace = namespace
+        self.ref = ref
+
+
+class AttachmentNotFound(NotFound):
+    """The session has no attachment of this id, or its bytes were announced and never arrived."""
+
+    def __init__(self, session_id: str, attachment_id: str) -> None:
+        super().__init__(f"session {session_id!r} has no attachment {attachment_id}; put it (again)")
+        self.session_id = session_id
+        self.attachment_id = attachment_id
 
 
 class SessionDeleted(StoreError):
@@ -278,6 +302,19 @@ class StorageFailure(StoreError):
 
 class CorruptData(StoreError):
     """Stored data contradicts itself; it is never reported as absent."""
+
+
+class SweepIncomplete(StoreError):
+    """A sweep of attachments stopped half-way or could not delete all bytes; sweeping again is safe.
+
+    ``report`` is the partial report. Where the database or the byte store failed, its error is the ``__cause__``.
+    """
+
+    advice = Advice.RETRY
+
+    def __init__(self, message: str, report: SweepReport) -> None:
+        super().__init__(message)
+        self.report = report
 
 
 class StorageClosed(StoreError):

@@ -15,11 +15,11 @@ ADVICE = {
         *("ConfigError", "InvalidInput", "CommitTooLarge", "SessionBindingMismatch", "StorageClosed"),
     },
     Advice.DECIDE_AGAIN: {
-        *("NotFound", "SessionNotFound", "NodeNotFound", "BlobNotFound"),
+        *("NotFound", "SessionNotFound", "NodeNotFound", "BlobNotFound", "ArtifactNotFound", "AttachmentNotFound"),
         *("Conflict", "RevisionConflict", "TurnConflict", "NodeConflict", "GraphConflict", "SourceKeyConflict"),
         *("GraphShared", "SessionExists"),
     },
-    Advice.RETRY: {"StoreUnavailable", "MaintenanceFailed"},
+    Advice.RETRY: {"StoreUnavailable", "MaintenanceFailed", "SweepIncomplete"},
     Advice.STOP: {
         *("LashError", "StoreError", "SessionDeleted", "LeaseLost", "ClaimLost", "StorageFailure", "CorruptData"),
         *("SchemaMismatch", "NewerSchema", "PendingMigrations", "ForeignDatabase"),

@@ -39,6 +39,10 @@ _NOUNS: Final = {
     "lash_turns": "turn",
     "lash_batches": "queue",
     "lash_source_keys": "queue",
+    "lash_artifacts": "artifact",
+    "lash_attachments": "attachment",
+    "lash_attachment_fences": "attachment",
+    "lash_attachment_bytes": "attachment",
 }
 
 

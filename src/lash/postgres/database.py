@@ -97,6 +97,11 @@ class Database:
         rows = await self._fetch(name, args, reads=False, repeatable=repeatable)
         return _shaped(shape, name, rows[0]) if rows else None
 
+    async def write_all(self, shape: type[T], name: str, *args: object, repeatable: bool) -> list[T]:
+        """Run one statement that commits by itself and return its rows; see :meth:`write_one`."""
+        rows = await self._fetch(name, args, reads=False, repeatable=repeatable)
+        return [_shaped(shape, name, row) for row in rows]
+
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[Transaction]:
         """Open a read-committed transaction; it commits when the block ends and rolls back when the block raises.

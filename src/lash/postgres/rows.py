@@ -8,7 +8,7 @@ from lash.plan.checkpoint import CheckpointRow, ComponentRow
 from lash.plan.frame import FrameRow
 from lash.plan.lease import LeaseRow
 from lash.plan.node import PathRow, StoredNode
-from lash.plan.queue import BatchRow, HeldBatch, QueueFacts, SourceKeyRow
+from lash.plan.queue import BatchRow, CandidateRow, HeldBatch, QueueFacts, SourceKeyRow
 from lash.plan.session import HeadRow, ReadRow
 from lash.plan.turn import TurnRow
 from lash.plan.usage import UsageRow
@@ -92,13 +92,31 @@ class KnownKeyAnswer(msgspec.Struct, frozen=True, array_like=True):
 
 
 class QueueAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """The time, the lease and the head of a queue; ``any_due`` says that delayed work must be made ready first."""
+    """The time, the lease and the head of a queue."""
 
     session_key: int
     now_ms: int
     lease: LeaseRow
-    any_due: bool
-    facts: QueueFacts
+    candidates: list[CandidateRow]
+    command_seq: int | None
+    any_late: bool
+    any_claimed: bool
+    next_available_at_ms: int | None
+
+    @property
+    def any_due(self) -> bool:
+        """Whether delayed work must be made ready before the head means anything."""
+        return self.next_available_at_ms is not None and self.next_available_at_ms <= self.now_ms
+
+    @property
+    def facts(self) -> QueueFacts:
+        return QueueFacts(
+            candidates=self.candidates,
+            command_seq=self.command_seq,
+            any_late=self.any_late,
+            any_claimed=self.any_claimed,
+            next_available_at_ms=self.next_available_at_ms,
+        )
 
 
 class StampAnswer(msgspec.Struct, frozen=True, array_like=True):

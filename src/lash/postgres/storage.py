@@ -5,9 +5,12 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from lash.attachment import Attachments
 from lash.model.maintenance import StorageReport
 from lash.model.session import Durability
 from lash.plan.commit import CommitRules
+from lash.postgres.artifact import PostgresArtifactStore
+from lash.postgres.attachment import PostgresAttachmentManifest, PostgresBytes
 from lash.postgres.database import Database, StatementHook
 from lash.postgres.lease import PostgresLeaseStore
 from lash.postgres.maintenance import PostgresMaintenance
@@ -16,6 +19,7 @@ from lash.postgres.queue import PostgresQueueStore
 from lash.postgres.schema import prepare_schema
 from lash.postgres.session import PostgresSession, PostgresSessionStore
 from lash.sqlkit.queries import load_queries
+from lash.stores.attachment import ByteStore
 
 if TYPE_CHECKING:
     import asyncpg
@@ -24,13 +28,19 @@ if TYPE_CHECKING:
 class PostgresStorage:
     """Everything in one PostgreSQL schema; the contract is `lash.stores.storage.Storage`."""
 
-    def __init__(self, database: Database, rules: CommitRules) -> None:
+    def __init__(self, database: Database, rules: CommitRules, attachment_bytes: ByteStore | None) -> None:
         """Build the stores on an open database; use `open`."""
         self._database = database
         self._sessions = PostgresSessionStore(database, rules)
         self._leases = PostgresLeaseStore(database)
         self._maintenance = PostgresMaintenance(database)
         self._queue = PostgresQueueStore(database)
+        self._artifacts = PostgresArtifactStore(database, rules.compression)
+        self._attachments = Attachments(
+            PostgresAttachmentManifest(database),
+            attachment_bytes or PostgresBytes(database, rules.compression),
+            self.durability,
+        )
 
     @classmethod
     async def open(
@@ -39,6 +49,7 @@ class PostgresStorage:
         *,
         migrate: bool,
         rules: CommitRules,
+        attachment_bytes: ByteStore | None = None,
         pool: asyncpg.Pool[asyncpg.Record] | None = None,
         on_statement: StatementHook | None = None,
     ) -> Self:
@@ -51,7 +62,7 @@ class PostgresStorage:
         except BaseException:
             await database.close()
             raise
-        return cls(database, rules)
+        return cls(database, rules, attachment_bytes)
 
     @property
     def durability(self) -> Durability:
@@ -72,6 +83,14 @@ class PostgresStorage:
     @property
     def queue(self) -> PostgresQueueStore:
         return self._queue
+
+    @property
+    def artifacts(self) -> PostgresArtifactStore:
+        return self._artifacts
+
+    @property
+    def attachments(self) -> Attachments:
+        return self._attachments
 
     def session(self, session_id: str) -> PostgresSession:
         return self._sessions.handle(session_id)

@@ -8,11 +8,14 @@ from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import parse_qsl
 
+from lash.attachment import Attachments
 from lash.clock import Clock
 from lash.errors import ConfigError
 from lash.model.maintenance import StorageReport
 from lash.model.session import Durability
 from lash.plan.commit import CommitRules
+from lash.sqlite.artifact import SQLiteArtifactStore
+from lash.sqlite.attachment import SQLiteAttachmentManifest, SQLiteBytes
 from lash.sqlite.database import Database
 from lash.sqlite.lease import SQLiteLeaseStore
 from lash.sqlite.maintenance import SQLiteMaintenance
@@ -22,6 +25,7 @@ from lash.sqlite.schema import MIGRATIONS, SchemaKeeper
 from lash.sqlite.session import SQLiteSession, SQLiteSessionStore
 from lash.sqlkit.migrations import load_migrations, pending_error
 from lash.sqlkit.queries import load_queries
+from lash.stores.attachment import ByteStore
 
 _OPTIONS: Final = {"synchronous": str, "busy_timeout_ms": int, "checkpoint_pages": int}
 """What a URL may set; the rest of `SQLiteOptions` is for tests and benchmarks."""
@@ -30,13 +34,19 @@ _OPTIONS: Final = {"synchronous": str, "busy_timeout_ms": int, "checkpoint_pages
 class SQLiteStorage:
     """Everything on one SQLite database; the contract is `lash.stores.storage.Storage`."""
 
-    def __init__(self, database: Database, rules: CommitRules) -> None:
+    def __init__(self, database: Database, rules: CommitRules, attachment_bytes: ByteStore | None) -> None:
         """Build the stores on an open database; use `open`."""
         self._database = database
         self._sessions = SQLiteSessionStore(database, rules)
         self._leases = SQLiteLeaseStore(database)
         self._maintenance = SQLiteMaintenance(database)
         self._queue = SQLiteQueueStore(database)
+        self._artifacts = SQLiteArtifactStore(database, rules.compression)
+        self._attachments = Attachments(
+            SQLiteAttachmentManifest(database),
+            attachment_bytes or SQLiteBytes(database, rules.compression),
+            self.durability,
+        )
 
     @classmethod
     async def open(
@@ -45,6 +55,7 @@ class SQLiteStorage:
         *,
         migrate: bool,
         rules: CommitRules,
+        attachment_bytes: ByteStore | None = None,
         options: SQLiteOptions,
         clock: Clock,
         on_statement: StatementHook | None = None,
@@ -57,7 +68,7 @@ class SQLiteStorage:
         database = await Database.open(
             path, queries=queries, prepare=keeper.prepare, options=options, clock=clock, on_statement=on_statement
         )
-        return cls(database, rules)
+        return cls(database, rules, attachment_bytes)
 
     @property
     def durability(self) -> Durability:
@@ -78,6 +89,14 @@ class SQLiteStorage:
     @property
     def queue(self) -> SQLiteQueueStore:
         return self._queue
+
+    @property
+    def artifacts(self) -> SQLiteArtifactStore:
+        return self._artifacts
+
+    @property
+    def attachments(self) -> Attachments:
+        return self._attachments
 
     def session(self, session_id: str) -> SQLiteSession:
         return self._sessions.handle(session_id)

@@ -7,6 +7,8 @@ from typing import Protocol, Self
 
 from lash.model.maintenance import StorageReport
 from lash.model.session import Durability
+from lash.stores.artifact import ArtifactStore
+from lash.stores.attachment import AttachmentStore
 from lash.stores.lease import LeaseStore
 from lash.stores.maintenance import Maintenance
 from lash.stores.queue import QueueStore
@@ -32,6 +34,12 @@ class Storage(Protocol):
 
     @property
     def queue(self) -> QueueStore: ...
+
+    @property
+    def artifacts(self) -> ArtifactStore: ...
+
+    @property
+    def attachments(self) -> AttachmentStore: ...
 
     def session(self, session_id: str) -> Session:
         """Return a handle on one session, without asking whether it exists."""

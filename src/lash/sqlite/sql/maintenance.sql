@@ -141,7 +141,18 @@ SELECT 'lash_batches', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_batches LIMIT :
     (SELECT MAX(rowid) FROM lash_batches)
 UNION ALL
 SELECT 'lash_source_keys', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_source_keys LIMIT :limit)),
-    (SELECT MAX(rowid) FROM lash_source_keys);
+    (SELECT MAX(rowid) FROM lash_source_keys)
+UNION ALL
+SELECT 'lash_artifacts', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_artifacts LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_artifacts)
+UNION ALL
+SELECT 'lash_attachments', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_attachments LIMIT :limit)), NULL
+UNION ALL
+SELECT 'lash_attachment_fences', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_attachment_fences LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_attachment_fences)
+UNION ALL
+SELECT 'lash_attachment_bytes', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_attachment_bytes LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_attachment_bytes);
 
 -- name: maintenance_file_pages
 -- How many pages the database has, and how many bytes one takes.
