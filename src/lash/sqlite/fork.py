@@ -12,7 +12,7 @@ from lash.sqlite.database import Transaction
 from lash.sqlite.head import find_head, find_meta, insert_session
 from lash.sqlkit.rows import Number
 
-_COPIES = ("fork_frames", "fork_blobs", "fork_components", "fork_checkpoint")
+_COPIES = ("fork_frames", "fork_blobs", "fork_components", "fork_checkpoint", "fork_attachments")
 
 
 def apply_fork(transaction: Transaction, prepared: PreparedFork) -> CreatedSession:
