@@ -39,6 +39,7 @@ QUERY_DIFFERENCES: dict[str, str] = {
     "commit_usage": "PostgreSQL writes a commit as one statement, SQLite step by step",
     "commit_usage_total": "PostgreSQL writes a commit as one statement, SQLite step by step",
     "commit_usage_totals": "PostgreSQL writes a commit as one statement, SQLite step by step",
+    "fork_attachments": "PostgreSQL fills a fork in one statement, SQLite step by step",
     "fork_blobs": "PostgreSQL fills a fork in one statement, SQLite step by step",
     "fork_checkpoint": "PostgreSQL fills a fork in one statement, SQLite step by step",
     "fork_components": "PostgreSQL fills a fork in one statement, SQLite step by step",

@@ -81,6 +81,4 @@ async def _fill(transaction: Transaction, session_key: int, point: ForkPoint) ->
         [run.floor for run in point.runs],
         [run.ceiling for run in point.runs],
     )
-    await transaction.run("fork_attachments", session_key, point.source_key)
-    await transaction.run("fork_keep_bytes", session_key)
     await recount(transaction, session_key)

@@ -74,5 +74,4 @@ def _fill(transaction: Transaction, session_key: int, point: ForkPoint) -> None:
     )
     for name in _COPIES:
         transaction.run(name, session_key=session_key, source_key=point.source_key)
-    transaction.run("fork_keep_bytes", session_key=session_key)
     recount(transaction, session_key)

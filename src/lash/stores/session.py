@@ -124,7 +124,8 @@ class SessionStore(Protocol):
         followed by its own nodes, and node ids are unique among them. What either side does later is invisible to the
         other, and deleting one leaves the other whole. The fork has a head at once: configuration, frames and
         checkpoint are copies of those of the source's head, also when the node is an earlier one, as an older state
-        is not kept. Usage, turns, queue, claims and lease are not inherited, metadata only as given here.
+        is not kept. So are its committed attachments, whose bytes are shared. Usage, turns, queue, claims and lease
+        are not inherited, metadata only as given here.
         A fork of a session without a commit has none either.
 
         The checks come in this order: the new id is free (SessionExists), the source exists (SessionNotFound,

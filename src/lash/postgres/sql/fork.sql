@@ -59,8 +59,9 @@ GROUP BY p.session_key, p.segment
 ORDER BY 4;
 
 -- name: fork_fill
--- Gives the fork $1 the head of its source $2 with the leaf $3, $4, $5, the runs it inherits ($6 to $9), and copies of
--- the frames and of the checkpoint with its bytes.
+-- Gives the fork $1 the head of its source $2 with the leaf $3, $4, $5, the runs it inherits ($6 to $9), copies of the
+-- frames and of the checkpoint with its bytes, and the attachments that the source has committed, which inherited
+-- messages may name; their bytes are shared.
 WITH source AS (SELECT * FROM :"schema".lash_sessions WHERE session_key = $2::bigint),
 head AS (
     UPDATE :"schema".lash_sessions AS f
@@ -108,6 +109,21 @@ checkpoint AS (
     SELECT head.session_key, head.revision, p.checkpoint_ref, p.turn_state, p.plugin_snapshot_revision
     FROM head, source, :"schema".lash_checkpoints AS p
     WHERE p.session_key = source.session_key AND p.revision = source.revision
+),
+-- Held, so that at every moment either the source or the fork names the bytes and no sweep can take them.
+attached AS (
+    SELECT * FROM :"schema".lash_attachments
+    WHERE session_key = $2::bigint AND committed_at_ms IS NOT NULL
+    FOR SHARE
+),
+attachments AS (
+    INSERT INTO :"schema".lash_attachments (
+        session_key, attachment_id, media_type, byte_len, width, height, label, intent_at_ms, committed_at_ms
+    )
+    SELECT
+        head.session_key, a.attachment_id, a.media_type, a.byte_len, a.width, a.height, a.label, a.intent_at_ms,
+        a.committed_at_ms
+    FROM head, attached AS a
 )
 SELECT revision FROM head;
 
@@ -142,22 +158,3 @@ WHERE g.session_key = $1::bigint
     AND NOT EXISTS (
         SELECT 1 FROM :"schema".lash_inherited AS i WHERE i.owner_key = g.session_key AND i.segment = g.segment
     );
-
--- name: fork_attachments
--- Names the committed attachments of the source in the fork too, so that its messages find them.
-INSERT INTO :"schema".lash_attachments (
-    session_key, attachment_id, media_type, byte_len, width, height, label, owner_kind, owner_id, intent_at_ms,
-    committed_at_ms
-)
-SELECT
-    $1::bigint, attachment_id, media_type, byte_len, width, height, label, owner_kind, owner_id, intent_at_ms,
-    committed_at_ms
-FROM :"schema".lash_attachments
-WHERE session_key = $2::bigint AND committed_at_ms IS NOT NULL;
-
--- name: fork_keep_bytes
--- Makes a sweep that has looked already look again at the bytes that a fork names.
-UPDATE :"schema".lash_attachment_fences
-SET phase = 'kept', version = version + 1
-WHERE phase <> 'deleting'
-    AND attachment_id IN (SELECT attachment_id FROM :"schema".lash_attachments WHERE session_key = $1::bigint);

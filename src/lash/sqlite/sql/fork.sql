@@ -98,6 +98,15 @@ JOIN lash_sessions AS s ON s.session_key = :source_key
 JOIN lash_checkpoints AS p ON p.session_key = s.session_key AND p.revision = s.revision
 WHERE f.session_key = :session_key;
 
+-- name: fork_attachments
+-- Gives a fork the attachments that its source has committed, which inherited messages may name; their bytes are shared.
+INSERT INTO lash_attachments (
+    session_key, attachment_id, media_type, byte_len, width, height, label, intent_at_ms, committed_at_ms
+)
+SELECT :session_key, attachment_id, media_type, byte_len, width, height, label, intent_at_ms, committed_at_ms
+FROM lash_attachments
+WHERE session_key = :source_key AND committed_at_ms IS NOT NULL;
+
 -- name: fork_exists
 -- Says whether a fork inherits from this session.
 SELECT EXISTS (SELECT 1 FROM lash_inherited WHERE owner_key = :session_key);
@@ -130,22 +139,3 @@ WHERE session_key = :session_key
         SELECT 1 FROM lash_inherited AS i
         WHERE i.owner_key = lash_segments.session_key AND i.segment = lash_segments.segment
     );
-
--- name: fork_attachments
--- Names the committed attachments of the source in the fork too, so that its messages find them.
-INSERT INTO lash_attachments (
-    session_key, attachment_id, media_type, byte_len, width, height, label, owner_kind, owner_id, intent_at_ms,
-    committed_at_ms
-)
-SELECT
-    :session_key, attachment_id, media_type, byte_len, width, height, label, owner_kind, owner_id, intent_at_ms,
-    committed_at_ms
-FROM lash_attachments
-WHERE session_key = :source_key AND committed_at_ms IS NOT NULL;
-
--- name: fork_keep_bytes
--- Makes a sweep that has looked already look again at the bytes that a fork names.
-UPDATE lash_attachment_fences
-SET phase = 'kept', version = version + 1
-WHERE phase <> 'deleting'
-    AND attachment_id IN (SELECT attachment_id FROM lash_attachments WHERE session_key = :session_key);

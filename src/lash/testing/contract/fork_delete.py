@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from lash.errors import LashError, SessionDeleted
+from lash.model.attachment import AttachmentEntry
 from lash.model.commit import ReplaceFull
 from lash.model.session import FullGraph
 from lash.stores.storage import Storage
@@ -33,6 +34,23 @@ class ForkDeleteContract:
         assert ids(await storage.session(kept).load()) == [*ids(before), "on"]
         with pytest.raises(SessionDeleted):
             await storage.session(first).load()
+
+    async def test_inherited_messages_keep_their_attachments(self, harness: Harness) -> None:
+        """H42: after the source is deleted and swept, a fork still has what the source had committed, and only that."""
+        storage = await harness.open()
+        await started(storage)
+        kept = await storage.attachments.put("s", b"picture", "image/png", label="seen")
+        loose = await storage.attachments.put("s", b"draft", "image/png")
+        await storage.attachments.commit_refs("s", [kept.id])
+        await storage.sessions.fork("s", "t")
+        await storage.sessions.delete("s")
+        await harness.clock.advance(1_000)
+        for _ in range(3):
+            await storage.attachments.sweep(0, _everybody_is_gone)
+            await harness.clock.advance(1_000)
+        found = await storage.attachments.get("t", kept.id)
+        assert (found.ref, found.content) == (kept, b"picture")
+        assert await storage.attachments.entry("t", loose.id) is None
 
     async def test_a_source_can_be_deleted_and_created_again(self, harness: Harness) -> None:
         """D4.2(7): what a fork inherits does not come back with the id of its source."""
@@ -124,6 +142,10 @@ class ForkDeleteContract:
                 await second.session(session_id).load(FullGraph())
             assert ids(await loaded(first, f"f{number}")) == ["a"]
         assert (await first.maintenance.collect_garbage(dry_run=True)).is_clean
+
+
+async def _everybody_is_gone(_entry: AttachmentEntry) -> bool:
+    return True
 
 
 async def _family(harness: Harness) -> Storage:
