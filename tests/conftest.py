@@ -14,6 +14,7 @@ import pytest
 
 from lash.testing.postgres_server import PostgresServer, ServerNotFound
 from tests.backends import BACKENDS, TESTS_FOLDER, BackendTally, backend_of_path, fresh_schema
+from tests.s3_server import S3Server
 
 _TALLY = pytest.StashKey[BackendTally]()
 _PROPERTY = "backend"
@@ -36,6 +37,13 @@ def postgres_schema_url(postgres_server: PostgresServer) -> Iterator[str]:
     """The URL of an empty schema that belongs to this test alone."""
     with fresh_schema(postgres_server.url) as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    """An S3 server for the whole run, started by the first test that needs it."""
+    with S3Server() as server:
+        yield server
 
 
 @pytest.fixture(params=BACKENDS)

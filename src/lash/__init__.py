@@ -1,8 +1,12 @@
 """Durable state and execution for AI agents: one SQLite file, or PostgreSQL."""
 
+from lash.bytestore.file import FileBytes
+from lash.bytestore.s3 import S3Bytes
 from lash.connect import open_storage as open  # noqa: A004 - `lash.open(url)` is how a storage is opened
 from lash.errors import (
     Advice,
+    ArtifactNotFound,
+    AttachmentNotFound,
     BlobNotFound,
     ClaimLost,
     CommitTooLarge,
@@ -11,9 +15,11 @@ from lash.errors import (
     CorruptData,
     ForeignDatabase,
     GraphConflict,
+    GraphShared,
     InvalidInput,
     LashError,
     LeaseLost,
+    MaintenanceFailed,
     NewerSchema,
     NodeConflict,
     NodeNotFound,
@@ -23,19 +29,33 @@ from lash.errors import (
     SchemaMismatch,
     SessionBindingMismatch,
     SessionDeleted,
+    SessionExists,
     SessionNotFound,
     SourceKeyConflict,
     StorageClosed,
     StorageFailure,
     StoreError,
     StoreUnavailable,
+    SweepIncomplete,
     TurnConflict,
 )
 from lash.liveness import current_owner
+from lash.model.artifact import ArtifactPage, ArtifactRef, ArtifactSummary, ProcessEnvironment
+from lash.model.attachment import (
+    AttachmentEntry,
+    AttachmentOwner,
+    AttachmentPage,
+    AttachmentRef,
+    OwnerKind,
+    StoredAttachment,
+    SweepProblem,
+    SweepReport,
+)
 from lash.model.checkpoint import Checkpoint, CheckpointDraft, CheckpointManifest, TurnState
 from lash.model.commit import Append, Commit, CommitBudget, CommitResult, ReplaceFull, Unchanged
 from lash.model.frame import AgentFrame, AgentFrameAssignment, ModelLimits, ModelSpec, SessionPolicy
 from lash.model.lease import Acquired, Busy, Lease, LeaseFence, LeaseOwner, LocalProcess
+from lash.model.maintenance import GarbageCount, GarbageReport, NounSize, PruneReport, StorageReport
 from lash.model.message import Message, Part, PartKind, Role
 from lash.model.node import Graph, MessageEntry, Node, PluginEntry, ProtocolEntry
 from lash.model.queue import (
@@ -61,6 +81,7 @@ from lash.model.session import (
     ChildRelation,
     CreatedSession,
     Durability,
+    ForkRelation,
     FullGraph,
     Retention,
     RootRelation,
@@ -74,7 +95,10 @@ from lash.model.session import (
 )
 from lash.model.usage import PromptUsage, TokenUsage, UsageEntry
 from lash.model.value import BlobRef, Compression
+from lash.stores.artifact import ArtifactStore
+from lash.stores.attachment import AttachmentStore, ByteStore
 from lash.stores.lease import LeaseStore
+from lash.stores.maintenance import Maintenance
 from lash.stores.queue import QueueStore
 from lash.stores.session import Session, SessionStore
 from lash.stores.storage import Storage
@@ -88,7 +112,18 @@ __all__ = [
     "AgentFrame",
     "AgentFrameAssignment",
     "Append",
+    "ArtifactNotFound",
+    "ArtifactPage",
+    "ArtifactRef",
+    "ArtifactStore",
+    "ArtifactSummary",
+    "AttachmentEntry",
     "AttachmentItem",
+    "AttachmentNotFound",
+    "AttachmentOwner",
+    "AttachmentPage",
+    "AttachmentRef",
+    "AttachmentStore",
     "Batch",
     "BatchDraft",
     "BatchState",
@@ -96,6 +131,7 @@ __all__ = [
     "BlobRef",
     "Boundary",
     "Busy",
+    "ByteStore",
     "Checkpoint",
     "CheckpointDraft",
     "CheckpointManifest",
@@ -116,10 +152,15 @@ __all__ = [
     "Durability",
     "EmptyReason",
     "Enqueued",
+    "FileBytes",
     "ForeignDatabase",
+    "ForkRelation",
     "FullGraph",
+    "GarbageCount",
+    "GarbageReport",
     "Graph",
     "GraphConflict",
+    "GraphShared",
     "InvalidInput",
     "LashError",
     "Lease",
@@ -128,6 +169,8 @@ __all__ = [
     "LeaseOwner",
     "LeaseStore",
     "LocalProcess",
+    "Maintenance",
+    "MaintenanceFailed",
     "Message",
     "MessageEntry",
     "ModelLimits",
@@ -138,25 +181,31 @@ __all__ = [
     "NodeNotFound",
     "NotFound",
     "NothingClaimed",
+    "NounSize",
+    "OwnerKind",
     "Part",
     "PartKind",
     "PendingMigrations",
     "PluginEntry",
+    "ProcessEnvironment",
     "ProcessWake",
     "PromptUsage",
     "ProtocolEntry",
+    "PruneReport",
     "QueueStore",
     "ReplaceFull",
     "Retention",
     "RevisionConflict",
     "Role",
     "RootRelation",
+    "S3Bytes",
     "SchemaMismatch",
     "Session",
     "SessionBindingMismatch",
     "SessionCommand",
     "SessionConfig",
     "SessionDeleted",
+    "SessionExists",
     "SessionHead",
     "SessionMeta",
     "SessionNotFound",
@@ -170,8 +219,13 @@ __all__ = [
     "Storage",
     "StorageClosed",
     "StorageFailure",
+    "StorageReport",
     "StoreError",
     "StoreUnavailable",
+    "StoredAttachment",
+    "SweepIncomplete",
+    "SweepProblem",
+    "SweepReport",
     "TextItem",
     "TokenUsage",
     "TurnConflict",

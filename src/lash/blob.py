@@ -57,6 +57,15 @@ def unpack(blob: StoredBlob) -> bytes:
     return content
 
 
+def unpack_stored(ref: str, codec: str, size: int, content: bytes) -> bytes:
+    """Return the bytes of a stored row, proven like those of ``unpack``."""
+    try:
+        known = Codec(codec)
+    except ValueError:
+        raise CorruptData(f"the bytes {ref} are stored in the unknown form {codec!r}") from None
+    return unpack(StoredBlob(BlobRef(ref), known, size, content))
+
+
 def _expand(blob: StoredBlob) -> bytes:
     if not 0 <= blob.size < sys.maxsize:
         # The decompressor takes a negative limit for none at all.

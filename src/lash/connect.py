@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
+    from lash.stores.attachment import ByteStore
     from lash.stores.storage import Storage
 
 _POSTGRES = ("postgresql", "postgres")
@@ -29,6 +30,7 @@ async def open_storage(
     compression: Compression = Compression.BALANCED,
     budget: CommitBudget = CommitBudget(),
     retention: Retention = Retention(),
+    attachment_bytes: ByteStore | None = None,
     clock: Clock | None = None,
     pool: asyncpg.Pool[asyncpg.Record] | None = None,
     on_statement: Callable[[str], None] | None = None,
@@ -39,6 +41,9 @@ async def open_storage(
     absolute one, ``sqlite://`` lives in memory as long as the storage. ``postgresql://user@host/database`` takes the
     usual parameters and those of `lash.postgres.options.PostgresOptions`; ``pool`` is a pool of your own to use
     instead of a new one.
+
+    ``attachment_bytes`` is where the bytes of attachments lie, by default in the database: `lash.FileBytes`,
+    `lash.S3Bytes` or a `lash.ByteStore` of your own. It must be the same one each time.
 
     ``clock`` decides about time on SQLite only; PostgreSQL asks its server. ``on_statement`` is called with the name
     of every statement before it runs.
@@ -51,7 +56,14 @@ async def open_storage(
     if scheme in _POSTGRES:
         from lash.postgres.storage import PostgresStorage
 
-        return await PostgresStorage.open(url, migrate=migrate, rules=rules, pool=pool, on_statement=on_statement)
+        return await PostgresStorage.open(
+            url,
+            migrate=migrate,
+            rules=rules,
+            attachment_bytes=attachment_bytes,
+            pool=pool,
+            on_statement=on_statement,
+        )
     if scheme != "sqlite":
         raise ConfigError(f"{scheme or url!r} is no kind of storage; use {_EXAMPLES}")
     if pool is not None:
@@ -63,6 +75,7 @@ async def open_storage(
         path,
         migrate=migrate,
         rules=rules,
+        attachment_bytes=attachment_bytes,
         options=options_from_query(query),
         clock=clock or SystemClock(),
         on_statement=on_statement,

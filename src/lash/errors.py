@@ -13,7 +13,9 @@
         │   ├── ProcessPruned
         │   ├── GrantNotFound
         │   ├── NodeNotFound
-        │   └── BlobNotFound
+        │   ├── BlobNotFound
+        │   ├── ArtifactNotFound
+        │   └── AttachmentNotFound
         ├── SessionDeleted           stop    the session existed and was deleted
         ├── SessionBindingMismatch   fix     a handle was given another session's data
         ├── Conflict                 decide  somebody else was first: load again, decide again
@@ -21,6 +23,8 @@
         │   ├── TurnConflict
         │   ├── NodeConflict
         │   ├── GraphConflict
+        │   ├── GraphShared
+        │   ├── SessionExists
         │   ├── SourceKeyConflict
         │   ├── RegistrationConflict
         │   ├── EventConflict
@@ -29,9 +33,11 @@
         ├── ProcessLeaseLost         stop    the same, for the right to run a process
         ├── ClaimLost                stop    another claim holds the work now
         ├── StoreUnavailable         retry   busy, contended, timed out, connection lost
+        ├── MaintenanceFailed        retry   maintenance was done in part; the cause says why it ended
         ├── WaitTimedOut             retry   what was waited for has not happened yet
         ├── StorageFailure           stop    disk full, I/O error, read-only
         ├── CorruptData              stop    stored data contradicts itself
+        ├── SweepIncomplete          retry   a sweep of attachments did only a part; it says which
         ├── StorageClosed            fix     the storage was closed
         └── SchemaMismatch           stop    migrate, upgrade or repair first
             ├── NewerSchema
@@ -46,7 +52,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from lash.model.attachment import SweepReport
 
 
 class Advice(enum.Enum):
@@ -164,6 +173,24 @@ class BlobNotFound(NotFound):
         self.ref = ref
 
 
+class ArtifactNotFound(NotFound):
+    """The namespace holds no artifact of this ref."""
+
+    def __init__(self, namespace: str, ref: str) -> None:
+        super().__init__(f"there is no artifact {ref} in namespace {namespace!r}")
+        self.namespace = namespace
+        self.ref = ref
+
+
+class AttachmentNotFound(NotFound):
+    """The session has no attachment of this id, or its bytes were announced and never arrived."""
+
+    def __init__(self, session_id: str, attachment_id: str) -> None:
+        super().__init__(f"session {session_id!r} has no attachment {attachment_id}; put it (again)")
+        self.session_id = session_id
+        self.attachment_id = attachment_id
+
+
 class SessionDeleted(StoreError):
     """The session existed and was deleted; nothing can be written to it unless it is created again."""
 
@@ -232,6 +259,22 @@ class GraphConflict(Conflict):
         self.session_id = session_id
         self.expected = expected
         self.actual = actual
+
+
+class GraphShared(Conflict):
+    """A graph cannot be replaced while a fork inherits nodes of it; append to it, or delete the forks first."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"a fork inherits nodes of session {session_id!r}, so its graph cannot be replaced")
+        self.session_id = session_id
+
+
+class SessionExists(Conflict):
+    """The id that a fork was to get belongs to another session."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"session {session_id!r} exists already and is no fork of this source")
+        self.session_id = session_id
 
 
 class SourceKeyConflict(Conflict):
@@ -314,6 +357,16 @@ class StoreUnavailable(StoreError):
         self.outcome_unknown = outcome_unknown
 
 
+class MaintenanceFailed(StoreError):
+    """Maintenance ended early. ``report`` is the report of what was done until then, the cause says what happened."""
+
+    advice = Advice.RETRY
+
+    def __init__(self, message: str, report: object) -> None:
+        super().__init__(message)
+        self.report = report
+
+
 class WaitTimedOut(StoreError, TimeoutError):
     """What was waited for had not happened when the time was over; waiting again misses nothing."""
 
@@ -336,6 +389,19 @@ class StorageFailure(StoreError):
 
 class CorruptData(StoreError):
     """Stored data contradicts itself; it is never reported as absent."""
+
+
+class SweepIncomplete(StoreError):
+    """A sweep of attachments stopped half-way or could not delete all bytes; sweeping again is safe.
+
+    ``report`` is the partial report. Where the database or the byte store failed, its error is the ``__cause__``.
+    """
+
+    advice = Advice.RETRY
+
+    def __init__(self, message: str, report: SweepReport) -> None:
+        super().__init__(message)
+        self.report = report
 
 
 class StorageClosed(StoreError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from lash.errors import InvalidInput
@@ -11,6 +12,8 @@ MAX_TEXT_LENGTH: Final = 4_096
 MAX_INTEGER: Final = 2**63 - 1
 MIN_INTEGER: Final = -(2**63)
 MAX_JSON_DEPTH: Final = 100
+MAX_CONTENT_BYTES: Final = 512 * 1024 * 1024
+_DIGEST: Final = re.compile("[0-9a-f]{64}")
 
 
 def check_identifier(what: str, value: object) -> str:
@@ -48,3 +51,19 @@ def check_integer(what: str, value: object, *, at_least: int = MIN_INTEGER) -> i
 def saturating_add(left: int, right: int) -> int:
     """Add without leaving the range of a signed 64-bit column."""
     return min(left + right, MAX_INTEGER)
+
+
+def check_content(what: str, value: object, *, limit: int = MAX_CONTENT_BYTES) -> bytes:
+    """Return the value if it is bytes that both databases can store in one row."""
+    if not isinstance(value, bytes):
+        raise InvalidInput(f"{what} must be bytes, not {type(value).__name__}")
+    if len(value) > limit:
+        raise InvalidInput(f"{what} has {len(value):,} bytes; at most {limit:,} are allowed")
+    return value
+
+
+def check_digest(what: str, value: object) -> str:
+    """Return the value if it is a SHA-256 in 64 lowercase hex digits, and so can never be a path or a pattern."""
+    if not isinstance(value, str) or not _DIGEST.fullmatch(value):
+        raise InvalidInput(f"{what} must be 64 lowercase hex digits, not {value!r:.80}")
+    return value

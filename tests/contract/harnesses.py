@@ -7,9 +7,10 @@ from typing import Unpack
 import asyncpg
 
 from lash.postgres.options import PostgresOptions
+from lash.stores.attachment import ByteStore
 from lash.stores.storage import Storage
 from lash.testing.clock import ManualClock
-from lash.testing.harness import OpenOptions, URLHarness
+from lash.testing.harness import Harness, OpenOptions, URLHarness
 
 _INSTALL = """
     CREATE TABLE "{schema}".lash_test_clock (now_ms bigint NOT NULL);
@@ -44,3 +45,35 @@ class PostgresHarness(URLHarness):
             await connection.execute(script.format(schema=self._options.schema, now_ms=now_ms))
         finally:
             await connection.close()
+
+
+class BytesHarness:
+    """Another harness, whose storages keep the bytes of attachments in a store of the test's choice."""
+
+    def __init__(self, inner: Harness, byte_store: ByteStore) -> None:
+        self._inner = inner
+        self._byte_store = byte_store
+        self._opened = False
+
+    @property
+    def backend(self) -> str:
+        return self._inner.backend
+
+    @property
+    def durable(self) -> bool:
+        return self._inner.durable
+
+    @property
+    def clock(self) -> ManualClock:
+        return self._inner.clock
+
+    async def open(self, **options: Unpack[OpenOptions]) -> Storage:
+        if self._opened and not self._inner.durable:
+            return await self._inner.open(**options)
+        self._opened = True
+        options.setdefault("attachment_bytes", self._byte_store)
+        return await self._inner.open(**options)
+
+    async def reopen(self, **options: Unpack[OpenOptions]) -> Storage:
+        options.setdefault("attachment_bytes", self._byte_store)
+        return await self._inner.reopen(**options)

@@ -80,6 +80,7 @@ def facts(
         lease=lease,
         stored_nodes={node.node_id: node for node in stored_nodes},
         missing_refs=frozenset(),
+        missing_attachments=frozenset(),
         now_ms=now_ms,
     )
 

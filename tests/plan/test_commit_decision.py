@@ -4,9 +4,11 @@ import msgspec
 import pytest
 
 from lash.errors import (
+    AttachmentNotFound,
     BlobNotFound,
     ClaimLost,
     GraphConflict,
+    GraphShared,
     LeaseLost,
     NodeConflict,
     NodeNotFound,
@@ -162,6 +164,17 @@ def test_a_replacement_of_a_partial_view_is_a_conflict(seen: int) -> None:
     with pytest.raises(GraphConflict) as caught:
         applied(ReplaceFull(nodes=(), leaf_node_id=None, replaced_node_count=seen))
     assert (caught.value.expected, caught.value.actual) == (seen, 5)
+
+
+def test_a_graph_that_a_fork_inherits_is_not_replaced() -> None:
+    """Neither with all nodes seen, nor does a partial view hide behind it; appending goes on."""
+    inherited = msgspec.structs.replace(facts(HEAD), is_inherited=True)
+    with pytest.raises(GraphShared) as caught:
+        decide(changing(ReplaceFull(nodes=(), leaf_node_id=None, replaced_node_count=5)), inherited)
+    assert caught.value.session_id == SESSION
+    with pytest.raises(GraphConflict):
+        decide(changing(ReplaceFull(nodes=(), leaf_node_id=None, replaced_node_count=4)), inherited)
+    assert isinstance(decide(changing(Unchanged()), inherited), Apply)
 
 
 @pytest.mark.parametrize(
@@ -376,3 +389,10 @@ def test_claims_can_be_assumed_to_hold() -> None:
     assumed = assume_facts(prepared, HEAD)
     assert assumed is not None
     assert assumed.held_batches == HELD
+
+
+def test_an_attachment_that_was_never_put_refuses_the_commit() -> None:
+    """L10: every attachment that a commit names must have been announced by the session."""
+    ready = prepare_commit(Commit(session_id=SESSION, expected_revision=0, attachments=("a" * 64,)), SESSION, rules())
+    with pytest.raises(AttachmentNotFound, match="a" * 64):
+        plan_commit(ready, replace(facts(), missing_attachments=frozenset({"a" * 64})))

@@ -9,6 +9,7 @@ from lash.model.checkpoint import CheckpointDraft, TurnState
 from lash.model.commit import Append, Commit, CommitBudget, ReplaceFull, Unchanged
 from lash.model.frame import AgentFrame, ModelSpec
 from lash.model.lease import LeaseFence
+from lash.model.queue import ClaimCompletion
 from lash.model.session import SessionConfig
 from lash.model.usage import TokenUsage, UsageEntry
 from lash.model.value import BlobRef, Compression
@@ -20,6 +21,7 @@ replace = msgspec.structs.replace
 
 MOST = 9_223_372_036_854_775_807
 FENCE = LeaseFence(session_id=SESSION, owner_id="worker", incarnation_id="first", token="token", fencing=5)
+DONE = ClaimCompletion(claim_id="c", token="t", batch_ids=("b",))
 
 
 def commit(**fields: object) -> Commit:
@@ -134,6 +136,9 @@ def test_a_commit_cannot_release_the_lease_of_another_session() -> None:
         (commit(release=replace(FENCE, token="")), r"release\.token is blank"),
         (commit(frames={}), "frames must be a tuple, not dict"),
         (commit(usage=None), "usage must be a tuple, not NoneType"),
+        (commit(completions="claim"), "completions must be a tuple, not str"),
+        (commit(completions=("claim",)), r"completions\[0\] must be a ClaimCompletion, not str"),
+        (commit(completions=(DONE, DONE)), "completions names a claim twice"),
         (commit(graph=None), "graph must be Unchanged, Append or ReplaceFull"),
         (commit(graph=Append(nodes=None)), "with a tuple of nodes"),  # type: ignore[arg-type]
         (commit(graph=ReplaceFull(nodes=(), leaf_node_id=None, replaced_node_count=-1)), "replaced_node_count"),

@@ -28,6 +28,7 @@ from lash.plan.frame import FrameRow
 from lash.plan.node import PathRow, Place, StoredNode
 from lash.plan.session import (
     HeadRow,
+    HeldNode,
     MetaRow,
     ReadRow,
     check_limit,
@@ -132,10 +133,16 @@ CHECKPOINT = CheckpointRow(4, CHECKPOINT_REF, '{"turn_index":1}', None)
 COMPONENTS = [ComponentRow("t", sha256(b"tools"), "plain", 5, b"tools")]
 
 
-def read(scope: ReadScope, nodes: list[PathRow], checkpoint: CheckpointRow | None = CHECKPOINT) -> SessionRead:
+def read(
+    scope: ReadScope,
+    nodes: list[PathRow],
+    checkpoint: CheckpointRow | None = CHECKPOINT,
+    inherited: tuple[PathRow, ...] = (),
+) -> SessionRead:
     return decode_read(
         HEAD,
         scope,
+        inherited=inherited,
         nodes=nodes,
         frames=[FrameRow("f", 0, '{"frame_id":"f","created_at":"2025-06-01T12:00:00Z"}')],
         checkpoint=checkpoint,
@@ -333,9 +340,25 @@ def test_what_is_no_cursor_is_refused(wrong: str) -> None:
         decode_cursor(wrong)
 
 
-def test_the_active_path_cannot_be_removed() -> None:
-    """Nodes elsewhere can; of several that cannot, the first by name is told."""
-    require_removable(SESSION, ["x", "y"], ["a", "b"])
-    require_removable(SESSION, [], ["a"])
-    with pytest.raises(InvalidInput, match="node 'a' lies on the active path of session 'session-1'"):
-        require_removable(SESSION, ["x", "b", "a"], ["a", "b", "c"])
+def test_a_whole_graph_begins_with_what_is_inherited() -> None:
+    """A fork shows the inherited path, then its own nodes; the rows of a path hold both already."""
+    inherited = (NODES[0], NODES[1])
+    assert shown(read(FullGraph(), [NODES[2]], inherited=inherited)) == (["a", "b", "c"], HEAD.leaf_node_id)
+    with pytest.raises(CorruptData):
+        read(FullGraph(), [], inherited=(NODES[0], PathRow("b", "other", 1, False, NODE_TEXT)))
+
+
+@pytest.mark.parametrize(
+    ("held", "message"),
+    [
+        (HeldNode("a", "path"), "node 'a' lies on the active path of session 'session-1' and cannot be removed"),
+        (HeldNode("a", "source"), "node 'a' belongs to the source of session 'session-1' and cannot be removed"),
+        (HeldNode("a", "fork"), "node 'a' is inherited by a fork of session 'session-1' and cannot be removed"),
+    ],
+)
+def test_a_node_that_is_needed_cannot_be_removed(held: HeldNode, message: str) -> None:
+    """Of several that cannot, the first is told, with who needs it."""
+    require_removable(SESSION, [])
+    with pytest.raises(InvalidInput) as caught:
+        require_removable(SESSION, [held, HeldNode("z", "path")])
+    assert str(caught.value) == message

@@ -336,3 +336,13 @@ def test_what_is_consumed_is_part_of_the_identity() -> None:
     again = ClaimCompletion(claim_id="c3", token="t3", batch_ids=("b1", "b2", "b3"))
     assert identity(replace(COMMIT, completions=(again,))) == CONSUMING_GOLDEN
     assert identity(replace(COMMIT, completions=(replace(again, batch_ids=("b1", "b2")),))) != CONSUMING_GOLDEN
+
+
+def test_attachments_are_content_in_no_order() -> None:
+    """L23: which attachments a commit names is part of it; how often and in which order is not."""
+    none, one, both, turned = (
+        commit_hash(Commit(session_id="s", expected_revision=0, attachments=ids), {})
+        for ids in ((), ("a" * 64,), ("a" * 64, "b" * 64), ("b" * 64, "a" * 64, "b" * 64))
+    )
+    assert len({none, one, both}) == 3
+    assert both == turned

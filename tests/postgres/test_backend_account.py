@@ -35,7 +35,7 @@ WITHOUT_POSTGRES = "def test_nothing() -> None:\n    pass\n"
 def project(tmp_path: Path) -> Path:
     tests = tmp_path / "tests"
     tests.mkdir()
-    for name in ("conftest.py", "backends.py"):
+    for name in ("conftest.py", "backends.py", "s3_server.py"):
         shutil.copy(TESTS_FOLDER / name, tests / name)
     (tmp_path / "pytest.ini").write_text(
         "[pytest]\ntestpaths = tests\npythonpath = .\naddopts = --import-mode=importlib\n"

@@ -15,12 +15,13 @@ ADVICE = {
         *("ConfigError", "InvalidInput", "CommitTooLarge", "SessionBindingMismatch", "StorageClosed"),
     },
     Advice.DECIDE_AGAIN: {
-        *("NotFound", "SessionNotFound", "NodeNotFound", "BlobNotFound"),
+        *("NotFound", "SessionNotFound", "NodeNotFound", "BlobNotFound", "ArtifactNotFound", "AttachmentNotFound"),
         *("ProcessNotFound", "ProcessPruned", "GrantNotFound"),
         *("Conflict", "RevisionConflict", "TurnConflict", "NodeConflict", "GraphConflict", "SourceKeyConflict"),
         *("RegistrationConflict", "EventConflict", "ProcessTerminal"),
+        *("GraphShared", "SessionExists"),
     },
-    Advice.RETRY: {"StoreUnavailable", "WaitTimedOut"},
+    Advice.RETRY: {"StoreUnavailable", "SweepIncomplete", "MaintenanceFailed", "WaitTimedOut"},
     Advice.STOP: {
         *("LashError", "StoreError", "SessionDeleted", "LeaseLost", "ClaimLost", "StorageFailure", "CorruptData"),
         "ProcessLeaseLost",

@@ -3,7 +3,7 @@
 import pytest
 
 from lash.errors import InvalidInput
-from lash.limits import check_identifier, check_integer, check_text, saturating_add
+from lash.limits import check_content, check_digest, check_identifier, check_integer, check_text, saturating_add
 
 MOST = 9_223_372_036_854_775_807
 LEAST = -9_223_372_036_854_775_808
@@ -78,3 +78,33 @@ def test_addition_stops_at_the_largest_integer() -> None:
     assert saturating_add(MOST - 1, 1) == MOST
     assert saturating_add(MOST, 1) == MOST
     assert saturating_add(MOST, MOST) == MOST
+
+
+def test_content_is_bytes_of_a_bounded_length() -> None:
+    """Bytes are returned as they are; anything else, or too many of them, is refused with its measure."""
+    assert check_content("content", b"") == b""
+    assert check_content("content", b"1234", limit=4) == b"1234"
+    with pytest.raises(InvalidInput, match="content has 5 bytes; at most 4 are allowed"):
+        check_content("content", b"12345", limit=4)
+    for wrong in ("text", bytearray(b"x"), memoryview(b"x"), None, 5):
+        with pytest.raises(InvalidInput, match="content must be bytes, not"):
+            check_content("content", wrong)
+
+
+def test_a_digest_is_64_lowercase_hex_digits() -> None:
+    """Nothing else passes: no path, no pattern, no digit of another script, no line break at the end."""
+    digest = "0123456789abcdef" * 4
+    assert check_digest("ref", digest) == digest
+    for wrong in (
+        "",
+        digest[:63],
+        digest + "0",
+        digest.upper(),
+        digest[:63] + "\n",
+        "../" + digest[3:],
+        "\u0660" * 64,
+        5,
+        None,
+    ):
+        with pytest.raises(InvalidInput, match="ref must be 64 lowercase hex digits"):
+            check_digest("ref", wrong)

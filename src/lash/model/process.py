@@ -358,7 +358,7 @@ class ChangePage(Value, frozen=True, kw_only=True):
     cursor: str
 
 
-class PruneReport(Value, frozen=True, kw_only=True):
+class PrunedProcesses(Value, frozen=True, kw_only=True):
     """What a pruning removed."""
 
     pruned_process_ids: tuple[str, ...] = ()

@@ -35,7 +35,14 @@ class ChildRelation(Value, frozen=True, kw_only=True, tag_field="kind", tag="chi
     caused_by: CausalRef | None = None
 
 
-SessionRelation: TypeAlias = RootRelation | ChildRelation
+class ForkRelation(Value, frozen=True, kw_only=True, tag_field="kind", tag="fork"):
+    """The session was forked from a node of another one, or from before its first node."""
+
+    source_session_id: str
+    node_id: str | None = None
+
+
+SessionRelation: TypeAlias = RootRelation | ChildRelation | ForkRelation
 
 
 _MODEL: Final = ModelSpec()
@@ -76,7 +83,7 @@ class SessionHead(Value, frozen=True, kw_only=True):
 
 
 class FullGraph(Value, frozen=True, kw_only=True):
-    """Read every live node of every branch, in the order of insertion."""
+    """Read every live node of every branch, in the order of insertion; what a fork inherits comes first, as a path."""
 
 
 class ActivePath(Value, frozen=True, kw_only=True):

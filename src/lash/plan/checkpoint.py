@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from lash import blob as blobs
-from lash.blob import Codec, StoredBlob
+from lash.blob import StoredBlob
 from lash.codec import canonical, content_hash, decode, encode
 from lash.errors import CorruptData, InvalidInput
 from lash.limits import check_identifier, check_integer
@@ -158,8 +158,4 @@ def decode_component(row: ComponentRow) -> bytes:
     """Return the bytes of a component, or raise CorruptData."""
     if row.codec is None or row.size is None or row.content is None:
         raise CorruptData(f"component {row.key!r} names the bytes {row.hash}, which are missing")
-    try:
-        codec = Codec(row.codec)
-    except ValueError:
-        raise CorruptData(f"the bytes {row.hash} are stored in the unknown form {row.codec!r}") from None
-    return blobs.unpack(StoredBlob(BlobRef(row.hash), codec, row.size, row.content))
+    return blobs.unpack_stored(row.hash, row.codec, row.size, row.content)

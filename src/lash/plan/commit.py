@@ -2,7 +2,7 @@
 
 ``prepare_commit`` turns a commit into rows, without looking at the database. ``plan_commit`` decides, given what the
 database says, in the order of checks that callers rely on: existence, turn replay, fence, revision, claims, graph,
-bytes.
+bytes, attachments.
 """
 
 from __future__ import annotations
@@ -15,16 +15,18 @@ from msgspec import UNSET, UnsetType
 from lash.blob import StoredBlob
 from lash.codec import encode
 from lash.errors import (
+    AttachmentNotFound,
     BlobNotFound,
     CommitTooLarge,
     GraphConflict,
+    GraphShared,
     InvalidInput,
     LeaseLost,
     NodeNotFound,
     RevisionConflict,
     SessionBindingMismatch,
 )
-from lash.limits import MAX_INTEGER, check_identifier, check_integer
+from lash.limits import MAX_INTEGER, check_digest, check_identifier, check_integer
 from lash.model.commit import Append, Commit, CommitBudget, CommitResult, GraphDelta, ReplaceFull, Unchanged
 from lash.model.lease import LeaseFence
 from lash.model.session import Retention, SessionConfig
@@ -78,6 +80,11 @@ class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
         return self.commit.expected_revision + 1
 
     @property
+    def attachments(self) -> tuple[str, ...]:
+        """The attachments to stamp, once each."""
+        return tuple(dict.fromkeys(self.commit.attachments))
+
+    @property
     def named_nodes(self) -> tuple[str, ...]:
         """Every node id of which the plan must know whether and where it is stored, in a fixed order."""
         if isinstance(self.commit.graph, ReplaceFull):
@@ -98,7 +105,10 @@ class CommitFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The batches that each token among the completions holds, under the claim id that the completion names."""
     stored_nodes: dict[str, StoredNode]
     missing_refs: frozenset[BlobRef]
+    missing_attachments: frozenset[str]
     now_ms: int
+    is_inherited: bool = False
+    """Whether a fork inherits nodes of this session."""
 
 
 class Apply(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,6 +190,8 @@ def plan_commit(prepared: PreparedCommit, facts: CommitFacts) -> CommitDecision:
     placement = _place(prepared, facts)
     for ref in sorted(facts.missing_refs):
         raise BlobNotFound(commit.session_id, ref)
+    for attachment_id in sorted(facts.missing_attachments):
+        raise AttachmentNotFound(commit.session_id, attachment_id)
     return Apply(
         assumed=facts.head,
         head=_next_head(prepared, facts, placement),
@@ -210,6 +222,7 @@ def assume_facts(prepared: PreparedCommit, head: HeadRow) -> CommitFacts | None:
         held_batches={each.token: frozenset(each.batch_ids) for each in commit.completions},
         stored_nodes=known,
         missing_refs=frozenset(),
+        missing_attachments=frozenset(),
         now_ms=0,
     )
 
@@ -236,16 +249,19 @@ def _check_commit(commit: object, session_id: str) -> None:
             check_fence(what, fence)
     if commit.release is not None and commit.release.session_id != session_id:
         raise SessionBindingMismatch(session_id, commit.release.session_id)
-    for what, items in (("frames", commit.frames), ("usage", commit.usage), ("completions", commit.completions)):
+    for what in ("frames", "usage", "completions", "attachments"):
+        items = getattr(commit, what)
         if not isinstance(items, list | tuple):
             raise InvalidInput(f"{what} must be a tuple, not {type(items).__name__}")
     check_completions(commit.completions)
+    for attachment_id in commit.attachments:
+        check_digest("attachments", attachment_id)
     if isinstance(commit.graph, ReplaceFull):
         check_integer("replaced_node_count", commit.graph.replaced_node_count, at_least=0)
 
 
 def _check_budget(prepared: PreparedCommit, budget: CommitBudget) -> None:
-    rows = len(prepared.nodes) + len(prepared.frames) + len(prepared.components) + len(prepared.usage)
+    rows = sum(map(len, (prepared.nodes, prepared.frames, prepared.components, prepared.usage, prepared.attachments)))
     size = (
         sum(_byte_length(each.body) for each in prepared.nodes)
         + sum(_byte_length(each.body) for each in prepared.frames)
@@ -268,6 +284,8 @@ def _place(prepared: PreparedCommit, facts: CommitFacts) -> Placement:
     if isinstance(delta, ReplaceFull):
         if delta.replaced_node_count != head.node_count:
             raise GraphConflict(session_id, delta.replaced_node_count, head.node_count)
+        if facts.is_inherited:
+            raise GraphShared(session_id)
         return place_replacement(session_id, prepared.nodes, segment_count=head.segment_count, node_seq=head.node_seq)
     fresh = new_nodes(session_id, prepared.nodes, facts.stored_nodes)
     return place_appended(

@@ -3,6 +3,9 @@
 Nodes lie on *segments*, linear runs within one session: a node's place is (segment, depth), and a segment names
 the place where it left its parent segment. An append on the end of a segment stays on it; anything else opens a
 new one. A path is therefore a climb over few segments and a range on each.
+
+A fork inherits a path of other sessions. To the fork those nodes lie on its own segment 0, which continues them, so
+nothing here has to know about other sessions.
 """
 
 from __future__ import annotations
@@ -57,7 +60,7 @@ class PathRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StoredNode(msgspec.Struct, frozen=True, array_like=True):
-    """A stored node as a writer sees it. ``is_tip`` says that nothing follows it on its segment."""
+    """A stored node as a writer sees it. ``is_tip`` says that nothing follows it on its segment, nor ever did."""
 
     node_id: str
     parent_node_id: str | None

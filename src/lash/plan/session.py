@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable, Sequence
+from typing import Final, Literal
 
 import msgspec
 
@@ -14,10 +15,8 @@ from lash.limits import check_identifier, check_integer, check_text
 from lash.model.node import Graph
 from lash.model.session import (
     ActivePath,
-    ChildRelation,
     FullGraph,
     ReadScope,
-    RootRelation,
     SessionConfig,
     SessionHead,
     SessionMeta,
@@ -33,6 +32,11 @@ from lash.plan.node import PathRow, Place, StoredNode, decode_node, path_nodes
 from lash.plan.usage import UsageRow, decode_usage
 
 MAX_PAGE = 1_000
+_HOLDERS: Final = {
+    "path": "lies on the active path of",
+    "source": "belongs to the source of",
+    "fork": "is inherited by a fork of",
+}
 
 
 class HeadRow(msgspec.Struct, frozen=True, array_like=True):
@@ -96,6 +100,13 @@ class MetaRow(msgspec.Struct, frozen=True, array_like=True):
     updated_at_ms: int
 
 
+class HeldNode(msgspec.Struct, frozen=True, array_like=True):
+    """A node that cannot be removed, and who needs it."""
+
+    node_id: str
+    holder: Literal["path", "source", "fork"]
+
+
 class Floors(msgspec.Struct, frozen=True, array_like=True):
     """The numbers from which a new session starts."""
 
@@ -104,7 +115,7 @@ class Floors(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Relation(Value, frozen=True, kw_only=True):
-    relation: RootRelation | ChildRelation
+    relation: SessionRelation
 
 
 def new_meta(
@@ -152,19 +163,20 @@ def decode_read(
     head: SessionHead,
     scope: ReadScope,
     *,
+    inherited: Sequence[PathRow],
     nodes: Sequence[PathRow],
     frames: Iterable[FrameRow],
     checkpoint: CheckpointRow | None,
     components: Sequence[ComponentRow],
     totals: Iterable[UsageRow],
 ) -> SessionRead:
-    """Put one revision together from its rows."""
+    """Put one revision together from its rows; the inherited nodes are those of a whole graph only."""
     if checkpoint is None:
         raise CorruptData(f"session {head.session_id!r} has no checkpoint for its revision {head.revision}")
     return SessionRead(
         head=head,
         frames=decode_frames(frames),
-        graph=_decode_graph(head, scope, nodes),
+        graph=_decode_graph(head, scope, inherited, nodes),
         checkpoint=decode_checkpoint(checkpoint, components),
         usage=decode_usage(totals),
     )
@@ -258,16 +270,18 @@ def decode_cursor(cursor: str | None) -> int | None:
     raise InvalidInput(f"{cursor!r:.80} is not a cursor of a session list")
 
 
-def require_removable(session_id: str, requested: Iterable[str], active_path: Iterable[str]) -> None:
-    """Raise InvalidInput if a node that is to be removed lies on the active path, which the head needs."""
-    needed = set(requested) & set(active_path)
-    for node_id in sorted(needed):
-        raise InvalidInput(f"node {node_id!r} lies on the active path of session {session_id!r} and cannot be removed")
+def require_removable(session_id: str, held: Iterable[HeldNode]) -> None:
+    """Raise InvalidInput if there is a node that somebody needs among those to be removed."""
+    for node in held:
+        raise InvalidInput(
+            f"node {node.node_id!r} {_HOLDERS[node.holder]} session {session_id!r} and cannot be removed"
+        )
 
 
-def _decode_graph(head: SessionHead, scope: ReadScope, rows: Sequence[PathRow]) -> Graph:
+def _decode_graph(head: SessionHead, scope: ReadScope, inherited: Sequence[PathRow], rows: Sequence[PathRow]) -> Graph:
     if isinstance(scope, FullGraph):
-        return Graph(nodes=tuple(decode_node(row) for row in rows), leaf_node_id=head.leaf_node_id)
+        own = tuple(decode_node(row) for row in rows)
+        return Graph(nodes=path_nodes(inherited) + own, leaf_node_id=head.leaf_node_id)
     leaf = scope.leaf_node_id if scope.leaf_node_id is not None else head.leaf_node_id
     nodes = path_nodes(rows)
     return Graph(nodes=nodes if scope.last is None else nodes[-scope.last :], leaf_node_id=leaf)

@@ -47,6 +47,8 @@ def commit_hash(commit: Commit, components: Mapping[str, BlobRef]) -> str:
     }
     if commit.completions:
         projection["consumed"] = sorted(batch_id for each in commit.completions for batch_id in each.batch_ids)
+    if commit.attachments:
+        projection["attachments"] = sorted(set(commit.attachments))
     return hashlib.sha256(_DOMAIN + _encoder.encode(projection)).hexdigest()
 
 

@@ -17,6 +17,7 @@ from lash.plan.queue import held_by_token
 from lash.plan.session import HeadRow, missing_session
 from lash.plan.usage import UsageRow
 from lash.postgres.database import Database, Transaction
+from lash.postgres.fork import graph_owners, reclaim_graphs
 from lash.postgres.heads import SeenHeads
 from lash.postgres.lease import release_lease
 from lash.postgres.rows import FactsAnswer
@@ -58,6 +59,7 @@ async def _load_facts(database: Database, heads: SeenHeads, prepared: PreparedCo
         list(prepared.required_refs),
         [each.token for each in commit.completions],
         [each.claim_id for each in commit.completions],
+        list(prepared.attachments),
     )
     if answer is None:
         heads.forget(commit.session_id)
@@ -71,7 +73,9 @@ async def _load_facts(database: Database, heads: SeenHeads, prepared: PreparedCo
         held_batches=held_by_token(answer.held),
         stored_nodes={node.node_id: node for node in answer.nodes},
         missing_refs=prepared.required_refs - {BlobRef(ref) for ref in answer.known_refs},
+        missing_attachments=frozenset(prepared.attachments) - frozenset(answer.known_attachments),
         now_ms=answer.now_ms,
+        is_inherited=answer.is_inherited,
     )
 
 
@@ -84,17 +88,24 @@ async def _apply(database: Database, prepared: PreparedCommit, decision: Apply) 
         return await database.write_one(Number, "commit_apply", *arguments, repeatable=repeatable) is not None
     try:
         async with database.transaction() as transaction:
-            await _replace(transaction, decision.assumed, arguments)
+            await _replace(transaction, database.options.schema, decision.assumed, arguments)
     except _StalePlanError:
         return False
     return True
 
 
-async def _replace(transaction: Transaction, head: HeadRow, arguments: list[object]) -> None:
+async def _replace(transaction: Transaction, schema: str, head: HeadRow, arguments: list[object]) -> None:
     """Clear the graph and write the new one; within one statement the order of the two would be open."""
-    await transaction.run("commit_clear_graph", head.session_key, head.revision, head.node_count)
+    key = head.session_key
+    if await transaction.one(Number, "commit_lock_graph", key, head.revision, head.node_count) is None:
+        raise _StalePlanError
+    owners = await graph_owners(transaction, key)
+    await transaction.run("fork_disinherit", key)
+    if await transaction.run("commit_clear_graph", key) == 0 and head.node_count > 0:
+        raise _StalePlanError
     if await transaction.one(Number, "commit_apply", *arguments) is None:
         raise _StalePlanError
+    await reclaim_graphs(transaction, schema, owners)
 
 
 def _arguments(prepared: PreparedCommit, decision: Apply) -> list[object]:
@@ -117,6 +128,7 @@ def _arguments(prepared: PreparedCommit, decision: Apply) -> list[object]:
         *([row.frame_id for row in prepared.frames], [row.body for row in prepared.frames]),
         *_usage(prepared.usage),
         *_completions(commit.completions),
+        list(prepared.attachments),
     ]
 
 

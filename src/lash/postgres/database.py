@@ -97,6 +97,11 @@ class Database:
         rows = await self._fetch(name, args, reads=False, repeatable=repeatable)
         return _shaped(shape, name, rows[0]) if rows else None
 
+    async def write_all(self, shape: type[T], name: str, *args: object, repeatable: bool) -> list[T]:
+        """Run one statement that commits by itself and return its rows; see :meth:`write_one`."""
+        rows = await self._fetch(name, args, reads=False, repeatable=repeatable)
+        return [_shaped(shape, name, row) for row in rows]
+
     async def whisper(self, name: str, *args: object) -> None:
         """Run one statement that belongs to no operation and may be lost: not announced, not repeated."""
         text = self.statement(name)

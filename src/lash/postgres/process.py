@@ -15,7 +15,7 @@ from lash.model.process import (
     ProcessPage,
     ProcessRecord,
     Projection,
-    PruneReport,
+    PrunedProcesses,
     Registered,
     Registration,
     SignalWait,
@@ -145,7 +145,7 @@ class PostgresProcessStore:
         check_identifier("process_id", process_id)
         return await self._append(process_id, resumed_draft(process_id, wait))
 
-    async def prune(self, *, ended_before_ms: int, through_cursor: str | None, limit: int = 100) -> PruneReport:
+    async def prune(self, *, ended_before_ms: int, through_cursor: str | None, limit: int = 100) -> PrunedProcesses:
         check_integer("ended_before_ms", ended_before_ms)
         size = check_limit(limit)
         through = decode_change_cursor(through_cursor)
@@ -159,7 +159,7 @@ class PostgresProcessStore:
             self._seen.forget(process_id)
         self._signals.touch()
         more = await self._prune_changes(str(through.transaction_id), through.seq)
-        return PruneReport(pruned_process_ids=pruned, more=more or (answer is not None and answer.more))
+        return PrunedProcesses(pruned_process_ids=pruned, more=more or (answer is not None and answer.more))
 
     async def _prune_changes(self, transaction_id: str, seq: int) -> bool:
         """Remove changes up to a place, and return whether there may be more of them."""

@@ -8,7 +8,7 @@ from lash.plan.checkpoint import CheckpointRow, ComponentRow
 from lash.plan.frame import FrameRow
 from lash.plan.lease import LeaseRow
 from lash.plan.node import PathRow, StoredNode
-from lash.plan.queue import BatchRow, HeldBatch, QueueFacts, SourceKeyRow
+from lash.plan.queue import BatchRow, CandidateRow, HeldBatch, QueueFacts, SourceKeyRow
 from lash.plan.session import HeadRow, ReadRow
 from lash.plan.turn import TurnRow
 from lash.plan.usage import UsageRow
@@ -26,6 +26,7 @@ class LoadAnswer(msgspec.Struct, frozen=True, array_like=True):
 
     read: ReadRow
     head: HeadRow
+    inherited: list[PathRow]
     nodes: list[PathRow]
     frames: list[FrameRow]
     checkpoint: CheckpointRow | None
@@ -58,6 +59,15 @@ class FactsAnswer(msgspec.Struct, frozen=True, array_like=True):
     nodes: list[StoredNode]
     known_refs: list[str]
     held: list[HeldBatch]
+    known_attachments: list[str]
+    is_inherited: bool
+
+
+class LockAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """A session that is held for its deletion, and its last fencing number."""
+
+    session_key: int
+    fencing: int
 
 
 class LeaseAnswer(msgspec.Struct, frozen=True, array_like=True):
@@ -83,13 +93,31 @@ class KnownKeyAnswer(msgspec.Struct, frozen=True, array_like=True):
 
 
 class QueueAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """The time, the lease and the head of a queue; ``any_due`` says that delayed work must be made ready first."""
+    """The time, the lease and the head of a queue."""
 
     session_key: int
     now_ms: int
     lease: LeaseRow
-    any_due: bool
-    facts: QueueFacts
+    candidates: list[CandidateRow]
+    command_seq: int | None
+    any_late: bool
+    any_claimed: bool
+    next_available_at_ms: int | None
+
+    @property
+    def any_due(self) -> bool:
+        """Whether delayed work must be made ready before the head means anything."""
+        return self.next_available_at_ms is not None and self.next_available_at_ms <= self.now_ms
+
+    @property
+    def facts(self) -> QueueFacts:
+        return QueueFacts(
+            candidates=self.candidates,
+            command_seq=self.command_seq,
+            any_late=self.any_late,
+            any_claimed=self.any_claimed,
+            next_available_at_ms=self.next_available_at_ms,
+        )
 
 
 class StampAnswer(msgspec.Struct, frozen=True, array_like=True):

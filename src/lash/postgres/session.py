@@ -25,8 +25,10 @@ from lash.model.session import (
 from lash.model.value import BlobRef
 from lash.plan.checkpoint import ComponentRow, check_ref, decode_checkpoint, decode_component
 from lash.plan.commit import CommitRules, prepare_commit
-from lash.plan.node import WHOLE_PATH, PathRow, check_node_ids, decode_node, user_text
+from lash.plan.fork import prepare_fork
+from lash.plan.node import WHOLE_PATH, check_node_ids, decode_node
 from lash.plan.session import (
+    HeldNode,
     MetaRow,
     check_limit,
     check_scope,
@@ -43,9 +45,10 @@ from lash.plan.session import (
 )
 from lash.postgres.commit import run_commit
 from lash.postgres.database import Database, Transaction
+from lash.postgres.fork import graph_owners, reclaim_graphs, recount, run_fork
 from lash.postgres.heads import SeenHeads
-from lash.postgres.rows import CheckpointAnswer, LoadAnswer, NodeAnswer, ReadAnswer
-from lash.sqlkit.rows import Flag, Number, Text
+from lash.postgres.rows import CheckpointAnswer, LoadAnswer, LockAnswer, NodeAnswer, ReadAnswer
+from lash.sqlkit.rows import Flag, Number
 
 
 class PostgresSessionStore:
@@ -76,6 +79,19 @@ class PostgresSessionStore:
         self._heads.remember(session_id, new_head(row))
         return CreatedSession(meta=decode_meta(row), revision=row.revision, created=True)
 
+    async def fork(
+        self,
+        source_session_id: str,
+        new_session_id: str,
+        *,
+        node_id: str | None = None,
+        name: str | None = None,
+        model: str = "",
+        cwd: str | None = None,
+    ) -> CreatedSession:
+        prepared = prepare_fork(source_session_id, new_session_id, node_id=node_id, name=name, model=model, cwd=cwd)
+        return await run_fork(self._database, prepared)
+
     async def open(self, session_id: str) -> PostgresSession | None:
         check_identifier("session_id", session_id)
         row = await self._database.read_one(MetaRow, "session_meta", session_id)
@@ -91,11 +107,15 @@ class PostgresSessionStore:
         async with self._database.transaction() as transaction:
             # Processes before the session, as an append that wakes it takes its locks; its wakes after it, as a commit.
             await transaction.run("grant_detach", session_id)
-            lease = await transaction.one(Number, "session_lock", session_id)
+            held = await transaction.one(LockAnswer, "session_lock", session_id)
             await transaction.run("event_lose_session", session_id)
-            if lease is None:
+            if held is None:
                 return False
-            return await transaction.one(Flag, "session_bury", session_id, lease.number) is not None
+            owners = await graph_owners(transaction, held.session_key)
+            if await transaction.one(Flag, "session_bury", session_id, held.fencing) is None:
+                return False
+            await reclaim_graphs(transaction, self._database.options.schema, [held.session_key, *owners])
+            return True
 
     def handle(self, session_id: str) -> PostgresSession:
         return PostgresSession(self._database, self._rules, self._heads, check_identifier("session_id", session_id))
@@ -141,6 +161,7 @@ class PostgresSession:
         return decode_read(
             head,
             wanted,
+            inherited=answer.inherited,
             nodes=answer.nodes,
             frames=answer.frames,
             checkpoint=answer.checkpoint,
@@ -203,13 +224,11 @@ class PostgresSession:
         return VacuumReport(removed_node_count=removed.number)
 
     async def _tombstone(self, transaction: Transaction, session_key: int, wanted: tuple[str, ...]) -> int:
-        path = await transaction.all(Text, "node_path_ids", session_key)
-        require_removable(self._session_id, wanted, (row.text for row in path))
+        held = await transaction.all(HeldNode, "node_held", session_key, list(wanted))
+        require_removable(self._session_id, held)
         removed = await transaction.run("node_tombstone", session_key, list(wanted))
         if removed:
-            first = await transaction.one(PathRow, "node_first_user", session_key)
-            text = None if first is None else user_text(decode_node(first))
-            await transaction.run("node_recount", session_key, text or "")
+            await recount(transaction, session_key)
         return removed
 
 

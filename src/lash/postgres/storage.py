@@ -5,12 +5,17 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from lash.attachment import Attachments
+from lash.model.maintenance import StorageReport
 from lash.model.session import Durability
 from lash.plan.commit import CommitRules
+from lash.postgres.artifact import PostgresArtifactStore
+from lash.postgres.attachment import PostgresAttachmentManifest, PostgresBytes
 from lash.postgres.database import Database, StatementHook
 from lash.postgres.event import PostgresEventStore
 from lash.postgres.grant import PostgresGrantStore
 from lash.postgres.lease import PostgresLeaseStore
+from lash.postgres.maintenance import PostgresMaintenance
 from lash.postgres.notify import PostgresSignals
 from lash.postgres.options import PostgresOptions
 from lash.postgres.process import PostgresProcessStore
@@ -20,6 +25,7 @@ from lash.postgres.schema import prepare_schema
 from lash.postgres.seen_processes import SeenProcesses
 from lash.postgres.session import PostgresSession, PostgresSessionStore
 from lash.sqlkit.queries import load_queries
+from lash.stores.attachment import ByteStore
 from lash.waiting import ProcessWaiter
 
 if TYPE_CHECKING:
@@ -29,11 +35,12 @@ if TYPE_CHECKING:
 class PostgresStorage:
     """Everything in one PostgreSQL schema; the contract is `lash.stores.storage.Storage`."""
 
-    def __init__(self, database: Database, rules: CommitRules) -> None:
+    def __init__(self, database: Database, rules: CommitRules, attachment_bytes: ByteStore | None) -> None:
         """Build the stores on an open database; use `open`."""
         self._database = database
         self._sessions = PostgresSessionStore(database, rules)
         self._leases = PostgresLeaseStore(database)
+        self._maintenance = PostgresMaintenance(database)
         self._queue = PostgresQueueStore(database)
         seen = SeenProcesses()
         self._signals = PostgresSignals(database)
@@ -42,6 +49,12 @@ class PostgresStorage:
         self._events = PostgresEventStore(database, seen, self._signals)
         self._waiter = ProcessWaiter(self._events, self._processes, self._signals)
         self._grants = PostgresGrantStore(database, seen)
+        self._artifacts = PostgresArtifactStore(database, rules.compression)
+        self._attachments = Attachments(
+            PostgresAttachmentManifest(database),
+            attachment_bytes or PostgresBytes(database, rules.compression),
+            self.durability,
+        )
 
     @classmethod
     async def open(
@@ -50,6 +63,7 @@ class PostgresStorage:
         *,
         migrate: bool,
         rules: CommitRules,
+        attachment_bytes: ByteStore | None = None,
         pool: asyncpg.Pool[asyncpg.Record] | None = None,
         on_statement: StatementHook | None = None,
     ) -> Self:
@@ -62,7 +76,7 @@ class PostgresStorage:
         except BaseException:
             await database.close()
             raise
-        return cls(database, rules)
+        return cls(database, rules, attachment_bytes)
 
     @property
     def durability(self) -> Durability:
@@ -77,8 +91,20 @@ class PostgresStorage:
         return self._leases
 
     @property
+    def maintenance(self) -> PostgresMaintenance:
+        return self._maintenance
+
+    @property
     def queue(self) -> PostgresQueueStore:
         return self._queue
+
+    @property
+    def artifacts(self) -> PostgresArtifactStore:
+        return self._artifacts
+
+    @property
+    def attachments(self) -> Attachments:
+        return self._attachments
 
     @property
     def processes(self) -> PostgresProcessStore:
@@ -102,6 +128,9 @@ class PostgresStorage:
 
     def session(self, session_id: str) -> PostgresSession:
         return self._sessions.handle(session_id)
+
+    async def report(self) -> StorageReport:
+        return await self._maintenance.report()
 
     async def close(self) -> None:
         self._database.check_place()

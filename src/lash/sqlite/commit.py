@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lash.codec import encode
 from lash.errors import CorruptData
-from lash.model.commit import CommitResult
+from lash.model.commit import CommitResult, ReplaceFull
 from lash.model.value import BlobRef
 from lash.plan.checkpoint import CurrentComponent, change_components
 from lash.plan.commit import Apply, CommitFacts, PreparedCommit, Replay, plan_commit
@@ -13,7 +13,9 @@ from lash.plan.queue import HeldBatch, held_by_token
 from lash.plan.session import HeadRow, missing_session
 from lash.plan.turn import TurnRow
 from lash.plan.usage import UsageRow, merge_usage, require_room
+from lash.sqlite.attachment import stamp_attachments
 from lash.sqlite.database import SQLiteValue, Transaction
+from lash.sqlite.fork import graph_owners, reclaim_graphs
 from lash.sqlite.lease import lease_row, release_lease
 from lash.sqlite.parameters import json_array
 from lash.sqlkit.rows import Flag, Text
@@ -47,9 +49,16 @@ def _load_facts(transaction: Transaction, prepared: PreparedCommit) -> CommitFac
         lease=lease_row(transaction, session_id),
         held_batches=_held_batches(transaction, prepared, key),
         stored_nodes={node.node_id: node for node in nodes},
+        missing_attachments=_missing_attachments(transaction, prepared, key),
         missing_refs=refs - {BlobRef(row.text) for row in known},
         now_ms=transaction.now_ms,
+        is_inherited=_is_inherited(transaction, key) if isinstance(prepared.commit.graph, ReplaceFull) else False,
     )
+
+
+def _is_inherited(transaction: Transaction, session_key: int) -> bool:
+    flag = transaction.one(Flag, "fork_exists", session_key=session_key)
+    return flag is not None and flag.value
 
 
 def _held_batches(transaction: Transaction, prepared: PreparedCommit, session_key: int) -> dict[str, frozenset[str]]:
@@ -59,6 +68,15 @@ def _held_batches(transaction: Transaction, prepared: PreparedCommit, session_ke
     claims = json_array((each.token, each.claim_id) for each in completions)
     rows = transaction.all(HeldBatch, "commit_held", session_key=session_key, claims=claims)
     return held_by_token(rows)
+
+
+def _missing_attachments(transaction: Transaction, prepared: PreparedCommit, session_key: int) -> frozenset[str]:
+    wanted = prepared.attachments
+    if not wanted:
+        return frozenset()
+    ids = json_array(wanted)
+    known = transaction.all(Text, "commit_known_attachments", session_key=session_key, attachment_ids=ids)
+    return frozenset(wanted) - {row.text for row in known}
 
 
 def _consume(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) -> None:
@@ -76,6 +94,8 @@ def _write(transaction: Transaction, prepared: PreparedCommit, decision: Apply) 
     _write_frames(transaction, prepared, decision.head)
     _write_usage(transaction, prepared, decision.head)
     _consume(transaction, prepared, decision.head)
+    if prepared.attachments:
+        stamp_attachments(transaction, decision.head.session_key, prepared.attachments)
     _write_turn(transaction, prepared, decision.head)
 
 
@@ -104,7 +124,7 @@ def _write_head(transaction: Transaction, prepared: PreparedCommit, head: HeadRo
 def _write_graph(transaction: Transaction, decision: Apply) -> None:
     key = decision.head.session_key
     if decision.replace:
-        transaction.run("commit_clear_graph", session_key=key)
+        _clear_graph(transaction, key)
     for segment in decision.placement.segments:
         transaction.run("commit_segment", session_key=key, **segment._asdict())
     transaction.run_many(
@@ -123,6 +143,13 @@ def _write_graph(transaction: Transaction, decision: Apply) -> None:
             for placed in decision.placement.nodes
         ),
     )
+
+
+def _clear_graph(transaction: Transaction, session_key: int) -> None:
+    owners = graph_owners(transaction, session_key)
+    transaction.run("fork_disinherit", session_key=session_key)
+    transaction.run("commit_clear_graph", session_key=session_key)
+    reclaim_graphs(transaction, owners)
 
 
 def _write_checkpoint(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) -> None:

@@ -16,7 +16,7 @@ from lash.model.process import (
     ProcessPage,
     ProcessRecord,
     Projection,
-    PruneReport,
+    PrunedProcesses,
     Registered,
     Registration,
     SignalWait,
@@ -161,12 +161,12 @@ class SQLiteProcessStore:
         check_identifier("process_id", process_id)
         return await self._append(process_id, resumed_draft(process_id, wait))
 
-    async def prune(self, *, ended_before_ms: int, through_cursor: str | None, limit: int = 100) -> PruneReport:
+    async def prune(self, *, ended_before_ms: int, through_cursor: str | None, limit: int = 100) -> PrunedProcesses:
         check_integer("ended_before_ms", ended_before_ms)
         size = check_limit(limit)
         through = MAX_INTEGER if through_cursor is None else decode_change_cursor(through_cursor).seq
 
-        def body(transaction: Transaction) -> PruneReport:
+        def body(transaction: Transaction) -> PrunedProcesses:
             rows = transaction.all(
                 PrunableRow,
                 "process_prunable",
@@ -178,7 +178,7 @@ class SQLiteProcessStore:
                 _prune(transaction, row)
             transaction.run("process_prune_changes", through=0 if through_cursor is None else through)
             pruned = tuple(row.process_id for row in rows[:size])
-            return PruneReport(pruned_process_ids=pruned, more=len(rows) > size)
+            return PrunedProcesses(pruned_process_ids=pruned, more=len(rows) > size)
 
         return await self._write(body)
 

@@ -47,7 +47,7 @@ from lash.sqlite.database import Database, Reader, Transaction
 from lash.sqlite.head import find_head
 from lash.sqlite.lease import lease_row
 from lash.sqlite.parameters import json_array
-from lash.sqlkit.rows import Text
+from lash.sqlkit.rows import Number, Text
 
 
 class SQLiteQueueStore:
@@ -88,13 +88,13 @@ class SQLiteQueueStore:
 
         def body(transaction: Transaction) -> Claim:
             key = find_head(transaction, claim.session_id).session_key
-            expires_at_ms = max(claim.expires_at_ms, saturating_add(transaction.now_ms, ttl_ms))
-            held = transaction.run(
-                "queue_extend", session_key=key, claim_token=claim.token, expires_at_ms=expires_at_ms
+            expires_at_ms = saturating_add(transaction.now_ms, ttl_ms)
+            held = transaction.all(
+                Number, "queue_extend", session_key=key, claim_token=claim.token, expires_at_ms=expires_at_ms
             )
-            if held != len(claim.batches):
+            if len(held) != len(claim.batches):
                 raise ClaimLost(claim.session_id, claim.claim_id)
-            return _claim_of(transaction, claim.session_id, key, claim, expires_at_ms)
+            return _claim_of(transaction, claim.session_id, key, claim, min(row.number for row in held))
 
         return await self._database.write(body)
 

@@ -25,11 +25,12 @@ from lash.model.session import (
 from lash.model.value import BlobRef
 from lash.plan.checkpoint import CheckpointRow, ComponentRow, check_ref, decode_checkpoint, decode_component
 from lash.plan.commit import CommitRules, prepare_commit
+from lash.plan.fork import prepare_fork
 from lash.plan.frame import FrameRow
-from lash.plan.node import WHOLE_PATH, PathRow, check_node_ids, decode_node, user_text
+from lash.plan.node import WHOLE_PATH, PathRow, check_node_ids, decode_node
 from lash.plan.session import (
-    Floors,
     HeadRow,
+    HeldNode,
     MetaRow,
     ReadRow,
     check_limit,
@@ -47,10 +48,10 @@ from lash.plan.session import (
 from lash.plan.usage import UsageRow
 from lash.sqlite.commit import apply_commit
 from lash.sqlite.database import Database, Reader, Transaction
+from lash.sqlite.fork import apply_fork, graph_owners, reclaim_graphs, recount
 from lash.sqlite.grant import detach_session
-from lash.sqlite.head import find_head, is_deleted
+from lash.sqlite.head import find_head, find_meta, insert_session, is_deleted
 from lash.sqlite.parameters import json_array
-from lash.sqlkit.rows import Text
 
 
 class SQLiteSessionStore:
@@ -73,23 +74,24 @@ class SQLiteSessionStore:
         stored_relation = encode_meta(meta, session_id)
 
         def body(transaction: Transaction) -> CreatedSession:
-            floors = transaction.one(Floors, "session_take_id", session_id=session_id)
-            if floors is not None:
-                transaction.run(
-                    "session_insert",
-                    session_id=session_id,
-                    name=meta.name,
-                    model=meta.model,
-                    cwd=meta.cwd,
-                    relation=stored_relation,
-                    revision=floors.revision,
-                    now_ms=transaction.now_ms,
-                )
-                transaction.run("session_insert_lease", session_id=session_id, fencing=floors.fencing)
-            row = _meta_row(transaction, session_id)
-            return CreatedSession(meta=decode_meta(row), revision=row.revision, created=floors is not None)
+            created = insert_session(transaction, meta, stored_relation)
+            row = find_meta(transaction, session_id)
+            return CreatedSession(meta=decode_meta(row), revision=row.revision, created=created)
 
         return await self._database.write(body)
+
+    async def fork(
+        self,
+        source_session_id: str,
+        new_session_id: str,
+        *,
+        node_id: str | None = None,
+        name: str | None = None,
+        model: str = "",
+        cwd: str | None = None,
+    ) -> CreatedSession:
+        prepared = prepare_fork(source_session_id, new_session_id, node_id=node_id, name=name, model=model, cwd=cwd)
+        return await self._database.write(lambda transaction: apply_fork(transaction, prepared))
 
     async def open(self, session_id: str) -> SQLiteSession | None:
         check_identifier("session_id", session_id)
@@ -108,8 +110,14 @@ class SQLiteSessionStore:
 
         def body(transaction: Transaction) -> bool:
             detach_session(transaction, session_id)
+            head = transaction.one(HeadRow, "session_head", session_id=session_id)
+            if head is None:
+                return False
+            touched = [head.session_key, *graph_owners(transaction, head.session_key)]
             transaction.run("session_bury", session_id=session_id, now_ms=transaction.now_ms)
-            return transaction.run("session_delete", session_id=session_id) > 0
+            transaction.run("session_delete", session_id=session_id)
+            reclaim_graphs(transaction, touched)
+            return True
 
         return await self._database.write(body)
 
@@ -142,8 +150,8 @@ class SQLiteSession:
         check_identifier("node_id", node_id)
 
         def body(reader: Reader) -> PathRow | None:
-            self._read_row(reader)
-            return reader.one(PathRow, "node_one", session_id=self._session_id, node_id=node_id)
+            key = self._read_row(reader).session_key
+            return reader.one(PathRow, "node_one", session_key=key, node_id=node_id)
 
         row = self._database.read(body)
         return None if row is None else decode_node(row)
@@ -177,13 +185,13 @@ class SQLiteSession:
         return await self._database.write(lambda transaction: apply_commit(transaction, prepared))
 
     async def meta(self) -> SessionMeta:
-        return decode_meta(self._database.read(lambda reader: _meta_row(reader, self._session_id)))
+        return decode_meta(self._database.read(lambda reader: find_meta(reader, self._session_id)))
 
     async def save_meta(self, meta: SessionMeta) -> None:
         relation = encode_meta(meta, self._session_id)
 
         def body(transaction: Transaction) -> None:
-            _meta_row(transaction, self._session_id)
+            find_meta(transaction, self._session_id)
             transaction.run(
                 "session_save_meta",
                 session_id=self._session_id,
@@ -201,24 +209,20 @@ class SQLiteSession:
 
         def body(transaction: Transaction) -> int:
             head = find_head(transaction, self._session_id)
-            path = transaction.all(Text, "node_path_ids", session_key=head.session_key)
-            require_removable(self._session_id, wanted, (row.text for row in path))
-            removed = transaction.run(
-                "node_tombstone",
-                session_key=head.session_key,
-                node_ids=json_array(wanted),
-                now_ms=transaction.now_ms,
-            )
+            key, ids = head.session_key, json_array(wanted)
+            require_removable(self._session_id, transaction.all(HeldNode, "node_held", session_key=key, node_ids=ids))
+            removed = transaction.run("node_tombstone", session_key=key, node_ids=ids, now_ms=transaction.now_ms)
             if removed:
-                _recount(transaction, head)
+                recount(transaction, key)
             return removed
 
         return await self._database.write(body)
 
     async def vacuum(self) -> VacuumReport:
         def body(transaction: Transaction) -> int:
-            find_head(transaction, self._session_id)
-            return transaction.run("node_vacuum", session_id=self._session_id)
+            key = find_head(transaction, self._session_id).session_key
+            transaction.run("node_close_segments", session_key=key)
+            return transaction.run("node_vacuum", session_key=key)
 
         return VacuumReport(removed_node_count=await self._database.write(body))
 
@@ -237,6 +241,7 @@ class SQLiteSession:
         return decode_read(
             head,
             scope,
+            inherited=_inherited_rows(reader, key, scope),
             nodes=_graph_rows(reader, key, head, scope),
             frames=reader.all(FrameRow, "frame_all", session_key=key),
             checkpoint=reader.one(CheckpointRow, "checkpoint_at", session_key=key, revision=head.revision),
@@ -245,11 +250,9 @@ class SQLiteSession:
         )
 
 
-def _meta_row(reader: Reader, session_id: str) -> MetaRow:
-    row = reader.one(MetaRow, "session_meta", session_id=session_id)
-    if row is None:
-        raise missing_session(session_id, deleted=is_deleted(reader, session_id))
-    return row
+def _inherited_rows(reader: Reader, session_key: int, scope: ReadScope) -> list[PathRow]:
+    """Return what a whole graph shows of other sessions; a path finds its way by itself."""
+    return reader.all(PathRow, "node_inherited", session_key=session_key) if isinstance(scope, FullGraph) else []
 
 
 def _graph_rows(reader: Reader, session_key: int, head: SessionHead, scope: ReadScope) -> list[PathRow]:
@@ -262,9 +265,3 @@ def _graph_rows(reader: Reader, session_key: int, head: SessionHead, scope: Read
 
 def _components(reader: Reader, session_key: int, revision: int) -> list[ComponentRow]:
     return reader.all(ComponentRow, "checkpoint_components", session_key=session_key, revision=revision)
-
-
-def _recount(transaction: Transaction, head: HeadRow) -> None:
-    first = transaction.one(PathRow, "node_first_user", session_key=head.session_key)
-    text = None if first is None else user_text(decode_node(first))
-    transaction.run("node_recount", session_key=head.session_key, first_user_message=text or "")

@@ -8,14 +8,19 @@ from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import parse_qsl
 
+from lash.attachment import Attachments
 from lash.clock import Clock
 from lash.errors import ConfigError
+from lash.model.maintenance import StorageReport
 from lash.model.session import Durability
 from lash.plan.commit import CommitRules
+from lash.sqlite.artifact import SQLiteArtifactStore
+from lash.sqlite.attachment import SQLiteAttachmentManifest, SQLiteBytes
 from lash.sqlite.database import Database
 from lash.sqlite.event import SQLiteEventStore
 from lash.sqlite.grant import SQLiteGrantStore
 from lash.sqlite.lease import SQLiteLeaseStore
+from lash.sqlite.maintenance import SQLiteMaintenance
 from lash.sqlite.notify import SQLiteSignals
 from lash.sqlite.options import SQLiteOptions, StatementHook
 from lash.sqlite.process import SQLiteProcessStore
@@ -25,6 +30,7 @@ from lash.sqlite.schema import MIGRATIONS, SchemaKeeper
 from lash.sqlite.session import SQLiteSession, SQLiteSessionStore
 from lash.sqlkit.migrations import load_migrations, pending_error
 from lash.sqlkit.queries import load_queries
+from lash.stores.attachment import ByteStore
 from lash.waiting import ProcessWaiter
 
 _OPTIONS: Final = {"synchronous": str, "busy_timeout_ms": int, "checkpoint_pages": int}
@@ -34,11 +40,12 @@ _OPTIONS: Final = {"synchronous": str, "busy_timeout_ms": int, "checkpoint_pages
 class SQLiteStorage:
     """Everything on one SQLite database; the contract is `lash.stores.storage.Storage`."""
 
-    def __init__(self, database: Database, rules: CommitRules) -> None:
+    def __init__(self, database: Database, rules: CommitRules, attachment_bytes: ByteStore | None) -> None:
         """Build the stores on an open database; use `open`."""
         self._database = database
         self._sessions = SQLiteSessionStore(database, rules)
         self._leases = SQLiteLeaseStore(database)
+        self._maintenance = SQLiteMaintenance(database)
         self._queue = SQLiteQueueStore(database)
         self._signals = SQLiteSignals(database)
         self._processes = SQLiteProcessStore(database, self._signals)
@@ -46,6 +53,12 @@ class SQLiteStorage:
         self._events = SQLiteEventStore(database, self._signals)
         self._grants = SQLiteGrantStore(database)
         self._waiter = ProcessWaiter(self._events, self._processes, self._signals)
+        self._artifacts = SQLiteArtifactStore(database, rules.compression)
+        self._attachments = Attachments(
+            SQLiteAttachmentManifest(database),
+            attachment_bytes or SQLiteBytes(database, rules.compression),
+            self.durability,
+        )
 
     @classmethod
     async def open(
@@ -54,6 +67,7 @@ class SQLiteStorage:
         *,
         migrate: bool,
         rules: CommitRules,
+        attachment_bytes: ByteStore | None = None,
         options: SQLiteOptions,
         clock: Clock,
         on_statement: StatementHook | None = None,
@@ -66,7 +80,7 @@ class SQLiteStorage:
         database = await Database.open(
             path, queries=queries, prepare=keeper.prepare, options=options, clock=clock, on_statement=on_statement
         )
-        return cls(database, rules)
+        return cls(database, rules, attachment_bytes)
 
     @property
     def durability(self) -> Durability:
@@ -81,8 +95,20 @@ class SQLiteStorage:
         return self._leases
 
     @property
+    def maintenance(self) -> SQLiteMaintenance:
+        return self._maintenance
+
+    @property
     def queue(self) -> SQLiteQueueStore:
         return self._queue
+
+    @property
+    def artifacts(self) -> SQLiteArtifactStore:
+        return self._artifacts
+
+    @property
+    def attachments(self) -> Attachments:
+        return self._attachments
 
     @property
     def processes(self) -> SQLiteProcessStore:
@@ -106,6 +132,9 @@ class SQLiteStorage:
 
     def session(self, session_id: str) -> SQLiteSession:
         return self._sessions.handle(session_id)
+
+    async def report(self) -> StorageReport:
+        return await self._maintenance.report()
 
     async def close(self) -> None:
         await self._waiter.close()

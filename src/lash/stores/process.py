@@ -15,7 +15,7 @@ from lash.model.process import (
     ProcessLeaseOutcome,
     ProcessPage,
     ProcessRecord,
-    PruneReport,
+    PrunedProcesses,
     Registered,
     Registration,
     SignalWait,
@@ -85,7 +85,7 @@ class ProcessStore(Protocol):
         """Note that the process goes on after the signal."""
         ...
 
-    async def prune(self, *, ended_before_ms: int, through_cursor: str | None, limit: int = 100) -> PruneReport:
+    async def prune(self, *, ended_before_ms: int, through_cursor: str | None, limit: int = 100) -> PrunedProcesses:
         """Remove processes that ended before a moment, with their logs, and leave tombstones.
 
         ``through_cursor`` is how far the slowest reader of the change feed has come: nothing is removed that it has not

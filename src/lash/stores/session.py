@@ -43,7 +43,7 @@ class Session(Protocol):
         ...
 
     async def node(self, node_id: str) -> Node | None:
-        """Return a live node of any branch; None if there is none of this id."""
+        """Return a live node of any branch, own or inherited; None if there is none of this id."""
         ...
 
     async def checkpoint(self, revision: int | None = None) -> Checkpoint | None:
@@ -59,7 +59,8 @@ class Session(Protocol):
 
         The checks come in this order, and the first failure wins: binding (SessionBindingMismatch), existence,
         turn replay (TurnConflict), fence (LeaseLost), revision (RevisionConflict), claims (ClaimLost), graph
-        (GraphConflict, NodeConflict, NodeNotFound), refs (BlobNotFound). A refused commit changes nothing.
+        (GraphConflict, GraphShared, NodeConflict, NodeNotFound), refs (BlobNotFound). A refused commit changes
+        nothing.
 
         Repeating a commit that carries a turn id is always safe: it returns the first result and writes nothing
         again, also when the head has moved on, when the lease is gone, and when both run at once. The repeat still
@@ -78,7 +79,8 @@ class Session(Protocol):
     async def tombstone(self, node_ids: Collection[str]) -> int:
         """Remove nodes from every read at once, and return how many were live until now.
 
-        Unknown ids are ignored. A node on the active path is refused (InvalidInput) and then none is removed.
+        Unknown ids are ignored. A node on the active path, one that this session inherits from its source, or one
+        that a fork inherits from it, is refused (InvalidInput) and then none is removed.
         """
         ...
 
@@ -106,6 +108,31 @@ class SessionStore(Protocol):
         """
         ...
 
+    async def fork(
+        self,
+        source_session_id: str,
+        new_session_id: str,
+        *,
+        node_id: str | None = None,
+        name: str | None = None,
+        model: str = "",
+        cwd: str | None = None,
+    ) -> CreatedSession:
+        """Create a session that continues from a live node of another one, by default from its leaf.
+
+        The fork shares the path to that node and nothing behind or beside it; the whole graph of a fork is that path
+        followed by its own nodes, and node ids are unique among them. What either side does later is invisible to the
+        other, and deleting one leaves the other whole. The fork has a head at once: configuration, frames and
+        checkpoint are copies of those of the source's head, also when the node is an earlier one, as an older state
+        is not kept. So are its committed attachments, whose bytes are shared. Usage, turns, queue, claims and lease
+        are not inherited, metadata only as given here.
+        A fork of a session without a commit has none either.
+
+        The checks come in this order: the new id is free (SessionExists), the source exists (SessionNotFound,
+        SessionDeleted), the node is live in it (NodeNotFound). Repeating a fork returns the one that exists, unchanged.
+        """
+        ...
+
     async def open(self, session_id: str) -> Session | None:
         """Return a handle if the session exists; never create one."""
         ...
@@ -117,6 +144,7 @@ class SessionStore(Protocol):
     async def delete(self, session_id: str) -> bool:
         """Delete a session with all it owns, and leave a tombstone; return whether there was one.
 
+        Nodes that a fork inherits stay, invisible to all but the forks, until the last of these is deleted too.
         Deleting an unknown id succeeds and leaves nothing behind.
         """
         ...

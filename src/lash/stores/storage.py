@@ -5,10 +5,14 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
+from lash.model.maintenance import StorageReport
 from lash.model.session import Durability
+from lash.stores.artifact import ArtifactStore
+from lash.stores.attachment import AttachmentStore
 from lash.stores.event import EventStore
 from lash.stores.grant import GrantStore
 from lash.stores.lease import LeaseStore
+from lash.stores.maintenance import Maintenance
 from lash.stores.process import ProcessLeaseStore, ProcessStore
 from lash.stores.queue import QueueStore
 from lash.stores.session import Session, SessionStore
@@ -33,7 +37,16 @@ class Storage(Protocol):
     def leases(self) -> LeaseStore: ...
 
     @property
+    def maintenance(self) -> Maintenance: ...
+
+    @property
     def queue(self) -> QueueStore: ...
+
+    @property
+    def artifacts(self) -> ArtifactStore: ...
+
+    @property
+    def attachments(self) -> AttachmentStore: ...
 
     @property
     def processes(self) -> ProcessStore: ...
@@ -54,6 +67,16 @@ class Storage(Protocol):
 
     def session(self, session_id: str) -> Session:
         """Return a handle on one session, without asking whether it exists."""
+        ...
+
+    async def report(self) -> StorageReport:
+        """Say how many rows and bytes each noun takes; cheap enough for a health check.
+
+        On PostgreSQL the rows are the server's estimates, as of its last ANALYZE, and the bytes are exact. On SQLite
+        the rows are exact up to 10,000 in a table, beyond that an estimate: of a table with row numbers the highest of
+        them, else a lower bound. The bytes of the whole are exact but for the write-ahead log; those of a noun are
+        told only while the file has at most 4,096 pages, since measuring them reads every page.
+        """
         ...
 
     async def close(self) -> None:

@@ -59,6 +59,7 @@ class CommitFields(TypedDict, total=False):
     graph: GraphDelta
     checkpoint: CheckpointDraft
     usage: tuple[UsageEntry, ...]
+    attachments: tuple[str, ...]
 
 
 def commit(expected_revision: int, *nodes: Node, session_id: str = "s", **fields: Unpack[CommitFields]) -> Commit:

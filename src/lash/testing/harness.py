@@ -18,6 +18,7 @@ import lash
 from lash.model.commit import CommitBudget
 from lash.model.session import Retention
 from lash.model.value import Compression
+from lash.stores.attachment import ByteStore
 from lash.stores.storage import Storage
 from lash.testing.clock import ManualClock
 
@@ -28,6 +29,7 @@ class OpenOptions(TypedDict, total=False):
     compression: Compression
     budget: CommitBudget
     retention: Retention
+    attachment_bytes: ByteStore
     on_statement: Callable[[str], None]
 
 

@@ -1,7 +1,8 @@
 -- name: commit_facts
--- What a plan must know about a commit of turn $2 that names the nodes $3, the refs $4 and the claims of tokens $5 and
--- ids $6: the time, the head, the turn's commit if it has one, the lease, the stored ones of the nodes, the refs whose
--- bytes are held, and the batches that the claims hold.
+-- What a plan must know about a commit of turn $2 that names the nodes $3, the refs $4, the claims of tokens $5 and ids
+-- $6 and the attachments $7: the time, the head, the turn's commit if it has one, the lease, the stored ones of the
+-- nodes (inherited ones lie on segment 0), the refs whose bytes are held, the batches that the claims hold, the
+-- attachments that the session has, and whether a fork inherits from the session.
 SELECT
     :"schema".lash_now_ms(),
     row(
@@ -9,6 +10,12 @@ SELECT
         s.leaf_segment IS NOT NULL AND NOT EXISTS (
             SELECT 1 FROM :"schema".lash_nodes AS f
             WHERE f.session_key = s.session_key AND f.segment = s.leaf_segment AND f.depth = s.leaf_depth + 1
+        ) AND NOT EXISTS (
+            SELECT 1 FROM :"schema".lash_segments AS g
+            WHERE g.session_key = s.session_key AND g.segment = s.leaf_segment AND g.closed
+        ) AND NOT EXISTS (
+            SELECT 1 FROM :"schema".lash_inherited AS i
+            WHERE i.session_key = s.session_key AND s.leaf_segment = 0 AND i.ceiling > s.leaf_depth
         ),
         s.segment_count, s.node_seq, s.node_count, s.first_user_message, s.user_message_count
     ),
@@ -24,11 +31,39 @@ SELECT
             NOT EXISTS (
                 SELECT 1 FROM :"schema".lash_nodes AS f
                 WHERE f.session_key = n.session_key AND f.segment = n.segment AND f.depth = n.depth + 1
+            )
+            AND NOT EXISTS (
+                SELECT 1 FROM :"schema".lash_segments AS g
+                WHERE g.session_key = n.session_key AND g.segment = n.segment AND g.closed
             ),
             n.tombstoned_at_ms IS NOT NULL, n.body
         )
         FROM :"schema".lash_nodes AS n
         WHERE n.session_key = s.session_key AND n.node_id = ANY ($3::text[])
+        UNION ALL
+        SELECT row(
+            n.node_id, n.parent_node_id, 0::bigint, n.depth,
+            NOT EXISTS (
+                SELECT 1 FROM :"schema".lash_inherited AS h
+                WHERE h.session_key = s.session_key AND h.ceiling > n.depth
+            )
+            AND NOT EXISTS (
+                SELECT 1 FROM :"schema".lash_nodes AS f
+                WHERE f.session_key = s.session_key AND f.segment = 0 AND f.depth = n.depth + 1
+            )
+            AND NOT EXISTS (
+                SELECT 1 FROM :"schema".lash_segments AS g
+                WHERE g.session_key = s.session_key AND g.segment = 0 AND g.closed
+            ),
+            n.tombstoned_at_ms IS NOT NULL, n.body
+        )
+        FROM :"schema".lash_inherited AS i
+        CROSS JOIN LATERAL (
+            SELECT * FROM :"schema".lash_nodes AS n
+            WHERE n.session_key = i.owner_key AND n.node_id = ANY ($3::text[])
+            OFFSET 0
+        ) AS n
+        WHERE i.session_key = s.session_key AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling
     ),
     array(
         SELECT b.hash FROM :"schema".lash_blobs AS b
@@ -39,25 +74,34 @@ SELECT
         FROM unnest($5::text[], $6::text[]) AS claim (token, id)
         JOIN :"schema".lash_batches AS b ON b.session_key = s.session_key AND b.claim_token = claim.token
             AND b.claim_id = claim.id
-    )
+    ),
+    array(
+        SELECT a.attachment_id FROM :"schema".lash_attachments AS a
+        WHERE a.session_key = s.session_key AND a.attachment_id = ANY ($7::text[])
+    ),
+    EXISTS (SELECT 1 FROM :"schema".lash_inherited AS i WHERE i.owner_key = s.session_key)
 FROM :"schema".lash_sessions AS s
 JOIN :"schema".lash_session_leases AS l ON l.session_key = s.session_key
 WHERE s.session_id = $1::text;
 
+-- name: commit_lock_graph
+-- Holds the head of a session whose graph is to be replaced, so that no fork can begin to inherit from it; no row if
+-- the head is not as the plan saw it.
+SELECT session_key FROM :"schema".lash_sessions
+WHERE session_key = $1::bigint AND revision = $2::bigint AND node_count = $3::bigint
+FOR NO KEY UPDATE;
+
 -- name: commit_clear_graph
--- Deletes the whole graph of a session before it is replaced, if its head is as the plan saw it.
-WITH target AS (
-    SELECT session_key FROM :"schema".lash_sessions
-    WHERE session_key = $1::bigint AND revision = $2::bigint AND node_count = $3::bigint
-    FOR NO KEY UPDATE
-)
-DELETE FROM :"schema".lash_segments AS g USING target WHERE g.session_key = target.session_key;
+-- Deletes the whole graph of a session before it is replaced, unless a fork inherits from it.
+DELETE FROM :"schema".lash_segments AS g
+WHERE g.session_key = $1::bigint
+    AND NOT EXISTS (SELECT 1 FROM :"schema".lash_inherited AS i WHERE i.owner_key = $1::bigint);
 
 -- name: commit_apply
 -- A whole commit in one statement. It writes everything, or nothing when a fact of the plan no longer holds: the
 -- revision $2 and node count $3 of the head (which stand for all facts about the graph), no commit for the turn yet,
 -- a live lease under the fence, claims that hold exactly the batches to consume, no new node id taken, bytes for every
--- ref. Answers the new revision, or no row.
+-- ref, every attachment announced. Answers the new revision, or no row.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 -- Locked first and by all, so that commits, claims and deletions take their locks in one order.
 lease AS (
@@ -77,6 +121,14 @@ claimed AS (
     ORDER BY b.seq
     FOR UPDATE OF b
 ),
+-- Locked, because a sweep may take an attachment that is not committed without the head moving.
+attachments AS (
+    SELECT a.attachment_id
+    FROM :"schema".lash_attachments AS a
+    WHERE a.session_key = $1::bigint AND a.attachment_id = ANY ($57::text[])
+    ORDER BY a.attachment_id
+    FOR UPDATE
+),
 guard AS (
     SELECT clock.now_ms
     FROM clock
@@ -92,6 +144,16 @@ guard AS (
             SELECT 1 FROM :"schema".lash_nodes AS n
             WHERE n.session_key = $1::bigint AND n.node_id = ANY ($35::text[])
         )
+        AND NOT EXISTS (
+            SELECT 1
+            FROM :"schema".lash_inherited AS i
+            CROSS JOIN LATERAL (
+                SELECT n.segment, n.depth FROM :"schema".lash_nodes AS n
+                WHERE n.session_key = i.owner_key AND n.node_id = ANY ($35::text[])
+                OFFSET 0
+            ) AS n
+            WHERE i.session_key = $1::bigint AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling
+        )
         AND cardinality($43::text[]) = (
             SELECT count(*) FROM :"schema".lash_blobs AS b
             WHERE b.session_key = $1::bigint AND b.hash = ANY ($43::text[])
@@ -102,6 +164,7 @@ guard AS (
             SELECT count(*) FROM :"schema".lash_batches AS b
             WHERE b.session_key = $1::bigint AND b.claim_token = ANY ($54::text[])
         )
+        AND cardinality($57::text[]) = (SELECT count(*) FROM attachments)
 ),
 head AS (
     UPDATE :"schema".lash_sessions AS s
@@ -249,6 +312,12 @@ acknowledged AS (
     SET state = 'acknowledged'
     FROM head, claimed
     WHERE w.batch_id = claimed.batch_id AND w.state = 'queued'
+),
+stamped_attachments AS (
+    UPDATE :"schema".lash_attachments AS a
+    SET committed_at_ms = coalesce(a.committed_at_ms, head.updated_at_ms)
+    FROM head
+    WHERE a.session_key = head.session_key AND a.attachment_id = ANY ($57::text[])
 ),
 stamped AS (
     INSERT INTO :"schema".lash_turns (session_key, turn_id, commit_hash, result, committed_at_ms)

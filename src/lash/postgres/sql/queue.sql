@@ -47,54 +47,53 @@ RETURNING seq;
 
 -- name: queue_facts
 -- The time, the lease and the head of a session's queue: the first $4 of each lane of $3 that are ready and that no
--- live claim under the lease of fencing number $2 holds, the first such command, and what stands behind.
+-- live claim under the lease of fencing number $2 holds, the first such command, and what stands behind. An
+-- order instead of EXISTS, which may search the work of all sessions for one batch of this one.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms)
 SELECT
     s.session_key,
     clock.now_ms,
     row(l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms),
-    EXISTS (
-        SELECT 1 FROM :"schema".lash_batches AS b
-        WHERE b.session_key = s.session_key AND b.available_at_ms > 0 AND b.available_at_ms <= clock.now_ms
-    ),
-    row(
-        array(
-            SELECT row(c.seq, c.batch_id, c.lane, c.slot, c.merge_key)
-            FROM unnest($3::text[]) AS wanted (lane)
-            CROSS JOIN LATERAL (
-                SELECT b.seq, b.batch_id, b.lane, b.slot, b.merge_key
-                FROM :"schema".lash_batches AS b
-                WHERE b.session_key = s.session_key AND b.lane = wanted.lane AND b.available_at_ms = 0
-                    AND (
-                        b.claim_token IS NULL OR b.claim_expires_at_ms <= clock.now_ms
-                        OR b.claim_lease_fencing <> $2::bigint
-                    )
-                ORDER BY b.seq
-                LIMIT $4::bigint
-            ) AS c
-        ),
-        (
-            SELECT b.seq FROM :"schema".lash_batches AS b
-            WHERE b.session_key = s.session_key AND b.lane = 'command' AND b.available_at_ms = 0
+    array(
+        SELECT row(c.seq, c.batch_id, c.lane, c.slot, c.merge_key)
+        FROM unnest($3::text[]) AS wanted (lane)
+        CROSS JOIN LATERAL (
+            SELECT b.seq, b.batch_id, b.lane, b.slot, b.merge_key
+            FROM :"schema".lash_batches AS b
+            WHERE b.session_key = s.session_key AND b.lane = wanted.lane AND b.available_at_ms = 0
                 AND (
                     b.claim_token IS NULL OR b.claim_expires_at_ms <= clock.now_ms
                     OR b.claim_lease_fencing <> $2::bigint
                 )
             ORDER BY b.seq
-            LIMIT 1
-        ),
-        EXISTS (
-            SELECT 1 FROM :"schema".lash_batches AS b
-            WHERE b.session_key = s.session_key AND b.lane = 'late' AND b.available_at_ms = 0
-        ),
-        EXISTS (
-            SELECT 1 FROM :"schema".lash_batches AS b
-            WHERE b.session_key = s.session_key AND b.claim_token IS NOT NULL
-        ),
-        (
-            SELECT min(b.available_at_ms) FROM :"schema".lash_batches AS b
-            WHERE b.session_key = s.session_key AND b.available_at_ms > 0
-        )
+            LIMIT $4::bigint
+        ) AS c
+    ),
+    (
+        SELECT b.seq FROM :"schema".lash_batches AS b
+        WHERE b.session_key = s.session_key AND b.lane = 'command' AND b.available_at_ms = 0
+            AND (
+                b.claim_token IS NULL OR b.claim_expires_at_ms <= clock.now_ms
+                OR b.claim_lease_fencing <> $2::bigint
+            )
+        ORDER BY b.seq
+        LIMIT 1
+    ),
+    (
+        SELECT b.seq FROM :"schema".lash_batches AS b
+        WHERE b.session_key = s.session_key AND b.lane = 'late' AND b.available_at_ms = 0
+        ORDER BY b.seq
+        LIMIT 1
+    ) IS NOT NULL,
+    (
+        SELECT b.claim_token FROM :"schema".lash_batches AS b
+        WHERE b.session_key = s.session_key AND b.claim_token IS NOT NULL
+        ORDER BY b.claim_token
+        LIMIT 1
+    ) IS NOT NULL,
+    (
+        SELECT min(b.available_at_ms) FROM :"schema".lash_batches AS b
+        WHERE b.session_key = s.session_key AND b.available_at_ms > 0
     )
 FROM clock, :"schema".lash_sessions AS s
 JOIN :"schema".lash_session_leases AS l ON l.session_key = s.session_key
@@ -183,8 +182,8 @@ given_back AS (
 SELECT (SELECT count(*) FROM given_back) FROM s;
 
 -- name: queue_cancel
--- Removes a batch that no live claim holds and settles its source key; no row if there is no session. The lease row is
--- held, so that no claim is made meanwhile.
+-- Removes a batch that no live claim holds, settles its source key and acknowledges its wake; no row if there is no
+-- session. The lease row is held, so that no claim is made meanwhile.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 lease AS (
     SELECT l.session_key, l.fencing, l.token
@@ -210,6 +209,12 @@ settled AS (
     SET state = 'cancelled', settled_at_ms = clock.now_ms
     FROM gone, clock
     WHERE k.session_key = gone.session_key AND k.source_key = gone.source_key
+),
+acknowledged AS (
+    UPDATE :"schema".lash_wakes AS w
+    SET state = 'acknowledged'
+    FROM gone
+    WHERE w.batch_id = gone.batch_id AND w.state = 'queued'
 )
 SELECT
     lease.session_key,
@@ -246,7 +251,7 @@ WHERE s.session_id = $1::text;
 
 -- name: queue_ready_sessions
 -- Sessions behind a place that have ready work and no live lease: one step through the index for each session, not
--- for each batch, and besides them those whose delayed work has become due.
+-- for each batch, and besides them those whose delayed work has been due for longest.
 WITH RECURSIVE clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 start AS (
     SELECT coalesce((SELECT session_key FROM :"schema".lash_sessions WHERE session_id = $2::text), 0) AS session_key
@@ -278,18 +283,18 @@ idle AS (
 due AS (
     SELECT b.session_key
     FROM clock, :"schema".lash_batches AS b
+    JOIN :"schema".lash_session_leases AS l ON l.session_key = b.session_key
     WHERE b.available_at_ms > 0 AND b.available_at_ms <= clock.now_ms
-        AND b.session_key > (SELECT session_key FROM start)
+        AND (l.token IS NULL OR l.expires_at_ms <= clock.now_ms)
     ORDER BY b.available_at_ms
     LIMIT $1::bigint
-),
-idle_due AS (
-    SELECT d.session_key
-    FROM due AS d, clock, :"schema".lash_session_leases AS l
-    WHERE l.session_key = d.session_key AND (l.token IS NULL OR l.expires_at_ms <= clock.now_ms)
 )
 SELECT s.session_id
-FROM (SELECT session_key FROM idle UNION SELECT session_key FROM idle_due) AS found
+FROM (
+    SELECT session_key FROM idle
+    UNION
+    SELECT session_key FROM due WHERE session_key > (SELECT session_key FROM start)
+) AS found
 JOIN :"schema".lash_sessions AS s ON s.session_key = found.session_key
 ORDER BY s.session_key
 LIMIT $1::bigint;

@@ -68,13 +68,13 @@ WITH lease AS (
     WHERE s.session_id = $1::text
     FOR UPDATE OF l
 )
-SELECT lease.fencing
+SELECT lease.session_key, lease.fencing
 FROM lease
 JOIN :"schema".lash_sessions AS s ON s.session_key = lease.session_key
 FOR UPDATE OF s;
 
 -- name: session_bury
--- Deletes a session and, by cascade, all that it owns; keeps its last numbers.
+-- Deletes a session and, by cascade, all that it owns but its graph; keeps its last numbers.
 WITH gone AS (
     DELETE FROM :"schema".lash_sessions WHERE session_id = $1::text RETURNING session_id, revision
 )
@@ -96,6 +96,12 @@ SELECT
         s.leaf_segment IS NOT NULL AND NOT EXISTS (
             SELECT 1 FROM :"schema".lash_nodes AS f
             WHERE f.session_key = s.session_key AND f.segment = s.leaf_segment AND f.depth = s.leaf_depth + 1
+        ) AND NOT EXISTS (
+            SELECT 1 FROM :"schema".lash_segments AS g
+            WHERE g.session_key = s.session_key AND g.segment = s.leaf_segment AND g.closed
+        ) AND NOT EXISTS (
+            SELECT 1 FROM :"schema".lash_inherited AS i
+            WHERE i.session_key = s.session_key AND s.leaf_segment = 0 AND i.ceiling > s.leaf_depth
         ),
         s.segment_count, s.node_seq, s.node_count, s.first_user_message, s.user_message_count
     )
@@ -103,22 +109,45 @@ FROM :"schema".lash_sessions AS s
 WHERE s.session_id = $1::text;
 
 -- name: session_load
--- One revision of a session: its head, what a writer must know of it, and its graph (whole if $2, else the path to
--- $3 or to the leaf, of which the last $4), frames, checkpoint and ledger; all on one snapshot.
+-- One revision of a session (OFFSET 0 keeps the server from reading whole tables while they are small): its head, what a writer must know of it, and its graph (whole if $2, else the path to
+-- $3 or to the leaf, of which the last $4; what a whole graph inherits comes before it), frames, checkpoint and ledger; all on one snapshot.
 WITH RECURSIVE s AS (SELECT * FROM :"schema".lash_sessions WHERE session_id = $1::text),
 leaf AS (
     SELECT n.session_key, n.segment, n.depth
     FROM s
     JOIN :"schema".lash_nodes AS n ON n.session_key = s.session_key AND n.node_id = coalesce($3::text, s.leaf_node_id)
     WHERE NOT $2::boolean
+    UNION ALL
+    SELECT s.session_key, 0, n.depth
+    FROM s
+    JOIN :"schema".lash_inherited AS i ON i.session_key = s.session_key
+    CROSS JOIN LATERAL (
+        SELECT * FROM :"schema".lash_nodes AS n
+        WHERE n.session_key = i.owner_key AND n.node_id = coalesce($3::text, s.leaf_node_id)
+        OFFSET 0
+    ) AS n
+    WHERE NOT $2::boolean AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling
 ),
+-- A climb that reaches segment 0 goes on along the inherited path.
 climb AS (
     SELECT session_key, segment, depth AS ceiling, depth - $4::bigint AS floor FROM leaf
     UNION ALL
     SELECT c.session_key, g.parent_segment, g.parent_depth, c.floor
     FROM climb AS c
-    JOIN :"schema".lash_segments AS g ON g.session_key = c.session_key AND g.segment = c.segment
+    CROSS JOIN LATERAL (
+        SELECT * FROM :"schema".lash_segments AS g
+        WHERE g.session_key = c.session_key AND g.segment = c.segment
+        OFFSET 0
+    ) AS g
     WHERE g.parent_segment IS NOT NULL AND g.parent_depth > c.floor
+),
+run AS (
+    SELECT session_key, segment, ceiling, floor FROM climb
+    UNION ALL
+    SELECT i.owner_key, i.segment, least(i.ceiling, c.ceiling), greatest(i.floor, c.floor)
+    FROM climb AS c
+    JOIN :"schema".lash_inherited AS i ON i.session_key = c.session_key
+    WHERE c.segment = 0
 )
 SELECT
     row(
@@ -130,8 +159,25 @@ SELECT
         s.leaf_segment IS NOT NULL AND NOT EXISTS (
             SELECT 1 FROM :"schema".lash_nodes AS f
             WHERE f.session_key = s.session_key AND f.segment = s.leaf_segment AND f.depth = s.leaf_depth + 1
+        ) AND NOT EXISTS (
+            SELECT 1 FROM :"schema".lash_segments AS g
+            WHERE g.session_key = s.session_key AND g.segment = s.leaf_segment AND g.closed
+        ) AND NOT EXISTS (
+            SELECT 1 FROM :"schema".lash_inherited AS i
+            WHERE i.session_key = s.session_key AND s.leaf_segment = 0 AND i.ceiling > s.leaf_depth
         ),
         s.segment_count, s.node_seq, s.node_count, s.first_user_message, s.user_message_count
+    ),
+    array(
+        SELECT row(n.node_id, n.parent_node_id, n.depth, n.tombstoned_at_ms IS NOT NULL, n.body)
+        FROM :"schema".lash_inherited AS i
+        CROSS JOIN LATERAL (
+            SELECT * FROM :"schema".lash_nodes AS n
+            WHERE n.session_key = i.owner_key AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling
+            OFFSET 0
+        ) AS n
+        WHERE $2::boolean AND i.session_key = s.session_key
+        ORDER BY n.depth
     ),
     CASE WHEN $2::boolean
         THEN array(
@@ -142,9 +188,13 @@ SELECT
         )
         ELSE array(
             SELECT row(n.node_id, n.parent_node_id, n.depth, n.tombstoned_at_ms IS NOT NULL, n.body)
-            FROM climb AS c
-            JOIN :"schema".lash_nodes AS n ON n.session_key = c.session_key AND n.segment = c.segment
-                AND n.depth <= c.ceiling AND n.depth > c.floor
+            FROM run AS r
+            CROSS JOIN LATERAL (
+                SELECT * FROM :"schema".lash_nodes AS n
+                WHERE n.session_key = r.session_key AND n.segment = r.segment
+                    AND n.depth <= r.ceiling AND n.depth > r.floor
+                OFFSET 0
+            ) AS n
             ORDER BY n.depth
         )
     END,

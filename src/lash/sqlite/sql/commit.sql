@@ -7,6 +7,11 @@ SELECT commit_hash, result FROM lash_turns WHERE session_key = :session_key AND 
 SELECT hash FROM lash_blobs
 WHERE session_key = :session_key AND hash IN (SELECT value FROM json_each(:refs));
 
+-- name: commit_known_attachments
+-- The attachments (of a JSON array of ids) that the session has.
+SELECT attachment_id FROM lash_attachments
+WHERE session_key = :session_key AND attachment_id IN (SELECT value FROM json_each(:attachment_ids));
+
 -- name: commit_held
 -- The batches that some claims hold (a JSON array of token and claim id).
 SELECT b.claim_token, b.batch_id

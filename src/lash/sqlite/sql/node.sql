@@ -1,34 +1,72 @@
 -- name: node_stored
--- The stored ones among some node ids (a JSON array), as a writer sees them. CROSS JOIN makes SQLite look each id up
--- instead of reading the whole graph.
+-- The stored ones among some node ids (a JSON array), as a writer sees them; inherited ones lie on segment 0. CROSS
+-- JOIN makes SQLite look each id up instead of reading the whole graph.
 SELECT
     n.node_id, n.parent_node_id, n.segment, n.depth,
     NOT EXISTS (
         SELECT 1 FROM lash_nodes AS f
         WHERE f.session_key = n.session_key AND f.segment = n.segment AND f.depth = n.depth + 1
+    ) AND NOT EXISTS (
+        SELECT 1 FROM lash_segments AS g
+        WHERE g.session_key = n.session_key AND g.segment = n.segment AND g.closed
     ),
     n.tombstoned_at_ms IS NOT NULL, n.body
 FROM json_each(:node_ids) AS wanted
-CROSS JOIN lash_nodes AS n ON n.session_key = :session_key AND n.node_id = wanted.value;
+CROSS JOIN lash_nodes AS n ON n.session_key = :session_key AND n.node_id = wanted.value
+UNION ALL
+SELECT
+    n.node_id, n.parent_node_id, 0, n.depth,
+    NOT EXISTS (SELECT 1 FROM lash_inherited AS h WHERE h.session_key = :session_key AND h.ceiling > n.depth)
+    AND NOT EXISTS (
+        SELECT 1 FROM lash_nodes AS f
+        WHERE f.session_key = :session_key AND f.segment = 0 AND f.depth = n.depth + 1
+    ) AND NOT EXISTS (
+        SELECT 1 FROM lash_segments AS g WHERE g.session_key = :session_key AND g.segment = 0 AND g.closed
+    ),
+    n.tombstoned_at_ms IS NOT NULL, n.body
+FROM lash_inherited AS i
+CROSS JOIN json_each(:node_ids) AS wanted
+CROSS JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.node_id = wanted.value
+WHERE i.session_key = :session_key AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling;
 
 -- name: node_one
--- One live node by its id.
+-- One live node by its id, own or inherited.
+SELECT node_id, parent_node_id, depth, 0, body
+FROM lash_nodes
+WHERE session_key = :session_key AND node_id = :node_id AND tombstoned_at_ms IS NULL
+UNION ALL
 SELECT n.node_id, n.parent_node_id, n.depth, 0, n.body
-FROM lash_sessions AS s
-JOIN lash_nodes AS n ON n.session_key = s.session_key
-WHERE s.session_id = :session_id AND n.node_id = :node_id AND n.tombstoned_at_ms IS NULL;
+FROM lash_inherited AS i
+CROSS JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.node_id = :node_id
+WHERE i.session_key = :session_key AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling
+    AND n.tombstoned_at_ms IS NULL;
 
 -- name: node_all
--- Every live node of a session, in the order of insertion.
+-- Every live node that a session owns, in the order of insertion.
 SELECT node_id, parent_node_id, depth, 0, body
 FROM lash_nodes
 WHERE session_key = :session_key AND tombstoned_at_ms IS NULL
 ORDER BY seq;
 
+-- name: node_inherited
+-- The path that a session inherits, from the root; empty for one that is no fork.
+SELECT n.node_id, n.parent_node_id, n.depth, n.tombstoned_at_ms IS NOT NULL, n.body
+FROM lash_inherited AS i
+CROSS JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.segment = i.segment
+    AND n.depth > i.floor AND n.depth <= i.ceiling
+WHERE i.session_key = :session_key
+ORDER BY n.depth;
+
 -- name: node_path
--- The nodes from the root to one node, or only the last of them: a climb over segments, a range on each.
+-- The nodes from the root to one node, own or inherited, or only the last of them: a climb over segments, a range on
+-- each. A climb that reaches segment 0 goes on along the inherited path.
 WITH RECURSIVE leaf (segment, depth) AS (
     SELECT segment, depth FROM lash_nodes WHERE session_key = :session_key AND node_id = :leaf_node_id
+    UNION ALL
+    SELECT 0, n.depth
+    FROM lash_inherited AS i
+    CROSS JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.node_id = :leaf_node_id
+    WHERE i.session_key = :session_key AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling
 ),
 climb (segment, ceiling) AS (
     SELECT segment, depth FROM leaf
@@ -37,15 +75,24 @@ climb (segment, ceiling) AS (
     FROM climb AS c
     JOIN lash_segments AS s ON s.session_key = :session_key AND s.segment = c.segment
     WHERE s.parent_segment IS NOT NULL AND s.parent_depth > (SELECT depth FROM leaf) - :last
+),
+run (session_key, segment, ceiling) AS (
+    SELECT :session_key, segment, ceiling FROM climb
+    UNION ALL
+    SELECT i.owner_key, i.segment, MIN(i.ceiling, c.ceiling)
+    FROM climb AS c
+    CROSS JOIN lash_inherited AS i ON i.session_key = :session_key
+    WHERE c.segment = 0
 )
 SELECT n.node_id, n.parent_node_id, n.depth, n.tombstoned_at_ms IS NOT NULL, n.body
-FROM climb AS c
-CROSS JOIN lash_nodes AS n ON n.session_key = :session_key AND n.segment = c.segment
-    AND n.depth <= c.ceiling AND n.depth > (SELECT depth FROM leaf) - :last
+FROM run AS r
+CROSS JOIN lash_nodes AS n ON n.session_key = r.session_key AND n.segment = r.segment
+    AND n.depth <= r.ceiling AND n.depth > (SELECT depth FROM leaf) - :last
 ORDER BY n.depth;
 
--- name: node_path_ids
--- The ids of the nodes on the active path of a session.
+-- name: node_held
+-- Those of some nodes (a JSON array of ids) that cannot be removed, and why: they lie on the active path of the session
+-- (path), it inherits them (source), or a fork inherits them from it (fork).
 WITH RECURSIVE climb (segment, ceiling) AS (
     SELECT leaf_segment, leaf_depth FROM lash_sessions
     WHERE session_key = :session_key AND leaf_segment IS NOT NULL
@@ -54,10 +101,21 @@ WITH RECURSIVE climb (segment, ceiling) AS (
     FROM climb AS c
     JOIN lash_segments AS s ON s.session_key = :session_key AND s.segment = c.segment
     WHERE s.parent_segment IS NOT NULL
+),
+held (reason, session_key, segment, floor, ceiling) AS (
+    SELECT 'path', :session_key, segment, -1, ceiling FROM climb
+    UNION ALL
+    SELECT 'source', owner_key, segment, floor, ceiling FROM lash_inherited WHERE session_key = :session_key
+    UNION ALL
+    SELECT 'fork', owner_key, segment, floor, ceiling FROM lash_inherited WHERE owner_key = :session_key
 )
-SELECT n.node_id
-FROM climb AS c
-CROSS JOIN lash_nodes AS n ON n.session_key = :session_key AND n.segment = c.segment AND n.depth <= c.ceiling;
+SELECT n.node_id, MIN(h.reason)
+FROM held AS h
+CROSS JOIN json_each(:node_ids) AS wanted
+CROSS JOIN lash_nodes AS n ON n.session_key = h.session_key AND n.node_id = wanted.value
+WHERE n.segment = h.segment AND n.depth > h.floor AND n.depth <= h.ceiling
+GROUP BY n.node_id
+ORDER BY n.node_id;
 
 -- name: node_tombstone
 -- Marks nodes (a JSON array of ids) as removed.
@@ -67,28 +125,45 @@ WHERE session_key = :session_key AND tombstoned_at_ms IS NULL
     AND node_id IN (SELECT value FROM json_each(:node_ids));
 
 -- name: node_recount
--- Counts the live nodes and user messages of a session again after some were removed.
+-- Counts the live nodes and user messages that a session sees, its own and the inherited ones.
+WITH seen (user_message) AS (
+    SELECT user_message FROM lash_nodes WHERE session_key = :session_key AND tombstoned_at_ms IS NULL
+    UNION ALL
+    SELECT n.user_message
+    FROM lash_inherited AS i
+    CROSS JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.segment = i.segment
+        AND n.depth > i.floor AND n.depth <= i.ceiling
+    WHERE i.session_key = :session_key
+)
 UPDATE lash_sessions
-SET node_count = (
-        SELECT COUNT(*) FROM lash_nodes WHERE session_key = :session_key AND tombstoned_at_ms IS NULL
-    ),
-    user_message_count = (
-        SELECT COUNT(*) FROM lash_nodes
-        WHERE session_key = :session_key AND tombstoned_at_ms IS NULL AND user_message = 1
-    ),
+SET (node_count, user_message_count) = (SELECT COUNT(*), COALESCE(SUM(user_message), 0) FROM seen),
     first_user_message = :first_user_message
 WHERE session_key = :session_key;
 
 -- name: node_first_user
--- The first live message of a user, in the order of insertion.
+-- The first live message of a user that a session sees: an inherited one, or else the first that was inserted.
+WITH said (own, place, node_key) AS (
+    SELECT 1, seq, rowid
+    FROM lash_nodes
+    WHERE session_key = :session_key AND tombstoned_at_ms IS NULL AND user_message = 1
+    UNION ALL
+    SELECT 0, n.depth, n.rowid
+    FROM lash_inherited AS i
+    CROSS JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.segment = i.segment
+        AND n.depth > i.floor AND n.depth <= i.ceiling
+    WHERE i.session_key = :session_key AND n.user_message = 1
+)
 SELECT node_id, parent_node_id, depth, 0, body
 FROM lash_nodes
-WHERE session_key = :session_key AND tombstoned_at_ms IS NULL AND user_message = 1
-ORDER BY seq
-LIMIT 1;
+WHERE rowid = (SELECT node_key FROM said ORDER BY own, place LIMIT 1);
+
+-- name: node_close_segments
+-- Closes the segments on which removed nodes lie, so that their places are not used again.
+UPDATE lash_segments
+SET closed = 1
+WHERE session_key = :session_key
+    AND segment IN (SELECT segment FROM lash_nodes WHERE session_key = :session_key AND tombstoned_at_ms IS NOT NULL);
 
 -- name: node_vacuum
 -- Deletes the removed nodes of one session for good.
-DELETE FROM lash_nodes
-WHERE tombstoned_at_ms IS NOT NULL
-    AND session_key = (SELECT session_key FROM lash_sessions WHERE session_id = :session_id);
+DELETE FROM lash_nodes WHERE session_key = :session_key AND tombstoned_at_ms IS NOT NULL;

@@ -76,10 +76,11 @@ WHERE session_key = :session_key AND claim_token = :claim_token
 ORDER BY seq;
 
 -- name: queue_extend
--- Moves the expiry of a claim, never to an earlier moment.
+-- Moves the expiry of a claim, never to an earlier moment, and answers it for each batch.
 UPDATE lash_batches
 SET claim_expires_at_ms = MAX(claim_expires_at_ms, :expires_at_ms)
-WHERE session_key = :session_key AND claim_token = :claim_token;
+WHERE session_key = :session_key AND claim_token = :claim_token
+RETURNING claim_expires_at_ms;
 
 -- name: queue_extend_under_lease
 -- Moves the expiry of every claim made under a lease, never to an earlier moment.
@@ -138,7 +139,7 @@ LIMIT :limit;
 
 -- name: queue_ready_sessions
 -- Sessions behind a place that have ready work and no live lease: one step through the index for each session, not
--- for each batch, and besides them those whose delayed work has become due.
+-- for each batch, and besides them those whose delayed work has been due for longest.
 WITH RECURSIVE start (session_key) AS (
     SELECT COALESCE((SELECT session_key FROM lash_sessions WHERE session_id = :after), 0)
 ),
@@ -154,13 +155,13 @@ walk (session_key) AS (
     WHERE w.session_key IS NOT NULL
 ),
 due (session_key) AS (
-    SELECT DISTINCT session_key FROM (
-        SELECT session_key FROM lash_batches INDEXED BY lash_batches_due
-        WHERE available_at_ms > 0 AND available_at_ms <= :now_ms
-            AND session_key > (SELECT session_key FROM start)
-        ORDER BY available_at_ms
-        LIMIT :limit
-    )
+    SELECT b.session_key
+    FROM lash_batches AS b INDEXED BY lash_batches_due
+    CROSS JOIN lash_session_leases AS l ON l.session_key = b.session_key
+    WHERE b.available_at_ms > 0 AND b.available_at_ms <= :now_ms
+        AND (l.token IS NULL OR l.expires_at_ms <= :now_ms)
+    ORDER BY b.available_at_ms
+    LIMIT :limit
 ),
 idle (session_key) AS (
     SELECT w.session_key
@@ -168,15 +169,13 @@ idle (session_key) AS (
     CROSS JOIN lash_session_leases AS l ON l.session_key = w.session_key
     WHERE l.token IS NULL OR l.expires_at_ms <= :now_ms
     LIMIT :limit
-),
-idle_due (session_key) AS (
-    SELECT d.session_key
-    FROM due AS d
-    CROSS JOIN lash_session_leases AS l ON l.session_key = d.session_key
-    WHERE l.token IS NULL OR l.expires_at_ms <= :now_ms
 )
 SELECT s.session_id
-FROM (SELECT session_key FROM idle UNION SELECT session_key FROM idle_due) AS found
+FROM (
+    SELECT session_key FROM idle
+    UNION
+    SELECT session_key FROM due WHERE session_key > (SELECT session_key FROM start)
+) AS found
 CROSS JOIN lash_sessions AS s ON s.session_key = found.session_key
 ORDER BY s.session_key
 LIMIT :limit;

@@ -55,7 +55,7 @@ JOIN lash_session_leases AS l ON l.session_key = s.session_key
 WHERE s.session_id = :session_id AND lash_session_ids.session_id = :session_id;
 
 -- name: session_delete
--- Deletes a session and, by cascade, all that it owns.
+-- Deletes a session and, by cascade, all that it owns but its graph.
 DELETE FROM lash_sessions WHERE session_id = :session_id;
 
 -- name: session_head
@@ -65,6 +65,12 @@ SELECT
     s.leaf_segment IS NOT NULL AND NOT EXISTS (
         SELECT 1 FROM lash_nodes AS f
         WHERE f.session_key = s.session_key AND f.segment = s.leaf_segment AND f.depth = s.leaf_depth + 1
+    ) AND NOT EXISTS (
+        SELECT 1 FROM lash_segments AS g
+        WHERE g.session_key = s.session_key AND g.segment = s.leaf_segment AND g.closed
+    ) AND NOT EXISTS (
+        SELECT 1 FROM lash_inherited AS i
+        WHERE i.session_key = s.session_key AND s.leaf_segment = 0 AND i.ceiling > s.leaf_depth
     ),
     s.segment_count, s.node_seq, s.node_count, s.first_user_message, s.user_message_count
 FROM lash_sessions AS s

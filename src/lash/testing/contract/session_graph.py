@@ -284,6 +284,20 @@ class SessionGraphContract:
         summary = (await storages[1].sessions.list()).sessions[0]
         assert summary.user_message_count == 3
 
+    async def test_the_place_of_a_vacuumed_node_is_not_used_again(self, harness: Harness) -> None:
+        """L31, L76: what lay below a vacuumed node does not come to lie below a new one."""
+        session = await started(await harness.open(), "s", "a", "b", "c")
+        await session.commit(commit(1, graph=append(node("d", "b"), leaf=None)))
+        for revision, gone, new in ((2, ["b"], "b2"), (3, ["c"], "b3")):
+            assert await session.tombstone(gone) == 1
+            await session.vacuum()
+            await session.commit(commit(revision, graph=append(node(new, "a"), leaf=None)))
+        await session.commit(commit(4, node("e", "b2")))
+        assert ids(await session.load()) == ["a", "b2", "e"]
+        assert ids(await session.load(ActivePath(leaf_node_id="b3"))) == ["a", "b3"]
+        assert ids(await session.load(ActivePath(leaf_node_id="d"))) == ["d"]
+        assert ids(await session.load(ActivePath(leaf_node_id="c"))) == []
+
     async def test_removing_a_child_lets_the_branch_go_on(self, harness: Harness) -> None:
         """L31: after the end of a branch was removed and vacuumed, its parent takes new children."""
         session = await started(await harness.open(), "s", "a", "b", "c")

@@ -64,19 +64,40 @@ CREATE TABLE :"schema".lash_session_leases (
     CHECK ((token IS NULL) = (owner_id IS NULL) AND (token IS NULL) = (incarnation_id IS NULL))
 ) WITH (fillfactor = 70);
 
--- Linear runs of nodes, and where each left its parent run. Numbers are never used again within a session.
--- Owner: the session; removed by deleting it or by replacing its graph.
+-- Linear runs of nodes, and where each left its parent run. Numbers are never used again within a session. Segment 0 is
+-- that of a fork: it continues the path that the fork inherits (lash_inherited). A vacuum closes the segments from
+-- which it takes nodes, so that no place is used again.
+-- Owner: the session; removed by replacing its graph, or by deleting it. What a fork still inherits then stays, and goes
+-- with the last such fork.
 CREATE TABLE :"schema".lash_segments (
-    session_key    bigint NOT NULL REFERENCES :"schema".lash_sessions (session_key) ON DELETE CASCADE,
-    segment        bigint NOT NULL,
+    session_key    bigint NOT NULL,
+    segment        bigint NOT NULL CHECK (segment >= 0),
     parent_segment bigint,
     parent_depth   bigint,
+    closed         boolean NOT NULL DEFAULT false,
     PRIMARY KEY (session_key, segment),
     CHECK ((parent_segment IS NULL) = (parent_depth IS NULL))
 );
 
+-- The path that a fork inherits, as runs of depths on the segments of other sessions: those above floor, up to ceiling.
+-- To the fork these nodes lie on its own segment 0. A run never changes, and its nodes cannot be removed.
+-- Owner: the fork; removed by deleting it or by replacing its graph.
+CREATE TABLE :"schema".lash_inherited (
+    session_key bigint NOT NULL REFERENCES :"schema".lash_sessions (session_key) ON DELETE CASCADE,
+    owner_key   bigint NOT NULL,
+    segment     bigint NOT NULL,
+    floor       bigint NOT NULL CHECK (floor >= -1),
+    ceiling     bigint NOT NULL,
+    PRIMARY KEY (session_key, owner_key, segment),
+    FOREIGN KEY (owner_key, segment) REFERENCES :"schema".lash_segments (session_key, segment),
+    CHECK (floor < ceiling)
+);
+-- Asks who inherits from a session or a segment.
+CREATE INDEX lash_inherited_owner ON :"schema".lash_inherited (owner_key, segment);
+
 -- The entries of the conversation graphs. seq is the order of insertion within a session.
--- Owner: the session; removed by deleting it, by replacing its graph, or by a vacuum once tombstoned.
+-- Owner: the segment; removed with it, by deleting the session unless a fork still inherits them, or by a vacuum once
+-- tombstoned.
 CREATE TABLE :"schema".lash_nodes (
     session_key        bigint NOT NULL,
     segment            bigint NOT NULL,
@@ -170,7 +191,8 @@ CREATE TABLE :"schema".lash_usage_totals (
     PRIMARY KEY (session_key, source, model)
 );
 
--- The commit of each turn, so that a repeated one is recognised. Owner: the session; removed by deleting it.
+-- The commit of each turn, so that a repeated one is recognised.
+-- Owner: the session; removed by deleting it, or by maintenance once old enough.
 CREATE TABLE :"schema".lash_turns (
     session_key     bigint NOT NULL REFERENCES :"schema".lash_sessions (session_key) ON DELETE CASCADE,
     turn_id         text NOT NULL,

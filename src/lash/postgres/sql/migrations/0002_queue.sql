@@ -2,8 +2,9 @@
 
 -- What waits for a session. lane is command, early or late; available_at_ms is 0 once the batch is ready.
 -- Owner: the session; removed by the commit that consumes it, by cancelling it, or with the session.
+-- No index begins with seq: a planner would walk it through the work of all sessions to find the first of one.
 CREATE TABLE :"schema".lash_batches (
-    seq                 bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    seq                 bigint GENERATED ALWAYS AS IDENTITY,
     session_key         bigint NOT NULL REFERENCES :"schema".lash_sessions (session_key) ON DELETE CASCADE,
     batch_id            text NOT NULL,
     source_key          text,
@@ -19,6 +20,7 @@ CREATE TABLE :"schema".lash_batches (
     claim_lease_fencing bigint,
     claim_expires_at_ms bigint,
     payloads            text NOT NULL,
+    PRIMARY KEY (session_key, seq),
     CHECK (
         (claim_token IS NULL) = (claim_id IS NULL)
         AND (claim_token IS NULL) = (claim_lease_fencing IS NULL)

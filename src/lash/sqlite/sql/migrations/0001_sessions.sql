@@ -59,19 +59,40 @@ CREATE TABLE lash_session_leases (
     CHECK ((token IS NULL) = (owner_id IS NULL) AND (token IS NULL) = (incarnation_id IS NULL))
 ) STRICT;
 
--- Linear runs of nodes, and where each left its parent run. Numbers are never used again within a session.
--- Owner: the session; removed by deleting it or by replacing its graph.
+-- Linear runs of nodes, and where each left its parent run. Numbers are never used again within a session. Segment 0 is
+-- that of a fork: it continues the path that the fork inherits (lash_inherited). A vacuum closes the segments from
+-- which it takes nodes, so that no place is used again.
+-- Owner: the session; removed by replacing its graph, or by deleting it. What a fork still inherits then stays, and goes
+-- with the last such fork.
 CREATE TABLE lash_segments (
-    session_key    INTEGER NOT NULL REFERENCES lash_sessions (session_key) ON DELETE CASCADE,
-    segment        INTEGER NOT NULL,
+    session_key    INTEGER NOT NULL,
+    segment        INTEGER NOT NULL CHECK (segment >= 0),
     parent_segment INTEGER,
     parent_depth   INTEGER,
+    closed         INTEGER NOT NULL DEFAULT 0 CHECK (closed IN (0, 1)),
     PRIMARY KEY (session_key, segment),
     CHECK ((parent_segment IS NULL) = (parent_depth IS NULL))
 ) STRICT, WITHOUT ROWID;
 
+-- The path that a fork inherits, as runs of depths on the segments of other sessions: those above floor, up to ceiling.
+-- To the fork these nodes lie on its own segment 0. A run never changes, and its nodes cannot be removed.
+-- Owner: the fork; removed by deleting it or by replacing its graph.
+CREATE TABLE lash_inherited (
+    session_key INTEGER NOT NULL REFERENCES lash_sessions (session_key) ON DELETE CASCADE,
+    owner_key   INTEGER NOT NULL,
+    segment     INTEGER NOT NULL,
+    floor       INTEGER NOT NULL CHECK (floor >= -1),
+    ceiling     INTEGER NOT NULL,
+    PRIMARY KEY (session_key, owner_key, segment),
+    FOREIGN KEY (owner_key, segment) REFERENCES lash_segments (session_key, segment),
+    CHECK (floor < ceiling)
+) STRICT, WITHOUT ROWID;
+-- Asks who inherits from a session or a segment.
+CREATE INDEX lash_inherited_owner ON lash_inherited (owner_key, segment);
+
 -- The entries of the conversation graphs. seq is the order of insertion within a session.
--- Owner: the session; removed by deleting it, by replacing its graph, or by a vacuum once tombstoned.
+-- Owner: the segment; removed with it, by deleting the session unless a fork still inherits them, or by a vacuum once
+-- tombstoned.
 CREATE TABLE lash_nodes (
     session_key        INTEGER NOT NULL,
     segment            INTEGER NOT NULL,
@@ -163,7 +184,8 @@ CREATE TABLE lash_usage_totals (
     PRIMARY KEY (session_key, source, model)
 ) STRICT, WITHOUT ROWID;
 
--- The commit of each turn, so that a repeated one is recognised. Owner: the session; removed by deleting it.
+-- The commit of each turn, so that a repeated one is recognised.
+-- Owner: the session; removed by deleting it, or by maintenance once old enough.
 CREATE TABLE lash_turns (
     session_key     INTEGER NOT NULL REFERENCES lash_sessions (session_key) ON DELETE CASCADE,
     turn_id         TEXT NOT NULL,

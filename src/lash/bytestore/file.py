@@ -1,0 +1,156 @@
+"""The bytes of attachments as files in one folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, ParamSpec, TypeVar
+
+from lash.errors import ConfigError, StorageFailure
+from lash.ids import new_id
+from lash.limits import check_digest
+from lash.model.session import Durability
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_STALE_AFTER_S: Final = 60 * 60
+"""No write takes this long; what is older was left behind by one that died."""
+
+
+class FileBytes:
+    """Files ``<root>/sha256/<2 digits>/<id>`` below a folder that belongs to one storage.
+
+    The contract is `lash.stores.attachment.ByteStore`. A file is written under a name of its own in
+    ``<root>/temporary``, forced to the disk and then renamed, and so is every folder on the way to it: a crash leaves
+    the whole file or none.
+    """
+
+    durability: Final = Durability.DURABLE
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        """Use the folder, which is created with the first file."""
+        path = Path(root)
+        if not path.is_absolute():
+            raise ConfigError(f"the folder for attachments must be an absolute path, not {os.fspath(root)!r}")
+        self._root = path
+        self._temporary = path / "temporary"
+
+    async def put(self, attachment_id: str, content: bytes) -> None:
+        await _in_thread(self._put, self._path(attachment_id), content)
+
+    async def get(self, attachment_id: str) -> bytes | None:
+        return await _in_thread(self._get, self._path(attachment_id))
+
+    async def delete(self, attachment_id: str) -> None:
+        await _in_thread(self._delete, self._path(attachment_id))
+
+    async def tidy(self) -> int:
+        return await _in_thread(self._tidy)
+
+    def _path(self, attachment_id: str) -> Path:
+        # Checked here too: whatever the caller did, no other text ever becomes a path.
+        digest = check_digest("attachment_id", attachment_id)
+        return self._root / "sha256" / digest[:2] / digest
+
+    def _put(self, path: Path, content: bytes) -> None:
+        try:
+            _make_folder(path.parent)
+            if not _holds(path, content):
+                self._write(path, content)
+            _force(path.parent)
+        except OSError as error:
+            raise _failure("write", path, error) from error
+
+    def _write(self, path: Path, content: bytes) -> None:
+        _make_folder(self._temporary)
+        temporary = self._temporary / f"{path.name}.{new_id()}"
+        try:
+            with temporary.open("xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except BaseException:
+            # The first failure is the one to report.
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
+
+    def _get(self, path: Path) -> bytes | None:
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _failure("read", path, error) from error
+
+    def _delete(self, path: Path) -> None:
+        try:
+            path.unlink()
+            _force(path.parent)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise _failure("delete", path, error) from error
+
+    def _tidy(self) -> int:
+        oldest = time.time() - _STALE_AFTER_S
+        removed = 0
+        try:
+            for entry in os.scandir(self._temporary):
+                # Another sweep may be at it too.
+                with contextlib.suppress(FileNotFoundError):
+                    if entry.stat(follow_symlinks=False).st_mtime < oldest:
+                        Path(entry).unlink()
+                        removed += 1
+        except FileNotFoundError:
+            return removed
+        except OSError as error:
+            raise _failure("tidy", self._temporary, error) from error
+        return removed
+
+
+async def _in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    # Imported here because it costs half of what import lash may cost.
+    import asyncio
+
+    return await asyncio.to_thread(work, *args, **kwargs)
+
+
+def _holds(path: Path, content: bytes) -> bool:
+    """Say whether the file is there and whole, and if so force it to the disk: its writer may have died before that."""
+    try:
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size != len(content) or file.read() != content:
+                return False
+            os.fsync(file.fileno())
+            return True
+    except FileNotFoundError:
+        return False
+
+
+def _make_folder(path: Path) -> None:
+    """Create a folder with those above it, each of them forced to the disk."""
+    if path.is_dir():
+        return
+    if path.parent != path:
+        _make_folder(path.parent)
+    path.mkdir(exist_ok=True)
+    _force(path.parent)
+
+
+def _force(path: Path) -> None:
+    """Force a file or a folder to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _failure(what: str, path: Path, error: OSError) -> StorageFailure:
+    return StorageFailure(f"cannot {what} {path}: {error.strerror or error}")

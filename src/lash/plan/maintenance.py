@@ -1,0 +1,128 @@
+"""What maintenance looks for, and how its findings add up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from lash.limits import check_integer
+from lash.model.maintenance import GarbageCount, GarbageReport, NounSize, StorageReport
+
+BATCH: Final = 500
+"""How many rows one transaction of maintenance removes at most."""
+
+GARBAGE_KINDS: Final = ("components", "blobs", "graphs")
+"""The steps of an audit, in an order in which each sees what the one before has freed."""
+
+COUNTED_ROWS: Final = 10_000
+"""Up to how many rows of a table SQLite counts for a report; beyond, the number is an estimate."""
+
+MEASURED_PAGES: Final = 4_096
+"""Up to how many pages a SQLite file is measured table by table; beyond, only as a whole."""
+
+_NOUNS: Final = {
+    "lash_migrations": "schema",
+    "lash_sessions": "session",
+    "lash_session_ids": "session",
+    "lash_session_leases": "lease",
+    "lash_segments": "node",
+    "lash_inherited": "node",
+    "lash_nodes": "node",
+    "lash_frames": "frame",
+    "lash_checkpoints": "checkpoint",
+    "lash_components": "checkpoint",
+    "lash_blobs": "checkpoint",
+    "lash_usage": "usage",
+    "lash_usage_totals": "usage",
+    "lash_turns": "turn",
+    "lash_batches": "queue",
+    "lash_source_keys": "queue",
+    "lash_artifacts": "artifact",
+    "lash_attachments": "attachment",
+    "lash_attachment_fences": "attachment",
+    "lash_attachment_bytes": "attachment",
+}
+
+
+class GarbageRow(msgspec.Struct, frozen=True, array_like=True):
+    """Something that nothing needs: its place in the order of the audit, how many rows it is, and their bytes."""
+
+    session_key: int
+    key: str
+    revision: int
+    rows: int
+    bytes: int
+
+
+class TableSize(msgspec.Struct, frozen=True, array_like=True):
+    """How much one table takes; ``bytes`` is None where it was not measured."""
+
+    table: str
+    rows: int
+    bytes: int | None
+    exact: bool
+
+
+class TableRows(msgspec.Struct, frozen=True, array_like=True):
+    """How many rows of a table were counted before the limit was reached, and its highest row number if it has any."""
+
+    table: str
+    counted: int
+    highest: int | None
+
+
+class TableBytes(msgspec.Struct, frozen=True, array_like=True):
+    """How many bytes the pages of a table and its indexes take."""
+
+    table: str
+    bytes: int
+
+
+BEFORE_ALL: Final = GarbageRow(-1, "", 0, 0, 0)
+"""The place before the first thing that an audit can find."""
+
+
+def check_age(older_than_ms: object) -> int:
+    """Return the age if it is one."""
+    return check_integer("older_than_ms", older_than_ms, at_least=0)
+
+
+def count_garbage(report: GarbageReport, kind: str, found: Iterable[GarbageRow]) -> GarbageReport:
+    """Add what a step found to the report."""
+    before: GarbageCount = getattr(report, kind)
+    rows, size = before.rows, before.bytes
+    for each in found:
+        rows, size = rows + each.rows, size + each.bytes
+    return msgspec.structs.replace(report, **{kind: GarbageCount(rows=rows, bytes=size)})
+
+
+def estimate_rows(table: TableRows, measured: int | None) -> TableSize:
+    """Turn what was counted into a size; beyond the limit a table has about as many rows as its row numbers say."""
+    if table.counted <= COUNTED_ROWS:
+        return TableSize(table.table, table.counted, measured, exact=True)
+    return TableSize(table.table, max(table.counted, table.highest or 0), measured, exact=False)
+
+
+def storage_report(total_bytes: int, tables: Iterable[TableSize]) -> StorageReport:
+    """Sum the tables up by noun."""
+    nouns: dict[str, NounSize] = {}
+    for table in tables:
+        noun = noun_of(table.table)
+        size = NounSize(rows=table.rows, bytes=table.bytes, exact=table.exact)
+        nouns[noun] = _add(nouns[noun], size) if noun in nouns else size
+    return StorageReport(bytes=total_bytes, nouns=dict(sorted(nouns.items())))
+
+
+def noun_of(table: str) -> str:
+    """Return the noun to which a table belongs; a table that lash does not know is ``other``."""
+    return _NOUNS.get(table, "other")
+
+
+def _add(left: NounSize, right: NounSize) -> NounSize:
+    return NounSize(
+        rows=left.rows + right.rows,
+        bytes=None if left.bytes is None or right.bytes is None else left.bytes + right.bytes,
+        exact=left.exact and right.exact,
+    )

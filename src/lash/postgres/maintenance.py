@@ -1,0 +1,76 @@
+"""Maintenance on PostgreSQL."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lash.model.maintenance import GarbageReport, PruneReport, StorageReport
+from lash.plan.maintenance import BATCH, GarbageRow, TableSize, check_age, storage_report
+from lash.postgres.database import Database
+from lash.postgres.fork import reclaim_graphs
+from lash.stores.sweep import sweep_garbage, sweep_old
+
+_FIND: Final = {
+    "components": "maintenance_find_components",
+    "blobs": "maintenance_find_blobs",
+    "graphs": "maintenance_find_graphs",
+    "turns": "maintenance_find_turns",
+    "source_keys": "maintenance_find_source_keys",
+}
+_AGED: Final = {"turns", "source_keys"}
+_DROP: Final = {
+    "components": "maintenance_drop_components",
+    "blobs": "maintenance_drop_blobs",
+    "turns": "maintenance_drop_turns",
+    "source_keys": "maintenance_drop_source_keys",
+}
+
+
+class PostgresMaintenance:
+    """Looks after one PostgreSQL storage; the contract is `lash.stores.maintenance.Maintenance`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def collect_garbage(self, *, dry_run: bool = False) -> GarbageReport:
+        return await sweep_garbage(_Sweeper(self._database), dry_run=dry_run)
+
+    async def prune_turns(self, *, older_than_ms: int) -> PruneReport:
+        return await sweep_old(_Sweeper(self._database, check_age(older_than_ms)), "turns")
+
+    async def prune_source_keys(self, *, older_than_ms: int) -> PruneReport:
+        return await sweep_old(_Sweeper(self._database, check_age(older_than_ms)), "source_keys")
+
+    async def report(self) -> StorageReport:
+        """Say how large the storage is; see `lash.stores.storage.Storage.report`."""
+        schema = self._database.options.schema
+        tables = await self._database.read_all(TableSize, "maintenance_table_sizes", schema)
+        return storage_report(sum(table.bytes or 0 for table in tables), tables)
+
+
+class _Sweeper:
+    """Finds without a lock; drops in a transaction that looks again."""
+
+    def __init__(self, database: Database, age_ms: int = 0) -> None:
+        self._database = database
+        self._age_ms = age_ms
+
+    async def find(self, kind: str, after: GarbageRow) -> list[GarbageRow]:
+        place = (after.session_key, after.key, after.revision, BATCH)
+        age = (self._age_ms,) if kind in _AGED else ()
+        return await self._database.read_all(GarbageRow, _FIND[kind], *place, *age)
+
+    async def drop(self, kind: str, found: list[GarbageRow]) -> None:
+        async with self._database.transaction() as transaction:
+            if kind == "graphs":
+                keys = sorted((row.session_key for row in found), reverse=True)
+                await reclaim_graphs(transaction, self._database.options.schema, keys)
+                return
+            if kind == "blobs":
+                await transaction.run("maintenance_hold_blobs")
+            await transaction.run(
+                _DROP[kind],
+                [row.session_key for row in found],
+                [row.key for row in found],
+                [row.revision for row in found],
+            )

@@ -1,0 +1,160 @@
+-- name: fork_lock_source
+-- Holds the head of a session while a fork of it is made, so that it is neither committed to, pruned nor deleted.
+SELECT session_key, config IS NOT NULL, leaf_node_id
+FROM :"schema".lash_sessions
+WHERE session_id = $1::text
+FOR SHARE;
+
+-- name: fork_path
+-- The path to a live node, own or inherited, as the runs that a fork at this node inherits. It begins where an ancestor
+-- is missing or removed; no row if there is no such node.
+WITH RECURSIVE leaf AS (
+    SELECT n.segment, n.depth
+    FROM :"schema".lash_nodes AS n
+    WHERE n.session_key = $1::bigint AND n.node_id = $2::text
+    UNION ALL
+    SELECT 0, n.depth
+    FROM :"schema".lash_inherited AS i
+    JOIN :"schema".lash_nodes AS n ON n.session_key = i.owner_key AND n.node_id = $2::text
+    WHERE i.session_key = $1::bigint AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling
+),
+climb AS (
+    SELECT segment, depth AS ceiling FROM leaf
+    UNION ALL
+    SELECT g.parent_segment, g.parent_depth
+    FROM climb AS c
+    JOIN :"schema".lash_segments AS g ON g.session_key = $1::bigint AND g.segment = c.segment
+    WHERE g.parent_segment IS NOT NULL
+),
+run AS (
+    SELECT $1::bigint AS session_key, segment, -1 AS floor, ceiling FROM climb
+    UNION ALL
+    SELECT i.owner_key, i.segment, i.floor, least(i.ceiling, c.ceiling)
+    FROM climb AS c
+    JOIN :"schema".lash_inherited AS i ON i.session_key = $1::bigint
+    WHERE c.segment = 0
+),
+path AS (
+    SELECT
+        n.session_key, n.segment, n.depth, n.tombstoned_at_ms IS NOT NULL AS tombstoned,
+        lag(n.depth, 1, -1::bigint) OVER (ORDER BY n.depth) AS before
+    FROM run AS r
+    CROSS JOIN LATERAL (
+        SELECT * FROM :"schema".lash_nodes AS n
+        WHERE n.session_key = r.session_key AND n.segment = r.segment AND n.depth > r.floor AND n.depth <= r.ceiling
+        OFFSET 0
+    ) AS n
+)
+SELECT p.session_key, p.segment, min(p.depth) - 1, max(p.depth)
+FROM path AS p
+WHERE p.depth > coalesce(
+        (
+            SELECT max(CASE WHEN cut.tombstoned THEN cut.depth ELSE cut.depth - 1 END)
+            FROM path AS cut
+            WHERE cut.tombstoned OR cut.before <> cut.depth - 1
+        ),
+        -1
+    )
+GROUP BY p.session_key, p.segment
+ORDER BY 4;
+
+-- name: fork_fill
+-- Gives the fork $1 the head of its source $2 with the leaf $3, $4, $5, the runs it inherits ($6 to $9), copies of the
+-- frames and of the checkpoint with its bytes, and the attachments that the source has committed, which inherited
+-- messages may name; their bytes are shared.
+WITH source AS (SELECT * FROM :"schema".lash_sessions WHERE session_key = $2::bigint),
+head AS (
+    UPDATE :"schema".lash_sessions AS f
+    SET revision = f.revision + 1, config = source.config, current_frame_id = source.current_frame_id,
+        checkpoint_ref = source.checkpoint_ref, leaf_node_id = $3::text, leaf_segment = $4::bigint,
+        leaf_depth = $5::bigint
+    FROM source
+    WHERE f.session_key = $1::bigint
+    RETURNING f.session_key, f.revision
+),
+segments AS (
+    INSERT INTO :"schema".lash_segments (session_key, segment)
+    SELECT session_key, 0 FROM head WHERE $3::text IS NOT NULL
+),
+runs AS (
+    INSERT INTO :"schema".lash_inherited (session_key, owner_key, segment, floor, ceiling)
+    SELECT head.session_key, new.*
+    FROM head, unnest($6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[]) AS new
+),
+frames AS (
+    INSERT INTO :"schema".lash_frames (session_key, frame_id, position, body)
+    SELECT head.session_key, f.frame_id, f.position, f.body
+    FROM head, :"schema".lash_frames AS f
+    WHERE f.session_key = $2::bigint
+),
+current AS (
+    SELECT c.key, c.hash FROM :"schema".lash_components AS c
+    WHERE c.session_key = $2::bigint AND c.last_revision IS NULL
+),
+blobs AS (
+    INSERT INTO :"schema".lash_blobs (session_key, hash, codec, size, content)
+    SELECT head.session_key, b.hash, b.codec, b.size, b.content
+    FROM head, :"schema".lash_blobs AS b
+    WHERE b.session_key = $2::bigint AND b.hash IN (SELECT hash FROM current)
+),
+components AS (
+    INSERT INTO :"schema".lash_components (session_key, key, first_revision, hash)
+    SELECT head.session_key, current.key, head.revision, current.hash
+    FROM head, current
+),
+checkpoint AS (
+    INSERT INTO :"schema".lash_checkpoints (
+        session_key, revision, checkpoint_ref, turn_state, plugin_snapshot_revision
+    )
+    SELECT head.session_key, head.revision, p.checkpoint_ref, p.turn_state, p.plugin_snapshot_revision
+    FROM head, source, :"schema".lash_checkpoints AS p
+    WHERE p.session_key = source.session_key AND p.revision = source.revision
+),
+-- Held, so that at every moment either the source or the fork names the bytes and no sweep can take them.
+attached AS (
+    SELECT * FROM :"schema".lash_attachments
+    WHERE session_key = $2::bigint AND committed_at_ms IS NOT NULL
+    FOR SHARE
+),
+attachments AS (
+    INSERT INTO :"schema".lash_attachments (
+        session_key, attachment_id, media_type, byte_len, width, height, label, intent_at_ms, committed_at_ms
+    )
+    SELECT
+        head.session_key, a.attachment_id, a.media_type, a.byte_len, a.width, a.height, a.label, a.intent_at_ms,
+        a.committed_at_ms
+    FROM head, attached AS a
+)
+SELECT revision FROM head;
+
+-- name: fork_owners
+-- The sessions from which a fork inherits, the youngest first.
+SELECT DISTINCT owner_key FROM :"schema".lash_inherited WHERE session_key = $1::bigint ORDER BY owner_key DESC;
+
+-- name: fork_disinherit
+-- Ends what a fork inherits, before its graph is replaced.
+DELETE FROM :"schema".lash_inherited WHERE session_key = $1::bigint;
+
+-- name: fork_gate
+-- Lets one transaction at a time look for what nobody inherits any more from one session. Two that delete its last two
+-- forks would otherwise each see the other's and leave the rest behind.
+SELECT pg_advisory_xact_lock(hashtextextended('lash graph ' || $1::text || ' ' || $2::bigint, 0));
+
+-- name: fork_reclaim_nodes
+-- Deletes those nodes of a session that no fork inherits, if the session itself is gone.
+DELETE FROM :"schema".lash_nodes AS n
+WHERE n.session_key = $1::bigint
+    AND NOT EXISTS (SELECT 1 FROM :"schema".lash_sessions AS s WHERE s.session_key = $1::bigint)
+    AND NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_inherited AS i
+        WHERE i.owner_key = n.session_key AND i.segment = n.segment AND i.floor < n.depth AND i.ceiling >= n.depth
+    );
+
+-- name: fork_reclaim_segments
+-- Deletes those segments of a session of which no fork inherits anything, if the session itself is gone.
+DELETE FROM :"schema".lash_segments AS g
+WHERE g.session_key = $1::bigint
+    AND NOT EXISTS (SELECT 1 FROM :"schema".lash_sessions AS s WHERE s.session_key = $1::bigint)
+    AND NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_inherited AS i WHERE i.owner_key = g.session_key AND i.segment = g.segment
+    );

@@ -1,0 +1,122 @@
+-- Every query that looks for garbage answers rows of the same form: session, key, revision, rows, bytes. It goes on
+-- behind the place where the page before ended ($1 to $3).
+
+-- name: maintenance_find_components
+-- Components that ended, and none of whose checkpoints is kept.
+SELECT c.session_key, c.key, c.first_revision, 1, 0
+FROM :"schema".lash_components AS c
+WHERE (c.session_key, c.key, c.first_revision) > ($1::bigint, $2::text, $3::bigint)
+    AND c.last_revision IS NOT NULL
+    AND NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_checkpoints AS p
+        WHERE p.session_key = c.session_key AND p.revision BETWEEN c.first_revision AND c.last_revision
+    )
+ORDER BY c.session_key, c.key, c.first_revision
+LIMIT $4::bigint;
+
+-- name: maintenance_drop_components
+-- Drops such components, those that still are.
+DELETE FROM :"schema".lash_components AS c
+USING unnest($1::bigint[], $2::text[], $3::bigint[]) AS found (session_key, key, revision)
+WHERE c.session_key = found.session_key AND c.key = found.key AND c.first_revision = found.revision
+    AND c.last_revision IS NOT NULL
+    AND NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_checkpoints AS p
+        WHERE p.session_key = c.session_key AND p.revision BETWEEN c.first_revision AND c.last_revision
+    );
+
+-- name: maintenance_find_blobs
+-- Bytes that no component names.
+SELECT b.session_key, b.hash, 0, 1, length(b.content)
+FROM :"schema".lash_blobs AS b
+WHERE (b.session_key, b.hash, 0) > ($1::bigint, $2::text, $3::bigint)
+    AND NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_components AS c WHERE c.session_key = b.session_key AND c.hash = b.hash
+    )
+ORDER BY b.session_key, b.hash
+LIMIT $4::bigint;
+
+-- name: maintenance_hold_blobs
+-- Keeps commits out for a moment, so that none of them can find bytes by their ref that are about to be dropped.
+LOCK TABLE :"schema".lash_blobs IN SHARE ROW EXCLUSIVE MODE;
+
+-- name: maintenance_drop_blobs
+-- Drops such bytes, those that no component names by now.
+DELETE FROM :"schema".lash_blobs AS b
+USING unnest($1::bigint[], $2::text[], $3::bigint[]) AS found (session_key, hash, revision)
+WHERE b.session_key = found.session_key AND b.hash = found.hash
+    AND NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_components AS c WHERE c.session_key = b.session_key AND c.hash = b.hash
+    );
+
+-- name: maintenance_find_graphs
+-- Deleted sessions of whose graphs something is left that no fork inherits.
+WITH gone AS (
+    SELECT DISTINCT g.session_key
+    FROM :"schema".lash_segments AS g
+    WHERE (g.session_key, '', 0) > ($1::bigint, $2::text, $3::bigint)
+        AND NOT EXISTS (SELECT 1 FROM :"schema".lash_sessions AS s WHERE s.session_key = g.session_key)
+),
+rest AS (
+    SELECT g.session_key, 0 AS size
+    FROM gone
+    JOIN :"schema".lash_segments AS g ON g.session_key = gone.session_key
+    WHERE NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_inherited AS i WHERE i.owner_key = g.session_key AND i.segment = g.segment
+    )
+    UNION ALL
+    SELECT n.session_key, octet_length(n.body)
+    FROM gone
+    JOIN :"schema".lash_nodes AS n ON n.session_key = gone.session_key
+    WHERE NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_inherited AS i
+        WHERE i.owner_key = n.session_key AND i.segment = n.segment AND i.floor < n.depth AND i.ceiling >= n.depth
+    )
+)
+SELECT session_key, '', 0, count(*), sum(size)
+FROM rest
+GROUP BY session_key
+ORDER BY session_key
+LIMIT $4::bigint;
+
+-- name: maintenance_find_turns
+-- Turns that were committed longer ago than $5.
+SELECT t.session_key, t.turn_id, 0, 1, 0
+FROM :"schema".lash_turns AS t
+WHERE (t.session_key, t.turn_id, 0) > ($1::bigint, $2::text, $3::bigint)
+    AND t.committed_at_ms < (SELECT :"schema".lash_now_ms()) - $5::bigint
+ORDER BY t.session_key, t.turn_id
+LIMIT $4::bigint;
+
+-- name: maintenance_drop_turns
+-- Forgets the commits of such turns.
+DELETE FROM :"schema".lash_turns AS t
+USING unnest($1::bigint[], $2::text[], $3::bigint[]) AS found (session_key, turn_id, revision)
+WHERE t.session_key = found.session_key AND t.turn_id = found.turn_id;
+
+-- name: maintenance_find_source_keys
+-- Source keys that were settled longer ago than $5.
+SELECT k.session_key, k.source_key, 0, 1, 0
+FROM :"schema".lash_source_keys AS k
+WHERE (k.session_key, k.source_key, 0) > ($1::bigint, $2::text, $3::bigint)
+    AND k.settled_at_ms < (SELECT :"schema".lash_now_ms()) - $5::bigint
+ORDER BY k.session_key, k.source_key
+LIMIT $4::bigint;
+
+-- name: maintenance_drop_source_keys
+-- Frees such source keys.
+DELETE FROM :"schema".lash_source_keys AS k
+USING unnest($1::bigint[], $2::text[], $3::bigint[]) AS found (session_key, source_key, revision)
+WHERE k.session_key = found.session_key AND k.source_key = found.source_key AND k.settled_at_ms IS NOT NULL;
+
+-- name: maintenance_table_sizes
+-- The rows of each table as the server last estimated them, and its bytes with indexes and what is stored out of line.
+SELECT
+    t.relname::text,
+    CASE WHEN t.reltuples < 0 THEN coalesce(pg_stat_get_live_tuples(t.oid), 0) ELSE t.reltuples END::bigint,
+    pg_total_relation_size(t.oid),
+    false
+FROM pg_class AS t
+JOIN pg_namespace AS n ON n.oid = t.relnamespace
+WHERE n.nspname = $1::text AND t.relkind IN ('r', 'p') AND t.relname LIKE 'lash\_%'
+ORDER BY t.relname;

@@ -1,0 +1,169 @@
+-- Every query that looks for garbage answers rows of the same form: session, key, revision, rows, bytes. It goes on
+-- behind the place where the page before ended.
+
+-- name: maintenance_find_components
+-- Components that ended, and none of whose checkpoints is kept.
+SELECT c.session_key, c.key, c.first_revision, 1, 0
+FROM lash_components AS c
+WHERE (c.session_key, c.key, c.first_revision) > (:session_key, :key, :revision)
+    AND c.last_revision IS NOT NULL
+    AND NOT EXISTS (
+        SELECT 1 FROM lash_checkpoints AS p
+        WHERE p.session_key = c.session_key AND p.revision BETWEEN c.first_revision AND c.last_revision
+    )
+ORDER BY c.session_key, c.key, c.first_revision
+LIMIT :limit;
+
+-- name: maintenance_drop_component
+-- Drops such a component, if it still is one.
+DELETE FROM lash_components
+WHERE session_key = :session_key AND key = :key AND first_revision = :revision AND last_revision IS NOT NULL
+    AND NOT EXISTS (
+        SELECT 1 FROM lash_checkpoints AS p
+        WHERE p.session_key = lash_components.session_key
+            AND p.revision BETWEEN lash_components.first_revision AND lash_components.last_revision
+    );
+
+-- name: maintenance_find_blobs
+-- Bytes that no component names.
+SELECT b.session_key, b.hash, 0, 1, LENGTH(b.content)
+FROM lash_blobs AS b
+WHERE (b.session_key, b.hash, 0) > (:session_key, :key, :revision)
+    AND NOT EXISTS (SELECT 1 FROM lash_components AS c WHERE c.session_key = b.session_key AND c.hash = b.hash)
+ORDER BY b.session_key, b.hash
+LIMIT :limit;
+
+-- name: maintenance_drop_blob
+-- Drops such bytes, if no component names them by now.
+DELETE FROM lash_blobs
+WHERE session_key = :session_key AND hash = :key AND :revision = 0
+    AND NOT EXISTS (
+        SELECT 1 FROM lash_components AS c
+        WHERE c.session_key = lash_blobs.session_key AND c.hash = lash_blobs.hash
+    );
+
+-- name: maintenance_find_graphs
+-- Deleted sessions of whose graphs something is left that no fork inherits.
+WITH gone (session_key) AS (
+    SELECT DISTINCT g.session_key
+    FROM lash_segments AS g
+    WHERE (g.session_key, '', 0) > (:session_key, :key, :revision)
+        AND NOT EXISTS (SELECT 1 FROM lash_sessions AS s WHERE s.session_key = g.session_key)
+),
+rest (session_key, rows, bytes) AS (
+    SELECT gone.session_key, COUNT(*), 0
+    FROM gone
+    JOIN lash_segments AS g ON g.session_key = gone.session_key
+    WHERE NOT EXISTS (
+        SELECT 1 FROM lash_inherited AS i WHERE i.owner_key = g.session_key AND i.segment = g.segment
+    )
+    GROUP BY gone.session_key
+    UNION ALL
+    SELECT gone.session_key, COUNT(*), SUM(LENGTH(n.body))
+    FROM gone
+    JOIN lash_nodes AS n ON n.session_key = gone.session_key
+    WHERE NOT EXISTS (
+        SELECT 1 FROM lash_inherited AS i
+        WHERE i.owner_key = n.session_key AND i.segment = n.segment AND i.floor < n.depth AND i.ceiling >= n.depth
+    )
+    GROUP BY gone.session_key
+)
+SELECT session_key, '', 0, SUM(rows), SUM(bytes)
+FROM rest
+GROUP BY session_key
+ORDER BY session_key
+LIMIT :limit;
+
+-- name: maintenance_find_turns
+-- Turns that were committed before some moment.
+SELECT t.session_key, t.turn_id, 0, 1, 0
+FROM lash_turns AS t
+WHERE (t.session_key, t.turn_id, 0) > (:session_key, :key, :revision) AND t.committed_at_ms < :before_ms
+ORDER BY t.session_key, t.turn_id
+LIMIT :limit;
+
+-- name: maintenance_drop_turn
+-- Forgets the commit of such a turn.
+DELETE FROM lash_turns WHERE session_key = :session_key AND turn_id = :key AND :revision = 0;
+
+-- name: maintenance_find_source_keys
+-- Source keys that were settled before some moment.
+SELECT k.session_key, k.source_key, 0, 1, 0
+FROM lash_source_keys AS k
+WHERE (k.session_key, k.source_key, 0) > (:session_key, :key, :revision) AND k.settled_at_ms < :before_ms
+ORDER BY k.session_key, k.source_key
+LIMIT :limit;
+
+-- name: maintenance_drop_source_key
+-- Frees such a source key.
+DELETE FROM lash_source_keys
+WHERE session_key = :session_key AND source_key = :key AND :revision = 0 AND settled_at_ms IS NOT NULL;
+
+-- name: maintenance_table_rows
+-- The rows of each table, counted up to a limit, and the highest row number, which is found at once.
+SELECT 'lash_migrations', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_migrations LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_migrations)
+UNION ALL
+SELECT 'lash_sessions', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_sessions LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_sessions)
+UNION ALL
+SELECT 'lash_session_ids', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_session_ids LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_session_ids)
+UNION ALL
+SELECT 'lash_session_leases', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_session_leases LIMIT :limit)), NULL
+UNION ALL
+SELECT 'lash_segments', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_segments LIMIT :limit)), NULL
+UNION ALL
+SELECT 'lash_inherited', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_inherited LIMIT :limit)), NULL
+UNION ALL
+SELECT 'lash_nodes', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_nodes LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_nodes)
+UNION ALL
+SELECT 'lash_frames', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_frames LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_frames)
+UNION ALL
+SELECT 'lash_checkpoints', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_checkpoints LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_checkpoints)
+UNION ALL
+SELECT 'lash_components', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_components LIMIT :limit)), NULL
+UNION ALL
+SELECT 'lash_blobs', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_blobs LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_blobs)
+UNION ALL
+SELECT 'lash_usage', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_usage LIMIT :limit)), NULL
+UNION ALL
+SELECT 'lash_usage_totals', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_usage_totals LIMIT :limit)), NULL
+UNION ALL
+SELECT 'lash_turns', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_turns LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_turns)
+UNION ALL
+SELECT 'lash_batches', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_batches LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_batches)
+UNION ALL
+SELECT 'lash_source_keys', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_source_keys LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_source_keys)
+UNION ALL
+SELECT 'lash_artifacts', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_artifacts LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_artifacts)
+UNION ALL
+SELECT 'lash_attachments', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_attachments LIMIT :limit)),
+    NULL
+UNION ALL
+SELECT 'lash_attachment_fences', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_attachment_fences LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_attachment_fences)
+UNION ALL
+SELECT 'lash_attachment_bytes', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_attachment_bytes LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_attachment_bytes);
+
+-- name: maintenance_file_pages
+-- How many pages the database has, and how many bytes one takes.
+SELECT page_count, page_size FROM pragma_page_count(), pragma_page_size();
+
+-- name: maintenance_table_bytes
+-- The bytes of each table with its indexes. It reads every page.
+SELECT t.tbl_name, SUM(d.pgsize)
+FROM sqlite_schema AS t
+JOIN dbstat AS d ON d.name = t.name AND d.aggregate = TRUE
+WHERE t.tbl_name LIKE 'lash\_%' ESCAPE '\'
+GROUP BY t.tbl_name
+ORDER BY t.tbl_name;

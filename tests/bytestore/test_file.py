@@ -1,0 +1,191 @@
+"""Bytes in files: whole or absent, whatever dies and whatever was left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+import lash
+from lash.bytestore.file import FileBytes
+from lash.errors import ConfigError, CorruptData, InvalidInput, StorageFailure
+from lash.model.session import Durability
+
+CONTENT = b"content" * 100
+ID = hashlib.sha256(CONTENT).hexdigest()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "deep" / "root"
+
+
+@pytest.fixture
+def files(root: Path) -> FileBytes:
+    return FileBytes(root)
+
+
+def files_below(root: Path) -> list[Path]:
+    return [path for path in root.rglob("*") if path.is_file()]
+
+
+def path_of(root: Path) -> Path:
+    return root / "sha256" / ID[:2] / ID
+
+
+async def test_a_file_lies_under_its_digest(files: FileBytes, root: Path) -> None:
+    """L91, L93: the bytes are in <root>/sha256/<2 digits>/<id>, and no temporary file remains."""
+    await files.put(ID, CONTENT)
+    assert files_below(root) == [path_of(root)]
+    assert path_of(root).read_bytes() == CONTENT
+    assert await files.get(ID) == CONTENT
+    assert files.durability is Durability.DURABLE
+
+
+async def test_what_is_not_there_is_none(files: FileBytes) -> None:
+    """Nothing is read, deleted or tidied from a folder that does not exist, and that is no error."""
+    assert await files.get(ID) is None
+    await files.delete(ID)
+    assert await files.tidy() == 0
+
+
+async def test_a_deleted_file_is_gone(files: FileBytes) -> None:
+    """Deleting removes the file; deleting again is no error."""
+    await files.put(ID, CONTENT)
+    await files.delete(ID)
+    await files.delete(ID)
+    assert await files.get(ID) is None
+
+
+async def test_file_and_folders_are_forced_to_the_disk(
+    files: FileBytes, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """H54: before a put returns, the file was forced before its rename, and every new folder's parent after."""
+    events: list[str] = []
+    real_fsync, real_replace = os.fsync, Path.replace
+
+    def fsync(descriptor: int) -> None:
+        events.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+        real_fsync(descriptor)
+
+    def replace(self: Path, target: Path) -> Path:
+        events.append("rename")
+        return real_replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(Path, "replace", replace)
+    await files.put(ID, CONTENT)
+    renamed = events.index("rename")
+    assert events[renamed - 1].startswith(str(root / "temporary" / ID))
+    assert events[renamed + 1 :] == [str(path_of(root).parent)]
+    assert {str(root.parent.parent), str(root.parent), str(root), str(root / "sha256")} <= set(events[:renamed])
+    events.clear()
+    await files.put(ID, CONTENT)
+    assert events == [str(path_of(root)), str(path_of(root).parent)], "whoever wrote it may have died before forcing it"
+
+
+@pytest.mark.parametrize("left", [b"", CONTENT[:50], b"x" * len(CONTENT)])
+async def test_a_damaged_file_is_replaced(files: FileBytes, root: Path, left: bytes) -> None:
+    """L105: a put over a truncated or swapped file mends it."""
+    path_of(root).parent.mkdir(parents=True)
+    path_of(root).write_bytes(left)
+    await files.put(ID, CONTENT)
+    assert await files.get(ID) == CONTENT
+
+
+async def test_a_truncated_file_is_corrupt_data(tmp_path: Path, root: Path) -> None:
+    """H54: what is read is checked against the id, so half a file is never handed out."""
+    url = f"sqlite:///{tmp_path / 'lash.db'}"
+    async with await lash.open(url, attachment_bytes=FileBytes(root)) as storage:
+        await storage.sessions.create("s")
+        ref = await storage.attachments.put("s", CONTENT, "text/plain")
+        with path_of(root).open("r+b") as file:
+            file.truncate(10)
+        with pytest.raises(CorruptData, match=ref.id):
+            await storage.attachments.get("s", ref.id)
+        path_of(root).unlink()
+        await storage.attachments.commit_refs("s", [ref.id])
+        with pytest.raises(CorruptData, match="missing"):
+            await storage.attachments.get("s", ref.id)
+
+
+async def test_stale_temporaries_are_ignored_and_tidied(files: FileBytes, root: Path) -> None:
+    """L93, H54: what a dead put left does not disturb the next one, and is removed once no put can be writing it."""
+    await files.put(ID, CONTENT)
+    stale, fresh = root / "temporary" / f"{ID}.stale", root / "temporary" / f"{ID}.fresh"
+    for path in (stale, fresh):
+        path.write_bytes(b"half")
+    os.utime(stale, (1, 1))
+    await files.delete(ID)
+    await files.put(ID, CONTENT)
+    assert await files.get(ID) == CONTENT
+    assert await files.tidy() == 1
+    assert [path.name for path in (root / "temporary").iterdir()] == [fresh.name]
+
+
+async def test_a_sweep_tidies(tmp_path: Path, root: Path) -> None:
+    """H54: a sweep reports the stale files it removed; a dry run removes none."""
+
+    async def gone(entry: lash.AttachmentEntry) -> bool:
+        return True
+
+    async with await lash.open(f"sqlite:///{tmp_path / 'lash.db'}", attachment_bytes=FileBytes(root)) as storage:
+        (root / "temporary").mkdir(parents=True)
+        (root / "temporary" / "stale").touch()
+        os.utime(root / "temporary" / "stale", (1, 1))
+        assert (await storage.attachments.sweep(0, gone, dry_run=True)).stale_files == 0
+        assert (await storage.attachments.sweep(0, gone)).stale_files == 1
+        assert (await storage.attachments.sweep(0, gone)).stale_files == 0
+
+
+async def test_a_failed_write_leaves_nothing(files: FileBytes, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """H54: if the disk refuses before the rename, there is neither a file nor a temporary one, and a repeat works."""
+
+    def refuse(descriptor: int) -> None:
+        if "temporary/" in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
+            raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", refuse)
+        with pytest.raises(StorageFailure, match="No space left on device"):
+            await files.put(ID, CONTENT)
+    assert files_below(root) == []
+    await files.put(ID, CONTENT)
+    assert await files.get(ID) == CONTENT
+
+
+async def test_what_the_disk_refuses_is_a_storage_failure(files: FileBytes, root: Path) -> None:
+    """Driver exceptions never escape: a folder where a file should be fails every call with our error."""
+    path_of(root).mkdir(parents=True)
+    (path_of(root) / "x").touch()
+    for call in (files.put(ID, CONTENT), files.get(ID), files.delete(ID)):
+        with pytest.raises(StorageFailure, match=ID) as raised:
+            await call
+        assert isinstance(raised.value.__cause__, OSError)
+    (root / "temporary").touch()
+    with pytest.raises(StorageFailure, match="tidy"):
+        await files.tidy()
+
+
+@pytest.mark.parametrize("bad", ["", "..", "../" + "0" * 61, "/etc/passwd", "A" * 64, "0" * 64 + "/x", "\0" * 64])
+async def test_no_other_text_becomes_a_path(files: FileBytes, root: Path, bad: str) -> None:
+    """L99: an id that is not 64 lowercase hex digits never touches the file system, whoever asks."""
+    for call in (files.put(bad, CONTENT), files.get(bad), files.delete(bad)):
+        with pytest.raises(InvalidInput):
+            await call
+    assert files_below(root.parent) == []
+
+
+async def test_many_puts_of_the_same_bytes_agree(files: FileBytes, root: Path) -> None:
+    """Concurrent puts of one digest each succeed and leave one whole file."""
+    await asyncio.gather(*(files.put(ID, CONTENT) for _ in range(20)))
+    assert [path.read_bytes() for path in files_below(root)] == [CONTENT]
+
+
+def test_the_folder_must_be_absolute() -> None:
+    """A relative folder would depend on where the process was started."""
+    with pytest.raises(ConfigError, match="absolute"):
+        FileBytes("attachments")

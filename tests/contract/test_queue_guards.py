@@ -1,0 +1,102 @@
+"""PostgreSQL plans a claim from one statement and writes it with another: what happens in between is noticed."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import pytest
+
+import lash
+from lash.testing.contract.queue_state import LONG, claimed, consuming, joining, leased, queued, texts
+from lash.testing.factories import commit, node, started
+from tests.raw import raw
+
+pytestmark = pytest.mark.parametrize("backend_name", ["postgres"], indirect=True)
+
+LEASE_LOST: Final = {
+    "released": "UPDATE lash_session_leases SET token = NULL, owner_id = NULL, incarnation_id = NULL, process = NULL",
+    "expired": "UPDATE lash_session_leases SET expires_at_ms = 1",
+    "taken over": "UPDATE lash_session_leases SET token = 'rival', owner_id = 'rival', fencing = fencing + 1",
+    "acquired anew": "UPDATE lash_session_leases SET token = 'anew', fencing = fencing + 1",
+}
+"""What may become of a lease, as a rival would write it."""
+
+_FIRST = "WHERE seq = (SELECT min(seq) FROM lash_batches)"
+BATCH_LOST: Final = {
+    "cancelled": f"DELETE FROM lash_batches {_FIRST}",
+    "claimed": "UPDATE lash_batches SET claim_id = 'rival', claim_token = 'rival', claim_expires_at_ms = 9e15::bigint, "
+    f"claim_lease_fencing = (SELECT fencing FROM lash_session_leases) {_FIRST}",
+}
+"""What may become of the first batch."""
+
+
+class Interruption:
+    """Runs one statement on another connection right before the storage runs a certain one, once."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._before: dict[str, str] = {}
+
+    def before(self, name: str, statement: str) -> None:
+        self._before[name] = statement
+
+    @property
+    def is_over(self) -> bool:
+        return not self._before
+
+    def __call__(self, name: str) -> None:
+        statement = self._before.pop(name, None)
+        if statement is not None:
+            thread = threading.Thread(target=lambda: asyncio.run(raw(self._url, statement)))
+            thread.start()
+            thread.join()
+
+
+@asynccontextmanager
+async def _prepared(url: str) -> AsyncIterator[tuple[lash.Storage, lash.LeaseFence, Interruption]]:
+    """Open a storage with inputs ``a``, ``b`` and ``c`` in the queue of session ``s``, which join, and its lease."""
+    interruption = Interruption(url)
+    async with await lash.open(url, on_statement=interruption) as storage:
+        await started(storage)
+        await queued(storage, *(joining(text) for text in "abc"))
+        yield storage, await leased(storage), interruption
+        assert interruption.is_over, "nothing was interrupted"
+
+
+@pytest.mark.parametrize("what", LEASE_LOST)
+async def test_a_lease_lost_while_a_claim_is_made(backend_url: str, what: str) -> None:
+    """L44: the claim is refused, and no batch is claimed."""
+    async with _prepared(backend_url) as (storage, fence, interruption):
+        interruption.before("queue_stamp", LEASE_LOST[what])
+        with pytest.raises(lash.LeaseLost):
+            await storage.queue.claim(fence, boundary=lash.Boundary.IDLE, ttl_ms=LONG)
+        assert [batch.attempts for batch in await storage.queue.list_pending("s")] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("what", BATCH_LOST)
+async def test_a_batch_lost_while_a_claim_is_made(backend_url: str, what: str) -> None:
+    """L62, L74: the claim is planned anew without it, and takes nothing that is not there."""
+    async with _prepared(backend_url) as (storage, fence, interruption):
+        interruption.before("queue_stamp", BATCH_LOST[what])
+        claim = claimed(await storage.queue.claim(fence, boundary=lash.Boundary.IDLE, ttl_ms=LONG))
+        assert texts(claim.batches) == ["b", "c"]
+        assert [batch.attempts for batch in claim.batches] == [1, 1]
+
+
+@pytest.mark.parametrize("what", BATCH_LOST)
+async def test_a_batch_lost_while_a_commit_is_made(backend_url: str, what: str) -> None:
+    """L24, H21: the commit is refused whole: no head, no node, and what is left of the claim stays."""
+    async with _prepared(backend_url) as (storage, fence, interruption):
+        claim = claimed(await storage.queue.claim(fence, boundary=lash.Boundary.IDLE, ttl_ms=LONG))
+        interruption.before("commit_apply", BATCH_LOST[what])
+        values = consuming(commit(1, node("n", "a")), claim)
+        with pytest.raises(lash.ClaimLost):
+            await storage.session("s").commit(values)
+        head = await storage.session("s").head()
+        assert head is not None
+        assert (head.revision, head.leaf_node_id) == (1, "a")
+        assert texts(await storage.queue.list("s"))[-2:] == ["b", "c"]

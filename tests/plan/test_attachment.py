@@ -1,0 +1,286 @@
+"""The fence between puts and sweeps, and what the manifest's rows mean."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import itertools
+
+import msgspec
+import pytest
+
+from lash.codec import encode
+from lash.errors import AttachmentNotFound, CorruptData, InvalidInput
+from lash.model.attachment import AttachmentEntry, AttachmentOwner, AttachmentRef, OwnerKind
+from lash.model.lease import LocalProcess
+from lash.plan.attachment import (
+    ABANDONED_AFTER_MS,
+    START,
+    AttachmentRow,
+    FenceRow,
+    Move,
+    Phase,
+    Place,
+    Sweeper,
+    after,
+    check_age,
+    check_attachment_id,
+    check_attachment_ids,
+    decode_attachment_page,
+    decode_entry,
+    decode_place,
+    encode_place,
+    normal_media_type,
+    place_of,
+    plan_announcement,
+    plan_failed_deletion,
+    plan_removal,
+    prepare_put,
+    sweeper_of,
+    verify,
+)
+
+CONTENT = b"content"
+ID = hashlib.sha256(CONTENT).hexdigest()
+ROW = AttachmentRow(7, "s", ID, "image/png", 7, 3, 4, "a cat", "turn", "t", 100, None)
+FENCE = FenceRow(ID, 7, Phase.KEPT, 5, "token", None, 1_000)
+SWEEPER = Sweeper(sweep_id="sweep", process=LocalProcess(host_id="h", boot_id="b", pid=1, process_start="1"))
+HELD = encode(SWEEPER, Sweeper, "sweeper")
+
+
+def fence(phase: Phase, sweeper: str | None = None) -> FenceRow:
+    return msgspec.structs.replace(FENCE, phase=phase, sweeper=sweeper)
+
+
+def move(to: Phase) -> Move:
+    return Move(attachment_id=ID, version=5, to=to)
+
+
+def test_a_put_makes_keeps_or_revokes_a_fence() -> None:
+    """H52: a put begins a fence, changes the version of one that is kept or condemned, and waits for a deletion."""
+    assert plan_announcement(None) == 1
+    assert plan_announcement(fence(Phase.KEPT)) == 6
+    assert plan_announcement(fence(Phase.CONDEMNED)) == 6
+    assert plan_announcement(fence(Phase.DELETING, HELD)) is None
+
+
+def test_a_sweep_condemns_before_it_deletes() -> None:
+    """H52: kept is condemned, condemned is deleted, each step on the version that was seen."""
+    assert plan_removal(fence(Phase.KEPT), sweeper_is_dead=False, now_ms=1_000) == move(Phase.CONDEMNED)
+    assert plan_removal(fence(Phase.CONDEMNED), sweeper_is_dead=False, now_ms=1_000) == move(Phase.DELETING)
+
+
+def test_a_deletion_is_taken_over_only_when_it_was_given_up() -> None:
+    """H52: another sweep's deletion is left to it unless nobody holds it, its process is dead, or a day has passed."""
+    held = fence(Phase.DELETING, HELD)
+    end = 1_000 + ABANDONED_AFTER_MS
+    assert plan_removal(held, sweeper_is_dead=False, now_ms=end - 1) is None
+    assert plan_removal(held, sweeper_is_dead=False, now_ms=end) == move(Phase.DELETING)
+    assert plan_removal(held, sweeper_is_dead=True, now_ms=1_000) == move(Phase.DELETING)
+    assert plan_removal(fence(Phase.DELETING), sweeper_is_dead=False, now_ms=1_000) == move(Phase.DELETING)
+
+
+def test_a_failed_deletion_opens_the_fence_only_if_it_is_over() -> None:
+    """A deletion that may still happen keeps puts out; one that certainly failed lets them revoke."""
+    held = fence(Phase.DELETING, HELD)
+    assert plan_failed_deletion(held, outcome_unknown=True) == move(Phase.DELETING)
+    assert plan_failed_deletion(held, outcome_unknown=False) == move(Phase.CONDEMNED)
+
+
+def test_a_step_changes_phase_version_and_holder() -> None:
+    """The fence after a step is what the database then holds; its life stays the same."""
+    assert after(move(Phase.DELETING), fence(Phase.CONDEMNED), HELD) == FenceRow(
+        ID, 7, Phase.DELETING, 6, "token", HELD, 1_000
+    )
+
+
+def test_a_fence_names_its_sweeper() -> None:
+    """The sweeper is read back; nobody is nobody, and nonsense is CorruptData."""
+    assert sweeper_of(fence(Phase.DELETING, HELD)) == SWEEPER
+    assert sweeper_of(FENCE) is None
+    with pytest.raises(CorruptData):
+        sweeper_of(fence(Phase.DELETING, "{"))
+
+
+class World:
+    """One digest, one putting session and one sweep, step by step, as the databases would carry them out."""
+
+    def __init__(self) -> None:
+        self.fence: FenceRow | None = None
+        self.named = False
+        self.stored = False
+        self.lives = 0
+        self.seen: FenceRow | None = None
+        self.token: str | None = None
+        self.put_is_done = False
+
+    def announce(self) -> None:
+        version = plan_announcement(self.fence)
+        if version is None:
+            return
+        if self.fence is None:
+            self.lives += 1
+            self.fence = FenceRow(ID, 7, Phase.KEPT, version, f"life {self.lives}", None, 0)
+        else:
+            self.fence = msgspec.structs.replace(self.fence, phase=Phase.KEPT, version=version)
+        self.named, self.token = True, self.fence.token
+
+    def write(self) -> None:
+        self.stored = self.stored or self.token is not None
+
+    def confirm(self) -> None:
+        self.put_is_done = self.named and self.fence is not None and self.fence.token == self.token
+        self.token = None
+
+    def take_name(self) -> None:
+        self.named = self.named and self.put_is_done
+
+    def look(self) -> None:
+        self.seen = None if self.named else self.fence
+
+    def step(self) -> None:
+        if self.seen is None:
+            return
+        planned = plan_removal(self.seen, sweeper_is_dead=True, now_ms=0)
+        assert planned is not None
+        if self.fence is None or self.fence.version != planned.version or self.named:
+            self.seen = None
+            return
+        self.fence = self.seen = after(planned, self.fence, HELD if planned.to is Phase.DELETING else None)
+
+    def delete(self) -> None:
+        if self.seen is not None and self.seen.phase is Phase.DELETING:
+            self.stored = False
+
+    def finish(self) -> None:
+        if self.seen is not None and self.seen == self.fence and self.seen.phase is Phase.DELETING:
+            self.fence = None
+
+
+PUT = ("announce", "write", "confirm")
+SWEEP = ("take_name", "look", "step", "step", "delete", "finish")
+
+
+@pytest.mark.parametrize("earlier", ["nothing", "condemned", "kept"])
+def test_no_order_of_steps_loses_bytes(earlier: str) -> None:
+    """H52: however a put, its repeat and a sweep interleave, a put that was acknowledged has its bytes."""
+    acknowledged = 0
+    steps = (*PUT, *PUT)
+    for places in itertools.combinations(range(len(steps) + len(SWEEP)), len(SWEEP)):
+        world = World()
+        if earlier != "nothing":
+            world.fence = FenceRow(ID, 7, Phase(earlier), 3, "life 0", None, 0)
+            world.stored = True
+        puts, sweeps = iter(steps), iter(SWEEP)
+        for place in range(len(steps) + len(SWEEP)):
+            name = next(sweeps) if place in places else next(puts)
+            if name in PUT and world.put_is_done:
+                continue
+            getattr(world, name)()
+        assert world.stored or not world.put_is_done, places
+        acknowledged += world.put_is_done
+    assert acknowledged > 400
+
+
+def test_an_order_of_steps_without_the_check_would_lose_bytes() -> None:
+    """The search above can fail: a put that did not compare lives would be acknowledged without its bytes."""
+    world = World()
+    token = None
+    for name in ("announce", "write", "take_name", "look", "step", "step", "delete", "finish", "announce"):
+        token = world.token
+        getattr(world, name)()
+    assert world.named
+    assert world.token != token
+    assert not world.stored
+
+
+def test_a_put_is_checked_and_described() -> None:
+    """L91: the description follows from the bytes and what the caller says of them."""
+    owner = AttachmentOwner(kind=OwnerKind.PROCESS, id="p")
+    intent = prepare_put("s", CONTENT, "image/JPG", owner=owner, width=1, height=2, label="x")
+    assert intent.ref == AttachmentRef(id=ID, media_type="image/jpeg", byte_len=7, width=1, height=2, label="x")
+    assert (intent.session_id, intent.owner, intent.content) == ("s", owner, CONTENT)
+    assert prepare_put("s", b"", "a/b").owner is None
+
+
+@pytest.mark.parametrize(
+    "media_type", ["", "image", "image/", "/png", "image/png;q=1", "im age/png", "image/p/ng", "ümage/png", 5]
+)
+def test_what_is_no_media_type_is_refused(media_type: object) -> None:
+    """A media type is type/subtype, without parameters."""
+    with pytest.raises(InvalidInput):
+        normal_media_type(media_type)
+
+
+@pytest.mark.parametrize(
+    "owner",
+    ["turn", AttachmentOwner(kind="job", id="x"), AttachmentOwner(kind=OwnerKind.TURN, id=" ")],  # type: ignore[arg-type]
+)
+def test_what_is_no_owner_is_refused(owner: object) -> None:
+    """An owner is a turn or a process with an id."""
+    with pytest.raises(InvalidInput):
+        prepare_put("s", b"", "a/b", owner=owner)
+
+
+def test_ids_are_digests_each_once() -> None:
+    """L99: ids are checked, sorted and counted once; text is no collection of ids."""
+    other = "0" * 64
+    assert check_attachment_id(ID) == ID
+    assert check_attachment_ids([ID, other, ID]) == tuple(sorted((ID, other)))
+    assert check_attachment_ids(set()) == ()
+    for bad in (ID, b"x", 5, None, ["../x"], [5]):
+        with pytest.raises(InvalidInput):
+            check_attachment_ids(bad)
+
+
+def test_an_age_is_a_number_of_milliseconds() -> None:
+    """An age is not negative; one that no clock can reach is shortened to what can be subtracted."""
+    assert check_age(5) == 5
+    assert check_age(2**63 - 1) == 2**62
+    with pytest.raises(InvalidInput):
+        check_age(-1)
+
+
+def test_a_row_is_a_line_of_the_manifest() -> None:
+    """Every column comes back; an owner has both columns, and its kind is known."""
+    ref = AttachmentRef(id=ID, media_type="image/png", byte_len=7, width=3, height=4, label="a cat")
+    owner = AttachmentOwner(kind=OwnerKind.TURN, id="t")
+    assert decode_entry(ROW) == AttachmentEntry(session_id="s", ref=ref, owner=owner, intent_at_ms=100)
+    assert decode_entry(msgspec.structs.replace(ROW, owner_kind=None)).owner is None
+    assert decode_entry(msgspec.structs.replace(ROW, owner_id=None)).owner is None
+    with pytest.raises(CorruptData, match="job"):
+        decode_entry(msgspec.structs.replace(ROW, owner_kind="job"))
+
+
+def test_bytes_must_be_the_ones_that_the_id_names() -> None:
+    """L104, H54: missing bytes are absence only before a commit; other bytes never pass."""
+    entry = decode_entry(ROW)
+    stored = verify(entry, CONTENT)
+    assert (stored.ref, stored.content) == (entry.ref, CONTENT)
+    for damage in (b"conten", b"CONTENT", b""):
+        with pytest.raises(CorruptData, match="damaged"):
+            verify(entry, damage)
+    with pytest.raises(AttachmentNotFound):
+        verify(entry, None)
+    with pytest.raises(CorruptData, match="missing"):
+        verify(msgspec.structs.replace(entry, committed_at_ms=200), None)
+
+
+def test_a_page_ends_where_there_is_no_next_one() -> None:
+    """A cursor is given exactly if one more row was found, and means the last row shown."""
+    rows = [ROW, msgspec.structs.replace(ROW, intent_at_ms=101)]
+    assert decode_attachment_page(rows, 2).next_cursor is None
+    page = decode_attachment_page(rows, 1)
+    assert [entry.intent_at_ms for entry in page.entries] == [100]
+    assert decode_place(page.next_cursor) == place_of(ROW) == Place(100, ID, 7)
+    assert decode_attachment_page([], 1).entries == ()
+
+
+def test_a_cursor_is_one_of_ours() -> None:
+    """No cursor is the beginning; anything that is not a place is InvalidInput."""
+    assert decode_place(None) == START
+    for text in ("!", "x", "bnVsbA==", encode_place(Place(2**70, ID, 1)), encode_place(Place(1, "x", 1))):
+        with pytest.raises(InvalidInput):
+            decode_place(text)
+    with pytest.raises(InvalidInput):
+        decode_place(base64.urlsafe_b64encode(b"\xff\xfe").decode())

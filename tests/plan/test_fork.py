@@ -1,0 +1,113 @@
+"""Where a fork begins, and when an existing session is that very fork."""
+
+from __future__ import annotations
+
+import pytest
+
+from lash.errors import InvalidInput, NodeNotFound, SessionExists
+from lash.model.session import ChildRelation, ForkRelation, RootRelation, SessionRelation
+from lash.plan.fork import (
+    InheritedRun,
+    PreparedFork,
+    SourceRow,
+    existing_fork,
+    fork_node,
+    fork_point,
+    prepare_fork,
+)
+from lash.plan.session import MetaRow, encode_relation
+
+SOURCE = SourceRow(3, True, "leaf")
+
+
+def prepare(
+    source: str = "s", new: str = "t", *, node_id: str | None = None, name: str | None = None, model: str = ""
+) -> PreparedFork:
+    return prepare_fork(source, new, node_id=node_id, name=name, model=model, cwd=None)
+
+
+def row(relation: SessionRelation) -> MetaRow:
+    return MetaRow(9, "t", "t", 5, "", None, encode_relation(relation), 4, "", 0, 6)
+
+
+def test_a_fork_is_named_like_its_id_unless_told() -> None:
+    """The metadata is what was given, and nothing of the source's."""
+    assert prepare().meta.name == "t"
+    named = prepare(name="branch", model="m", node_id="n")
+    assert (named.meta.name, named.meta.model, named.node_id, named.source_session_id) == ("branch", "m", "n", "s")
+
+
+@pytest.mark.parametrize(
+    ("source", "new", "node_id", "what"),
+    [
+        ("", "t", None, "source_session_id"),
+        ("s", " ", None, "new_session_id"),
+        ("s", "s", None, "itself"),
+        ("s", "t", "", "node_id"),
+        ("s", "t", "x" * 256, "node_id"),
+    ],
+)
+def test_bad_ids_are_refused(source: str, new: str, node_id: str | None, what: str) -> None:
+    """Before the database is asked, and by name."""
+    with pytest.raises(InvalidInput, match=what):
+        prepare(source, new, node_id=node_id)
+
+
+def test_bad_metadata_is_refused() -> None:
+    """A name that cannot be stored is found before the database is asked."""
+    with pytest.raises(InvalidInput, match="name"):
+        prepare(name="a\0b")
+
+
+@pytest.mark.parametrize(("asked", "found"), [(None, "n"), ("n", "n"), (None, None)])
+def test_the_same_fork_is_recognised(asked: str | None, found: str | None) -> None:
+    """From the same source, and at the same node if one was named."""
+    existing = existing_fork(prepare(node_id=asked), row(ForkRelation(source_session_id="s", node_id=found)))
+    assert (existing.created, existing.revision, existing.meta.session_id) == (False, 4, "t")
+
+
+@pytest.mark.parametrize(
+    ("asked", "relation"),
+    [
+        (None, RootRelation()),
+        (None, ChildRelation(parent_session_id="s")),
+        (None, ForkRelation(source_session_id="other", node_id="n")),
+        ("n", ForkRelation(source_session_id="s", node_id="m")),
+        ("n", ForkRelation(source_session_id="s")),
+    ],
+)
+def test_another_session_is_not_taken_for_the_fork(asked: str | None, relation: SessionRelation) -> None:
+    """Whatever else has the id, it is in the way."""
+    with pytest.raises(SessionExists) as caught:
+        existing_fork(prepare(node_id=asked), row(relation))
+    assert caught.value.session_id == "t"
+
+
+def test_a_fork_begins_after_the_leaf_or_the_named_node() -> None:
+    """The leaf is the default; a source without one is forked from before its first node."""
+    assert fork_node(prepare(), SOURCE) == "leaf"
+    assert fork_node(prepare(node_id="n"), SOURCE) == "n"
+    assert fork_node(prepare(), SourceRow(3, False, None)) is None
+
+
+def test_the_leaf_of_a_fork_lies_on_segment_0() -> None:
+    """At the depth of the last node that is inherited, wherever that really lies."""
+    runs = [InheritedRun(1, 4, -1, 2), InheritedRun(3, 1, 2, 7)]
+    point = fork_point(prepare(), SOURCE, runs)
+    assert (point.source_key, point.committed, point.node_id, point.runs) == (3, True, "leaf", tuple(runs))
+    assert (point.leaf_segment, point.leaf_depth) == (0, 7)
+    assert point.meta.relation == ForkRelation(source_session_id="s", node_id="leaf")
+    assert point.relation == encode_relation(point.meta.relation)
+
+
+def test_a_fork_without_nodes_has_no_leaf() -> None:
+    """Its segment 0 would continue nothing."""
+    point = fork_point(prepare(), SourceRow(3, False, None), [])
+    assert (point.leaf_segment, point.leaf_depth, point.node_id, point.committed) == (None, None, None, False)
+
+
+def test_a_node_without_a_path_is_not_live() -> None:
+    """It is unknown, removed, or out of sight."""
+    with pytest.raises(NodeNotFound) as caught:
+        fork_point(prepare(node_id="n"), SOURCE, [])
+    assert (caught.value.session_id, caught.value.node_id) == ("s", "n")

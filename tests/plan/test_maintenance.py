@@ -1,0 +1,83 @@
+"""How the findings of maintenance add up."""
+
+from __future__ import annotations
+
+import pytest
+
+from lash.errors import InvalidInput
+from lash.model.maintenance import GarbageCount, GarbageReport, NounSize
+from lash.plan.maintenance import (
+    COUNTED_ROWS,
+    GARBAGE_KINDS,
+    GarbageRow,
+    TableRows,
+    TableSize,
+    check_age,
+    count_garbage,
+    estimate_rows,
+    noun_of,
+    storage_report,
+)
+
+
+@pytest.mark.parametrize("kind", GARBAGE_KINDS)
+def test_findings_add_up(kind: str) -> None:
+    """Page after page, each kind for itself; a report with any finding is not clean."""
+    empty = GarbageReport(dry_run=True)
+    assert empty.is_clean
+    once = count_garbage(empty, kind, [GarbageRow(1, "a", 0, 1, 10), GarbageRow(1, "b", 0, 2, 5)])
+    twice = count_garbage(once, kind, [GarbageRow(2, "a", 0, 1, 0)])
+    assert getattr(twice, kind) == GarbageCount(rows=4, bytes=15)
+    assert not twice.is_clean
+    assert all(getattr(twice, other) == GarbageCount() for other in GARBAGE_KINDS if other != kind)
+
+
+@pytest.mark.parametrize("wrong", [-1, True, "1", None, 1.5, 2**63])
+def test_what_is_no_age_is_refused(wrong: object) -> None:
+    """An age is a number of milliseconds, zero or more."""
+    with pytest.raises(InvalidInput, match="older_than_ms"):
+        check_age(wrong)
+
+
+def test_zero_is_an_age() -> None:
+    """It means all that lies before now."""
+    assert check_age(0) == 0
+
+
+@pytest.mark.parametrize(
+    ("counted", "highest", "rows", "exact"),
+    [
+        (0, None, 0, True),
+        (COUNTED_ROWS, 50_000, COUNTED_ROWS, True),
+        (COUNTED_ROWS + 1, 50_000, 50_000, False),
+        (COUNTED_ROWS + 1, None, COUNTED_ROWS + 1, False),
+        (COUNTED_ROWS + 1, 7, COUNTED_ROWS + 1, False),
+    ],
+)
+def test_a_large_table_is_estimated(counted: int, highest: int | None, rows: int, *, exact: bool) -> None:
+    """By its highest row number, and never below what was counted."""
+    assert estimate_rows(TableRows("lash_nodes", counted, highest), 9) == TableSize("lash_nodes", rows, 9, exact)
+
+
+def test_tables_are_summed_by_noun() -> None:
+    """One part that is not measured or not exact makes the whole so."""
+    report = storage_report(
+        99,
+        [
+            TableSize("lash_nodes", 5, 50, True),
+            TableSize("lash_segments", 2, 20, True),
+            TableSize("lash_blobs", 1, None, True),
+            TableSize("lash_components", 1, 10, False),
+            TableSize("lash_checkpoints", 1, 10, True),
+        ],
+    )
+    assert report.bytes == 99
+    assert report.nouns == {
+        "checkpoint": NounSize(rows=3, bytes=None, exact=False),
+        "node": NounSize(rows=7, bytes=70, exact=True),
+    }
+
+
+def test_a_foreign_table_is_other() -> None:
+    """A table that another version made is shown, not lost."""
+    assert (noun_of("lash_nodes"), noun_of("lash_of_tomorrow")) == ("node", "other")
