@@ -43,6 +43,13 @@ _NOUNS: Final = {
     "lash_attachments": "attachment",
     "lash_attachment_fences": "attachment",
     "lash_attachment_bytes": "attachment",
+    "lash_processes": "process",
+    "lash_process_leases": "lease",
+    "lash_process_changes": "process",
+    "lash_process_tombstones": "process",
+    "lash_process_events": "event",
+    "lash_wakes": "event",
+    "lash_grants": "grant",
 }
 
 

@@ -110,10 +110,11 @@ lease AS (
         AND l.token = $5::text AND l.fencing = $6::bigint
     FOR NO KEY UPDATE
 ),
+-- Locked after the lease, as everybody does.
 free AS (
     SELECT b.seq
     FROM :"schema".lash_batches AS b, clock
-    WHERE b.session_key = $1::bigint AND b.seq = ANY ($2::bigint[])
+    WHERE EXISTS (SELECT 1 FROM lease) AND b.session_key = $1::bigint AND b.seq = ANY ($2::bigint[])
         AND (
             b.claim_token IS NULL OR b.claim_expires_at_ms <= clock.now_ms OR b.claim_lease_fencing <> $6::bigint
             OR b.claim_token = $8::text
@@ -204,17 +205,17 @@ gone AS (
         b.session_key, b.seq, b.batch_id, b.source_key, b.delivery, b.slot, b.merge_key, b.available_at_ms,
         b.enqueued_at_ms, b.claim_count, b.payloads
 ),
-settled AS (
-    UPDATE :"schema".lash_source_keys AS k
-    SET state = 'cancelled', settled_at_ms = clock.now_ms
-    FROM gone, clock
-    WHERE k.session_key = gone.session_key AND k.source_key = gone.source_key
-),
 acknowledged AS (
     UPDATE :"schema".lash_wakes AS w
     SET state = 'acknowledged'
     FROM gone
     WHERE w.batch_id = gone.batch_id AND w.state = 'queued'
+),
+settled AS (
+    UPDATE :"schema".lash_source_keys AS k
+    SET state = 'cancelled', settled_at_ms = clock.now_ms
+    FROM gone, clock
+    WHERE k.session_key = gone.session_key AND k.source_key = gone.source_key
 )
 SELECT
     lease.session_key,

@@ -153,7 +153,28 @@ SELECT 'lash_attachment_fences', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_attac
     (SELECT MAX(rowid) FROM lash_attachment_fences)
 UNION ALL
 SELECT 'lash_attachment_bytes', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_attachment_bytes LIMIT :limit)),
-    (SELECT MAX(rowid) FROM lash_attachment_bytes);
+    (SELECT MAX(rowid) FROM lash_attachment_bytes)
+UNION ALL
+SELECT 'lash_processes', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_processes LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_processes)
+UNION ALL
+SELECT 'lash_process_leases', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_process_leases LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_process_leases)
+UNION ALL
+SELECT 'lash_process_changes', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_process_changes LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_process_changes)
+UNION ALL
+SELECT 'lash_process_tombstones', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_process_tombstones LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_process_tombstones)
+UNION ALL
+SELECT 'lash_process_events', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_process_events LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_process_events)
+UNION ALL
+SELECT 'lash_wakes', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_wakes LIMIT :limit)),
+    NULL
+UNION ALL
+SELECT 'lash_grants', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_grants LIMIT :limit)),
+    NULL;
 
 -- name: maintenance_file_pages
 -- How many pages the database has, and how many bytes one takes.
