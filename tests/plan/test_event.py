@@ -35,8 +35,8 @@ from lash.plan.event import (
     decode_event,
     payload_hash,
     plan_append,
-    signal_draft,
 )
+from lash.plan.event_draft import signal_draft
 from tests.plan.kit import PROCESS, SESSION, canonical_json, happened, registered, sha256
 
 replace = msgspec.structs.replace

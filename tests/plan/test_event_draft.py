@@ -21,15 +21,14 @@ from lash.model.process import (
     Success,
 )
 from lash.model.value import JSONObject
-from lash.plan.event import (
+from lash.plan.event import check_draft, fold
+from lash.plan.event_draft import (
     abandon_request_draft,
     abandonment_draft,
     cancel_draft,
-    check_draft,
     check_signal_name,
     completion_draft,
     external_ref_draft,
-    fold,
     resumed_draft,
     signal_draft,
     started_draft,

@@ -32,18 +32,12 @@ from lash.model.process import (
     Success,
 )
 from lash.model.value import JSON, JSONObject
-from lash.plan.event import (
-    EventRow,
-    InsertEvent,
+from lash.plan.event import EventRow, InsertEvent, decode_event, encode_projection, fold, plan_append, refold
+from lash.plan.event_draft import (
     abandon_request_draft,
     cancel_draft,
     completion_draft,
-    decode_event,
-    encode_projection,
     external_ref_draft,
-    fold,
-    plan_append,
-    refold,
     resumed_draft,
     signal_draft,
     started_draft,

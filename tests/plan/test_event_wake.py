@@ -29,15 +29,8 @@ from lash.model.process import (
 )
 from lash.model.queue import BatchDraft, Delivery, ProcessWake, Slot
 from lash.model.value import JSON
-from lash.plan.event import (
-    InsertEvent,
-    LostWakeRow,
-    WakeRow,
-    decode_lost_wake,
-    decode_wake,
-    plan_append,
-    wake_batch,
-)
+from lash.plan.event import InsertEvent, plan_append
+from lash.plan.wake import LostWakeRow, WakeRow, decode_lost_wake, decode_wake, wake_batch
 from tests.plan.kit import PROCESS, SESSION, canonical_json, happened, registered, sha256
 
 replace = msgspec.structs.replace

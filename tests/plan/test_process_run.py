@@ -28,38 +28,39 @@ from lash.model.process import (
     Scope,
     SessionDetached,
 )
-from lash.plan.lease import LeaseRow
-from lash.plan.process import (
-    ChangeCursor,
-    ChangeRow,
+from lash.plan.change import ChangeCursor, ChangeRow, decode_change_cursor, decode_changes
+from lash.plan.grant import (
     DetachedRow,
     GrantEntryRow,
     GrantRow,
-    ProcessRow,
-    as_plain_fence,
-    as_process_lease,
-    check_filter,
     check_grant,
-    check_observed_process,
-    check_process_fence,
     check_process_ids,
-    check_process_scope,
-    decode_change_cursor,
-    decode_changes,
     decode_grant,
     decode_grant_entry,
+    detached,
+    frame_of,
+)
+from lash.plan.lease import LeaseRow
+from lash.plan.process import (
+    ProcessRow,
+    check_filter,
+    check_process_scope,
     decode_process,
     decode_process_cursor,
     decode_process_page,
-    detached,
     encode_process_cursor,
-    frame_of,
     leading_filter,
+    wanted_definition,
+)
+from lash.plan.process_lease import (
+    as_plain_fence,
+    as_process_lease,
+    check_observed_process,
+    check_process_fence,
     plan_process_renewal,
     refuse_run,
     require_abandonable,
     require_process_fence,
-    wanted_definition,
 )
 from tests.plan.kit import FREE_LEASE, OWNER, PROCESS, SESSION, sha256
 

@@ -4,56 +4,40 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Collection, Iterable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 import msgspec
 
 from lash.codec import canonical, content_hash, decode, encode
 from lash.errors import (
-    Conflict,
-    CorruptData,
     InvalidInput,
-    LeaseLost,
-    ProcessLeaseLost,
     ProcessNotFound,
     ProcessPruned,
     RegistrationConflict,
 )
-from lash.limits import check_identifier, check_integer, check_text, saturating_add
+from lash.limits import check_identifier, check_integer, check_text
 from lash.model.event import EventType, Selector
-from lash.model.lease import Lease, LeaseFence, LeaseOwner
 from lash.model.process import (
-    ChangeKind,
-    ChangePage,
     EngineInput,
     ExternalInput,
-    Grant,
-    GrantEntry,
     Identity,
-    ProcessChange,
-    ProcessFence,
     ProcessFilter,
     ProcessInput,
-    ProcessLease,
     ProcessPage,
     ProcessRecord,
-    ProcessRefused,
     ProcessStatus,
     Projection,
     Provenance,
     Recovery,
-    RefusalReason,
     Registration,
     Scope,
-    SessionDetached,
     SessionOriginator,
     SessionTurnInput,
     ToolCallInput,
 )
 from lash.model.value import JSON
 from lash.plan.event import CORE_NAMES
-from lash.plan.lease import LeaseRow, require_fence
 from lash.plan.schema import check_schema
 from lash.plan.selector import check_selector
 
@@ -76,24 +60,6 @@ class ProcessRow(msgspec.Struct, frozen=True, array_like=True):
     updated_at_ms: int
 
 
-class ChangeRow(msgspec.Struct, frozen=True, array_like=True):
-    """A stored change. The feed is ordered by ``transaction_id``, where there are many writers, and then by ``seq``."""
-
-    seq: int
-    process_id: str
-    kind: str
-    sequence: int | None
-    status: str | None
-    transaction_id: int = 0
-
-
-class ChangeCursor(NamedTuple):
-    """A place in the feed of changes."""
-
-    transaction_id: int
-    seq: int
-
-
 class PrunableRow(msgspec.Struct, frozen=True, array_like=True):
     """A process that can be pruned."""
 
@@ -101,35 +67,6 @@ class PrunableRow(msgspec.Struct, frozen=True, array_like=True):
     process_id: str
     status: str
     fencing: int
-
-
-class GrantRow(msgspec.Struct, frozen=True, array_like=True):
-    """A stored grant; an empty frame id means the whole session."""
-
-    session_id: str
-    frame_id: str
-    process_id: str
-    kind: str | None
-    label: str | None
-
-
-class GrantEntryRow(msgspec.Struct, frozen=True, array_like=True):
-    """A stored grant and the process it shows."""
-
-    session_id: str
-    frame_id: str
-    granted_process_id: str
-    kind: str | None
-    label: str | None
-    process_key: int
-    process_id: str
-    registration_hash: str
-    registration: str
-    projection: str
-    wake_session_id: str | None
-    last_sequence: int
-    created_at_ms: int
-    updated_at_ms: int
 
 
 class EncodedRegistration(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,13 +79,6 @@ class EncodedRegistration(msgspec.Struct, frozen=True, kw_only=True):
     label: str | None
     definition_hash: str | None
     originator_session_id: str | None
-
-
-class DetachedRow(msgspec.Struct, frozen=True, array_like=True):
-    """A running process that lost a grant, and whether another grant shows it still."""
-
-    process_id: str
-    still_granted: bool
 
 
 def encode_registration(registration: Registration) -> EncodedRegistration:
@@ -207,69 +137,6 @@ def definition_hash(definition: JSON) -> str | None:
     return None if definition is None else content_hash(canonical(definition))
 
 
-def refuse_run(record: ProcessRecord, owner: LeaseOwner) -> ProcessRefused | None:
-    """Return why this owner may not run the process, whatever its lease says; None if it may ask for the lease."""
-    if record.is_terminal:
-        return ProcessRefused(reason=RefusalReason.TERMINAL)
-    if record.registration.recovery is Recovery.EXTERNAL:
-        return ProcessRefused(reason=RefusalReason.EXTERNAL)
-    began = record.projection.started_by
-    if record.registration.recovery is Recovery.OWNER_BOUND and began is not None and not began.same_holder(owner):
-        return ProcessRefused(reason=RefusalReason.OWNER_BOUND)
-    return None
-
-
-def as_process_lease(lease: Lease) -> ProcessLease:
-    """Return a lease that was decided upon under the process's id as the process lease that it is."""
-    return ProcessLease(
-        process_id=lease.session_id,
-        owner=lease.owner,
-        token=lease.token,
-        fencing=lease.fencing,
-        claimed_at_ms=lease.claimed_at_ms,
-        expires_at_ms=lease.expires_at_ms,
-    )
-
-
-def as_plain_fence(fence: ProcessFence) -> LeaseFence:
-    """Return a process's fence in the form in which leases are decided upon."""
-    return LeaseFence(
-        session_id=fence.process_id,
-        owner_id=fence.owner_id,
-        incarnation_id=fence.incarnation_id,
-        token=fence.token,
-        fencing=fence.fencing,
-    )
-
-
-def require_process_fence(row: LeaseRow, fence: ProcessFence, now_ms: int) -> ProcessLease:
-    """Return the lease that the fence proves, or raise ProcessLeaseLost."""
-    try:
-        return as_process_lease(require_fence(row, as_plain_fence(fence), now_ms))
-    except LeaseLost as lost:
-        raise ProcessLeaseLost(fence.process_id, lost.reason) from None
-
-
-def check_process_fence(fence: object) -> ProcessFence:
-    """Return the fence if its fields are of the right kind."""
-    if not isinstance(fence, ProcessFence):
-        raise InvalidInput(f"fence must be a ProcessFence, not {type(fence).__name__}")
-    for name in ("process_id", "owner_id", "incarnation_id", "token"):
-        check_identifier(f"fence.{name}", getattr(fence, name))
-    check_integer("fence.fencing", fence.fencing, at_least=0)
-    return fence
-
-
-def check_process_ids(process_ids: object) -> tuple[str, ...]:
-    """Return the ids if they are a collection of different ones."""
-    if isinstance(process_ids, str | bytes) or not isinstance(process_ids, Collection):
-        raise InvalidInput(f"process_ids must be a collection of ids, not {type(process_ids).__name__}")
-    ids = tuple(check_identifier("process_id", each) for each in process_ids)
-    if len(set(ids)) != len(ids):
-        raise InvalidInput("process_ids names a process twice")
-    return ids
-
-
 def check_process_scope(what: str, scope: object) -> Scope:
     """Return the scope if it is one."""
     if not isinstance(scope, Scope):
@@ -321,47 +188,6 @@ def wanted_definition(wanted: ProcessFilter) -> str | None:
     return definition_hash(wanted.definition) or NO_DEFINITION
 
 
-def frame_of(scope: Scope) -> str:
-    """Return the frame of a scope as stored."""
-    return "" if scope.agent_frame_id is None else scope.agent_frame_id
-
-
-def check_grant(grant: object) -> Grant:
-    """Return the grant if it can be stored."""
-    if not isinstance(grant, Grant):
-        raise InvalidInput(f"a Grant is needed, not {type(grant).__name__}")
-    check_process_scope("grant.scope", grant.scope)
-    check_identifier("grant.process_id", grant.process_id)
-    for name in ("kind", "label"):
-        text = getattr(grant, name)
-        if text is not None:
-            check_text(f"grant.{name}", text, limit=255)
-    return grant
-
-
-def decode_grant(row: GrantRow) -> Grant:
-    """Return the grant that the row means."""
-    scope = Scope(session_id=row.session_id, agent_frame_id=row.frame_id or None)
-    return Grant(scope=scope, process_id=row.process_id, kind=row.kind, label=row.label)
-
-
-def decode_grant_entry(row: GrantEntryRow) -> GrantEntry:
-    """Return the grant and the process that the row means."""
-    grant = GrantRow(row.session_id, row.frame_id, row.granted_process_id, row.kind, row.label)
-    process = ProcessRow(
-        row.process_key,
-        row.process_id,
-        row.registration_hash,
-        row.registration,
-        row.projection,
-        row.wake_session_id,
-        row.last_sequence,
-        row.created_at_ms,
-        row.updated_at_ms,
-    )
-    return GrantEntry(grant=decode_grant(grant), record=decode_process(process))
-
-
 def decode_process_page(rows: Sequence[ProcessRow], limit: int) -> ProcessPage:
     """Return the page; the rows hold one more than the limit when there is a next page."""
     shown = rows[:limit]
@@ -370,70 +196,6 @@ def decode_process_page(rows: Sequence[ProcessRow], limit: int) -> ProcessPage:
         processes=tuple(decode_process(row) for row in shown),
         next_cursor=encode_process_cursor(shown[-1].process_key) if more else None,
     )
-
-
-def require_abandonable(record: ProcessRecord, lease: LeaseRow, now_ms: int) -> None:
-    """Raise Conflict unless somebody asked to give the process up and nobody is running it.
-
-    A process that ended is left to the append, which knows whether it ended like this.
-    """
-    if record.is_terminal:
-        return
-    if not record.projection.abandon_requested:
-        raise Conflict(f"process {record.process_id!r} was not asked to be abandoned; request it first")
-    if lease.is_live(now_ms):
-        raise Conflict(f"process {record.process_id!r} is being run; its lease must lapse before it is abandoned")
-
-
-def plan_process_renewal(row: LeaseRow, *, fence: ProcessFence, ttl_ms: int, now_ms: int) -> ProcessLease:
-    """Return the renewed lease, or raise ProcessLeaseLost. A renewal never shortens."""
-    lease = require_process_fence(row, fence, now_ms)
-    expires_at_ms = max(lease.expires_at_ms, saturating_add(now_ms, ttl_ms))
-    return msgspec.structs.replace(lease, expires_at_ms=expires_at_ms)
-
-
-def check_observed_process(observed: object) -> ProcessLease:
-    """Return the lease if it is one; it is what a claim answered when it was refused as busy."""
-    if not isinstance(observed, ProcessLease):
-        raise InvalidInput(f"observed must be the ProcessLease of a refusal, not {type(observed).__name__}")
-    check_process_fence(observed.fence)
-    return observed
-
-
-def detached(session_id: str, rows: Iterable[DetachedRow], *, revoked: int, cleared: int) -> SessionDetached:
-    """Return the report of cutting a session off its processes."""
-    running = sorted(rows, key=lambda row: row.process_id)
-    return SessionDetached(
-        session_id=session_id,
-        revoked_grant_count=revoked,
-        cleared_wake_target_count=cleared,
-        orphaned_process_ids=tuple(row.process_id for row in running if not row.still_granted),
-        preserved_process_ids=tuple(row.process_id for row in running if row.still_granted),
-    )
-
-
-def decode_changes(rows: Sequence[ChangeRow], after: ChangeCursor) -> ChangePage:
-    """Return a page of the feed and the cursor behind it."""
-    last = ChangeCursor(rows[-1].transaction_id, rows[-1].seq) if rows else after
-    return ChangePage(
-        changes=tuple(_decode_change(row) for row in rows),
-        cursor=base64.urlsafe_b64encode(b"c1:%d:%d" % last).decode(),
-    )
-
-
-def decode_change_cursor(cursor: str | None) -> ChangeCursor:
-    """Return the place that a cursor means, the beginning for None, or raise InvalidInput."""
-    if cursor is None:
-        return ChangeCursor(0, 0)
-    try:
-        version, transaction_id, seq = base64.urlsafe_b64decode(check_identifier("cursor", cursor)).split(b":")
-        if version == b"c1":
-            return ChangeCursor(
-                check_integer("cursor", int(transaction_id), at_least=0), check_integer("cursor", int(seq), at_least=0)
-            )
-    except (binascii.Error, ValueError):
-        pass
-    raise InvalidInput(f"{cursor!r:.80} is not a cursor of the change feed")
 
 
 def encode_process_cursor(process_key: int) -> str:
@@ -452,18 +214,6 @@ def decode_process_cursor(cursor: str | None) -> int | None:
     except (binascii.Error, ValueError):
         pass
     raise InvalidInput(f"{cursor!r:.80} is not a cursor of a process list")
-
-
-def _decode_change(row: ChangeRow) -> ProcessChange:
-    try:
-        return ProcessChange(
-            process_id=row.process_id,
-            kind=ChangeKind(row.kind),
-            sequence=row.sequence,
-            status=None if row.status is None else ProcessStatus(row.status),
-        )
-    except ValueError as error:
-        raise CorruptData(f"change {row.seq} of process {row.process_id!r} cannot be read: {error}") from None
 
 
 def _check_environment(what: str, registration: Registration) -> None:

@@ -78,3 +78,11 @@ def _fill(selector: Template, payload: JSON) -> str:
     """Replace all fields in one pass, so that a value that looks like a field stays as it is."""
     values = {name: as_text(select(field, payload)) for name, field in selector.fields.items()}
     return _FIELD.sub(lambda match: values.get(match[1], match[0]), selector.template)
+
+
+def select_for(process_id: str, selector: Selector, payload: JSON) -> JSON:
+    """Return what the selector takes out; an error names the process."""
+    try:
+        return select(selector, payload)
+    except InvalidInput as error:
+        raise InvalidInput(f"process {process_id!r}: {error}") from None

@@ -11,22 +11,10 @@ from lash.ids import new_id
 from lash.limits import check_identifier
 from lash.model.event import Appended, EventDraft, ProcessEvent, WakeRecord, WakeState
 from lash.model.process import ProcessFence, ProcessRecord
-from lash.plan.event import (
-    AppendDecision,
-    EventRow,
-    InsertEvent,
-    check_draft,
-    encode_projection,
-    plan_append,
-    wake_batch,
-)
-from lash.plan.process import (
-    ProcessRow,
-    decode_process,
-    missing_process,
-    require_abandonable,
-    require_process_fence,
-)
+from lash.plan.event import AppendDecision, EventRow, InsertEvent, check_draft, encode_projection, plan_append
+from lash.plan.process import ProcessRow, decode_process, missing_process
+from lash.plan.process_lease import require_abandonable, require_process_fence
+from lash.plan.wake import wake_batch
 from lash.postgres.database import Database, Transaction
 from lash.postgres.process_rows import AppendAnswer, EventFacts
 from lash.postgres.seen_processes import SeenProcesses

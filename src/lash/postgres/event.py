@@ -8,17 +8,12 @@ from lash.limits import check_identifier, check_integer
 from lash.model.event import SIGNAL_PREFIX, Appended, EventDraft, ProcessEvent, WakeRecord
 from lash.model.process import ChangePage
 from lash.model.value import JSON
-from lash.plan.event import (
-    LostWakeRow,
-    SequenceRow,
-    check_signal_name,
-    decode_event,
-    decode_lost_wake,
-    decode_wake,
-    signal_draft,
-)
-from lash.plan.process import ChangeRow, check_process_ids, decode_change_cursor, decode_changes
+from lash.plan.change import ChangeRow, decode_change_cursor, decode_changes
+from lash.plan.event import SequenceRow, decode_event
+from lash.plan.event_draft import check_signal_name, signal_draft
+from lash.plan.grant import check_process_ids
 from lash.plan.session import check_limit
+from lash.plan.wake import LostWakeRow, decode_lost_wake, decode_wake
 from lash.postgres.append import missing_record, run_append
 from lash.postgres.database import Database
 from lash.postgres.process_rows import EventsAnswer, WakesAnswer

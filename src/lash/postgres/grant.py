@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from lash.errors import CorruptData, GrantNotFound
 from lash.limits import check_identifier
 from lash.model.process import Grant, GrantEntry, Scope, SessionDetached
-from lash.plan.process import (
+from lash.plan.grant import (
     GrantEntryRow,
     GrantRow,
     check_grant,
     check_process_ids,
-    check_process_scope,
     decode_grant,
     decode_grant_entry,
     detached,
     frame_of,
 )
+from lash.plan.process import check_process_scope
 from lash.postgres.append import missing_record
 from lash.postgres.database import Database
 from lash.postgres.process_rows import DetachAnswer, GrantsAnswer, HeldGrants

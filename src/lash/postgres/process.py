@@ -20,12 +20,13 @@ from lash.model.process import (
     Registration,
     SignalWait,
 )
-from lash.plan.event import (
+from lash.plan.change import decode_change_cursor
+from lash.plan.event import encode_projection
+from lash.plan.event_draft import (
     abandon_request_draft,
     abandonment_draft,
     cancel_draft,
     completion_draft,
-    encode_projection,
     external_ref_draft,
     resumed_draft,
     waiting_draft,
@@ -34,7 +35,6 @@ from lash.plan.process import (
     EncodedRegistration,
     ProcessRow,
     check_filter,
-    decode_change_cursor,
     decode_process,
     decode_process_cursor,
     decode_process_page,

@@ -22,14 +22,14 @@ from lash.model.process import (
     ProcessRefused,
     RefusalReason,
 )
-from lash.plan.event import InsertEvent, completion_draft, encode_projection, started_draft
+from lash.plan.event import InsertEvent, encode_projection
+from lash.plan.event_draft import completion_draft, started_draft
 from lash.plan.lease import Acquire, LeaseRow, Refuse, check_claim, check_ttl, held_lease, plan_claim
-from lash.plan.process import (
-    ProcessRow,
+from lash.plan.process import ProcessRow, decode_process
+from lash.plan.process_lease import (
     as_process_lease,
     check_observed_process,
     check_process_fence,
-    decode_process,
     plan_process_renewal,
     refuse_run,
 )

@@ -5,9 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from lash.model.event import WakeState
-from lash.plan.event import EventRow, WakeRow
+from lash.plan.event import EventRow
+from lash.plan.grant import DetachedRow, GrantRow
 from lash.plan.lease import LeaseRow
-from lash.plan.process import DetachedRow, GrantRow, ProcessRow
+from lash.plan.process import ProcessRow
+from lash.plan.wake import WakeRow
 
 
 class KnownEvent(msgspec.Struct, frozen=True, array_like=True):

@@ -11,33 +11,22 @@ from lash.limits import check_identifier, check_integer
 from lash.model.event import SIGNAL_PREFIX, Appended, EventDraft, ProcessEvent, WakeRecord, WakeState
 from lash.model.process import ChangeKind, ChangePage
 from lash.model.value import JSON
+from lash.plan.change import ChangeRow, decode_change_cursor, decode_changes
 from lash.plan.event import (
     EventRow,
     InsertEvent,
-    LostWakeRow,
     ReplayEvent,
     SequenceRow,
-    WakeRow,
     check_draft,
-    check_signal_name,
     decode_event,
-    decode_lost_wake,
-    decode_wake,
     encode_projection,
     plan_append,
-    signal_draft,
-    wake_batch,
 )
-from lash.plan.process import (
-    ChangeRow,
-    ProcessRow,
-    check_process_ids,
-    decode_change_cursor,
-    decode_changes,
-    decode_process,
-    missing_process,
-)
+from lash.plan.event_draft import check_signal_name, signal_draft
+from lash.plan.grant import check_process_ids
+from lash.plan.process import ProcessRow, decode_process, missing_process
 from lash.plan.session import check_limit
+from lash.plan.wake import LostWakeRow, WakeRow, decode_lost_wake, decode_wake, wake_batch
 from lash.sqlite.database import Database, Reader, Transaction
 from lash.sqlite.parameters import json_array
 from lash.sqlite.queue import enqueue_batch

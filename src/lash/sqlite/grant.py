@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from lash.errors import GrantNotFound
 from lash.limits import check_identifier
 from lash.model.process import ChangeKind, Grant, GrantEntry, Scope, SessionDetached
-from lash.plan.process import (
+from lash.plan.grant import (
     DetachedRow,
     GrantEntryRow,
     GrantRow,
     check_grant,
     check_process_ids,
-    check_process_scope,
     decode_grant,
     decode_grant_entry,
     detached,
     frame_of,
 )
+from lash.plan.process import check_process_scope
 from lash.sqlite.database import Database, Reader, Transaction
 from lash.sqlite.event import find_process, note_change
 from lash.sqlkit.rows import Text

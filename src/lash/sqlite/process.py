@@ -21,13 +21,13 @@ from lash.model.process import (
     Registration,
     SignalWait,
 )
-from lash.plan.event import (
+from lash.plan.change import decode_change_cursor
+from lash.plan.event import check_draft, encode_projection
+from lash.plan.event_draft import (
     abandon_request_draft,
     abandonment_draft,
     cancel_draft,
-    check_draft,
     completion_draft,
-    encode_projection,
     external_ref_draft,
     resumed_draft,
     waiting_draft,
@@ -36,16 +36,15 @@ from lash.plan.process import (
     ProcessRow,
     PrunableRow,
     check_filter,
-    decode_change_cursor,
     decode_process,
     decode_process_cursor,
     decode_process_page,
     encode_registration,
     leading_filter,
-    require_abandonable,
     same_registration,
     wanted_definition,
 )
+from lash.plan.process_lease import require_abandonable
 from lash.plan.session import check_limit
 from lash.sqlite.database import Database, SQLiteValue, Transaction
 from lash.sqlite.event import append_event, find_process, note_change

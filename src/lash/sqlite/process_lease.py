@@ -21,7 +21,8 @@ from lash.model.process import (
     ProcessRefused,
     RefusalReason,
 )
-from lash.plan.event import check_draft, completion_draft, started_draft
+from lash.plan.event import check_draft
+from lash.plan.event_draft import completion_draft, started_draft
 from lash.plan.lease import (
     Acquire,
     ClaimDecision,
@@ -33,12 +34,12 @@ from lash.plan.lease import (
     plan_claim,
     plan_reclaim,
 )
-from lash.plan.process import (
+from lash.plan.process import decode_process
+from lash.plan.process_lease import (
     as_plain_fence,
     as_process_lease,
     check_observed_process,
     check_process_fence,
-    decode_process,
     plan_process_renewal,
     refuse_run,
     require_process_fence,

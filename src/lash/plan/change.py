@@ -1,0 +1,76 @@
+"""The feed of changes, and the places in it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from lash.errors import (
+    CorruptData,
+    InvalidInput,
+)
+from lash.limits import check_identifier, check_integer
+from lash.model.process import (
+    ChangeKind,
+    ChangePage,
+    ProcessChange,
+    ProcessStatus,
+)
+
+
+class ChangeRow(msgspec.Struct, frozen=True, array_like=True):
+    """A stored change. The feed is ordered by ``transaction_id``, where there are many writers, and then by ``seq``."""
+
+    seq: int
+    process_id: str
+    kind: str
+    sequence: int | None
+    status: str | None
+    transaction_id: int = 0
+
+
+class ChangeCursor(NamedTuple):
+    """A place in the feed of changes."""
+
+    transaction_id: int
+    seq: int
+
+
+def decode_changes(rows: Sequence[ChangeRow], after: ChangeCursor) -> ChangePage:
+    """Return a page of the feed and the cursor behind it."""
+    last = ChangeCursor(rows[-1].transaction_id, rows[-1].seq) if rows else after
+    return ChangePage(
+        changes=tuple(_decode_change(row) for row in rows),
+        cursor=base64.urlsafe_b64encode(b"c1:%d:%d" % last).decode(),
+    )
+
+
+def decode_change_cursor(cursor: str | None) -> ChangeCursor:
+    """Return the place that a cursor means, the beginning for None, or raise InvalidInput."""
+    if cursor is None:
+        return ChangeCursor(0, 0)
+    try:
+        version, transaction_id, seq = base64.urlsafe_b64decode(check_identifier("cursor", cursor)).split(b":")
+        if version == b"c1":
+            return ChangeCursor(
+                check_integer("cursor", int(transaction_id), at_least=0), check_integer("cursor", int(seq), at_least=0)
+            )
+    except (binascii.Error, ValueError):
+        pass
+    raise InvalidInput(f"{cursor!r:.80} is not a cursor of the change feed")
+
+
+def _decode_change(row: ChangeRow) -> ProcessChange:
+    try:
+        return ProcessChange(
+            process_id=row.process_id,
+            kind=ChangeKind(row.kind),
+            sequence=row.sequence,
+            status=None if row.status is None else ProcessStatus(row.status),
+        )
+    except ValueError as error:
+        raise CorruptData(f"change {row.seq} of process {row.process_id!r} cannot be read: {error}") from None
