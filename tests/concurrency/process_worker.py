@@ -24,7 +24,8 @@ from lash.stores.storage import Storage
 from lash.testing.process_factories import GO, NEWS, NOTE, event, news, process
 
 _SHARED: Final = 6
-"""How many processes are shared at a time; there are new ones every second."""
+_SECONDS: Final = 3
+"""How many processes are shared at a time, and after how many seconds there are new ones."""
 _TTL_MS: Final = 150
 
 Act: TypeAlias = Callable[["Worker", str], Awaitable[None]]
@@ -43,7 +44,7 @@ class Worker:
     async def run(self) -> None:
         """Act until killed. Being too late is part of the game."""
         while True:
-            process_id = f"g{int(time.time())}-{random.randrange(_SHARED)}"
+            process_id = f"g{int(time.time()) // _SECONDS}-{random.randrange(_SHARED)}"
             bound = process_id.endswith("0")
             recovery = Recovery.OWNER_BOUND if bound else Recovery.RERUNNABLE
             await self._storage.processes.register(
@@ -131,7 +132,7 @@ _ACTS: Final[tuple[Act, ...]] = (
     Worker.finish,
     Worker.end,
 )
-_WEIGHTS: Final = (30, 15, 10, 15, 4, 40, 8, 25, 3)
+_WEIGHTS: Final = (30, 15, 10, 15, 4, 40, 8, 8, 1)
 
 
 def _say(**what: JSON) -> None:

@@ -8,12 +8,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-pytest.register_assert_rewrite("lash.testing.contract", "lash.testing.factories")
-
-from lash.testing.clock import ManualClock  # noqa: E402 (after the assertions are prepared)
-from lash.testing.harness import MemoryHarness, NotShared, URLHarness  # noqa: E402
-from tests.contract.harnesses import PostgresHarness  # noqa: E402
-from tests.known_differences import CONTRACT_DIFFERENCES  # noqa: E402
+from lash.testing.clock import ManualClock
+from lash.testing.harness import MemoryHarness, NotShared, URLHarness
+from tests.contract.harnesses import PostgresHarness
+from tests.known_differences import CONTRACT_DIFFERENCES
 
 
 @pytest_asyncio.fixture
