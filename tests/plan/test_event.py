@@ -301,3 +301,19 @@ def test_damaged_events_are_reported_as_damage(damaged: EventRow) -> None:
     """Never as absent or as another event."""
     with pytest.raises(CorruptData, match=r"^event 4 of process 'process-1' cannot be read"):
         decode_event(damaged, PROCESS)
+
+
+def test_a_payload_that_is_too_large_is_refused_by_the_process_s_name() -> None:
+    """An event is no place for large things; the message names the process and says where they belong."""
+    draft = EventDraft(event_type="note", payload="x" * 1_048_577)
+    with pytest.raises(InvalidInput, match=r"process-1.*1,048,\d+ characters.*artifacts"):
+        plan_append(
+            registered(EventType(name="note")),
+            Projection(),
+            draft,
+            life=1,
+            last_sequence=0,
+            wake_session_id=None,
+            known=None,
+            now_ms=0,
+        )

@@ -32,6 +32,7 @@ from lash.plan.event_draft import (
     resumed_draft,
     signal_draft,
     started_draft,
+    unleased_end_draft,
     waiting_draft,
 )
 from tests.plan.kit import OWNER, PROCESS, happened, registered, sha256
@@ -219,3 +220,10 @@ def test_other_drafts_that_cannot_be_stored_are_refused() -> None:
         signal_draft(PROCESS, "go", "", None)
     with pytest.raises(InvalidInput, match="external_ref: Expected `str`, got `null`"):
         external_ref_draft(ExternalRef(backend="b", id=None))  # type: ignore[arg-type]
+
+
+def test_giving_up_is_no_ordinary_end() -> None:
+    """An abandonment has conditions of its own and is not written as an end without a lease."""
+    with pytest.raises(InvalidInput, match="abandon"):
+        unleased_end_draft(PROCESS, Abandonment(message="lost"))
+    assert unleased_end_draft(PROCESS, Success(value=1)).event_type == "process.completed"

@@ -107,14 +107,18 @@ async def test_commits_to_sessions_cost_waiters_nothing(counted: Counted, url: s
         await asyncio.wait_for(task, 20)
 
 
-async def test_an_own_write_is_one_hint(counted: Counted) -> None:
-    """What this storage wrote itself is not taken for somebody else's write as well."""
+async def test_own_writes_are_one_hint_each(counted: Counted) -> None:
+    """What this storage wrote itself is not taken for somebody else's write as well.
+
+    The file can be asked between a commit and the moment at which the store tells of it; then one hint is too many.
+    """
     task = await counted.waiting()
     counted.names.clear()
-    await counted.storage.events.append("q", TICK)
-    await counted.asked_again()
-    await counted.asked_again()
-    assert counted.names.count("event_last_sequences") == 1
+    for _ in range(10):
+        await counted.storage.events.append("q", TICK)
+        await counted.asked_again()
+        await counted.asked_again()
+    assert 10 <= counted.names.count("event_last_sequences") <= 15
     await counted.storage.events.append("p", TICK)
     await asyncio.wait_for(task, 20)
 

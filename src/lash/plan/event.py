@@ -68,6 +68,9 @@ CORE_EVENT_TYPES: Final = (
 )
 """The types that every process has. Their names cannot be declared otherwise."""
 
+MAX_PAYLOAD_LENGTH: Final = 1_048_576
+"""How much text the payload of one event may be."""
+
 CORE_NAMES: Final = frozenset(event_type.name for event_type in CORE_EVENT_TYPES)
 STATE_OF: Final[Mapping[type, TerminalState]] = {
     Success: TerminalState.COMPLETED,
@@ -165,6 +168,12 @@ def plan_append(
     if (declared.semantics.terminal or draft.event_type == CANCEL_REQUESTED) and draft.replay_key is None:
         raise InvalidInput(f"process {process_id!r}: event {draft.event_type!r} requires a replay key")
     check_payload(f"process {process_id!r}: payload of {draft.event_type!r}", declared.payload_schema, draft.payload)
+    body = encode(_Payload(payload=draft.payload), _Payload, "payload")
+    if len(body) > MAX_PAYLOAD_LENGTH:
+        raise InvalidInput(
+            f"process {process_id!r}: the payload of {draft.event_type!r} has {len(body):,} characters; at most "
+            f"{MAX_PAYLOAD_LENGTH:,} are allowed: keep large things as artifacts or attachments"
+        )
     place = EventPlace(process_id, life, last_sequence + 1)
     event = ProcessEvent(
         process_id=process_id,
@@ -179,7 +188,7 @@ def plan_append(
     )
     return InsertEvent(
         event=event,
-        payload=encode(_Payload(payload=draft.payload), _Payload, "payload"),
+        payload=body,
         payload_hash=own_hash,
         wake=None if event.wake is None else encode(event.wake, Wake, "wake"),
         projection=fold(registration, projection, event),

@@ -43,6 +43,13 @@ def completion_draft(process_id: str, outcome: Outcome) -> EventDraft:
     return EventDraft(event_type=event_type, payload=payload, replay_key=key)
 
 
+def unleased_end_draft(process_id: str, outcome: Outcome) -> EventDraft:
+    """Return the event that ends a process without a lease; giving one up has conditions of its own."""
+    if isinstance(outcome, Abandonment):
+        raise InvalidInput(f"process {process_id!r}: what is given up is ended with abandon, not with complete")
+    return completion_draft(process_id, outcome)
+
+
 def abandonment_draft(process_id: str, outcome: Abandonment) -> EventDraft:
     """Return the event with which a process is given up; no other outcome comes this way."""
     if not isinstance(outcome, Abandonment):

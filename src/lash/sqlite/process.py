@@ -27,9 +27,9 @@ from lash.plan.event_draft import (
     abandon_request_draft,
     abandonment_draft,
     cancel_draft,
-    completion_draft,
     external_ref_draft,
     resumed_draft,
+    unleased_end_draft,
     waiting_draft,
 )
 from lash.plan.process import (
@@ -126,7 +126,7 @@ class SQLiteProcessStore:
 
     async def complete(self, process_id: str, outcome: Outcome) -> ProcessRecord:
         check_identifier("process_id", process_id)
-        return await self._append(process_id, completion_draft(process_id, outcome))
+        return await self._append(process_id, unleased_end_draft(process_id, outcome))
 
     async def abandon(self, process_id: str, outcome: Abandonment) -> ProcessRecord:
         check_identifier("process_id", process_id)

@@ -58,7 +58,7 @@ class EventStore(Protocol):
         ...
 
     async def wakes_after(self, process_id: str, sequence: int = 0) -> tuple[WakeRecord, ...]:
-        """Return the wakes behind a number that nobody has acknowledged."""
+        """Return the open wakes behind a number: neither acknowledged nor merged into an earlier one."""
         ...
 
     async def acknowledge_wake(self, process_id: str, sequence: int) -> bool:

@@ -54,7 +54,8 @@ class ProcessStore(Protocol):
     async def complete(self, process_id: str, outcome: Outcome) -> ProcessRecord:
         """End a process without a lease: an external one, or by the hand of an operator.
 
-        The same outcome twice is one; another one raises EventConflict or ProcessTerminal.
+        The same outcome twice is one; another one raises EventConflict or ProcessTerminal. An Abandonment is refused
+        here: ``abandon`` is for that.
         """
         ...
 

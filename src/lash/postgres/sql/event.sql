@@ -218,7 +218,8 @@ SELECT
         SELECT row(w.sequence, e.event_type, e.wake, w.state, w.batch_id)
         FROM :"schema".lash_wakes AS w
         JOIN :"schema".lash_process_events AS e ON e.process_key = w.process_key AND e.sequence = w.sequence
-        WHERE w.process_key = p.process_key AND w.sequence > $2::bigint AND w.state <> 'acknowledged'
+        WHERE w.process_key = p.process_key AND w.sequence > $2::bigint
+            AND w.state NOT IN ('acknowledged', 'merged')
         ORDER BY w.sequence
     )
 FROM :"schema".lash_processes AS p

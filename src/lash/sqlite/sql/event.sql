@@ -72,7 +72,7 @@ WHERE w.process_key = :process_key AND w.sequence = :sequence;
 SELECT e.sequence, e.event_type, e.wake, w.state, w.batch_id
 FROM lash_wakes AS w
 JOIN lash_process_events AS e ON e.process_key = w.process_key AND e.sequence = w.sequence
-WHERE w.process_key = :process_key AND w.sequence > :sequence AND w.state <> 'acknowledged'
+WHERE w.process_key = :process_key AND w.sequence > :sequence AND w.state NOT IN ('acknowledged', 'merged')
 ORDER BY w.sequence;
 
 -- name: event_acknowledge_wake
