@@ -28,7 +28,7 @@ from lash.model.process import (
     Scope,
     SessionDetached,
 )
-from lash.plan.change import ChangeCursor, ChangeRow, decode_change_cursor, decode_changes
+from lash.plan.change import ChangeCursor, ChangeRow, TailRow, decode_change_cursor, decode_changes, decode_tail
 from lash.plan.grant import (
     DetachedRow,
     GrantEntryRow,
@@ -458,3 +458,18 @@ def test_a_session_is_cut_off_and_nothing_else() -> None:
         preserved_process_ids=("a", "c"),
     )
     assert detached(SESSION, [], revoked=0, cleared=0) == SessionDetached(session_id=SESSION)
+
+
+def test_a_tail_is_events_and_the_place_behind_them() -> None:
+    """Events of any processes come back as they were stored, and the cursor goes on behind the last of them."""
+    rows = [
+        TailRow(7, "p", 1, "note", None, "hash", '{"payload":1}', None, 50, 3),
+        TailRow(9, "q", 4, "note", "key", "hash", '{"payload":null}', None, 60, 4),
+    ]
+    page = decode_tail(rows, ChangeCursor(0, 0))
+    assert [(each.process_id, each.sequence, each.payload, each.replay_key) for each in page.events] == [
+        ("p", 1, 1, None),
+        ("q", 4, None, "key"),
+    ]
+    assert decode_change_cursor(page.cursor) == ChangeCursor(4, 9)
+    assert decode_tail([], ChangeCursor(4, 9)).cursor == page.cursor

@@ -141,6 +141,13 @@ class ProcessEvent(Value, frozen=True, kw_only=True):
     occurred_at_ms: int
 
 
+class EventPage(Value, frozen=True, kw_only=True):
+    """Events of any processes in an order that a cursor can resume; ``cursor`` stands behind the last of them."""
+
+    events: tuple[ProcessEvent, ...]
+    cursor: str
+
+
 class WakeState(enum.StrEnum):
     """What became of a wake."""
 

@@ -14,12 +14,14 @@ from lash.errors import (
     InvalidInput,
 )
 from lash.limits import check_identifier, check_integer
+from lash.model.event import EventPage, ProcessEvent
 from lash.model.process import (
     ChangeKind,
     ChangePage,
     ProcessChange,
     ProcessStatus,
 )
+from lash.plan.event import EventRow, decode_event
 
 
 class ChangeRow(msgspec.Struct, frozen=True, array_like=True):
@@ -33,6 +35,21 @@ class ChangeRow(msgspec.Struct, frozen=True, array_like=True):
     transaction_id: int = 0
 
 
+class TailRow(msgspec.Struct, frozen=True, array_like=True):
+    """A stored event of any process, at its place in the feed."""
+
+    seq: int
+    process_id: str
+    sequence: int
+    event_type: str
+    replay_key: str | None
+    payload_hash: str
+    payload: str
+    wake: str | None
+    occurred_at_ms: int
+    transaction_id: int = 0
+
+
 class ChangeCursor(NamedTuple):
     """A place in the feed of changes."""
 
@@ -42,11 +59,12 @@ class ChangeCursor(NamedTuple):
 
 def decode_changes(rows: Sequence[ChangeRow], after: ChangeCursor) -> ChangePage:
     """Return a page of the feed and the cursor behind it."""
-    last = ChangeCursor(rows[-1].transaction_id, rows[-1].seq) if rows else after
-    return ChangePage(
-        changes=tuple(_decode_change(row) for row in rows),
-        cursor=base64.urlsafe_b64encode(b"c1:%d:%d" % last).decode(),
-    )
+    return ChangePage(changes=tuple(_decode_change(row) for row in rows), cursor=_cursor_behind(rows, after))
+
+
+def decode_tail(rows: Sequence[TailRow], after: ChangeCursor) -> EventPage:
+    """Return a page of events of all processes and the cursor behind it."""
+    return EventPage(events=tuple(_decode_tail_event(row) for row in rows), cursor=_cursor_behind(rows, after))
 
 
 def decode_change_cursor(cursor: str | None) -> ChangeCursor:
@@ -62,6 +80,18 @@ def decode_change_cursor(cursor: str | None) -> ChangeCursor:
     except (binascii.Error, ValueError):
         pass
     raise InvalidInput(f"{cursor!r:.80} is not a cursor of the change feed")
+
+
+def _cursor_behind(rows: Sequence[ChangeRow] | Sequence[TailRow], after: ChangeCursor) -> str:
+    last = ChangeCursor(rows[-1].transaction_id, rows[-1].seq) if rows else after
+    return base64.urlsafe_b64encode(b"c1:%d:%d" % last).decode()
+
+
+def _decode_tail_event(row: TailRow) -> ProcessEvent:
+    event = EventRow(
+        row.sequence, row.event_type, row.replay_key, row.payload_hash, row.payload, row.wake, row.occurred_at_ms
+    )
+    return decode_event(event, row.process_id)
 
 
 def _decode_change(row: ChangeRow) -> ProcessChange:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from lash.limits import check_identifier, check_integer
-from lash.model.event import SIGNAL_PREFIX, Appended, EventDraft, ProcessEvent, WakeRecord
+from lash.model.event import SIGNAL_PREFIX, Appended, EventDraft, EventPage, ProcessEvent, WakeRecord
 from lash.model.process import ChangePage
 from lash.model.value import JSON
-from lash.plan.change import ChangeRow, decode_change_cursor, decode_changes
+from lash.plan.change import ChangeRow, TailRow, decode_change_cursor, decode_changes, decode_tail
 from lash.plan.event import SequenceRow, decode_event
 from lash.plan.event_draft import check_signal_name, signal_draft
 from lash.plan.grant import check_process_ids
@@ -93,6 +93,11 @@ class PostgresEventStore:
     async def undeliverable_wakes(self, *, limit: int = 100) -> tuple[WakeRecord, ...]:
         rows = await self._database.read_all(LostWakeRow, "event_undeliverable_wakes", check_limit(limit))
         return tuple(decode_lost_wake(row) for row in rows)
+
+    async def tail(self, cursor: str | None = None, *, limit: int = 100) -> EventPage:
+        after, size = decode_change_cursor(cursor), check_limit(limit)
+        rows = await self._database.read_all(TailRow, "event_tail", str(after.transaction_id), after.seq, size)
+        return decode_tail(rows, after)
 
     async def changes(self, cursor: str | None = None, *, limit: int = 100) -> ChangePage:
         after, size = decode_change_cursor(cursor), check_limit(limit)

@@ -8,10 +8,10 @@ from typing import Final
 from lash.errors import CorruptData
 from lash.ids import new_id
 from lash.limits import check_identifier, check_integer
-from lash.model.event import SIGNAL_PREFIX, Appended, EventDraft, ProcessEvent, WakeRecord, WakeState
+from lash.model.event import SIGNAL_PREFIX, Appended, EventDraft, EventPage, ProcessEvent, WakeRecord, WakeState
 from lash.model.process import ChangeKind, ChangePage
 from lash.model.value import JSON
-from lash.plan.change import ChangeRow, decode_change_cursor, decode_changes
+from lash.plan.change import ChangeRow, TailRow, decode_change_cursor, decode_changes, decode_tail
 from lash.plan.event import (
     EventRow,
     InsertEvent,
@@ -136,6 +136,13 @@ class SQLiteEventStore:
         size = check_limit(limit)
         rows = self._database.read(lambda reader: reader.all(LostWakeRow, "event_undeliverable_wakes", limit=size))
         return tuple(decode_lost_wake(row) for row in rows)
+
+    async def tail(self, cursor: str | None = None, *, limit: int = 100) -> EventPage:
+        after, size = decode_change_cursor(cursor), check_limit(limit)
+        rows = await self._database.read_in_thread(
+            lambda reader: reader.all(TailRow, "event_tail", after=after.seq, limit=size)
+        )
+        return decode_tail(rows, after)
 
     async def changes(self, cursor: str | None = None, *, limit: int = 100) -> ChangePage:
         after, size = decode_change_cursor(cursor), check_limit(limit)

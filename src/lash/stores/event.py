@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Protocol
 
-from lash.model.event import Appended, EventDraft, ProcessEvent, WakeRecord
+from lash.model.event import Appended, EventDraft, EventPage, ProcessEvent, WakeRecord
 from lash.model.process import ChangePage
 from lash.model.value import JSON
 
@@ -67,6 +67,13 @@ class EventStore(Protocol):
 
     async def undeliverable_wakes(self, *, limit: int = 100) -> tuple[WakeRecord, ...]:
         """Return wakes whose session was not there to get them."""
+        ...
+
+    async def tail(self, cursor: str | None = None, *, limit: int = 100) -> EventPage:
+        """Return the events of all processes behind a cursor, each exactly once for whoever keeps the cursor.
+
+        Events of pruned processes are left out. The cursor is that of ``changes``: either goes on where the other was.
+        """
         ...
 
     async def changes(self, cursor: str | None = None, *, limit: int = 100) -> ChangePage:

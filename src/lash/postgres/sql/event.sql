@@ -250,3 +250,16 @@ LIMIT $1::bigint;
 -- name: event_lose_session
 -- Notes that the wakes for a session can no longer be delivered.
 UPDATE :"schema".lash_wakes SET state = 'undeliverable' WHERE target_session_id = $1::text AND state = 'queued';
+
+-- name: event_tail
+-- The events of all processes behind a place in the feed of changes; what could yet be overtaken waits, as in the feed.
+SELECT
+    c.seq, c.process_id, e.sequence, e.event_type, e.replay_key, e.payload_hash, e.payload, e.wake, e.occurred_at_ms,
+    c.xid::text
+FROM :"schema".lash_process_changes AS c
+JOIN :"schema".lash_processes AS p ON p.process_id = c.process_id
+JOIN :"schema".lash_process_events AS e ON e.process_key = p.process_key AND e.sequence = c.sequence
+WHERE (c.xid, c.seq) > ($1::text::xid8, $2::bigint) AND c.xid < pg_snapshot_xmin(pg_current_snapshot())
+    AND c.kind = 'event'
+ORDER BY c.xid, c.seq
+LIMIT $3::bigint;

@@ -102,3 +102,14 @@ UPDATE lash_wakes SET state = 'undeliverable' WHERE target_session_id = :session
 -- name: event_target_session
 -- The session that a wake is for, if it exists.
 SELECT session_key FROM lash_sessions WHERE session_id = :session_id;
+
+-- name: event_tail
+-- The events of all processes behind a place in the feed of changes.
+SELECT
+    c.seq, c.process_id, e.sequence, e.event_type, e.replay_key, e.payload_hash, e.payload, e.wake, e.occurred_at_ms
+FROM lash_process_changes AS c
+CROSS JOIN lash_processes AS p ON p.process_id = c.process_id
+CROSS JOIN lash_process_events AS e ON e.process_key = p.process_key AND e.sequence = c.sequence
+WHERE c.seq > :after AND c.kind = 'event'
+ORDER BY c.seq
+LIMIT :limit;

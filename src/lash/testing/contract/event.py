@@ -255,6 +255,13 @@ class EventContract:
         assert sorted(answer.replayed for answer in answers) == [False] + [True] * 19
         assert await log(storages[1]) == (answers[0].event,)
 
+    async def test_a_payload_that_is_too_large_is_refused(self, harness: Harness) -> None:
+        """Bad input: what is too large for an event is refused by the process's name, and nothing is written."""
+        storage = await opened(harness)
+        await registered(storage)
+        draft = event(payload="x" * 1_100_000)
+        await refuse(storage, storage.events.append("p", draft), InvalidInput, naming="p")
+
 
 class SignalContract:
     """Laws about signals: the log is the truth."""

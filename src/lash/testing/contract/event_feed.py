@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from lash.model.event import ProcessEvent
 from lash.model.process import ChangeKind, ProcessChange, ProcessStatus
 from lash.stores.storage import Storage
 from lash.testing.contract.process_state import feed, opened
@@ -37,6 +38,28 @@ class ChangeFeedContract:
         assert await feed(storage, cursor) == ([], cursor)
         await registered(storage, "q")
         assert [change.process_id for change in (await feed(storage, cursor))[0]] == ["q"]
+
+    async def test_the_tail_shows_the_events_of_all_processes(self, harness: Harness) -> None:
+        """Laws 13, 24 across processes: every event once, in order, page by page; with the cursor of the feed."""
+        storage = await opened(harness)
+        for name in ("p", "q"):
+            await registered(storage, name)
+        appended = [
+            (await storage.events.append(name, event(payload=number))).event
+            for number in range(3)
+            for name in ("p", "q")
+        ]
+        shown: list[ProcessEvent] = []
+        cursor: str | None = None
+        while (page := await storage.events.tail(cursor, limit=2)).events:
+            shown.extend(page.events)
+            cursor = page.cursor
+        assert shown == appended
+        assert (await storage.events.changes(cursor)).changes == ()
+        await storage.processes.complete("p", DONE)
+        await storage.processes.prune(ended_before_ms=harness.clock.now_ms() + 1, through_cursor=None)
+        left = await storage.events.tail(limit=10)
+        assert {each.process_id for each in left.events} == {"q"}
 
     async def test_many_writers_hide_nothing(self, harness: Harness) -> None:
         """H59: beside 48 writers a reader of two at a time sees every change once, in the order of each log."""
