@@ -71,6 +71,8 @@ QUERY_DIFFERENCES: dict[str, str] = {
     "maintenance_drop_blobs": "PostgreSQL drops a batch in one statement, SQLite row by row",
     "maintenance_drop_component": "PostgreSQL drops a batch in one statement, SQLite row by row",
     "maintenance_drop_components": "PostgreSQL drops a batch in one statement, SQLite row by row",
+    "maintenance_drop_environment": "PostgreSQL drops a batch in one statement, SQLite row by row",
+    "maintenance_drop_environments": "PostgreSQL drops a batch in one statement, SQLite row by row",
     "maintenance_drop_source_key": "PostgreSQL drops a batch in one statement, SQLite row by row",
     "maintenance_drop_source_keys": "PostgreSQL drops a batch in one statement, SQLite row by row",
     "maintenance_drop_turn": "PostgreSQL drops a batch in one statement, SQLite row by row",

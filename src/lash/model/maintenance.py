@@ -28,9 +28,13 @@ class GarbageReport(Value, frozen=True, kw_only=True):
     """Bytes that no component names."""
     graphs: GarbageCount = GarbageCount()
     """Segments and nodes of deleted sessions that no fork inherits."""
+    environments: GarbageCount = GarbageCount()
+    """Environments that no process names and that nobody put for a day. They are left over in ordinary life, when
+    processes are pruned, and point to no fault. Artifacts of other namespaces are kept until they are deleted."""
 
     @property
     def is_clean(self) -> bool:
+        """Whether nothing was found that points to a fault."""
         return not (self.components.rows or self.blobs.rows or self.graphs.rows)
 
 

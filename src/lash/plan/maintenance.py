@@ -13,8 +13,11 @@ from lash.model.maintenance import GarbageCount, GarbageReport, NounSize, Storag
 BATCH: Final = 500
 """How many rows one transaction of maintenance removes at most."""
 
-GARBAGE_KINDS: Final = ("components", "blobs", "graphs")
+GARBAGE_KINDS: Final = ("components", "blobs", "graphs", "environments")
 """The steps of an audit, in an order in which each sees what the one before has freed."""
+
+ENVIRONMENT_GRACE_MS: Final = 24 * 60 * 60 * 1000
+"""How long an environment that no process names is kept after the last put: its process may be yet to come."""
 
 COUNTED_ROWS: Final = 10_000
 """Up to how many rows of a table SQLite counts for a report; beyond, the number is an estimate."""

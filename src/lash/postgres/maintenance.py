@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from lash.model.maintenance import GarbageReport, PruneReport, StorageReport
-from lash.plan.maintenance import BATCH, GarbageRow, TableSize, check_age, storage_report
+from lash.plan.maintenance import BATCH, ENVIRONMENT_GRACE_MS, GarbageRow, TableSize, check_age, storage_report
 from lash.postgres.database import Database
 from lash.postgres.fork import reclaim_graphs
 from lash.stores.sweep import sweep_garbage, sweep_old
@@ -16,9 +16,11 @@ _FIND: Final = {
     "graphs": "maintenance_find_graphs",
     "turns": "maintenance_find_turns",
     "source_keys": "maintenance_find_source_keys",
+    "environments": "maintenance_find_environments",
 }
-_AGED: Final = {"turns", "source_keys"}
+_AGED: Final = {"turns", "source_keys", "environments"}
 _DROP: Final = {
+    "environments": "maintenance_drop_environments",
     "components": "maintenance_drop_components",
     "blobs": "maintenance_drop_blobs",
     "turns": "maintenance_drop_turns",
@@ -33,7 +35,7 @@ class PostgresMaintenance:
         self._database = database
 
     async def collect_garbage(self, *, dry_run: bool = False) -> GarbageReport:
-        return await sweep_garbage(_Sweeper(self._database), dry_run=dry_run)
+        return await sweep_garbage(_Sweeper(self._database, ENVIRONMENT_GRACE_MS), dry_run=dry_run)
 
     async def prune_turns(self, *, older_than_ms: int) -> PruneReport:
         return await sweep_old(_Sweeper(self._database, check_age(older_than_ms)), "turns")

@@ -181,7 +181,7 @@ class PostgresProcessStore:
             "process_register",
             *(registration.process_id, encoded.registration_hash, encoded.body, registration.recovery.value),
             *(encoded.kind, encoded.label, encoded.definition_hash, encoded.originator_session_id),
-            *(registration.wake_session_id, encode_projection(Projection())),
+            *(registration.wake_session_id, encode_projection(Projection()), registration.environment_ref),
             repeatable=True,
         )
         if row is not None:

@@ -11,6 +11,7 @@ from lash.model.maintenance import GarbageReport, PruneReport, StorageReport
 from lash.plan.maintenance import (
     BATCH,
     COUNTED_ROWS,
+    ENVIRONMENT_GRACE_MS,
     MEASURED_PAGES,
     GarbageRow,
     TableBytes,
@@ -29,9 +30,11 @@ _FIND: Final = {
     "graphs": "maintenance_find_graphs",
     "turns": "maintenance_find_turns",
     "source_keys": "maintenance_find_source_keys",
+    "environments": "maintenance_find_environments",
 }
-_AGED: Final = {"turns", "source_keys"}
+_AGED: Final = {"turns", "source_keys", "environments"}
 _DROP: Final = {
+    "environments": "maintenance_drop_environment",
     "components": "maintenance_drop_component",
     "blobs": "maintenance_drop_blob",
     "turns": "maintenance_drop_turn",
@@ -51,7 +54,7 @@ class SQLiteMaintenance:
         self._database = database
 
     async def collect_garbage(self, *, dry_run: bool = False) -> GarbageReport:
-        return await sweep_garbage(_Sweeper(self._database), dry_run=dry_run)
+        return await sweep_garbage(_Sweeper(self._database, ENVIRONMENT_GRACE_MS), dry_run=dry_run)
 
     async def prune_turns(self, *, older_than_ms: int) -> PruneReport:
         return await sweep_old(_Sweeper(self._database, check_age(older_than_ms)), "turns")

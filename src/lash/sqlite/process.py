@@ -89,6 +89,7 @@ class SQLiteProcessStore:
                 definition_hash=encoded.definition_hash,
                 originator_session_id=encoded.originator_session_id,
                 wake_session_id=registration.wake_session_id,
+                environment_ref=registration.environment_ref,
                 projection=encode_projection(Projection()),
                 now_ms=transaction.now_ms,
             )

@@ -1,8 +1,9 @@
 -- name: artifact_put
--- Keeps an artifact unless it is there.
-INSERT INTO :"schema".lash_artifacts (namespace, ref, codec, size, created_at_ms, content)
-VALUES ($1::text, $2::text, $3::text, $4::bigint, :"schema".lash_now_ms(), $5::bytea)
-ON CONFLICT (namespace, ref) DO NOTHING;
+-- Keeps an artifact; of one that is there only the time of the last put changes.
+INSERT INTO :"schema".lash_artifacts (namespace, ref, codec, size, created_at_ms, put_at_ms, content)
+SELECT $1::text, $2::text, $3::text, $4::bigint, clock.now_ms, clock.now_ms, $5::bytea
+FROM (SELECT :"schema".lash_now_ms() AS now_ms) AS clock
+ON CONFLICT (namespace, ref) DO UPDATE SET put_at_ms = excluded.put_at_ms;
 
 -- name: artifact_get
 -- One artifact with its bytes.

@@ -5,11 +5,11 @@ WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 created AS (
     INSERT INTO :"schema".lash_processes (
         process_id, registration_hash, registration, recovery, kind, label, definition_hash, originator_session_id,
-        wake_session_id, status, waiting, projection, last_sequence, created_at_ms, updated_at_ms
+        wake_session_id, environment_ref, status, waiting, projection, last_sequence, created_at_ms, updated_at_ms
     )
     SELECT
-        $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::text, $9::text, 'running', false,
-        $10::text, 0, clock.now_ms, clock.now_ms
+        $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::text, $9::text, $11::text, 'running',
+        false, $10::text, 0, clock.now_ms, clock.now_ms
     FROM clock
     WHERE NOT EXISTS (SELECT 1 FROM :"schema".lash_processes WHERE process_id = $1::text)
     ON CONFLICT (process_id) DO NOTHING

@@ -1,8 +1,8 @@
 -- name: artifact_put
--- Keeps an artifact unless it is there.
-INSERT INTO lash_artifacts (namespace, ref, codec, size, created_at_ms, content)
-VALUES (:namespace, :ref, :codec, :size, :now_ms, :content)
-ON CONFLICT (namespace, ref) DO NOTHING;
+-- Keeps an artifact; of one that is there only the time of the last put changes.
+INSERT INTO lash_artifacts (namespace, ref, codec, size, created_at_ms, put_at_ms, content)
+VALUES (:namespace, :ref, :codec, :size, :now_ms, :now_ms, :content)
+ON CONFLICT (namespace, ref) DO UPDATE SET put_at_ms = excluded.put_at_ms;
 
 -- name: artifact_get
 -- One artifact with its bytes.

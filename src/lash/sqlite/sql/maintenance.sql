@@ -188,3 +188,19 @@ JOIN dbstat AS d ON d.name = t.name AND d.aggregate = TRUE
 WHERE t.tbl_name LIKE 'lash\_%' ESCAPE '\'
 GROUP BY t.tbl_name
 ORDER BY t.tbl_name;
+
+-- name: maintenance_find_environments
+-- Environments that no process names and that nobody put since some moment.
+SELECT 0, a.ref, 0, 1, length(a.content)
+FROM lash_artifacts AS a
+WHERE a.namespace = 'process_environment' AND (0, a.ref, 0) > (:session_key, :key, :revision)
+    AND a.put_at_ms < :before_ms
+    AND NOT EXISTS (SELECT 1 FROM lash_processes AS p WHERE p.environment_ref = a.ref)
+ORDER BY a.ref
+LIMIT :limit;
+
+-- name: maintenance_drop_environment
+-- Removes such an environment, unless a process names it by now.
+DELETE FROM lash_artifacts
+WHERE namespace = 'process_environment' AND ref = :key AND :session_key = 0 AND :revision = 0
+    AND NOT EXISTS (SELECT 1 FROM lash_processes AS p WHERE p.environment_ref = lash_artifacts.ref);

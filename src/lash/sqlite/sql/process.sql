@@ -14,11 +14,11 @@ SELECT EXISTS (SELECT 1 FROM lash_process_tombstones WHERE process_id = :process
 -- Registers a process; does nothing if its id is taken.
 INSERT INTO lash_processes (
     process_id, registration_hash, registration, recovery, kind, label, definition_hash, originator_session_id,
-    wake_session_id, status, waiting, projection, last_sequence, created_at_ms, updated_at_ms
+    wake_session_id, environment_ref, status, waiting, projection, last_sequence, created_at_ms, updated_at_ms
 )
 VALUES (
     :process_id, :registration_hash, :registration, :recovery, :kind, :label, :definition_hash,
-    :originator_session_id, :wake_session_id, 'running', 0, :projection, 0, :now_ms, :now_ms
+    :originator_session_id, :wake_session_id, :environment_ref, 'running', 0, :projection, 0, :now_ms, :now_ms
 )
 ON CONFLICT (process_id) DO NOTHING;
 

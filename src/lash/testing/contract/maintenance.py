@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from lash.errors import InvalidInput, RevisionConflict
+from lash.model.artifact import ProcessEnvironment
 from lash.model.maintenance import GarbageReport, PruneReport
+from lash.model.process import EngineInput, Registration
 from lash.model.queue import BatchDraft, TextItem, TurnInput
 from lash.model.session import Retention
+from lash.plan.artifact import ENVIRONMENTS
 from lash.stores.storage import Storage
 from lash.testing.contract.state import observe
 from lash.testing.factories import chain, commit, created, draft, frame, node, spent, started
@@ -100,6 +103,25 @@ class MaintenanceContract:
             assert size.bytes is not None
             assert size.bytes > 0
         assert sum(size.bytes or 0 for size in report.nouns.values()) <= report.bytes
+
+    async def test_environments_that_no_process_names_are_collected(self, harness: Harness) -> None:
+        """L77, L80: an environment stays while a process names it, and for a day after the last put; then it goes."""
+        storage = await harness.open()
+        refs = [await storage.artifacts.put_environment(ProcessEnvironment(body={"n": n})) for n in range(3)]
+        await storage.processes.register(
+            Registration(process_id="p", input=EngineInput(kind="fn"), environment_ref=refs[0])
+        )
+        other = await storage.artifacts.put("modules", b"code")
+        await harness.clock.advance(DAY + 1)
+        await storage.artifacts.put_environment(ProcessEnvironment(body={"n": 1}))
+        found = await storage.maintenance.collect_garbage(dry_run=True)
+        assert found.environments.rows == 1
+        assert found.environments.bytes > 0
+        assert found.is_clean
+        assert (await storage.maintenance.collect_garbage()).environments == found.environments
+        kept = [await storage.artifacts.exists(ENVIRONMENTS, ref) for ref in refs]
+        assert kept == [True, True, False]
+        assert await storage.artifacts.exists("modules", other)
 
 
 def _input(key: str) -> BatchDraft:

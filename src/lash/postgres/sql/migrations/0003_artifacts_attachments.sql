@@ -1,6 +1,6 @@
 -- Artifacts, and the attachments of sessions.
 
--- Code and environments by namespace and the hash of their plain form; the first bytes stay.
+-- Code and environments by namespace and the hash of their plain form; the first bytes stay. put_at_ms is the last put.
 -- Owner: whoever names the ref; removed one by one, once the garbage collection finds that nobody does.
 CREATE TABLE :"schema".lash_artifacts (
     namespace     text NOT NULL,
@@ -8,6 +8,7 @@ CREATE TABLE :"schema".lash_artifacts (
     codec         text NOT NULL,
     size          bigint NOT NULL CHECK (size >= 0),
     created_at_ms bigint NOT NULL,
+    put_at_ms     bigint NOT NULL,
     content       bytea NOT NULL
 );
 -- The bytes are compressed before they come here; PostgreSQL need not try again.

@@ -14,6 +14,7 @@ CREATE TABLE :"schema".lash_processes (
     definition_hash       text,
     originator_session_id text,
     wake_session_id       text,
+    environment_ref       text,
     status                text NOT NULL CHECK (status IN ('running', 'completed', 'failed', 'cancelled', 'abandoned')),
     waiting               boolean NOT NULL,
     projection            text NOT NULL,
@@ -37,6 +38,8 @@ CREATE INDEX lash_processes_originator ON :"schema".lash_processes (originator_s
 WHERE originator_session_id IS NOT NULL;
 CREATE INDEX lash_processes_wake ON :"schema".lash_processes (wake_session_id, process_key)
 WHERE wake_session_id IS NOT NULL;
+-- Asks whether an environment is still named.
+CREATE INDEX lash_processes_environment ON :"schema".lash_processes (environment_ref) WHERE environment_ref IS NOT NULL;
 -- Finds what can be pruned.
 CREATE INDEX lash_processes_ended ON :"schema".lash_processes (ended_at_ms) WHERE ended_at_ms IS NOT NULL;
 

@@ -1,6 +1,6 @@
 -- Artifacts, and the attachments of sessions.
 
--- Code and environments by namespace and the hash of their plain form; the first bytes stay.
+-- Code and environments by namespace and the hash of their plain form; the first bytes stay. put_at_ms is the last put.
 -- Owner: whoever names the ref; removed one by one, once the garbage collection finds that nobody does.
 CREATE TABLE lash_artifacts (
     namespace     TEXT NOT NULL,
@@ -8,6 +8,7 @@ CREATE TABLE lash_artifacts (
     codec         TEXT NOT NULL,
     size          INTEGER NOT NULL CHECK (size >= 0),
     created_at_ms INTEGER NOT NULL,
+    put_at_ms     INTEGER NOT NULL,
     content       BLOB NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX lash_artifacts_ref ON lash_artifacts (namespace, ref);

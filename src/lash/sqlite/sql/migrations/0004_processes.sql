@@ -14,6 +14,7 @@ CREATE TABLE lash_processes (
     definition_hash       TEXT,
     originator_session_id TEXT,
     wake_session_id       TEXT,
+    environment_ref       TEXT,
     status                TEXT NOT NULL CHECK (status IN ('running', 'completed', 'failed', 'cancelled', 'abandoned')),
     waiting               INTEGER NOT NULL CHECK (waiting IN (0, 1)),
     projection            TEXT NOT NULL,
@@ -36,6 +37,8 @@ WHERE definition_hash IS NOT NULL;
 CREATE INDEX lash_processes_originator ON lash_processes (originator_session_id, process_key)
 WHERE originator_session_id IS NOT NULL;
 CREATE INDEX lash_processes_wake ON lash_processes (wake_session_id, process_key) WHERE wake_session_id IS NOT NULL;
+-- Asks whether an environment is still named.
+CREATE INDEX lash_processes_environment ON lash_processes (environment_ref) WHERE environment_ref IS NOT NULL;
 -- Finds what can be pruned.
 CREATE INDEX lash_processes_ended ON lash_processes (ended_at_ms) WHERE ended_at_ms IS NOT NULL;
 
