@@ -24,8 +24,10 @@ from tests.backends import run_sql
 from tests.postgres.kit import Item, Text, opened
 
 CHILD = """
+import signal
 import sys
 from pathlib import Path
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have started us with it ignored
 from lash.testing.postgres_server import PostgresServer
 server = PostgresServer(binaries=Path(sys.argv[1]))
 server.start()

@@ -77,5 +77,9 @@ class EventStore(Protocol):
         ...
 
     async def changes(self, cursor: str | None = None, *, limit: int = 100) -> ChangePage:
-        """Return the changes of all processes behind a cursor, each exactly once for whoever keeps the cursor."""
+        """Return the changes of all processes behind a cursor, each exactly once for whoever keeps the cursor.
+
+        What one writer does comes in its order. Writers that race on one process may pass each other in the feed on
+        PostgreSQL; ``sequence`` tells the order of the log.
+        """
         ...

@@ -284,7 +284,8 @@ class AttachmentSweepContract:
         byte_store.before_delete = put_meanwhile
         assert (await storage.attachments.sweep(0, nobody_lives)).deleted == (ref.id,)
         assert await puts[0] == ref
-        assert byte_store.calls == ["put", "delete", "tidy", "put"]
+        assert byte_store.calls[:2] == ["put", "delete"]
+        assert sorted(byte_store.calls[2:]) == ["put", "tidy"]
         assert (await storage.attachments.get("other", ref.id)).content == b"x"
 
     async def test_a_stamp_while_a_sweep_asks_keeps_the_attachment(self, harness: Harness) -> None:
