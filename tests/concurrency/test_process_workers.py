@@ -205,7 +205,7 @@ async def _check_fences(url: str, storage: Storage, said: list[Said]) -> None:
 
 
 async def _check_feed(url: str, seen: list[ProcessChange]) -> None:
-    """The reader saw every registration once and every event once; writers that race may pass each other in the feed."""
+    """The reader saw every registration and every event once; writers that race may pass each other in the feed."""
     logs: dict[str, int] = dict(await raw(url, "SELECT process_id, last_sequence FROM lash_processes"))
     followed: defaultdict[str, list[tuple[ChangeKind, int | None]]] = defaultdict(list)
     for change in seen:
