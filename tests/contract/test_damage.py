@@ -77,3 +77,12 @@ async def test_a_missing_ancestor_ends_the_path_and_a_wrong_one_is_damage(backen
         read = await storage.session("s").load()
     assert read is not None
     assert [each.node_id for each in read.graph.nodes] == ["c"]
+
+
+async def test_an_audit_does_not_trust_what_it_cannot_read(backend_url: str) -> None:
+    """L78: a checkpoint that cannot be read makes an audit delete nothing; it goes by edges, not by contents."""
+    await _prepare(backend_url)
+    await raw(backend_url, "UPDATE lash_checkpoints SET turn_state = '7'")
+    async with await lash.open(backend_url) as storage:
+        assert (await storage.maintenance.collect_garbage()).is_clean
+    assert await raw(backend_url, "SELECT count(*) FROM lash_blobs") == [(1,)]
