@@ -15,7 +15,13 @@
         │   ├── NodeNotFound
         │   ├── BlobNotFound
         │   ├── ArtifactNotFound
-        │   └── AttachmentNotFound
+        │   ├── AttachmentNotFound
+        │   ├── EffectNotRecorded
+        │   ├── WaitUnknown
+        │   ├── TriggerNotFound
+        │   ├── OccurrenceNotFound
+        │   ├── ScheduleNotFound
+        │   └── DeadLetterNotFound
         ├── SessionDeleted           stop    the session existed and was deleted
         ├── SessionBindingMismatch   fix     a handle was given another session's data
         ├── Conflict                 decide  somebody else was first: load again, decide again
@@ -28,10 +34,15 @@
         │   ├── SourceKeyConflict
         │   ├── RegistrationConflict
         │   ├── EventConflict
-        │   └── ProcessTerminal
+        │   ├── ProcessTerminal
+        │   ├── EffectMismatch
+        │   ├── TriggerConflict
+        │   ├── OccurrenceConflict
+        │   └── ScheduleConflict
         ├── LeaseLost                stop    the fence is no longer the live one
         ├── ProcessLeaseLost         stop    the same, for the right to run a process
         ├── ClaimLost                stop    another claim holds the work now
+        ├── EffectLeaseLost          stop    somebody else runs the effect now, or it is settled
         ├── StoreUnavailable         retry   busy, contended, timed out, connection lost
         ├── MaintenanceFailed        retry   maintenance was done in part; the cause says why it ended
         ├── WaitTimedOut             retry   what was waited for has not happened yet
@@ -191,6 +202,59 @@ class AttachmentNotFound(NotFound):
         self.attachment_id = attachment_id
 
 
+class EffectNotRecorded(NotFound):
+    """The effect has no recorded outcome, and the caller asked not to run it, or nobody ever began it."""
+
+    def __init__(self, scope: str, replay_key: str) -> None:
+        super().__init__(f"effect {replay_key!r} of {scope} has no record")
+        self.scope = scope
+        self.replay_key = replay_key
+
+
+class WaitUnknown(NotFound):
+    """No such wait: the key was tampered with, revoked, or belongs to a session or process that is gone."""
+
+    def __init__(self) -> None:
+        super().__init__("the wait is unknown or was revoked")
+
+
+class TriggerNotFound(NotFound):
+    """The owner has no trigger subscription of this key."""
+
+    def __init__(self, owner: str, key: str) -> None:
+        super().__init__(f"{owner} has no trigger subscription {key!r}")
+        self.owner = owner
+        self.key = key
+
+
+class OccurrenceNotFound(NotFound):
+    """No such occurrence, or no such delivery of it."""
+
+    def __init__(self, occurrence_id: str, subscription_id: str | None = None) -> None:
+        what = "" if subscription_id is None else f" has no delivery to {subscription_id!r}"
+        super().__init__(f"trigger occurrence {occurrence_id!r}{what or ' is unknown'}")
+        self.occurrence_id = occurrence_id
+        self.subscription_id = subscription_id
+
+
+class ScheduleNotFound(NotFound):
+    """The owner has no schedule of this key."""
+
+    def __init__(self, owner: str, key: str) -> None:
+        super().__init__(f"{owner} has no schedule {key!r}")
+        self.owner = owner
+        self.key = key
+
+
+class DeadLetterNotFound(NotFound):
+    """The session has no dead letter of this id."""
+
+    def __init__(self, session_id: str, batch_id: str) -> None:
+        super().__init__(f"session {session_id!r} has no dead letter {batch_id!r}")
+        self.session_id = session_id
+        self.batch_id = batch_id
+
+
 class SessionDeleted(StoreError):
     """The session existed and was deleted; nothing can be written to it unless it is created again."""
 
@@ -316,6 +380,55 @@ class ProcessTerminal(Conflict):
         self.status = status
 
 
+class EffectMismatch(Conflict):
+    """Another effect was recorded under the replay key: the code that runs is not the code that was recorded.
+
+    ``path`` is the first place that differs, ``recorded`` and ``given`` what stands there.
+    """
+
+    def __init__(self, scope: str, replay_key: str, *, path: str, recorded: object, given: object) -> None:
+        super().__init__(
+            f"effect {replay_key!r} of {scope} was recorded otherwise: {path} was {recorded!r:.200}, now {given!r:.200}"
+        )
+        self.scope = scope
+        self.replay_key = replay_key
+        self.path = path
+        self.recorded = recorded
+        self.given = given
+
+
+class TriggerConflict(Conflict):
+    """The subscription has another definition or another revision than the caller expects."""
+
+    def __init__(self, owner: str, key: str, reason: str) -> None:
+        super().__init__(f"trigger subscription {key!r} of {owner} {reason}")
+        self.owner = owner
+        self.key = key
+        self.reason = reason
+
+
+class OccurrenceConflict(Conflict):
+    """The idempotency key was used for another happening of the same source."""
+
+    def __init__(self, source_type: str, source_key: str, idempotency_key: str) -> None:
+        super().__init__(
+            f"idempotency key {idempotency_key!r} of source {source_type!r}, {source_key!r} was used for other content"
+        )
+        self.source_type = source_type
+        self.source_key = source_key
+        self.idempotency_key = idempotency_key
+
+
+class ScheduleConflict(Conflict):
+    """The schedule has another definition or another revision than the caller expects."""
+
+    def __init__(self, owner: str, key: str, reason: str) -> None:
+        super().__init__(f"schedule {key!r} of {owner} {reason}")
+        self.owner = owner
+        self.key = key
+        self.reason = reason
+
+
 class LeaseLost(StoreError):
     """The fence is not the live one: released, expired, taken over, or never this session's."""
 
@@ -341,6 +454,15 @@ class ClaimLost(StoreError):
         super().__init__(f"claim {claim_id!r} of session {session_id!r} no longer holds its batches")
         self.session_id = session_id
         self.claim_id = claim_id
+
+
+class EffectLeaseLost(StoreError):
+    """The claim on an effect is not the live one: taken over, lapsed, given back, or the effect is settled."""
+
+    def __init__(self, scope: str, replay_key: str) -> None:
+        super().__init__(f"the claim on effect {replay_key!r} of {scope} does not hold; somebody else may run it")
+        self.scope = scope
+        self.replay_key = replay_key
 
 
 class StoreUnavailable(StoreError):

@@ -20,11 +20,13 @@ ADVICE = {
         *("Conflict", "RevisionConflict", "TurnConflict", "NodeConflict", "GraphConflict", "SourceKeyConflict"),
         *("RegistrationConflict", "EventConflict", "ProcessTerminal"),
         *("GraphShared", "SessionExists"),
+        *("EffectNotRecorded", "WaitUnknown", "TriggerNotFound", "OccurrenceNotFound", "ScheduleNotFound"),
+        *("EffectMismatch", "TriggerConflict", "OccurrenceConflict", "ScheduleConflict", "DeadLetterNotFound"),
     },
     Advice.RETRY: {"StoreUnavailable", "SweepIncomplete", "MaintenanceFailed", "WaitTimedOut"},
     Advice.STOP: {
         *("LashError", "StoreError", "SessionDeleted", "LeaseLost", "ClaimLost", "StorageFailure", "CorruptData"),
-        "ProcessLeaseLost",
+        *("ProcessLeaseLost", "EffectLeaseLost"),
         *("SchemaMismatch", "NewerSchema", "PendingMigrations", "ForeignDatabase"),
     },
 }

@@ -38,19 +38,19 @@ class PostgresStorage:
     def __init__(self, database: Database, rules: CommitRules, attachment_bytes: ByteStore | None) -> None:
         """Build the stores on an open database; use `open`."""
         self._database = database
-        self._sessions = PostgresSessionStore(database, rules)
-        self._leases = PostgresLeaseStore(database)
-        self._maintenance = PostgresMaintenance(database)
-        self._queue = PostgresQueueStore(database)
+        self.sessions = PostgresSessionStore(database, rules)
+        self.leases = PostgresLeaseStore(database)
+        self.maintenance = PostgresMaintenance(database)
+        self.queue = PostgresQueueStore(database)
         seen = SeenProcesses()
         self._signals = PostgresSignals(database)
-        self._processes = PostgresProcessStore(database, seen, self._signals)
-        self._process_leases = PostgresProcessLeaseStore(database, seen, self._signals)
-        self._events = PostgresEventStore(database, seen, self._signals)
-        self._waiter = ProcessWaiter(self._events, self._processes, self._signals)
-        self._grants = PostgresGrantStore(database, seen)
-        self._artifacts = PostgresArtifactStore(database, rules.compression)
-        self._attachments = Attachments(
+        self.processes = PostgresProcessStore(database, seen, self._signals)
+        self.process_leases = PostgresProcessLeaseStore(database, seen, self._signals)
+        self.events = PostgresEventStore(database, seen, self._signals)
+        self.waiter = ProcessWaiter(self.events, self.processes, self._signals)
+        self.grants = PostgresGrantStore(database, seen)
+        self.artifacts = PostgresArtifactStore(database, rules.compression)
+        self.attachments = Attachments(
             PostgresAttachmentManifest(database),
             attachment_bytes or PostgresBytes(database, rules.compression),
             self.durability,
@@ -82,59 +82,15 @@ class PostgresStorage:
     def durability(self) -> Durability:
         return Durability.DURABLE
 
-    @property
-    def sessions(self) -> PostgresSessionStore:
-        return self._sessions
-
-    @property
-    def leases(self) -> PostgresLeaseStore:
-        return self._leases
-
-    @property
-    def maintenance(self) -> PostgresMaintenance:
-        return self._maintenance
-
-    @property
-    def queue(self) -> PostgresQueueStore:
-        return self._queue
-
-    @property
-    def artifacts(self) -> PostgresArtifactStore:
-        return self._artifacts
-
-    @property
-    def attachments(self) -> Attachments:
-        return self._attachments
-
-    @property
-    def processes(self) -> PostgresProcessStore:
-        return self._processes
-
-    @property
-    def process_leases(self) -> PostgresProcessLeaseStore:
-        return self._process_leases
-
-    @property
-    def events(self) -> PostgresEventStore:
-        return self._events
-
-    @property
-    def grants(self) -> PostgresGrantStore:
-        return self._grants
-
-    @property
-    def waiter(self) -> ProcessWaiter:
-        return self._waiter
-
     def session(self, session_id: str) -> PostgresSession:
-        return self._sessions.handle(session_id)
+        return self.sessions.handle(session_id)
 
     async def report(self) -> StorageReport:
-        return await self._maintenance.report()
+        return await self.maintenance.report()
 
     async def close(self) -> None:
         self._database.check_place()
-        await self._waiter.close()
+        await self.waiter.close()
         await self._signals.close()
         await self._database.close()
 

@@ -43,18 +43,18 @@ class SQLiteStorage:
     def __init__(self, database: Database, rules: CommitRules, attachment_bytes: ByteStore | None) -> None:
         """Build the stores on an open database; use `open`."""
         self._database = database
-        self._sessions = SQLiteSessionStore(database, rules)
-        self._leases = SQLiteLeaseStore(database)
-        self._maintenance = SQLiteMaintenance(database)
-        self._queue = SQLiteQueueStore(database)
+        self.sessions = SQLiteSessionStore(database, rules)
+        self.leases = SQLiteLeaseStore(database)
+        self.maintenance = SQLiteMaintenance(database)
+        self.queue = SQLiteQueueStore(database)
         self._signals = SQLiteSignals(database)
-        self._processes = SQLiteProcessStore(database, self._signals)
-        self._process_leases = SQLiteProcessLeaseStore(database, self._signals)
-        self._events = SQLiteEventStore(database, self._signals)
-        self._grants = SQLiteGrantStore(database)
-        self._waiter = ProcessWaiter(self._events, self._processes, self._signals)
-        self._artifacts = SQLiteArtifactStore(database, rules.compression)
-        self._attachments = Attachments(
+        self.processes = SQLiteProcessStore(database, self._signals)
+        self.process_leases = SQLiteProcessLeaseStore(database, self._signals)
+        self.events = SQLiteEventStore(database, self._signals)
+        self.grants = SQLiteGrantStore(database)
+        self.waiter = ProcessWaiter(self.events, self.processes, self._signals)
+        self.artifacts = SQLiteArtifactStore(database, rules.compression)
+        self.attachments = Attachments(
             SQLiteAttachmentManifest(database),
             attachment_bytes or SQLiteBytes(database, rules.compression),
             self.durability,
@@ -86,58 +86,14 @@ class SQLiteStorage:
     def durability(self) -> Durability:
         return Durability.DURABLE if self._database.durable else Durability.INLINE
 
-    @property
-    def sessions(self) -> SQLiteSessionStore:
-        return self._sessions
-
-    @property
-    def leases(self) -> SQLiteLeaseStore:
-        return self._leases
-
-    @property
-    def maintenance(self) -> SQLiteMaintenance:
-        return self._maintenance
-
-    @property
-    def queue(self) -> SQLiteQueueStore:
-        return self._queue
-
-    @property
-    def artifacts(self) -> SQLiteArtifactStore:
-        return self._artifacts
-
-    @property
-    def attachments(self) -> Attachments:
-        return self._attachments
-
-    @property
-    def processes(self) -> SQLiteProcessStore:
-        return self._processes
-
-    @property
-    def process_leases(self) -> SQLiteProcessLeaseStore:
-        return self._process_leases
-
-    @property
-    def events(self) -> SQLiteEventStore:
-        return self._events
-
-    @property
-    def grants(self) -> SQLiteGrantStore:
-        return self._grants
-
-    @property
-    def waiter(self) -> ProcessWaiter:
-        return self._waiter
-
     def session(self, session_id: str) -> SQLiteSession:
-        return self._sessions.handle(session_id)
+        return self.sessions.handle(session_id)
 
     async def report(self) -> StorageReport:
-        return await self._maintenance.report()
+        return await self.maintenance.report()
 
     async def close(self) -> None:
-        await self._waiter.close()
+        await self.waiter.close()
         await self._signals.close()
         await self._database.close()
 

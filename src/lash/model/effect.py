@@ -1,0 +1,277 @@
+"""Effects: nondeterministic steps whose outcomes are recorded under replay keys."""
+
+from __future__ import annotations
+
+import enum
+from typing import TypeAlias
+
+import msgspec
+
+from lash.model.causal import CausalRef
+from lash.model.lease import LeaseOwner
+from lash.model.value import JSON, Count, JSONObject, Positive, Value
+
+
+class _Scope(Value, frozen=True, kw_only=True, tag_field="type"):
+    """The piece of execution to which an effect or a wait belongs; the ``type`` key tells which."""
+
+
+class TurnScope(_Scope, frozen=True, kw_only=True, tag="turn"):
+    """One turn of a session. Its effects go when the turn commits."""
+
+    session_id: str
+    turn_id: str
+
+
+class ProcessScope(_Scope, frozen=True, kw_only=True, tag="process"):
+    """One process. Its effects go when it is pruned."""
+
+    process_id: str
+
+
+class QueueDrainScope(_Scope, frozen=True, kw_only=True, tag="queue_drain"):
+    """One pass over a session's queue."""
+
+    session_id: str
+    drain_id: str
+
+
+class SessionDeleteScope(_Scope, frozen=True, kw_only=True, tag="session_delete"):
+    """The deletion of a session."""
+
+    session_id: str
+
+
+class OperationScope(_Scope, frozen=True, kw_only=True, tag="runtime_operation"):
+    """An operation of the host that belongs to no session and no process."""
+
+    operation_id: str
+
+
+ExecutionScope: TypeAlias = TurnScope | ProcessScope | QueueDrainScope | SessionDeleteScope | OperationScope
+
+
+class _Command(Value, frozen=True, kw_only=True, tag_field="kind"):
+    """What an effect does; the ``kind`` key tells which."""
+
+
+class Step(_Command, frozen=True, kw_only=True, tag="step"):
+    """A named function of the application; ``input`` takes part in the identity of the step."""
+
+    name: str
+    input: JSON = None
+
+
+class LlmCall(_Command, frozen=True, kw_only=True, tag="llm_call"):
+    """A call of a model within a turn. ``request`` names attachments by reference, never holds their bytes."""
+
+    request: JSONObject
+
+
+class Direct(_Command, frozen=True, kw_only=True, tag="direct"):
+    """A call of a model beside the conversation."""
+
+    request: JSONObject
+    usage_source: str
+
+
+class PreparedCall(Value, frozen=True, kw_only=True):
+    """A tool call as it will be run, its arguments already rewritten."""
+
+    call_id: str
+    tool_id: str
+    tool_name: str
+    arguments: JSON = None
+    prepared_payload: JSON = None
+
+
+class ToolAttempt(_Command, frozen=True, kw_only=True, tag="tool_attempt"):
+    """One attempt of one tool call, counted from 1."""
+
+    call: PreparedCall
+    attempt: Positive
+    max_attempts: Positive
+
+
+class BatchCall(Value, frozen=True, kw_only=True):
+    """One call of a batch, and what is added to the batch's key to name it."""
+
+    call: PreparedCall
+    replay_suffix: str
+
+
+class ToolBatch(_Command, frozen=True, kw_only=True, tag="tool_batch"):
+    """Several tool calls that a model asked for at once."""
+
+    batch_id: str
+    calls: tuple[BatchCall, ...]
+
+
+class ProcessCommand(_Command, frozen=True, kw_only=True, tag="process"):
+    """An order to the process registry: start, list, transfer, delete_session, await, cancel or signal."""
+
+    op: str
+    arguments: JSONObject = msgspec.field(default_factory=dict)
+
+
+class ExecCode(_Command, frozen=True, kw_only=True, tag="exec_code"):
+    language: str
+    code: str
+
+
+class CheckpointPoint(enum.StrEnum):
+    AFTER_WORK = "after_work"
+    BEFORE_COMPLETION = "before_completion"
+
+
+class TurnCheckpoint(_Command, frozen=True, kw_only=True, tag="checkpoint"):
+    """A safe boundary of a turn, where plugins and early input have their say."""
+
+    checkpoint: CheckpointPoint
+
+
+class SyncEnvironment(_Command, frozen=True, kw_only=True, tag="sync_execution_environment"):
+    """Read the prompt and the tools anew."""
+
+    update_machine_config: bool = False
+
+
+class Sleep(_Command, frozen=True, kw_only=True, tag="sleep"):
+    """A pause: for a while from the first time it is begun, or until a moment. Exactly one of the two is given."""
+
+    duration_ms: Count | None = None
+    until_ms: int | None = None
+
+
+class AwaitEvent(_Command, frozen=True, kw_only=True, tag="await_event"):
+    """A durable wait, by the id of its key; signatures are no part of the identity."""
+
+    key_id: str
+
+
+class DurableStep(_Command, frozen=True, kw_only=True, tag="durable_step"):
+    """A step inside a tool."""
+
+    step_id: str
+    input: JSON = None
+
+
+Command: TypeAlias = (
+    Step
+    | LlmCall
+    | Direct
+    | ToolAttempt
+    | ToolBatch
+    | ProcessCommand
+    | ExecCode
+    | TurnCheckpoint
+    | SyncEnvironment
+    | Sleep
+    | AwaitEvent
+    | DurableStep
+)
+
+
+class Envelope(Value, frozen=True, kw_only=True):
+    """One effect, described whole: where it belongs, under which key it is recorded, what it does.
+
+    ``replay_key`` is the stable name of the step within its scope; a run after a crash must compute it again. The
+    identity of the effect is the hash of the envelope: everything here takes part in it.
+    """
+
+    scope: ExecutionScope
+    replay_key: str
+    command: Command
+    caused_by: CausalRef | None = None
+    group_key: str | None = None
+    """The group in which the order of settling matters, opened before."""
+
+
+class EffectError(Value, frozen=True, kw_only=True):
+    """A recorded failure; a replay raises it again."""
+
+    code: str
+    message: str
+    raw: JSON = None
+
+
+class EffectStatus(enum.StrEnum):
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+class EffectRecord(Value, frozen=True, kw_only=True):
+    """One recorded effect as it stands. ``due_at_ms`` is set once, for sleeps."""
+
+    scope: ExecutionScope
+    replay_key: str
+    kind: str
+    envelope: Envelope
+    envelope_hash: str
+    status: EffectStatus
+    outcome: JSON = None
+    error: EffectError | None = None
+    once: bool = False
+    due_at_ms: int | None = None
+    owner: LeaseOwner | None = None
+    fencing: Count = 0
+    expires_at_ms: int | None = None
+    settled_rank: Positive | None = None
+    """The place in which it settled among its group, from 1."""
+    created_at_ms: int
+    updated_at_ms: int
+
+
+class EffectClaim(Value, frozen=True, kw_only=True):
+    """The right to run an effect and to record its outcome; live until ``expires_at_ms``, that moment excluded."""
+
+    scope: ExecutionScope
+    replay_key: str
+    envelope_hash: str
+    owner: LeaseOwner
+    token: str
+    fencing: Positive
+    expires_at_ms: int
+    due_at_ms: int | None = None
+
+
+class EffectClaimed(Value, frozen=True, kw_only=True):
+    """Run it. ``taken_over`` says that somebody else began it and may have run it."""
+
+    claim: EffectClaim
+    taken_over: bool = False
+
+
+class EffectReplayed(Value, frozen=True, kw_only=True):
+    """Do not run it: this is its recorded outcome, or its recorded error."""
+
+    record: EffectRecord
+
+
+class EffectBusy(Value, frozen=True, kw_only=True):
+    """Somebody else is running it; ask again at that time or when something changes."""
+
+    holder: LeaseOwner
+    until_ms: int
+
+
+class EffectUnknown(Value, frozen=True, kw_only=True):
+    """It must not run twice, somebody began it and is gone, and nobody knows whether it happened.
+
+    Look it up where it would have happened, then ``take_over`` to run it again, or to record what is known.
+    """
+
+    record: EffectRecord
+
+
+EffectDecision: TypeAlias = EffectClaimed | EffectReplayed | EffectBusy | EffectUnknown
+
+
+class EffectGroup(Value, frozen=True, kw_only=True):
+    """Effects of which the order of settling is recorded. ``settled`` names them by rank."""
+
+    scope: ExecutionScope
+    group_key: str
+    size: Positive
+    settled: tuple[str, ...] = ()
