@@ -1,7 +1,11 @@
 """Durable state and execution for AI agents: one SQLite file, or PostgreSQL."""
 
-from lash.bytestore.file import FileBytes
-from lash.bytestore.s3 import S3Bytes
+from lash.bytestore.file import (
+    FileBytes,
+)
+from lash.bytestore.s3 import (
+    S3Bytes,
+)
 from lash.connect import open_storage as open  # noqa: A004 - `lash.open(url)` is how a storage is opened
 from lash.errors import (
     Advice,
@@ -65,8 +69,15 @@ from lash.errors import (
     WaitTimedOut,
     WaitUnknown,
 )
-from lash.liveness import current_owner
-from lash.model.artifact import ArtifactPage, ArtifactRef, ArtifactSummary, ProcessEnvironment
+from lash.liveness import (
+    current_owner,
+)
+from lash.model.artifact import (
+    ArtifactPage,
+    ArtifactRef,
+    ArtifactSummary,
+    ProcessEnvironment,
+)
 from lash.model.attachment import (
     AttachmentEntry,
     AttachmentOwner,
@@ -77,8 +88,52 @@ from lash.model.attachment import (
     SweepProblem,
     SweepReport,
 )
-from lash.model.checkpoint import Checkpoint, CheckpointDraft, CheckpointManifest, TurnState
-from lash.model.commit import Append, Commit, CommitBudget, CommitResult, ReplaceFull, Unchanged
+from lash.model.checkpoint import (
+    Checkpoint,
+    CheckpointDraft,
+    CheckpointManifest,
+    TurnState,
+)
+from lash.model.commit import (
+    Append,
+    Commit,
+    CommitBudget,
+    CommitResult,
+    ReplaceFull,
+    Unchanged,
+)
+from lash.model.effect import (
+    AwaitEvent,
+    BatchCall,
+    CheckpointPoint,
+    Direct,
+    DurableStep,
+    EffectBusy,
+    EffectClaim,
+    EffectClaimed,
+    EffectError,
+    EffectGroup,
+    EffectRecord,
+    EffectReplayed,
+    EffectStatus,
+    EffectUnknown,
+    Envelope,
+    ExecCode,
+    LlmCall,
+    OperationScope,
+    PreparedCall,
+    ProcessCommand,
+    ProcessScope,
+    QueueDrainScope,
+    SessionDeleteScope,
+    Sleep,
+    Step,
+    SyncEnvironment,
+    ToolAttempt,
+    ToolBatch,
+    TurnCheckpoint,
+    TurnScope,
+)
 from lash.model.event import (
     Appended,
     Constant,
@@ -98,11 +153,41 @@ from lash.model.event import (
     WakeState,
     WholePayload,
 )
-from lash.model.frame import AgentFrame, AgentFrameAssignment, ModelLimits, ModelSpec, SessionPolicy
-from lash.model.lease import Acquired, Busy, Lease, LeaseFence, LeaseOwner, LocalProcess
-from lash.model.maintenance import GarbageCount, GarbageReport, NounSize, PruneReport, StorageReport
-from lash.model.message import Message, Part, PartKind, Role
-from lash.model.node import Graph, MessageEntry, Node, PluginEntry, ProtocolEntry
+from lash.model.frame import (
+    AgentFrame,
+    AgentFrameAssignment,
+    ModelLimits,
+    ModelSpec,
+    SessionPolicy,
+)
+from lash.model.lease import (
+    Acquired,
+    Busy,
+    Lease,
+    LeaseFence,
+    LeaseOwner,
+    LocalProcess,
+)
+from lash.model.maintenance import (
+    GarbageCount,
+    GarbageReport,
+    NounSize,
+    PruneReport,
+    StorageReport,
+)
+from lash.model.message import (
+    Message,
+    Part,
+    PartKind,
+    Role,
+)
+from lash.model.node import (
+    Graph,
+    MessageEntry,
+    Node,
+    PluginEntry,
+    ProtocolEntry,
+)
 from lash.model.process import (
     Abandonment,
     Cancellation,
@@ -175,20 +260,51 @@ from lash.model.session import (
     SessionSummary,
     VacuumReport,
 )
-from lash.model.usage import PromptUsage, TokenUsage, UsageEntry
-from lash.model.value import BlobRef, Compression
-from lash.stores.artifact import ArtifactStore
-from lash.stores.attachment import AttachmentStore, ByteStore
-from lash.stores.event import EventStore
-from lash.stores.grant import GrantStore
-from lash.stores.lease import LeaseStore
-from lash.stores.maintenance import Maintenance
-from lash.stores.process import ProcessLeaseStore, ProcessStore
-from lash.stores.queue import QueueStore
-from lash.stores.session import Session, SessionStore
-from lash.stores.storage import Storage
-
-__version__ = "0.1.0.dev0"
+from lash.model.usage import (
+    PromptUsage,
+    TokenUsage,
+    UsageEntry,
+)
+from lash.model.value import (
+    BlobRef,
+    Compression,
+)
+from lash.stores.artifact import (
+    ArtifactStore,
+)
+from lash.stores.attachment import (
+    AttachmentStore,
+    ByteStore,
+)
+from lash.stores.effect import (
+    EffectStore,
+)
+from lash.stores.event import (
+    EventStore,
+)
+from lash.stores.grant import (
+    GrantStore,
+)
+from lash.stores.lease import (
+    LeaseStore,
+)
+from lash.stores.maintenance import (
+    Maintenance,
+)
+from lash.stores.process import (
+    ProcessLeaseStore,
+    ProcessStore,
+)
+from lash.stores.queue import (
+    QueueStore,
+)
+from lash.stores.session import (
+    Session,
+    SessionStore,
+)
+from lash.stores.storage import (
+    Storage,
+)
 
 __all__ = [
     "Abandonment",
@@ -211,7 +327,9 @@ __all__ = [
     "AttachmentPage",
     "AttachmentRef",
     "AttachmentStore",
+    "AwaitEvent",
     "Batch",
+    "BatchCall",
     "BatchDraft",
     "BatchState",
     "BlobNotFound",
@@ -224,6 +342,7 @@ __all__ = [
     "Checkpoint",
     "CheckpointDraft",
     "CheckpointManifest",
+    "CheckpointPoint",
     "ChildRelation",
     "Claim",
     "ClaimCompletion",
@@ -240,19 +359,33 @@ __all__ = [
     "CreatedSession",
     "DeadLetterNotFound",
     "Delivery",
+    "Direct",
     "Durability",
+    "DurableStep",
+    "EffectBusy",
+    "EffectClaim",
+    "EffectClaimed",
+    "EffectError",
+    "EffectGroup",
     "EffectLeaseLost",
     "EffectMismatch",
     "EffectNotRecorded",
+    "EffectRecord",
+    "EffectReplayed",
+    "EffectStatus",
+    "EffectStore",
+    "EffectUnknown",
     "EmptyReason",
     "EngineInput",
     "Enqueued",
+    "Envelope",
     "EventConflict",
     "EventDraft",
     "EventPage",
     "EventSemantics",
     "EventStore",
     "EventType",
+    "ExecCode",
     "ExecutionError",
     "ExternalInput",
     "ExternalRef",
@@ -280,6 +413,7 @@ __all__ = [
     "LeaseLost",
     "LeaseOwner",
     "LeaseStore",
+    "LlmCall",
     "LocalProcess",
     "Maintenance",
     "MaintenanceFailed",
@@ -296,6 +430,7 @@ __all__ = [
     "NounSize",
     "OccurrenceConflict",
     "OccurrenceNotFound",
+    "OperationScope",
     "OutcomeUnknown",
     "OwnerKind",
     "Part",
@@ -303,9 +438,11 @@ __all__ = [
     "PendingMigrations",
     "PluginEntry",
     "Pointer",
+    "PreparedCall",
     "Present",
     "ProcessAcquired",
     "ProcessChange",
+    "ProcessCommand",
     "ProcessEnvironment",
     "ProcessEvent",
     "ProcessFailed",
@@ -319,6 +456,7 @@ __all__ = [
     "ProcessPruned",
     "ProcessRecord",
     "ProcessRefused",
+    "ProcessScope",
     "ProcessStatus",
     "ProcessStore",
     "ProcessTerminal",
@@ -329,6 +467,7 @@ __all__ = [
     "Provenance",
     "PruneReport",
     "PrunedProcesses",
+    "QueueDrainScope",
     "QueueStore",
     "Recovery",
     "RefusalReason",
@@ -349,6 +488,7 @@ __all__ = [
     "SessionBindingMismatch",
     "SessionCommand",
     "SessionConfig",
+    "SessionDeleteScope",
     "SessionDeleted",
     "SessionDetached",
     "SessionExists",
@@ -363,8 +503,10 @@ __all__ = [
     "SessionSummary",
     "SessionTurnInput",
     "SignalWait",
+    "Sleep",
     "Slot",
     "SourceKeyConflict",
+    "Step",
     "StepFailed",
     "Storage",
     "StorageClosed",
@@ -377,17 +519,22 @@ __all__ = [
     "SweepIncomplete",
     "SweepProblem",
     "SweepReport",
+    "SyncEnvironment",
     "Template",
     "TerminalSpec",
     "TerminalState",
     "TextItem",
     "TokenUsage",
+    "ToolAttempt",
+    "ToolBatch",
     "ToolCallInput",
     "TriggerConflict",
     "TriggerNotFound",
+    "TurnCheckpoint",
     "TurnConflict",
     "TurnFailed",
     "TurnInput",
+    "TurnScope",
     "TurnState",
     "Unchanged",
     "UnknownDefinition",

@@ -53,6 +53,8 @@ _NOUNS: Final = {
     "lash_process_events": "event",
     "lash_wakes": "event",
     "lash_grants": "grant",
+    "lash_effects": "effect",
+    "lash_effect_groups": "effect",
 }
 
 

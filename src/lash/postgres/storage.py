@@ -12,6 +12,7 @@ from lash.plan.commit import CommitRules
 from lash.postgres.artifact import PostgresArtifactStore
 from lash.postgres.attachment import PostgresAttachmentManifest, PostgresBytes
 from lash.postgres.database import Database, StatementHook
+from lash.postgres.effect import PostgresEffectStore
 from lash.postgres.event import PostgresEventStore
 from lash.postgres.grant import PostgresGrantStore
 from lash.postgres.lease import PostgresLeaseStore
@@ -47,6 +48,7 @@ class PostgresStorage:
         self.processes = PostgresProcessStore(database, seen, self._signals)
         self.process_leases = PostgresProcessLeaseStore(database, seen, self._signals)
         self.events = PostgresEventStore(database, seen, self._signals)
+        self.effects = PostgresEffectStore(database, seen, self._signals)
         self.waiter = ProcessWaiter(self.events, self.processes, self._signals)
         self.grants = PostgresGrantStore(database, seen)
         self.artifacts = PostgresArtifactStore(database, rules.compression)

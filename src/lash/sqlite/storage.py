@@ -17,6 +17,7 @@ from lash.plan.commit import CommitRules
 from lash.sqlite.artifact import SQLiteArtifactStore
 from lash.sqlite.attachment import SQLiteAttachmentManifest, SQLiteBytes
 from lash.sqlite.database import Database
+from lash.sqlite.effect import SQLiteEffectStore
 from lash.sqlite.event import SQLiteEventStore
 from lash.sqlite.grant import SQLiteGrantStore
 from lash.sqlite.lease import SQLiteLeaseStore
@@ -52,6 +53,7 @@ class SQLiteStorage:
         self.process_leases = SQLiteProcessLeaseStore(database, self._signals)
         self.events = SQLiteEventStore(database, self._signals)
         self.grants = SQLiteGrantStore(database)
+        self.effects = SQLiteEffectStore(database, self._signals)
         self.waiter = ProcessWaiter(self.events, self.processes, self._signals)
         self.artifacts = SQLiteArtifactStore(database, rules.compression)
         self.attachments = Attachments(

@@ -9,6 +9,7 @@ from lash.model.maintenance import StorageReport
 from lash.model.session import Durability
 from lash.stores.artifact import ArtifactStore
 from lash.stores.attachment import AttachmentStore
+from lash.stores.effect import EffectStore
 from lash.stores.event import EventStore
 from lash.stores.grant import GrantStore
 from lash.stores.lease import LeaseStore
@@ -56,6 +57,9 @@ class Storage(Protocol):
 
     @property
     def events(self) -> EventStore: ...
+
+    @property
+    def effects(self) -> EffectStore: ...
 
     @property
     def grants(self) -> GrantStore: ...

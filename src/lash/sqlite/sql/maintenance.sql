@@ -174,7 +174,13 @@ SELECT 'lash_wakes', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_wakes LIMIT :limi
     NULL
 UNION ALL
 SELECT 'lash_grants', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_grants LIMIT :limit)),
-    NULL;
+    NULL
+UNION ALL
+SELECT 'lash_effects', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_effects LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_effects)
+UNION ALL
+SELECT 'lash_effect_groups', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_effect_groups LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_effect_groups);
 
 -- name: maintenance_file_pages
 -- How many pages the database has, and how many bytes one takes.
