@@ -1,11 +1,7 @@
 """Durable state and execution for AI agents: one SQLite file, or PostgreSQL."""
 
-from lash.bytestore.file import (
-    FileBytes,
-)
-from lash.bytestore.s3 import (
-    S3Bytes,
-)
+from lash.bytestore.file import FileBytes
+from lash.bytestore.s3 import S3Bytes
 from lash.connect import open_storage as open  # noqa: A004 - `lash.open(url)` is how a storage is opened
 from lash.errors import (
     Advice,
@@ -69,15 +65,8 @@ from lash.errors import (
     WaitTimedOut,
     WaitUnknown,
 )
-from lash.liveness import (
-    current_owner,
-)
-from lash.model.artifact import (
-    ArtifactPage,
-    ArtifactRef,
-    ArtifactSummary,
-    ProcessEnvironment,
-)
+from lash.liveness import current_owner
+from lash.model.artifact import ArtifactPage, ArtifactRef, ArtifactSummary, ProcessEnvironment
 from lash.model.attachment import (
     AttachmentEntry,
     AttachmentOwner,
@@ -88,20 +77,8 @@ from lash.model.attachment import (
     SweepProblem,
     SweepReport,
 )
-from lash.model.checkpoint import (
-    Checkpoint,
-    CheckpointDraft,
-    CheckpointManifest,
-    TurnState,
-)
-from lash.model.commit import (
-    Append,
-    Commit,
-    CommitBudget,
-    CommitResult,
-    ReplaceFull,
-    Unchanged,
-)
+from lash.model.checkpoint import Checkpoint, CheckpointDraft, CheckpointManifest, TurnState
+from lash.model.commit import Append, Commit, CommitBudget, CommitResult, ReplaceFull, Unchanged
 from lash.model.effect import (
     AwaitEvent,
     BatchCall,
@@ -153,41 +130,11 @@ from lash.model.event import (
     WakeState,
     WholePayload,
 )
-from lash.model.frame import (
-    AgentFrame,
-    AgentFrameAssignment,
-    ModelLimits,
-    ModelSpec,
-    SessionPolicy,
-)
-from lash.model.lease import (
-    Acquired,
-    Busy,
-    Lease,
-    LeaseFence,
-    LeaseOwner,
-    LocalProcess,
-)
-from lash.model.maintenance import (
-    GarbageCount,
-    GarbageReport,
-    NounSize,
-    PruneReport,
-    StorageReport,
-)
-from lash.model.message import (
-    Message,
-    Part,
-    PartKind,
-    Role,
-)
-from lash.model.node import (
-    Graph,
-    MessageEntry,
-    Node,
-    PluginEntry,
-    ProtocolEntry,
-)
+from lash.model.frame import AgentFrame, AgentFrameAssignment, ModelLimits, ModelSpec, SessionPolicy
+from lash.model.lease import Acquired, Busy, Lease, LeaseFence, LeaseOwner, LocalProcess
+from lash.model.maintenance import GarbageCount, GarbageReport, NounSize, PruneReport, StorageReport
+from lash.model.message import Message, Part, PartKind, Role
+from lash.model.node import Graph, MessageEntry, Node, PluginEntry, ProtocolEntry
 from lash.model.process import (
     Abandonment,
     Cancellation,
@@ -260,51 +207,19 @@ from lash.model.session import (
     SessionSummary,
     VacuumReport,
 )
-from lash.model.usage import (
-    PromptUsage,
-    TokenUsage,
-    UsageEntry,
-)
-from lash.model.value import (
-    BlobRef,
-    Compression,
-)
-from lash.stores.artifact import (
-    ArtifactStore,
-)
-from lash.stores.attachment import (
-    AttachmentStore,
-    ByteStore,
-)
-from lash.stores.effect import (
-    EffectStore,
-)
-from lash.stores.event import (
-    EventStore,
-)
-from lash.stores.grant import (
-    GrantStore,
-)
-from lash.stores.lease import (
-    LeaseStore,
-)
-from lash.stores.maintenance import (
-    Maintenance,
-)
-from lash.stores.process import (
-    ProcessLeaseStore,
-    ProcessStore,
-)
-from lash.stores.queue import (
-    QueueStore,
-)
-from lash.stores.session import (
-    Session,
-    SessionStore,
-)
-from lash.stores.storage import (
-    Storage,
-)
+from lash.model.usage import PromptUsage, TokenUsage, UsageEntry
+from lash.model.value import BlobRef, Compression
+from lash.stores.artifact import ArtifactStore
+from lash.stores.attachment import AttachmentStore, ByteStore
+from lash.stores.effect import EffectStore
+from lash.stores.event import EventStore
+from lash.stores.grant import GrantStore
+from lash.stores.lease import LeaseStore
+from lash.stores.maintenance import Maintenance
+from lash.stores.process import ProcessLeaseStore, ProcessStore
+from lash.stores.queue import QueueStore
+from lash.stores.session import Session, SessionStore
+from lash.stores.storage import Storage
 
 __all__ = [
     "Abandonment",
@@ -552,3 +467,5 @@ __all__ = [
     "current_owner",
     "open",
 ]
+
+__version__ = "0.1.0.dev0"
