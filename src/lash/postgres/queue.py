@@ -35,6 +35,7 @@ from lash.postgres.database import Database
 from lash.postgres.rows import BatchesAnswer, KnownKeyAnswer, QueueAnswer, StampAnswer
 from lash.postgres.session import missing
 from lash.sqlkit.rows import Number, Text
+from lash.stores.notify import ChangeSignals
 
 _MAX_PLANS: Final = 10
 
@@ -42,8 +43,9 @@ _MAX_PLANS: Final = 10
 class PostgresQueueStore:
     """The queued work of one PostgreSQL storage; the contract is `lash.stores.queue.QueueStore`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, signals: ChangeSignals) -> None:
         self._database = database
+        self._signals = signals
 
     async def enqueue(self, draft: BatchDraft) -> Enqueued:
         encoded, batch_id = encode_batch(draft), new_id()
@@ -56,6 +58,7 @@ class PostgresQueueStore:
             repeatable=draft.source_key is not None,
         )
         if row is not None:
+            self._signals.touch(process=False)
             return Enqueued(batch_id=batch_id, created=True, batch=decode_batch(row, draft.session_id))
         known = await self._database.read_one(KnownKeyAnswer, "queue_known_key", draft.session_id, draft.source_key)
         if known is None:
@@ -97,6 +100,7 @@ class PostgresQueueStore:
         )
         if given_back is None:
             raise await missing(self._database, claim.session_id)
+        self._signals.touch(process=False)
         return given_back.number
 
     async def cancel(self, session_id: str, batch_id: str) -> Batch | None:
@@ -105,6 +109,7 @@ class PostgresQueueStore:
         answer = await self._database.write_one(BatchesAnswer, "queue_cancel", session_id, batch_id, repeatable=False)
         if answer is None:
             raise await missing(self._database, session_id)
+        self._signals.touch(process=False)
         return decode_batch(answer.batches[0], session_id) if answer.batches else None
 
     async def list(self, session_id: str, *, limit: int = 1_000, after_seq: int = 0) -> tuple[Batch, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeVar
 
 from lash.errors import ClaimLost, CorruptData
 from lash.ids import new_id
@@ -48,13 +49,17 @@ from lash.sqlite.head import find_head
 from lash.sqlite.lease import lease_row
 from lash.sqlite.parameters import json_array
 from lash.sqlkit.rows import Number, Text
+from lash.stores.notify import ChangeSignals
+
+T = TypeVar("T")
 
 
 class SQLiteQueueStore:
     """The queued work of one SQLite storage; the contract is `lash.stores.queue.QueueStore`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, signals: ChangeSignals) -> None:
         self._database = database
+        self._signals = signals
 
     async def enqueue(self, draft: BatchDraft) -> Enqueued:
         encoded, batch_id = encode_batch(draft), new_id()
@@ -63,7 +68,7 @@ class SQLiteQueueStore:
             session_key = find_head(transaction, draft.session_id).session_key
             return enqueue_batch(transaction, session_key, encoded, batch_id)
 
-        return await self._database.write(body)
+        return await self._write(body)
 
     async def claim(self, fence: LeaseFence, *, boundary: Boundary, ttl_ms: int, max_batches: int = 64) -> ClaimOutcome:
         limit, moment = check_claim_size(max_batches), check_boundary(boundary)
@@ -105,7 +110,7 @@ class SQLiteQueueStore:
             key = find_head(transaction, claim.session_id).session_key
             return transaction.run("queue_abandon", session_key=key, claim_token=claim.token)
 
-        return await self._database.write(body)
+        return await self._write(body)
 
     async def cancel(self, session_id: str, batch_id: str) -> Batch | None:
         check_identifier("session_id", session_id)
@@ -120,7 +125,7 @@ class SQLiteQueueStore:
             transaction.run("event_acknowledge_batch", batch_id=batch_id)
             return decode_batch(row, session_id)
 
-        return await self._database.write(body)
+        return await self._write(body)
 
     async def list(self, session_id: str, *, limit: int = 1_000, after_seq: int = 0) -> tuple[Batch, ...]:
         def read(reader: Reader, session_key: int) -> Sequence[BatchRow]:
@@ -149,6 +154,12 @@ class SQLiteQueueStore:
             lambda reader: reader.all(Text, "queue_ready_sessions", limit=size, after=after, now_ms=reader.now_ms)
         )
         return tuple(row.text for row in rows)
+
+    async def _write(self, body: Callable[[Transaction], T]) -> T:
+        """Run the body in a transaction of its own, then say that there may be work."""
+        result = await self._database.write(body)
+        self._signals.touch(process=False)
+        return result
 
     async def _claim(
         self, fence: LeaseFence, ttl_ms: int, lanes: tuple[str, ...], limit: int, choose: Choose
