@@ -13,13 +13,15 @@ from lash.model.lease import LeaseFence
 from lash.model.queue import (
     Batch,
     BatchDraft,
-    BatchState,
     Boundary,
     Claim,
     ClaimOutcome,
+    DeadLetter,
     Enqueued,
     NothingClaimed,
 )
+from lash.model.value import JSON
+from lash.plan.dead_letter import DeadLetterRow, check_after, decode_dead_letter, prepare_burial
 from lash.plan.lease import check_fence, check_ttl, require_fence
 from lash.plan.queue import (
     COMMAND_LANE,
@@ -33,6 +35,7 @@ from lash.plan.queue import (
     check_batch_ids,
     check_boundary,
     check_claim_size,
+    check_count_attempt,
     check_work_claim,
     choose_command,
     choose_exactly,
@@ -45,6 +48,7 @@ from lash.plan.queue import (
 )
 from lash.plan.session import check_limit
 from lash.sqlite.database import Database, Reader, Transaction
+from lash.sqlite.dead_letter import bury, discard, requeue, settle_cancelled
 from lash.sqlite.head import find_head
 from lash.sqlite.lease import lease_row
 from lash.sqlite.parameters import json_array
@@ -103,14 +107,45 @@ class SQLiteQueueStore:
 
         return await self._database.write(body)
 
-    async def abandon(self, claim: Claim) -> int:
+    async def abandon(self, claim: Claim, *, count_attempt: bool = True) -> int:
         check_work_claim(claim)
+        uncounted = 0 if check_count_attempt(count_attempt) else 1
 
         def body(transaction: Transaction) -> int:
             key = find_head(transaction, claim.session_id).session_key
-            return transaction.run("queue_abandon", session_key=key, claim_token=claim.token)
+            return transaction.run("queue_abandon", session_key=key, claim_token=claim.token, uncounted=uncounted)
 
         return await self._write(body)
+
+    async def bury(self, claim: Claim, *, reason: str, error: JSON = None) -> int:
+        burial = prepare_burial(claim, reason=reason, error=error)
+        return await self._write(lambda transaction: bury(transaction, burial))
+
+    async def dead(
+        self, *, session_id: str | None = None, limit: int = 100, after: int | None = None
+    ) -> tuple[DeadLetter, ...]:
+        page = {"limit": check_limit(limit), "after": check_after(after)}
+        if session_id is not None:
+            check_identifier("session_id", session_id)
+
+        def body(reader: Reader) -> Sequence[DeadLetterRow]:
+            if session_id is None:
+                return reader.all(DeadLetterRow, "dead_letter_page", **page)
+            key = find_head(reader, session_id).session_key
+            return reader.all(DeadLetterRow, "dead_letter_page_of_session", session_key=key, **page)
+
+        rows = await self._database.read_in_thread(body)
+        return tuple(decode_dead_letter(row) for row in rows)
+
+    async def requeue(self, session_id: str, batch_id: str) -> Batch:
+        check_identifier("session_id", session_id)
+        check_identifier("batch_id", batch_id)
+        return await self._write(lambda transaction: requeue(transaction, session_id, batch_id))
+
+    async def discard(self, session_id: str, batch_id: str) -> bool:
+        check_identifier("session_id", session_id)
+        check_identifier("batch_id", batch_id)
+        return await self._write(lambda transaction: discard(transaction, session_id, batch_id))
 
     async def cancel(self, session_id: str, batch_id: str) -> Batch | None:
         check_identifier("session_id", session_id)
@@ -121,8 +156,7 @@ class SQLiteQueueStore:
             row = transaction.one(BatchRow, "queue_cancel", session_key=key, batch_id=batch_id, now_ms=now_ms)
             if row is None:
                 return None
-            settle_key(transaction, key, row.source_key, BatchState.CANCELLED)
-            transaction.run("event_acknowledge_batch", batch_id=batch_id)
+            settle_cancelled(transaction, key, batch_id, row.source_key)
             return decode_batch(row, session_id)
 
         return await self._write(body)
@@ -241,18 +275,6 @@ def enqueue_batch(transaction: Transaction, session_key: int, encoded: EncodedBa
     if row is None:
         raise CorruptData(f"batch {batch_id!r} was written and is not there")
     return Enqueued(batch_id=batch_id, created=True, batch=decode_batch(row, draft.session_id))
-
-
-def settle_key(transaction: Transaction, session_key: int, source_key: str | None, state: BatchState) -> None:
-    """Note what became of the batch of a source key, if it had one."""
-    if source_key is not None:
-        transaction.run(
-            "queue_settle_key",
-            session_key=session_key,
-            source_key=source_key,
-            state=state.value,
-            now_ms=transaction.now_ms,
-        )
 
 
 def _recognise(transaction: Transaction, session_key: int, encoded: EncodedBatch, source_key: str) -> Enqueued:
