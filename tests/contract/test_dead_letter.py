@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from lash.testing.contract.dead_letter import DeadLetterContract, DeadLetterKeyContract
+from lash.testing.contract.dead_letter import DeadLetterContract
+from lash.testing.contract.dead_letter_key import DeadLetterKeyContract, DeadLetterWakeContract
 
 
 class TestDeadLetter(DeadLetterContract):
@@ -10,4 +11,8 @@ class TestDeadLetter(DeadLetterContract):
 
 
 class TestDeadLetterKey(DeadLetterKeyContract):
+    """On each backend."""
+
+
+class TestDeadLetterWake(DeadLetterWakeContract):
     """On each backend."""

@@ -11,23 +11,16 @@ import pytest
 from lash.errors import (
     ClaimLost,
     DeadLetterNotFound,
-    InvalidInput,
-    SessionDeleted,
-    SessionNotFound,
-    SourceKeyConflict,
 )
 from lash.model.lease import LeaseFence
-from lash.model.maintenance import PruneReport
 from lash.model.queue import (
     Batch,
     BatchDraft,
-    BatchState,
     Boundary,
     Claim,
     ClaimOutcome,
     DeadLetter,
     EmptyReason,
-    Enqueued,
 )
 from lash.model.value import JSON
 from lash.stores.storage import Storage
@@ -45,7 +38,7 @@ from lash.testing.contract.queue_state import (
     queued,
     texts,
 )
-from lash.testing.factories import commit, created, node, started
+from lash.testing.factories import commit, node, started
 from lash.testing.harness import Harness
 
 ERRORS: Final[dict[str, JSON]] = {
@@ -61,7 +54,7 @@ class DeadLetterContract:
     @pytest.mark.parametrize("error", ERRORS)
     async def test_a_dead_letter_tells_all(self, harness: Harness, error: str) -> None:
         """DESIGN §5: the batch as it was claimed, how often, why it was given up, and when."""
-        storage, _, claim = await _held(harness)
+        storage, _, claim = await held(harness)
         await harness.clock.advance(7)
         assert await storage.queue.bury(claim, reason="it fails", error=ERRORS[error]) == 2
         letters = await (await harness.open()).queue.dead(session_id="s")
@@ -76,27 +69,27 @@ class DeadLetterContract:
 
     async def test_buried_work_leaves_the_queue(self, harness: Harness) -> None:
         """DESIGN §5: the session goes on with what stood behind; the dead are not listed, claimed or cancelled."""
-        storage, fence, claim = await _held(harness)
+        storage, fence, claim = await held(harness)
         await queued(storage, late("next"))
         await storage.queue.bury(claim, reason="r")
         assert texts(await storage.queue.list("s")) == ["next"]
         assert texts(await storage.queue.list_pending("s")) == ["next"]
         assert await storage.queue.cancel("s", claim.batches[0].batch_id) is None
-        assert texts(claimed(await _try(storage, fence)).batches) == ["next"]
-        assert nothing(await _try(storage, fence)) is EmptyReason.CLAIMED
-        assert texts(_batches(await storage.queue.dead())) == ["a", "b"]
+        assert texts(claimed(await take(storage, fence)).batches) == ["next"]
+        assert nothing(await take(storage, fence)) is EmptyReason.CLAIMED
+        assert texts(batches_of(await storage.queue.dead())) == ["a", "b"]
 
     async def test_a_queue_of_dead_letters_is_empty(self, harness: Harness) -> None:
         """A session whose work is all buried is no place to look for work."""
-        storage, fence, claim = await _held(harness)
+        storage, fence, claim = await held(harness)
         await storage.queue.bury(claim, reason="r")
-        assert nothing(await _try(storage, fence)) is EmptyReason.EMPTY
+        assert nothing(await take(storage, fence)) is EmptyReason.EMPTY
         await storage.leases.release(fence)
         assert await storage.queue.ready_sessions() == ()
 
     async def test_burying_again_changes_nothing(self, harness: Harness) -> None:
         """L101: whoever did not hear the answer buries again, and gets it; the first reason stands."""
-        storage, _, claim = await _held(harness)
+        storage, _, claim = await held(harness)
         assert await storage.queue.bury(claim, reason="first") == 2
         before = await storage.queue.dead()
         await harness.clock.advance(1)
@@ -105,7 +98,7 @@ class DeadLetterContract:
 
     async def test_a_claim_that_ran_out_untaken_is_buried(self, harness: Harness) -> None:
         """L66: being late does no harm as long as nobody else took the work."""
-        storage, _, claim = await _held(harness)
+        storage, _, claim = await held(harness)
         await harness.clock.advance(LONG * 5)
         assert await storage.queue.bury(claim, reason="r") == 2
         assert await storage.queue.list("s") == ()
@@ -113,30 +106,30 @@ class DeadLetterContract:
     @pytest.mark.parametrize("taken", [1, 2])
     async def test_a_claim_that_was_taken_is_not_buried(self, harness: Harness, taken: int) -> None:
         """L66, L68: a claim is buried whole or not at all; the successor keeps its work."""
-        storage, fence, claim = await _held(harness)
+        storage, fence, claim = await held(harness)
         await harness.clock.advance(TTL)
-        newer = claimed(await _try(storage, fence, max_batches=taken))
+        newer = claimed(await take(storage, fence, max_batches=taken))
         await _refused(storage, claim)
         assert await storage.queue.bury(newer, reason="r") == taken
         assert texts(await storage.queue.list("s")) == ["a", "b"][taken:]
 
     async def test_a_claim_that_ended_is_not_buried(self, harness: Harness) -> None:
         """L68: what was given back, consumed or requeued is not held any more."""
-        storage, fence, claim = await _held(harness)
+        storage, fence, claim = await held(harness)
         await storage.queue.abandon(claim)
         await _refused(storage, claim)
-        second = claimed(await _try(storage, fence))
+        second = claimed(await take(storage, fence))
         await storage.session("s").commit(consuming(commit(1, node("b", "a")), second))
         await _refused(storage, second)
         await queued(storage, late("c"))
-        third = claimed(await _try(storage, fence))
+        third = claimed(await take(storage, fence))
         await storage.queue.bury(third, reason="r")
         await storage.queue.requeue("s", third.batches[0].batch_id)
         await _refused(storage, third)
 
     async def test_a_forged_claim_is_not_buried(self, harness: Harness) -> None:
         """H24: token, id and batches must all be those of the claim."""
-        storage, _, claim = await _held(harness)
+        storage, _, claim = await held(harness)
         replace = msgspec.structs.replace
         for forged in (
             replace(claim, token="false"),
@@ -149,17 +142,17 @@ class DeadLetterContract:
 
     async def test_the_old_holder_buries_nothing(self, harness: Harness) -> None:
         """L103: after a takeover and a claim of the successor the work is not the old holder's to give up."""
-        storage, _, claim = await _held(harness)
+        storage, _, claim = await held(harness)
         await harness.clock.advance(LONG)
         successor = await leased(storage, "successor")
-        newer = claimed(await _try(storage, successor))
+        newer = claimed(await take(storage, successor))
         await _refused(storage, claim)
         await storage.session("s").commit(consuming(commit(1, node("b", "a"), fence=successor), newer))
         await _refused(storage, claim)
 
     async def test_a_buried_claim_does_not_complete(self, harness: Harness) -> None:
         """L68: what was given up cannot be consumed, renewed or given back as well."""
-        storage, _, claim = await _held(harness)
+        storage, _, claim = await held(harness)
         await storage.queue.bury(claim, reason="r")
         before = await observe_queue(storage)
         with pytest.raises(ClaimLost):
@@ -171,15 +164,15 @@ class DeadLetterContract:
 
     async def test_a_requeued_letter_comes_last_and_fresh(self, harness: Harness) -> None:
         """The id, content and age stay; the place is the last one, and no attempt is counted."""
-        storage, fence, claim = await _held(harness)
+        storage, fence, claim = await held(harness)
         await storage.queue.bury(claim, reason="r")
         (behind,) = await queued(storage, joining("behind"))
         await harness.clock.advance(5)
         batch = await storage.queue.requeue("s", claim.batches[0].batch_id)
         assert batch == msgspec.structs.replace(claim.batches[0], seq=batch.seq, attempts=0)
         assert batch.seq > behind.seq
-        assert texts(_batches(await storage.queue.dead())) == ["b"]
-        again = claimed(await _try(storage, fence))
+        assert texts(batches_of(await storage.queue.dead())) == ["b"]
+        again = claimed(await take(storage, fence))
         assert texts(again.batches) == ["behind", "a"]
         assert [each.attempts for each in again.batches] == [1, 1]
 
@@ -192,18 +185,18 @@ class DeadLetterContract:
         claim = claimed(await storage.queue.claim_command(fence, ttl_ms=TTL))
         await storage.queue.bury(claim, reason="r")
         await storage.queue.requeue("s", claim.batches[0].batch_id)
-        assert nothing(await _try(storage, fence)) is EmptyReason.COMMAND_AT_HEAD
+        assert nothing(await take(storage, fence)) is EmptyReason.COMMAND_AT_HEAD
         assert texts(claimed(await storage.queue.claim_command(fence, ttl_ms=TTL)).batches) == ["c"]
 
     async def test_a_letter_can_die_again(self, harness: Harness) -> None:
         """Requeued work that fails again is buried again, under its new reason."""
-        storage, fence, claim = await _held(harness)
+        storage, fence, claim = await held(harness)
         await storage.queue.bury(claim, reason="first")
         await storage.queue.requeue("s", claim.batches[1].batch_id)
-        await storage.queue.bury(claimed(await _try(storage, fence)), reason="second")
+        await storage.queue.bury(claimed(await take(storage, fence)), reason="second")
         letters = await storage.queue.dead()
         assert [(letter.reason, letter.attempts) for letter in letters] == [("first", 1), ("second", 1)]
-        assert texts(_batches(letters)) == ["a", "b"]
+        assert texts(batches_of(letters)) == ["a", "b"]
 
     async def test_one_of_two_requeues(self, harness: Harness) -> None:
         """H30: however many try at once, the work comes back once, and the others are told that it is gone."""
@@ -235,7 +228,7 @@ class DeadLetterContract:
 
     async def test_what_is_not_there_is_said_so(self, harness: Harness) -> None:
         """A requeue names what it did not find; a discard says that there was nothing; neither takes queued work."""
-        storage, _, claim = await _held(harness)
+        storage, _, claim = await held(harness)
         batch_id = claim.batches[0].batch_id
         with pytest.raises(DeadLetterNotFound) as refused:
             await storage.queue.requeue("s", batch_id)
@@ -245,18 +238,18 @@ class DeadLetterContract:
 
     async def test_discarded_letters_are_gone(self, harness: Harness) -> None:
         """A discard removes one letter, once, and leaves the others."""
-        storage, _, claim = await _held(harness)
+        storage, _, claim = await held(harness)
         await storage.queue.bury(claim, reason="r")
         batch_id = claim.batches[0].batch_id
         assert await storage.queue.discard("s", batch_id)
         assert not await storage.queue.discard("s", batch_id)
         with pytest.raises(DeadLetterNotFound):
             await storage.queue.requeue("s", batch_id)
-        assert texts(_batches(await storage.queue.dead())) == ["b"]
+        assert texts(batches_of(await storage.queue.dead())) == ["b"]
 
     async def test_letters_survive_reopening(self, harness: Harness) -> None:
         """H30: what was given up is there when the storage is opened again, and can still be requeued."""
-        storage, _, claim = await _held(harness)
+        storage, _, claim = await held(harness)
         await storage.queue.bury(claim, reason="r", error={"k": 1})
         letters = await storage.queue.dead()
         storage = await harness.reopen()
@@ -264,152 +257,24 @@ class DeadLetterContract:
         assert (await storage.queue.requeue("s", claim.batches[0].batch_id)).payloads == claim.batches[0].payloads
 
 
-class DeadLetterKeyContract:
-    """Laws about what hangs on a dead letter: its source key, its session, its place in the list."""
-
-    async def test_a_source_key_stays_reserved(self, harness: Harness) -> None:
-        """W-39: a resend of buried work is recognised, and does not bring it back; other content is a conflict."""
-        storage, fence, claim = await _keyed(harness)
-        await storage.queue.bury(claim, reason="r")
-        batch_id = claim.batches[0].batch_id
-        resent = await storage.queue.enqueue(late("hello", source_key="k"))
-        assert resent == Enqueued(batch_id=batch_id, created=False, state=BatchState.DEAD, batch=None)
-        with pytest.raises(SourceKeyConflict):
-            await storage.queue.enqueue(late("other", source_key="k"))
-        assert nothing(await _try(storage, fence)) is EmptyReason.EMPTY
-
-    async def test_a_requeued_source_key_is_pending(self, harness: Harness) -> None:
-        """W-39: a resend of work that came back tells of it, and its commit settles the key."""
-        storage, fence, claim = await _keyed(harness)
-        await storage.queue.bury(claim, reason="r")
-        batch = await storage.queue.requeue("s", claim.batches[0].batch_id)
-        resent = await storage.queue.enqueue(late("hello", source_key="k"))
-        assert (resent.state, resent.batch) == (BatchState.PENDING, batch)
-        again = claimed(await _try(storage, fence))
-        await storage.session("s").commit(consuming(commit(1, node("b", "a")), again))
-        assert (await storage.queue.enqueue(late("hello", source_key="k"))).state is BatchState.CONSUMED
-
-    async def test_a_discarded_source_key_is_cancelled(self, harness: Harness) -> None:
-        """W-39: the key stays known as that of cancelled work, and is pruned by age like one."""
-        storage, _, claim = await _keyed(harness)
-        await storage.queue.bury(claim, reason="r")
-        await harness.clock.advance(1_000)
-        assert await storage.maintenance.prune_source_keys(older_than_ms=0) == PruneReport(removed_count=0)
-        assert await storage.queue.discard("s", claim.batches[0].batch_id)
-        assert (await storage.queue.enqueue(late("hello", source_key="k"))).state is BatchState.CANCELLED
-        await harness.clock.advance(1_000)
-        assert await storage.maintenance.prune_source_keys(older_than_ms=999) == PruneReport(removed_count=1)
-        assert (await storage.queue.enqueue(late("hello", source_key="k"))).created
-
-    async def test_letters_go_with_their_session(self, harness: Harness) -> None:
-        """DESIGN §4.2: a deleted session takes its letters along; one of the same id starts without."""
-        storage, _, claim = await _held(harness)
-        await storage.queue.bury(claim, reason="r")
-        await storage.sessions.delete("s")
-        assert await storage.queue.dead() == ()
-        for act in (
-            storage.queue.bury(claim, reason="r"),
-            storage.queue.requeue("s", claim.batches[0].batch_id),
-            storage.queue.discard("s", claim.batches[0].batch_id),
-            storage.queue.dead(session_id="s"),
-        ):
-            with pytest.raises(SessionDeleted):
-                await act
-        await created(storage)
-        assert await storage.queue.dead(session_id="s") == ()
-        with pytest.raises(ClaimLost):
-            await storage.queue.bury(claim, reason="r")
-
-    async def test_there_must_be_a_session(self, harness: Harness) -> None:
-        """Each operation on a session that never was says so."""
-        storage, _, claim = await _held(harness)
-        for act in (
-            storage.queue.bury(msgspec.structs.replace(claim, session_id="nobody"), reason="r"),
-            storage.queue.requeue("nobody", "b"),
-            storage.queue.discard("nobody", "b"),
-            storage.queue.dead(session_id="nobody"),
-        ):
-            with pytest.raises(SessionNotFound, match="'nobody'"):
-                await act
-
-    async def test_letters_are_read_in_pages(self, harness: Harness) -> None:
-        """L53: of one session or of all, a page goes on behind a place and holds no more than was asked for."""
-        storage = await harness.open()
-        for number in range(6):
-            name = f"s{number % 2}"
-            if number < 2:
-                await created(storage, name)
-            await queued(storage, late(str(number), session_id=name))
-            fence = await leased(storage, session_id=name)
-            await storage.queue.bury(claimed(await _try(storage, fence)), reason="r")
-        every = await storage.queue.dead()
-        assert texts(_batches(every)) == ["0", "1", "2", "3", "4", "5"]
-        assert [letter.batch.session_id for letter in every] == ["s0", "s1"] * 3
-        assert await storage.queue.dead(limit=2) == every[:2]
-        assert await storage.queue.dead(limit=2, after=every[1].place) == every[2:4]
-        assert await storage.queue.dead(after=every[5].place) == ()
-        assert await storage.queue.dead(session_id="s1") == every[1::2]
-        assert await storage.queue.dead(session_id="s1", limit=1, after=every[1].place) == every[3:4]
-        assert await storage.queue.dead(session_id="s1", after=every[2].place) == (every[3], every[5])
-
-    async def test_bad_input_is_refused(self, harness: Harness) -> None:
-        """Each is told what is wrong, and nothing is written."""
-        storage, _, claim = await _held(harness)
-        before = await observe_queue(storage)
-        for act in (
-            storage.queue.bury("claim", reason="r"),  # type: ignore[arg-type]
-            storage.queue.bury(msgspec.structs.replace(claim, batches=()), reason="r"),
-            storage.queue.bury(claim, reason=""),
-            storage.queue.bury(claim, reason=" "),
-            storage.queue.bury(claim, reason=None),  # type: ignore[arg-type]
-            storage.queue.bury(claim, reason="r" * 5_000),
-            storage.queue.bury(claim, reason="r", error=object()),  # type: ignore[arg-type]
-            storage.queue.bury(claim, reason="r", error=2**70),
-            storage.queue.bury(claim, reason="r", error="\ud800"),
-            storage.queue.dead(session_id=""),
-            storage.queue.dead(limit=0),
-            storage.queue.dead(after=-1),
-            storage.queue.dead(after="1"),  # type: ignore[arg-type]
-            storage.queue.requeue("s", ""),
-            storage.queue.requeue("", "b"),
-            storage.queue.discard("s", "\0"),
-            storage.queue.discard(" ", "b"),
-            storage.queue.abandon(claim, count_attempt=1),  # type: ignore[arg-type]
-            storage.queue.abandon(claim, count_attempt=None),  # type: ignore[arg-type]
-        ):
-            with pytest.raises(InvalidInput):
-                await act
-        assert await observe_queue(storage) == before
-        assert await storage.queue.dead() == ()
-        assert await storage.queue.bury(claim, reason="r") == 2
-
-
-async def _held(harness: Harness) -> tuple[Storage, LeaseFence, Claim]:
+async def held(harness: Harness) -> tuple[Storage, LeaseFence, Claim]:
     """Return a storage, the lease on its session ``s``, and a claim on all that is queued there: ``a`` and ``b``."""
     storage = await harness.open()
     await started(storage)
     fence = await leased(storage)
     await queued(storage, joining("a"), joining("b"))
-    return storage, fence, claimed(await _try(storage, fence))
-
-
-async def _keyed(harness: Harness) -> tuple[Storage, LeaseFence, Claim]:
-    """Return a storage, the lease on its session ``s``, and a claim on its only batch, whose source key is ``k``."""
-    storage = await harness.open()
-    await started(storage)
-    fence = await leased(storage)
-    await queued(storage, late("hello", source_key="k"))
-    return storage, fence, claimed(await _try(storage, fence))
+    return storage, fence, claimed(await take(storage, fence))
 
 
 async def _fill(storage: Storage, *drafts: BatchDraft) -> Claim:
     """Enqueue the drafts to a new session ``s``, one input ``a`` if there are none, and claim them."""
     await started(storage)
     await queued(storage, *(drafts or (joining("a"),)))
-    return claimed(await _try(storage, await leased(storage)))
+    return claimed(await take(storage, await leased(storage)))
 
 
-async def _try(storage: Storage, fence: LeaseFence, max_batches: int = 100) -> ClaimOutcome:
+async def take(storage: Storage, fence: LeaseFence, max_batches: int = 100) -> ClaimOutcome:
+    """Claim what comes next."""
     return await storage.queue.claim(fence, boundary=Boundary.IDLE, ttl_ms=TTL, max_batches=max_batches)
 
 
@@ -422,5 +287,6 @@ async def _refused(storage: Storage, claim: Claim) -> None:
     assert (await observe_queue(storage), await storage.queue.dead()) == before
 
 
-def _batches(letters: tuple[DeadLetter, ...]) -> list[Batch]:
+def batches_of(letters: tuple[DeadLetter, ...]) -> list[Batch]:
+    """Return the batches of the letters, in their order."""
     return [letter.batch for letter in letters]
