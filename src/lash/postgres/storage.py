@@ -24,6 +24,7 @@ from lash.postgres.queue import PostgresQueueStore
 from lash.postgres.schema import prepare_schema
 from lash.postgres.seen_processes import SeenProcesses
 from lash.postgres.session import PostgresSession, PostgresSessionStore
+from lash.postgres.work import PostgresWorkStore
 from lash.sqlkit.queries import load_queries
 from lash.stores.attachment import ByteStore
 from lash.waiting import ProcessWaiter
@@ -47,6 +48,7 @@ class PostgresStorage:
         self.processes = PostgresProcessStore(database, seen, self._signals)
         self.process_leases = PostgresProcessLeaseStore(database, seen, self._signals)
         self.events = PostgresEventStore(database, seen, self._signals)
+        self.work = PostgresWorkStore(database)
         self.waiter = ProcessWaiter(self.events, self.processes, self._signals)
         self.grants = PostgresGrantStore(database, seen)
         self.artifacts = PostgresArtifactStore(database, rules.compression)

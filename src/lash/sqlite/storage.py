@@ -28,6 +28,7 @@ from lash.sqlite.process_lease import SQLiteProcessLeaseStore
 from lash.sqlite.queue import SQLiteQueueStore
 from lash.sqlite.schema import MIGRATIONS, SchemaKeeper
 from lash.sqlite.session import SQLiteSession, SQLiteSessionStore
+from lash.sqlite.work import SQLiteWorkStore
 from lash.sqlkit.migrations import load_migrations, pending_error
 from lash.sqlkit.queries import load_queries
 from lash.stores.attachment import ByteStore
@@ -52,6 +53,7 @@ class SQLiteStorage:
         self.process_leases = SQLiteProcessLeaseStore(database, self._signals)
         self.events = SQLiteEventStore(database, self._signals)
         self.grants = SQLiteGrantStore(database)
+        self.work = SQLiteWorkStore(database)
         self.waiter = ProcessWaiter(self.events, self.processes, self._signals)
         self.artifacts = SQLiteArtifactStore(database, rules.compression)
         self.attachments = Attachments(

@@ -16,6 +16,7 @@ from lash.stores.maintenance import Maintenance
 from lash.stores.process import ProcessLeaseStore, ProcessStore
 from lash.stores.queue import QueueStore
 from lash.stores.session import Session, SessionStore
+from lash.stores.work import WorkStore
 
 if TYPE_CHECKING:
     # It needs asyncio, which would double the cost of importing lash.
@@ -59,6 +60,9 @@ class Storage(Protocol):
 
     @property
     def grants(self) -> GrantStore: ...
+
+    @property
+    def work(self) -> WorkStore: ...
 
     @property
     def waiter(self) -> ProcessWaiter:
