@@ -37,7 +37,13 @@ async def test_sixteen_concurrent_first_opens_all_succeed(backend_url: str) -> N
     for process in processes:
         await asyncio.to_thread(process.join, 60)
     assert [process.exitcode for process in processes] == [0] * _OPENERS
-    assert await raw(backend_url, "SELECT number FROM lash_migrations ORDER BY number") == [(1,), (2,), (3,), (4,), (5,)]
+    assert await raw(backend_url, "SELECT number FROM lash_migrations ORDER BY number") == [
+        (1,),
+        (2,),
+        (3,),
+        (4,),
+        (5,),
+    ]
     assert await raw(backend_url, "SELECT count(*) FROM lash_sessions") == [(1,)]
 
 
@@ -54,7 +60,10 @@ async def test_without_permission_to_migrate_nothing_is_touched(backend_url: str
     """``migrate=False`` on an empty database says what is pending and creates nothing."""
     with pytest.raises(lash.PendingMigrations, match="0001_sessions, 0002_queue") as refused:
         await lash.open(backend_url, migrate=False)
-    assert refused.value.pending == ("0001_sessions", "0002_queue", "0003_artifacts_attachments", "0004_processes")
+    assert refused.value.pending == (
+        *("0001_sessions", "0002_queue", "0003_artifacts_attachments", "0004_processes"),
+        "0005_work",
+    )
     catalogue = {
         "sqlite": "SELECT count(*) FROM sqlite_schema",
         "postgres": "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()",
