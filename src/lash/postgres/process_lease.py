@@ -32,10 +32,12 @@ from lash.plan.process_lease import (
     check_process_fence,
     plan_process_renewal,
     refuse_run,
+    require_process_fence,
 )
+from lash.plan.work import check_park
 from lash.postgres.append import Terms, missing_record, plan_insert, row_after, run_append
 from lash.postgres.database import Database
-from lash.postgres.process_rows import ProcessAcquireAnswer
+from lash.postgres.process_rows import ProcessAcquireAnswer, ProcessExtendAnswer
 from lash.postgres.rows import LeaseAnswer
 from lash.postgres.seen_processes import SeenProcesses
 from lash.sqlkit.rows import Flag
@@ -82,7 +84,7 @@ class PostgresProcessLeaseStore:
         for _ in range(_MAX_PLANS):
             renewed = await self._extend(fence, ttl_ms)
             if renewed is not None:
-                return renewed
+                return _held(renewed.row, fence.process_id)
             answer = await self._answer(fence.process_id)
             plan_process_renewal(answer.row, fence=fence, ttl_ms=ttl_ms, now_ms=answer.now_ms)
         raise _kept_changing(fence.process_id)
@@ -92,7 +94,23 @@ class PostgresProcessLeaseStore:
         released = await self._release(fence)
         if not released:
             await self._answer(fence.process_id)
+        self._signals.touch()
         return released
+
+    async def park(self, fence: ProcessFence, *, wake_seq: int, until_ms: int | None) -> bool:
+        check_process_fence(fence)
+        check_park(wake_seq, until_ms)
+        for _ in range(_MAX_PLANS):
+            # Not repeated after a lost connection: the fence that the first try gave up would look like a lost one.
+            parked = await self._database.write_one(
+                Flag, "process_lease_park", *_fence_arguments(fence), wake_seq, until_ms, repeatable=False
+            )
+            if parked is not None:
+                self._signals.touch()
+                return parked.value
+            answer = await self._answer(fence.process_id)
+            require_process_fence(answer.row, fence, answer.now_ms)
+        raise _kept_changing(fence.process_id)
 
     async def complete(self, fence: ProcessFence, outcome: Outcome) -> ProcessRecord:
         check_process_fence(fence)
@@ -132,7 +150,7 @@ class PostgresProcessLeaseStore:
         answer = await self._try_acquire(claim, row, started, projection)
         if answer is None:
             return None
-        if answer.taken is not None:
+        if answer.taken is not None and answer.wake_seq is not None:
             after = row_after(row, projection, answer.now_ms) if answer.started else row
             self._seen.remember(after)
             self._signals.touch()
@@ -140,6 +158,7 @@ class PostgresProcessLeaseStore:
             return ProcessAcquired(
                 lease=_held(answer.taken, claim.process_id),
                 record=decode_process(after),
+                wake_seq=answer.wake_seq,
                 displaced=None if displaced is None else as_process_lease(displaced),
             )
         if (answer.last_sequence, answer.wake_session_id) != (row.last_sequence, row.wake_session_id):
@@ -159,7 +178,8 @@ class PostgresProcessLeaseStore:
         extended = await self._extend(as_process_lease(decision.lease).fence, claim.ttl_ms)
         if extended is None:
             return None
-        return ProcessAcquired(lease=extended, record=decode_process(row), reentered=True)
+        lease = _held(extended.row, claim.process_id)
+        return ProcessAcquired(lease=lease, record=decode_process(row), wake_seq=extended.wake_seq, reentered=True)
 
     async def _try_acquire(
         self, claim: _Claim, row: ProcessRow, started: InsertEvent, projection: str
@@ -177,10 +197,9 @@ class PostgresProcessLeaseStore:
             repeatable=True,
         )
 
-    async def _extend(self, fence: ProcessFence, ttl_ms: int) -> ProcessLease | None:
+    async def _extend(self, fence: ProcessFence, ttl_ms: int) -> ProcessExtendAnswer | None:
         arguments = (*_fence_arguments(fence), ttl_ms)
-        row = await self._database.write_one(LeaseRow, "process_lease_extend", *arguments, repeatable=True)
-        return None if row is None else _held(row, fence.process_id)
+        return await self._database.write_one(ProcessExtendAnswer, "process_lease_extend", *arguments, repeatable=True)
 
     async def _release(self, fence: ProcessFence) -> bool:
         arguments = _fence_arguments(fence)

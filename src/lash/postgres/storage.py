@@ -25,6 +25,7 @@ from lash.postgres.queue import PostgresQueueStore
 from lash.postgres.schema import prepare_schema
 from lash.postgres.seen_processes import SeenProcesses
 from lash.postgres.session import PostgresSession, PostgresSessionStore
+from lash.postgres.work import PostgresWorkStore
 from lash.sqlkit.queries import load_queries
 from lash.stores.attachment import ByteStore
 from lash.waiting import ProcessWaiter
@@ -45,12 +46,12 @@ class PostgresStorage:
         self.maintenance = PostgresMaintenance(database)
         self.queue = PostgresQueueStore(database, self.signals)
         seen = SeenProcesses()
-        self.signals = PostgresSignals(database)
         self.processes = PostgresProcessStore(database, seen, self.signals)
         self.process_leases = PostgresProcessLeaseStore(database, seen, self.signals)
         self.events = PostgresEventStore(database, seen, self.signals)
         self.effects = PostgresEffectStore(database, seen, self.signals)
         self.waiter = ProcessWaiter(self.events, self.processes, self.signals)
+        self.work = PostgresWorkStore(database)
         self.grants = PostgresGrantStore(database, seen)
         self.artifacts = PostgresArtifactStore(database, rules.compression)
         self.attachments = Attachments(

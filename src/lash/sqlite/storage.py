@@ -29,6 +29,7 @@ from lash.sqlite.process_lease import SQLiteProcessLeaseStore
 from lash.sqlite.queue import SQLiteQueueStore
 from lash.sqlite.schema import MIGRATIONS, SchemaKeeper
 from lash.sqlite.session import SQLiteSession, SQLiteSessionStore
+from lash.sqlite.work import SQLiteWorkStore
 from lash.sqlkit.migrations import load_migrations, pending_error
 from lash.sqlkit.queries import load_queries
 from lash.stores.attachment import ByteStore
@@ -55,6 +56,7 @@ class SQLiteStorage:
         self.grants = SQLiteGrantStore(database)
         self.effects = SQLiteEffectStore(database, self.signals)
         self.waiter = ProcessWaiter(self.events, self.processes, self.signals)
+        self.work = SQLiteWorkStore(database)
         self.artifacts = SQLiteArtifactStore(database, rules.compression)
         self.attachments = Attachments(
             SQLiteAttachmentManifest(database),

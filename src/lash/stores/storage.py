@@ -18,6 +18,7 @@ from lash.stores.notify import ChangeSignals
 from lash.stores.process import ProcessLeaseStore, ProcessStore
 from lash.stores.queue import QueueStore
 from lash.stores.session import Session, SessionStore
+from lash.stores.work import WorkStore
 
 if TYPE_CHECKING:
     # It needs asyncio, which would double the cost of importing lash.
@@ -69,6 +70,9 @@ class Storage(Protocol):
     def signals(self) -> ChangeSignals:
         """Hints that something may have changed, for those who wait for work."""
         ...
+
+    @property
+    def work(self) -> WorkStore: ...
 
     @property
     def waiter(self) -> ProcessWaiter:
