@@ -123,6 +123,9 @@ QUERY_DIFFERENCES: dict[str, str] = {
     "session_lock": "SQLite has one writer, so it needs no row locks",
     "session_take_id": "PostgreSQL creates a session as one statement, SQLite step by step",
     "usage_totals": "PostgreSQL loads a session as one statement, SQLite step by step",
+    "wait_lock_session": "SQLite has one writer, so it needs no row locks",
+    "wait_note_change": "PostgreSQL tells of changes, SQLite is asked for them",
+    "wait_owner_lives": "PostgreSQL guards a write to a wait in the statement that writes it",
 }
 """Query names (``some_query``) and migrations (``migration 0001``) that only one backend has."""
 

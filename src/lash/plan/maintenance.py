@@ -53,6 +53,9 @@ _NOUNS: Final = {
     "lash_process_events": "event",
     "lash_wakes": "event",
     "lash_grants": "grant",
+    "lash_secrets": "wait",
+    "lash_waits": "wait",
+    "lash_wait_changes": "wait",
 }
 
 

@@ -24,8 +24,10 @@ from lash.postgres.queue import PostgresQueueStore
 from lash.postgres.schema import prepare_schema
 from lash.postgres.seen_processes import SeenProcesses
 from lash.postgres.session import PostgresSession, PostgresSessionStore
+from lash.postgres.wait import PostgresWaitRows
 from lash.sqlkit.queries import load_queries
 from lash.stores.attachment import ByteStore
+from lash.wait import Waits
 from lash.waiting import ProcessWaiter
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ class PostgresStorage:
         self.process_leases = PostgresProcessLeaseStore(database, seen, self._signals)
         self.events = PostgresEventStore(database, seen, self._signals)
         self.waiter = ProcessWaiter(self.events, self.processes, self._signals)
+        self.waits = Waits(PostgresWaitRows(database), self.waiter.hub, self._signals)
         self.grants = PostgresGrantStore(database, seen)
         self.artifacts = PostgresArtifactStore(database, rules.compression)
         self.attachments = Attachments(

@@ -28,9 +28,11 @@ from lash.sqlite.process_lease import SQLiteProcessLeaseStore
 from lash.sqlite.queue import SQLiteQueueStore
 from lash.sqlite.schema import MIGRATIONS, SchemaKeeper
 from lash.sqlite.session import SQLiteSession, SQLiteSessionStore
+from lash.sqlite.wait import SQLiteWaitRows
 from lash.sqlkit.migrations import load_migrations, pending_error
 from lash.sqlkit.queries import load_queries
 from lash.stores.attachment import ByteStore
+from lash.wait import Waits
 from lash.waiting import ProcessWaiter
 
 _OPTIONS: Final = {"synchronous": str, "busy_timeout_ms": int, "checkpoint_pages": int}
@@ -53,6 +55,7 @@ class SQLiteStorage:
         self.events = SQLiteEventStore(database, self._signals)
         self.grants = SQLiteGrantStore(database)
         self.waiter = ProcessWaiter(self.events, self.processes, self._signals)
+        self.waits = Waits(SQLiteWaitRows(database), self.waiter.hub, self._signals)
         self.artifacts = SQLiteArtifactStore(database, rules.compression)
         self.attachments = Attachments(
             SQLiteAttachmentManifest(database),
