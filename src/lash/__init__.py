@@ -72,6 +72,13 @@ from lash.model.attachment import (
 )
 from lash.model.checkpoint import Checkpoint, CheckpointDraft, CheckpointManifest, TurnState
 from lash.model.commit import Append, Commit, CommitBudget, CommitResult, ReplaceFull, Unchanged
+from lash.model.effect import (
+    OperationScope,
+    ProcessScope,
+    QueueDrainScope,
+    SessionDeleteScope,
+    TurnScope,
+)
 from lash.model.event import (
     Appended,
     Constant,
@@ -170,6 +177,20 @@ from lash.model.session import (
 )
 from lash.model.usage import PromptUsage, TokenUsage, UsageEntry
 from lash.model.value import BlobRef, Compression
+from lash.model.wait import (
+    Accepted,
+    AlreadyResolved,
+    Cancelled,
+    CustomIdentity,
+    Rejected,
+    Resolved,
+    SignalIdentity,
+    TimedOut,
+    ToolCompletion,
+    UnknownOrRevoked,
+    WaitKey,
+    WaitRecord,
+)
 from lash.stores.artifact import ArtifactStore
 from lash.stores.attachment import AttachmentStore, ByteStore
 from lash.stores.event import EventStore
@@ -180,16 +201,19 @@ from lash.stores.process import ProcessLeaseStore, ProcessStore
 from lash.stores.queue import QueueStore
 from lash.stores.session import Session, SessionStore
 from lash.stores.storage import Storage
+from lash.stores.wait import WaitStore
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
     "Abandonment",
+    "Accepted",
     "Acquired",
     "ActivePath",
     "Advice",
     "AgentFrame",
     "AgentFrameAssignment",
+    "AlreadyResolved",
     "Append",
     "Appended",
     "ArtifactNotFound",
@@ -213,6 +237,7 @@ __all__ = [
     "Busy",
     "ByteStore",
     "Cancellation",
+    "Cancelled",
     "ChangePage",
     "Checkpoint",
     "CheckpointDraft",
@@ -231,6 +256,7 @@ __all__ = [
     "Constant",
     "CorruptData",
     "CreatedSession",
+    "CustomIdentity",
     "DeadLetterNotFound",
     "Delivery",
     "Durability",
@@ -288,6 +314,7 @@ __all__ = [
     "NounSize",
     "OccurrenceConflict",
     "OccurrenceNotFound",
+    "OperationScope",
     "OwnerKind",
     "Part",
     "PartKind",
@@ -309,6 +336,7 @@ __all__ = [
     "ProcessPruned",
     "ProcessRecord",
     "ProcessRefused",
+    "ProcessScope",
     "ProcessStatus",
     "ProcessStore",
     "ProcessTerminal",
@@ -319,13 +347,16 @@ __all__ = [
     "Provenance",
     "PruneReport",
     "PrunedProcesses",
+    "QueueDrainScope",
     "QueueStore",
     "Recovery",
     "RefusalReason",
     "Registered",
     "Registration",
     "RegistrationConflict",
+    "Rejected",
     "ReplaceFull",
+    "Resolved",
     "Retention",
     "RevisionConflict",
     "Role",
@@ -339,6 +370,7 @@ __all__ = [
     "SessionBindingMismatch",
     "SessionCommand",
     "SessionConfig",
+    "SessionDeleteScope",
     "SessionDeleted",
     "SessionDetached",
     "SessionExists",
@@ -352,6 +384,7 @@ __all__ = [
     "SessionStore",
     "SessionSummary",
     "SessionTurnInput",
+    "SignalIdentity",
     "SignalWait",
     "Slot",
     "SourceKeyConflict",
@@ -370,16 +403,23 @@ __all__ = [
     "TerminalSpec",
     "TerminalState",
     "TextItem",
+    "TimedOut",
     "TokenUsage",
     "ToolCallInput",
+    "ToolCompletion",
     "TriggerConflict",
     "TriggerNotFound",
     "TurnConflict",
     "TurnInput",
+    "TurnScope",
     "TurnState",
     "Unchanged",
+    "UnknownOrRevoked",
     "UsageEntry",
     "VacuumReport",
+    "WaitKey",
+    "WaitRecord",
+    "WaitStore",
     "WaitTimedOut",
     "WaitUnknown",
     "Wake",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from lash.model.effect import ExecutionScope
 from lash.model.wait import Resolution, ResolveAnswer, WaitIdentity, WaitKey, WaitRecord
-from lash.plan.wait import SessionLife, StoredKey, WaitAnswer, WaitRow, WaitState
+
+if TYPE_CHECKING:
+    from lash.plan.wait import SessionLife, StoredKey, WaitAnswer, WaitRow, WaitState
 
 
 class WaitStore(Protocol):

@@ -93,6 +93,7 @@ written AS (
     WHERE w.resolution IS NULL
     RETURNING w.*
 ),
+-- What every resolution brings with it stands here, and in wait_expire at the same place.
 standing AS (
     SELECT * FROM written
     UNION ALL
@@ -142,6 +143,7 @@ written AS (
     WHERE w.key_id = due.key_id
     RETURNING w.process_key
 )
+-- What every resolution brings with it stands here, and in wait_resolve at the same place.
 SELECT count(*) FROM written;
 
 -- name: wait_lock_session

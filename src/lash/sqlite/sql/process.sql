@@ -49,7 +49,7 @@ VALUES (:process_id, :kind, :sequence, :status, :now_ms);
 -- A number that grows with every change of a process and with every wait that is resolved or revoked.
 SELECT
     COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'lash_process_changes'), 0)
-    + (SELECT number FROM lash_wait_changes WHERE id = 1);
+    + COALESCE((SELECT number FROM lash_wait_changes WHERE id = 1), 0);
 
 -- name: process_changes_after
 -- The changes behind a place in the feed.

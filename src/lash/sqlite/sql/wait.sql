@@ -42,7 +42,8 @@ WHERE w.resolution IS NULL;
 
 -- name: wait_note_change
 -- Lets those who wait in other processes see that something may have changed.
-UPDATE lash_wait_changes SET number = number + 1 WHERE id = 1;
+INSERT INTO lash_wait_changes AS c (id, number) VALUES (1, 1)
+ON CONFLICT (id) DO UPDATE SET number = c.number + 1;
 
 -- name: wait_row
 -- One wait.

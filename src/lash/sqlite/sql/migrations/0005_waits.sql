@@ -40,9 +40,8 @@ CREATE INDEX lash_waits_resolved ON lash_waits (resolved_at_ms)
 WHERE session_key IS NULL AND process_key IS NULL AND resolved_at_ms IS NOT NULL;
 
 -- How often waits were resolved or revoked: other processes see by it that something may have changed.
--- Owner: the storage; its one row is never removed.
+-- Owner: the storage; its one row comes with the first change and is never removed.
 CREATE TABLE lash_wait_changes (
     id     INTEGER PRIMARY KEY CHECK (id = 1),
     number INTEGER NOT NULL
 ) STRICT;
-INSERT INTO lash_wait_changes (id, number) VALUES (1, 0);
