@@ -123,6 +123,9 @@ QUERY_DIFFERENCES: dict[str, str] = {
     "session_lock": "SQLite has one writer, so it needs no row locks",
     "session_take_id": "PostgreSQL creates a session as one statement, SQLite step by step",
     "usage_totals": "PostgreSQL loads a session as one statement, SQLite step by step",
+    "wait_lock_session": "SQLite has one writer, so it needs no row locks",
+    "wait_note_change": "PostgreSQL tells of changes, SQLite is asked for them",
+    "wait_owner_lives": "PostgreSQL guards a write to a wait in the statement that writes it",
 }
 """Query names (``some_query``) and migrations (``migration 0001``) that only one backend has."""
 
@@ -139,6 +142,8 @@ CONTRACT_DIFFERENCES: dict[str, str] = {
     "TestPark::test_parking_survives_reopening": _GONE,
     "TestSessionTurn::test_a_repeat_survives_reopening": _GONE,
     "TestDeadLetter::test_letters_survive_reopening": _GONE,
+    "TestWait::test_a_deadline_survives_reopening": _GONE,
+    "TestWaitKey::test_a_key_survives_reopening": _GONE,
     "TestQueue::test_queued_work_survives_reopening": _GONE,
     "TestCheckpoint::test_a_ref_works_on_a_fresh_handle": _GONE,
     "TestCheckpoint::test_bytes_of_both_forms_live_in_one_session": _ONE_STORAGE,

@@ -210,6 +210,20 @@ from lash.model.session import (
 )
 from lash.model.usage import PromptUsage, TokenUsage, UsageEntry
 from lash.model.value import BlobRef, Compression
+from lash.model.wait import (
+    Accepted,
+    AlreadyResolved,
+    Cancelled,
+    CustomIdentity,
+    Rejected,
+    Resolved,
+    SignalIdentity,
+    TimedOut,
+    ToolCompletion,
+    UnknownOrRevoked,
+    WaitKey,
+    WaitRecord,
+)
 from lash.stores.artifact import ArtifactStore
 from lash.stores.attachment import AttachmentStore, ByteStore
 from lash.stores.effect import EffectStore
@@ -221,14 +235,17 @@ from lash.stores.process import ProcessLeaseStore, ProcessStore
 from lash.stores.queue import QueueStore
 from lash.stores.session import Session, SessionStore
 from lash.stores.storage import Storage
+from lash.stores.wait import WaitStore
 
 __all__ = [
     "Abandonment",
+    "Accepted",
     "Acquired",
     "ActivePath",
     "Advice",
     "AgentFrame",
     "AgentFrameAssignment",
+    "AlreadyResolved",
     "Append",
     "Appended",
     "ArtifactNotFound",
@@ -254,6 +271,7 @@ __all__ = [
     "Busy",
     "ByteStore",
     "Cancellation",
+    "Cancelled",
     "ChangePage",
     "Checkpoint",
     "CheckpointDraft",
@@ -273,6 +291,7 @@ __all__ = [
     "Constant",
     "CorruptData",
     "CreatedSession",
+    "CustomIdentity",
     "DeadLetter",
     "DeadLetterNotFound",
     "Delivery",
@@ -391,7 +410,9 @@ __all__ = [
     "Registered",
     "Registration",
     "RegistrationConflict",
+    "Rejected",
     "ReplaceFull",
+    "Resolved",
     "Retention",
     "RevisionConflict",
     "Role",
@@ -419,6 +440,7 @@ __all__ = [
     "SessionStore",
     "SessionSummary",
     "SessionTurnInput",
+    "SignalIdentity",
     "SignalWait",
     "Sleep",
     "Slot",
@@ -441,10 +463,12 @@ __all__ = [
     "TerminalSpec",
     "TerminalState",
     "TextItem",
+    "TimedOut",
     "TokenUsage",
     "ToolAttempt",
     "ToolBatch",
     "ToolCallInput",
+    "ToolCompletion",
     "TriggerConflict",
     "TriggerNotFound",
     "TurnCheckpoint",
@@ -455,9 +479,13 @@ __all__ = [
     "TurnState",
     "Unchanged",
     "UnknownDefinition",
+    "UnknownOrRevoked",
     "UsageEntry",
     "VacuumReport",
+    "WaitKey",
+    "WaitRecord",
     "WaitRejected",
+    "WaitStore",
     "WaitTimedOut",
     "WaitUnknown",
     "Wake",

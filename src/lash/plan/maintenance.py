@@ -56,6 +56,9 @@ _NOUNS: Final = {
     "lash_grants": "grant",
     "lash_effects": "effect",
     "lash_effect_groups": "effect",
+    "lash_secrets": "wait",
+    "lash_waits": "wait",
+    "lash_wait_changes": "wait",
 }
 
 

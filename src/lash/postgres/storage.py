@@ -26,8 +26,10 @@ from lash.postgres.schema import prepare_schema
 from lash.postgres.seen_processes import SeenProcesses
 from lash.postgres.session import PostgresSession, PostgresSessionStore
 from lash.postgres.work import PostgresWorkStore
+from lash.postgres.wait import PostgresWaitRows
 from lash.sqlkit.queries import load_queries
 from lash.stores.attachment import ByteStore
+from lash.wait import Waits
 from lash.waiting import ProcessWaiter
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ class PostgresStorage:
         self.effects = PostgresEffectStore(database, seen, self.signals)
         self.waiter = ProcessWaiter(self.events, self.processes, self.signals)
         self.work = PostgresWorkStore(database)
+        self.waits = Waits(PostgresWaitRows(database), self.waiter.hub, self.signals)
         self.grants = PostgresGrantStore(database, seen)
         self.artifacts = PostgresArtifactStore(database, rules.compression)
         self.attachments = Attachments(

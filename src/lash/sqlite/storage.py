@@ -30,9 +30,11 @@ from lash.sqlite.queue import SQLiteQueueStore
 from lash.sqlite.schema import MIGRATIONS, SchemaKeeper
 from lash.sqlite.session import SQLiteSession, SQLiteSessionStore
 from lash.sqlite.work import SQLiteWorkStore
+from lash.sqlite.wait import SQLiteWaitRows
 from lash.sqlkit.migrations import load_migrations, pending_error
 from lash.sqlkit.queries import load_queries
 from lash.stores.attachment import ByteStore
+from lash.wait import Waits
 from lash.waiting import ProcessWaiter
 
 _OPTIONS: Final = {"synchronous": str, "busy_timeout_ms": int, "checkpoint_pages": int}
@@ -57,6 +59,7 @@ class SQLiteStorage:
         self.effects = SQLiteEffectStore(database, self.signals)
         self.waiter = ProcessWaiter(self.events, self.processes, self.signals)
         self.work = SQLiteWorkStore(database)
+        self.waits = Waits(SQLiteWaitRows(database), self.waiter.hub, self.signals)
         self.artifacts = SQLiteArtifactStore(database, rules.compression)
         self.attachments = Attachments(
             SQLiteAttachmentManifest(database),

@@ -19,6 +19,7 @@ from lash.stores.process import ProcessLeaseStore, ProcessStore
 from lash.stores.queue import QueueStore
 from lash.stores.session import Session, SessionStore
 from lash.stores.work import WorkStore
+from lash.stores.wait import WaitStore
 
 if TYPE_CHECKING:
     # It needs asyncio, which would double the cost of importing lash.
@@ -78,6 +79,9 @@ class Storage(Protocol):
     def waiter(self) -> ProcessWaiter:
         """Waits for events and ends of processes."""
         ...
+
+    @property
+    def waits(self) -> WaitStore: ...
 
     def session(self, session_id: str) -> Session:
         """Return a handle on one session, without asking whether it exists."""

@@ -183,7 +183,16 @@ SELECT 'lash_effects', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_effects LIMIT :
     (SELECT MAX(rowid) FROM lash_effects)
 UNION ALL
 SELECT 'lash_effect_groups', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_effect_groups LIMIT :limit)),
-    (SELECT MAX(rowid) FROM lash_effect_groups);
+    (SELECT MAX(rowid) FROM lash_effect_groups)
+UNION ALL
+SELECT 'lash_secrets', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_secrets LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_secrets)
+UNION ALL
+SELECT 'lash_waits', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_waits LIMIT :limit)),
+    NULL
+UNION ALL
+SELECT 'lash_wait_changes', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_wait_changes LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_wait_changes);
 
 -- name: maintenance_file_pages
 -- How many pages the database has, and how many bytes one takes.

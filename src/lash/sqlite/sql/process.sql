@@ -52,8 +52,10 @@ INSERT INTO lash_process_changes (process_id, kind, sequence, status, occurred_a
 VALUES (:process_id, :kind, :sequence, :status, :now_ms);
 
 -- name: process_last_change
--- The place of the newest change that the feed ever had.
-SELECT seq FROM sqlite_sequence WHERE name = 'lash_process_changes';
+-- A number that grows with every change of a process and with every wait that is resolved or revoked.
+SELECT
+    COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'lash_process_changes'), 0)
+    + COALESCE((SELECT number FROM lash_wait_changes WHERE id = 1), 0);
 
 -- name: process_changes_after
 -- The changes behind a place in the feed.
