@@ -182,7 +182,7 @@ class Hub:
         if self._closed:
             raise StorageClosed
         # Before the first look: what happens from then on is a hint.
-        self._listener = self._listener or self._signals.listen(everything=True)
+        self._listener = self._listener or self._signals.listen()
         watch = Watch(ask, key)
         self._watches.add(watch)
         if self._task is None:
