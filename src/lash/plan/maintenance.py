@@ -59,6 +59,11 @@ _NOUNS: Final = {
     "lash_secrets": "wait",
     "lash_waits": "wait",
     "lash_wait_changes": "wait",
+    "lash_trigger_subscriptions": "trigger",
+    "lash_trigger_tombstones": "trigger",
+    "lash_trigger_receipts": "trigger",
+    "lash_trigger_occurrences": "trigger",
+    "lash_trigger_deliveries": "trigger",
 }
 
 

@@ -13,6 +13,7 @@ from lash.postgres.artifact import PostgresArtifactStore
 from lash.postgres.attachment import PostgresAttachmentManifest, PostgresBytes
 from lash.postgres.database import Database, StatementHook
 from lash.postgres.effect import PostgresEffectStore
+from lash.postgres.emit import PostgresOccurrenceStore
 from lash.postgres.event import PostgresEventStore
 from lash.postgres.grant import PostgresGrantStore
 from lash.postgres.lease import PostgresLeaseStore
@@ -27,6 +28,7 @@ from lash.postgres.seen_processes import SeenProcesses
 from lash.postgres.session import PostgresSession, PostgresSessionStore
 from lash.postgres.work import PostgresWorkStore
 from lash.postgres.wait import PostgresWaitRows
+from lash.postgres.trigger import PostgresTriggerStore
 from lash.sqlkit.queries import load_queries
 from lash.stores.attachment import ByteStore
 from lash.wait import Waits
@@ -56,6 +58,8 @@ class PostgresStorage:
         self.work = PostgresWorkStore(database)
         self.waits = Waits(PostgresWaitRows(database), self.waiter.hub, self.signals)
         self.grants = PostgresGrantStore(database, seen)
+        self.triggers = PostgresTriggerStore(database)
+        self.occurrences = PostgresOccurrenceStore(database, self.signals)
         self.artifacts = PostgresArtifactStore(database, rules.compression)
         self.attachments = Attachments(
             PostgresAttachmentManifest(database),

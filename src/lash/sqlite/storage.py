@@ -18,6 +18,7 @@ from lash.sqlite.artifact import SQLiteArtifactStore
 from lash.sqlite.attachment import SQLiteAttachmentManifest, SQLiteBytes
 from lash.sqlite.database import Database
 from lash.sqlite.effect import SQLiteEffectStore
+from lash.sqlite.emit import SQLiteOccurrenceStore
 from lash.sqlite.event import SQLiteEventStore
 from lash.sqlite.grant import SQLiteGrantStore
 from lash.sqlite.lease import SQLiteLeaseStore
@@ -31,6 +32,7 @@ from lash.sqlite.schema import MIGRATIONS, SchemaKeeper
 from lash.sqlite.session import SQLiteSession, SQLiteSessionStore
 from lash.sqlite.work import SQLiteWorkStore
 from lash.sqlite.wait import SQLiteWaitRows
+from lash.sqlite.trigger import SQLiteTriggerStore
 from lash.sqlkit.migrations import load_migrations, pending_error
 from lash.sqlkit.queries import load_queries
 from lash.stores.attachment import ByteStore
@@ -60,6 +62,8 @@ class SQLiteStorage:
         self.waiter = ProcessWaiter(self.events, self.processes, self.signals)
         self.work = SQLiteWorkStore(database)
         self.waits = Waits(SQLiteWaitRows(database), self.waiter.hub, self.signals)
+        self.triggers = SQLiteTriggerStore(database)
+        self.occurrences = SQLiteOccurrenceStore(database, self.signals)
         self.artifacts = SQLiteArtifactStore(database, rules.compression)
         self.attachments = Attachments(
             SQLiteAttachmentManifest(database),

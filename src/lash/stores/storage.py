@@ -20,6 +20,7 @@ from lash.stores.queue import QueueStore
 from lash.stores.session import Session, SessionStore
 from lash.stores.work import WorkStore
 from lash.stores.wait import WaitStore
+from lash.stores.trigger import OccurrenceStore, TriggerStore
 
 if TYPE_CHECKING:
     # It needs asyncio, which would double the cost of importing lash.
@@ -74,6 +75,12 @@ class Storage(Protocol):
 
     @property
     def work(self) -> WorkStore: ...
+
+    @property
+    def triggers(self) -> TriggerStore: ...
+
+    @property
+    def occurrences(self) -> OccurrenceStore: ...
 
     @property
     def waiter(self) -> ProcessWaiter:
