@@ -71,7 +71,6 @@ from lash.model.attachment import (
     AttachmentEntry,
     AttachmentOwner,
     AttachmentPage,
-    AttachmentRef,
     OwnerKind,
     StoredAttachment,
     SweepProblem,
@@ -133,7 +132,7 @@ from lash.model.event import (
 from lash.model.frame import AgentFrame, AgentFrameAssignment, ModelLimits, ModelSpec, SessionPolicy
 from lash.model.lease import Acquired, Busy, Lease, LeaseFence, LeaseOwner, LocalProcess
 from lash.model.maintenance import GarbageCount, GarbageReport, NounSize, PruneReport, StorageReport
-from lash.model.message import Message, Part, PartKind, Role
+from lash.model.message import AttachmentRef, Message, Part, PartKind, Role
 from lash.model.node import Graph, MessageEntry, Node, PluginEntry, ProtocolEntry
 from lash.model.process import (
     Abandonment,

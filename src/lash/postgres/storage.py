@@ -26,9 +26,9 @@ from lash.postgres.queue import PostgresQueueStore
 from lash.postgres.schema import prepare_schema
 from lash.postgres.seen_processes import SeenProcesses
 from lash.postgres.session import PostgresSession, PostgresSessionStore
-from lash.postgres.work import PostgresWorkStore
-from lash.postgres.wait import PostgresWaitRows
 from lash.postgres.trigger import PostgresTriggerStore
+from lash.postgres.wait import PostgresWaitRows
+from lash.postgres.work import PostgresWorkStore
 from lash.sqlkit.queries import load_queries
 from lash.stores.attachment import ByteStore
 from lash.wait import Waits

@@ -22,7 +22,7 @@ from lash.runtime.core import Core, Definitions
 from lash.runtime.definition import DEFAULT_VERSION, AgentDefinition, ProcessDefinition
 from lash.runtime.handle import ProcessHandle
 from lash.runtime.hooks import Hook, Hooks, LoggingHook
-from lash.runtime.policy import PROCESS_RETRY, TURN_RETRY, Retry, WorkerOptions
+from lash.runtime.policy import DEFAULTS, PROCESS_RETRY, TURN_RETRY, Retry, WorkerOptions
 from lash.runtime.process import Context
 from lash.runtime.session import SessionHandle
 from lash.runtime.trigger import Watch, Watches, cron_watch, event_watch
@@ -47,16 +47,16 @@ class StartOptions(Value, frozen=True, kw_only=True):
 class App:
     """Agents and durable processes on one storage.
 
-    Declare them in any order, before or after the start. ``async with app:`` opens the storage and runs a worker in this
-    process; with ``worker=False`` it only opens the storage, for processes that send and ask and leave the work to
-    others. Many apps, in any number of processes and machines, may share a storage.
+    Declare them in any order, before or after the start. ``async with app:`` opens the storage and runs a worker in
+    this process; with ``worker=False`` it only opens the storage, for processes that send and ask and leave the work
+    to others. Many apps, in any number of processes and machines, may share a storage.
     """
 
     def __init__(
         self,
         url: str,
         *,
-        options: WorkerOptions = WorkerOptions(),
+        options: WorkerOptions = DEFAULTS,
         worker: bool = True,
         worker_id: str | None = None,
         hooks: Sequence[Hook] = (),
@@ -169,9 +169,9 @@ class App:
     ) -> None:
         """Start a process each time something is emitted under this name.
 
-        ``inputs`` says where its arguments come from: ``lash.EVENT`` for the whole payload, ``lash.pointer("/path")`` for
-        a part of it, anything else as it is. Without it a process of one argument gets the payload. ``schema`` is what
-        a payload must look like; ``wake`` is the session that the processes wake.
+        ``inputs`` says where its arguments come from: ``lash.EVENT`` for the whole payload, ``lash.pointer("/path")``
+        for a part of it, anything else as it is. Without it a process of one argument gets the payload. ``schema`` is
+        what a payload must look like; ``wake`` is the session that the processes wake.
         """
         self._watch(event_watch(source_type, process, key, source_key, inputs, schema, wake))
 
@@ -204,14 +204,14 @@ class App:
         self, process: ProcessDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> ProcessHandle[R]: ...
 
-    async def start(self, process: ProcessDefinition[Any, Any] | None = None, /, *args: Any, **kwargs: Any) -> Any:
+    async def start(self, process: Any = None, /, *args: Any, **kwargs: Any) -> Any:
         """Without arguments: open the storage and begin to work. With a process: start it and return a handle on it."""
         if process is None:
             return await self._open()
         return await self._start(StartOptions(), process, args, kwargs)
 
     def starting(self, *, process_id: str | None = None, wake: str | None = None) -> Starter:
-        """Return what starts processes otherwise: under an id, which makes starting twice harmless, or waking a session."""
+        """Return what starts processes otherwise: under an id, so that starting twice is harmless; waking a session."""
         return Starter(self, StartOptions(process_id=process_id, wake_session_id=wake))
 
     async def stop(self) -> None:
@@ -302,8 +302,7 @@ class App:
             self.url, clock=self._clock, on_statement=self._hooks.statement, **self._storage_options
         )
         try:
-            if storage.durability is Durability.DURABLE and storage.attachments.durability is not Durability.DURABLE:
-                raise ConfigError("the storage is durable and its attachments are not; use a durable attachment_bytes")
+            _check_durability(storage)
             owner = current_owner(self._worker_id)
             self._core = Core(storage, self._definitions, owner, self.options, self._hooks)
             await self._watches.open(storage)
@@ -352,6 +351,12 @@ class Starter:
     async def start(self, process: ProcessDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ProcessHandle[R]:
         """Start a process and return a handle on it."""
         return await self._app._start(self._options, process, args, kwargs)  # noqa: SLF001 (a part of the app)
+
+
+def _check_durability(storage: Storage) -> None:
+    """Refuse to promise what the storage cannot keep."""
+    if storage.durability is Durability.DURABLE and storage.attachments.durability is not Durability.DURABLE:
+        raise ConfigError("the storage is durable and its attachments are not; use a durable attachment_bytes")
 
 
 def _first(answer: ResolveAnswer) -> bool:

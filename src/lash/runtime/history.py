@@ -18,6 +18,8 @@ from lash.stores.storage import Storage
 
 _MOST_NODES: Final = 50_000
 _MOST_SESSIONS: Final = 256
+_CONFIG: Final = SessionConfig()
+_MANIFEST: Final = CheckpointManifest()
 
 
 class History:
@@ -27,11 +29,11 @@ class History:
         self,
         *,
         revision: int = 0,
-        config: SessionConfig = SessionConfig(),
+        config: SessionConfig = _CONFIG,
         frames: tuple[AgentFrame, ...] = (),
         current_frame_id: str | None = None,
         nodes: Sequence[Node] = (),
-        manifest: CheckpointManifest = CheckpointManifest(),
+        manifest: CheckpointManifest = _MANIFEST,
         components: dict[str, bytes] | None = None,
     ) -> None:
         self.revision = revision

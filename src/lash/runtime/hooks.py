@@ -22,12 +22,12 @@ _log: Final = logging.getLogger("lash")
 class Hook:
     """The base of hooks: every method does nothing. What a hook raises ends what it watches, so let it not raise."""
 
-    def span(self, kind: str, attributes: Attributes) -> AbstractContextManager[None]:
+    def span(self, kind: str, attributes: Attributes) -> AbstractContextManager[None]:  # noqa: ARG002 (a base)
         """Surround a turn, a process's run or a step; an error that ends it passes through the manager."""
         return contextlib.nullcontext()
 
     def note(self, kind: str, attributes: Attributes) -> None:
-        """Hear of a moment: ``step.replayed``, ``turn.retried``, ``turn.buried``, ``lease.lost``, ``process.parked``…"""
+        """Hear of a moment, such as ``step.replayed``, ``turn.retried``, ``turn.buried`` or ``lease.lost``."""
 
     def statement(self, name: str) -> None:
         """Hear of a statement before it is sent to the database."""

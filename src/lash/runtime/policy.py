@@ -55,3 +55,6 @@ class WorkerOptions(Value, frozen=True, kw_only=True):
     @property
     def ttl_ms(self) -> int:
         return max(1, round(self.lease_ttl_s * 1_000))
+
+
+DEFAULTS = WorkerOptions()

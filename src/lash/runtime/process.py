@@ -56,7 +56,7 @@ class Steps:
     @overload
     def step(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]: ...
 
-    def step(self, *given: Any, **kwargs: Any) -> Awaitable[Any]:
+    def step(self, first: Any, /, *rest: Any, **kwargs: Any) -> Any:
         """Run a function once and record what it returns; after a crash the record stands for it.
 
         An async function runs in the event loop, a plain one in a thread.
@@ -64,7 +64,7 @@ class Steps:
         that differ different names. The arguments take part in the identity of the step: a run that comes by with
         others raises EffectMismatch. The result must be of the type that the function declares, or plain JSON.
         """
-        name, function, args = _named(given)
+        name, function, args = _named((first, *rest))
         return self._journal.step(name, function, args, kwargs, self._options)
 
 
@@ -125,7 +125,7 @@ class Context(Steps):
         return self._signal(key, name, timeout_s, UNTYPED if of_type is None else of_type)
 
     async def wait_key(self, name: str) -> str:
-        """Return the key with which anybody, anywhere, resolves the wait of this name: hand it out, it is safe in URLs."""
+        """Return the key with which anybody, anywhere, resolves the wait of this name; it is safe in URLs."""
         return (await self._run.wait_key(CustomIdentity(key=name))).text
 
     def wait(self, name: str, *, timeout_s: float | None = None, of_type: type[Any] | None = None) -> Awaitable[Any]:
@@ -204,15 +204,12 @@ class Context(Steps):
         if known is None:
             due = None if timeout_s is None else await self._deadline(key, timeout_s)
             ordinal = self._run.next_ordinal(name)
-            while True:
-                event = await self._run.storage.events.signal_at(self.process_id, name, ordinal)
-                if event is not None:
-                    outcome: JSON = {"ordinal": ordinal, "payload": event.payload}
-                    break
-                if due is not None and self._run.now_ms() >= due:
-                    outcome = {"timed_out": True}
-                    break
+            event = await self._run.storage.events.signal_at(self.process_id, name, ordinal)
+            if event is None and (due is None or self._run.now_ms() < due):
                 await self._run.block(due, SignalWait(name=name, ordinal=ordinal))
+            outcome: JSON = {"timed_out": True}
+            if event is not None:
+                outcome = {"ordinal": ordinal, "payload": event.payload}
             known = await self._journal.recorded(key, command, _constant(outcome))
             await self._run.resumed()
         return _signal_payload(name, known.outcome, declared)

@@ -122,7 +122,10 @@ class SessionHandle:
             raise InvalidInput(f"a message is text, not {type(text).__name__}")
         if at is not None and at.tzinfo is None:
             raise InvalidInput(f"{at} has no time zone")
-        items = (TextItem(text=text), *(AttachmentItem(attachment=reference) for reference in attachments))
+        items: tuple[TextItem | AttachmentItem, ...] = (
+            TextItem(text=text),
+            *(AttachmentItem(attachment=reference) for reference in attachments),
+        )
         options = {} if self._agent is None else {AGENT_OPTION: self._agent}
         return BatchDraft(
             session_id=self.session_id,

@@ -95,8 +95,8 @@ def read_arguments(function: Callable[..., object], what: str, stored: Mapping[s
 def describe(args: tuple[object, ...], kwargs: Mapping[str, object], *, limit: int) -> JSON:
     """Return the arguments of a step as they take part in its identity.
 
-    Small ones are kept as they are, so that a mismatch can show them; large ones as a hash. What JSON cannot carry, such
-    as a client object, counts by the name of its type alone.
+    Small ones are kept as they are, so that a mismatch can show them; large ones as a hash. What JSON cannot carry,
+    such as a client object, counts by the name of its type alone.
     """
 
     def described(value: object) -> JSON:
@@ -147,7 +147,7 @@ def _decode_other(kind: type[Any], plain: object) -> object:
 def _convert(plain: JSON, declared: object) -> object:
     if declared is Any or declared is object:
         return plain
-    return msgspec.convert(plain, declared, dec_hook=_decode_other)  # type: ignore[call-overload]
+    return msgspec.convert(plain, declared, dec_hook=_decode_other)
 
 
 def _is_plain(value: object) -> bool:

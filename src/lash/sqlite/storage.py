@@ -30,9 +30,9 @@ from lash.sqlite.process_lease import SQLiteProcessLeaseStore
 from lash.sqlite.queue import SQLiteQueueStore
 from lash.sqlite.schema import MIGRATIONS, SchemaKeeper
 from lash.sqlite.session import SQLiteSession, SQLiteSessionStore
-from lash.sqlite.work import SQLiteWorkStore
-from lash.sqlite.wait import SQLiteWaitRows
 from lash.sqlite.trigger import SQLiteTriggerStore
+from lash.sqlite.wait import SQLiteWaitRows
+from lash.sqlite.work import SQLiteWorkStore
 from lash.sqlkit.migrations import load_migrations, pending_error
 from lash.sqlkit.queries import load_queries
 from lash.stores.attachment import ByteStore

@@ -18,9 +18,9 @@ from lash.stores.notify import ChangeSignals
 from lash.stores.process import ProcessLeaseStore, ProcessStore
 from lash.stores.queue import QueueStore
 from lash.stores.session import Session, SessionStore
-from lash.stores.work import WorkStore
-from lash.stores.wait import WaitStore
 from lash.stores.trigger import OccurrenceStore, TriggerStore
+from lash.stores.wait import WaitStore
+from lash.stores.work import WorkStore
 
 if TYPE_CHECKING:
     # It needs asyncio, which would double the cost of importing lash.

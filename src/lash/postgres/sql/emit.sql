@@ -61,8 +61,8 @@ raised AS (
     RETURNING t.process_id, t.fencing
 ),
 leased AS (
-    INSERT INTO :"schema".lash_process_leases (process_key, fencing)
-    SELECT created.process_key, coalesce(raised.fencing, 0)
+    INSERT INTO :"schema".lash_process_leases (process_key, fencing, ready_at_ms)
+    SELECT created.process_key, coalesce(raised.fencing, 0), created.created_at_ms
     FROM created
     LEFT JOIN raised ON raised.process_id = created.process_id
 ),

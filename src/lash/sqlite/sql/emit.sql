@@ -38,8 +38,8 @@ RETURNING process_id;
 
 -- name: emit_leases
 -- Gives new processes their lease rows, above the fencing numbers of pruned ones of the same ids.
-INSERT INTO lash_process_leases (process_key, fencing)
-SELECT p.process_key, COALESCE(t.fencing, 0)
+INSERT INTO lash_process_leases (process_key, fencing, ready_at_ms)
+SELECT p.process_key, COALESCE(t.fencing, 0), p.created_at_ms
 FROM json_each(:process_ids) AS e
 JOIN lash_processes AS p ON p.process_id = e.value
 LEFT JOIN lash_process_tombstones AS t ON t.process_id = e.value;
