@@ -151,6 +151,15 @@ from lash.model.queue import (
     TextItem,
     TurnInput,
 )
+from lash.model.schedule import (
+    CatchUp,
+    Fired,
+    FiredTick,
+    RegisteredSchedule,
+    Schedule,
+    ScheduleDraft,
+    SchedulePage,
+)
 from lash.model.session import (
     ActivePath,
     ChildRelation,
@@ -178,6 +187,7 @@ from lash.stores.lease import LeaseStore
 from lash.stores.maintenance import Maintenance
 from lash.stores.process import ProcessLeaseStore, ProcessStore
 from lash.stores.queue import QueueStore
+from lash.stores.schedule import ScheduleStore
 from lash.stores.session import Session, SessionStore
 from lash.stores.storage import Storage
 
@@ -213,6 +223,7 @@ __all__ = [
     "Busy",
     "ByteStore",
     "Cancellation",
+    "CatchUp",
     "ChangePage",
     "Checkpoint",
     "CheckpointDraft",
@@ -251,6 +262,8 @@ __all__ = [
     "Failure",
     "FailureClass",
     "FileBytes",
+    "Fired",
+    "FiredTick",
     "ForeignDatabase",
     "ForkRelation",
     "FullGraph",
@@ -323,6 +336,7 @@ __all__ = [
     "Recovery",
     "RefusalReason",
     "Registered",
+    "RegisteredSchedule",
     "Registration",
     "RegistrationConflict",
     "ReplaceFull",
@@ -331,8 +345,12 @@ __all__ = [
     "Role",
     "RootRelation",
     "S3Bytes",
+    "Schedule",
     "ScheduleConflict",
+    "ScheduleDraft",
     "ScheduleNotFound",
+    "SchedulePage",
+    "ScheduleStore",
     "SchemaMismatch",
     "Scope",
     "Session",

@@ -53,6 +53,7 @@ _NOUNS: Final = {
     "lash_process_events": "event",
     "lash_wakes": "event",
     "lash_grants": "grant",
+    "lash_schedules": "schedule",
 }
 
 

@@ -105,6 +105,8 @@ class PostgresSessionStore:
         check_identifier("session_id", session_id)
         self._heads.forget(session_id)
         async with self._database.transaction() as transaction:
+            # Schedules first, as firing one holds it while it starts processes.
+            await transaction.run("schedule_delete_session", session_id)
             # Processes before the session, as an append that wakes it takes its locks; its wakes after it, as a commit.
             await transaction.run("grant_detach", session_id)
             held = await transaction.one(LockAnswer, "session_lock", session_id)

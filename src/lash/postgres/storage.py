@@ -21,6 +21,7 @@ from lash.postgres.options import PostgresOptions
 from lash.postgres.process import PostgresProcessStore
 from lash.postgres.process_lease import PostgresProcessLeaseStore
 from lash.postgres.queue import PostgresQueueStore
+from lash.postgres.schedule import PostgresScheduleStore
 from lash.postgres.schema import prepare_schema
 from lash.postgres.seen_processes import SeenProcesses
 from lash.postgres.session import PostgresSession, PostgresSessionStore
@@ -47,6 +48,7 @@ class PostgresStorage:
         self.processes = PostgresProcessStore(database, seen, self._signals)
         self.process_leases = PostgresProcessLeaseStore(database, seen, self._signals)
         self.events = PostgresEventStore(database, seen, self._signals)
+        self.schedules = PostgresScheduleStore(database, self._signals)
         self.waiter = ProcessWaiter(self.events, self.processes, self._signals)
         self.grants = PostgresGrantStore(database, seen)
         self.artifacts = PostgresArtifactStore(database, rules.compression)

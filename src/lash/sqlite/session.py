@@ -52,6 +52,7 @@ from lash.sqlite.fork import apply_fork, graph_owners, reclaim_graphs, recount
 from lash.sqlite.grant import detach_session
 from lash.sqlite.head import find_head, find_meta, insert_session, is_deleted
 from lash.sqlite.parameters import json_array
+from lash.sqlite.schedule import delete_session_schedules
 
 
 class SQLiteSessionStore:
@@ -109,6 +110,7 @@ class SQLiteSessionStore:
         check_identifier("session_id", session_id)
 
         def body(transaction: Transaction) -> bool:
+            delete_session_schedules(transaction, session_id)
             detach_session(transaction, session_id)
             head = transaction.one(HeadRow, "session_head", session_id=session_id)
             if head is None:

@@ -26,6 +26,7 @@ from lash.sqlite.options import SQLiteOptions, StatementHook
 from lash.sqlite.process import SQLiteProcessStore
 from lash.sqlite.process_lease import SQLiteProcessLeaseStore
 from lash.sqlite.queue import SQLiteQueueStore
+from lash.sqlite.schedule import SQLiteScheduleStore
 from lash.sqlite.schema import MIGRATIONS, SchemaKeeper
 from lash.sqlite.session import SQLiteSession, SQLiteSessionStore
 from lash.sqlkit.migrations import load_migrations, pending_error
@@ -52,6 +53,7 @@ class SQLiteStorage:
         self.process_leases = SQLiteProcessLeaseStore(database, self._signals)
         self.events = SQLiteEventStore(database, self._signals)
         self.grants = SQLiteGrantStore(database)
+        self.schedules = SQLiteScheduleStore(database, self._signals)
         self.waiter = ProcessWaiter(self.events, self.processes, self._signals)
         self.artifacts = SQLiteArtifactStore(database, rules.compression)
         self.attachments = Attachments(

@@ -15,6 +15,7 @@ from lash.stores.lease import LeaseStore
 from lash.stores.maintenance import Maintenance
 from lash.stores.process import ProcessLeaseStore, ProcessStore
 from lash.stores.queue import QueueStore
+from lash.stores.schedule import ScheduleStore
 from lash.stores.session import Session, SessionStore
 
 if TYPE_CHECKING:
@@ -59,6 +60,9 @@ class Storage(Protocol):
 
     @property
     def grants(self) -> GrantStore: ...
+
+    @property
+    def schedules(self) -> ScheduleStore: ...
 
     @property
     def waiter(self) -> ProcessWaiter:

@@ -174,7 +174,10 @@ SELECT 'lash_wakes', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_wakes LIMIT :limi
     NULL
 UNION ALL
 SELECT 'lash_grants', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_grants LIMIT :limit)),
-    NULL;
+    NULL
+UNION ALL
+SELECT 'lash_schedules', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_schedules LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_schedules);
 
 -- name: maintenance_file_pages
 -- How many pages the database has, and how many bytes one takes.
