@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lash.errors import InvalidInput
+from lash.plan import cron as cron_plan
 from lash.plan.cron import check_cron, instant, newest_tick, next_tick, zone_of
 
 
@@ -165,6 +166,20 @@ def test_the_newest_tick(cron: str) -> None:
         following = next_tick(cron, zone, newest)
         assert following is not None
         assert following > ms(until)
+
+
+def test_the_newest_tick_is_found_in_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fifty years of minutes, 26 million ticks, take as many steps as the number of milliseconds has bits."""
+    asked: list[int] = []
+
+    def counted(line: str, zone: ZoneInfo, after_ms: int) -> int | None:
+        asked.append(after_ms)
+        return next_tick(line, zone, after_ms)
+
+    monkeypatch.setattr(cron_plan, "next_tick", counted)
+    until = ms("2050-01-01")
+    assert newest_tick("* * * * *", zone_of("UTC"), ms("2000-01-01"), until + 59_999) == until
+    assert len(asked) <= 41
 
 
 def test_the_newest_tick_may_be_the_first() -> None:

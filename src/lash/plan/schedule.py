@@ -11,7 +11,7 @@ import msgspec
 
 from lash.codec import canonical, decode, encode
 from lash.errors import CorruptData, InvalidInput, LashError, ScheduleConflict, ScheduleNotFound
-from lash.limits import check_identifier, check_integer
+from lash.limits import check_identifier, check_integer, check_text
 from lash.model.process import HOST
 from lash.model.schedule import (
     CRON_SOURCE_TYPE,
@@ -266,13 +266,14 @@ def decode_schedule_page(rows: Sequence[ScheduleRow], limit: int) -> SchedulePag
     )
 
 
-def decode_schedule_cursor(cursor: str | None) -> Target:
+def decode_schedule_cursor(cursor: object) -> Target:
     """Return the place behind which a page begins, or raise InvalidInput."""
     if cursor is None:
         return Target("", "")
     try:
-        return Target(*msgspec.json.decode(base64.urlsafe_b64decode(cursor), type=tuple[str, str]))
-    except (binascii.Error, msgspec.DecodeError, TypeError, ValueError):
+        text = check_text("cursor", cursor)
+        return Target(*msgspec.json.decode(base64.urlsafe_b64decode(text), type=tuple[str, str]))
+    except (binascii.Error, msgspec.DecodeError, ValueError):
         raise InvalidInput(f"{cursor!r:.80} is not a cursor of a list of schedules") from None
 
 
