@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from lash.errors import CorruptData, LashError, OccurrenceConflict, StoreUnavailable
-from lash.limits import check_identifier
+from lash.limits import check_identifier, check_integer
 from lash.model.schedule import Fired, FiredTick, RegisteredSchedule, Schedule, ScheduleDraft, SchedulePage
 from lash.model.trigger import EmitReport, OccurrenceRequest, TriggerOwner
 from lash.plan.schedule import (
@@ -35,10 +35,12 @@ from lash.plan.schedule import (
     target_of,
     unreadable,
 )
-from lash.plan.session import check_limit
+from lash.plan.session import MetaRow, check_limit
+from lash.plan.trigger import HOST_OWNER
 from lash.postgres.database import Database, Transaction
 from lash.postgres.emit import emit_in
-from lash.sqlkit.rows import Flag, Number
+from lash.postgres.session import missing
+from lash.sqlkit.rows import Number
 from lash.stores.notify import ChangeSignals
 
 Plan: TypeAlias = Callable[[ScheduleRow | None, int], ScheduleChange | None]
@@ -87,8 +89,15 @@ class PostgresScheduleStore:
     async def delete_session(self, session_id: str) -> int:
         check_identifier("session_id", session_id)
         # A repeat after a success would find nothing, and count nothing.
-        rows = await self._database.write_all(Flag, "schedule_delete_session", session_id, repeatable=False)
-        return sum(row.value for row in rows)
+        gone = await self._database.write_one(Number, "schedule_delete_session", session_id, repeatable=False)
+        return 0 if gone is None else gone.number
+
+    async def prune_deleted(self, *, before_ms: int, limit: int = 100) -> int:
+        check_integer("before_ms", before_ms)
+        pruned = await self._database.write_one(
+            Number, "schedule_prune", before_ms, check_limit(limit), repeatable=True
+        )
+        return 0 if pruned is None else pruned.number
 
     async def get(self, owner: TriggerOwner, key: str) -> Schedule | None:
         row = (await self._facts(check_target(owner, key))).row
@@ -162,11 +171,17 @@ class PostgresScheduleStore:
             *((None, None) if change.next is None else change.next),
             *(change.created_at_ms, change.now_ms),
         )
+        if change.definition is not None and change.owner_session_id != HOST_OWNER:
+            await self._require_session(change.owner_session_id)
         if not change.expected_revision:
             return await self._database.write_one(ScheduleRow, "schedule_insert", *arguments, repeatable=True)
         expected = (change.expected_revision, change.expected_last_tick_ms)
         # After a success, a repeat would find another revision and blame somebody else for it.
         return await self._database.write_one(ScheduleRow, "schedule_change", *arguments, *expected, repeatable=False)
+
+    async def _require_session(self, session_id: str) -> None:
+        if await self._database.read_one(MetaRow, "session_meta", session_id) is None:
+            raise await missing(self._database, session_id)
 
     async def _facts(self, target: Target) -> _Facts:
         facts = await self._database.read_one(_Facts, "schedule_row", *target)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from lash.errors import CorruptData, LashError, OccurrenceConflict
-from lash.limits import check_identifier
+from lash.limits import check_identifier, check_integer
 from lash.model.schedule import Fired, FiredTick, RegisteredSchedule, Schedule, ScheduleDraft, SchedulePage
 from lash.model.trigger import EmitReport, OccurrenceRequest, TriggerOwner
 from lash.plan.schedule import (
@@ -35,9 +35,11 @@ from lash.plan.schedule import (
     unreadable,
 )
 from lash.plan.session import check_limit
-from lash.sqlite.database import Database, Reader, Transaction
+from lash.plan.trigger import HOST_OWNER
+from lash.sqlite.database import Database, Reader, SQLiteValue, Transaction
 from lash.sqlite.emit import emit_in
-from lash.sqlkit.rows import Flag, Number
+from lash.sqlite.head import find_meta
+from lash.sqlkit.rows import Number
 from lash.stores.notify import ChangeSignals
 
 Plan: TypeAlias = Callable[[ScheduleRow | None, int], ScheduleChange | None]
@@ -78,6 +80,13 @@ class SQLiteScheduleStore:
         check_identifier("session_id", session_id)
         return await self._database.write(lambda transaction: delete_session_schedules(transaction, session_id))
 
+    async def prune_deleted(self, *, before_ms: int, limit: int = 100) -> int:
+        check_integer("before_ms", before_ms)
+        size = check_limit(limit)
+        return await self._database.write(
+            lambda transaction: transaction.run("schedule_prune", before_ms=before_ms, limit=size)
+        )
+
     async def get(self, owner: TriggerOwner, key: str) -> Schedule | None:
         target = check_target(owner, key)
         row = self._database.read(lambda reader: _find(reader, target))
@@ -92,17 +101,17 @@ class SQLiteScheduleStore:
         cursor: str | None = None,
     ) -> SchedulePage:
         wanted, size, after = check_wanted_owner(owner), check_limit(limit), decode_schedule_cursor(cursor)
-        rows = await self._database.read_in_thread(
-            lambda reader: reader.all(
-                ScheduleRow,
-                "schedule_page" if wanted is None else "schedule_page_owner",
-                after_owner=after.owner_session_id,
-                after_key=after.key,
-                enabled=None if enabled is None else int(enabled),
-                limit=size + 1,
-                owner_session_id=wanted,
-            )
-        )
+        parameters: dict[str, SQLiteValue] = {
+            "after_owner": after.owner_session_id,
+            "after_key": after.key,
+            "enabled": None if enabled is None else int(enabled),
+            "limit": size + 1,
+        }
+        query = "schedule_page"
+        if wanted is not None:
+            query = "schedule_page_owner"
+            parameters["owner_session_id"] = wanted
+        rows = await self._database.read_in_thread(lambda reader: reader.all(ScheduleRow, query, **parameters))
         return decode_schedule_page(rows, size)
 
     async def next_fire_at_ms(self) -> int | None:
@@ -166,9 +175,8 @@ class SQLiteScheduleStore:
 
 
 def delete_session_schedules(transaction: Transaction, session_id: str) -> int:
-    """Remove the schedules of a session inside any write transaction, and return how many there were."""
-    rows = transaction.all(Flag, "schedule_delete_session", session_id=session_id)
-    return sum(row.value for row in rows)
+    """Delete the schedules of a session inside any write transaction, and return how many there were."""
+    return transaction.run("schedule_delete_session", session_id=session_id, now_ms=transaction.now_ms)
 
 
 def _find(reader: Reader, target: Target) -> ScheduleRow | None:
@@ -176,19 +184,23 @@ def _find(reader: Reader, target: Target) -> ScheduleRow | None:
 
 
 def _apply(transaction: Transaction, change: ScheduleChange) -> ScheduleRow:
-    row = transaction.one(
-        ScheduleRow,
-        "schedule_change" if change.expected_revision else "schedule_insert",
-        owner_session_id=change.owner_session_id,
-        key=change.key,
-        definition=change.definition,
-        enabled=int(change.enabled),
-        next_tick_ms=None if change.next is None else change.next.tick_ms,
-        next_fire_ms=None if change.next is None else change.next.fire_ms,
-        created_at_ms=change.created_at_ms,
-        now_ms=change.now_ms,
-        expected_revision=change.expected_revision,
-    )
+    if change.definition is not None and change.owner_session_id != HOST_OWNER:
+        find_meta(transaction, change.owner_session_id)
+    parameters: dict[str, SQLiteValue] = {
+        "owner_session_id": change.owner_session_id,
+        "key": change.key,
+        "definition": change.definition,
+        "enabled": int(change.enabled),
+        "next_tick_ms": None if change.next is None else change.next.tick_ms,
+        "next_fire_ms": None if change.next is None else change.next.fire_ms,
+        "created_at_ms": change.created_at_ms,
+        "now_ms": change.now_ms,
+    }
+    query = "schedule_insert"
+    if change.expected_revision:
+        query = "schedule_change"
+        parameters["expected_revision"] = change.expected_revision
+    row = transaction.one(ScheduleRow, query, **parameters)
     if row is None:
         raise CorruptData(f"schedule {change.key!r} changed while nobody else could write")
     return row

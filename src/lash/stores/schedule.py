@@ -20,7 +20,8 @@ class ScheduleStore(Protocol):
         """Make a schedule, whose first tick is the next one after now.
 
         Doing it again returns the schedule as it stands by then; another definition under the same owner and key
-        raises ScheduleConflict. A line that cannot be read or never ticks, and an unknown time zone, are InvalidInput.
+        raises ScheduleConflict. SessionNotFound or SessionDeleted say that the owner is a session that is not there. A
+        line that cannot be read or never ticks, and an unknown time zone, are InvalidInput.
         """
         ...
 
@@ -44,7 +45,17 @@ class ScheduleStore(Protocol):
         ...
 
     async def delete_session(self, session_id: str) -> int:
-        """Remove all schedules of a session and return how many there were; deleting the session does it too."""
+        """Remove all schedules of a session, and return how many there were.
+
+        Deleting the session does the same, in its own transaction.
+        """
+        ...
+
+    async def prune_deleted(self, *, before_ms: int, limit: int = 100) -> int:
+        """Forget the oldest deletions from before a moment, at most ``limit``, and return how many were forgotten.
+
+        From then on a schedule of such an owner and key starts again at revision 1.
+        """
         ...
 
     async def get(self, owner: TriggerOwner, key: str) -> Schedule | None:

@@ -12,30 +12,63 @@ FROM (SELECT :"schema".lash_now_ms() AS now_ms) AS clock
 LEFT JOIN :"schema".lash_schedules AS s ON s.owner_session_id = $1::text AND s.key = $2::text;
 
 -- name: schedule_insert
--- Makes the first schedule of an owner and key; no row if there is one by now.
+-- Makes the first schedule of an owner and key; no row if there is one by now, or if the session is gone. The session
+-- is held, so that its deletion sees the schedule.
+WITH session AS (
+    SELECT 1 FROM :"schema".lash_session_ids WHERE session_id = $1::text AND deleted_at_ms IS NULL FOR SHARE
+)
 INSERT INTO :"schema".lash_schedules (
     owner_session_id, key, definition, enabled, revision, next_tick_ms, next_fire_ms, created_at_ms, updated_at_ms
 )
-VALUES ($1::text, $2::text, $3::text, $4::boolean, 1, $5::bigint, $6::bigint, $7::bigint, $8::bigint)
+SELECT $1::text, $2::text, $3::text, $4::boolean, 1, $5::bigint, $6::bigint, $7::bigint, $8::bigint
+WHERE $1::text = '' OR EXISTS (SELECT 1 FROM session)
 ON CONFLICT (owner_session_id, key) DO NOTHING
 RETURNING
     schedule_key, owner_session_id, key, definition, enabled, revision, next_tick_ms, next_fire_ms, last_tick_ms,
     created_at_ms, updated_at_ms;
 
 -- name: schedule_change
--- Gives a schedule another state and the next revision; no row if it is not as it was read any more.
+-- Gives a schedule another state and the next revision; no row if it is not as it was read any more, or if the session
+-- is gone. The session is held, as above.
+WITH session AS (
+    SELECT 1 FROM :"schema".lash_session_ids WHERE session_id = $1::text AND deleted_at_ms IS NULL FOR SHARE
+)
 UPDATE :"schema".lash_schedules
 SET definition = $3::text, enabled = $4::boolean, revision = revision + 1, next_tick_ms = $5::bigint,
     next_fire_ms = $6::bigint, created_at_ms = $7::bigint, updated_at_ms = $8::bigint
 WHERE owner_session_id = $1::text AND key = $2::text AND revision = $9::bigint
     AND last_tick_ms IS NOT DISTINCT FROM $10::bigint
+    AND ($1::text = '' OR $3::text IS NULL OR EXISTS (SELECT 1 FROM session))
 RETURNING
     schedule_key, owner_session_id, key, definition, enabled, revision, next_tick_ms, next_fire_ms, last_tick_ms,
     created_at_ms, updated_at_ms;
 
 -- name: schedule_delete_session
--- Removes all schedules of a session; answers which of the rows were schedules, and not only what was left of one.
-DELETE FROM :"schema".lash_schedules WHERE owner_session_id = $1::text RETURNING definition IS NOT NULL;
+-- Deletes all schedules of a session, and says how many there were.
+WITH gone AS (
+    UPDATE :"schema".lash_schedules
+    SET definition = NULL, enabled = FALSE, revision = revision + 1, next_tick_ms = NULL, next_fire_ms = NULL,
+        updated_at_ms = clock.now_ms
+    FROM (SELECT :"schema".lash_now_ms() AS now_ms) AS clock
+    WHERE owner_session_id = $1::text AND definition IS NOT NULL
+    RETURNING 1
+)
+SELECT count(*) FROM gone;
+
+-- name: schedule_prune
+-- Forgets the oldest schedules that were deleted before a moment, and says how many.
+WITH old AS (
+    SELECT d.schedule_key
+    FROM :"schema".lash_schedules AS d
+    WHERE d.definition IS NULL AND d.updated_at_ms < $1::bigint
+    ORDER BY d.updated_at_ms
+    LIMIT $2::bigint
+    FOR UPDATE SKIP LOCKED
+),
+gone AS (
+    DELETE FROM :"schema".lash_schedules AS s USING old WHERE s.schedule_key = old.schedule_key RETURNING 1
+)
+SELECT count(*) FROM gone;
 
 -- name: schedule_page
 -- Schedules by owner and key.

@@ -29,8 +29,21 @@ RETURNING
     created_at_ms, updated_at_ms;
 
 -- name: schedule_delete_session
--- Removes all schedules of a session; answers which of the rows were schedules, and not only what was left of one.
-DELETE FROM lash_schedules WHERE owner_session_id = :session_id RETURNING definition IS NOT NULL;
+-- Deletes all schedules of a session.
+UPDATE lash_schedules
+SET definition = NULL, enabled = FALSE, revision = revision + 1, next_tick_ms = NULL, next_fire_ms = NULL,
+    updated_at_ms = :now_ms
+WHERE owner_session_id = :session_id AND definition IS NOT NULL;
+
+-- name: schedule_prune
+-- Forgets the oldest schedules that were deleted before a moment.
+DELETE FROM lash_schedules
+WHERE schedule_key IN (
+    SELECT d.schedule_key FROM lash_schedules AS d
+    WHERE d.definition IS NULL AND d.updated_at_ms < :before_ms
+    ORDER BY d.updated_at_ms
+    LIMIT :limit
+);
 
 -- name: schedule_page
 -- Schedules by owner and key.

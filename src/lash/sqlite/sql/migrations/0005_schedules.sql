@@ -2,7 +2,7 @@
 
 -- One row for each owner and key; owner_session_id is empty for the host. What the schedule is stands in definition; a
 -- row without one is what is left of a deleted schedule, so that revisions and ticks go on where they were.
--- Owner: the host or the session; removed with the session, the host's rows never.
+-- Owner: the host or the session; deleted with the session, and removed by pruning what was deleted.
 CREATE TABLE lash_schedules (
     schedule_key     INTEGER PRIMARY KEY AUTOINCREMENT,
     owner_session_id TEXT NOT NULL,
@@ -22,3 +22,5 @@ CREATE TABLE lash_schedules (
 ) STRICT;
 -- Finds what is due, and when something will be.
 CREATE INDEX lash_schedules_due ON lash_schedules (next_fire_ms, schedule_key) WHERE next_fire_ms IS NOT NULL;
+-- Finds what can be pruned.
+CREATE INDEX lash_schedules_deleted ON lash_schedules (updated_at_ms) WHERE definition IS NULL;
