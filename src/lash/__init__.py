@@ -190,6 +190,7 @@ from lash.model.queue import (
     TextItem,
     TurnInput,
 )
+from lash.model.schedule import CatchUp, Fired, FiredTick, RegisteredSchedule, Schedule, ScheduleDraft, SchedulePage
 from lash.model.session import (
     ActivePath,
     ChildRelation,
@@ -253,6 +254,7 @@ from lash.stores.lease import LeaseStore
 from lash.stores.maintenance import Maintenance
 from lash.stores.process import ProcessLeaseStore, ProcessStore
 from lash.stores.queue import QueueStore
+from lash.stores.schedule import ScheduleStore
 from lash.stores.session import Session, SessionStore
 from lash.stores.storage import Storage
 from lash.stores.trigger import OccurrenceStore, TriggerStore
@@ -293,6 +295,7 @@ __all__ = [
     "ByteStore",
     "Cancellation",
     "Cancelled",
+    "CatchUp",
     "ChangePage",
     "Checkpoint",
     "CheckpointDraft",
@@ -355,6 +358,8 @@ __all__ = [
     "Failure",
     "FailureClass",
     "FileBytes",
+    "Fired",
+    "FiredTick",
     "FixedInput",
     "ForeignDatabase",
     "ForkRelation",
@@ -441,6 +446,7 @@ __all__ = [
     "Recovery",
     "RefusalReason",
     "Registered",
+    "RegisteredSchedule",
     "RegisteredTrigger",
     "Registration",
     "RegistrationConflict",
@@ -452,8 +458,12 @@ __all__ = [
     "Role",
     "RootRelation",
     "S3Bytes",
+    "Schedule",
     "ScheduleConflict",
+    "ScheduleDraft",
     "ScheduleNotFound",
+    "SchedulePage",
+    "ScheduleStore",
     "SchemaMismatch",
     "Scope",
     "Session",

@@ -64,6 +64,7 @@ _NOUNS: Final = {
     "lash_trigger_receipts": "trigger",
     "lash_trigger_occurrences": "trigger",
     "lash_trigger_deliveries": "trigger",
+    "lash_schedules": "schedule",
 }
 
 

@@ -23,6 +23,7 @@ from lash.postgres.options import PostgresOptions
 from lash.postgres.process import PostgresProcessStore
 from lash.postgres.process_lease import PostgresProcessLeaseStore
 from lash.postgres.queue import PostgresQueueStore
+from lash.postgres.schedule import PostgresScheduleStore
 from lash.postgres.schema import prepare_schema
 from lash.postgres.seen_processes import SeenProcesses
 from lash.postgres.session import PostgresSession, PostgresSessionStore
@@ -57,6 +58,7 @@ class PostgresStorage:
         self.waiter = ProcessWaiter(self.events, self.processes, self.signals)
         self.work = PostgresWorkStore(database)
         self.waits = Waits(PostgresWaitRows(database), self.waiter.hub, self.signals)
+        self.schedules = PostgresScheduleStore(database, self.signals)
         self.grants = PostgresGrantStore(database, seen)
         self.triggers = PostgresTriggerStore(database)
         self.occurrences = PostgresOccurrenceStore(database, self.signals)

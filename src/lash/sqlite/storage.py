@@ -28,6 +28,7 @@ from lash.sqlite.options import SQLiteOptions, StatementHook
 from lash.sqlite.process import SQLiteProcessStore
 from lash.sqlite.process_lease import SQLiteProcessLeaseStore
 from lash.sqlite.queue import SQLiteQueueStore
+from lash.sqlite.schedule import SQLiteScheduleStore
 from lash.sqlite.schema import MIGRATIONS, SchemaKeeper
 from lash.sqlite.session import SQLiteSession, SQLiteSessionStore
 from lash.sqlite.trigger import SQLiteTriggerStore
@@ -64,6 +65,7 @@ class SQLiteStorage:
         self.waits = Waits(SQLiteWaitRows(database), self.waiter.hub, self.signals)
         self.triggers = SQLiteTriggerStore(database)
         self.occurrences = SQLiteOccurrenceStore(database, self.signals)
+        self.schedules = SQLiteScheduleStore(database, self.signals)
         self.artifacts = SQLiteArtifactStore(database, rules.compression)
         self.attachments = Attachments(
             SQLiteAttachmentManifest(database),

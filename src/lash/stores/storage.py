@@ -17,6 +17,7 @@ from lash.stores.maintenance import Maintenance
 from lash.stores.notify import ChangeSignals
 from lash.stores.process import ProcessLeaseStore, ProcessStore
 from lash.stores.queue import QueueStore
+from lash.stores.schedule import ScheduleStore
 from lash.stores.session import Session, SessionStore
 from lash.stores.trigger import OccurrenceStore, TriggerStore
 from lash.stores.wait import WaitStore
@@ -81,6 +82,9 @@ class Storage(Protocol):
 
     @property
     def occurrences(self) -> OccurrenceStore: ...
+
+    @property
+    def schedules(self) -> ScheduleStore: ...
 
     @property
     def waiter(self) -> ProcessWaiter:

@@ -205,7 +205,10 @@ SELECT 'lash_trigger_occurrences', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_tri
     (SELECT MAX(rowid) FROM lash_trigger_occurrences)
 UNION ALL
 SELECT 'lash_trigger_deliveries', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_trigger_deliveries LIMIT :limit)),
-    NULL;
+    NULL
+UNION ALL
+SELECT 'lash_schedules', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_schedules LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_schedules);
 
 -- name: maintenance_file_pages
 -- How many pages the database has, and how many bytes one takes.
