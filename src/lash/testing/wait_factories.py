@@ -69,7 +69,7 @@ async def parked(storage: Storage, *keys: WaitKey) -> None:
     """Return when all these waits are open, so that those who wait for them have begun."""
 
     async def look() -> None:
-        while not {key.key_id for key in keys} <= {each.key_id for each in await pending_all(storage)}:
+        while not {key.key_id for key in keys} <= {each.key_id for each in await pending_all(storage)}:  # noqa: ASYNC110
             await asyncio.sleep(0.002)
 
     await soon(look())

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from lash.errors import InvalidInput
+from lash.model.effect import ExecutionScope
 from lash.model.wait import (
     Accepted,
     AlreadyResolved,
@@ -51,7 +52,7 @@ class WaitContract:
         assert await storage.waits.wait(key) == resolution
 
     @pytest.mark.parametrize("scope", SCOPES, ids=lambda each: type(each).__name__)
-    async def test_an_early_resolution_is_kept(self, harness: Harness, scope: Any) -> None:
+    async def test_an_early_resolution_is_kept(self, harness: Harness, scope: ExecutionScope) -> None:
         """E17, H74: what is resolved before anybody waits is returned to whoever waits later, in every scope."""
         storage = await placed(await harness.open())
         key = await key_of(storage, scope=scope)
@@ -246,7 +247,7 @@ class WaitContract:
         assert None not in [await storage.waits.get(key) for key in (keys[3], *others)]
 
     @pytest.mark.parametrize("value", BAD_JSON.values(), ids=BAD_JSON)
-    async def test_what_cannot_be_stored_resolves_nothing(self, harness: Harness, value: Any) -> None:
+    async def test_what_cannot_be_stored_resolves_nothing(self, harness: Harness, value: Any) -> None:  # noqa: ANN401
         """A resolution that JSON cannot carry is refused, and the wait stays as it was."""
         storage = await placed(await harness.open())
         key = await key_of(storage)
@@ -259,7 +260,7 @@ class WaitContract:
     @pytest.mark.parametrize(
         "bad", [None, "ok", {"status": "ok"}, Accepted(), Rejected(code=" ", message="m")], ids=repr
     )
-    async def test_what_is_no_resolution_is_refused(self, harness: Harness, bad: Any) -> None:
+    async def test_what_is_no_resolution_is_refused(self, harness: Harness, bad: Any) -> None:  # noqa: ANN401
         """Before anything is written."""
         storage = await placed(await harness.open())
         key = await key_of(storage)
@@ -268,7 +269,7 @@ class WaitContract:
         assert await storage.waits.get(key) is None
 
     @pytest.mark.parametrize("bad", [-1, 2**63, 1.5, "1", True], ids=repr)
-    async def test_bad_numbers_are_refused(self, harness: Harness, bad: Any) -> None:
+    async def test_bad_numbers_are_refused(self, harness: Harness, bad: Any) -> None:  # noqa: ANN401
         """Times, limits and places that are none open, resolve and remove nothing."""
         storage = await placed(await harness.open())
         key = await key_of(storage)

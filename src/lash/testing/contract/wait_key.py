@@ -18,6 +18,7 @@ from lash.errors import (
     WaitUnknown,
 )
 from lash.model.effect import (
+    ExecutionScope,
     OperationScope,
     ProcessScope,
     QueueDrainScope,
@@ -31,6 +32,7 @@ from lash.model.wait import (
     SignalIdentity,
     ToolCompletion,
     UnknownOrRevoked,
+    WaitIdentity,
     WaitKey,
 )
 from lash.stores.storage import Storage
@@ -178,10 +180,10 @@ class WaitKeyContract:
         await _refused(storage, foreign)
 
     @pytest.mark.parametrize("bad", BAD_IDS.values(), ids=BAD_IDS)
-    async def test_bad_parts_are_refused(self, harness: Harness, bad: Any) -> None:
+    async def test_bad_parts_are_refused(self, harness: Harness, bad: Any) -> None:  # noqa: ANN401
         """Blank, oversize and unstorable parts of scopes and waits are mistakes of the caller."""
         storage = await placed(await harness.open())
-        scopes = [
+        scopes: list[ExecutionScope] = [
             TurnScope(session_id=bad, turn_id="t"),
             TurnScope(session_id="s", turn_id=bad),
             QueueDrainScope(session_id=bad, drain_id="d"),
@@ -195,7 +197,7 @@ class WaitKeyContract:
                 await storage.waits.key(scope, CUSTOM)
             with pytest.raises(InvalidInput, match="scope"):
                 await storage.waits.pending(scope=scope)
-        identities = [
+        identities: list[WaitIdentity] = [
             ToolCompletion(tool_call_id=bad),
             CustomIdentity(key=bad),
             SignalIdentity(process_id=bad, signal_name="go", ordinal=1),
@@ -211,14 +213,14 @@ class WaitKeyContract:
             await storage.waits.revoke(bad)
 
     @pytest.mark.parametrize("bad", [0, -1, 2**63, 1.0, True, "1", None], ids=repr)
-    async def test_ordinals_count_from_one(self, harness: Harness, bad: Any) -> None:
+    async def test_ordinals_count_from_one(self, harness: Harness, bad: Any) -> None:  # noqa: ANN401
         """B.8: there is no signal number 0."""
         storage = await placed(await harness.open())
         with pytest.raises(InvalidInput, match="ordinal"):
             await storage.waits.key(PROCESS, msgspec.structs.replace(SIGNAL, ordinal=bad))
 
     @pytest.mark.parametrize("bad", [None, 5, b"lw1.W10.AAAA", ("lw1",), TURN], ids=repr)
-    async def test_what_is_no_key_at_all_is_refused(self, harness: Harness, bad: Any) -> None:
+    async def test_what_is_no_key_at_all_is_refused(self, harness: Harness, bad: Any) -> None:  # noqa: ANN401
         """A value of another kind is a mistake in the calling code, not a key that somebody tampered with."""
         storage = await harness.open()
         for call in (storage.waits.open, storage.waits.get, storage.waits.wait, storage.waits.cancel):
@@ -264,11 +266,11 @@ def _tampered(part: str, text: str, other: str) -> list[str]:
                 text[:place] + ("B" if text[place] == "A" else "A") + text[place + 1 :] for place in range(len(text))
             ]
         case "payload":
-            changed = (payload[:-1], payload[1:], payload + "A", payload + "=", "", other_payload)
-            return [f"{version}.{each}.{signature}" for each in changed]
+            payloads = (payload[:-1], payload[1:], payload + "A", payload + "=", "", other_payload)
+            return [f"{version}.{each}.{signature}" for each in payloads]
         case "signature":
-            changed = (signature[:-1], signature + "A", signature + "=", "", "A" * 43, other_signature, payload)
-            return [f"{version}.{payload}.{each}" for each in changed]
+            signatures = (signature[:-1], signature + "A", signature + "=", "", "A" * 43, other_signature, payload)
+            return [f"{version}.{payload}.{each}" for each in signatures]
         case "version":
             return [f"{each}.{payload}.{signature}" for each in ("lw0", "lw2", "LW1", "", "lw1 ", " lw1")]
         case _:

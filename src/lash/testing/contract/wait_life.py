@@ -143,7 +143,7 @@ class WaitingContract:
         assert await storage.waits.wait(key, patience_s=0) == YES
 
     @pytest.mark.parametrize("bad", [-1, float("nan")])
-    async def test_bad_patience_is_refused(self, harness: Harness, bad: Any) -> None:
+    async def test_bad_patience_is_refused(self, harness: Harness, bad: Any) -> None:  # noqa: ANN401
         """A negative number and no number at all are mistakes of the caller."""
         storage = await placed(await harness.open())
         key = await key_of(storage)
