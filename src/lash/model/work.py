@@ -20,6 +20,8 @@ class Work(Value, frozen=True, kw_only=True):
     """Those of the caller's running processes that were asked to stop."""
     dead_leases: tuple[Lease | ProcessLease, ...] = ()
     """Live leases of other incarnations on the caller's machine and boot, which may be dead: the caller checks."""
+    timers_due: bool = False
+    """Whether a schedule is to be fired or a wait is over."""
     next_at_ms: int | None = None
     """The earliest moment after ``now_ms`` at which something becomes ready by itself; None if nothing will."""
     now_ms: int

@@ -73,6 +73,7 @@ class WorkAnswer(msgspec.Struct, frozen=True, array_like=True):
     held_sessions: list[HeldRow]
     held_processes: list[HeldRow]
     next_at_ms: int | None
+    timer_at_ms: int | None
 
 
 class NextRow(msgspec.Struct, frozen=True, array_like=True):
@@ -131,6 +132,9 @@ def check_look(
 
 def decode_work(answer: WorkAnswer) -> Work:
     """Return what was found."""
+    timer = answer.timer_at_ms
+    timers_due = timer is not None and timer <= answer.now_ms
+    moments = [each for each in (answer.next_at_ms, None if timers_due else timer) if each is not None]
     return Work(
         session_ids=tuple(answer.session_ids),
         process_ids=tuple(answer.process_ids),
@@ -140,7 +144,8 @@ def decode_work(answer: WorkAnswer) -> Work:
             *(_held(row) for row in answer.held_sessions),
             *(as_process_lease(_held(row)) for row in answer.held_processes),
         ),
-        next_at_ms=answer.next_at_ms,
+        timers_due=timers_due,
+        next_at_ms=min(moments, default=None),
         now_ms=answer.now_ms,
     )
 

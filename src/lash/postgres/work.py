@@ -39,11 +39,3 @@ class PostgresWorkStore:
         if answer is None:
             raise CorruptData("a look at the work list answered nothing")
         return decode_work(answer)
-
-
-async def wake_process(transaction: Transaction, process_id: str) -> bool:
-    """Note one more reason to run a process, and return whether workers run it; it may be parked, ready or running.
-
-    It locks the lease row of the process, and therefore comes before any lock on the process or on what it owns.
-    """
-    return await transaction.one(Number, "work_wake", process_id) is not None

@@ -139,9 +139,11 @@ def _keep_secret(transaction: Transaction, made: bytes) -> Content:
     return kept
 
 
-def _note_resolved(transaction: Transaction, _processes: Sequence[_Process]) -> None:
+def _note_resolved(transaction: Transaction, processes: Sequence[_Process]) -> None:
     """Do what every resolution of waits brings with it, in the transaction that writes it."""
     transaction.run("wait_note_change")
+    for process_key in {process.process_key for process in processes} - {None}:
+        transaction.run("work_wake_own", process_key=process_key, now_ms=transaction.now_ms)
 
 
 def _lives(transaction: Transaction, key: StoredKey) -> bool:

@@ -40,10 +40,6 @@ class SQLiteWorkStore:
         return self._database.read(lambda reader: _look(reader, wanted))
 
 
-def wake_process(transaction: Transaction, process_id: str) -> bool:
-    """Note one more reason to run a process, and return whether workers run it; it may be parked, ready or running."""
-    return transaction.run("work_wake", process_id=process_id, now_ms=transaction.now_ms) > 0
-
 
 def change_work(transaction: Transaction, process_key: int, change: WorkChange) -> None:
     """Carry out what an event means for the work list, in its transaction."""
@@ -57,7 +53,7 @@ def change_work(transaction: Transaction, process_key: int, change: WorkChange) 
 
 def _look(reader: Reader, look: Look) -> Work:
     now_ms, owner = reader.now_ms, look.owner
-    soon = reader.one(NextRow, "work_next", now_ms=now_ms)
+    soon, timer = reader.one(NextRow, "work_next", now_ms=now_ms), reader.one(NextRow, "work_timer")
     answer = WorkAnswer(
         now_ms=now_ms,
         session_ids=_texts(reader, "work_sessions", limit=look.sessions, now_ms=now_ms),
@@ -76,6 +72,7 @@ def _look(reader: Reader, look: Look) -> Work:
         held_sessions=_held(reader, look, "work_session_holders", "work_held_sessions", look.sessions),
         held_processes=_held(reader, look, "work_process_holders", "work_held_processes", look.processes),
         next_at_ms=None if soon is None else soon.next_at_ms,
+        timer_at_ms=None if timer is None else timer.next_at_ms,
     )
     return decode_work(answer)
 

@@ -93,7 +93,13 @@ written AS (
     WHERE w.resolution IS NULL
     RETURNING w.*
 ),
--- What every resolution brings with it stands here, and in wait_expire at the same place.
+-- Those who wait in a process have one more reason to run; wait_expire does the same.
+woken AS (
+    UPDATE :"schema".lash_process_leases AS l
+    SET wake_seq = l.wake_seq + 1, ready_at_ms = least(l.ready_at_ms, clock.now_ms)
+    FROM clock, written
+    WHERE l.process_key = written.process_key AND l.runnable
+),
 standing AS (
     SELECT * FROM written
     UNION ALL
@@ -142,8 +148,14 @@ written AS (
     FROM clock, due
     WHERE w.key_id = due.key_id
     RETURNING w.process_key
+),
+-- Those who wait in a process have one more reason to run; wait_resolve does the same.
+woken AS (
+    UPDATE :"schema".lash_process_leases AS l
+    SET wake_seq = l.wake_seq + 1, ready_at_ms = least(l.ready_at_ms, clock.now_ms)
+    FROM clock
+    WHERE l.process_key IN (SELECT written.process_key FROM written) AND l.runnable
 )
--- What every resolution brings with it stands here, and in wait_resolve at the same place.
 SELECT count(*) FROM written;
 
 -- name: wait_lock_session

@@ -1,12 +1,3 @@
--- name: work_wake
--- Notes one more reason to run a process, which makes it ready, whether it is parked or runs; no row if it ended or is not
--- run by workers. As part of another statement it must lock the lease row before the process and before what it owns.
-UPDATE :"schema".lash_process_leases AS l
-SET wake_seq = l.wake_seq + 1, ready_at_ms = least(l.ready_at_ms, :"schema".lash_now_ms())
-FROM :"schema".lash_processes AS p
-WHERE p.process_id = $1::text AND l.process_key = p.process_key AND l.runnable
-RETURNING l.wake_seq;
-
 -- name: work_look
 -- All that a worker wants to know, as of one moment, in time that depends neither on how much is queued nor on how many
 -- processes are parked. Times are compared with a single value and rows joined one by one, which leaves the planner no
@@ -236,5 +227,13 @@ SELECT
         (
             SELECT min(l.paused_until_ms) FROM :"schema".lash_session_leases AS l
             WHERE l.paused_until_ms > (SELECT now_ms FROM clock)
+        )
+    ),
+    -- The moment from which a schedule is to be fired or a wait is over; it may have passed.
+    least(
+        (SELECT min(s.next_fire_ms) FROM :"schema".lash_schedules AS s WHERE s.next_fire_ms IS NOT NULL),
+        (
+            SELECT min(w.deadline_ms) FROM :"schema".lash_waits AS w
+            WHERE w.resolution IS NULL AND w.deadline_ms IS NOT NULL
         )
     );

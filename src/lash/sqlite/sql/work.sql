@@ -1,12 +1,6 @@
--- name: work_wake
+-- name: work_wake_own
 -- Notes one more reason to run a process, which makes it ready, whether it is parked or runs; nothing if it ended or is
 -- not run by workers.
-UPDATE lash_process_leases
-SET wake_seq = wake_seq + 1, ready_at_ms = MIN(COALESCE(ready_at_ms, :now_ms), :now_ms)
-WHERE process_key = (SELECT process_key FROM lash_processes WHERE process_id = :process_id) AND runnable;
-
--- name: work_wake_own
--- The same for the process of an event.
 UPDATE lash_process_leases
 SET wake_seq = wake_seq + 1, ready_at_ms = MIN(COALESCE(ready_at_ms, :now_ms), :now_ms)
 WHERE process_key = :process_key AND runnable;
@@ -199,3 +193,14 @@ FROM (
     SELECT MIN(l.paused_until_ms) FROM lash_session_leases AS l INDEXED BY lash_session_leases_paused
     WHERE l.paused_until_ms IS NOT NULL AND l.paused_until_ms > :now_ms
 ) AS soon;
+
+-- name: work_timer
+-- The moment from which a schedule is to be fired or a wait is over; it may have passed.
+SELECT MIN(timer.at_ms)
+FROM (
+    SELECT MIN(s.next_fire_ms) AS at_ms FROM lash_schedules AS s INDEXED BY lash_schedules_due
+    WHERE s.next_fire_ms IS NOT NULL
+    UNION ALL
+    SELECT MIN(w.deadline_ms) FROM lash_waits AS w INDEXED BY lash_waits_deadline
+    WHERE w.resolution IS NULL AND w.deadline_ms IS NOT NULL
+) AS timer;
