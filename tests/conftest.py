@@ -18,7 +18,8 @@ from tests.s3_server import S3Server
 
 # Before a test imports them, so that a failing assertion in the public suite shows its values.
 pytest.register_assert_rewrite(
-    "lash.testing.contract", "lash.testing.factories", "lash.testing.process_factories", "lash.testing.wait_factories"
+    "lash.testing.contract",
+    *(f"lash.testing.{noun}factories" for noun in ("", "process_", "effect_", "wait_", "trigger_", "schedule_")),
 )
 
 _TALLY = pytest.StashKey[BackendTally]()

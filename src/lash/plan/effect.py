@@ -100,7 +100,8 @@ def encode_envelope(envelope: object) -> EncodedEffect:
     what = f"effect {envelope.replay_key!r} of {name}"
     _check_command(what, envelope.command)
     encode(envelope, Envelope, what)
-    text = canonical(envelope)
+    # Of plain values the keys are sorted, so that the order of declaration takes no part in the identity.
+    text = canonical(msgspec.to_builtins(envelope))
     if len(text) > MAX_ENVELOPE_LENGTH:
         raise InvalidInput(
             f"the envelope of {what} has {len(text):,} bytes; at most {MAX_ENVELOPE_LENGTH:,} are allowed: name large "

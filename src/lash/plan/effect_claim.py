@@ -304,6 +304,12 @@ def check_effect_claim(claim: object) -> str:
     return name
 
 
+def name_claim(claim: EffectClaim) -> str:
+    """Return what a claim is about, for messages, if its fields are of the right kind."""
+    name = check_effect_claim(claim)
+    return f"effect {claim.replay_key!r} of {name}"
+
+
 def check_scope_fence(scope: ExecutionScope, fence: object) -> LeaseFence | ProcessFence:
     """Return the fence if it is that of the session or process to which the scope belongs."""
     session_id, process_id = scope_session(scope), scope_process(scope)

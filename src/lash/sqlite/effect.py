@@ -43,6 +43,7 @@ from lash.plan.effect_claim import (
     due_at,
     explain_record,
     explain_settle,
+    name_claim,
     new_claim,
     new_record,
     plan_begin,
@@ -107,12 +108,10 @@ class SQLiteEffectStore:
         return msgspec.structs.replace(claim, expires_at_ms=renewed.expires_at_ms, due_at_ms=renewed.due_at_ms)
 
     async def finish(self, claim: EffectClaim, outcome: JSON) -> EffectRecord:
-        what = f"effect {claim.replay_key!r} of {check_effect_claim(claim)}"
-        return await self._settle(claim, encode_outcome(what, outcome))
+        return await self._settle(claim, encode_outcome(name_claim(claim), outcome))
 
     async def fail(self, claim: EffectClaim, error: EffectError) -> EffectRecord:
-        what = f"effect {claim.replay_key!r} of {check_effect_claim(claim)}"
-        return await self._settle(claim, encode_error(what, error))
+        return await self._settle(claim, encode_error(name_claim(claim), error))
 
     async def release(self, claim: EffectClaim) -> bool:
         guard = _guard(claim)
