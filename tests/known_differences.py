@@ -123,6 +123,19 @@ QUERY_DIFFERENCES: dict[str, str] = {
     "session_lock": "SQLite has one writer, so it needs no row locks",
     "session_take_id": "PostgreSQL creates a session as one statement, SQLite step by step",
     "usage_totals": "PostgreSQL loads a session as one statement, SQLite step by step",
+    "work_cancelled": "PostgreSQL looks at the work list in one statement, SQLite step by step",
+    "work_commanded": "PostgreSQL looks at the work list in one statement, SQLite step by step",
+    "work_end": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
+    "work_held_processes": "PostgreSQL looks at the work list in one statement, SQLite step by step",
+    "work_held_sessions": "PostgreSQL looks at the work list in one statement, SQLite step by step",
+    "work_look": "PostgreSQL looks at the work list in one statement, SQLite step by step",
+    "work_next": "PostgreSQL looks at the work list in one statement, SQLite step by step",
+    "work_process_holders": "PostgreSQL looks at the work list in one statement, SQLite step by step",
+    "work_processes": "PostgreSQL looks at the work list in one statement, SQLite step by step",
+    "work_session_holders": "PostgreSQL looks at the work list in one statement, SQLite step by step",
+    "work_sessions": "PostgreSQL looks at the work list in one statement, SQLite step by step",
+    "work_wake_own": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
+    "work_wake_parent": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
 }
 """Query names (``some_query``) and migrations (``migration 0001``) that only one backend has."""
 

@@ -170,6 +170,7 @@ from lash.model.session import (
 )
 from lash.model.usage import PromptUsage, TokenUsage, UsageEntry
 from lash.model.value import BlobRef, Compression
+from lash.model.work import Work
 from lash.stores.artifact import ArtifactStore
 from lash.stores.attachment import AttachmentStore, ByteStore
 from lash.stores.event import EventStore
@@ -387,6 +388,7 @@ __all__ = [
     "WakeSpec",
     "WakeState",
     "WholePayload",
+    "Work",
     "__version__",
     "current_owner",
     "open",
