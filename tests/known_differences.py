@@ -145,6 +145,19 @@ QUERY_DIFFERENCES: dict[str, str] = {
     "wait_lock_session": "SQLite has one writer, so it needs no row locks",
     "wait_note_change": "PostgreSQL tells of changes, SQLite is asked for them",
     "wait_owner_lives": "PostgreSQL guards a write to a wait in the statement that writes it",
+    "work_cancelled": "PostgreSQL looks at the work list in one statement, SQLite step by step",
+    "work_commanded": "PostgreSQL looks at the work list in one statement, SQLite step by step",
+    "work_end": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
+    "work_held_processes": "PostgreSQL looks at the work list in one statement, SQLite step by step",
+    "work_held_sessions": "PostgreSQL looks at the work list in one statement, SQLite step by step",
+    "work_look": "PostgreSQL looks at the work list in one statement, SQLite step by step",
+    "work_next": "PostgreSQL looks at the work list in one statement, SQLite step by step",
+    "work_process_holders": "PostgreSQL looks at the work list in one statement, SQLite step by step",
+    "work_processes": "PostgreSQL looks at the work list in one statement, SQLite step by step",
+    "work_session_holders": "PostgreSQL looks at the work list in one statement, SQLite step by step",
+    "work_sessions": "PostgreSQL looks at the work list in one statement, SQLite step by step",
+    "work_wake_own": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
+    "work_wake_parent": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
 }
 """Query names (``some_query``) and migrations (``migration 0001``) that only one backend has."""
 

@@ -245,6 +245,7 @@ from lash.model.wait import (
     WaitKey,
     WaitRecord,
 )
+from lash.model.work import Work
 from lash.stores.artifact import ArtifactStore
 from lash.stores.attachment import AttachmentStore, ByteStore
 from lash.stores.effect import EffectStore
@@ -545,6 +546,7 @@ __all__ = [
     "WakeState",
     "WholeEvent",
     "WholePayload",
+    "Work",
     "__version__",
     "current_owner",
     "open",
