@@ -151,6 +151,7 @@ QUERY_DIFFERENCES: dict[str, str] = {
     "work_held_processes": "PostgreSQL looks at the work list in one statement, SQLite step by step",
     "work_held_sessions": "PostgreSQL looks at the work list in one statement, SQLite step by step",
     "work_look": "PostgreSQL looks at the work list in one statement, SQLite step by step",
+    "work_timer": "PostgreSQL looks at all there is to do in one statement, SQLite step by step",
     "work_next": "PostgreSQL looks at the work list in one statement, SQLite step by step",
     "work_process_holders": "PostgreSQL looks at the work list in one statement, SQLite step by step",
     "work_processes": "PostgreSQL looks at the work list in one statement, SQLite step by step",

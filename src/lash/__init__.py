@@ -1,5 +1,7 @@
 """Durable state and execution for AI agents: one SQLite file, or PostgreSQL."""
 
+from typing import TYPE_CHECKING
+
 from lash.bytestore.file import FileBytes
 from lash.bytestore.s3 import S3Bytes
 from lash.connect import open_storage as open  # noqa: A004 - `lash.open(url)` is how a storage is opened
@@ -261,15 +263,30 @@ from lash.stores.storage import Storage
 from lash.stores.trigger import OccurrenceStore, TriggerStore
 from lash.stores.wait import WaitStore
 
+if TYPE_CHECKING:
+    from lash.runtime.app import App, Starter
+    from lash.runtime.definition import AgentDefinition, ProcessDefinition
+    from lash.runtime.errors import Permanent
+    from lash.runtime.handle import ProcessHandle
+    from lash.runtime.hooks import Hook, LoggingHook
+    from lash.runtime.policy import Retry, WorkerOptions
+    from lash.runtime.process import ChildHandle, Context
+    from lash.runtime.session import SessionHandle
+    from lash.runtime.trigger import EVENT, pointer
+    from lash.runtime.turn import Turn, text_of
+
 __all__ = [
+    "EVENT",
     "Abandonment",
     "Accepted",
     "Acquired",
     "ActivePath",
     "Advice",
+    "AgentDefinition",
     "AgentFrame",
     "AgentFrameAssignment",
     "AlreadyResolved",
+    "App",
     "Append",
     "Appended",
     "ArtifactNotFound",
@@ -302,6 +319,7 @@ __all__ = [
     "CheckpointDraft",
     "CheckpointManifest",
     "CheckpointPoint",
+    "ChildHandle",
     "ChildRelation",
     "Claim",
     "ClaimCompletion",
@@ -314,6 +332,7 @@ __all__ = [
     "ConfigError",
     "Conflict",
     "Constant",
+    "Context",
     "CorruptData",
     "CreatedSession",
     "CustomIdentity",
@@ -374,6 +393,7 @@ __all__ = [
     "Graph",
     "GraphConflict",
     "GraphShared",
+    "Hook",
     "HostOriginator",
     "Identity",
     "InputBinding",
@@ -386,6 +406,7 @@ __all__ = [
     "LeaseStore",
     "LlmCall",
     "LocalProcess",
+    "LoggingHook",
     "Maintenance",
     "MaintenanceFailed",
     "Message",
@@ -410,6 +431,7 @@ __all__ = [
     "Part",
     "PartKind",
     "PendingMigrations",
+    "Permanent",
     "PluginEntry",
     "Pointer",
     "PreparedCall",
@@ -417,11 +439,13 @@ __all__ = [
     "ProcessAcquired",
     "ProcessChange",
     "ProcessCommand",
+    "ProcessDefinition",
     "ProcessEnvironment",
     "ProcessEvent",
     "ProcessFailed",
     "ProcessFence",
     "ProcessFilter",
+    "ProcessHandle",
     "ProcessLease",
     "ProcessLeaseLost",
     "ProcessLeaseStore",
@@ -455,6 +479,7 @@ __all__ = [
     "ReplaceFull",
     "Resolved",
     "Retention",
+    "Retry",
     "RevisionConflict",
     "Role",
     "RootRelation",
@@ -475,6 +500,7 @@ __all__ = [
     "SessionDeleted",
     "SessionDetached",
     "SessionExists",
+    "SessionHandle",
     "SessionHead",
     "SessionMeta",
     "SessionNotFound",
@@ -490,6 +516,7 @@ __all__ = [
     "Sleep",
     "Slot",
     "SourceKeyConflict",
+    "Starter",
     "Step",
     "StepFailed",
     "Storage",
@@ -523,6 +550,7 @@ __all__ = [
     "TriggerPage",
     "TriggerStore",
     "TriggerSubscription",
+    "Turn",
     "TurnCheckpoint",
     "TurnConflict",
     "TurnFailed",
@@ -547,9 +575,46 @@ __all__ = [
     "WholeEvent",
     "WholePayload",
     "Work",
+    "WorkerOptions",
     "__version__",
     "current_owner",
     "open",
+    "pointer",
+    "text_of",
 ]
 
 __version__ = "0.1.0.dev0"
+
+_RUNTIME = {
+    "App": "lash.runtime.app",
+    "Starter": "lash.runtime.app",
+    "AgentDefinition": "lash.runtime.definition",
+    "ProcessDefinition": "lash.runtime.definition",
+    "Permanent": "lash.runtime.errors",
+    "ProcessHandle": "lash.runtime.handle",
+    "Hook": "lash.runtime.hooks",
+    "LoggingHook": "lash.runtime.hooks",
+    "Retry": "lash.runtime.policy",
+    "WorkerOptions": "lash.runtime.policy",
+    "ChildHandle": "lash.runtime.process",
+    "Context": "lash.runtime.process",
+    "SessionHandle": "lash.runtime.session",
+    "EVENT": "lash.runtime.trigger",
+    "pointer": "lash.runtime.trigger",
+    "Turn": "lash.runtime.turn",
+    "text_of": "lash.runtime.turn",
+}
+"""What runs agents and processes, by the module it comes from: it needs asyncio, which storages alone do without."""
+
+
+def __getattr__(name: str) -> object:
+    module = _RUNTIME.get(name)
+    if module is None:
+        raise AttributeError(f"module 'lash' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(module), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -204,7 +204,7 @@ class App:
         self, process: ProcessDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> ProcessHandle[R]: ...
 
-    async def start(self, process: Any = None, /, *args: Any, **kwargs: Any) -> Any:
+    async def start(self, process: Any = None, /, *args: Any, **kwargs: Any) -> Any:  # type: ignore[misc] # takes both
         """Without arguments: open the storage and begin to work. With a process: start it and return a handle on it."""
         if process is None:
             return await self._open()

@@ -40,7 +40,6 @@ class SQLiteWorkStore:
         return self._database.read(lambda reader: _look(reader, wanted))
 
 
-
 def change_work(transaction: Transaction, process_key: int, change: WorkChange) -> None:
     """Carry out what an event means for the work list, in its transaction."""
     if change.wakes:

@@ -198,8 +198,10 @@ SELECT 'lash_trigger_subscriptions', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_t
     (SELECT MAX(rowid) FROM lash_trigger_subscriptions)
 UNION ALL
 SELECT 'lash_trigger_tombstones', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_trigger_tombstones LIMIT :limit)),
+    NULL
 UNION ALL
 SELECT 'lash_trigger_receipts', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_trigger_receipts LIMIT :limit)),
+    NULL
 UNION ALL
 SELECT 'lash_trigger_occurrences', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_trigger_occurrences LIMIT :limit)),
     (SELECT MAX(rowid) FROM lash_trigger_occurrences)
