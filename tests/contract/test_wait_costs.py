@@ -12,7 +12,6 @@ from lash.testing.harness import Harness
 from lash.testing.wait_factories import PROCESS, TURN, YES, key_of, parked, placed, soon, waiting
 
 _CONTROL = {"begin", "commit", "savepoint", "release", "checkpoint"}
-_LAST_OF_A_RESOLUTION = {True: "wait_resolve", False: "wait_row"}
 
 
 class Recorder:
@@ -59,7 +58,9 @@ async def test_a_thousand_waiters_cost_one_query(harness: Harness) -> None:
     await storage.waits.resolve(keys[7], YES)
     assert await soon(tasks[7]) == YES
     await asyncio.sleep(0.05)
-    assert recorder.take()[-2:] == [_LAST_OF_A_RESOLUTION[harness.backend == "postgres"], "wait_states"]
+    taken = recorder.take()
+    # SQLite reads the wait in the transaction that resolves it; no waiter does.
+    assert (taken.count("wait_states"), taken.count("wait_row")) == (1, int(harness.backend != "postgres"))
     await storage.waits.revoke("s")
     gone = await soon(asyncio.gather(*tasks, return_exceptions=True))
     assert sum(isinstance(each, lash.WaitUnknown) for each in gone) == 999
