@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -89,6 +88,4 @@ async def test_existing_processes_join_the_work_list(backend_url: str, backend_n
 
 def _registration(process_id: str) -> str:
     """Return the stored form of a registration, which has had its shape since processes exist."""
-    body = encode_registration(process(process_id, provenance=Provenance(caused_by=_CAUSES.get(process_id)))).body
-    assert "caused_by" in json.loads(body)["provenance"] or process_id in ("running", "external", "ended")
-    return body
+    return encode_registration(process(process_id, provenance=Provenance(caused_by=_CAUSES.get(process_id)))).body
