@@ -143,6 +143,7 @@ CONTRACT_DIFFERENCES: dict[str, str] = {
     "TestSessionStore::test_everything_survives_reopening": _GONE,
     "TestProcess::test_everything_survives_reopening": _GONE,
     "TestEffect::test_effects_survive_reopening": _GONE,
+    "TestEffectClaim::test_a_sleep_resumes_after_reopening": _GONE,
     "TestSessionTurn::test_a_repeat_survives_reopening": _GONE,
     "TestQueue::test_queued_work_survives_reopening": _GONE,
     "TestCheckpoint::test_a_ref_works_on_a_fresh_handle": _GONE,
