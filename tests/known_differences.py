@@ -174,6 +174,7 @@ CONTRACT_DIFFERENCES: dict[str, str] = {
     "TestProcess::test_everything_survives_reopening": _GONE,
     "TestPark::test_parking_survives_reopening": _GONE,
     "TestEffect::test_effects_survive_reopening": _GONE,
+    "TestEffectClaim::test_a_sleep_resumes_after_reopening": _GONE,
     "TestSessionTurn::test_a_repeat_survives_reopening": _GONE,
     "TestDeadLetter::test_letters_survive_reopening": _GONE,
     "TestWait::test_a_deadline_survives_reopening": _GONE,
