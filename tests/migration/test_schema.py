@@ -60,7 +60,13 @@ async def test_without_permission_to_migrate_nothing_is_touched(backend_url: str
     """``migrate=False`` on an empty database says what is pending and creates nothing."""
     with pytest.raises(lash.PendingMigrations, match="0001_sessions, 0002_queue") as refused:
         await lash.open(backend_url, migrate=False)
-    assert refused.value.pending == ("0001_sessions", "0002_queue", "0003_artifacts_attachments", "0004_processes")
+    assert refused.value.pending == (
+        "0001_sessions",
+        "0002_queue",
+        "0003_artifacts_attachments",
+        "0004_processes",
+        "0005_triggers",
+    )
     catalogue = {
         "sqlite": "SELECT count(*) FROM sqlite_schema",
         "postgres": "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()",
