@@ -132,7 +132,7 @@ def test_lines_that_cannot_be(cron: object) -> None:
 )
 def test_zones_that_are_not_known(zone: object) -> None:
     """What is no IANA name of a zone on this machine is refused, whatever the machine has under that name."""
-    with pytest.raises(InvalidInput, match="time.zone"):
+    with pytest.raises(InvalidInput, match=r"time.zone"):
         check_cron("* * * * *", zone)
 
 

@@ -53,6 +53,11 @@ _NOUNS: Final = {
     "lash_process_events": "event",
     "lash_wakes": "event",
     "lash_grants": "grant",
+    "lash_trigger_subscriptions": "trigger",
+    "lash_trigger_tombstones": "trigger",
+    "lash_trigger_receipts": "trigger",
+    "lash_trigger_occurrences": "trigger",
+    "lash_trigger_deliveries": "trigger",
     "lash_schedules": "schedule",
 }
 

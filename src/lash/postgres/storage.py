@@ -12,6 +12,7 @@ from lash.plan.commit import CommitRules
 from lash.postgres.artifact import PostgresArtifactStore
 from lash.postgres.attachment import PostgresAttachmentManifest, PostgresBytes
 from lash.postgres.database import Database, StatementHook
+from lash.postgres.emit import PostgresOccurrenceStore
 from lash.postgres.event import PostgresEventStore
 from lash.postgres.grant import PostgresGrantStore
 from lash.postgres.lease import PostgresLeaseStore
@@ -25,6 +26,7 @@ from lash.postgres.schedule import PostgresScheduleStore
 from lash.postgres.schema import prepare_schema
 from lash.postgres.seen_processes import SeenProcesses
 from lash.postgres.session import PostgresSession, PostgresSessionStore
+from lash.postgres.trigger import PostgresTriggerStore
 from lash.sqlkit.queries import load_queries
 from lash.stores.attachment import ByteStore
 from lash.waiting import ProcessWaiter
@@ -51,6 +53,8 @@ class PostgresStorage:
         self.schedules = PostgresScheduleStore(database, self._signals)
         self.waiter = ProcessWaiter(self.events, self.processes, self._signals)
         self.grants = PostgresGrantStore(database, seen)
+        self.triggers = PostgresTriggerStore(database)
+        self.occurrences = PostgresOccurrenceStore(database, self._signals)
         self.artifacts = PostgresArtifactStore(database, rules.compression)
         self.attachments = Attachments(
             PostgresAttachmentManifest(database),

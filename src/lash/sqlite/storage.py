@@ -17,6 +17,7 @@ from lash.plan.commit import CommitRules
 from lash.sqlite.artifact import SQLiteArtifactStore
 from lash.sqlite.attachment import SQLiteAttachmentManifest, SQLiteBytes
 from lash.sqlite.database import Database
+from lash.sqlite.emit import SQLiteOccurrenceStore
 from lash.sqlite.event import SQLiteEventStore
 from lash.sqlite.grant import SQLiteGrantStore
 from lash.sqlite.lease import SQLiteLeaseStore
@@ -29,6 +30,7 @@ from lash.sqlite.queue import SQLiteQueueStore
 from lash.sqlite.schedule import SQLiteScheduleStore
 from lash.sqlite.schema import MIGRATIONS, SchemaKeeper
 from lash.sqlite.session import SQLiteSession, SQLiteSessionStore
+from lash.sqlite.trigger import SQLiteTriggerStore
 from lash.sqlkit.migrations import load_migrations, pending_error
 from lash.sqlkit.queries import load_queries
 from lash.stores.attachment import ByteStore
@@ -53,6 +55,8 @@ class SQLiteStorage:
         self.process_leases = SQLiteProcessLeaseStore(database, self._signals)
         self.events = SQLiteEventStore(database, self._signals)
         self.grants = SQLiteGrantStore(database)
+        self.triggers = SQLiteTriggerStore(database)
+        self.occurrences = SQLiteOccurrenceStore(database, self._signals)
         self.schedules = SQLiteScheduleStore(database, self._signals)
         self.waiter = ProcessWaiter(self.events, self.processes, self._signals)
         self.artifacts = SQLiteArtifactStore(database, rules.compression)

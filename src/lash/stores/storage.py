@@ -17,6 +17,7 @@ from lash.stores.process import ProcessLeaseStore, ProcessStore
 from lash.stores.queue import QueueStore
 from lash.stores.schedule import ScheduleStore
 from lash.stores.session import Session, SessionStore
+from lash.stores.trigger import OccurrenceStore, TriggerStore
 
 if TYPE_CHECKING:
     # It needs asyncio, which would double the cost of importing lash.
@@ -60,6 +61,12 @@ class Storage(Protocol):
 
     @property
     def grants(self) -> GrantStore: ...
+
+    @property
+    def triggers(self) -> TriggerStore: ...
+
+    @property
+    def occurrences(self) -> OccurrenceStore: ...
 
     @property
     def schedules(self) -> ScheduleStore: ...
