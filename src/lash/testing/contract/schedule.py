@@ -55,7 +55,7 @@ class ScheduleContract:
         assert (await made(storage, schedule())).next_tick_ms == at("2026-06-01T13:00:00Z")
 
     async def test_registering_again(self, harness: Harness) -> None:
-        """The same definition is the same schedule as it stands by then; another one is a conflict and writes nothing."""
+        """The same definition is the same schedule as it stands; another one is a conflict and writes nothing."""
         storage = await opened(harness)
         first = await made(storage, schedule(payload={"a": 1}))
         await harness.clock.advance(5 * HOUR)
