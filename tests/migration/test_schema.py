@@ -62,7 +62,11 @@ async def test_without_permission_to_migrate_nothing_is_touched(backend_url: str
     with pytest.raises(lash.PendingMigrations, match="0001_sessions, 0002_queue") as refused:
         await lash.open(backend_url, migrate=False)
     assert refused.value.pending == (
-        *("0001_sessions", "0002_queue", "0003_artifacts_attachments", "0004_processes", "0005_triggers"),
+        "0001_sessions",
+        "0002_queue",
+        "0003_artifacts_attachments",
+        "0004_processes",
+        "0005_triggers",
         "0006_schedules",
     )
     catalogue = {
