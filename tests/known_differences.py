@@ -179,6 +179,8 @@ CONTRACT_DIFFERENCES: dict[str, str] = {
     "TestDeadLetter::test_letters_survive_reopening": _GONE,
     "TestWait::test_a_deadline_survives_reopening": _GONE,
     "TestWaitKey::test_a_key_survives_reopening": _GONE,
+    "TestSchedule::test_schedules_survive_reopening": _GONE,
+    "TestScheduleFire::test_what_was_due_is_fired_after_reopening": _GONE,
     "TestTrigger::test_subscriptions_survive_reopening": _GONE,
     "TestQueue::test_queued_work_survives_reopening": _GONE,
     "TestCheckpoint::test_a_ref_works_on_a_fresh_handle": _GONE,

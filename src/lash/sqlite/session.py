@@ -115,6 +115,7 @@ class SQLiteSessionStore:
         def body(transaction: Transaction) -> bool:
             # The order of all nouns: schedules and subscriptions, so that nothing more is started; then the processes
             # that were; then the session, with which its effects, waits, queue and dead letters go.
+            # that were; then the session.
             delete_session_schedules(transaction, session_id)
             delete_subscriptions(transaction, session_id)
             detach_session(transaction, session_id)
