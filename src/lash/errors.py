@@ -6,6 +6,13 @@
     ├── ConfigError                  fix     wrong option or URL, missing extra, wrong thread or loop
     ├── InvalidInput                 fix     a value that cannot be stored; nothing was written
     │   └── CommitTooLarge           fix     the commit breaks the budget of this storage
+    ├── ExecutionError
+    │   ├── StepFailed               decide  a step failed, and that is recorded
+    │   ├── OutcomeUnknown           decide  whether a step that must not run twice happened is not known
+    │   ├── ProcessFailed            decide  the process that was waited for ended without success
+    │   ├── TurnFailed               decide  the turn that was waited for failed; its input is a dead letter
+    │   ├── WaitRejected             decide  the wait ended with an error, a cancellation or its deadline
+    │   └── UnknownDefinition        fix     no such agent or process is registered here
     └── StoreError
         ├── NotFound                 decide  the thing named does not exist
         │   ├── SessionNotFound
@@ -121,6 +128,73 @@ class CommitTooLarge(InvalidInput):
         self.measure = measure
         self.actual = actual
         self.limit = limit
+
+
+class ExecutionError(LashError):
+    """Something that an application runs did not end well."""
+
+    advice = Advice.DECIDE_AGAIN
+
+
+class StepFailed(ExecutionError):
+    """A step failed and the failure is recorded: a replay raises it again, without running the step."""
+
+    def __init__(self, step: str, code: str, message: str) -> None:
+        super().__init__(f"step {step!r} failed: {code}: {message}")
+        self.step = step
+        self.code = code
+        self.message = message
+
+
+class OutcomeUnknown(ExecutionError):
+    """A step that must not run twice was begun by a run that is gone; nobody knows whether it happened.
+
+    Look it up where it would have happened, then record what is known with ``app.settle``.
+    """
+
+    def __init__(self, scope: str, step: str) -> None:
+        super().__init__(f"whether step {step!r} of {scope} happened is unknown; it is not run twice")
+        self.scope = scope
+        self.step = step
+
+
+class ProcessFailed(ExecutionError):
+    """The process that was waited for ended without success."""
+
+    def __init__(self, process_id: str, status: str, message: str) -> None:
+        super().__init__(f"process {process_id!r} {status}: {message}")
+        self.process_id = process_id
+        self.status = status
+
+
+class TurnFailed(ExecutionError):
+    """The turn that was waited for failed for good; its input is a dead letter."""
+
+    def __init__(self, session_id: str, batch_id: str, reason: str) -> None:
+        super().__init__(f"the turn of message {batch_id!r} to session {session_id!r} failed: {reason}")
+        self.session_id = session_id
+        self.batch_id = batch_id
+        self.reason = reason
+
+
+class WaitRejected(ExecutionError):
+    """The wait was resolved with an error, cancelled, or its deadline passed."""
+
+    def __init__(self, key: str, code: str, message: str) -> None:
+        super().__init__(f"wait {key!r}: {code}: {message}")
+        self.key = key
+        self.code = code
+
+
+class UnknownDefinition(ExecutionError):
+    """No agent or process of this name, or of this version of it, is registered with the application."""
+
+    advice = Advice.FIX
+
+    def __init__(self, kind: str, name: str, known: str) -> None:
+        super().__init__(f"there is no {kind} {name!r} here; registered: {known or 'none'}")
+        self.kind = kind
+        self.name = name
 
 
 class StoreError(LashError):

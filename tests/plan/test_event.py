@@ -238,6 +238,16 @@ def test_other_events_need_no_key(event_type: str) -> None:
     assert append(EventDraft(event_type=event_type)).event.replay_key is None
 
 
+def test_signals_of_any_name_can_be_declared_at_once() -> None:
+    """A type named signal.* stands for signals without a type of their own, and for nothing else."""
+    any_signal, own = EventType(name="signal.*"), EventType(name="signal.own", payload_schema={"type": "string"})
+    registration = registered(own, any_signal)
+    assert declared_type(registration, "signal.go") == any_signal
+    assert declared_type(registration, "signal.own") == own
+    with pytest.raises(InvalidInput, match="undeclared event type 'signals'"):
+        declared_type(registration, "signals")
+
+
 def test_every_process_has_the_core_types() -> None:
     """Law 8: they are there without being declared, accept any JSON, and end the process by their names."""
     names = {
@@ -247,6 +257,7 @@ def test_every_process_has_the_core_types() -> None:
         "process.external_ref_set": None,
         "process.waiting": None,
         "process.resumed": None,
+        "process.attempt_failed": None,
         "process.completed": TerminalState.COMPLETED,
         "process.failed": TerminalState.FAILED,
         "process.cancelled": TerminalState.CANCELLED,

@@ -13,6 +13,7 @@ from lash.errors import Advice, LashError
 ADVICE = {
     Advice.FIX: {
         *("ConfigError", "InvalidInput", "CommitTooLarge", "SessionBindingMismatch", "StorageClosed"),
+        "UnknownDefinition",
     },
     Advice.DECIDE_AGAIN: {
         *("NotFound", "SessionNotFound", "NodeNotFound", "BlobNotFound", "ArtifactNotFound", "AttachmentNotFound"),
@@ -20,6 +21,7 @@ ADVICE = {
         *("Conflict", "RevisionConflict", "TurnConflict", "NodeConflict", "GraphConflict", "SourceKeyConflict"),
         *("RegistrationConflict", "EventConflict", "ProcessTerminal"),
         *("GraphShared", "SessionExists"),
+        *("ExecutionError", "StepFailed", "OutcomeUnknown", "ProcessFailed", "TurnFailed", "WaitRejected"),
         *("EffectNotRecorded", "WaitUnknown", "TriggerNotFound", "OccurrenceNotFound", "ScheduleNotFound"),
         *("EffectMismatch", "TriggerConflict", "OccurrenceConflict", "ScheduleConflict", "DeadLetterNotFound"),
     },

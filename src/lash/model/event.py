@@ -15,11 +15,14 @@ STARTED: Final = "process.started"
 EXTERNAL_REF_SET: Final = "process.external_ref_set"
 WAITING: Final = "process.waiting"
 RESUMED: Final = "process.resumed"
+ATTEMPT_FAILED: Final = "process.attempt_failed"
 COMPLETED: Final = "process.completed"
 FAILED: Final = "process.failed"
 CANCELLED: Final = "process.cancelled"
 ABANDONED: Final = "process.abandoned"
 SIGNAL_PREFIX: Final = "signal."
+ANY_SIGNAL: Final = "signal.*"
+"""A type of this name declares signals of every name that has no type of its own."""
 
 
 class TerminalState(enum.StrEnum):

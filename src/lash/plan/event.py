@@ -13,12 +13,15 @@ from lash.limits import check_identifier
 from lash.model.event import (
     ABANDON_REQUESTED,
     ABANDONED,
+    ANY_SIGNAL,
+    ATTEMPT_FAILED,
     CANCEL_REQUESTED,
     CANCELLED,
     COMPLETED,
     EXTERNAL_REF_SET,
     FAILED,
     RESUMED,
+    SIGNAL_PREFIX,
     STARTED,
     WAITING,
     EventDraft,
@@ -55,7 +58,7 @@ _OUTCOME: Final = Pointer(path="/outcome")
 
 CORE_EVENT_TYPES: Final = (
     *(EventType(name=name) for name in (CANCEL_REQUESTED, ABANDON_REQUESTED, STARTED, EXTERNAL_REF_SET)),
-    *(EventType(name=name) for name in (WAITING, RESUMED)),
+    *(EventType(name=name) for name in (WAITING, RESUMED, ATTEMPT_FAILED)),
     *(
         EventType(name=name, semantics=EventSemantics(terminal=TerminalSpec(state=state, await_output=_OUTCOME)))
         for name, state in (
@@ -200,6 +203,10 @@ def declared_type(registration: Registration, name: str) -> EventType:
     for event_type in (*CORE_EVENT_TYPES, *registration.event_types):
         if event_type.name == name:
             return event_type
+    if name.startswith(SIGNAL_PREFIX):
+        for event_type in registration.event_types:
+            if event_type.name == ANY_SIGNAL:
+                return event_type
     raise InvalidInput(f"process {registration.process_id!r} has undeclared event type {name!r}")
 
 
