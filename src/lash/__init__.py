@@ -275,6 +275,7 @@ if TYPE_CHECKING:
     from lash.runtime.trigger import EVENT, pointer
     from lash.runtime.turn import Turn, text_of
 
+
 __all__ = [
     "EVENT",
     "Abandonment",
