@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import subprocess
 import sys
@@ -15,6 +16,11 @@ import lash
 README: Final = Path(__file__).parents[2] / "README.md"
 
 
+def _run(folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "example.py"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+
+
 def _blocks() -> list[str]:
     return re.findall(r"^```python\n(.*?)^```$", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
@@ -24,7 +30,7 @@ async def test_the_example_runs_and_can_be_run_again(tmp_path: Path) -> None:
     (example,) = _blocks()
     (tmp_path / "example.py").write_text(example, encoding="utf-8")
     for _ in range(2):
-        done = subprocess.run([sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        done = await asyncio.to_thread(_run, tmp_path)
         assert (done.returncode, done.stdout, done.stderr) == (0, "You said: whales\n", "")
     async with await lash.open(f"sqlite:///{tmp_path / 'agents.db'}") as storage:
         read = await storage.session("chat-1").load()
