@@ -137,6 +137,7 @@ CONTRACT_DIFFERENCES: dict[str, str] = {
     "TestSessionStore::test_everything_survives_reopening": _GONE,
     "TestProcess::test_everything_survives_reopening": _GONE,
     "TestSessionTurn::test_a_repeat_survives_reopening": _GONE,
+    "TestDeadLetter::test_letters_survive_reopening": _GONE,
     "TestQueue::test_queued_work_survives_reopening": _GONE,
     "TestCheckpoint::test_a_ref_works_on_a_fresh_handle": _GONE,
     "TestCheckpoint::test_bytes_of_both_forms_live_in_one_session": _ONE_STORAGE,

@@ -12,7 +12,7 @@ from lash.errors import Advice, InvalidInput, StorageClosed, StoreError, WaitTim
 from lash.model.event import ProcessEvent
 from lash.model.process import Outcome
 from lash.stores.event import EventStore
-from lash.stores.notify import ChangeSignals
+from lash.stores.notify import ChangeSignals, Listener
 from lash.stores.process import ProcessStore
 
 _SLOW_POLL_S: Final = 1.0
@@ -122,6 +122,7 @@ class _Hub:
     def __init__(self, events: EventStore, signals: ChangeSignals, poll_s: float) -> None:
         self._events = events
         self._signals = signals
+        self._listener: Listener | None = None
         self._poll_s = poll_s
         self._watches: set[_Watch] = set()
         self._task: asyncio.Task[None] | None = None
@@ -159,10 +160,12 @@ class _Hub:
     def _watching(self, process_id: str) -> Iterator[_Watch]:
         if self._closed:
             raise StorageClosed
+        # Before the first look: what happens from then on is a hint.
+        self._listener = self._listener or self._signals.listen()
         watch = _Watch(process_id)
         self._watches.add(watch)
         if self._task is None:
-            self._task = asyncio.create_task(self._run(), name="lash-process-waiter")
+            self._task = asyncio.create_task(self._run(self._listener), name="lash-process-waiter")
         try:
             yield watch
         finally:
@@ -175,19 +178,19 @@ class _Hub:
             self._task.cancel()
             self._task = None
 
-    async def _run(self) -> None:
+    async def _run(self, listener: Listener) -> None:
         try:
-            await self._serve()
+            await self._serve(listener)
         except Exception as error:  # noqa: BLE001 (the waiters would wait for ever if the task just ended)
             for watch in self._watches:
                 # Each waiter raises an exception of its own: a shared one would collect all their tracebacks.
                 watch.fail(copy.copy(error))
         self._task = None
 
-    async def _serve(self) -> None:
+    async def _serve(self, listener: Listener) -> None:
         clock = asyncio.get_running_loop().time
         while self._watches:
-            await self._signals.wait(self._poll_s)
+            await listener.wait(self._poll_s)
             pause_s, began = min(_FIRST_PAUSE_S, self._poll_s), clock()
             while not await self._ask():
                 await asyncio.sleep(pause_s)

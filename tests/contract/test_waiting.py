@@ -13,6 +13,7 @@ import pytest_asyncio
 
 import lash
 from lash.errors import InvalidInput, ProcessNotFound, ProcessPruned, StorageClosed, WaitTimedOut
+from lash.hints import HintListener, Hints
 from lash.model.event import EventDraft, EventType
 from lash.model.process import ExternalInput, Recovery, Registration, Success
 from lash.stores.storage import Storage
@@ -124,20 +125,31 @@ async def test_many_waiters_are_told_apart(storage: Storage, harness: Harness) -
     assert await soon(asyncio.gather(*waiting)) == [Success(value=each) for each in ids]
 
 
-class _Deaf:
-    """Signals that lose every hint."""
+class _Deaf(HintListener):
+    """A listener to whom no hint comes."""
+
+    def __init__(self) -> None:
+        super().__init__(Hints(), everything=False)
 
     async def wait(self, timeout_s: float) -> None:
         await asyncio.sleep(timeout_s)
 
-    def touch(self) -> None: ...
+
+class _DeafSignals:
+    """Signals that lose every hint."""
+
+    def listen(self, *, everything: bool = False) -> HintListener:
+        assert not everything
+        return _Deaf()
+
+    def touch(self, *, process: bool = True) -> None: ...
 
     async def close(self) -> None: ...
 
 
 async def test_a_lost_hint_is_a_delay(storage: Storage, harness: Harness) -> None:
     """Without any hint, what was written is found by the slow poll."""
-    waiter = ProcessWaiter(storage.events, storage.processes, _Deaf(), poll_s=0.02)
+    waiter = ProcessWaiter(storage.events, storage.processes, _DeafSignals(), poll_s=0.02)
     waiting = asyncio.gather(waiter.wait_event_after("p", "tick"), waiter.await_outcome("p"))
     await asyncio.sleep(0.05)
     other = await harness.open()

@@ -37,7 +37,8 @@ async def test_sixteen_concurrent_first_opens_all_succeed(backend_url: str) -> N
     for process in processes:
         await asyncio.to_thread(process.join, 60)
     assert [process.exitcode for process in processes] == [0] * _OPENERS
-    assert await raw(backend_url, "SELECT number FROM lash_migrations ORDER BY number") == [(1,), (2,), (3,), (4,)]
+    numbers = await raw(backend_url, "SELECT number FROM lash_migrations ORDER BY number")
+    assert numbers == [(1,), (2,), (3,), (4,), (5,)]
     assert await raw(backend_url, "SELECT count(*) FROM lash_sessions") == [(1,)]
 
 
@@ -45,16 +46,22 @@ async def test_a_newer_schema_is_refused_with_both_numbers(backend_url: str) -> 
     """L89: a schema of the future is refused; the message names what was found and what is known."""
     await (await lash.open(backend_url)).close()
     await raw(backend_url, "INSERT INTO lash_migrations (number, name, applied_at_ms) VALUES (41, 'of_the_future', 0)")
-    with pytest.raises(lash.NewerSchema, match=r"schema 41\b.*up to 4\b") as refused:
+    with pytest.raises(lash.NewerSchema, match=r"schema 41\b.*up to 5\b") as refused:
         await lash.open(backend_url)
-    assert (refused.value.found, refused.value.supported) == (41, 4)
+    assert (refused.value.found, refused.value.supported) == (41, 5)
 
 
 async def test_without_permission_to_migrate_nothing_is_touched(backend_url: str, backend_name: str) -> None:
     """``migrate=False`` on an empty database says what is pending and creates nothing."""
     with pytest.raises(lash.PendingMigrations, match="0001_sessions, 0002_queue") as refused:
         await lash.open(backend_url, migrate=False)
-    assert refused.value.pending == ("0001_sessions", "0002_queue", "0003_artifacts_attachments", "0004_processes")
+    assert refused.value.pending == (
+        "0001_sessions",
+        "0002_queue",
+        "0003_artifacts_attachments",
+        "0004_processes",
+        "0005_dead_letters",
+    )
     catalogue = {
         "sqlite": "SELECT count(*) FROM sqlite_schema",
         "postgres": "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()",

@@ -29,6 +29,7 @@ from lash.plan.queue import (
     check_claim_size,
     check_completion,
     check_completions,
+    check_count_attempt,
     check_work_claim,
     decode_batch,
     encode_batch,
@@ -217,6 +218,8 @@ def test_a_known_source_key_tells_of_its_batch() -> None:
     assert pending == Enqueued(batch_id="b", created=False, state=BatchState.PENDING, batch=BATCH)
     done = recognise(encoded, SourceKeyRow("b", GOLDEN, "consumed"), None)
     assert done == Enqueued(batch_id="b", created=False, state=BatchState.CONSUMED, batch=None)
+    dead = recognise(encoded, SourceKeyRow("b", GOLDEN, "pending"), None)
+    assert dead == Enqueued(batch_id="b", created=False, state=BatchState.DEAD, batch=None)
     with pytest.raises(SourceKeyConflict) as refused:
         recognise(encoded, SourceKeyRow("b", FULL_GOLDEN, "cancelled"), None)
     assert (refused.value.session_id, refused.value.source_key) == (SESSION, "host:1")
@@ -244,6 +247,14 @@ def test_a_claim_takes_up_to_a_thousand_batches() -> None:
     for wrong, message in ((1_001, "at most 1,000"), (-1, "between 0"), (True, "an integer"), ("5", "an integer")):
         with pytest.raises(InvalidInput, match=message):
             check_claim_size(wrong)
+
+
+def test_whether_an_attempt_counts_is_said_plainly() -> None:
+    """Something that is only nearly true is refused."""
+    assert [check_count_attempt(each) for each in (True, False)] == [True, False]
+    for wrong in (0, 1, None, "no"):
+        with pytest.raises(InvalidInput, match="count_attempt must be True or False"):
+            check_count_attempt(wrong)
 
 
 def test_a_boundary_is_one_of_the_two() -> None:

@@ -130,4 +130,4 @@ async def test_a_file_that_cannot_be_asked_is_a_hint(counted: Counted, monkeypat
         raise StoreUnavailable("busy")
 
     monkeypatch.setattr(counted.storage._database, "data_version", fail)
-    await asyncio.wait_for(SQLiteSignals(counted.storage._database).wait(3_600), 20)
+    await asyncio.wait_for(SQLiteSignals(counted.storage._database).listen().wait(3_600), 20)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import cast
 
 from lash.errors import ProcessNotFound, ProcessPruned
+from lash.hints import HintListener, Hints
 from lash.model.event import ProcessEvent
 from lash.model.process import ExternalInput, ProcessRecord, ProcessStatus, Projection, Registration, Success
 from lash.stores.event import EventStore
@@ -25,7 +26,11 @@ class HandSignals:
         self._minds_time = minds_time
         self._hint = asyncio.Event()
 
-    async def wait(self, timeout_s: float) -> None:
+    def listen(self, *, everything: bool = False) -> HandListener:
+        assert not everything
+        return HandListener(self)
+
+    async def rest(self, timeout_s: float) -> None:
         self.waits += 1
         if not self._hint.is_set():
             self.resting.set()
@@ -37,11 +42,23 @@ class HandSignals:
         self._hint.clear()
         self.resting.clear()
 
-    def touch(self) -> None:
+    def touch(self, *, process: bool = True) -> None:
+        assert process
         self._hint.set()
         self.resting.clear()
 
     async def close(self) -> None: ...
+
+
+class HandListener(HintListener):
+    """The one who waits for hints that the test gives."""
+
+    def __init__(self, signals: HandSignals) -> None:
+        super().__init__(Hints(), everything=False)
+        self._signals = signals
+
+    async def wait(self, timeout_s: float) -> None:
+        await self._signals.rest(timeout_s)
 
 
 class Log:

@@ -128,10 +128,12 @@ class BatchState(enum.StrEnum):
     PENDING = "pending"
     CONSUMED = "consumed"
     CANCELLED = "cancelled"
+    DEAD = "dead"
+    """It is a dead letter: neither queued nor done, until somebody requeues or discards it."""
 
 
 class Enqueued(Value, frozen=True, kw_only=True):
-    """The answer to an enqueue. ``batch`` is None when the work of this source key is done or cancelled."""
+    """The answer to an enqueue. ``batch`` is None when the work of this source key is done, cancelled or dead."""
 
     batch_id: str
     created: bool
@@ -190,6 +192,21 @@ class NothingClaimed(Value, frozen=True, kw_only=True):
 
     reason: EmptyReason
     next_available_at_ms: int | None = None
+
+
+class DeadLetter(Value, frozen=True, kw_only=True):
+    """Work that was given up: the batch as it was, why, and when. ``place`` orders them as they died."""
+
+    place: int
+    batch: Batch
+    reason: str
+    error: JSON
+    died_at_ms: int
+
+    @property
+    def attempts(self) -> int:
+        """How often the batch was claimed before it was given up."""
+        return self.batch.attempts
 
 
 ClaimOutcome: TypeAlias = Claim | NothingClaimed

@@ -42,6 +42,7 @@ _NOUNS: Final = {
     "lash_turns": "turn",
     "lash_batches": "queue",
     "lash_source_keys": "queue",
+    "lash_dead_letters": "queue",
     "lash_artifacts": "artifact",
     "lash_attachments": "attachment",
     "lash_attachment_fences": "attachment",

@@ -166,10 +166,12 @@ def recognise(encoded: EncodedBatch, key: SourceKeyRow, stored: BatchRow | None)
     session_id, source_key = encoded.draft.session_id, encoded.draft.source_key or ""
     if key.content_hash != encoded.content_hash:
         raise SourceKeyConflict(session_id, source_key)
+    state = BatchState(key.state)
     return Enqueued(
         batch_id=key.batch_id,
         created=False,
-        state=BatchState(key.state),
+        # A key is pending until its batch is done or cancelled: one that is not queued either is a dead letter.
+        state=BatchState.DEAD if state is BatchState.PENDING and stored is None else state,
         batch=None if stored is None else decode_batch(stored, session_id),
     )
 
@@ -273,6 +275,13 @@ def check_work_claim(claim: object) -> Claim:
     check_identifier("claim.session_id", claim.session_id)
     check_completion("claim", claim.completion)
     return claim
+
+
+def check_count_attempt(count_attempt: object) -> bool:
+    """Return whether an attempt counts, if it is said plainly."""
+    if not isinstance(count_attempt, bool):
+        raise InvalidInput(f"count_attempt must be True or False, not {count_attempt!r:.80}")
+    return count_attempt
 
 
 def check_completion(what: str, completion: object) -> ClaimCompletion:

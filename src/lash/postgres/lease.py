@@ -27,6 +27,7 @@ from lash.plan.session import missing_session
 from lash.postgres.database import Database
 from lash.postgres.rows import AcquireAnswer, LeaseAnswer
 from lash.sqlkit.rows import Flag
+from lash.stores.notify import ChangeSignals
 
 _MAX_PLANS: Final = 10
 
@@ -34,8 +35,9 @@ _MAX_PLANS: Final = 10
 class PostgresLeaseStore:
     """The session leases of one PostgreSQL storage; the contract is `lash.stores.lease.LeaseStore`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, signals: ChangeSignals) -> None:
         self._database = database
+        self._signals = signals
 
     async def claim(self, session_id: str, owner: LeaseOwner, *, ttl_ms: int) -> LeaseOutcome:
         check_identifier("session_id", session_id)
@@ -63,7 +65,9 @@ class PostgresLeaseStore:
     async def release(self, fence: LeaseFence) -> bool:
         check_fence("fence", fence)
         released = await release_lease(self._database, fence)
-        if not released:
+        if released:
+            self._signals.touch(process=False)
+        else:
             await self._answer(fence.session_id)
         return released
 

@@ -9,6 +9,7 @@ from collections.abc import Coroutine
 from typing import Final
 
 from lash.errors import LashError
+from lash.hints import HintListener, Hints
 from lash.ids import new_id
 from lash.postgres.database import Database
 from lash.postgres.errors import DRIVER_ERRORS
@@ -17,47 +18,55 @@ _TELL_EVERY_S: Final = 0.005
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 30.0
 _CLOSE_LIMIT_S: Final = 2.0
+_PROCESS: Final = "process"
+_OTHER: Final = "other"
 
 
 class PostgresSignals:
     """The hints of one PostgreSQL storage; the contract is `lash.stores.notify.ChangeSignals`.
 
     Writes are told to the other storages on the schema after they were committed, all of 5 ms at once. Hearing of
-    them takes a connection of its own beside the pool, which is opened for the first one who waits, and again when it
-    was lost. There is none behind a pooler in transaction mode, on a pool of the caller, or where the server refuses
-    LISTEN: then those who wait see what other storages wrote when they next look by themselves.
+    them takes a connection of its own beside the pool, one for all listeners: it is opened for the first who waits,
+    again when it was lost, and closed when nobody listens any more. There is none behind a pooler in transaction
+    mode, on a pool of the caller, or where the server refuses LISTEN: then those who wait see what other storages
+    wrote when they next look by themselves.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._channel = channel_of(database.options.schema)
         self._name = new_id()
-        self._hinted = asyncio.Event()
-        self._untold = False
+        self._hints = Hints(on_idle=self._stop_listening)
+        self._untold: str | None = None
         self._telling: asyncio.Task[None] | None = None
         self._listening: asyncio.Task[None] | None = None
+        self._ending: set[asyncio.Task[None]] = set()
         self._closed = False
 
-    async def wait(self, timeout_s: float) -> None:
-        if self._listening is None and self._database.can_listen:
-            self._listening = self._start(self._listen())
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await self._hinted.wait()
-        self._hinted.clear()
+    def listen(self, *, everything: bool = False) -> HintListener:
+        listener = _ServerListener(self._hints, self, everything=everything)
+        self._hints.add(listener)
+        return listener
 
-    def touch(self) -> None:
-        self._hinted.set()
-        self._untold = True
+    def touch(self, *, process: bool = True) -> None:
+        self._hints.give(process=process)
+        # What concerns processes concerns all who listen, and so stands for the rest as well.
+        self._untold = _PROCESS if process or self._untold == _PROCESS else _OTHER
         if self._telling is None:
             self._telling = self._start(self._tell())
 
+    def connect(self) -> None:
+        """Begin to hear the other storages, if that is possible and not done yet."""
+        if self._listening is None and self._database.can_listen:
+            self._listening = self._start(self._listen())
+
     async def close(self) -> None:
         self._closed = True
+        self._hints.close()
         if self._telling is not None:
             # Writing and closing at once is what short programs do; the others should hear of it all the same.
             await asyncio.wait({self._telling}, timeout=_CLOSE_LIMIT_S)
-        tasks = {task for task in (self._telling, self._listening) if task is not None}
+        tasks = self._ending | {task for task in (self._telling, self._listening) if task is not None}
         for task in tasks:
             task.cancel()
         if tasks:
@@ -69,13 +78,21 @@ class PostgresSignals:
             return None
         return asyncio.get_running_loop().create_task(work, name="lash-postgres-signals")
 
+    def _stop_listening(self) -> None:
+        """Let the connection go, since nobody listens."""
+        task, self._listening = self._listening, None
+        if task is not None:
+            task.cancel()
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
     async def _tell(self) -> None:
         """Tell the others, until there was nothing to tell for a while."""
-        while self._untold:
-            self._untold = False
+        while self._untold is not None:
+            message, self._untold = f"{self._name} {self._untold}", None
             # A hint that cannot be sent is a hint lost: the others look by themselves soon.
             with contextlib.suppress(LashError):
-                await self._database.whisper("notify_send", self._channel, self._name)
+                await self._database.whisper("notify_send", self._channel, message)
             await asyncio.sleep(_TELL_EVERY_S)
         self._telling = None
 
@@ -98,15 +115,27 @@ class PostgresSignals:
             connection.add_termination_listener(lambda _connection: lost.set())
             await connection.add_listener(self._channel, self._hear)
             # Nobody heard what was told before this moment.
-            self._hinted.set()
+            self._hints.give(process=True)
             await lost.wait()
         finally:
             with contextlib.suppress(*DRIVER_ERRORS):
                 await connection.close(timeout=_CLOSE_LIMIT_S)
 
-    def _hear(self, _connection: object, _pid: int, _channel: str, sender: object) -> None:
+    def _hear(self, _connection: object, _pid: int, _channel: str, message: object) -> None:
+        sender, _, kind = str(message).partition(" ")
         if sender != self._name:
-            self._hinted.set()
+            self._hints.give(process=kind != _OTHER)
+
+
+class _ServerListener(HintListener):
+    """A listener whose first wait begins to hear the other storages."""
+
+    def __init__(self, hints: Hints, signals: PostgresSignals, *, everything: bool) -> None:
+        super().__init__(hints, everything=everything)
+        self._signals = signals
+
+    def begin_waiting(self) -> None:
+        self._signals.connect()
 
 
 def channel_of(schema: str) -> str:

@@ -12,7 +12,9 @@ from lash.errors import ClaimLost, StoreUnavailable
 from lash.ids import new_id
 from lash.limits import check_identifier, check_integer, saturating_add
 from lash.model.lease import LeaseFence
-from lash.model.queue import Batch, BatchDraft, Boundary, Claim, ClaimOutcome, Enqueued, NothingClaimed
+from lash.model.queue import Batch, BatchDraft, Boundary, Claim, ClaimOutcome, DeadLetter, Enqueued, NothingClaimed
+from lash.model.value import JSON
+from lash.plan.dead_letter import check_after, prepare_burial
 from lash.plan.lease import check_fence, check_ttl, require_fence
 from lash.plan.queue import (
     BatchRow,
@@ -20,6 +22,7 @@ from lash.plan.queue import (
     check_batch_ids,
     check_boundary,
     check_claim_size,
+    check_count_attempt,
     check_work_claim,
     choose_command,
     choose_exactly,
@@ -32,9 +35,11 @@ from lash.plan.queue import (
 )
 from lash.plan.session import check_limit
 from lash.postgres.database import Database
+from lash.postgres.dead_letter import bury, dead, requeue
 from lash.postgres.rows import BatchesAnswer, KnownKeyAnswer, QueueAnswer, StampAnswer
 from lash.postgres.session import missing
-from lash.sqlkit.rows import Number, Text
+from lash.sqlkit.rows import Flag, Number, Text
+from lash.stores.notify import ChangeSignals
 
 _MAX_PLANS: Final = 10
 
@@ -42,8 +47,9 @@ _MAX_PLANS: Final = 10
 class PostgresQueueStore:
     """The queued work of one PostgreSQL storage; the contract is `lash.stores.queue.QueueStore`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, signals: ChangeSignals) -> None:
         self._database = database
+        self._signals = signals
 
     async def enqueue(self, draft: BatchDraft) -> Enqueued:
         encoded, batch_id = encode_batch(draft), new_id()
@@ -56,6 +62,7 @@ class PostgresQueueStore:
             repeatable=draft.source_key is not None,
         )
         if row is not None:
+            self._signals.touch(process=False)
             return Enqueued(batch_id=batch_id, created=True, batch=decode_batch(row, draft.session_id))
         known = await self._database.read_one(KnownKeyAnswer, "queue_known_key", draft.session_id, draft.source_key)
         if known is None:
@@ -90,14 +97,45 @@ class PostgresQueueStore:
             raise ClaimLost(claim.session_id, claim.claim_id)
         return msgspec.structs.replace(claim, expires_at_ms=max(claim.expires_at_ms, extended.number))
 
-    async def abandon(self, claim: Claim) -> int:
+    async def abandon(self, claim: Claim, *, count_attempt: bool = True) -> int:
         check_work_claim(claim)
+        uncounted = 0 if check_count_attempt(count_attempt) else 1
         given_back = await self._database.write_one(
-            Number, "queue_abandon", claim.session_id, claim.token, repeatable=True
+            Number, "queue_abandon", claim.session_id, claim.token, uncounted, repeatable=True
         )
         if given_back is None:
             raise await missing(self._database, claim.session_id)
+        self._signals.touch(process=False)
         return given_back.number
+
+    async def bury(self, claim: Claim, *, reason: str, error: JSON = None) -> int:
+        buried = await bury(self._database, prepare_burial(claim, reason=reason, error=error))
+        self._signals.touch(process=False)
+        return buried
+
+    async def dead(
+        self, *, session_id: str | None = None, limit: int = 100, after: int | None = None
+    ) -> tuple[DeadLetter, ...]:
+        size, place = check_limit(limit), check_after(after)
+        if session_id is not None:
+            check_identifier("session_id", session_id)
+        return await dead(self._database, session_id, size, place)
+
+    async def requeue(self, session_id: str, batch_id: str) -> Batch:
+        check_identifier("session_id", session_id)
+        check_identifier("batch_id", batch_id)
+        batch = await requeue(self._database, session_id, batch_id)
+        self._signals.touch(process=False)
+        return batch
+
+    async def discard(self, session_id: str, batch_id: str) -> bool:
+        check_identifier("session_id", session_id)
+        check_identifier("batch_id", batch_id)
+        discarded = await self._database.write_one(Flag, "dead_letter_remove", session_id, batch_id, repeatable=False)
+        if discarded is None:
+            raise await missing(self._database, session_id)
+        self._signals.touch(process=False)
+        return discarded.value
 
     async def cancel(self, session_id: str, batch_id: str) -> Batch | None:
         check_identifier("session_id", session_id)
@@ -105,6 +143,7 @@ class PostgresQueueStore:
         answer = await self._database.write_one(BatchesAnswer, "queue_cancel", session_id, batch_id, repeatable=False)
         if answer is None:
             raise await missing(self._database, session_id)
+        self._signals.touch(process=False)
         return decode_batch(answer.batches[0], session_id) if answer.batches else None
 
     async def list(self, session_id: str, *, limit: int = 1_000, after_seq: int = 0) -> tuple[Batch, ...]:

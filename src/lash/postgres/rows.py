@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from lash.plan.checkpoint import CheckpointRow, ComponentRow
+from lash.plan.dead_letter import DeadLetterRow
 from lash.plan.frame import FrameRow
 from lash.plan.lease import LeaseRow
 from lash.plan.node import PathRow, StoredNode
@@ -132,3 +133,16 @@ class BatchesAnswer(msgspec.Struct, frozen=True, array_like=True):
 
     session_key: int
     batches: list[BatchRow]
+
+
+class HeldAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """The ids of the batches that a claim held."""
+
+    held: list[str]
+
+
+class DeadLettersAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """Some dead letters of a session that exists."""
+
+    session_key: int
+    letters: list[DeadLetterRow]

@@ -49,14 +49,16 @@ from lash.postgres.fork import graph_owners, reclaim_graphs, recount, run_fork
 from lash.postgres.heads import SeenHeads
 from lash.postgres.rows import CheckpointAnswer, LoadAnswer, LockAnswer, NodeAnswer, ReadAnswer
 from lash.sqlkit.rows import Flag, Number
+from lash.stores.notify import ChangeSignals
 
 
 class PostgresSessionStore:
     """The sessions of one PostgreSQL storage; the contract is `lash.stores.session.SessionStore`."""
 
-    def __init__(self, database: Database, rules: CommitRules) -> None:
+    def __init__(self, database: Database, rules: CommitRules, signals: ChangeSignals) -> None:
         self._database = database
         self._rules = rules
+        self._signals = signals
         self._heads = SeenHeads()
 
     async def create(
@@ -104,6 +106,15 @@ class PostgresSessionStore:
     async def delete(self, session_id: str) -> bool:
         check_identifier("session_id", session_id)
         self._heads.forget(session_id)
+        deleted = await self._delete(session_id)
+        self._signals.touch()
+        return deleted
+
+    def handle(self, session_id: str) -> PostgresSession:
+        check_identifier("session_id", session_id)
+        return PostgresSession(self._database, self._rules, self._heads, self._signals, session_id)
+
+    async def _delete(self, session_id: str) -> bool:
         async with self._database.transaction() as transaction:
             # Processes before the session, as an append that wakes it takes its locks; its wakes after it, as a commit.
             await transaction.run("grant_detach", session_id)
@@ -117,17 +128,17 @@ class PostgresSessionStore:
             await reclaim_graphs(transaction, self._database.options.schema, [held.session_key, *owners])
             return True
 
-    def handle(self, session_id: str) -> PostgresSession:
-        return PostgresSession(self._database, self._rules, self._heads, check_identifier("session_id", session_id))
-
 
 class PostgresSession:
     """A handle on one session; the contract is `lash.stores.session.Session`."""
 
-    def __init__(self, database: Database, rules: CommitRules, heads: SeenHeads, session_id: str) -> None:
+    def __init__(
+        self, database: Database, rules: CommitRules, heads: SeenHeads, signals: ChangeSignals, session_id: str
+    ) -> None:
         self._database = database
         self._rules = rules
         self._heads = heads
+        self._signals = signals
         self._session_id = session_id
 
     @property
@@ -193,7 +204,9 @@ class PostgresSession:
 
     async def commit(self, commit: Commit) -> CommitResult:
         prepared = prepare_commit(commit, self._session_id, self._rules)
-        return await run_commit(self._database, self._heads, prepared)
+        result = await run_commit(self._database, self._heads, prepared)
+        self._signals.touch(process=False)
+        return result
 
     async def meta(self) -> SessionMeta:
         row = await self._database.read_one(MetaRow, "session_meta", self._session_id)

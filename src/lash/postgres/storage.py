@@ -38,16 +38,16 @@ class PostgresStorage:
     def __init__(self, database: Database, rules: CommitRules, attachment_bytes: ByteStore | None) -> None:
         """Build the stores on an open database; use `open`."""
         self._database = database
-        self.sessions = PostgresSessionStore(database, rules)
-        self.leases = PostgresLeaseStore(database)
+        self.signals = PostgresSignals(database)
+        self.sessions = PostgresSessionStore(database, rules, self.signals)
+        self.leases = PostgresLeaseStore(database, self.signals)
         self.maintenance = PostgresMaintenance(database)
-        self.queue = PostgresQueueStore(database)
+        self.queue = PostgresQueueStore(database, self.signals)
         seen = SeenProcesses()
-        self._signals = PostgresSignals(database)
-        self.processes = PostgresProcessStore(database, seen, self._signals)
-        self.process_leases = PostgresProcessLeaseStore(database, seen, self._signals)
-        self.events = PostgresEventStore(database, seen, self._signals)
-        self.waiter = ProcessWaiter(self.events, self.processes, self._signals)
+        self.processes = PostgresProcessStore(database, seen, self.signals)
+        self.process_leases = PostgresProcessLeaseStore(database, seen, self.signals)
+        self.events = PostgresEventStore(database, seen, self.signals)
+        self.waiter = ProcessWaiter(self.events, self.processes, self.signals)
         self.grants = PostgresGrantStore(database, seen)
         self.artifacts = PostgresArtifactStore(database, rules.compression)
         self.attachments = Attachments(
@@ -91,7 +91,7 @@ class PostgresStorage:
     async def close(self) -> None:
         self._database.check_place()
         await self.waiter.close()
-        await self._signals.close()
+        await self.signals.close()
         await self._database.close()
 
     async def __aenter__(self) -> Self:

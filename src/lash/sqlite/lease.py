@@ -25,13 +25,15 @@ from lash.plan.lease import (
 from lash.plan.session import missing_session
 from lash.sqlite.database import Database, Reader, Transaction
 from lash.sqlkit.rows import Flag
+from lash.stores.notify import ChangeSignals
 
 
 class SQLiteLeaseStore:
     """The session leases of one SQLite storage; the contract is `lash.stores.lease.LeaseStore`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, signals: ChangeSignals) -> None:
         self._database = database
+        self._signals = signals
 
     async def claim(self, session_id: str, owner: LeaseOwner, *, ttl_ms: int) -> LeaseOutcome:
         check_identifier("session_id", session_id)
@@ -89,7 +91,10 @@ class SQLiteLeaseStore:
             lease_row(transaction, fence.session_id)
             return release_lease(transaction, fence)
 
-        return await self._database.write(body)
+        released = await self._database.write(body)
+        if released:
+            self._signals.touch(process=False)
+        return released
 
     async def holder(self, session_id: str) -> Lease | None:
         check_identifier("session_id", session_id)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import Final
 
 from lash.errors import LashError
+from lash.hints import HintListener, Hints
 from lash.sqlite.database import Database
 from lash.sqlkit.rows import Number
 
@@ -16,53 +16,114 @@ _ASK_EVERY_S: Final = 0.005
 class SQLiteSignals:
     """The hints of one SQLite storage; the contract is `lash.stores.notify.ChangeSignals`.
 
-    While somebody waits, the database is asked every 5 ms whether anybody has committed anything, which costs a few
-    microseconds. Nothing runs while nobody waits.
+    While somebody waits, the database is asked every 5 ms whether anybody has committed anything, once for all who
+    wait, which costs a few microseconds. Nothing runs while nobody waits.
     """
 
     def __init__(self, database: Database) -> None:
-        self._database = database
-        self._hinted = asyncio.Event()
+        self._hints = Hints()
+        self._file = _File(database)
+
+    def listen(self, *, everything: bool = False) -> HintListener:
+        listener = _FileListener(self._hints, self._file, everything=everything)
+        self._hints.add(listener)
+        return listener
+
+    def touch(self, *, process: bool = True) -> None:
+        self._hints.give(process=process)
+
+    async def close(self) -> None:
+        self._hints.close()
+
+
+class _FileListener(HintListener):
+    """A listener that knows up to which state of the file it has looked.
+
+    That is None before its first wait, which returns at once, and where the file could not be asked.
+    """
+
+    def __init__(self, hints: Hints, file: _File, *, everything: bool) -> None:
+        super().__init__(hints, everything=everything)
+        self._file = file
         self._version: int | None = None
         self._last_change: int | None = None
 
-    async def wait(self, timeout_s: float) -> None:
-        asking = asyncio.create_task(self._ask()) if self._database.durable else None
-        try:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(timeout_s):
-                    await self._hinted.wait()
-        finally:
-            if asking is not None:
-                asking.cancel()
-        self._hinted.clear()
-        if self._database.durable:
-            # The caller looks only now, so it sees all that was committed by now: no second hint for that.
-            self._has_changed()
+    def begin_waiting(self) -> None:
+        self._file.watch(self)
 
-    def touch(self) -> None:
-        self._hinted.set()
+    def end_waiting(self) -> None:
+        self._file.unwatch(self)
 
-    async def close(self) -> None:
-        """Do nothing: whoever waits is the only one for whom something runs."""
+    def catch_up(self) -> None:
+        if self._file.durable:
+            try:
+                self.has_missed(self._file.version())
+            except LashError:
+                self._version = self._last_change = None
+
+    def has_missed(self, version: int) -> bool:
+        """Return whether there is something new for this listener in the file of this version, and note that."""
+        if version == self._version:
+            return False
+        # Most commits concern no process, and asking about all that is waited for costs more than this.
+        last_change = None if self.everything else self._file.last_change(version)
+        is_new = self.everything or last_change != self._last_change
+        self._version, self._last_change = version, last_change
+        return is_new
+
+
+class _File:
+    """The one task that asks the file for changes, on behalf of all who wait."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._watching: set[_FileListener] = set()
+        self._asking: asyncio.Task[None] | None = None
+        self._looked_at: int | None = None
+        self._last_change = 0
+
+    @property
+    def durable(self) -> bool:
+        """Whether anybody else can write; a database in memory has one storage."""
+        return self._database.durable
+
+    def version(self) -> int:
+        """Return a number that changes with every commit."""
+        return self._database.data_version()
+
+    def last_change(self, version: int) -> int:
+        """Return the place of the newest change of a process; it is read once for each version."""
+        if version != self._looked_at:
+            last = self._database.read(lambda reader: reader.one(Number, "process_last_change"))
+            self._looked_at, self._last_change = version, 0 if last is None else last.number
+        return self._last_change
+
+    def watch(self, listener: _FileListener) -> None:
+        """Give the listener a hint once the file has changed."""
+        if self.durable:
+            self._watching.add(listener)
+            if self._asking is None:
+                self._asking = asyncio.create_task(self._ask(), name="lash-sqlite-signals")
+
+    def unwatch(self, listener: _FileListener) -> None:
+        """End that; the last one to go ends the asking."""
+        self._watching.discard(listener)
+        if self._asking is not None and not self._watching:
+            self._asking.cancel()
+            self._asking = None
 
     async def _ask(self) -> None:
-        """Give a hint once the database has changed."""
-        while not self._has_changed():  # noqa: ASYNC110 (nobody else could tell)
+        while True:
+            self._look()
             await asyncio.sleep(_ASK_EVERY_S)
-        self._hinted.set()
 
-    def _has_changed(self) -> bool:
-        """Return whether a process was written to since the last call, as far as can be known."""
-        before = self._last_change
+    def _look(self) -> None:
         try:
-            version = self._database.data_version()
-            if version == self._version:
-                return False
-            # Most commits concern no process, and asking about all that is waited for costs more than this.
-            last = self._database.read(lambda reader: reader.one(Number, "process_last_change"))
+            version = self.version()
+            for listener in self._watching:
+                if listener.has_missed(version):
+                    listener.hint()
         except LashError:
             # Whoever looks now meets the same trouble, and is in the place to decide what follows from it.
-            return True
-        self._version, self._last_change = version, 0 if last is None else last.number
-        return self._last_change != before
+            for listener in self._watching:
+                listener.hint()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeVar
 
 from lash.errors import ClaimLost, CorruptData
 from lash.ids import new_id
@@ -12,13 +13,15 @@ from lash.model.lease import LeaseFence
 from lash.model.queue import (
     Batch,
     BatchDraft,
-    BatchState,
     Boundary,
     Claim,
     ClaimOutcome,
+    DeadLetter,
     Enqueued,
     NothingClaimed,
 )
+from lash.model.value import JSON
+from lash.plan.dead_letter import DeadLetterRow, check_after, decode_dead_letter, prepare_burial
 from lash.plan.lease import check_fence, check_ttl, require_fence
 from lash.plan.queue import (
     COMMAND_LANE,
@@ -32,6 +35,7 @@ from lash.plan.queue import (
     check_batch_ids,
     check_boundary,
     check_claim_size,
+    check_count_attempt,
     check_work_claim,
     choose_command,
     choose_exactly,
@@ -44,17 +48,22 @@ from lash.plan.queue import (
 )
 from lash.plan.session import check_limit
 from lash.sqlite.database import Database, Reader, Transaction
+from lash.sqlite.dead_letter import bury, discard, requeue, settle_cancelled
 from lash.sqlite.head import find_head
 from lash.sqlite.lease import lease_row
 from lash.sqlite.parameters import json_array
 from lash.sqlkit.rows import Number, Text
+from lash.stores.notify import ChangeSignals
+
+T = TypeVar("T")
 
 
 class SQLiteQueueStore:
     """The queued work of one SQLite storage; the contract is `lash.stores.queue.QueueStore`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, signals: ChangeSignals) -> None:
         self._database = database
+        self._signals = signals
 
     async def enqueue(self, draft: BatchDraft) -> Enqueued:
         encoded, batch_id = encode_batch(draft), new_id()
@@ -63,7 +72,7 @@ class SQLiteQueueStore:
             session_key = find_head(transaction, draft.session_id).session_key
             return enqueue_batch(transaction, session_key, encoded, batch_id)
 
-        return await self._database.write(body)
+        return await self._write(body)
 
     async def claim(self, fence: LeaseFence, *, boundary: Boundary, ttl_ms: int, max_batches: int = 64) -> ClaimOutcome:
         limit, moment = check_claim_size(max_batches), check_boundary(boundary)
@@ -98,14 +107,45 @@ class SQLiteQueueStore:
 
         return await self._database.write(body)
 
-    async def abandon(self, claim: Claim) -> int:
+    async def abandon(self, claim: Claim, *, count_attempt: bool = True) -> int:
         check_work_claim(claim)
+        uncounted = 0 if check_count_attempt(count_attempt) else 1
 
         def body(transaction: Transaction) -> int:
             key = find_head(transaction, claim.session_id).session_key
-            return transaction.run("queue_abandon", session_key=key, claim_token=claim.token)
+            return transaction.run("queue_abandon", session_key=key, claim_token=claim.token, uncounted=uncounted)
 
-        return await self._database.write(body)
+        return await self._write(body)
+
+    async def bury(self, claim: Claim, *, reason: str, error: JSON = None) -> int:
+        burial = prepare_burial(claim, reason=reason, error=error)
+        return await self._write(lambda transaction: bury(transaction, burial))
+
+    async def dead(
+        self, *, session_id: str | None = None, limit: int = 100, after: int | None = None
+    ) -> tuple[DeadLetter, ...]:
+        page = {"limit": check_limit(limit), "after": check_after(after)}
+        if session_id is not None:
+            check_identifier("session_id", session_id)
+
+        def body(reader: Reader) -> Sequence[DeadLetterRow]:
+            if session_id is None:
+                return reader.all(DeadLetterRow, "dead_letter_page", **page)
+            key = find_head(reader, session_id).session_key
+            return reader.all(DeadLetterRow, "dead_letter_page_of_session", session_key=key, **page)
+
+        rows = await self._database.read_in_thread(body)
+        return tuple(decode_dead_letter(row) for row in rows)
+
+    async def requeue(self, session_id: str, batch_id: str) -> Batch:
+        check_identifier("session_id", session_id)
+        check_identifier("batch_id", batch_id)
+        return await self._write(lambda transaction: requeue(transaction, session_id, batch_id))
+
+    async def discard(self, session_id: str, batch_id: str) -> bool:
+        check_identifier("session_id", session_id)
+        check_identifier("batch_id", batch_id)
+        return await self._write(lambda transaction: discard(transaction, session_id, batch_id))
 
     async def cancel(self, session_id: str, batch_id: str) -> Batch | None:
         check_identifier("session_id", session_id)
@@ -116,11 +156,10 @@ class SQLiteQueueStore:
             row = transaction.one(BatchRow, "queue_cancel", session_key=key, batch_id=batch_id, now_ms=now_ms)
             if row is None:
                 return None
-            settle_key(transaction, key, row.source_key, BatchState.CANCELLED)
-            transaction.run("event_acknowledge_batch", batch_id=batch_id)
+            settle_cancelled(transaction, key, batch_id, row.source_key)
             return decode_batch(row, session_id)
 
-        return await self._database.write(body)
+        return await self._write(body)
 
     async def list(self, session_id: str, *, limit: int = 1_000, after_seq: int = 0) -> tuple[Batch, ...]:
         def read(reader: Reader, session_key: int) -> Sequence[BatchRow]:
@@ -149,6 +188,12 @@ class SQLiteQueueStore:
             lambda reader: reader.all(Text, "queue_ready_sessions", limit=size, after=after, now_ms=reader.now_ms)
         )
         return tuple(row.text for row in rows)
+
+    async def _write(self, body: Callable[[Transaction], T]) -> T:
+        """Run the body in a transaction of its own, then say that there may be work."""
+        result = await self._database.write(body)
+        self._signals.touch(process=False)
+        return result
 
     async def _claim(
         self, fence: LeaseFence, ttl_ms: int, lanes: tuple[str, ...], limit: int, choose: Choose
@@ -230,18 +275,6 @@ def enqueue_batch(transaction: Transaction, session_key: int, encoded: EncodedBa
     if row is None:
         raise CorruptData(f"batch {batch_id!r} was written and is not there")
     return Enqueued(batch_id=batch_id, created=True, batch=decode_batch(row, draft.session_id))
-
-
-def settle_key(transaction: Transaction, session_key: int, source_key: str | None, state: BatchState) -> None:
-    """Note what became of the batch of a source key, if it had one."""
-    if source_key is not None:
-        transaction.run(
-            "queue_settle_key",
-            session_key=session_key,
-            source_key=source_key,
-            state=state.value,
-            now_ms=transaction.now_ms,
-        )
 
 
 def _recognise(transaction: Transaction, session_key: int, encoded: EncodedBatch, source_key: str) -> Enqueued:

@@ -52,14 +52,16 @@ from lash.sqlite.fork import apply_fork, graph_owners, reclaim_graphs, recount
 from lash.sqlite.grant import detach_session
 from lash.sqlite.head import find_head, find_meta, insert_session, is_deleted
 from lash.sqlite.parameters import json_array
+from lash.stores.notify import ChangeSignals
 
 
 class SQLiteSessionStore:
     """The sessions of one SQLite storage; the contract is `lash.stores.session.SessionStore`."""
 
-    def __init__(self, database: Database, rules: CommitRules) -> None:
+    def __init__(self, database: Database, rules: CommitRules, signals: ChangeSignals) -> None:
         self._database = database
         self._rules = rules
+        self._signals = signals
 
     async def create(
         self,
@@ -119,18 +121,21 @@ class SQLiteSessionStore:
             reclaim_graphs(transaction, touched)
             return True
 
-        return await self._database.write(body)
+        deleted = await self._database.write(body)
+        self._signals.touch()
+        return deleted
 
     def handle(self, session_id: str) -> SQLiteSession:
-        return SQLiteSession(self._database, self._rules, check_identifier("session_id", session_id))
+        return SQLiteSession(self._database, self._rules, self._signals, check_identifier("session_id", session_id))
 
 
 class SQLiteSession:
     """A handle on one session; the contract is `lash.stores.session.Session`."""
 
-    def __init__(self, database: Database, rules: CommitRules, session_id: str) -> None:
+    def __init__(self, database: Database, rules: CommitRules, signals: ChangeSignals, session_id: str) -> None:
         self._database = database
         self._rules = rules
+        self._signals = signals
         self._session_id = session_id
 
     @property
@@ -182,7 +187,9 @@ class SQLiteSession:
 
     async def commit(self, commit: Commit) -> CommitResult:
         prepared = prepare_commit(commit, self._session_id, self._rules)
-        return await self._database.write(lambda transaction: apply_commit(transaction, prepared))
+        result = await self._database.write(lambda transaction: apply_commit(transaction, prepared))
+        self._signals.touch(process=False)
+        return result
 
     async def meta(self) -> SessionMeta:
         return decode_meta(self._database.read(lambda reader: find_meta(reader, self._session_id)))

@@ -43,16 +43,16 @@ class SQLiteStorage:
     def __init__(self, database: Database, rules: CommitRules, attachment_bytes: ByteStore | None) -> None:
         """Build the stores on an open database; use `open`."""
         self._database = database
-        self.sessions = SQLiteSessionStore(database, rules)
-        self.leases = SQLiteLeaseStore(database)
+        self.signals = SQLiteSignals(database)
+        self.sessions = SQLiteSessionStore(database, rules, self.signals)
+        self.leases = SQLiteLeaseStore(database, self.signals)
         self.maintenance = SQLiteMaintenance(database)
-        self.queue = SQLiteQueueStore(database)
-        self._signals = SQLiteSignals(database)
-        self.processes = SQLiteProcessStore(database, self._signals)
-        self.process_leases = SQLiteProcessLeaseStore(database, self._signals)
-        self.events = SQLiteEventStore(database, self._signals)
+        self.queue = SQLiteQueueStore(database, self.signals)
+        self.processes = SQLiteProcessStore(database, self.signals)
+        self.process_leases = SQLiteProcessLeaseStore(database, self.signals)
+        self.events = SQLiteEventStore(database, self.signals)
         self.grants = SQLiteGrantStore(database)
-        self.waiter = ProcessWaiter(self.events, self.processes, self._signals)
+        self.waiter = ProcessWaiter(self.events, self.processes, self.signals)
         self.artifacts = SQLiteArtifactStore(database, rules.compression)
         self.attachments = Attachments(
             SQLiteAttachmentManifest(database),
@@ -94,7 +94,7 @@ class SQLiteStorage:
 
     async def close(self) -> None:
         await self.waiter.close()
-        await self._signals.close()
+        await self.signals.close()
         await self._database.close()
 
     async def __aenter__(self) -> Self:

@@ -2,24 +2,53 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from types import TracebackType
+from typing import Protocol, Self
+
+
+class Listener(Protocol):
+    """One who waits for hints, apart from all others: a hint that wakes one of them is not lost to the rest."""
+
+    async def wait(self, timeout_s: float) -> None:
+        """Return at a hint, or when the time is over; a hint given since the last wait of this listener counts.
+
+        One task waits at a time. Raises StorageClosed when the storage is closed, and InvalidInput if this listener
+        was.
+        """
+        ...
+
+    def close(self) -> None:
+        """Listen no more; a second close is harmless."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
 
 
 class ChangeSignals(Protocol):
-    """Hints that processes may have changed, by this storage or another one on the same database.
+    """Hints that something may have changed, by this storage or another one on the same database.
 
     A hint says when to look, never what there is to see. It may be late, needless or lost: whoever waits looks anew
-    after a while all the same.
+    after a while all the same. Nothing runs, and no connection is held, while nobody listens.
     """
 
-    async def wait(self, timeout_s: float) -> None:
-        """Return at a hint, or when the time is over. A hint given since the last call counts; one task waits."""
+    def listen(self, *, everything: bool = False) -> Listener:
+        """Begin to listen: for changes of processes, or for everything, such as queued work and commits too.
+
+        Changes from this moment on are hints, also those made before the first wait, which may return without one.
+        """
         ...
 
-    def touch(self) -> None:
-        """Give a hint. The stores call it after every write to a process that succeeded."""
+    def touch(self, *, process: bool = True) -> None:
+        """Give a hint. The stores call it after a write that succeeded and that somebody may wait for.
+
+        With ``process=False`` no process was changed, and only those who listen for everything get the hint.
+        """
         ...
 
     async def close(self) -> None:
-        """End what runs for the hints; a second close is harmless."""
+        """End what runs for the hints, and every wait with StorageClosed; a second close is harmless."""
         ...

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from lash.model.lease import LeaseFence
-from lash.model.queue import Batch, BatchDraft, Boundary, Claim, ClaimOutcome, Enqueued
+from lash.model.queue import Batch, BatchDraft, Boundary, Claim, ClaimOutcome, DeadLetter, Enqueued
+from lash.model.value import JSON
 
 
 class QueueStore(Protocol):
@@ -20,8 +21,8 @@ class QueueStore(Protocol):
     async def enqueue(self, draft: BatchDraft) -> Enqueued:
         """Add work to the end of the queue; durable once this returns.
 
-        Under a known source key nothing is added: the answer tells of the first batch, also after it was consumed or
-        cancelled. Other content under the same key raises SourceKeyConflict.
+        Under a known source key nothing is added: the answer tells of the first batch, also after it was consumed,
+        cancelled or buried. Other content under the same key raises SourceKeyConflict.
         """
         ...
 
@@ -46,8 +47,43 @@ class QueueStore(Protocol):
         """Extend a claim, never shorten it; raise ClaimLost, and change nothing, if a batch of it was taken."""
         ...
 
-    async def abandon(self, claim: Claim) -> int:
-        """Give back what the claim still holds, and return how many batches that were."""
+    async def abandon(self, claim: Claim, *, count_attempt: bool = True) -> int:
+        """Give back what the claim still holds, and return how many batches that were.
+
+        With ``count_attempt=False`` the claim does not count as an attempt: the work was stopped, it did not fail.
+        """
+        ...
+
+    async def bury(self, claim: Claim, *, reason: str, error: JSON = None) -> int:
+        """Move what the claim holds out of the queue to the dead letters, and return how many batches that were.
+
+        It holds all that it was made for, or this raises ClaimLost and changes nothing; a claim that has run out and
+        that nobody took is still buried. Burying a claim again does nothing and answers the same. Source keys stay
+        reserved, and wakes stay unacknowledged.
+        """
+        ...
+
+    async def dead(
+        self, *, session_id: str | None = None, limit: int = 100, after: int | None = None
+    ) -> tuple[DeadLetter, ...]:
+        """Return dead letters in the order in which they died, of one session or of all.
+
+        ``after`` goes on behind the ``place`` of a letter of an earlier answer.
+        """
+        ...
+
+    async def requeue(self, session_id: str, batch_id: str) -> Batch:
+        """Put a dead letter back to the end of the queue, under the same id, with no attempts counted.
+
+        Raises DeadLetterNotFound if there is none, so that of two who try, one succeeds.
+        """
+        ...
+
+    async def discard(self, session_id: str, batch_id: str) -> bool:
+        """Remove a dead letter for good and return whether it was there.
+
+        Its source key and its wake are then as those of a cancelled batch.
+        """
         ...
 
     async def cancel(self, session_id: str, batch_id: str) -> Batch | None:

@@ -13,6 +13,7 @@ from lash.stores.event import EventStore
 from lash.stores.grant import GrantStore
 from lash.stores.lease import LeaseStore
 from lash.stores.maintenance import Maintenance
+from lash.stores.notify import ChangeSignals
 from lash.stores.process import ProcessLeaseStore, ProcessStore
 from lash.stores.queue import QueueStore
 from lash.stores.session import Session, SessionStore
@@ -59,6 +60,11 @@ class Storage(Protocol):
 
     @property
     def grants(self) -> GrantStore: ...
+
+    @property
+    def signals(self) -> ChangeSignals:
+        """Hints that something may have changed, for those who wait for work."""
+        ...
 
     @property
     def waiter(self) -> ProcessWaiter:

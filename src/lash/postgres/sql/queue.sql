@@ -171,11 +171,12 @@ extended AS (
 SELECT min(claim_expires_at_ms) FROM extended HAVING count(*) > 0;
 
 -- name: queue_abandon
--- Gives back what a claim holds, and counts it; no row if there is no session.
+-- Gives back what a claim holds, takes back $3 attempts, and counts the batches; no row if there is no session.
 WITH s AS (SELECT session_key FROM :"schema".lash_sessions WHERE session_id = $1::text),
 given_back AS (
     UPDATE :"schema".lash_batches AS b
-    SET claim_id = NULL, claim_token = NULL, claim_lease_fencing = NULL, claim_expires_at_ms = NULL
+    SET claim_count = greatest(b.claim_count - $3::bigint, 0), claim_id = NULL, claim_token = NULL,
+        claim_lease_fencing = NULL, claim_expires_at_ms = NULL
     FROM s
     WHERE b.session_key = s.session_key AND b.claim_token = $2::text
     RETURNING 1

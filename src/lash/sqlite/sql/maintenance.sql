@@ -143,6 +143,9 @@ UNION ALL
 SELECT 'lash_source_keys', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_source_keys LIMIT :limit)),
     (SELECT MAX(rowid) FROM lash_source_keys)
 UNION ALL
+SELECT 'lash_dead_letters', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_dead_letters LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_dead_letters)
+UNION ALL
 SELECT 'lash_artifacts', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_artifacts LIMIT :limit)),
     (SELECT MAX(rowid) FROM lash_artifacts)
 UNION ALL

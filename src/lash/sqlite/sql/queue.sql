@@ -90,9 +90,10 @@ WHERE session_key = (SELECT session_key FROM lash_sessions WHERE session_id = :s
     AND claim_token IS NOT NULL AND claim_lease_fencing = :fencing;
 
 -- name: queue_abandon
--- Gives back what a claim holds.
+-- Gives back what a claim holds, and takes back the attempts that do not count.
 UPDATE lash_batches
-SET claim_id = NULL, claim_token = NULL, claim_lease_fencing = NULL, claim_expires_at_ms = NULL
+SET claim_count = MAX(claim_count - :uncounted, 0), claim_id = NULL, claim_token = NULL, claim_lease_fencing = NULL,
+    claim_expires_at_ms = NULL
 WHERE session_key = :session_key AND claim_token = :claim_token;
 
 -- name: queue_cancel

@@ -89,6 +89,28 @@ class QueueLifeContract:
         assert texts(again.batches) == ["a", "b"]
         assert [batch.attempts for batch in again.batches] == [2, 2]
 
+    async def test_a_clean_stop_counts_no_attempt(self, harness: Harness) -> None:
+        """Work that was given back unfinished and not because it failed is as often tried as before."""
+        storage, fence, claim = await _held(harness)
+        for _ in range(3):
+            assert await storage.queue.abandon(claim, count_attempt=False) == 2
+            assert [batch.attempts for batch in await storage.queue.list("s")] == [0, 0]
+            assert await storage.queue.abandon(claim, count_attempt=False) == 0
+            claim = claimed(await _try(storage, fence))
+            assert [batch.attempts for batch in claim.batches] == [1, 1]
+        await storage.queue.abandon(claim)
+        claim = claimed(await _try(storage, fence))
+        await storage.queue.abandon(claim, count_attempt=False)
+        assert [batch.attempts for batch in await storage.queue.list("s")] == [1, 1]
+
+    async def test_a_late_stop_takes_no_attempt_of_the_successor(self, harness: Harness) -> None:
+        """H27: an old claim takes back its attempts only where it still holds the work."""
+        storage, fence, claim = await _held(harness)
+        await harness.clock.advance(TTL)
+        claimed(await _try(storage, fence, max_batches=1))
+        assert await storage.queue.abandon(claim, count_attempt=False) == 1
+        assert [batch.attempts for batch in await storage.queue.list("s")] == [2, 0]
+
     async def test_attempts_are_counted_for_each_batch(self, harness: Harness) -> None:
         """H23: a batch that was claimed more often than its neighbours keeps its own count."""
         storage, fence, claim = await _held(harness)

@@ -1,0 +1,134 @@
+-- name: dead_letter_of_claim
+-- Which batches of the ids $2 died under the claim of token $3.
+SELECT d.batch_id
+FROM :"schema".lash_sessions AS s
+JOIN :"schema".lash_dead_letters AS d ON d.session_key = s.session_key
+WHERE s.session_id = $1::text AND d.batch_id = ANY ($2::text[]) AND d.claim_token = $3::text;
+
+-- name: dead_letter_bury
+-- Moves what the claim of token $2 and id $3 holds to the dead letters, in the order of the queue, if that is exactly
+-- the batches $4. Answers what it held; no row if there is no session. The lease row is held as by a commit.
+WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
+lease AS (
+    SELECT l.session_key
+    FROM :"schema".lash_sessions AS s
+    JOIN :"schema".lash_session_leases AS l ON l.session_key = s.session_key
+    WHERE s.session_id = $1::text
+    FOR NO KEY UPDATE OF l
+),
+held AS (
+    SELECT b.*
+    FROM lease
+    JOIN :"schema".lash_batches AS b ON b.session_key = lease.session_key
+    WHERE b.claim_token = $2::text AND b.claim_id = $3::text
+    ORDER BY b.seq
+    FOR UPDATE OF b
+),
+guard AS (
+    SELECT clock.now_ms
+    FROM clock
+    WHERE cardinality($4::text[]) = (SELECT count(*) FROM held)
+        AND NOT EXISTS (SELECT 1 FROM held WHERE held.batch_id <> ALL ($4::text[]))
+),
+buried AS (
+    INSERT INTO :"schema".lash_dead_letters (
+        session_key, batch_id, seq, source_key, lane, delivery, slot, merge_key, enqueued_at_ms, claim_count, payloads,
+        claim_token, reason, error, died_at_ms
+    )
+    SELECT
+        held.session_key, held.batch_id, held.seq, held.source_key, held.lane, held.delivery, held.slot, held.merge_key,
+        held.enqueued_at_ms, held.claim_count, held.payloads, held.claim_token, $5::text, $6::text, guard.now_ms
+    FROM held, guard
+    ORDER BY held.seq
+),
+gone AS (
+    DELETE FROM :"schema".lash_batches AS b
+    USING held, guard
+    WHERE b.session_key = held.session_key AND b.seq = held.seq
+)
+SELECT array(SELECT held.batch_id FROM held) FROM lease;
+
+-- name: dead_letter_revive
+-- Moves a dead letter to the end of the queue, as if it had never been claimed, and answers its batch; no row if there
+-- is no session. The lock keeps the session from being deleted meanwhile; it does not wait for commits.
+WITH s AS (SELECT session_key FROM :"schema".lash_sessions WHERE session_id = $1::text FOR KEY SHARE),
+gone AS (
+    DELETE FROM :"schema".lash_dead_letters AS d
+    USING s
+    WHERE d.session_key = s.session_key AND d.batch_id = $2::text
+    RETURNING d.*
+),
+revived AS (
+    INSERT INTO :"schema".lash_batches (
+        session_key, batch_id, source_key, lane, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, payloads
+    )
+    SELECT
+        gone.session_key, gone.batch_id, gone.source_key, gone.lane, gone.delivery, gone.slot, gone.merge_key, 0,
+        gone.enqueued_at_ms, gone.payloads
+    FROM gone
+    RETURNING
+        seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, payloads
+)
+SELECT
+    s.session_key,
+    array(
+        SELECT row(
+            r.seq, r.batch_id, r.source_key, r.delivery, r.slot, r.merge_key, r.available_at_ms, r.enqueued_at_ms,
+            r.claim_count, r.payloads
+        )
+        FROM revived AS r
+    )
+FROM s;
+
+-- name: dead_letter_remove
+-- Removes a dead letter, settles the source key of its batch, acknowledges its wake and answers whether it was there;
+-- no row if there is no session.
+WITH s AS (SELECT session_key FROM :"schema".lash_sessions WHERE session_id = $1::text),
+clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
+gone AS (
+    DELETE FROM :"schema".lash_dead_letters AS d
+    USING s
+    WHERE d.session_key = s.session_key AND d.batch_id = $2::text
+    RETURNING d.session_key, d.batch_id, d.source_key
+),
+acknowledged AS (
+    UPDATE :"schema".lash_wakes AS w
+    SET state = 'acknowledged'
+    FROM gone
+    WHERE w.batch_id = gone.batch_id AND w.state = 'queued'
+),
+settled AS (
+    UPDATE :"schema".lash_source_keys AS k
+    SET state = 'cancelled', settled_at_ms = clock.now_ms
+    FROM gone, clock
+    WHERE k.session_key = gone.session_key AND k.source_key = gone.source_key
+)
+SELECT EXISTS (SELECT 1 FROM gone) FROM s;
+
+-- name: dead_letter_page
+-- The dead letters of all sessions behind place $1, as they died.
+SELECT
+    d.place, s.session_id, d.seq, d.batch_id, d.source_key, d.delivery, d.slot, d.merge_key, d.enqueued_at_ms,
+    d.claim_count, d.payloads, d.reason, d.error, d.died_at_ms
+FROM :"schema".lash_dead_letters AS d
+JOIN :"schema".lash_sessions AS s ON s.session_key = d.session_key
+WHERE d.place + 0 > $1::bigint
+ORDER BY d.place + 0
+LIMIT $2::bigint;
+
+-- name: dead_letter_page_of_session
+-- The dead letters of one session behind place $2, as they died; no row if there is no session.
+SELECT
+    s.session_key,
+    array(
+        SELECT row(
+            d.place, s.session_id, d.seq, d.batch_id, d.source_key, d.delivery, d.slot, d.merge_key, d.enqueued_at_ms,
+            d.claim_count, d.payloads, d.reason, d.error, d.died_at_ms
+        )
+        FROM :"schema".lash_dead_letters AS d
+        WHERE d.session_key = s.session_key AND d.place > $2::bigint
+        ORDER BY d.place
+        LIMIT $3::bigint
+    )
+FROM :"schema".lash_sessions AS s
+WHERE s.session_id = $1::text;
