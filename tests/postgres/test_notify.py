@@ -15,6 +15,7 @@ from lash.model.event import EventDraft, EventType, ProcessEvent
 from lash.model.process import ExternalInput, Recovery, Registration
 from lash.postgres.notify import channel_of
 from lash.postgres.options import PostgresOptions
+from lash.postgres.storage import PostgresStorage
 from lash.stores.storage import Storage
 from tests.backends import with_parameters
 from tests.postgres.kit import raw_connection
@@ -154,6 +155,43 @@ async def test_nobody_listens_before_somebody_waits(postgres_schema_url: str) ->
         return await listeners(url) == []
 
     await until(nobody_listens)
+
+
+async def test_all_listeners_share_a_connection(postgres_schema_url: str) -> None:
+    """However many listen, one connection hears; it goes with the last of them, and comes back with the next."""
+    url = postgres_schema_url
+
+    async def nobody_listens() -> bool:
+        return await listeners(url) == []
+
+    async with opened(url) as storage:
+        for _ in range(2):
+            heard = [storage.signals.listen(everything=bool(number % 2)) for number in range(20)]
+            assert await listeners(url) == []
+            waiting = [asyncio.create_task(listener.wait(3_600)) for listener in heard]
+            only = await some_listener(url)
+            await asyncio.wait_for(asyncio.gather(*waiting), 20)
+            assert await listeners(url) == [only]
+            for listener in heard[1:]:
+                listener.close()
+            assert await listeners(url) == [only]
+            heard[0].close()
+            await until(nobody_listens)
+
+
+async def test_telling_leaves_the_connection_as_it_was(postgres_schema_url: str) -> None:
+    """A hint need not reach the disk, and what is written on the same connection afterwards still does."""
+    async with opened(postgres_schema_url) as storage, overheard(postgres_schema_url) as heard:
+        assert isinstance(storage, PostgresStorage)
+        async with storage._database.transaction() as transaction:
+            lent = transaction._connection.get_server_pid()
+            await transaction._connection.execute("SET synchronous_commit = on")
+        storage.signals.touch(process=False)
+        await heard.something()
+        await asyncio.sleep(0.05)
+        async with storage._database.transaction() as transaction:
+            assert transaction._connection.get_server_pid() == lent
+            assert await transaction._connection.fetchval("SHOW synchronous_commit") == "on"
 
 
 async def test_a_burst_is_told_once(postgres_schema_url: str) -> None:

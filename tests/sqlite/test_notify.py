@@ -93,6 +93,27 @@ async def test_nothing_is_asked_while_nobody_waits(counted: Counted) -> None:
     assert counted.asked == asked
 
 
+async def test_all_who_wait_are_asked_for_at_once(counted: Counted, url: str) -> None:
+    """Fifty listeners cost one question every 5 ms, and one look at the processes for each change of the file."""
+    listeners = [counted.storage.signals.listen(everything=bool(number % 2)) for number in range(50)]
+    await asyncio.gather(*(listener.wait(3_600) for listener in listeners))
+    waiting = [asyncio.create_task(listener.wait(3_600)) for listener in listeners]
+    loop = asyncio.get_running_loop()
+    counted.asked, began = 0, loop.time()
+    await asyncio.sleep(0.1)
+    assert 1 <= counted.asked <= (loop.time() - began) / 0.005 + 1
+    counted.names.clear()
+    async with await lash.open(url) as other:
+        await other.events.append("p", TICK)
+    await asyncio.wait_for(asyncio.gather(*waiting), 20)
+    assert 1 <= counted.names.count("process_last_change") <= 3
+    for listener in listeners:
+        listener.close()
+    asked = counted.asked
+    await asyncio.sleep(0.03)
+    assert counted.asked == asked
+
+
 async def test_commits_to_sessions_cost_waiters_nothing(counted: Counted, url: str) -> None:
     """A commit that concerns no process is noticed, and then nothing is asked about those that are waited for."""
     task = await counted.waiting()
