@@ -14,6 +14,7 @@ from lash.errors import ConfigError
 from lash.model.maintenance import StorageReport
 from lash.model.session import Durability
 from lash.plan.commit import CommitRules
+from lash.sqlite.activity import SQLiteActivityStore
 from lash.sqlite.artifact import SQLiteArtifactStore
 from lash.sqlite.attachment import SQLiteAttachmentManifest, SQLiteBytes
 from lash.sqlite.database import Database
@@ -53,6 +54,7 @@ class SQLiteStorage:
         self.events = SQLiteEventStore(database, self.signals)
         self.grants = SQLiteGrantStore(database)
         self.waiter = ProcessWaiter(self.events, self.processes, self.signals)
+        self.activity = SQLiteActivityStore(database, self.signals)
         self.artifacts = SQLiteArtifactStore(database, rules.compression)
         self.attachments = Attachments(
             SQLiteAttachmentManifest(database),
