@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec import UNSET
 
-from lash.errors import LashError
+from lash.errors import LashError, SessionDeleted, SessionNotFound
 from lash.model.activity import ActivityDraft
 from lash.model.value import JSON
 from lash.plan.activity import encode_draft
@@ -23,6 +23,7 @@ _MAX_ITEMS: Final = 1_024
 _MAX_BYTES: Final = 1024 * 1024
 _AT_ONCE: Final = 4
 _FLUSH_LIMIT_S: Final = 1.0
+_MAX_SILENT: Final = 1_024
 
 _draft_decoder: Final = msgspec.json.Decoder(ActivityDraft)
 
@@ -65,14 +66,13 @@ class ActivityWriter:
             # Its stored form is made now: whoever shows something may change it afterwards.
             body = encode_draft(ActivityDraft(turn_id=turn_id, payload=payload))
         except LashError as error:
-            buffer.lost += 1
+            body = encode_draft(ActivityDraft(turn_id=turn_id, lost=1))
             self._lose(session_id, 1, error)
-        else:
-            dropped = buffer.add(body, *self._limits)
-            if dropped:
-                self._lose(session_id, dropped, None)
-            if len(buffer.items) >= _SOON_ITEMS:
-                self._soon.set()
+        dropped = buffer.add(body, *self._limits)
+        if dropped:
+            self._lose(session_id, dropped, None)
+        if len(buffer.items) >= _SOON_ITEMS:
+            self._soon.set()
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="lash-activity-writer")
 
@@ -131,18 +131,24 @@ class ActivityWriter:
             if buffer.final and buffer.lost:
                 await self._append(session_id, buffer, [buffer.mark()])
         finally:
-            buffer.writing = None
-            if not buffer.items and (buffer.final or not buffer.lost):
+            buffer.writing, buffer.final = None, False
+            # A loss that could not be told is kept for the session's next turn, but not of any number of sessions.
+            if not buffer.items and (not buffer.lost or len(self._buffers) > _MAX_SILENT):
                 self._buffers.pop(session_id, None)
 
     async def _append(self, session_id: str, buffer: _Buffer, drafts: list[ActivityDraft]) -> None:
         try:
             await self._store.append(session_id, drafts)
+        except (SessionNotFound, SessionDeleted) as error:
+            # Nobody is left to be told.
+            buffer.lost = 0
+            self._lose(session_id, len(drafts), error)
         except Exception as error:  # noqa: BLE001 (nothing that goes wrong here may harm the turn)
             shown = sum(draft.payload is not UNSET for draft in drafts)
             # What was marked as lost with these is so still.
             buffer.lost += shown + sum(draft.lost for draft in drafts)
-            self._lose(session_id, shown, error)
+            if shown:
+                self._lose(session_id, shown, error)
 
     def _lose(self, session_id: str, count: int, error: Exception | None) -> None:
         if self._on_loss is not None:
@@ -157,7 +163,7 @@ class _Item(NamedTuple):
 class _Buffer:
     """What was shown in one session and is not written yet; ``lost`` came before all of it.
 
-    It is final once its turn has ended: what is then still not written will not be.
+    It is final while its turn ends: then a loss is told by itself if nothing follows that could tell it.
     """
 
     def __init__(self, turn_id: str) -> None:
@@ -186,7 +192,7 @@ class _Buffer:
         self.size -= sum(item.size for item in bodies)
         drafts = [_draft_decoder.decode(item.body) for item in bodies]
         if self.lost:
-            drafts[0] = msgspec.structs.replace(drafts[0], lost=self.lost)
+            drafts[0] = msgspec.structs.replace(drafts[0], lost=drafts[0].lost + self.lost)
             self.lost = 0
         return drafts
 

@@ -60,9 +60,7 @@ class ActivityContract:
         await storage.activity.append("s", [draft, ActivityDraft(turn_id="t:2", lost=1)])
         now_ms = harness.clock.now_ms()
         assert await seen(await harness.open()) == (
-            Activity(
-                position=1, revision=1, turn_id="t:1", payload=PAYLOADS[payload], lost=4, created_at_ms=now_ms
-            ),
+            Activity(position=1, revision=1, turn_id="t:1", payload=PAYLOADS[payload], lost=4, created_at_ms=now_ms),
             Activity(position=2, revision=1, turn_id="t:2", lost=1, created_at_ms=now_ms),
         )
 
