@@ -31,8 +31,8 @@ def start(program: str, *arguments: str) -> subprocess.Popen[bytes]:
 def read(lines: IO[bytes], count: int) -> list[Observed]:
     """Return the next values, at most this many; fewer once the last commit was told."""
     told: list[Observed] = []
-    while len(told) < count:
-        observed = msgspec.json.decode(lines.readline(), type=Observed)
+    while len(told) < count and (line := lines.readline()):
+        observed = msgspec.json.decode(line, type=Observed)
         told.append(observed)
         if isinstance(observed, Committed) and observed.revision == COUNT // 10 + 1:
             break
@@ -44,17 +44,18 @@ async def test_a_killed_observer_comes_back_without_a_hole(backend_url: str) -> 
     async with await lash.open(backend_url) as storage:
         await started(storage)
         cursor = await current_cursor(storage, "s")
-    writer, told = start("activity_writer", backend_url, str(COUNT)), list[Observed]()
-    for life in range(KILLS + 1):
-        observer = start("activity_observer", backend_url, cursor)
-        assert observer.stdout is not None
-        with observer, observer.stdout as lines:
-            told += await asyncio.to_thread(read, lines, 100 if life < KILLS else 10 * COUNT)
-            observer.kill()
-        cursor = told[-1].cursor
-    assert await asyncio.to_thread(writer.wait, 30) == 0
-    assert writer.stdout is not None
-    writer.stdout.close()
+    told: list[Observed] = []
+    with start("activity_writer", backend_url, str(COUNT)) as writer:
+        try:
+            for life in range(KILLS + 1):
+                with start("activity_observer", backend_url, cursor) as observer:
+                    assert observer.stdout is not None
+                    told += await asyncio.to_thread(read, observer.stdout, 100 if life < KILLS else 10 * COUNT)
+                    observer.kill()
+                cursor = told[-1].cursor
+            assert await asyncio.to_thread(writer.wait, 30) == 0
+        finally:
+            writer.kill()
     revision, pieces = 1, 0
     for observed in told:
         if isinstance(observed, TurnActivity):
