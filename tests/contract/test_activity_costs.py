@@ -82,3 +82,21 @@ async def test_an_observer_asks_for_processes_only_when_some_changed(harness: Ha
         await writer.events.append("p", event())
         await anext(stream)
         assert "activity_process_changes" in recorder.take()
+
+
+async def test_many_observers_share_their_looks(harness: Harness) -> None:
+    """Issue 6: those who have seen the same are served by one read, however many they are."""
+    recorder, writer = Recorder(), await harness.open()
+    await started(writer)
+    storage = await harness.open(on_statement=recorder)
+    cursor = await current_cursor(storage, "s")
+    streams = [observe(storage, "s", cursor) for _ in range(100)]
+    async with asyncio.timeout(20):
+        for count in range(1, 4):
+            recorder.take()
+            await show(writer, 1)
+            told = await asyncio.gather(*(anext(stream) for stream in streams))
+            assert len({observed.cursor for observed in told}) == 1
+            assert recorder.take().count(LOOK[harness.backend][0]) <= 10, count
+    for stream in streams:
+        await stream.aclose()

@@ -38,7 +38,7 @@ async def test_sixteen_concurrent_first_opens_all_succeed(backend_url: str) -> N
         await asyncio.to_thread(process.join, 60)
     assert [process.exitcode for process in processes] == [0] * _OPENERS
     numbers = await raw(backend_url, "SELECT number FROM lash_migrations ORDER BY number")
-    assert numbers == [(1,), (2,), (3,), (4,), (5,)]
+    assert numbers == [(1,), (2,), (3,), (4,), (5,), (6,)]
     assert await raw(backend_url, "SELECT count(*) FROM lash_sessions") == [(1,)]
 
 
@@ -46,9 +46,9 @@ async def test_a_newer_schema_is_refused_with_both_numbers(backend_url: str) -> 
     """L89: a schema of the future is refused; the message names what was found and what is known."""
     await (await lash.open(backend_url)).close()
     await raw(backend_url, "INSERT INTO lash_migrations (number, name, applied_at_ms) VALUES (41, 'of_the_future', 0)")
-    with pytest.raises(lash.NewerSchema, match=r"schema 41\b.*up to 5\b") as refused:
+    with pytest.raises(lash.NewerSchema, match=r"schema 41\b.*up to 6\b") as refused:
         await lash.open(backend_url)
-    assert (refused.value.found, refused.value.supported) == (41, 5)
+    assert (refused.value.found, refused.value.supported) == (41, 6)
 
 
 async def test_without_permission_to_migrate_nothing_is_touched(backend_url: str, backend_name: str) -> None:
@@ -61,6 +61,7 @@ async def test_without_permission_to_migrate_nothing_is_touched(backend_url: str
         "0003_artifacts_attachments",
         "0004_processes",
         "0005_dead_letters",
+        "0006_activity",
     )
     catalogue = {
         "sqlite": "SELECT count(*) FROM sqlite_schema",

@@ -72,10 +72,12 @@ class Losses:
     def __init__(self) -> None:
         self.count = 0
         self.errors: list[type[Exception] | None] = []
+        self.happened = asyncio.Event()
 
     def __call__(self, _session_id: str, count: int, error: Exception | None) -> None:
         self.count += count
         self.errors.append(None if error is None else type(error))
+        self.happened.set()
 
 
 async def told(storage: Storage, count: int, *, session_id: str = "s") -> list[Observed]:
@@ -176,14 +178,13 @@ async def test_a_failing_storage_fails_no_turn(storage: Storage) -> None:
 
 async def test_a_loss_is_carried_by_what_comes_next(storage: Storage) -> None:
     """O7: within a turn, what follows a failed append says how many pieces are missing before it."""
-    gate = Gate(storage.activity)
+    gate, losses = Gate(storage.activity), Losses()
     gate.open.set()
     gate.failure = StoreUnavailable("the server is away")
-    writer = ActivityWriter(gate, pause_s=0)
+    writer = ActivityWriter(gate, pause_s=0, on_loss=losses)
     writer.tell("s", "t", 1)
     writer.tell("s", "t", 2)
-    while writer._buffers["s"].lost != 2:
-        await asyncio.sleep(0)
+    await losses.happened.wait()
     gate.failure = None
     writer.tell("s", "t", 3)
     await writer.flush("s")
@@ -206,13 +207,12 @@ async def test_what_cannot_be_stored_is_told_as_lost(storage: Storage) -> None:
 
 async def test_a_loss_at_the_end_of_a_turn_is_told_too(storage: Storage) -> None:
     """O3: with nothing behind it that could carry it, it is written by itself."""
-    gate = Gate(storage.activity)
+    gate, losses = Gate(storage.activity), Losses()
     gate.open.set()
     gate.failure = StoreUnavailable("the server is away")
-    writer = ActivityWriter(gate, pause_s=0)
+    writer = ActivityWriter(gate, pause_s=0, on_loss=losses)
     writer.tell("s", "t", 1)
-    while writer._buffers["s"].lost != 1:
-        await asyncio.sleep(0)
+    await losses.happened.wait()
     gate.failure = None
     await writer.flush("s")
     assert short(await told(storage, 1)) == [("lost", 1)]

@@ -1,4 +1,4 @@
-"""Observing a session: what is told, in which order, from which cursor on, and what is said where something is missing."""
+"""Observing a session: what is told, in which order, from which cursor on, and what is said about what is missing."""
 
 from __future__ import annotations
 

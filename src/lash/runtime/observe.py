@@ -12,6 +12,7 @@ from lash.errors import Advice, SessionDeleted, SessionNotFound, StoreError
 from lash.limits import check_identifier
 from lash.model.activity import GapReason, Observed, Place
 from lash.plan.activity import Telling, arrive, decode_place, encode_place
+from lash.runtime.looks import looks_of
 from lash.stores.storage import Storage
 
 _LOOK_EVERY_S: Final = 1.0
@@ -70,6 +71,7 @@ class _Observer:
         self.behind = False
         self._session_id = session_id
         self._place = place
+        self._looks = looks_of(storage)
 
     async def look(self) -> bool:
         """Find out what there is to tell, and return False if the session was deleted."""
@@ -92,12 +94,12 @@ class _Observer:
             return True
 
     async def _look(self) -> None:
-        look = await self.storage.activity.look(self._session_id, self._place)
+        look = await self._looks.look(self._session_id, self._place)
         telling = Telling(self._session_id, arrive(self._place, look))
         telling.look(look)
         newest = look.place.change
         if not look.more and telling.place.change != newest:
-            seen = await self.storage.activity.process_changes(self._session_id, telling.place.change)
+            seen = await self._looks.process_changes(self._session_id, telling.place.change)
             if seen is None:
                 telling.gap(GapReason.TRIMMED, replace(telling.place, change=newest))
             else:

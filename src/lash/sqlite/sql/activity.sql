@@ -81,7 +81,7 @@ LIMIT :limit;
 
 -- name: activity_change_floor
 -- How far the feed was pruned.
-SELECT seq FROM lash_process_change_floor;
+SELECT seq FROM lash_process_change_floor WHERE one = 1;
 
 -- name: activity_raise_change_floor
 -- Notes how far the feed is pruned, but not beyond its end.

@@ -23,7 +23,7 @@ class ActivityQueueContract:
     """How a look shows the queue of a session."""
 
     async def test_a_look_shows_how_the_queue_stands(self, harness: Harness) -> None:
-        """DESIGN §5: what is queued, claimed, dead; every step of a batch is another mark, and other sessions are not."""
+        """DESIGN §5: what is queued, claimed, dead; every step of a batch is another mark; other sessions are not."""
         storage = await sessions(harness, "other")
         session = await started(storage)
         assert await queue(storage) == QueueMark()
