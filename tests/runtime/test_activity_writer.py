@@ -113,19 +113,32 @@ async def test_what_is_told_is_written_in_order(storage: Storage) -> None:
 
 
 async def test_few_appends_carry_many_pieces(storage: Storage) -> None:
-    """What was told since the last append goes with the next; the writer's task ends when there is nothing to do."""
+    """The first piece is written at once; what is told then goes together, after a pause or as soon as it is much."""
     gate = Gate(storage.activity)
     gate.open.set()
     writer = ActivityWriter(gate, pause_s=NEVER_S)
-    for number in range(63):
+    writer.tell("s", "t", 0)
+    assert short(await told(storage, 1)) == [0]
+    for number in range(1, 64):
         writer.tell("s", "t", number)
     await asyncio.sleep(0.05)
-    assert gate.appends == []
-    writer.tell("s", "t", 63)
-    assert short(await told(storage, 64)) == list(range(64))
-    assert gate.appends == [64]
+    assert gate.appends == [1]
+    writer.tell("s", "t", 64)
+    assert short(await told(storage, 65)) == list(range(65))
+    assert gate.appends == [1, 64]
     await writer.close()
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("lash-activity")]
+
+
+async def test_a_silent_writer_runs_nothing(storage: Storage) -> None:
+    """Its task ends when nothing came for a pause, and begins again with the next piece."""
+    writer = ActivityWriter(storage.activity, pause_s=0)
+    for number in range(1, 4):
+        writer.tell("s", "t", number)
+        (task,) = [each for each in asyncio.all_tasks() if each.get_name() == "lash-activity-writer"]
+        async with asyncio.timeout(LIMIT_S):
+            await task
+        assert (await storage.activity.look("s")).place.position == number
 
 
 async def test_a_slow_storage_drops_the_oldest_and_says_so(storage: Storage) -> None:

@@ -105,17 +105,14 @@ class ActivityWriter:
         self._buffers.clear()
 
     async def _run(self) -> None:
-        """Write every few milliseconds, or as soon as much has come, until there is nothing to write."""
-        while True:
+        """Write at once, then every few milliseconds or as soon as much has come, until nothing came meanwhile."""
+        while waiting := [each for each in self._buffers.items() if each[1].items]:
             self._soon.clear()
+            for begin in range(0, len(waiting), _AT_ONCE):
+                await asyncio.wait([self._start_write(*each) for each in waiting[begin : begin + _AT_ONCE]])
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._pause_s):
                     await self._soon.wait()
-            waiting = [(session_id, buffer) for session_id, buffer in self._buffers.items() if buffer.items]
-            for begin in range(0, len(waiting), _AT_ONCE):
-                await asyncio.wait([self._start_write(*each) for each in waiting[begin : begin + _AT_ONCE]])
-            if not any(buffer.items for buffer in self._buffers.values()):
-                break
         self._task = None
 
     def _start_write(self, session_id: str, buffer: _Buffer) -> asyncio.Task[None]:
