@@ -8,10 +8,13 @@ from contextlib import asynccontextmanager
 from urllib.parse import parse_qsl, urlsplit
 
 import asyncpg
+import pytest
 
 import lash
-from lash.model.activity import ActivityDraft
+from lash.model.activity import ActivityDraft, GapReason
 from lash.testing.factories import commit, created, node, started
+from lash.testing.postgres_server import PostgresServer, ServerNotFound, find_binaries
+from tests.backends import fresh_schema
 from tests.raw import raw
 
 LIMIT_S = 10
@@ -76,3 +79,24 @@ async def test_activity_costs_no_disk_write(postgres_schema_url: str) -> None:
     )
     where = " AND relnamespace = current_schema()::regnamespace ORDER BY 1"
     assert await raw(postgres_schema_url, kinds + where) == [("lash_activity", "u"), ("lash_activity_tails", "u")]
+
+
+async def test_a_crash_of_the_server_is_a_gap_not_a_mix_up() -> None:
+    """O9, W32: after a crash the activity is gone and positions begin anew; an old place does not match, commits do."""
+    try:
+        server = PostgresServer(durable=True, binaries=find_binaries())
+    except ServerNotFound as missing:
+        pytest.skip(str(missing))
+    with server:
+        server.start()
+        with fresh_schema(server.url) as url:
+            async with await lash.open(url) as storage:
+                await started(storage)
+                await storage.activity.append("s", [ITEM, ITEM])
+                seen = (await storage.activity.look("s")).place
+            await asyncio.to_thread(server.restart, immediate=True)
+            async with await lash.open(url) as storage:
+                assert (await storage.activity.look("s", seen)).gap is GapReason.UNAVAILABLE
+                assert await storage.activity.append("s", [ITEM, ITEM, ITEM]) == 3
+                look = await storage.activity.look("s", seen)
+                assert (look.gap, look.place.revision) == (GapReason.UNAVAILABLE, 1)

@@ -119,14 +119,22 @@ ORDER BY a.session_key, a.position
 LIMIT $4::bigint;
 
 -- name: maintenance_drop_activity
--- Removes such activity, and whatever is older.
-DELETE FROM :"schema".lash_activity AS a
-USING (
+-- Removes such activity, and whatever is older. Locked like appends, which remove the same rows.
+WITH old AS (
     SELECT found.session_key, max(found.position) AS position
     FROM unnest($1::bigint[], $2::text[], $3::bigint[]) AS found (session_key, key, position)
     GROUP BY found.session_key
-) AS old
-WHERE a.session_key = old.session_key AND a.position <= old.position;
+),
+held AS MATERIALIZED (
+    SELECT t.session_key, old.position
+    FROM :"schema".lash_activity_tails AS t
+    JOIN old ON old.session_key = t.session_key
+    ORDER BY t.session_key
+    FOR NO KEY UPDATE OF t
+)
+DELETE FROM :"schema".lash_activity AS a
+USING held
+WHERE a.session_key = held.session_key AND a.position <= held.position;
 
 -- name: maintenance_table_sizes
 -- The rows of each table as the server last estimated them, and its bytes with indexes and what is stored out of line.
