@@ -12,6 +12,7 @@ from lash.errors import InvalidInput, SessionDeleted, SessionNotFound
 from lash.model.activity import Activity, ActivityDraft, GapReason, Look, Place
 from lash.model.value import JSON
 from lash.stores.storage import Storage
+from lash.testing.contract.input import BAD_IDS
 from lash.testing.factories import commit, created, node, started
 from lash.testing.harness import Harness
 
@@ -236,6 +237,42 @@ class ActivityContract:
             await storage.activity.look("never", limit=0)
         with pytest.raises(InvalidInput):
             await storage.activity.process_changes("never", "x")
+
+    @pytest.mark.parametrize("name", BAD_IDS)
+    async def test_what_is_no_id_is_refused(self, harness: Harness, name: str) -> None:
+        """O5: everywhere where a session is named."""
+        storage = await sessions(harness, "s")
+        change = (await storage.activity.look("s")).place.change
+        with pytest.raises(InvalidInput, match="session_id"):
+            await show(storage, "a", session_id=BAD_IDS[name])
+        with pytest.raises(InvalidInput, match="session_id"):
+            await storage.activity.look(BAD_IDS[name])
+        with pytest.raises(InvalidInput, match="session_id"):
+            await storage.activity.process_changes(BAD_IDS[name], change)
+
+    async def test_appends_prunings_and_a_deletion_end_well(self, harness: Harness) -> None:
+        """O1, O7: beside each other they neither hang nor fail, but for appends to the session that is gone."""
+        storages = [await harness.open() for _ in range(4)]
+        await created(storages[0])
+        await created(storages[0], "doomed")
+
+        async def append(storage: Storage, session_id: str) -> int:
+            ends = [await show(storage, *["x"] * 20, session_id=session_id) for _ in range(15)]
+            return len(ends)
+
+        async def prune(storage: Storage) -> None:
+            for _ in range(15):
+                await harness.clock.advance(1)
+                await storage.maintenance.prune_activity(older_than_ms=0)
+
+        doomed = asyncio.ensure_future(append(storages[3], "doomed"))
+        kept = asyncio.gather(append(storages[0], "s"), append(storages[1], "s"), prune(storages[2]))
+        await asyncio.sleep(0.01)
+        await storages[2].sessions.delete("doomed")
+        first, second, _ = await kept
+        assert (first, second) == (15, 15)
+        assert isinstance((await asyncio.gather(doomed, return_exceptions=True))[0], SessionDeleted | int)
+        assert (await storages[0].activity.look("s")).place.position == 600
 
     async def test_an_append_is_a_hint(self, harness: Harness) -> None:
         """O4: who listens for everything is told to look."""
