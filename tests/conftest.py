@@ -17,7 +17,10 @@ from tests.backends import BACKENDS, TESTS_FOLDER, BackendTally, backend_of_path
 from tests.s3_server import S3Server
 
 # Before a test imports them, so that a failing assertion in the public suite shows its values.
-pytest.register_assert_rewrite("lash.testing.contract", "lash.testing.factories", "lash.testing.process_factories")
+pytest.register_assert_rewrite(
+    "lash.testing.contract",
+    *(f"lash.testing.{noun}factories" for noun in ("", "process_", "effect_", "wait_", "trigger_", "schedule_")),
+)
 
 _TALLY = pytest.StashKey[BackendTally]()
 _PROPERTY = "backend"

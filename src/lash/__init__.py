@@ -1,7 +1,7 @@
 """Durable state and execution for AI agents: one SQLite file, or PostgreSQL."""
 
-from lash.bytestore.file import FileBytes
-from lash.bytestore.s3 import S3Bytes
+from typing import TYPE_CHECKING
+
 from lash.connect import open_storage as open  # noqa: A004 - `lash.open(url)` is how a storage is opened
 from lash.errors import (
     Advice,
@@ -65,151 +65,240 @@ from lash.errors import (
     WaitTimedOut,
     WaitUnknown,
 )
-from lash.liveness import current_owner
-from lash.model.activity import (
-    ActivityDraft,
-    Committed,
-    Gap,
-    GapReason,
-    Observed,
-    ProcessChanged,
-    QueueChanged,
-    QueueMark,
-    TurnActivity,
-)
-from lash.model.artifact import ArtifactPage, ArtifactRef, ArtifactSummary, ProcessEnvironment
-from lash.model.attachment import (
-    AttachmentEntry,
-    AttachmentOwner,
-    AttachmentPage,
-    AttachmentRef,
-    OwnerKind,
-    StoredAttachment,
-    SweepProblem,
-    SweepReport,
-)
-from lash.model.checkpoint import Checkpoint, CheckpointDraft, CheckpointManifest, TurnState
-from lash.model.commit import Append, Commit, CommitBudget, CommitResult, ReplaceFull, Unchanged
-from lash.model.event import (
-    Appended,
-    Constant,
-    EventDraft,
-    EventPage,
-    EventSemantics,
-    EventType,
-    Pointer,
-    Present,
-    ProcessEvent,
-    Template,
-    TerminalSpec,
-    TerminalState,
-    Wake,
-    WakeRecord,
-    WakeSpec,
-    WakeState,
-    WholePayload,
-)
-from lash.model.frame import AgentFrame, AgentFrameAssignment, ModelLimits, ModelSpec, SessionPolicy
-from lash.model.lease import Acquired, Busy, Lease, LeaseFence, LeaseOwner, LocalProcess
-from lash.model.maintenance import GarbageCount, GarbageReport, NounSize, PruneReport, StorageReport
-from lash.model.message import Message, Part, PartKind, Role
-from lash.model.node import Graph, MessageEntry, Node, PluginEntry, ProtocolEntry
-from lash.model.process import (
-    Abandonment,
-    Cancellation,
-    ChangePage,
-    EngineInput,
-    ExternalInput,
-    ExternalRef,
-    Failure,
-    FailureClass,
-    Grant,
-    GrantEntry,
-    HostOriginator,
-    Identity,
-    ProcessAcquired,
-    ProcessChange,
-    ProcessFence,
-    ProcessFilter,
-    ProcessLease,
-    ProcessPage,
-    ProcessRecord,
-    ProcessRefused,
-    ProcessStatus,
-    Projection,
-    Provenance,
-    PrunedProcesses,
-    Recovery,
-    RefusalReason,
-    Registered,
-    Registration,
-    Scope,
-    SessionDetached,
-    SessionOriginator,
-    SessionTurnInput,
-    SignalWait,
-    Success,
-    ToolCallInput,
-)
-from lash.model.queue import (
-    AttachmentItem,
-    Batch,
-    BatchDraft,
-    BatchState,
-    Boundary,
-    Claim,
-    ClaimCompletion,
-    DeadLetter,
-    Delivery,
-    EmptyReason,
-    Enqueued,
-    NothingClaimed,
-    ProcessWake,
-    SessionCommand,
-    Slot,
-    TextItem,
-    TurnInput,
-)
-from lash.model.session import (
-    ActivePath,
-    ChildRelation,
-    CreatedSession,
-    Durability,
-    ForkRelation,
-    FullGraph,
-    Retention,
-    RootRelation,
-    SessionConfig,
-    SessionHead,
-    SessionMeta,
-    SessionPage,
-    SessionRead,
-    SessionSummary,
-    VacuumReport,
-)
-from lash.model.usage import PromptUsage, TokenUsage, UsageEntry
-from lash.model.value import BlobRef, Compression
-from lash.stores.artifact import ArtifactStore
-from lash.stores.attachment import AttachmentStore, ByteStore
-from lash.stores.event import EventStore
-from lash.stores.grant import GrantStore
-from lash.stores.lease import LeaseStore
-from lash.stores.maintenance import Maintenance
-from lash.stores.process import ProcessLeaseStore, ProcessStore
-from lash.stores.queue import QueueStore
-from lash.stores.session import Session, SessionStore
-from lash.stores.storage import Storage
 
-__version__ = "0.1.0.dev0"
+if TYPE_CHECKING:
+    from lash.bytestore.file import FileBytes
+    from lash.bytestore.s3 import S3Bytes
+    from lash.liveness import current_owner
+    from lash.model.activity import (
+        ActivityDraft,
+        Committed,
+        Gap,
+        GapReason,
+        Observed,
+        ProcessChanged,
+        QueueChanged,
+        QueueMark,
+        TurnActivity,
+    )
+    from lash.model.artifact import ArtifactPage, ArtifactRef, ArtifactSummary, ProcessEnvironment
+    from lash.model.attachment import (
+        AttachmentEntry,
+        AttachmentOwner,
+        AttachmentPage,
+        OwnerKind,
+        StoredAttachment,
+        SweepProblem,
+        SweepReport,
+    )
+    from lash.model.checkpoint import Checkpoint, CheckpointDraft, CheckpointManifest, TurnState
+    from lash.model.commit import Append, Commit, CommitBudget, CommitResult, ReplaceFull, Unchanged
+    from lash.model.effect import (
+        AwaitEvent,
+        BatchCall,
+        CheckpointPoint,
+        Direct,
+        DurableStep,
+        EffectBusy,
+        EffectClaim,
+        EffectClaimed,
+        EffectError,
+        EffectGroup,
+        EffectRecord,
+        EffectReplayed,
+        EffectStatus,
+        EffectUnknown,
+        Envelope,
+        ExecCode,
+        LlmCall,
+        OperationScope,
+        PreparedCall,
+        ProcessCommand,
+        ProcessScope,
+        QueueDrainScope,
+        SessionDeleteScope,
+        Sleep,
+        Step,
+        SyncEnvironment,
+        ToolAttempt,
+        ToolBatch,
+        TurnCheckpoint,
+        TurnScope,
+    )
+    from lash.model.event import (
+        Appended,
+        Constant,
+        EventDraft,
+        EventPage,
+        EventSemantics,
+        EventType,
+        Pointer,
+        Present,
+        ProcessEvent,
+        Template,
+        TerminalSpec,
+        TerminalState,
+        Wake,
+        WakeRecord,
+        WakeSpec,
+        WakeState,
+        WholePayload,
+    )
+    from lash.model.frame import AgentFrame, AgentFrameAssignment, ModelLimits, ModelSpec, SessionPolicy
+    from lash.model.lease import Acquired, Busy, Lease, LeaseFence, LeaseOwner, LocalProcess
+    from lash.model.maintenance import GarbageCount, GarbageReport, NounSize, PruneReport, StorageReport
+    from lash.model.message import AttachmentRef, Message, Part, PartKind, Role
+    from lash.model.node import Graph, MessageEntry, Node, PluginEntry, ProtocolEntry
+    from lash.model.process import (
+        Abandonment,
+        Cancellation,
+        ChangePage,
+        EngineInput,
+        ExternalInput,
+        ExternalRef,
+        Failure,
+        FailureClass,
+        Grant,
+        GrantEntry,
+        HostOriginator,
+        Identity,
+        ProcessAcquired,
+        ProcessChange,
+        ProcessFence,
+        ProcessFilter,
+        ProcessLease,
+        ProcessPage,
+        ProcessRecord,
+        ProcessRefused,
+        ProcessStatus,
+        Projection,
+        Provenance,
+        PrunedProcesses,
+        Recovery,
+        RefusalReason,
+        Registered,
+        Registration,
+        Scope,
+        SessionDetached,
+        SessionOriginator,
+        SessionTurnInput,
+        SignalWait,
+        Success,
+        ToolCallInput,
+    )
+    from lash.model.queue import (
+        AttachmentItem,
+        Batch,
+        BatchDraft,
+        BatchState,
+        Boundary,
+        Claim,
+        ClaimCompletion,
+        DeadLetter,
+        Delivery,
+        EmptyReason,
+        Enqueued,
+        NothingClaimed,
+        ProcessWake,
+        SessionCommand,
+        Slot,
+        TextItem,
+        TurnInput,
+    )
+    from lash.model.schedule import CatchUp, Fired, FiredTick, RegisteredSchedule, Schedule, ScheduleDraft, SchedulePage
+    from lash.model.session import (
+        ActivePath,
+        ChildRelation,
+        CreatedSession,
+        Durability,
+        ForkRelation,
+        FullGraph,
+        Retention,
+        RootRelation,
+        SessionConfig,
+        SessionHead,
+        SessionMeta,
+        SessionPage,
+        SessionRead,
+        SessionSummary,
+        VacuumReport,
+    )
+    from lash.model.trigger import (
+        DeletedTrigger,
+        DeliveryState,
+        EmitReport,
+        EventCatalogue,
+        EventDeclaration,
+        EventPointer,
+        FixedInput,
+        InputBinding,
+        Occurrence,
+        OccurrenceRequest,
+        PrunedOccurrences,
+        RegisteredTrigger,
+        TriggerDelivery,
+        TriggerDraft,
+        TriggerFilter,
+        TriggerOwner,
+        TriggerPage,
+        TriggerSubscription,
+        WholeEvent,
+    )
+    from lash.model.usage import PromptUsage, TokenUsage, UsageEntry
+    from lash.model.value import BlobRef, Compression
+    from lash.model.wait import (
+        Accepted,
+        AlreadyResolved,
+        Cancelled,
+        CustomIdentity,
+        Rejected,
+        Resolved,
+        SignalIdentity,
+        TimedOut,
+        ToolCompletion,
+        UnknownOrRevoked,
+        WaitKey,
+        WaitRecord,
+    )
+    from lash.model.work import Work
+    from lash.runtime.app import App, Starter
+    from lash.runtime.definition import AgentDefinition, ProcessDefinition
+    from lash.runtime.errors import Permanent
+    from lash.runtime.handle import ProcessHandle
+    from lash.runtime.hooks import Hook, LoggingHook
+    from lash.runtime.policy import Retry, WorkerOptions
+    from lash.runtime.process import ChildHandle, Context
+    from lash.runtime.session import SessionHandle
+    from lash.runtime.trigger import EVENT, pointer
+    from lash.runtime.turn import Turn, text_of
+    from lash.stores.artifact import ArtifactStore
+    from lash.stores.attachment import AttachmentStore, ByteStore
+    from lash.stores.effect import EffectStore
+    from lash.stores.event import EventStore
+    from lash.stores.grant import GrantStore
+    from lash.stores.lease import LeaseStore
+    from lash.stores.maintenance import Maintenance
+    from lash.stores.process import ProcessLeaseStore, ProcessStore
+    from lash.stores.queue import QueueStore
+    from lash.stores.schedule import ScheduleStore
+    from lash.stores.session import Session, SessionStore
+    from lash.stores.storage import Storage
+    from lash.stores.trigger import OccurrenceStore, TriggerStore
+    from lash.stores.wait import WaitStore
 
 __all__ = [
+    "EVENT",
     "Abandonment",
+    "Accepted",
     "Acquired",
     "ActivePath",
     "ActivityDraft",
     "Advice",
+    "AgentDefinition",
     "AgentFrame",
     "AgentFrameAssignment",
+    "AlreadyResolved",
+    "App",
     "Append",
     "Appended",
     "ArtifactNotFound",
@@ -224,7 +313,9 @@ __all__ = [
     "AttachmentPage",
     "AttachmentRef",
     "AttachmentStore",
+    "AwaitEvent",
     "Batch",
+    "BatchCall",
     "BatchDraft",
     "BatchState",
     "BlobNotFound",
@@ -233,10 +324,14 @@ __all__ = [
     "Busy",
     "ByteStore",
     "Cancellation",
+    "Cancelled",
+    "CatchUp",
     "ChangePage",
     "Checkpoint",
     "CheckpointDraft",
     "CheckpointManifest",
+    "CheckpointPoint",
+    "ChildHandle",
     "ChildRelation",
     "Claim",
     "ClaimCompletion",
@@ -250,30 +345,55 @@ __all__ = [
     "ConfigError",
     "Conflict",
     "Constant",
+    "Context",
     "CorruptData",
     "CreatedSession",
+    "CustomIdentity",
     "DeadLetter",
     "DeadLetterNotFound",
+    "DeletedTrigger",
     "Delivery",
+    "DeliveryState",
+    "Direct",
     "Durability",
+    "DurableStep",
+    "EffectBusy",
+    "EffectClaim",
+    "EffectClaimed",
+    "EffectError",
+    "EffectGroup",
     "EffectLeaseLost",
     "EffectMismatch",
     "EffectNotRecorded",
+    "EffectRecord",
+    "EffectReplayed",
+    "EffectStatus",
+    "EffectStore",
+    "EffectUnknown",
+    "EmitReport",
     "EmptyReason",
     "EngineInput",
     "Enqueued",
+    "Envelope",
+    "EventCatalogue",
     "EventConflict",
+    "EventDeclaration",
     "EventDraft",
     "EventPage",
+    "EventPointer",
     "EventSemantics",
     "EventStore",
     "EventType",
+    "ExecCode",
     "ExecutionError",
     "ExternalInput",
     "ExternalRef",
     "Failure",
     "FailureClass",
     "FileBytes",
+    "Fired",
+    "FiredTick",
+    "FixedInput",
     "ForeignDatabase",
     "ForkRelation",
     "FullGraph",
@@ -288,8 +408,10 @@ __all__ = [
     "Graph",
     "GraphConflict",
     "GraphShared",
+    "Hook",
     "HostOriginator",
     "Identity",
+    "InputBinding",
     "InvalidInput",
     "LashError",
     "Lease",
@@ -297,7 +419,9 @@ __all__ = [
     "LeaseLost",
     "LeaseOwner",
     "LeaseStore",
+    "LlmCall",
     "LocalProcess",
+    "LoggingHook",
     "Maintenance",
     "MaintenanceFailed",
     "Message",
@@ -312,24 +436,33 @@ __all__ = [
     "NothingClaimed",
     "NounSize",
     "Observed",
+    "Occurrence",
     "OccurrenceConflict",
     "OccurrenceNotFound",
+    "OccurrenceRequest",
+    "OccurrenceStore",
+    "OperationScope",
     "OutcomeUnknown",
     "OwnerKind",
     "Part",
     "PartKind",
     "PendingMigrations",
+    "Permanent",
     "PluginEntry",
     "Pointer",
+    "PreparedCall",
     "Present",
     "ProcessAcquired",
     "ProcessChange",
     "ProcessChanged",
+    "ProcessCommand",
+    "ProcessDefinition",
     "ProcessEnvironment",
     "ProcessEvent",
     "ProcessFailed",
     "ProcessFence",
     "ProcessFilter",
+    "ProcessHandle",
     "ProcessLease",
     "ProcessLeaseLost",
     "ProcessLeaseStore",
@@ -338,6 +471,7 @@ __all__ = [
     "ProcessPruned",
     "ProcessRecord",
     "ProcessRefused",
+    "ProcessScope",
     "ProcessStatus",
     "ProcessStore",
     "ProcessTerminal",
@@ -347,32 +481,45 @@ __all__ = [
     "ProtocolEntry",
     "Provenance",
     "PruneReport",
+    "PrunedOccurrences",
     "PrunedProcesses",
     "QueueChanged",
+    "QueueDrainScope",
     "QueueMark",
     "QueueStore",
     "Recovery",
     "RefusalReason",
     "Registered",
+    "RegisteredSchedule",
+    "RegisteredTrigger",
     "Registration",
     "RegistrationConflict",
+    "Rejected",
     "ReplaceFull",
+    "Resolved",
     "Retention",
+    "Retry",
     "RevisionConflict",
     "Role",
     "RootRelation",
     "S3Bytes",
+    "Schedule",
     "ScheduleConflict",
+    "ScheduleDraft",
     "ScheduleNotFound",
+    "SchedulePage",
+    "ScheduleStore",
     "SchemaMismatch",
     "Scope",
     "Session",
     "SessionBindingMismatch",
     "SessionCommand",
     "SessionConfig",
+    "SessionDeleteScope",
     "SessionDeleted",
     "SessionDetached",
     "SessionExists",
+    "SessionHandle",
     "SessionHead",
     "SessionMeta",
     "SessionNotFound",
@@ -383,9 +530,13 @@ __all__ = [
     "SessionStore",
     "SessionSummary",
     "SessionTurnInput",
+    "SignalIdentity",
     "SignalWait",
+    "Sleep",
     "Slot",
     "SourceKeyConflict",
+    "Starter",
+    "Step",
     "StepFailed",
     "Storage",
     "StorageClosed",
@@ -398,32 +549,160 @@ __all__ = [
     "SweepIncomplete",
     "SweepProblem",
     "SweepReport",
+    "SyncEnvironment",
     "Template",
     "TerminalSpec",
     "TerminalState",
     "TextItem",
+    "TimedOut",
     "TokenUsage",
+    "ToolAttempt",
+    "ToolBatch",
     "ToolCallInput",
+    "ToolCompletion",
     "TriggerConflict",
+    "TriggerDelivery",
+    "TriggerDraft",
+    "TriggerFilter",
     "TriggerNotFound",
+    "TriggerOwner",
+    "TriggerPage",
+    "TriggerStore",
+    "TriggerSubscription",
+    "Turn",
     "TurnActivity",
+    "TurnCheckpoint",
     "TurnConflict",
     "TurnFailed",
     "TurnInput",
+    "TurnScope",
     "TurnState",
     "Unchanged",
     "UnknownDefinition",
+    "UnknownOrRevoked",
     "UsageEntry",
     "VacuumReport",
+    "WaitKey",
+    "WaitRecord",
     "WaitRejected",
+    "WaitStore",
     "WaitTimedOut",
     "WaitUnknown",
     "Wake",
     "WakeRecord",
     "WakeSpec",
     "WakeState",
+    "WholeEvent",
     "WholePayload",
+    "Work",
+    "WorkerOptions",
     "__version__",
     "current_owner",
     "open",
+    "pointer",
+    "text_of",
 ]
+
+__version__ = "0.1.0.dev0"
+
+_MODULES = {
+    "lash.bytestore.file": "FileBytes",
+    "lash.bytestore.s3": "S3Bytes",
+    "lash.liveness": "current_owner",
+    "lash.model.activity": (
+        "ActivityDraft Committed Gap GapReason Observed ProcessChanged QueueChanged QueueMark TurnActivity"
+    ),
+    "lash.model.artifact": "ArtifactPage ArtifactRef ArtifactSummary ProcessEnvironment",
+    "lash.model.attachment": (
+        "AttachmentEntry AttachmentOwner AttachmentPage OwnerKind StoredAttachment SweepProblem SweepReport"
+    ),
+    "lash.model.checkpoint": "Checkpoint CheckpointDraft CheckpointManifest TurnState",
+    "lash.model.commit": "Append Commit CommitBudget CommitResult ReplaceFull Unchanged",
+    "lash.model.effect": (
+        "AwaitEvent BatchCall CheckpointPoint Direct DurableStep EffectBusy EffectClaim EffectClaimed "
+        "EffectError EffectGroup EffectRecord EffectReplayed EffectStatus EffectUnknown Envelope ExecCode "
+        "LlmCall OperationScope PreparedCall ProcessCommand ProcessScope QueueDrainScope SessionDeleteScope "
+        "Sleep Step SyncEnvironment ToolAttempt ToolBatch TurnCheckpoint TurnScope"
+    ),
+    "lash.model.event": (
+        "Appended Constant EventDraft EventPage EventSemantics EventType Pointer Present ProcessEvent "
+        "Template TerminalSpec TerminalState Wake WakeRecord WakeSpec WakeState WholePayload"
+    ),
+    "lash.model.frame": "AgentFrame AgentFrameAssignment ModelLimits ModelSpec SessionPolicy",
+    "lash.model.lease": "Acquired Busy Lease LeaseFence LeaseOwner LocalProcess",
+    "lash.model.maintenance": "GarbageCount GarbageReport NounSize PruneReport StorageReport",
+    "lash.model.message": "AttachmentRef Message Part PartKind Role",
+    "lash.model.node": "Graph MessageEntry Node PluginEntry ProtocolEntry",
+    "lash.model.process": (
+        "Abandonment Cancellation ChangePage EngineInput ExternalInput ExternalRef Failure FailureClass Grant "
+        "GrantEntry HostOriginator Identity ProcessAcquired ProcessChange ProcessFence ProcessFilter "
+        "ProcessLease ProcessPage ProcessRecord ProcessRefused ProcessStatus Projection Provenance "
+        "PrunedProcesses Recovery RefusalReason Registered Registration Scope SessionDetached "
+        "SessionOriginator SessionTurnInput SignalWait Success ToolCallInput"
+    ),
+    "lash.model.queue": (
+        "AttachmentItem Batch BatchDraft BatchState Boundary Claim ClaimCompletion DeadLetter Delivery "
+        "EmptyReason Enqueued NothingClaimed ProcessWake SessionCommand Slot TextItem TurnInput"
+    ),
+    "lash.model.schedule": "CatchUp Fired FiredTick RegisteredSchedule Schedule ScheduleDraft SchedulePage",
+    "lash.model.session": (
+        "ActivePath ChildRelation CreatedSession Durability ForkRelation FullGraph Retention RootRelation "
+        "SessionConfig SessionHead SessionMeta SessionPage SessionRead SessionSummary VacuumReport"
+    ),
+    "lash.model.trigger": (
+        "DeletedTrigger DeliveryState EmitReport EventCatalogue EventDeclaration EventPointer FixedInput "
+        "InputBinding Occurrence OccurrenceRequest PrunedOccurrences RegisteredTrigger TriggerDelivery "
+        "TriggerDraft TriggerFilter TriggerOwner TriggerPage TriggerSubscription WholeEvent"
+    ),
+    "lash.model.usage": "PromptUsage TokenUsage UsageEntry",
+    "lash.model.value": "BlobRef Compression",
+    "lash.model.wait": (
+        "Accepted AlreadyResolved Cancelled CustomIdentity Rejected Resolved SignalIdentity TimedOut "
+        "ToolCompletion UnknownOrRevoked WaitKey WaitRecord"
+    ),
+    "lash.model.work": "Work",
+    "lash.runtime.app": "App Starter",
+    "lash.runtime.definition": "AgentDefinition ProcessDefinition",
+    "lash.runtime.errors": "Permanent",
+    "lash.runtime.handle": "ProcessHandle",
+    "lash.runtime.hooks": "Hook LoggingHook",
+    "lash.runtime.policy": "Retry WorkerOptions",
+    "lash.runtime.process": "ChildHandle Context",
+    "lash.runtime.session": "SessionHandle",
+    "lash.runtime.trigger": "EVENT pointer",
+    "lash.runtime.turn": "Turn text_of",
+    "lash.stores.artifact": "ArtifactStore",
+    "lash.stores.attachment": "AttachmentStore ByteStore",
+    "lash.stores.effect": "EffectStore",
+    "lash.stores.event": "EventStore",
+    "lash.stores.grant": "GrantStore",
+    "lash.stores.lease": "LeaseStore",
+    "lash.stores.maintenance": "Maintenance",
+    "lash.stores.process": "ProcessLeaseStore ProcessStore",
+    "lash.stores.queue": "QueueStore",
+    "lash.stores.schedule": "ScheduleStore",
+    "lash.stores.session": "Session SessionStore",
+    "lash.stores.storage": "Storage",
+    "lash.stores.trigger": "OccurrenceStore TriggerStore",
+    "lash.stores.wait": "WaitStore",
+}
+"""Where each name comes from, but for errors and `open`: it is looked up when it is first asked for.
+
+A program that only opens a storage need not wait until every shape of every noun is built.
+"""
+_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> object:
+    module = _HOMES.get(name)
+    if module is None:
+        raise AttributeError(f"module 'lash' has no attribute {name!r}")
+    from importlib import import_module
+
+    value: object = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -9,14 +9,8 @@ from typing import Final
 
 from lash.errors import AttachmentNotFound, InvalidInput, StoreUnavailable
 from lash.limits import check_identifier
-from lash.model.attachment import (
-    AttachmentEntry,
-    AttachmentOwner,
-    AttachmentPage,
-    AttachmentRef,
-    StoredAttachment,
-    SweepReport,
-)
+from lash.model.attachment import AttachmentEntry, AttachmentOwner, AttachmentPage, StoredAttachment, SweepReport
+from lash.model.message import AttachmentRef
 from lash.model.session import Durability
 from lash.offload import off_loop
 from lash.plan.attachment import (

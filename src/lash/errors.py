@@ -564,12 +564,16 @@ class MaintenanceFailed(StoreError):
 
 
 class WaitTimedOut(StoreError, TimeoutError):
-    """What was waited for had not happened when the time was over; waiting again misses nothing."""
+    """What was waited for had not happened when the time was over; waiting again misses nothing.
+
+    ``process_id`` is None where it was not a process that was waited for.
+    """
 
     advice = Advice.RETRY
 
-    def __init__(self, process_id: str, awaited: str, timeout_s: float) -> None:
-        super().__init__(f"process {process_id!r}: no {awaited} within {timeout_s:g} s")
+    def __init__(self, process_id: str | None, awaited: str, timeout_s: float) -> None:
+        of_process = "" if process_id is None else f"process {process_id!r}: "
+        super().__init__(f"{of_process}no {awaited} within {timeout_s:g} s")
         self.process_id = process_id
         self.awaited = awaited
         self.timeout_s = timeout_s

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Final, Generic, NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from lash.errors import Advice, InvalidInput, StorageClosed, StoreError, WaitTimedOut
 from lash.model.event import ProcessEvent
@@ -20,12 +20,16 @@ _FIRST_PAUSE_S: Final = 0.05
 
 T = TypeVar("T")
 
+Ask: TypeAlias = Callable[[set[str]], Awaitable[Mapping[str, object]]]
+"""One query about any number of things: how each of them stands. What is not there is left out."""
+
 
 class ProcessWaiter:
     """Waits for events and ends of processes, without a query for each waiter.
 
     All waiters of a storage share one task, which runs only while there are any. It asks one query for all of them
-    when a hint comes, and every second without one: a lost hint is a delay, never a hang.
+    when a hint comes, and every second without one: a lost hint is a delay, never a hang. Others may share the task
+    through ``hub``.
     """
 
     def __init__(
@@ -33,7 +37,12 @@ class ProcessWaiter:
     ) -> None:
         self._events = events
         self._processes = processes
-        self._hub = _Hub(events, signals, poll_s)
+        self._hub = Hub(signals, poll_s)
+
+    @property
+    def hub(self) -> Hub:
+        """The task of all who wait for something in this storage."""
+        return self._hub
 
     async def wait_event_after(
         self, process_id: str, event_type: str, sequence: int = 0, *, timeout_s: float | None = None
@@ -65,7 +74,7 @@ class ProcessWaiter:
         return await self._wait(process_id, look, "end", timeout_s)
 
     async def close(self) -> None:
-        """End every wait with StorageClosed."""
+        """End every wait with StorageClosed, those of others who share the hub included."""
         await self._hub.close()
 
     async def _wait(
@@ -77,15 +86,27 @@ class ProcessWaiter:
         if fact is not None:
             return fact
         if timeout_s is None:
-            return await self._hub.watch(process_id, look)
+            return await self._watch(process_id, look)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                return await self._hub.watch(process_id, look)
+                return await self._watch(process_id, look)
         # The hint may have been lost: only what is not there now has not happened in time.
         fact = (await look()).fact
         if fact is None:
             raise WaitTimedOut(process_id, awaited, timeout_s)
         return fact
+
+    async def _watch(self, process_id: str, look: Callable[[], Awaitable[_Look[T]]]) -> T:
+        """Look, and again each time the process has moved, until the fact is there."""
+        with self._hub.watching(self._events.last_sequences, process_id) as watch:
+            while True:
+                # What moves during the look wakes the waiter after it.
+                looked = await look()
+                if looked.fact is not None:
+                    return looked.fact
+                if looked.sequence is not None:
+                    watch.state = looked.sequence
+                await watch.changed()
 
 
 class _Look(NamedTuple, Generic[T]):
@@ -95,54 +116,50 @@ class _Look(NamedTuple, Generic[T]):
     sequence: int | None
 
 
-class _Watch:
-    """One waiter's interest in a process, and how far that had come when it was last looked at."""
+class Watch:
+    """One waiter's interest in one thing, and how that stood when it was last looked at; None if it was not there."""
 
-    def __init__(self, process_id: str) -> None:
-        self.process_id = process_id
-        self.sequence: int | None = None
-        self.woken = asyncio.Event()
-        self.failure: Exception | None = None
+    def __init__(self, ask: Ask, key: str) -> None:
+        self.ask = ask
+        self.key = key
+        self.state: object = None
+        self._woken = asyncio.Event()
+        self._failure: Exception | None = None
 
-    def wake(self, sequence: int | None) -> None:
-        """Let the waiter look if the process is not where it was; a waiter who does not know looks once."""
-        if sequence is None or sequence != self.sequence:
-            self.sequence = sequence
-            self.woken.set()
+    async def changed(self) -> object:
+        """Return how the thing stands once that may be news, also if it became so since the last call."""
+        await self._woken.wait()
+        self._woken.clear()
+        if self._failure is not None:
+            raise self._failure
+        return self.state
+
+    def wake(self, state: object) -> None:
+        """Let the waiter look if the thing is not where it was; a waiter who does not know looks once."""
+        if state is None or state != self.state:
+            self.state = state
+            self._woken.set()
 
     def fail(self, failure: Exception) -> None:
         """End the wait with an error."""
-        self.failure = failure
-        self.woken.set()
+        self._failure = failure
+        self._woken.set()
 
 
-class _Hub:
-    """The one task that waits for hints on behalf of all waiters."""
+class Hub:
+    """The one task that waits for hints on behalf of all waiters, whatever they wait for.
 
-    def __init__(self, events: EventStore, signals: ChangeSignals, poll_s: float) -> None:
-        self._events = events
+    At a hint, and every second without one, it asks one query for each kind of thing that somebody waits for.
+    """
+
+    def __init__(self, signals: ChangeSignals, poll_s: float = _SLOW_POLL_S) -> None:
         self._signals = signals
         self._listener: Listener | None = None
         self._poll_s = poll_s
-        self._watches: set[_Watch] = set()
+        self._watches: set[Watch] = set()
         self._task: asyncio.Task[None] | None = None
         self._asking = False
         self._closed = False
-
-    async def watch(self, process_id: str, look: Callable[[], Awaitable[_Look[T]]]) -> T:
-        """Look, and again each time the process has moved, until the fact is there."""
-        with self._watching(process_id) as watch:
-            while True:
-                # In this order: what moves during the look wakes the waiter after it.
-                watch.woken.clear()
-                looked = await look()
-                if looked.fact is not None:
-                    return looked.fact
-                if looked.sequence is not None:
-                    watch.sequence = looked.sequence
-                await watch.woken.wait()
-                if watch.failure is not None:
-                    raise watch.failure
 
     async def close(self) -> None:
         self._closed = True
@@ -157,12 +174,16 @@ class _Hub:
         await asyncio.wait({task})
 
     @contextlib.contextmanager
-    def _watching(self, process_id: str) -> Iterator[_Watch]:
+    def watching(self, ask: Ask, key: str) -> Iterator[Watch]:
+        """Take part: whatever changes about the thing from here on is news to the watch.
+
+        Watches with an equal ``ask`` are asked for together.
+        """
         if self._closed:
             raise StorageClosed
         # Before the first look: what happens from then on is a hint.
         self._listener = self._listener or self._signals.listen()
-        watch = _Watch(process_id)
+        watch = Watch(ask, key)
         self._watches.add(watch)
         if self._task is None:
             self._task = asyncio.create_task(self._run(self._listener), name="lash-process-waiter")
@@ -199,16 +220,21 @@ class _Hub:
             await asyncio.sleep(clock() - began)
 
     async def _ask(self) -> bool:
-        """Ask once for all waiters and wake those whose process moved; return False if it is worth another try."""
+        """Ask for all waiters and wake those for whom there is news; return False if it is worth another try."""
+        kinds: dict[Ask, list[Watch]] = {}
+        for watch in self._watches:
+            kinds.setdefault(watch.ask, []).append(watch)
         self._asking = True
         try:
-            sequences = await self._events.last_sequences({watch.process_id for watch in self._watches})
+            for ask, watches in kinds.items():
+                states = await ask({watch.key for watch in watches})
+                # Not those who came during the query: it did not ask for them, and they have looked since.
+                for watch in watches:
+                    watch.wake(states.get(watch.key))
         except StoreError as error:
             if error.advice is not Advice.RETRY:
                 raise
             return False
         finally:
             self._asking = False
-        for watch in self._watches:
-            watch.wake(sequences.get(watch.process_id))
         return True

@@ -15,7 +15,7 @@ from tests.raw import raw
 
 on_files = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 
-_KEPT = {"lash_migrations", "lash_session_ids"}
+_KEPT = {"lash_migrations", "lash_session_ids", "lash_secrets"}
 _TABLES = {
     "sqlite": r"SELECT name FROM sqlite_schema WHERE type = 'table' AND name LIKE 'lash\_%' ESCAPE '\'",
     "postgres": r"SELECT tablename FROM pg_tables WHERE schemaname = current_schema() AND tablename LIKE 'lash\_%'",
@@ -129,7 +129,7 @@ _OLD = {
 
 
 async def _leave_work_behind(storage: lash.Storage) -> None:
-    """Give session ``s`` queued work, claimed and not, a lease, and attachments, committed and not."""
+    """Give session ``s`` queued work, claimed and not, a lease, attachments, committed and not, and a wait."""
     for key in ("k1", "k2", None):
         payloads = (lash.TurnInput.of_text("hi"),)
         await storage.queue.enqueue(lash.BatchDraft(session_id="s", payloads=payloads, source_key=key))
@@ -139,6 +139,8 @@ async def _leave_work_behind(storage: lash.Storage) -> None:
     await storage.attachments.put("s", b"loose", "text/plain")
     await storage.session("s").commit(commit(3, attachments=(kept.id,)))
     await storage.sessions.fork("s", "with-attachments")
+    scope = lash.TurnScope(session_id="s", turn_id="t")
+    await storage.waits.open(await storage.waits.key(scope, lash.CustomIdentity(key="k")))
 
 
 async def _is_gone(_entry: object) -> bool:
@@ -147,7 +149,7 @@ async def _is_gone(_entry: object) -> bool:
 
 @on_files
 async def test_a_storage_without_sessions_is_empty(backend_url: str, backend_name: str) -> None:
-    """T30, H41: after deleting every session and maintenance, only tombstones and the list of migrations are left."""
+    """T30, H41: after deleting every session and maintenance, only tombstones, migrations and secrets are left."""
     async with await lash.open(backend_url) as storage:
         session = await started(storage, "s", "a", "b")
         await session.commit(commit(1, *chain("c", after="b"), turn_id="t", checkpoint=draft(1, {"k": b"v"}), usage=()))

@@ -11,8 +11,9 @@ import pytest
 
 from lash.codec import encode
 from lash.errors import AttachmentNotFound, CorruptData, InvalidInput
-from lash.model.attachment import AttachmentEntry, AttachmentOwner, AttachmentRef, OwnerKind
+from lash.model.attachment import AttachmentEntry, AttachmentOwner, OwnerKind
 from lash.model.lease import LocalProcess
+from lash.model.message import AttachmentRef
 from lash.plan.attachment import (
     ABANDONED_AFTER_MS,
     START,

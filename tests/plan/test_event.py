@@ -37,6 +37,7 @@ from lash.plan.event import (
     plan_append,
 )
 from lash.plan.event_draft import signal_draft
+from lash.plan.work import WorkChange
 from tests.plan.kit import PROCESS, SESSION, canonical_json, happened, registered, sha256
 
 replace = msgspec.structs.replace
@@ -136,6 +137,7 @@ def test_an_event_is_inserted_under_the_next_number() -> None:
         payload_hash=sha256(b"lash.event.v1\0" + b'["note",{"a":null,"b":1}]'),
         wake=None,
         projection=RUNNING,
+        work=WorkChange(),
     )
 
 

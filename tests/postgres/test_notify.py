@@ -267,7 +267,7 @@ async def test_idle_waiters_cost_less_than_two_round_trips_a_second(postgres_sch
 
         async def all_have_looked() -> bool:
             watches = storage.waiter._hub._watches
-            return len(watches) == 100 and all(watch.sequence is not None for watch in watches)
+            return len(watches) == 100 and all(watch.state is not None for watch in watches)
 
         await until(all_have_looked)
         await asyncio.sleep(0.3)

@@ -41,7 +41,7 @@ class Counted:
             return await self.storage.waiter.wait_event_after("p", "tick")
 
         task = asyncio.create_task(wait())
-        await until(lambda: any(watch.sequence is not None for watch in self.storage.waiter._hub._watches))
+        await until(lambda: any(watch.state is not None for watch in self.storage.waiter._hub._watches))
         await self.asked_again()
         return task
 

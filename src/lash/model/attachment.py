@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import enum
 
-from lash.model.value import Count, Positive, Value
+from lash.model.message import AttachmentRef
+from lash.model.value import Count, Value
 
 
 class OwnerKind(enum.StrEnum):
@@ -19,17 +20,6 @@ class AttachmentOwner(Value, frozen=True, kw_only=True):
 
     kind: OwnerKind
     id: str
-
-
-class AttachmentRef(Value, frozen=True, kw_only=True):
-    """What a message says of an attachment. The id is the lowercase hex SHA-256 of its bytes."""
-
-    id: str
-    media_type: str
-    byte_len: Count
-    width: Positive | None = None
-    height: Positive | None = None
-    label: str | None = None
 
 
 class StoredAttachment(Value, frozen=True, kw_only=True):

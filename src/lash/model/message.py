@@ -59,7 +59,7 @@ INTACT: Final = Intact()
 
 
 class AttachmentRef(Value, frozen=True, kw_only=True):
-    """A user file by its content hash, with what is needed to show it."""
+    """A user file, with what is needed to show it. The id is the lowercase hex SHA-256 of its bytes."""
 
     id: str
     media_type: str

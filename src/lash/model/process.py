@@ -317,10 +317,15 @@ class RefusalReason(enum.StrEnum):
 
 
 class ProcessAcquired(Value, frozen=True, kw_only=True):
-    """The caller may run the process."""
+    """The caller may run the process.
+
+    ``wake_seq`` counts the reasons to run it so far. Whoever reads the process after the claim has seen all of them;
+    given back when it is parked, the number tells whether another one came meanwhile.
+    """
 
     lease: ProcessLease
     record: ProcessRecord
+    wake_seq: Count
     reentered: bool = False
     displaced: ProcessLease | None = None
 

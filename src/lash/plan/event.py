@@ -51,6 +51,7 @@ from lash.model.value import JSON, Value
 from lash.plan.schema import check_payload
 from lash.plan.selector import as_text, select_for
 from lash.plan.wake import EventPlace, make_wake
+from lash.plan.work import WorkChange, plan_work
 
 T = TypeVar("T")
 
@@ -118,6 +119,7 @@ class InsertEvent(msgspec.Struct, frozen=True, kw_only=True):
     payload_hash: str
     wake: str | None
     projection: Projection
+    work: WorkChange
 
 
 class ReplayEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,12 +191,14 @@ def plan_append(
         ),
         occurred_at_ms=now_ms,
     )
+    after = fold(registration, projection, event)
     return InsertEvent(
         event=event,
         payload=body,
         payload_hash=own_hash,
         wake=None if event.wake is None else encode(event.wake, Wake, "wake"),
-        projection=fold(registration, projection, event),
+        projection=after,
+        work=plan_work(registration, projection, event.event_type, after),
     )
 
 

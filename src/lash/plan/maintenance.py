@@ -57,6 +57,17 @@ _NOUNS: Final = {
     "lash_process_events": "event",
     "lash_wakes": "event",
     "lash_grants": "grant",
+    "lash_effects": "effect",
+    "lash_effect_groups": "effect",
+    "lash_secrets": "wait",
+    "lash_waits": "wait",
+    "lash_wait_changes": "wait",
+    "lash_trigger_subscriptions": "trigger",
+    "lash_trigger_tombstones": "trigger",
+    "lash_trigger_receipts": "trigger",
+    "lash_trigger_occurrences": "trigger",
+    "lash_trigger_deliveries": "trigger",
+    "lash_schedules": "schedule",
 }
 
 

@@ -40,6 +40,7 @@ from lash.model.value import JSON
 from lash.plan.event import CORE_NAMES
 from lash.plan.schema import check_schema
 from lash.plan.selector import check_selector
+from lash.plan.work import is_runnable, parent_of
 
 MAX_PAGE: Final = 1_000
 NO_DEFINITION: Final = "none"
@@ -79,6 +80,8 @@ class EncodedRegistration(msgspec.Struct, frozen=True, kw_only=True):
     label: str | None
     definition_hash: str | None
     originator_session_id: str | None
+    parent_process_id: str | None
+    runnable: bool
 
 
 def encode_registration(registration: Registration) -> EncodedRegistration:
@@ -94,6 +97,7 @@ def encode_registration(registration: Registration) -> EncodedRegistration:
         check_identifier(f"{what}: wake_session_id", plain.wake_session_id)
     identity = plain.identity or _identity_of(plain.input)
     complete = msgspec.structs.replace(plain, identity=identity, recovery=_recovery(what, plain))
+    parent = parent_of(plain)
     return EncodedRegistration(
         registration=complete,
         body=encode(complete, Registration, what),
@@ -102,6 +106,8 @@ def encode_registration(registration: Registration) -> EncodedRegistration:
         label=None if identity.label is None else check_text(f"{what}: identity.label", identity.label, limit=255),
         definition_hash=definition_hash(identity.definition),
         originator_session_id=_originator_session(what, plain.provenance),
+        parent_process_id=None if parent is None else check_identifier(f"{what}: caused_by.process_id", parent),
+        runnable=is_runnable(complete),
     )
 
 

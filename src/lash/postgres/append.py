@@ -195,7 +195,7 @@ def _arguments(row: ProcessRow, decision: InsertEvent, projection: str, terms: T
         *(projection, decision.projection.status.value, decision.projection.wait is not None),
         *_wake_arguments(event),
         *((None,) * 4 if fence is None else (fence.owner_id, fence.incarnation_id, fence.token, fence.fencing)),
-        terms.abandons,
+        *(terms.abandons, decision.work.wakes, decision.work.ends, decision.work.wakes_parent),
     ]
 
 

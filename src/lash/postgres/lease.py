@@ -24,6 +24,7 @@ from lash.plan.lease import (
     plan_renewal,
 )
 from lash.plan.session import missing_session
+from lash.plan.work import check_pause
 from lash.postgres.database import Database
 from lash.postgres.rows import AcquireAnswer, LeaseAnswer
 from lash.sqlkit.rows import Flag
@@ -62,9 +63,10 @@ class PostgresLeaseStore:
             plan_renewal(answer.row, fence=fence, ttl_ms=ttl_ms, now_ms=answer.now_ms)
         raise _kept_changing(fence.session_id)
 
-    async def release(self, fence: LeaseFence) -> bool:
+    async def release(self, fence: LeaseFence, *, pause_ms: int = 0) -> bool:
         check_fence("fence", fence)
-        released = await release_lease(self._database, fence)
+        check_pause(pause_ms)
+        released = await release_lease(self._database, fence, pause_ms)
         if released:
             self._signals.touch(process=False)
         else:
@@ -133,9 +135,9 @@ class PostgresLeaseStore:
         return missing_session(session_id, deleted=deleted is not None and deleted.value)
 
 
-async def release_lease(database: Database, fence: LeaseFence) -> bool:
-    """Free the lease if the fence still holds it, and return whether it did."""
-    released = await database.write_one(Flag, "lease_release", *_fence_arguments(fence), repeatable=True)
+async def release_lease(database: Database, fence: LeaseFence, pause_ms: int = 0) -> bool:
+    """Free the lease if the fence still holds it, and return whether it did; the session then pauses."""
+    released = await database.write_one(Flag, "lease_release", *_fence_arguments(fence), pause_ms, repeatable=True)
     return released is not None
 
 

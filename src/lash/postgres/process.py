@@ -182,6 +182,7 @@ class PostgresProcessStore:
             *(registration.process_id, encoded.registration_hash, encoded.body, registration.recovery.value),
             *(encoded.kind, encoded.label, encoded.definition_hash, encoded.originator_session_id),
             *(registration.wake_session_id, encode_projection(Projection()), registration.environment_ref),
+            *(encoded.parent_process_id, encoded.runnable),
             repeatable=True,
         )
         if row is not None:

@@ -61,7 +61,7 @@ class PruneAnswer(msgspec.Struct, frozen=True, array_like=True):
 class ProcessAcquireAnswer(msgspec.Struct, frozen=True, array_like=True):
     """The time, where the process stood, its lease row as it was, and as it is if it was taken.
 
-    ``started`` says that the event of the start was appended.
+    ``wake_seq`` counts the reasons to run, if it was taken; ``started`` says that the event of the start was appended.
     """
 
     now_ms: int
@@ -69,7 +69,15 @@ class ProcessAcquireAnswer(msgspec.Struct, frozen=True, array_like=True):
     wake_session_id: str | None
     before: LeaseRow
     taken: LeaseRow | None
+    wake_seq: int | None
     started: bool
+
+
+class ProcessExtendAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """A lease whose expiry was moved, and the number of reasons to run its process."""
+
+    row: LeaseRow
+    wake_seq: int
 
 
 class GrantsAnswer(msgspec.Struct, frozen=True, array_like=True):

@@ -13,6 +13,8 @@ from lash.postgres.activity import PostgresActivityStore
 from lash.postgres.artifact import PostgresArtifactStore
 from lash.postgres.attachment import PostgresAttachmentManifest, PostgresBytes
 from lash.postgres.database import Database, StatementHook
+from lash.postgres.effect import PostgresEffectStore
+from lash.postgres.emit import PostgresOccurrenceStore
 from lash.postgres.event import PostgresEventStore
 from lash.postgres.grant import PostgresGrantStore
 from lash.postgres.lease import PostgresLeaseStore
@@ -22,11 +24,16 @@ from lash.postgres.options import PostgresOptions
 from lash.postgres.process import PostgresProcessStore
 from lash.postgres.process_lease import PostgresProcessLeaseStore
 from lash.postgres.queue import PostgresQueueStore
+from lash.postgres.schedule import PostgresScheduleStore
 from lash.postgres.schema import prepare_schema
 from lash.postgres.seen_processes import SeenProcesses
 from lash.postgres.session import PostgresSession, PostgresSessionStore
+from lash.postgres.trigger import PostgresTriggerStore
+from lash.postgres.wait import PostgresWaitRows
+from lash.postgres.work import PostgresWorkStore
 from lash.sqlkit.queries import load_queries
 from lash.stores.attachment import ByteStore
+from lash.wait import Waits
 from lash.waiting import ProcessWaiter
 
 if TYPE_CHECKING:
@@ -48,9 +55,15 @@ class PostgresStorage:
         self.processes = PostgresProcessStore(database, seen, self.signals)
         self.process_leases = PostgresProcessLeaseStore(database, seen, self.signals)
         self.events = PostgresEventStore(database, seen, self.signals)
+        self.effects = PostgresEffectStore(database, seen, self.signals)
         self.waiter = ProcessWaiter(self.events, self.processes, self.signals)
+        self.work = PostgresWorkStore(database)
+        self.waits = Waits(PostgresWaitRows(database), self.waiter.hub, self.signals)
+        self.schedules = PostgresScheduleStore(database, self.signals)
         self.grants = PostgresGrantStore(database, seen)
         self.activity = PostgresActivityStore(database, self.signals)
+        self.triggers = PostgresTriggerStore(database)
+        self.occurrences = PostgresOccurrenceStore(database, self.signals)
         self.artifacts = PostgresArtifactStore(database, rules.compression)
         self.attachments = Attachments(
             PostgresAttachmentManifest(database),

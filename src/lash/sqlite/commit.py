@@ -10,11 +10,13 @@ from lash.plan.checkpoint import CurrentComponent, change_components
 from lash.plan.commit import Apply, CommitFacts, PreparedCommit, Replay, plan_commit
 from lash.plan.node import StoredNode
 from lash.plan.queue import HeldBatch, held_by_token
+from lash.plan.scope import turn_scope_id
 from lash.plan.session import HeadRow, missing_session
 from lash.plan.turn import TurnRow
 from lash.plan.usage import UsageRow, merge_usage, require_room
 from lash.sqlite.attachment import stamp_attachments
 from lash.sqlite.database import SQLiteValue, Transaction
+from lash.sqlite.effect import retire_effects
 from lash.sqlite.fork import graph_owners, reclaim_graphs
 from lash.sqlite.lease import lease_row, release_lease
 from lash.sqlite.parameters import json_array
@@ -252,3 +254,4 @@ def _write_turn(transaction: Transaction, prepared: PreparedCommit, head: HeadRo
         result=encode(prepared.result, CommitResult, "the commit's result"),
         now_ms=transaction.now_ms,
     )
+    retire_effects(transaction, turn_scope_id(prepared.commit.session_id, prepared.commit.turn_id))

@@ -30,6 +30,7 @@ from lash.plan.wake import LostWakeRow, WakeRow, decode_lost_wake, decode_wake, 
 from lash.sqlite.database import Database, Reader, Transaction
 from lash.sqlite.parameters import json_array
 from lash.sqlite.queue import enqueue_batch
+from lash.sqlite.work import change_work
 from lash.sqlkit.rows import Flag, Number
 from lash.stores.notify import ChangeSignals
 
@@ -224,6 +225,7 @@ def _write(transaction: Transaction, row: ProcessRow, decision: InsertEvent) -> 
     if projected != 1:
         raise CorruptData(f"the log of process {row.process_id!r} changed inside a transaction")
     note_change(transaction, row.process_id, ChangeKind.EVENT, sequence=event.sequence, status=status.value)
+    change_work(transaction, row.process_key, decision.work)
 
 
 def _deliver(transaction: Transaction, process_key: int, event: ProcessEvent) -> WakeRecord | None:

@@ -23,6 +23,7 @@ from lash.plan.lease import (
     plan_renewal,
 )
 from lash.plan.session import missing_session
+from lash.plan.work import check_pause
 from lash.sqlite.database import Database, Reader, Transaction
 from lash.sqlkit.rows import Flag
 from lash.stores.notify import ChangeSignals
@@ -84,12 +85,13 @@ class SQLiteLeaseStore:
 
         return await self._database.write(body)
 
-    async def release(self, fence: LeaseFence) -> bool:
+    async def release(self, fence: LeaseFence, *, pause_ms: int = 0) -> bool:
         check_fence("fence", fence)
+        check_pause(pause_ms)
 
         def body(transaction: Transaction) -> bool:
             lease_row(transaction, fence.session_id)
-            return release_lease(transaction, fence)
+            return release_lease(transaction, fence, pause_ms)
 
         released = await self._database.write(body)
         if released:
@@ -110,8 +112,8 @@ def lease_row(reader: Reader, session_id: str) -> LeaseRow:
     return row
 
 
-def release_lease(transaction: Transaction, fence: LeaseFence) -> bool:
-    """Free the lease if the fence still holds it, and return whether it did."""
+def release_lease(transaction: Transaction, fence: LeaseFence, pause_ms: int = 0) -> bool:
+    """Free the lease if the fence still holds it, and return whether it did; the session then pauses."""
     released = transaction.run(
         "lease_release",
         session_id=fence.session_id,
@@ -119,6 +121,8 @@ def release_lease(transaction: Transaction, fence: LeaseFence) -> bool:
         incarnation_id=fence.incarnation_id,
         token=fence.token,
         fencing=fence.fencing,
+        pause_ms=pause_ms,
+        now_ms=transaction.now_ms,
     )
     return released > 0
 

@@ -88,13 +88,19 @@ class SQLiteProcessStore:
                 label=encoded.label,
                 definition_hash=encoded.definition_hash,
                 originator_session_id=encoded.originator_session_id,
+                parent_process_id=encoded.parent_process_id,
                 wake_session_id=registration.wake_session_id,
                 environment_ref=registration.environment_ref,
                 projection=encode_projection(Projection()),
                 now_ms=transaction.now_ms,
             )
             if created:
-                transaction.run("process_insert_lease", process_id=process_id)
+                transaction.run(
+                    "process_insert_lease",
+                    process_id=process_id,
+                    runnable=int(encoded.runnable),
+                    now_ms=transaction.now_ms,
+                )
                 transaction.run("process_forget_tombstone", process_id=process_id)
                 note_change(transaction, process_id, ChangeKind.REGISTERED, status="running")
             row = find_process(transaction, process_id)

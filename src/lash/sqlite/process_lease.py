@@ -44,8 +44,10 @@ from lash.plan.process_lease import (
     refuse_run,
     require_process_fence,
 )
+from lash.plan.work import check_park
 from lash.sqlite.database import Database, Reader, Transaction
 from lash.sqlite.event import append_event, find_process
+from lash.sqlkit.rows import Flag, Number
 from lash.stores.notify import ChangeSignals
 
 T = TypeVar("T")
@@ -86,7 +88,7 @@ class SQLiteProcessLeaseStore:
             key = find_process(transaction, fence.process_id).process_key
             row = process_lease_row(transaction, key)
             lease = plan_process_renewal(row, fence=fence, ttl_ms=ttl_ms, now_ms=transaction.now_ms)
-            _extend(transaction, key, lease.token, lease.fencing, lease.expires_at_ms)
+            _extend(transaction, key, lease)
             return lease
 
         return await self._database.write(body)
@@ -97,7 +99,27 @@ class SQLiteProcessLeaseStore:
         def body(transaction: Transaction) -> bool:
             return _release(transaction, find_process(transaction, fence.process_id).process_key, fence)
 
-        return await self._database.write(body)
+        return await self._write(body)
+
+    async def park(self, fence: ProcessFence, *, wake_seq: int, until_ms: int | None) -> bool:
+        check_process_fence(fence)
+        check_park(wake_seq, until_ms)
+
+        def body(transaction: Transaction) -> bool:
+            key = find_process(transaction, fence.process_id).process_key
+            require_process_fence(process_lease_row(transaction, key), fence, transaction.now_ms)
+            parked = transaction.one(
+                Flag,
+                "process_lease_park",
+                process_key=key,
+                token=fence.token,
+                fencing=fence.fencing,
+                wake_seq=wake_seq,
+                until_ms=until_ms,
+            )
+            return parked is not None and parked.value
+
+        return await self._write(body)
 
     async def complete(self, fence: ProcessFence, outcome: Outcome) -> ProcessRecord:
         check_process_fence(fence)
@@ -149,14 +171,14 @@ def _claim(
     if isinstance(decision, Refuse):
         return ProcessRefused(reason=RefusalReason.BUSY, holder=as_process_lease(decision.holder))
     if isinstance(decision, Acquire):
-        lease = _acquire(transaction, row.process_key, decision, process_id, owner, ttl_ms)
+        lease, wake_seq = _acquire(transaction, row.process_key, decision, process_id, owner, ttl_ms)
         append_event(transaction, process_id, started_draft(process_id, owner))
         displaced = None if decision.displaced is None else as_process_lease(decision.displaced)
         record = decode_process(find_process(transaction, process_id))
-        return ProcessAcquired(lease=as_process_lease(lease), record=record, displaced=displaced)
-    lease = decision.lease
-    _extend(transaction, row.process_key, lease.token, lease.fencing, lease.expires_at_ms)
-    return ProcessAcquired(lease=as_process_lease(lease), record=decode_process(row), reentered=True)
+        return ProcessAcquired(lease=as_process_lease(lease), record=record, wake_seq=wake_seq, displaced=displaced)
+    held_still = as_process_lease(decision.lease)
+    wake_seq = _extend(transaction, row.process_key, held_still)
+    return ProcessAcquired(lease=held_still, record=decode_process(row), wake_seq=wake_seq, reentered=True)
 
 
 def _decide(
@@ -182,7 +204,8 @@ def _decide(
 
 def _acquire(
     transaction: Transaction, process_key: int, decision: Acquire, process_id: str, owner: LeaseOwner, ttl_ms: int
-) -> Lease:
+) -> tuple[Lease, int]:
+    """Take the lease, and return it with the number of reasons to run the process."""
     lease = Lease(
         session_id=process_id,
         owner=owner,
@@ -191,7 +214,8 @@ def _acquire(
         claimed_at_ms=transaction.now_ms,
         expires_at_ms=saturating_add(transaction.now_ms, ttl_ms),
     )
-    transaction.run(
+    wake_seq = transaction.one(
+        Number,
         "process_lease_acquire",
         process_key=process_key,
         fencing=lease.fencing,
@@ -202,13 +226,26 @@ def _acquire(
         now_ms=lease.claimed_at_ms,
         expires_at_ms=lease.expires_at_ms,
     )
-    return lease
+    return lease, _number(wake_seq)
 
 
-def _extend(transaction: Transaction, process_key: int, token: str, fencing: int, expires_at_ms: int) -> None:
-    transaction.run(
-        "process_lease_extend", process_key=process_key, token=token, fencing=fencing, expires_at_ms=expires_at_ms
+def _extend(transaction: Transaction, process_key: int, lease: ProcessLease) -> int:
+    """Move the expiry of the lease, and return the number of reasons to run the process."""
+    wake_seq = transaction.one(
+        Number,
+        "process_lease_extend",
+        process_key=process_key,
+        token=lease.token,
+        fencing=lease.fencing,
+        expires_at_ms=lease.expires_at_ms,
     )
+    return _number(wake_seq)
+
+
+def _number(row: Number | None) -> int:
+    if row is None:
+        raise CorruptData("a lease changed inside a transaction")
+    return row.number
 
 
 def _release(transaction: Transaction, process_key: int, fence: ProcessFence) -> bool:

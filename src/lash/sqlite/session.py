@@ -52,6 +52,8 @@ from lash.sqlite.fork import apply_fork, graph_owners, reclaim_graphs, recount
 from lash.sqlite.grant import detach_session
 from lash.sqlite.head import find_head, find_meta, insert_session, is_deleted
 from lash.sqlite.parameters import json_array
+from lash.sqlite.schedule import delete_session_schedules
+from lash.sqlite.trigger import delete_subscriptions
 from lash.stores.notify import ChangeSignals
 
 
@@ -111,6 +113,10 @@ class SQLiteSessionStore:
         check_identifier("session_id", session_id)
 
         def body(transaction: Transaction) -> bool:
+            # The order of all nouns: schedules and subscriptions, so that nothing more is started; then the processes
+            # that were; then the session, with which its effects, waits, queue and dead letters go.
+            delete_session_schedules(transaction, session_id)
+            delete_subscriptions(transaction, session_id)
             detach_session(transaction, session_id)
             head = transaction.one(HeadRow, "session_head", session_id=session_id)
             if head is None:

@@ -18,6 +18,8 @@ from lash.sqlite.activity import SQLiteActivityStore
 from lash.sqlite.artifact import SQLiteArtifactStore
 from lash.sqlite.attachment import SQLiteAttachmentManifest, SQLiteBytes
 from lash.sqlite.database import Database
+from lash.sqlite.effect import SQLiteEffectStore
+from lash.sqlite.emit import SQLiteOccurrenceStore
 from lash.sqlite.event import SQLiteEventStore
 from lash.sqlite.grant import SQLiteGrantStore
 from lash.sqlite.lease import SQLiteLeaseStore
@@ -27,11 +29,16 @@ from lash.sqlite.options import SQLiteOptions, StatementHook
 from lash.sqlite.process import SQLiteProcessStore
 from lash.sqlite.process_lease import SQLiteProcessLeaseStore
 from lash.sqlite.queue import SQLiteQueueStore
+from lash.sqlite.schedule import SQLiteScheduleStore
 from lash.sqlite.schema import MIGRATIONS, SchemaKeeper
 from lash.sqlite.session import SQLiteSession, SQLiteSessionStore
+from lash.sqlite.trigger import SQLiteTriggerStore
+from lash.sqlite.wait import SQLiteWaitRows
+from lash.sqlite.work import SQLiteWorkStore
 from lash.sqlkit.migrations import load_migrations, pending_error
 from lash.sqlkit.queries import load_queries
 from lash.stores.attachment import ByteStore
+from lash.wait import Waits
 from lash.waiting import ProcessWaiter
 
 _OPTIONS: Final = {"synchronous": str, "busy_timeout_ms": int, "checkpoint_pages": int}
@@ -53,8 +60,14 @@ class SQLiteStorage:
         self.process_leases = SQLiteProcessLeaseStore(database, self.signals)
         self.events = SQLiteEventStore(database, self.signals)
         self.grants = SQLiteGrantStore(database)
+        self.effects = SQLiteEffectStore(database, self.signals)
         self.waiter = ProcessWaiter(self.events, self.processes, self.signals)
         self.activity = SQLiteActivityStore(database, self.signals)
+        self.work = SQLiteWorkStore(database)
+        self.waits = Waits(SQLiteWaitRows(database), self.waiter.hub, self.signals)
+        self.triggers = SQLiteTriggerStore(database)
+        self.occurrences = SQLiteOccurrenceStore(database, self.signals)
+        self.schedules = SQLiteScheduleStore(database, self.signals)
         self.artifacts = SQLiteArtifactStore(database, rules.compression)
         self.attachments = Attachments(
             SQLiteAttachmentManifest(database),

@@ -21,3 +21,12 @@ class Number(msgspec.Struct, frozen=True, array_like=True):
     """A row of one integer."""
 
     number: int
+
+
+class Content(msgspec.Struct, frozen=True, array_like=True):
+    """A row of some bytes, which no repr shows."""
+
+    content: bytes
+
+    def __repr__(self) -> str:
+        return f"Content({len(self.content)} bytes)"

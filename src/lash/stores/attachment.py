@@ -5,14 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from lash.model.attachment import (
-    AttachmentEntry,
-    AttachmentOwner,
-    AttachmentPage,
-    AttachmentRef,
-    StoredAttachment,
-    SweepReport,
-)
+from lash.model.attachment import AttachmentEntry, AttachmentOwner, AttachmentPage, StoredAttachment, SweepReport
+from lash.model.message import AttachmentRef
 from lash.model.session import Durability
 
 if TYPE_CHECKING:

@@ -22,17 +22,19 @@ class EffectStore(Protocol):
     """The recorded effects of a storage. What is recorded is never executed again, and never changes.
 
     Every method that is given an envelope raises EffectMismatch, and writes nothing, if another one was recorded under
-    its key; the error names the path that differs and both values. A scope whose session or process is not there
-    raises SessionNotFound, SessionDeleted, ProcessNotFound or ProcessPruned.
+    its key; the error names the first path that differs and both values. A scope whose session or process is not there
+    raises SessionNotFound, SessionDeleted, ProcessNotFound or ProcessPruned; a claim on an effect of such a scope is
+    lost like any other.
     """
 
     async def begin(
         self, envelope: Envelope, owner: LeaseOwner, *, ttl_ms: int, once: bool = False, strict: bool = False
     ) -> EffectDecision:
-        """Decide whether to run an effect, and take the right to, if so.
+        """Decide whether to run an effect, and take the right to, if so. The same owner may not run it twice at a time.
 
         ``once`` records the intent of an effect that must not run twice: after a crash it is unknown, not taken over.
-        ``strict`` never runs anything: what has no recorded outcome raises EffectNotRecorded.
+        ``strict`` never runs anything: what has no recorded outcome raises EffectNotRecorded. An effect of a group that
+        was not opened or is full raises Conflict.
         """
         ...
 
@@ -41,9 +43,9 @@ class EffectStore(Protocol):
     ) -> EffectRecord:
         """Record what became of an effect that was run under an exclusive lease: one write, no claim before it.
 
-        If an equal effect was recorded before, that record is returned and nothing is written. The fence must be live
-        and belong to the envelope's scope, else LeaseLost or ProcessLeaseLost. The due time of a sleep is counted from
-        the clock of the storage.
+        The fence must be live and belong to the envelope's scope, else LeaseLost or ProcessLeaseLost. If an equal
+        effect was recorded before, that record is returned and nothing is written; one that was begun under a claim
+        raises Conflict. The due time of a sleep is counted from the clock of the storage.
         """
         ...
 
@@ -52,7 +54,10 @@ class EffectStore(Protocol):
         ...
 
     async def finish(self, claim: EffectClaim, outcome: JSON) -> EffectRecord:
-        """Record the outcome under a live claim; raise EffectLeaseLost, and change nothing, if it does not hold."""
+        """Record the outcome under a live claim; raise EffectLeaseLost, and change nothing, if it does not hold.
+
+        Repeated with the same claim and an equal outcome it returns the record, so that an answer may be lost.
+        """
         ...
 
     async def fail(self, claim: EffectClaim, error: EffectError) -> EffectRecord:
@@ -60,9 +65,10 @@ class EffectStore(Protocol):
         ...
 
     async def release(self, claim: EffectClaim) -> bool:
-        """Give the right back without an outcome, so that anybody may run the effect; return whether it held.
+        """Give the right back without an outcome, so that anybody may run the effect; return whether it was still held.
 
-        An effect that must not run twice is then as if it had never begun: release it only if it did not happen.
+        It may have lapsed, if nobody took the effect over. An effect that must not run twice is then as if it had never
+        begun: release it only if it did not happen.
         """
         ...
 
@@ -86,7 +92,8 @@ class EffectStore(Protocol):
     async def retire(self, scope: ExecutionScope) -> int:
         """Forget the effects and groups of a scope that has ended, and return how many effects that were.
 
-        Commits do it for their turn, pruning for processes, deletion for all scopes of a session.
+        Commits do it for their turn, pruning for processes, deletion for all scopes of a session; of a scope that is
+        gone nothing is left to forget. What is still running then loses its claim.
         """
         ...
 

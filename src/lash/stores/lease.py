@@ -36,10 +36,12 @@ class LeaseStore(Protocol):
         """
         ...
 
-    async def release(self, fence: LeaseFence) -> bool:
+    async def release(self, fence: LeaseFence, *, pause_ms: int = 0) -> bool:
         """Free the lease if this fence still holds it, expired or not, and return whether it did.
 
-        A late release by an old holder changes nothing. The fencing number stays.
+        A late release by an old holder changes nothing. The fencing number stays. A pause keeps the session off the
+        work list for a while, so that what failed is not tried again at once; anybody may still claim it, which ends
+        the pause.
         """
         ...
 

@@ -47,7 +47,8 @@ class ProcessStore(Protocol):
     async def runnable(self, *, limit: int = 100, after: str | None = None) -> tuple[ProcessRecord, ...]:
         """Return running processes that workers may run and that no live lease holds, by their ids.
 
-        This is the work list. Waiting ones are part of it, external ones are not. ``after`` goes on behind an id.
+        Waiting and parked ones are part of it, external ones are not. ``after`` goes on behind an id. It is for going
+        through all of them; what a worker should claim next is told by `lash.stores.work.WorkStore.look`.
         """
         ...
 
@@ -96,7 +97,12 @@ class ProcessStore(Protocol):
 
 
 class ProcessLeaseStore(Protocol):
-    """Expiring, fenced rights to run a process. Fencing numbers only grow."""
+    """Expiring, fenced rights to run a process. Fencing numbers only grow.
+
+    A process is on the work list (`lash.stores.work.WorkStore`) from its registration to its end, unless it is parked.
+    It is woken by a signal, a cancel or an abandon request, and by the end of a process that it started, in the
+    transaction of that event.
+    """
 
     async def claim(self, process_id: str, owner: LeaseOwner, *, ttl_ms: int) -> ProcessLeaseOutcome:
         """Take the right to run a process, if it is free or lapsed; the same holder re-enters.
@@ -117,7 +123,16 @@ class ProcessLeaseStore(Protocol):
         ...
 
     async def release(self, fence: ProcessFence) -> bool:
-        """Free the lease if this fence still holds it, and return whether it did."""
+        """Free the lease if this fence still holds it, and return whether it did. The process is then ready."""
+        ...
+
+    async def park(self, fence: ProcessFence, *, wake_seq: int, until_ms: int | None) -> bool:
+        """Free a live lease and take the process off the work list until a moment, or (None) until it is woken.
+
+        ``wake_seq`` is what the claim answered. If the process was woken since, it is left on the work list, and the
+        answer is False: run it again. A process that ended meanwhile is not on the list anyway. A fence that does not
+        hold raises ProcessLeaseLost and changes nothing. No event tells of parking: like the lease it is scheduling.
+        """
         ...
 
     async def complete(self, fence: ProcessFence, outcome: Outcome) -> ProcessRecord:

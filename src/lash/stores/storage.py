@@ -10,6 +10,7 @@ from lash.model.session import Durability
 from lash.stores.activity import ActivityStore
 from lash.stores.artifact import ArtifactStore
 from lash.stores.attachment import AttachmentStore
+from lash.stores.effect import EffectStore
 from lash.stores.event import EventStore
 from lash.stores.grant import GrantStore
 from lash.stores.lease import LeaseStore
@@ -17,7 +18,11 @@ from lash.stores.maintenance import Maintenance
 from lash.stores.notify import ChangeSignals
 from lash.stores.process import ProcessLeaseStore, ProcessStore
 from lash.stores.queue import QueueStore
+from lash.stores.schedule import ScheduleStore
 from lash.stores.session import Session, SessionStore
+from lash.stores.trigger import OccurrenceStore, TriggerStore
+from lash.stores.wait import WaitStore
+from lash.stores.work import WorkStore
 
 if TYPE_CHECKING:
     # It needs asyncio, which would double the cost of importing lash.
@@ -60,6 +65,9 @@ class Storage(Protocol):
     def events(self) -> EventStore: ...
 
     @property
+    def effects(self) -> EffectStore: ...
+
+    @property
     def grants(self) -> GrantStore: ...
 
     @property
@@ -71,9 +79,24 @@ class Storage(Protocol):
         ...
 
     @property
+    def work(self) -> WorkStore: ...
+
+    @property
+    def triggers(self) -> TriggerStore: ...
+
+    @property
+    def occurrences(self) -> OccurrenceStore: ...
+
+    @property
+    def schedules(self) -> ScheduleStore: ...
+
+    @property
     def waiter(self) -> ProcessWaiter:
         """Waits for events and ends of processes."""
         ...
+
+    @property
+    def waits(self) -> WaitStore: ...
 
     def session(self, session_id: str) -> Session:
         """Return a handle on one session, without asking whether it exists."""

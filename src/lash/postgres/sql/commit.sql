@@ -325,6 +325,15 @@ stamped AS (
     FROM head
     WHERE $4::text IS NOT NULL
 ),
+-- What the turn recorded is history now; its effects before its groups, as all take them.
+retired AS (
+    DELETE FROM :"schema".lash_effects AS e USING head WHERE e.scope_id = $58::text RETURNING 1
+),
+retired_groups AS (
+    DELETE FROM :"schema".lash_effect_groups AS g
+    USING head, (SELECT count(*) AS number FROM retired) AS first
+    WHERE g.scope_id = $58::text AND first.number >= 0
+),
 released AS (
     UPDATE :"schema".lash_session_leases AS l
     SET owner_id = NULL, incarnation_id = NULL, process = NULL, token = NULL, claimed_at_ms = 0, expires_at_ms = 0

@@ -39,30 +39,46 @@ FOR NO KEY UPDATE OF p;
 -- A whole append in one statement: the event, the process as it then stands, the change, and the wake with its batch.
 -- It writes everything, or nothing when a fact of the plan no longer holds: the number of events $2 and the wake target
 -- $3 of the process (which stand for all facts about it), no event of the replay key $5 yet, a live lease under the
--- fence $20 to $23 if there is one (which is then freed), no live lease at all if $24. Answers the time and what became
--- of the wake, or no row.
+-- fence $20 to $23 if there is one (which is then freed), no live lease at all if $24. The process gets one more reason to
+-- run if $25; it is never run again if $26, and the one that started it gets a reason to run if $27. Answers the time and
+-- what became of the wake, or no row.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
--- Locked before the process, so that claims, completions and prunings take their locks in one order.
+parent AS (
+    SELECT started.process_key
+    FROM :"schema".lash_processes AS p
+    JOIN :"schema".lash_processes AS started ON started.process_id = p.parent_process_id
+    WHERE p.process_key = $1::bigint AND $27::boolean
+),
+-- Locked before the process, so that claims, completions and prunings take their locks in one order; the two leases by
+-- their keys, so that processes that name each other as parents do so as well.
 lease AS (
-    SELECT l.owner_id, l.incarnation_id, l.token, l.fencing, l.expires_at_ms
+    SELECT l.process_key, l.owner_id, l.incarnation_id, l.token, l.fencing, l.expires_at_ms
     FROM :"schema".lash_process_leases AS l
-    WHERE l.process_key = $1::bigint AND ($22::text IS NOT NULL OR $24::boolean)
+    WHERE l.process_key = ANY (
+            ARRAY[
+                CASE WHEN $22::text IS NOT NULL OR $24::boolean OR $25::boolean OR $26::boolean THEN $1::bigint END,
+                (SELECT parent.process_key FROM parent)
+            ]
+        )
+    ORDER BY l.process_key
     FOR NO KEY UPDATE
 ),
+-- Counting them is what takes the locks.
 guard AS (
     SELECT clock.now_ms
-    FROM clock
+    FROM clock, (SELECT count(*) AS count FROM lease) AS locked
     WHERE NOT EXISTS (
             SELECT 1 FROM :"schema".lash_process_events AS e
             WHERE e.process_key = $1::bigint AND e.replay_key = $5::text
         )
         AND ($22::text IS NULL OR EXISTS (
             SELECT 1 FROM lease AS l
-            WHERE l.owner_id = $20::text AND l.incarnation_id = $21::text AND l.token = $22::text
+            WHERE l.process_key = $1::bigint AND l.owner_id = $20::text AND l.incarnation_id = $21::text AND l.token = $22::text
                 AND l.fencing = $23::bigint AND l.expires_at_ms > clock.now_ms
         ))
         AND NOT ($24::boolean AND EXISTS (
-            SELECT 1 FROM lease AS l WHERE l.token IS NOT NULL AND l.expires_at_ms > clock.now_ms
+            SELECT 1 FROM lease AS l
+            WHERE l.process_key = $1::bigint AND l.token IS NOT NULL AND l.expires_at_ms > clock.now_ms
         ))
 ),
 moved AS (
@@ -128,11 +144,28 @@ wake AS (
     WHERE $8::text IS NOT NULL
     RETURNING state, batch_id
 ),
+-- Only an end shows a fence.
 freed AS (
     UPDATE :"schema".lash_process_leases AS l
-    SET owner_id = NULL, incarnation_id = NULL, process = NULL, token = NULL, claimed_at_ms = 0, expires_at_ms = 0
+    SET owner_id = NULL, incarnation_id = NULL, process = NULL, token = NULL, claimed_at_ms = 0, expires_at_ms = 0,
+        runnable = false, ready_at_ms = NULL
     FROM moved
     WHERE l.process_key = moved.process_key AND l.token = $22::text
+),
+ended AS (
+    UPDATE :"schema".lash_process_leases AS l
+    SET runnable = false, ready_at_ms = NULL
+    FROM moved
+    WHERE l.process_key = moved.process_key AND $26::boolean AND $22::text IS NULL
+),
+woken AS (
+    UPDATE :"schema".lash_process_leases AS l
+    SET wake_seq = l.wake_seq + 1, ready_at_ms = least(l.ready_at_ms, moved.now_ms)
+    FROM moved
+    WHERE l.process_key = ANY (
+            ARRAY[CASE WHEN $25::boolean THEN moved.process_key END, (SELECT parent.process_key FROM parent)]
+        )
+        AND l.runnable
 )
 SELECT moved.now_ms, wake.state, wake.batch_id
 FROM moved

@@ -9,7 +9,7 @@ WHERE s.session_id = $1::text;
 
 -- name: lease_acquire
 -- Gives the lease to a new holder under the next fencing number if it is free or lapsed, or if it is still the very one
--- of token $7 and fencing number $8. Answers the time, the lease as it was, and, where it was taken, as it is.
+-- of token $7 and fencing number $8; a pause is then over. Answers the time, the lease as it was, and, where it was taken, as it is.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 before AS (
     SELECT l.*
@@ -21,7 +21,8 @@ before AS (
 taken AS (
     UPDATE :"schema".lash_session_leases AS l
     SET fencing = l.fencing + 1, owner_id = $2::text, incarnation_id = $3::text, process = $4::text, token = $5::text,
-        claimed_at_ms = clock.now_ms, expires_at_ms = least(clock.now_ms, 9223372036854775807 - $6::bigint) + $6::bigint
+        claimed_at_ms = clock.now_ms, expires_at_ms = least(clock.now_ms, 9223372036854775807 - $6::bigint) + $6::bigint,
+        paused_until_ms = NULL
     FROM clock, before
     WHERE l.session_key = before.session_key
         AND (
@@ -70,9 +71,11 @@ claims AS (
 SELECT fencing, owner_id, incarnation_id, process, token, claimed_at_ms, expires_at_ms FROM extended;
 
 -- name: lease_release
--- Frees the lease if the fence still holds it, expired or not; the fencing number stays.
+-- Frees the lease if the fence still holds it, expired or not, and pauses the session for $6 milliseconds if that is
+-- more than none; the fencing number stays.
 UPDATE :"schema".lash_session_leases AS l
-SET owner_id = NULL, incarnation_id = NULL, process = NULL, token = NULL, claimed_at_ms = 0, expires_at_ms = 0
+SET owner_id = NULL, incarnation_id = NULL, process = NULL, token = NULL, claimed_at_ms = 0, expires_at_ms = 0,
+    paused_until_ms = CASE WHEN $6::bigint > 0 THEN :"schema".lash_now_ms() + $6::bigint END
 FROM :"schema".lash_sessions AS s
 WHERE s.session_id = $1::text AND l.session_key = s.session_key
     AND l.owner_id = $2::text AND l.incarnation_id = $3::text AND l.token = $4::text AND l.fencing = $5::bigint

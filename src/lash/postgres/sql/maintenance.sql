@@ -149,18 +149,20 @@ WHERE n.nspname = $1::text AND t.relkind IN ('r', 'p') AND t.relname LIKE 'lash\
 ORDER BY t.relname;
 
 -- name: maintenance_find_environments
--- Environments that no process names and that nobody put for as long as $5.
+-- Environments that no process and no trigger subscription names and that nobody put for as long as $5.
 SELECT 0, a.ref, 0, 1, length(a.content)
 FROM :"schema".lash_artifacts AS a
 WHERE a.namespace = 'process_environment' AND (0, a.ref, 0) > ($1::bigint, $2::text, $3::bigint)
     AND a.put_at_ms < (SELECT :"schema".lash_now_ms()) - $5::bigint
     AND NOT EXISTS (SELECT 1 FROM :"schema".lash_processes AS p WHERE p.environment_ref = a.ref)
+    AND NOT EXISTS (SELECT 1 FROM :"schema".lash_trigger_subscriptions AS t WHERE t.environment_ref = a.ref)
 ORDER BY a.ref
 LIMIT $4::bigint;
 
 -- name: maintenance_drop_environments
--- Removes such environments, unless a process names them by now.
+-- Removes such environments, unless one of them names them by now.
 DELETE FROM :"schema".lash_artifacts AS a
 USING unnest($1::bigint[], $2::text[], $3::bigint[]) AS found (session_key, ref, revision)
 WHERE a.namespace = 'process_environment' AND a.ref = found.ref
-    AND NOT EXISTS (SELECT 1 FROM :"schema".lash_processes AS p WHERE p.environment_ref = a.ref);
+    AND NOT EXISTS (SELECT 1 FROM :"schema".lash_processes AS p WHERE p.environment_ref = a.ref)
+    AND NOT EXISTS (SELECT 1 FROM :"schema".lash_trigger_subscriptions AS t WHERE t.environment_ref = a.ref);

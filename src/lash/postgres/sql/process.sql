@@ -1,15 +1,17 @@
 -- name: process_register
 -- Registers a process with its lease row, above the fencing number of a pruned one of the same id; no row if it exists.
--- A row that is being pruned counts as existing, because its tombstone cannot be seen yet.
+-- A row that is being pruned counts as existing, because its tombstone cannot be seen yet. If workers run it ($13), it
+-- is ready at once.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 created AS (
     INSERT INTO :"schema".lash_processes (
         process_id, registration_hash, registration, recovery, kind, label, definition_hash, originator_session_id,
-        wake_session_id, environment_ref, status, waiting, projection, last_sequence, created_at_ms, updated_at_ms
+        wake_session_id, environment_ref, parent_process_id, status, waiting, projection, last_sequence, created_at_ms,
+        updated_at_ms
     )
     SELECT
-        $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::text, $9::text, $11::text, 'running',
-        false, $10::text, 0, clock.now_ms, clock.now_ms
+        $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::text, $9::text, $11::text, $12::text,
+        'running', false, $10::text, 0, clock.now_ms, clock.now_ms
     FROM clock
     WHERE NOT EXISTS (SELECT 1 FROM :"schema".lash_processes WHERE process_id = $1::text)
     ON CONFLICT (process_id) DO NOTHING
@@ -24,8 +26,10 @@ raised AS (
     RETURNING t.fencing
 ),
 leased AS (
-    INSERT INTO :"schema".lash_process_leases (process_key, fencing)
-    SELECT created.process_key, coalesce((SELECT raised.fencing FROM raised), 0)
+    INSERT INTO :"schema".lash_process_leases (process_key, fencing, runnable, ready_at_ms)
+    SELECT
+        created.process_key, coalesce((SELECT raised.fencing FROM raised), 0), $13::boolean,
+        CASE WHEN $13::boolean THEN created.created_at_ms END
     FROM created
 ),
 change AS (

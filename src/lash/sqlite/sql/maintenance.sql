@@ -196,7 +196,40 @@ SELECT 'lash_wakes', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_wakes LIMIT :limi
     NULL
 UNION ALL
 SELECT 'lash_grants', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_grants LIMIT :limit)),
-    NULL;
+    NULL
+UNION ALL
+SELECT 'lash_effects', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_effects LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_effects)
+UNION ALL
+SELECT 'lash_effect_groups', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_effect_groups LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_effect_groups)
+UNION ALL
+SELECT 'lash_secrets', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_secrets LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_secrets)
+UNION ALL
+SELECT 'lash_waits', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_waits LIMIT :limit)),
+    NULL
+UNION ALL
+SELECT 'lash_wait_changes', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_wait_changes LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_wait_changes)
+UNION ALL
+SELECT 'lash_trigger_subscriptions', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_trigger_subscriptions LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_trigger_subscriptions)
+UNION ALL
+SELECT 'lash_trigger_tombstones', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_trigger_tombstones LIMIT :limit)),
+    NULL
+UNION ALL
+SELECT 'lash_trigger_receipts', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_trigger_receipts LIMIT :limit)),
+    NULL
+UNION ALL
+SELECT 'lash_trigger_occurrences', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_trigger_occurrences LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_trigger_occurrences)
+UNION ALL
+SELECT 'lash_trigger_deliveries', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_trigger_deliveries LIMIT :limit)),
+    NULL
+UNION ALL
+SELECT 'lash_schedules', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_schedules LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_schedules);
 
 -- name: maintenance_file_pages
 -- How many pages the database has, and how many bytes one takes.
@@ -212,17 +245,19 @@ GROUP BY t.tbl_name
 ORDER BY t.tbl_name;
 
 -- name: maintenance_find_environments
--- Environments that no process names and that nobody put since some moment.
+-- Environments that no process and no trigger subscription names and that nobody put since some moment.
 SELECT 0, a.ref, 0, 1, length(a.content)
 FROM lash_artifacts AS a
 WHERE a.namespace = 'process_environment' AND (0, a.ref, 0) > (:session_key, :key, :revision)
     AND a.put_at_ms < :before_ms
     AND NOT EXISTS (SELECT 1 FROM lash_processes AS p WHERE p.environment_ref = a.ref)
+    AND NOT EXISTS (SELECT 1 FROM lash_trigger_subscriptions AS t WHERE t.environment_ref = a.ref)
 ORDER BY a.ref
 LIMIT :limit;
 
 -- name: maintenance_drop_environment
--- Removes such an environment, unless a process names it by now.
+-- Removes such an environment, unless one of them names it by now.
 DELETE FROM lash_artifacts
 WHERE namespace = 'process_environment' AND ref = :key AND :session_key = 0 AND :revision = 0
-    AND NOT EXISTS (SELECT 1 FROM lash_processes AS p WHERE p.environment_ref = lash_artifacts.ref);
+    AND NOT EXISTS (SELECT 1 FROM lash_processes AS p WHERE p.environment_ref = lash_artifacts.ref)
+    AND NOT EXISTS (SELECT 1 FROM lash_trigger_subscriptions AS t WHERE t.environment_ref = lash_artifacts.ref);

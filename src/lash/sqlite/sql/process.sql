@@ -14,18 +14,24 @@ SELECT EXISTS (SELECT 1 FROM lash_process_tombstones WHERE process_id = :process
 -- Registers a process; does nothing if its id is taken.
 INSERT INTO lash_processes (
     process_id, registration_hash, registration, recovery, kind, label, definition_hash, originator_session_id,
-    wake_session_id, environment_ref, status, waiting, projection, last_sequence, created_at_ms, updated_at_ms
+    parent_process_id, wake_session_id, environment_ref, status, waiting, projection, last_sequence, created_at_ms,
+    updated_at_ms
 )
 VALUES (
-    :process_id, :registration_hash, :registration, :recovery, :kind, :label, :definition_hash,
-    :originator_session_id, :wake_session_id, :environment_ref, 'running', 0, :projection, 0, :now_ms, :now_ms
+    :process_id, :registration_hash, :registration, :recovery, :kind, :label, :definition_hash, :originator_session_id,
+    :parent_process_id, :wake_session_id, :environment_ref, 'running', 0, :projection, 0, :now_ms, :now_ms
 )
 ON CONFLICT (process_id) DO NOTHING;
 
 -- name: process_insert_lease
--- Gives a new process its lease row, above the fencing number of a pruned one of the same id.
-INSERT INTO lash_process_leases (process_key, fencing)
-SELECT p.process_key, COALESCE((SELECT t.fencing FROM lash_process_tombstones AS t WHERE t.process_id = :process_id), 0)
+-- Gives a new process its lease row, above the fencing number of a pruned one of the same id. It is ready to run unless
+-- nobody here runs it.
+INSERT INTO lash_process_leases (process_key, fencing, runnable, ready_at_ms)
+SELECT
+    p.process_key,
+    COALESCE((SELECT t.fencing FROM lash_process_tombstones AS t WHERE t.process_id = :process_id), 0),
+    :runnable,
+    CASE WHEN :runnable THEN :now_ms END
 FROM lash_processes AS p
 WHERE p.process_id = :process_id;
 
@@ -46,8 +52,10 @@ INSERT INTO lash_process_changes (process_id, kind, sequence, status, occurred_a
 VALUES (:process_id, :kind, :sequence, :status, :now_ms);
 
 -- name: process_last_change
--- The place of the newest change that the feed ever had.
-SELECT seq FROM sqlite_sequence WHERE name = 'lash_process_changes';
+-- A number that grows with every change of a process and with every wait that is resolved or revoked.
+SELECT
+    COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'lash_process_changes'), 0)
+    + COALESCE((SELECT number FROM lash_wait_changes WHERE id = 1), 0);
 
 -- name: process_changes_after
 -- The changes behind a place in the feed.

@@ -1,0 +1,270 @@
+"""The keys of waits, what a stored wait means, and how an attempt to resolve one is answered."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+from typing import Final, NamedTuple
+
+import msgspec
+
+from lash.codec import canonical, decode, encode
+from lash.errors import CorruptData, InvalidInput
+from lash.limits import check_digest, check_identifier, check_integer
+from lash.model.effect import ExecutionScope, ProcessScope
+from lash.model.value import Value
+from lash.model.wait import (
+    Accepted,
+    AlreadyResolved,
+    Rejected,
+    Resolution,
+    ResolveAnswer,
+    SignalIdentity,
+    TimedOut,
+    UnknownOrRevoked,
+    WaitIdentity,
+    WaitKey,
+    WaitRecord,
+)
+from lash.plan.scope import check_execution_scope, scope_id, scope_session_id
+
+SECRET_BYTES: Final = 32
+MAX_KEY_LENGTH: Final = 16_384
+"""More than any key has: its ids are short, and every character of them takes at most eight here."""
+
+MAX_RESOLUTION_LENGTH: Final = 1_048_576
+
+_ID_DOMAIN: Final = b"lash.wait.id.v1\0"
+_SIGNATURE_DOMAIN: Final = b"lash.wait.signature.v1\0"
+_VERSION: Final = "lw1"
+_TEXT: Final = re.compile(r"lw1\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]{43})")
+_NO_LIFE: Final = "0"
+
+
+class SessionLife(msgspec.Struct, frozen=True, array_like=True):
+    """Which life of a session id this is, and how often its keys were revoked."""
+
+    session_key: int
+    revocations: int
+
+
+class WaitRow(msgspec.Struct, frozen=True, array_like=True):
+    """A stored wait."""
+
+    key_id: str
+    scope: str
+    identity: str
+    deadline_ms: int | None
+    resolution: str | None
+    created_at_ms: int
+    resolved_at_ms: int | None
+
+
+class WaitState(msgspec.Struct, frozen=True, array_like=True):
+    """How a wait stands; ``due`` says that it is pending and its deadline has passed."""
+
+    key_id: str
+    resolution: str | None
+    due: bool
+
+
+class WaitAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """What became of a write to a wait: when, whether its owner lives, whether it was written, how it stands."""
+
+    now_ms: int
+    lives: bool
+    written: bool
+    row: WaitRow | None
+
+
+class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A genuine key in the columns of the row that it names, and the life of its owner for which it is good."""
+
+    key_id: str
+    scope_id: str
+    scope: str
+    identity: str
+    session_key: int | None = None
+    revocations: int | None = None
+    process_key: int | None = None
+
+
+class _ScopeBox(Value, frozen=True, kw_only=True):
+    scope: ExecutionScope
+
+
+class _IdentityBox(Value, frozen=True, kw_only=True):
+    identity: WaitIdentity
+
+
+class _ResolutionBox(Value, frozen=True, kw_only=True):
+    resolution: Resolution
+
+
+class _Payload(NamedTuple):
+    """What a key says, in this order, and what its id is the hash of."""
+
+    scope: ExecutionScope
+    identity: WaitIdentity
+    generation: str
+
+
+def check_wait_identity(identity: object) -> WaitIdentity:
+    """Return the identity if it is one, without blank parts."""
+    if not isinstance(identity, WaitIdentity):
+        raise InvalidInput(f"identity must be that of a wait, not {type(identity).__name__}")
+    for name in identity.__struct_fields__:
+        if name != "ordinal":
+            check_identifier(f"identity.{name}", getattr(identity, name))
+    if isinstance(identity, SignalIdentity):
+        check_integer("identity.ordinal", identity.ordinal, at_least=1)
+    return identity
+
+
+def check_key(key: object) -> WaitKey | str:
+    """Return the key if it is of a kind that can be one; whether it is genuine is not asked here."""
+    if not isinstance(key, WaitKey | str):
+        raise InvalidInput(f"a wait is named by a WaitKey or its text, not by {type(key).__name__}")
+    return key
+
+
+def check_timeout(timeout_ms: object) -> int | None:
+    """Return the time after which a wait is over, if there is one."""
+    return None if timeout_ms is None else check_integer("timeout_ms", timeout_ms, at_least=0)
+
+
+def check_after(after: object) -> str:
+    """Return the id of a key behind which a list goes on; the empty text is before all."""
+    return "" if after is None else check_digest("after", after)
+
+
+def generation_of(life: SessionLife | int | None) -> str:
+    """Return the generation of keys: of a session, of a process by its key, or of what lives as long as the storage."""
+    if isinstance(life, SessionLife):
+        return f"{life.session_key}.{life.revocations}"
+    return _NO_LIFE if life is None else str(life)
+
+
+def sign_key(secret: bytes, scope: ExecutionScope, identity: WaitIdentity, generation: str) -> WaitKey:
+    """Return the key of a wait; equal arguments give equal keys."""
+    payload = canonical(_Payload(check_execution_scope(scope), check_wait_identity(identity), generation))
+    key_id = _key_id(payload)
+    return WaitKey(
+        scope=scope,
+        identity=identity,
+        generation=generation,
+        key_id=key_id,
+        text=f"{_VERSION}.{_unpadded(payload)}.{_signature(secret, key_id)}",
+    )
+
+
+def verify_key(secret: bytes, key: WaitKey | str) -> StoredKey | None:
+    """Return what a genuine key names; None for every other, without a word on why.
+
+    Nothing of a text is read before its signature fits. A `WaitKey` must say in its fields what its text says.
+    """
+    text = key if isinstance(key, str) else key.text
+    payload = _genuine_payload(secret, text)
+    if payload is None:
+        return None
+    try:
+        read = msgspec.json.decode(payload, type=_Payload)
+    except msgspec.DecodeError:
+        # Signed by a lash that knows kinds of scopes or waits which this one does not.
+        return None
+    if isinstance(key, WaitKey) and key != sign_key(secret, read.scope, read.identity, read.generation):
+        return None
+    return _stored_key(_key_id(payload), read)
+
+
+def encode_resolution(resolution: object) -> str:
+    """Check how a wait is to end and return its stored form."""
+    if not isinstance(resolution, Resolution):
+        raise InvalidInput(f"a wait is resolved by a resolution, not by {type(resolution).__name__}")
+    if isinstance(resolution, Rejected):
+        check_identifier("resolution.code", resolution.code)
+    text = encode(_ResolutionBox(resolution=resolution), _ResolutionBox, "resolution")
+    if len(text) > MAX_RESOLUTION_LENGTH:
+        raise InvalidInput(
+            f"resolution has {len(text):,} characters as JSON; at most {MAX_RESOLUTION_LENGTH:,} are allowed: "
+            "keep large things as artifacts or attachments"
+        )
+    return text
+
+
+def decode_resolution(text: str) -> Resolution:
+    """Return how a wait ended."""
+    return decode(text, _ResolutionBox, "the resolution of a wait").resolution
+
+
+TIMED_OUT: Final = encode_resolution(TimedOut())
+"""The stored form of a deadline that passed."""
+
+
+def decode_wait(row: WaitRow) -> WaitRecord:
+    """Return the wait that the row means."""
+    what = f"wait {row.key_id}"
+    return WaitRecord(
+        key_id=row.key_id,
+        scope=decode(row.scope, _ScopeBox, what).scope,
+        identity=decode(row.identity, _IdentityBox, what).identity,
+        deadline_ms=row.deadline_ms,
+        resolution=None if row.resolution is None else decode_resolution(row.resolution),
+        created_at_ms=row.created_at_ms,
+        resolved_at_ms=row.resolved_at_ms,
+    )
+
+
+def resolve_answer(answer: WaitAnswer) -> ResolveAnswer:
+    """Return what an attempt to resolve a wait came to."""
+    if not answer.lives:
+        return UnknownOrRevoked()
+    if answer.written:
+        return Accepted()
+    if answer.row is None or answer.row.resolution is None:
+        raise CorruptData("a wait refused its resolution and has none")
+    return AlreadyResolved(terminal=decode_resolution(answer.row.resolution))
+
+
+def _key_id(payload: bytes) -> str:
+    return hashlib.sha256(_ID_DOMAIN + payload).hexdigest()
+
+
+def _signature(secret: bytes, key_id: str) -> str:
+    return _unpadded(hmac.digest(secret, _SIGNATURE_DOMAIN + key_id.encode(), "sha256"))
+
+
+def _genuine_payload(secret: bytes, text: str) -> bytes | None:
+    """Return the payload of a text that was signed with this secret, letter for letter."""
+    parts = _TEXT.fullmatch(text) if len(text) <= MAX_KEY_LENGTH else None
+    if parts is None:
+        return None
+    encoded, signature = parts.groups()
+    if len(encoded) % 4 == 1:
+        return None
+    payload = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
+    # Several texts stand for the same bytes; only the one that was given out counts.
+    is_canonical = _unpadded(payload) == encoded
+    is_signed = hmac.compare_digest(_signature(secret, _key_id(payload)), signature)
+    return payload if is_signed and is_canonical else None
+
+
+def _unpadded(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
+
+
+def _stored_key(key_id: str, read: _Payload) -> StoredKey:
+    columns = StoredKey(
+        key_id=key_id,
+        scope_id=scope_id(read.scope),
+        scope=encode(_ScopeBox(scope=read.scope), _ScopeBox, "scope"),
+        identity=encode(_IdentityBox(identity=read.identity), _IdentityBox, "identity"),
+    )
+    if scope_session_id(read.scope) is not None:
+        session_key, _, revocations = read.generation.partition(".")
+        return msgspec.structs.replace(columns, session_key=int(session_key), revocations=int(revocations))
+    if isinstance(read.scope, ProcessScope):
+        return msgspec.structs.replace(columns, process_key=int(read.generation))
+    return columns

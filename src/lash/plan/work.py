@@ -1,0 +1,185 @@
+"""Which events make a process ready to run, and what a look at the work list asks for.
+
+Being ready, like the lease, is scheduling state: it is no part of the record, and no event tells of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+import msgspec
+
+from lash.errors import CorruptData, InvalidInput
+from lash.limits import check_identifier, check_integer
+from lash.model.causal import ProcessCause, ProcessEventCause
+from lash.model.event import ABANDON_REQUESTED, CANCEL_REQUESTED, SIGNAL_PREFIX
+from lash.model.lease import Lease, LeaseOwner
+from lash.model.process import ProcessStatus, Projection, Recovery, Registration
+from lash.model.work import Work
+from lash.plan.lease import MAX_TTL_MS, LeaseRow, check_claim, held_lease
+from lash.plan.process_lease import as_process_lease
+
+MAX_LOOK: Final = 1_000
+"""How many sessions, and how many processes, one look finds at most."""
+MAX_HOLDERS: Final = 64
+"""How many other holders of the same machine one look tells of at most."""
+
+
+class WorkChange(msgspec.Struct, frozen=True, kw_only=True):
+    """What an appended event means for the work list."""
+
+    wakes: bool = False
+    """The process has one more reason to run."""
+    ends: bool = False
+    """The process is never run again."""
+    wakes_parent: bool = False
+    """The process that started it has one more reason to run."""
+
+
+class HeldRow(msgspec.Struct, frozen=True, array_like=True):
+    """The lease of a session or a process, and which one it is of."""
+
+    held_id: str
+    fencing: int
+    owner_id: str | None
+    incarnation_id: str | None
+    process: str | None
+    token: str | None
+    claimed_at_ms: int
+    expires_at_ms: int
+
+    @property
+    def lease(self) -> LeaseRow:
+        return LeaseRow(
+            self.fencing,
+            self.owner_id,
+            self.incarnation_id,
+            self.process,
+            self.token,
+            self.claimed_at_ms,
+            self.expires_at_ms,
+        )
+
+
+class WorkAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """What a look found."""
+
+    now_ms: int
+    session_ids: list[str]
+    process_ids: list[str]
+    commanded_session_ids: list[str]
+    cancelled_process_ids: list[str]
+    held_sessions: list[HeldRow]
+    held_processes: list[HeldRow]
+    next_at_ms: int | None
+    timer_at_ms: int | None
+
+
+class NextRow(msgspec.Struct, frozen=True, array_like=True):
+    """When something becomes ready by itself."""
+
+    next_at_ms: int | None
+
+
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """A look at the work list, checked."""
+
+    sessions: int
+    processes: int
+    owner: LeaseOwner
+    running_sessions: tuple[str, ...]
+    running_processes: tuple[str, ...]
+
+
+def plan_work(registration: Registration, before: Projection, event_type: str, after: Projection) -> WorkChange:
+    """Decide what an event means for the work list, from how the process stood before and stands after it."""
+    if before.status is not ProcessStatus.RUNNING:
+        return WorkChange()
+    if after.status is not ProcessStatus.RUNNING:
+        return WorkChange(ends=True, wakes_parent=parent_of(registration) is not None)
+    is_request = event_type in (CANCEL_REQUESTED, ABANDON_REQUESTED)
+    return WorkChange(wakes=is_request or event_type.startswith(SIGNAL_PREFIX))
+
+
+def is_runnable(registration: Registration) -> bool:
+    """Say whether workers ever run the process."""
+    return registration.recovery is not Recovery.EXTERNAL
+
+
+def parent_of(registration: Registration) -> str | None:
+    """Return the process that started this one, if a process did."""
+    cause = registration.provenance.caused_by
+    if not isinstance(cause, ProcessCause | ProcessEventCause) or cause.process_id == registration.process_id:
+        return None
+    return cause.process_id
+
+
+def check_look(
+    sessions: object, processes: object, owner: object, running_sessions: object, running_processes: object
+) -> Look:
+    """Return what is looked for if it can be."""
+    check_claim(owner, 0)
+    assert isinstance(owner, LeaseOwner)
+    return Look(
+        sessions=_check_size("sessions", sessions),
+        processes=_check_size("processes", processes),
+        owner=owner,
+        running_sessions=_check_ids("running_sessions", running_sessions),
+        running_processes=_check_ids("running_processes", running_processes),
+    )
+
+
+def decode_work(answer: WorkAnswer) -> Work:
+    """Return what was found."""
+    timer = answer.timer_at_ms
+    timers_due = timer is not None and timer <= answer.now_ms
+    moments = [each for each in (answer.next_at_ms, None if timers_due else timer) if each is not None]
+    return Work(
+        session_ids=tuple(answer.session_ids),
+        process_ids=tuple(answer.process_ids),
+        commanded_session_ids=tuple(answer.commanded_session_ids),
+        cancelled_process_ids=tuple(answer.cancelled_process_ids),
+        dead_leases=(
+            *(_held(row) for row in answer.held_sessions),
+            *(as_process_lease(_held(row)) for row in answer.held_processes),
+        ),
+        timers_due=timers_due,
+        next_at_ms=min(moments, default=None),
+        now_ms=answer.now_ms,
+    )
+
+
+def check_park(wake_seq: object, until_ms: object) -> None:
+    """Raise InvalidInput unless a process can be parked like this."""
+    check_integer("wake_seq", wake_seq, at_least=0)
+    if until_ms is not None:
+        check_integer("until_ms", until_ms, at_least=0)
+
+
+def check_pause(pause_ms: object) -> int:
+    """Return the pause in milliseconds if it lies between zero and a day."""
+    milliseconds = check_integer("pause_ms", pause_ms, at_least=0)
+    if milliseconds > MAX_TTL_MS:
+        raise InvalidInput(f"pause_ms must be at most {MAX_TTL_MS:,} (a day); a session is not parked")
+    return milliseconds
+
+
+def _held(row: HeldRow) -> Lease:
+    lease = held_lease(row.lease, row.held_id)
+    if lease is None:
+        raise CorruptData(f"the lease of {row.held_id!r} was found by its holder and has none")
+    return lease
+
+
+def _check_size(what: str, size: object) -> int:
+    number = check_integer(what, size, at_least=0)
+    if number > MAX_LOOK:
+        raise InvalidInput(f"{what} must be at most {MAX_LOOK:,}, not {number:,}")
+    return number
+
+
+def _check_ids(what: str, ids: object) -> tuple[str, ...]:
+    if isinstance(ids, str) or not isinstance(ids, Collection):
+        raise InvalidInput(f"{what} must be a collection of ids, not {type(ids).__name__}")
+    return tuple(check_identifier(f"{what} item", each) for each in ids)

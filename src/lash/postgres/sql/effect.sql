@@ -1,0 +1,273 @@
+-- name: effect_row
+-- One effect.
+SELECT e.replay_key, e.envelope, e.envelope_hash, e.status, e.outcome, e.error, e.once, e.owner_id, e.incarnation_id,
+    e.process, e.token, e.fencing, e.expires_at_ms, e.due_at_ms, e.settled_rank, e.created_at_ms, e.updated_at_ms
+FROM :"schema".lash_effects AS e
+WHERE e.scope_id = $1::text AND e.replay_key = $2::text;
+
+-- name: effect_page
+-- Effects of a scope by their keys.
+SELECT e.replay_key, e.envelope, e.envelope_hash, e.status, e.outcome, e.error, e.once, e.owner_id, e.incarnation_id,
+    e.process, e.token, e.fencing, e.expires_at_ms, e.due_at_ms, e.settled_rank, e.created_at_ms, e.updated_at_ms
+FROM :"schema".lash_effects AS e
+WHERE e.scope_id = $1::text AND e.replay_key > $2::text
+ORDER BY e.replay_key
+LIMIT $3::bigint;
+
+-- name: effect_facts
+-- What a plan must know about the effect of scope $1 and key $2, of session $3 or process $4, in group $5: the time,
+-- whether the session or process is there, its lease, the group and the effect.
+SELECT
+    :"schema".lash_now_ms(),
+    CASE
+        WHEN $3::text IS NOT NULL
+        THEN EXISTS (SELECT 1 FROM :"schema".lash_sessions AS s WHERE s.session_id = $3::text)
+        WHEN $4::text IS NOT NULL
+        THEN EXISTS (SELECT 1 FROM :"schema".lash_processes AS p WHERE p.process_id = $4::text)
+        ELSE true
+    END,
+    coalesce(
+        (
+            SELECT row(l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms)
+            FROM :"schema".lash_sessions AS s
+            JOIN :"schema".lash_session_leases AS l ON l.session_key = s.session_key
+            WHERE s.session_id = $3::text
+        ),
+        (
+            SELECT row(l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms)
+            FROM :"schema".lash_processes AS p
+            JOIN :"schema".lash_process_leases AS l ON l.process_key = p.process_key
+            WHERE p.process_id = $4::text
+        )
+    ),
+    (
+        SELECT row(g.size, g.members, g.settled)
+        FROM :"schema".lash_effect_groups AS g
+        WHERE g.scope_id = $1::text AND g.group_key = $5::text
+    ),
+    (
+        SELECT row(
+            e.replay_key, e.envelope, e.envelope_hash, e.status, e.outcome, e.error, e.once, e.owner_id,
+            e.incarnation_id, e.process, e.token, e.fencing, e.expires_at_ms, e.due_at_ms, e.settled_rank,
+            e.created_at_ms, e.updated_at_ms
+        )
+        FROM :"schema".lash_effects AS e
+        WHERE e.scope_id = $1::text AND e.replay_key = $2::text
+    );
+
+-- name: effect_begin
+-- Writes the effect of scope $1 and key $2 as begun under a first claim, unless it has a row, and counts it in its group
+-- $5, which must have room. Its session $3 or process $4 must be there; both are null for an operation of the host.
+-- Answers the claim, or no row.
+WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
+-- Locked, so that a deletion that is under way is waited for.
+session AS (
+    SELECT s.session_key FROM :"schema".lash_sessions AS s WHERE s.session_id = $3::text FOR KEY SHARE
+),
+process AS (
+    SELECT p.process_key FROM :"schema".lash_processes AS p WHERE p.process_id = $4::text FOR KEY SHARE
+),
+owner AS (
+    SELECT session.session_key, NULL::bigint AS process_key FROM session
+    UNION ALL
+    SELECT NULL::bigint, process.process_key FROM process
+    UNION ALL
+    SELECT NULL::bigint, NULL::bigint WHERE $3::text IS NULL AND $4::text IS NULL
+),
+room AS (
+    SELECT g.size, g.members
+    FROM :"schema".lash_effect_groups AS g
+    WHERE g.scope_id = $1::text AND g.group_key = $5::text
+    FOR NO KEY UPDATE
+),
+begun AS (
+    INSERT INTO :"schema".lash_effects AS e (
+        scope_id, replay_key, session_key, process_key, envelope, envelope_hash, status, once, owner_id, incarnation_id,
+        process, token, fencing, expires_at_ms, due_at_ms, group_key, created_at_ms, updated_at_ms
+    )
+    SELECT
+        $1::text, $2::text, owner.session_key, owner.process_key, $6::text, $7::text, 'in_progress', $8::boolean,
+        $9::text, $10::text, $11::text, $12::text, 1,
+        least(clock.now_ms, 9223372036854775807 - $13::bigint) + $13::bigint,
+        coalesce($15::bigint, least(clock.now_ms, 9223372036854775807 - $14::bigint) + $14::bigint),
+        $5::text, clock.now_ms, clock.now_ms
+    FROM clock, owner
+    WHERE $5::text IS NULL OR EXISTS (SELECT 1 FROM room WHERE room.members < room.size)
+    ON CONFLICT (scope_id, replay_key) DO NOTHING
+    RETURNING e.fencing, e.expires_at_ms, e.due_at_ms
+),
+joined AS (
+    UPDATE :"schema".lash_effect_groups AS g
+    SET members = g.members + 1
+    FROM begun
+    WHERE g.scope_id = $1::text AND g.group_key = $5::text
+)
+SELECT fencing, expires_at_ms, due_at_ms FROM begun;
+
+-- name: effect_take
+-- Gives an effect to a new runner under the next fencing number, if it is still as it was seen under token $4 and number
+-- $5; its due time stays.
+UPDATE :"schema".lash_effects AS e
+SET once = $6::boolean, owner_id = $7::text, incarnation_id = $8::text, process = $9::text, token = $10::text,
+    fencing = e.fencing + 1, updated_at_ms = clock.now_ms,
+    expires_at_ms = least(clock.now_ms, 9223372036854775807 - $11::bigint) + $11::bigint
+FROM (SELECT :"schema".lash_now_ms() AS now_ms) AS clock
+WHERE e.scope_id = $1::text AND e.replay_key = $2::text AND e.envelope_hash = $3::text AND e.status = 'in_progress'
+    AND e.token IS NOT DISTINCT FROM $4::text AND e.fencing = $5::bigint
+    AND (e.expires_at_ms IS NULL OR e.expires_at_ms <= clock.now_ms)
+RETURNING e.fencing, e.expires_at_ms, e.due_at_ms;
+
+-- name: effect_renew
+-- Moves the expiry of a live claim, never to an earlier moment.
+UPDATE :"schema".lash_effects AS e
+SET updated_at_ms = clock.now_ms,
+    expires_at_ms = greatest(
+        e.expires_at_ms, least(clock.now_ms, 9223372036854775807 - $6::bigint) + $6::bigint
+    )
+FROM (SELECT :"schema".lash_now_ms() AS now_ms) AS clock
+WHERE e.scope_id = $1::text AND e.replay_key = $2::text AND e.envelope_hash = $3::text AND e.token = $4::text
+    AND e.fencing = $5::bigint AND e.status = 'in_progress' AND e.expires_at_ms > clock.now_ms
+RETURNING e.fencing, e.expires_at_ms, e.due_at_ms;
+
+-- name: effect_settle
+-- Records how an effect ended under a live claim, with its place in its group; the group counts it only then.
+WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
+-- The effect before its group, as all take them; the guard is looked at once the row is held.
+held AS (
+    SELECT e.scope_id, e.replay_key, e.group_key
+    FROM clock, :"schema".lash_effects AS e
+    WHERE e.scope_id = $1::text AND e.replay_key = $2::text AND e.envelope_hash = $3::text AND e.token = $4::text
+        AND e.fencing = $5::bigint AND e.status = 'in_progress' AND e.expires_at_ms > clock.now_ms
+        -- A group that was retired while this effect was begun can rank nothing.
+        AND (e.group_key IS NULL OR EXISTS (
+            SELECT 1 FROM :"schema".lash_effect_groups AS g
+            WHERE g.scope_id = e.scope_id AND g.group_key = e.group_key
+        ))
+    FOR NO KEY UPDATE OF e
+),
+ranked AS (
+    UPDATE :"schema".lash_effect_groups AS g
+    SET settled = g.settled + 1
+    FROM held
+    WHERE g.scope_id = held.scope_id AND g.group_key = held.group_key
+    RETURNING g.settled
+)
+UPDATE :"schema".lash_effects AS e
+SET status = $6::text, outcome = $7::text, error = $8::text, expires_at_ms = NULL, updated_at_ms = clock.now_ms,
+    settled_rank = ranked.settled
+FROM clock, held
+LEFT JOIN ranked ON true
+WHERE e.scope_id = held.scope_id AND e.replay_key = held.replay_key
+RETURNING e.replay_key, e.envelope, e.envelope_hash, e.status, e.outcome, e.error, e.once, e.owner_id,
+    e.incarnation_id, e.process, e.token, e.fencing, e.expires_at_ms, e.due_at_ms, e.settled_rank, e.created_at_ms,
+    e.updated_at_ms;
+
+-- name: effect_release
+-- Gives a claim back, expired or not, if nobody has taken the effect over; the fencing number stays.
+UPDATE :"schema".lash_effects AS e
+SET owner_id = NULL, incarnation_id = NULL, process = NULL, token = NULL, expires_at_ms = NULL,
+    updated_at_ms = :"schema".lash_now_ms()
+WHERE e.scope_id = $1::text AND e.replay_key = $2::text AND e.envelope_hash = $3::text AND e.token = $4::text
+    AND e.fencing = $5::bigint AND e.status = 'in_progress'
+RETURNING true;
+
+-- name: effect_record
+-- Records the effect of scope $1 and key $2 under the live lease of its session $3 or its process $4, unless something
+-- is recorded under its key, and counts it in its group $5, which must have room. Answers the time, until when it
+-- sleeps and its place in the group, or no row.
+WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
+-- Held until the end of the statement, so that the lease cannot pass to somebody else meanwhile.
+session AS (
+    SELECT l.session_key
+    FROM clock, :"schema".lash_sessions AS s
+    JOIN :"schema".lash_session_leases AS l ON l.session_key = s.session_key
+    WHERE s.session_id = $3::text AND l.owner_id = $6::text AND l.incarnation_id = $7::text AND l.token = $8::text
+        AND l.fencing = $9::bigint AND l.expires_at_ms > clock.now_ms
+    FOR SHARE OF l
+),
+process AS (
+    SELECT l.process_key
+    FROM clock, :"schema".lash_processes AS p
+    JOIN :"schema".lash_process_leases AS l ON l.process_key = p.process_key
+    WHERE p.process_id = $4::text AND l.owner_id = $6::text AND l.incarnation_id = $7::text AND l.token = $8::text
+        AND l.fencing = $9::bigint AND l.expires_at_ms > clock.now_ms
+    FOR SHARE OF l
+),
+owner AS (
+    SELECT session.session_key, NULL::bigint AS process_key FROM session
+    UNION ALL
+    SELECT NULL::bigint, process.process_key FROM process
+),
+room AS (
+    SELECT g.size, g.members, g.settled
+    FROM :"schema".lash_effect_groups AS g
+    WHERE g.scope_id = $1::text AND g.group_key = $5::text
+    FOR NO KEY UPDATE
+),
+recorded AS (
+    INSERT INTO :"schema".lash_effects AS e (
+        scope_id, replay_key, session_key, process_key, envelope, envelope_hash, status, outcome, error, once, fencing,
+        due_at_ms, group_key, settled_rank, created_at_ms, updated_at_ms
+    )
+    SELECT
+        $1::text, $2::text, owner.session_key, owner.process_key, $10::text, $11::text, $12::text, $13::text, $14::text,
+        false, 0, coalesce($16::bigint, least(clock.now_ms, 9223372036854775807 - $15::bigint) + $15::bigint),
+        $5::text, (SELECT room.settled + 1 FROM room), clock.now_ms, clock.now_ms
+    FROM clock, owner
+    WHERE $5::text IS NULL OR EXISTS (SELECT 1 FROM room WHERE room.members < room.size)
+    ON CONFLICT (scope_id, replay_key) DO NOTHING
+    RETURNING e.created_at_ms, e.due_at_ms, e.settled_rank
+),
+joined AS (
+    UPDATE :"schema".lash_effect_groups AS g
+    SET members = g.members + 1, settled = g.settled + 1
+    FROM recorded
+    WHERE g.scope_id = $1::text AND g.group_key = $5::text
+)
+SELECT created_at_ms, due_at_ms, settled_rank FROM recorded;
+
+-- name: effect_retire
+-- Forgets the effects and then the groups of a scope; answers how many effects those were.
+WITH gone AS (
+    DELETE FROM :"schema".lash_effects AS e WHERE e.scope_id = $1::text RETURNING 1
+),
+counted AS (SELECT count(*) AS number FROM gone),
+groups AS (
+    DELETE FROM :"schema".lash_effect_groups AS g USING counted WHERE g.scope_id = $1::text AND counted.number >= 0
+)
+SELECT number FROM counted;
+
+-- name: effect_open_group
+-- Opens a group for $5 effects, unless there is one of this key; no row where there is, or where the session $3 or
+-- process $4 is not there.
+WITH session AS (
+    SELECT s.session_key FROM :"schema".lash_sessions AS s WHERE s.session_id = $3::text FOR KEY SHARE
+),
+process AS (
+    SELECT p.process_key FROM :"schema".lash_processes AS p WHERE p.process_id = $4::text FOR KEY SHARE
+),
+owner AS (
+    SELECT session.session_key, NULL::bigint AS process_key FROM session
+    UNION ALL
+    SELECT NULL::bigint, process.process_key FROM process
+    UNION ALL
+    SELECT NULL::bigint, NULL::bigint WHERE $3::text IS NULL AND $4::text IS NULL
+)
+INSERT INTO :"schema".lash_effect_groups (scope_id, group_key, session_key, process_key, size, created_at_ms)
+SELECT $1::text, $2::text, owner.session_key, owner.process_key, $5::bigint, :"schema".lash_now_ms()
+FROM owner
+ON CONFLICT (scope_id, group_key) DO NOTHING
+RETURNING true;
+
+-- name: effect_group
+-- One group, and those of its effects that have settled, in the order in which they did.
+SELECT
+    row(g.size, g.members, g.settled),
+    array(
+        SELECT e.replay_key
+        FROM :"schema".lash_effects AS e
+        WHERE e.scope_id = g.scope_id AND e.group_key = g.group_key AND e.settled_rank IS NOT NULL
+        ORDER BY e.settled_rank
+    )
+FROM :"schema".lash_effect_groups AS g
+WHERE g.scope_id = $1::text AND g.group_key = $2::text;

@@ -1,0 +1,161 @@
+-- name: emit_occurrence
+-- Records an occurrence and answers its key; no row if it is recorded. Waits for somebody who is just recording it.
+INSERT INTO :"schema".lash_trigger_occurrences (occurrence_id, request_hash, request, report, occurred_at_ms)
+VALUES ($1::text, $2::text, $3::text, '', :"schema".lash_now_ms())
+ON CONFLICT (occurrence_id) DO NOTHING
+RETURNING occurrence_key;
+
+-- name: emit_stored
+-- One occurrence.
+SELECT occurrence_key, occurrence_id, request_hash, request, report, occurred_at_ms
+FROM :"schema".lash_trigger_occurrences
+WHERE occurrence_id = $1::text;
+
+-- name: emit_lock
+-- The same, held until the transaction ends.
+SELECT occurrence_key, occurrence_id, request_hash, request, report, occurred_at_ms
+FROM :"schema".lash_trigger_occurrences
+WHERE occurrence_id = $1::text
+FOR UPDATE;
+
+-- name: emit_match
+-- The subscriptions that an occurrence concerns, in the order in which they were made. They are held, so that a session
+-- that is being deleted either finds the processes that they start, or leaves none to start any.
+SELECT
+    t.subscription_key, t.subscription_id, t.owner_session_id, t.key, t.revision, t.fingerprint, t.definition, t.enabled,
+    t.created_at_ms, t.updated_at_ms
+FROM :"schema".lash_trigger_subscriptions AS t
+WHERE t.source_type = $1::text AND t.source_key = $2::text AND t.enabled
+ORDER BY t.subscription_key
+FOR KEY SHARE;
+
+-- name: emit_processes
+-- Registers processes, those whose ids are free, with their lease rows, above the fencing numbers of pruned ones of the
+-- same ids; answers which. A row that is being pruned counts as existing, because its tombstone cannot be seen yet.
+WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
+created AS (
+    INSERT INTO :"schema".lash_processes (
+        process_id, registration_hash, registration, recovery, kind, label, definition_hash, originator_session_id,
+        wake_session_id, environment_ref, status, waiting, projection, last_sequence, created_at_ms, updated_at_ms
+    )
+    SELECT
+        e.process_id, e.registration_hash, e.registration, e.recovery, e.kind, e.label, e.definition_hash,
+        e.originator_session_id, e.wake_session_id, e.environment_ref, 'running', false, $11::text, 0, clock.now_ms,
+        clock.now_ms
+    FROM clock, unnest(
+        $1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
+        $10::text[]
+    ) WITH ORDINALITY AS e (
+        process_id, registration_hash, registration, recovery, kind, label, definition_hash, originator_session_id,
+        wake_session_id, environment_ref, position
+    )
+    WHERE NOT EXISTS (SELECT 1 FROM :"schema".lash_processes AS p WHERE p.process_id = e.process_id)
+    ORDER BY e.position
+    ON CONFLICT (process_id) DO NOTHING
+    RETURNING process_key, process_id, created_at_ms
+),
+raised AS (
+    DELETE FROM :"schema".lash_process_tombstones AS t
+    USING created
+    WHERE t.process_id = created.process_id
+    RETURNING t.process_id, t.fencing
+),
+leased AS (
+    INSERT INTO :"schema".lash_process_leases (process_key, fencing, ready_at_ms)
+    SELECT created.process_key, coalesce(raised.fencing, 0), created.created_at_ms
+    FROM created
+    LEFT JOIN raised ON raised.process_id = created.process_id
+),
+change AS (
+    INSERT INTO :"schema".lash_process_changes (process_id, kind, status, occurred_at_ms)
+    SELECT created.process_id, 'registered', 'running', created.created_at_ms
+    FROM created
+    ORDER BY created.process_key
+)
+SELECT process_id FROM created;
+
+-- name: emit_registered
+-- Which processes there are under some ids.
+SELECT p.process_id, p.registration_hash
+FROM unnest($1::text[]) AS e (process_id)
+JOIN :"schema".lash_processes AS p ON p.process_id = e.process_id;
+
+-- name: emit_grants
+-- Lets the sessions that are woken see the processes.
+INSERT INTO :"schema".lash_grants (session_id, frame_id, process_key, kind, label)
+SELECT e.session_id, '', p.process_key, e.kind, e.label
+FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS e (session_id, process_id, kind, label)
+JOIN :"schema".lash_processes AS p ON p.process_id = e.process_id
+ON CONFLICT (session_id, frame_id, process_key) DO NOTHING;
+
+-- name: emit_deliveries
+-- Records what an occurrence meant to whom, and the report, which every further emission is answered with.
+WITH reported AS (
+    UPDATE :"schema".lash_trigger_occurrences SET report = $2::text WHERE occurrence_key = $1::bigint
+)
+INSERT INTO :"schema".lash_trigger_deliveries (
+    occurrence_key, position, subscription_id, owner_session_id, key, process_id, state, reason, attempts
+)
+SELECT
+    $1::bigint, e.position - 1, e.subscription_id, e.owner_session_id, e.key, e.process_id, e.state, e.reason, 1
+FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[])
+    WITH ORDINALITY AS e (subscription_id, owner_session_id, key, process_id, state, reason, position);
+
+-- name: emit_all_deliveries
+-- All deliveries of an occurrence.
+SELECT subscription_id, owner_session_id, key, process_id, state, reason, attempts
+FROM :"schema".lash_trigger_deliveries
+WHERE occurrence_key = $1::bigint
+ORDER BY position;
+
+-- name: emit_delivery
+-- One delivery of an occurrence.
+SELECT subscription_id, owner_session_id, key, process_id, state, reason, attempts
+FROM :"schema".lash_trigger_deliveries
+WHERE occurrence_key = $1::bigint AND subscription_id = $2::text;
+
+-- name: emit_subscription
+-- One subscription by its id, held as a match is.
+SELECT
+    t.subscription_key, t.subscription_id, t.owner_session_id, t.key, t.revision, t.fingerprint, t.definition, t.enabled,
+    t.created_at_ms, t.updated_at_ms
+FROM :"schema".lash_trigger_subscriptions AS t
+WHERE t.subscription_id = $1::text
+FOR KEY SHARE;
+
+-- name: emit_settle_delivery
+-- Records another attempt at a delivery.
+UPDATE :"schema".lash_trigger_deliveries
+SET state = $3::text, reason = $4::text, attempts = $5::bigint
+WHERE occurrence_key = $1::bigint AND subscription_id = $2::text;
+
+-- name: emit_prunable
+-- Holds the oldest occurrences that happened before a moment and of whose processes none is still running. OFFSET 0
+-- keeps the server from looking at all processes at once.
+SELECT o.occurrence_key
+FROM :"schema".lash_trigger_occurrences AS o
+WHERE o.occurred_at_ms < $1::bigint
+    AND NOT EXISTS (
+        SELECT 1
+        FROM :"schema".lash_trigger_deliveries AS d
+        JOIN :"schema".lash_processes AS p ON p.process_id = d.process_id
+        WHERE d.occurrence_key = o.occurrence_key AND p.status = 'running'
+        OFFSET 0
+    )
+ORDER BY o.occurred_at_ms, o.occurrence_key
+LIMIT $2::bigint
+FOR UPDATE OF o SKIP LOCKED;
+
+-- name: emit_prune
+-- Removes those of them of which nobody started a process before they were held.
+DELETE FROM :"schema".lash_trigger_occurrences AS o
+USING unnest($1::bigint[]) AS held (occurrence_key)
+WHERE o.occurrence_key = held.occurrence_key
+    AND NOT EXISTS (
+        SELECT 1
+        FROM :"schema".lash_trigger_deliveries AS d
+        JOIN :"schema".lash_processes AS p ON p.process_id = d.process_id
+        WHERE d.occurrence_key = o.occurrence_key AND p.status = 'running'
+        OFFSET 0
+    )
+RETURNING o.occurrence_id;

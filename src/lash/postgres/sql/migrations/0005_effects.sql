@@ -1,0 +1,58 @@
+-- Recorded effects and the groups in which their order of settling is kept.
+
+-- One row for each effect that was begun or recorded. session_key or process_key is to whom its scope belongs; both are
+-- null for an operation of the host. Who ran it stays written after it has settled, so that a repeat is recognised.
+-- Owner: the scope; removed by the commit of its turn, with its session or process, or by retiring the scope.
+CREATE TABLE :"schema".lash_effects (
+    scope_id       text COLLATE "C" NOT NULL,
+    replay_key     text COLLATE "C" NOT NULL,
+    session_key    bigint REFERENCES :"schema".lash_sessions (session_key) ON DELETE CASCADE,
+    process_key    bigint REFERENCES :"schema".lash_processes (process_key) ON DELETE CASCADE,
+    envelope       text NOT NULL,
+    envelope_hash  text NOT NULL,
+    status         text NOT NULL CHECK (status IN ('in_progress', 'completed', 'failed')),
+    outcome        text,
+    error          text,
+    once           boolean NOT NULL,
+    owner_id       text,
+    incarnation_id text,
+    process        text,
+    token          text,
+    fencing        bigint NOT NULL CHECK (fencing >= 0),
+    expires_at_ms  bigint,
+    due_at_ms      bigint,
+    group_key      text COLLATE "C",
+    settled_rank   bigint CHECK (settled_rank > 0),
+    created_at_ms  bigint NOT NULL,
+    updated_at_ms  bigint NOT NULL,
+    PRIMARY KEY (scope_id, replay_key),
+    CHECK (session_key IS NULL OR process_key IS NULL),
+    CHECK ((status = 'completed') = (outcome IS NOT NULL) AND (status = 'failed') = (error IS NOT NULL)),
+    CHECK ((token IS NULL) = (owner_id IS NULL) AND (token IS NULL) = (incarnation_id IS NULL)),
+    CHECK ((expires_at_ms IS NOT NULL) = (token IS NOT NULL AND status = 'in_progress')),
+    CHECK ((settled_rank IS NOT NULL) = (group_key IS NOT NULL AND status <> 'in_progress'))
+) WITH (fillfactor = 70);
+-- Finds what goes with a session or a process.
+CREATE INDEX lash_effects_session ON :"schema".lash_effects (session_key) WHERE session_key IS NOT NULL;
+CREATE INDEX lash_effects_process ON :"schema".lash_effects (process_key) WHERE process_key IS NOT NULL;
+-- Reads a group in the order of settling, and gives each place once.
+CREATE UNIQUE INDEX lash_effects_rank ON :"schema".lash_effects (scope_id, group_key, settled_rank)
+WHERE settled_rank IS NOT NULL;
+
+-- Groups of effects: for how many they were opened, how many have begun and how many have settled.
+-- Owner: the scope; removed with its effects.
+CREATE TABLE :"schema".lash_effect_groups (
+    scope_id      text COLLATE "C" NOT NULL,
+    group_key     text COLLATE "C" NOT NULL,
+    session_key   bigint REFERENCES :"schema".lash_sessions (session_key) ON DELETE CASCADE,
+    process_key   bigint REFERENCES :"schema".lash_processes (process_key) ON DELETE CASCADE,
+    size          bigint NOT NULL CHECK (size > 0),
+    members       bigint NOT NULL DEFAULT 0,
+    settled       bigint NOT NULL DEFAULT 0,
+    created_at_ms bigint NOT NULL,
+    PRIMARY KEY (scope_id, group_key),
+    CHECK (session_key IS NULL OR process_key IS NULL),
+    CHECK (0 <= settled AND settled <= members AND members <= size)
+) WITH (fillfactor = 70);
+CREATE INDEX lash_effect_groups_session ON :"schema".lash_effect_groups (session_key) WHERE session_key IS NOT NULL;
+CREATE INDEX lash_effect_groups_process ON :"schema".lash_effect_groups (process_key) WHERE process_key IS NOT NULL;

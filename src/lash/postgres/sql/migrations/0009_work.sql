@@ -1,0 +1,40 @@
+-- The work list: which processes are ready to run, which are parked and until when, which sessions pause.
+-- Like the lease, and in its row, this is scheduling state: no event tells of it.
+
+-- Which process started this one. Its end wakes that one.
+ALTER TABLE :"schema".lash_processes ADD COLUMN parent_process_id text COLLATE "C";
+UPDATE :"schema".lash_processes
+SET parent_process_id = registration::json #>> '{provenance,caused_by,process_id}'
+WHERE registration::json #>> '{provenance,caused_by,type}' IN ('process', 'process_event')
+    AND registration::json #>> '{provenance,caused_by,process_id}' <> process_id;
+
+-- runnable: workers may run it, until it ends. wake_seq counts the reasons to run it. ready_at_ms: since when, or from
+-- when on, it is on the work list; NULL if it is not: external, ended, or parked until it is woken.
+ALTER TABLE :"schema".lash_process_leases
+ADD COLUMN runnable boolean NOT NULL DEFAULT true,
+ADD COLUMN wake_seq bigint NOT NULL DEFAULT 0 CHECK (wake_seq >= 0),
+ADD COLUMN ready_at_ms bigint,
+ADD CHECK (ready_at_ms IS NULL OR runnable);
+UPDATE :"schema".lash_process_leases AS l
+SET runnable = p.status = 'running' AND p.recovery <> 'external',
+    ready_at_ms = CASE WHEN p.status = 'running' AND p.recovery <> 'external' THEN 0 END
+FROM :"schema".lash_processes AS p
+WHERE p.process_key = l.process_key;
+-- Finds what is ready or will be, however much else is parked or runs.
+CREATE INDEX lash_process_leases_ready ON :"schema".lash_process_leases (ready_at_ms, process_key)
+WHERE ready_at_ms IS NOT NULL AND token IS NULL;
+-- Finds what is ready because its holder let it lapse.
+CREATE INDEX lash_process_leases_lapsed ON :"schema".lash_process_leases (expires_at_ms, process_key)
+WHERE ready_at_ms IS NOT NULL AND token IS NOT NULL;
+-- Finds the holders on one boot of one machine, where a dead one can be told from a slow one.
+CREATE INDEX lash_process_leases_holder ON :"schema".lash_process_leases ((process::json ->> 'boot_id'), incarnation_id)
+WHERE process IS NOT NULL;
+
+-- Until when a session is kept off the work list after a failure; NULL if it is not. The next claim ends it.
+ALTER TABLE :"schema".lash_session_leases ADD COLUMN paused_until_ms bigint;
+-- Finds when the next pause ends.
+CREATE INDEX lash_session_leases_paused ON :"schema".lash_session_leases (paused_until_ms)
+WHERE paused_until_ms IS NOT NULL;
+-- Finds the holders on one boot of one machine.
+CREATE INDEX lash_session_leases_holder ON :"schema".lash_session_leases ((process::json ->> 'boot_id'), incarnation_id)
+WHERE process IS NOT NULL;

@@ -1,0 +1,239 @@
+-- name: work_look
+-- All that a worker wants to know, as of one moment, in time that depends neither on how much is queued nor on how many
+-- processes are parked. Times are compared with a single value and rows joined one by one, which leaves the planner no
+-- other way than the index of each list.
+WITH RECURSIVE clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
+-- One step through the index for each session that has ready work, not for each batch.
+walk AS (
+    SELECT (
+        SELECT b.session_key FROM :"schema".lash_batches AS b
+        WHERE b.available_at_ms = 0
+        ORDER BY b.session_key
+        LIMIT 1
+    ) AS session_key
+    WHERE $1::bigint > 0
+    UNION ALL
+    SELECT (
+        SELECT b.session_key FROM :"schema".lash_batches AS b
+        WHERE b.available_at_ms = 0 AND b.session_key > w.session_key
+        ORDER BY b.session_key
+        LIMIT 1
+    )
+    FROM walk AS w
+    WHERE w.session_key IS NOT NULL
+),
+idle AS (
+    SELECT w.session_key
+    FROM walk AS w
+    CROSS JOIN LATERAL (
+        SELECT l.token, l.expires_at_ms, l.paused_until_ms
+        FROM :"schema".lash_session_leases AS l
+        WHERE l.session_key = w.session_key
+        LIMIT 1
+    ) AS l
+    WHERE (l.token IS NULL OR l.expires_at_ms <= (SELECT now_ms FROM clock))
+        AND (l.paused_until_ms IS NULL OR l.paused_until_ms <= (SELECT now_ms FROM clock))
+    LIMIT $1::bigint
+),
+-- Those whose delayed work has been due for longest.
+due AS (
+    SELECT b.session_key
+    FROM :"schema".lash_batches AS b
+    CROSS JOIN LATERAL (
+        SELECT l.token, l.expires_at_ms, l.paused_until_ms
+        FROM :"schema".lash_session_leases AS l
+        WHERE l.session_key = b.session_key
+        LIMIT 1
+    ) AS l
+    WHERE b.available_at_ms > 0 AND b.available_at_ms <= (SELECT now_ms FROM clock)
+        AND (l.token IS NULL OR l.expires_at_ms <= (SELECT now_ms FROM clock))
+        AND (l.paused_until_ms IS NULL OR l.paused_until_ms <= (SELECT now_ms FROM clock))
+    ORDER BY b.available_at_ms
+    LIMIT $1::bigint
+),
+-- Ready and free, without what is bound to another owner.
+free AS (
+    SELECT p.process_id, l.ready_at_ms, l.process_key
+    FROM :"schema".lash_process_leases AS l
+    CROSS JOIN LATERAL (
+        SELECT q.process_id
+        FROM :"schema".lash_processes AS q
+        WHERE q.process_key = l.process_key
+            AND CASE
+                WHEN q.recovery <> 'owner_bound' OR q.projection::json #>> '{started_by}' IS NULL THEN true
+                ELSE q.projection::json #>> '{started_by,owner_id}' = $3::text
+                    AND q.projection::json #>> '{started_by,incarnation_id}' = $4::text
+            END
+        LIMIT 1
+    ) AS p
+    WHERE l.ready_at_ms IS NOT NULL AND l.token IS NULL AND l.ready_at_ms <= (SELECT now_ms FROM clock)
+    ORDER BY l.ready_at_ms, l.process_key
+    LIMIT $2::bigint
+),
+-- Ready because their holders let them lapse.
+lapsed AS (
+    SELECT p.process_id, l.ready_at_ms, l.process_key
+    FROM :"schema".lash_process_leases AS l
+    CROSS JOIN LATERAL (
+        SELECT q.process_id
+        FROM :"schema".lash_processes AS q
+        WHERE q.process_key = l.process_key
+            AND CASE
+                WHEN q.recovery <> 'owner_bound' THEN true
+                ELSE q.projection::json #>> '{started_by,owner_id}' = $3::text
+                    AND q.projection::json #>> '{started_by,incarnation_id}' = $4::text
+            END
+        LIMIT 1
+    ) AS p
+    WHERE l.ready_at_ms IS NOT NULL AND l.token IS NOT NULL AND l.expires_at_ms <= (SELECT now_ms FROM clock)
+    ORDER BY l.expires_at_ms, l.process_key
+    LIMIT $2::bigint
+),
+-- The incarnations on the boot of the caller's machine that hold sessions, and those that hold processes: one step
+-- through the index for each of them.
+session_holders AS (
+    SELECT (
+        SELECT l.incarnation_id FROM :"schema".lash_session_leases AS l
+        WHERE l.process IS NOT NULL AND l.process::json ->> 'boot_id' = $5::text
+        ORDER BY l.process::json ->> 'boot_id', l.incarnation_id
+        LIMIT 1
+    ) AS incarnation_id
+    WHERE $1::bigint > 0
+    UNION ALL
+    SELECT (
+        SELECT l.incarnation_id FROM :"schema".lash_session_leases AS l
+        WHERE l.process IS NOT NULL AND l.process::json ->> 'boot_id' = $5::text
+            AND l.incarnation_id > h.incarnation_id
+        ORDER BY l.process::json ->> 'boot_id', l.incarnation_id
+        LIMIT 1
+    )
+    FROM session_holders AS h
+    WHERE h.incarnation_id IS NOT NULL
+),
+process_holders AS (
+    SELECT (
+        SELECT l.incarnation_id FROM :"schema".lash_process_leases AS l
+        WHERE l.process IS NOT NULL AND l.process::json ->> 'boot_id' = $5::text
+        ORDER BY l.process::json ->> 'boot_id', l.incarnation_id
+        LIMIT 1
+    ) AS incarnation_id
+    WHERE $2::bigint > 0
+    UNION ALL
+    SELECT (
+        SELECT l.incarnation_id FROM :"schema".lash_process_leases AS l
+        WHERE l.process IS NOT NULL AND l.process::json ->> 'boot_id' = $5::text
+            AND l.incarnation_id > h.incarnation_id
+        ORDER BY l.process::json ->> 'boot_id', l.incarnation_id
+        LIMIT 1
+    )
+    FROM process_holders AS h
+    WHERE h.incarnation_id IS NOT NULL
+)
+SELECT
+    (SELECT now_ms FROM clock),
+    array(
+        SELECT s.session_id
+        FROM (SELECT session_key FROM idle UNION SELECT session_key FROM due) AS found
+        JOIN :"schema".lash_sessions AS s ON s.session_key = found.session_key
+        ORDER BY s.session_key
+        LIMIT $1::bigint
+    ),
+    array(
+        SELECT found.process_id
+        FROM (SELECT * FROM free UNION ALL SELECT * FROM lapsed) AS found
+        ORDER BY found.ready_at_ms, found.process_key
+        LIMIT $2::bigint
+    ),
+    -- Commands that are ready, or delayed and due, and that no live claim holds.
+    array(
+        SELECT s.session_id
+        FROM unnest($7::text[]) AS wanted (session_id)
+        JOIN :"schema".lash_sessions AS s ON s.session_id = wanted.session_id
+        JOIN :"schema".lash_session_leases AS l ON l.session_key = s.session_key
+        WHERE (
+                SELECT b.seq FROM :"schema".lash_batches AS b
+                WHERE b.session_key = s.session_key AND b.lane = 'command' AND b.available_at_ms = 0
+                    AND (
+                        b.claim_token IS NULL OR b.claim_expires_at_ms <= (SELECT now_ms FROM clock)
+                        OR l.token IS NULL OR l.fencing <> b.claim_lease_fencing
+                    )
+                ORDER BY b.seq
+                LIMIT 1
+            ) IS NOT NULL
+            OR (
+                SELECT b.seq FROM :"schema".lash_batches AS b
+                WHERE b.session_key = s.session_key AND b.available_at_ms > 0
+                    AND b.available_at_ms <= (SELECT now_ms FROM clock) AND b.lane = 'command'
+                ORDER BY b.available_at_ms
+                LIMIT 1
+            ) IS NOT NULL
+    ),
+    array(
+        SELECT p.process_id
+        FROM unnest($8::text[]) AS wanted (process_id)
+        JOIN :"schema".lash_processes AS p ON p.process_id = wanted.process_id
+        WHERE (
+            SELECT e.sequence FROM :"schema".lash_process_events AS e
+            WHERE e.process_key = p.process_key AND e.event_type = 'process.cancel_requested'
+            ORDER BY e.sequence
+            LIMIT 1
+        ) IS NOT NULL
+    ),
+    array(
+        SELECT row(
+            s.session_id, l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms
+        )
+        FROM (
+            SELECT h.incarnation_id FROM session_holders AS h WHERE h.incarnation_id <> $4::text LIMIT $9::bigint
+        ) AS other
+        CROSS JOIN LATERAL (
+            SELECT t.*
+            FROM :"schema".lash_session_leases AS t
+            WHERE t.process IS NOT NULL AND t.process::json ->> 'boot_id' = $5::text
+                AND t.incarnation_id = other.incarnation_id
+                AND t.process::json ->> 'host_id' = $6::text AND t.expires_at_ms > (SELECT now_ms FROM clock)
+            LIMIT $1::bigint
+        ) AS l
+        JOIN :"schema".lash_sessions AS s ON s.session_key = l.session_key
+    ),
+    array(
+        SELECT row(
+            p.process_id, l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms
+        )
+        FROM (
+            SELECT h.incarnation_id FROM process_holders AS h WHERE h.incarnation_id <> $4::text LIMIT $9::bigint
+        ) AS other
+        CROSS JOIN LATERAL (
+            SELECT t.*
+            FROM :"schema".lash_process_leases AS t
+            WHERE t.process IS NOT NULL AND t.process::json ->> 'boot_id' = $5::text
+                AND t.incarnation_id = other.incarnation_id
+                AND t.process::json ->> 'host_id' = $6::text AND t.expires_at_ms > (SELECT now_ms FROM clock)
+                AND t.runnable
+            LIMIT $2::bigint
+        ) AS l
+        JOIN :"schema".lash_processes AS p ON p.process_key = l.process_key
+    ),
+    -- The next moment at which something becomes ready by itself; one line for each kind of thing that does.
+    least(
+        (
+            SELECT min(b.available_at_ms) FROM :"schema".lash_batches AS b
+            WHERE b.available_at_ms > 0 AND b.available_at_ms > (SELECT now_ms FROM clock)
+        ),
+        (
+            SELECT min(l.ready_at_ms) FROM :"schema".lash_process_leases AS l
+            WHERE l.ready_at_ms > (SELECT now_ms FROM clock) AND l.token IS NULL
+        ),
+        (
+            SELECT min(l.paused_until_ms) FROM :"schema".lash_session_leases AS l
+            WHERE l.paused_until_ms > (SELECT now_ms FROM clock)
+        )
+    ),
+    -- The moment from which a schedule is to be fired or a wait is over; it may have passed.
+    least(
+        (SELECT min(s.next_fire_ms) FROM :"schema".lash_schedules AS s WHERE s.next_fire_ms IS NOT NULL),
+        (
+            SELECT min(w.deadline_ms) FROM :"schema".lash_waits AS w
+            WHERE w.resolution IS NULL AND w.deadline_ms IS NOT NULL
+        )
+    );

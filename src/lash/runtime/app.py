@@ -1,0 +1,371 @@
+"""The application: agents and processes, and the storage and worker that run them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, overload
+
+from lash.clock import Clock
+from lash.connect import open_storage
+from lash.errors import ConfigError, InvalidInput
+from lash.ids import new_id
+from lash.liveness import current_owner
+from lash.model.process import HOST, Provenance
+from lash.model.session import Durability
+from lash.model.trigger import EmitReport
+from lash.model.value import JSON, Value
+from lash.model.wait import Accepted, AlreadyResolved, Rejected, ResolveAnswer, Resolved
+from lash.runtime.core import Core, Definitions
+from lash.runtime.definition import DEFAULT_VERSION, AgentDefinition, ProcessDefinition
+from lash.runtime.handle import ProcessHandle
+from lash.runtime.hooks import Hook, Hooks, LoggingHook
+from lash.runtime.policy import DEFAULTS, PROCESS_RETRY, TURN_RETRY, Retry, WorkerOptions
+from lash.runtime.process import Context
+from lash.runtime.session import SessionHandle
+from lash.runtime.trigger import Watch, Watches, cron_watch, event_watch
+from lash.runtime.turn import Turn
+from lash.runtime.worker import Worker
+
+if TYPE_CHECKING:
+    from lash.stores.storage import Storage
+
+P = ParamSpec("P")
+R = TypeVar("R")
+A = TypeVar("A", bound=Callable[[Turn], Awaitable[object]])
+
+
+class StartOptions(Value, frozen=True, kw_only=True):
+    """How a process is started: under which id, and which session it wakes."""
+
+    process_id: str | None = None
+    wake_session_id: str | None = None
+
+
+class App:
+    """Agents and durable processes on one storage.
+
+    Declare them in any order, before or after the start. ``async with app:`` opens the storage and runs a worker in
+    this process; with ``worker=False`` it only opens the storage, for processes that send and ask and leave the work
+    to others. Many apps, in any number of processes and machines, may share a storage.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        options: WorkerOptions = DEFAULTS,
+        worker: bool = True,
+        worker_id: str | None = None,
+        hooks: Sequence[Hook] = (),
+        clock: Clock | None = None,
+        **storage_options: Any,  # noqa: ANN401 (what lash.open takes)
+    ) -> None:
+        self.url = url
+        self.options = options
+        self._with_worker = worker
+        self._worker_id = worker_id
+        self._hooks = Hooks((LoggingHook(), *hooks))
+        self._clock = clock
+        self._storage_options = storage_options
+        self._definitions = Definitions()
+        self._watches = Watches()
+        self._core: Core | None = None
+        self._worker: Worker | None = None
+        self._running: asyncio.Task[None] | None = None
+
+    # Declarations.
+
+    @overload
+    def agent(self, function: A, /) -> AgentDefinition: ...
+
+    @overload
+    def agent(
+        self, /, *, name: str | None = None, retry: Retry = TURN_RETRY, timeout_s: float | None = None
+    ) -> Callable[[A], AgentDefinition]: ...
+
+    def agent(
+        self,
+        function: Callable[[Turn], Awaitable[object]] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        retry: Retry = TURN_RETRY,
+        timeout_s: float | None = None,
+    ) -> Any:
+        """Declare the function that answers sessions; it takes a turn and returns the reply."""
+
+        def declare(given: Callable[[Turn], Awaitable[object]]) -> AgentDefinition:
+            definition = AgentDefinition(given, name or _name(given), retry=retry, timeout_s=timeout_s)
+            known = self._definitions.agents.get(definition.name)
+            if known is not None and known.function is not given:
+                raise ConfigError(f"there is an agent {definition.name!r} already; give one of them another name")
+            self._definitions.agents[definition.name] = definition
+            return definition
+
+        return declare if function is None else declare(function)
+
+    @overload
+    def process(self, function: Callable[Concatenate[Context, P], Awaitable[R]], /) -> ProcessDefinition[P, R]: ...
+
+    @overload
+    def process(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        version: str = DEFAULT_VERSION,
+        retry: Retry = PROCESS_RETRY,
+        timeout_s: float | None = None,
+        signals: Mapping[str, object] | None = None,
+    ) -> Callable[[Callable[Concatenate[Context, P], Awaitable[R]]], ProcessDefinition[P, R]]: ...
+
+    def process(
+        self,
+        function: Callable[..., Awaitable[Any]] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        version: str = DEFAULT_VERSION,
+        retry: Retry = PROCESS_RETRY,
+        timeout_s: float | None = None,
+        signals: Mapping[str, object] | None = None,
+    ) -> Any:
+        """Declare a durable function; it takes a context and arguments that JSON can carry.
+
+        Runs that began under one ``version`` go on with the code that is declared under it; new ones take the version
+        of the definition that they are started with. ``signals`` names the signals it takes, each with the type of its
+        payload; without it every signal is taken.
+        """
+
+        def declare(given: Callable[..., Awaitable[Any]]) -> ProcessDefinition[Any, Any]:
+            definition: ProcessDefinition[Any, Any] = ProcessDefinition(
+                given, name or _name(given), version=version, retry=retry, timeout_s=timeout_s, signals=signals or {}
+            )
+            key = (definition.name, definition.version)
+            known = self._definitions.processes.get(key)
+            if known is not None and known.function is not given:
+                raise ConfigError(
+                    f"there is a process {definition.name!r} of version {definition.version!r} already; give one of "
+                    "them another name or version"
+                )
+            self._definitions.processes[key] = definition
+            return definition
+
+        return declare if function is None else declare(function)
+
+    def on(
+        self,
+        source_type: str,
+        process: ProcessDefinition[Any, Any],
+        *,
+        key: str | None = None,
+        source_key: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        schema: Mapping[str, Any] | None = None,
+        wake: str | None = None,
+    ) -> None:
+        """Start a process each time something is emitted under this name.
+
+        ``inputs`` says where its arguments come from: ``lash.EVENT`` for the whole payload, ``lash.pointer("/path")``
+        for a part of it, anything else as it is. Without it a process of one argument gets the payload. ``schema`` is
+        what a payload must look like; ``wake`` is the session that the processes wake.
+        """
+        self._watch(event_watch(source_type, process, key, source_key, inputs, schema, wake))
+
+    def cron(
+        self,
+        line: str,
+        process: ProcessDefinition[Any, Any],
+        *,
+        key: str | None = None,
+        time_zone: str = "UTC",
+        inputs: Mapping[str, Any] | None = None,
+        catch_up: str = "last",
+        jitter_s: float = 0,
+        wake: str | None = None,
+    ) -> None:
+        """Start a process by the clock: ``app.cron("0 7 * * 1-5", digest, time_zone="Europe/Berlin")``.
+
+        Each tick starts it once, whichever worker comes first. ``catch_up`` says what becomes of ticks that nobody was
+        there for: ``skip``, ``last`` or ``all``.
+        """
+        self._watch(cron_watch(line, process, key, time_zone, inputs, catch_up, jitter_s, wake))
+
+    # Life.
+
+    @overload
+    async def start(self) -> None: ...
+
+    @overload
+    async def start(
+        self, process: ProcessDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> ProcessHandle[R]: ...
+
+    async def start(self, process: Any = None, /, *args: Any, **kwargs: Any) -> Any:  # type: ignore[misc] # takes both
+        """Without arguments: open the storage and begin to work. With a process: start it and return a handle on it."""
+        if process is None:
+            return await self._open()
+        return await self._start(StartOptions(), process, args, kwargs)
+
+    def starting(self, *, process_id: str | None = None, wake: str | None = None) -> Starter:
+        """Return what starts processes otherwise: under an id, so that starting twice is harmless; waking a session."""
+        return Starter(self, StartOptions(process_id=process_id, wake_session_id=wake))
+
+    async def stop(self) -> None:
+        """Let what runs finish or give it back, then close the storage. A second stop is harmless."""
+        core, self._core = self._core, None
+        if core is None:
+            return
+        try:
+            if self._worker is not None and self._running is not None:
+                self._worker.stop()
+                await asyncio.wait({self._running})
+                with contextlib.suppress(asyncio.CancelledError):
+                    self._running.result()
+        finally:
+            self._worker = self._running = None
+            await core.storage.close()
+
+    async def __aenter__(self) -> Self:
+        await self._open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def run(self) -> None:
+        """Work until `stop` is called or the worker fails; what ``lash worker`` does."""
+        if self._running is None:
+            raise ConfigError("the app is not running; start it first, with a worker")
+        await asyncio.shield(self._running)
+
+    async def drain(self) -> int:
+        """Run everything that is ready until nothing is, and return how many runs that were.
+
+        For tests and scripts, in an app without a worker. What sleeps or is delayed stays as it is.
+        """
+        await self._watches.settle()
+        return await Worker(self._require()).drain()
+
+    # Use.
+
+    @property
+    def storage(self) -> Storage:
+        """The storage itself, for everything that has no short form here."""
+        return self._require().storage
+
+    def session(self, session_id: str, agent: AgentDefinition | str | None = None) -> SessionHandle:
+        """Return a handle on a session. The agent is named once; the session remembers it from its first turn on."""
+        core = self._require()
+        if agent is not None:
+            core.agent(agent.name if isinstance(agent, AgentDefinition) else agent)
+        return core.session_handle(session_id, agent)
+
+    def handle(self, process_id: str) -> ProcessHandle[Any]:
+        """Return a handle on a process by its id."""
+        return self._require().process_handle(process_id, None)
+
+    async def emit(
+        self, source_type: str, payload: JSON = None, *, key: str, source_key: str | None = None
+    ) -> EmitReport:
+        """Tell that something happened. The key tells it apart: the same key again returns the first report."""
+        core = self._require()
+        await self._watches.settle()
+        return await core.emit(source_type, payload, key=key, source_key=source_key)
+
+    async def signal(self, process_id: str, name: str, payload: JSON = None, *, key: str | None = None) -> None:
+        """Send a signal to a process. The same key is one signal, however often it is sent."""
+        await self.handle(process_id).signal(name, payload, key=key)
+
+    async def resolve(self, wait_key: str, value: JSON = None) -> bool:
+        """Resolve a wait with a value, and return whether this was the first resolution.
+
+        A key that is unknown, revoked or tampered with raises InvalidInput.
+        """
+        return _first(await self._require().storage.waits.resolve(wait_key, Resolved(value=value)))
+
+    async def reject(self, wait_key: str, code: str, message: str = "") -> bool:
+        """Resolve a wait with an error; see `resolve`."""
+        return _first(await self._require().storage.waits.resolve(wait_key, Rejected(code=code, message=message)))
+
+    # Inside.
+
+    async def _open(self) -> None:
+        if self._core is not None:
+            raise ConfigError("the app is running already")
+        storage = await open_storage(
+            self.url, clock=self._clock, on_statement=self._hooks.statement, **self._storage_options
+        )
+        try:
+            _check_durability(storage)
+            owner = current_owner(self._worker_id)
+            self._core = Core(storage, self._definitions, owner, self.options, self._hooks)
+            await self._watches.open(storage)
+        except BaseException:
+            self._core = None
+            await storage.close()
+            raise
+        if self._with_worker:
+            self._worker = Worker(self._core)
+            self._running = asyncio.create_task(self._worker.run(), name="lash-worker")
+
+    async def _start(
+        self, options: StartOptions, process: ProcessDefinition[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> ProcessHandle[Any]:
+        core = self._require()
+        if not isinstance(process, ProcessDefinition):
+            raise InvalidInput(f"{process!r:.80} is no process; declare it with @app.process")
+        core.process(process.name, process.version)
+        registration = core.registration(
+            process,
+            options.process_id or new_id(),
+            args,
+            kwargs,
+            provenance=Provenance(originator=HOST),
+            wake_session_id=options.wake_session_id,
+        )
+        await core.storage.processes.register(registration)
+        return core.process_handle(registration.process_id, process)
+
+    def _watch(self, watch: Watch) -> None:
+        self._watches.add(watch)
+
+    def _require(self) -> Core:
+        if self._core is None:
+            raise ConfigError("the app is not running; use `async with app:` or `await app.start()` first")
+        return self._core
+
+
+class Starter:
+    """Starts processes with given options."""
+
+    def __init__(self, app: App, options: StartOptions) -> None:
+        self._app = app
+        self._options = options
+
+    async def start(self, process: ProcessDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ProcessHandle[R]:
+        """Start a process and return a handle on it."""
+        return await self._app._start(self._options, process, args, kwargs)  # noqa: SLF001 (a part of the app)
+
+
+def _check_durability(storage: Storage) -> None:
+    """Refuse to promise what the storage cannot keep."""
+    if storage.durability is Durability.DURABLE and storage.attachments.durability is not Durability.DURABLE:
+        raise ConfigError("the storage is durable and its attachments are not; use a durable attachment_bytes")
+
+
+def _first(answer: ResolveAnswer) -> bool:
+    if isinstance(answer, Accepted):
+        return True
+    if isinstance(answer, AlreadyResolved):
+        return False
+    raise InvalidInput("the key of the wait is unknown, was revoked, or was changed on its way")
+
+
+def _name(function: Callable[..., object]) -> str:
+    return getattr(function, "__name__", type(function).__name__)

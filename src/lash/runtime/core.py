@@ -1,0 +1,136 @@
+"""What all parts of a running application share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from lash.errors import UnknownDefinition
+from lash.model.lease import LeaseOwner
+from lash.model.process import EngineInput, Identity, Provenance, Registration
+from lash.model.trigger import EmitReport, OccurrenceRequest
+from lash.model.value import JSON
+from lash.runtime.definition import ENGINE, AgentDefinition, ProcessDefinition
+from lash.runtime.history import Histories
+from lash.runtime.hooks import Hooks
+from lash.runtime.policy import WorkerOptions
+from lash.runtime.values import bind_arguments
+from lash.stores.storage import Storage
+
+if TYPE_CHECKING:
+    from lash.runtime.handle import ProcessHandle
+    from lash.runtime.session import SessionHandle
+
+
+class Definitions:
+    """The agents and processes of an application, by name."""
+
+    def __init__(self) -> None:
+        self.agents: dict[str, AgentDefinition] = {}
+        self.processes: dict[tuple[str, str], ProcessDefinition[Any, Any]] = {}
+
+    def agent(self, name: str | None) -> AgentDefinition:
+        """Return the agent of a name; without a name the only one there is."""
+        if name is None and len(self.agents) == 1:
+            return next(iter(self.agents.values()))
+        found = None if name is None else self.agents.get(name)
+        if found is None:
+            raise UnknownDefinition("agent", name or "(none named)", ", ".join(sorted(self.agents)))
+        return found
+
+    def process(self, name: str, version: str) -> ProcessDefinition[Any, Any]:
+        found = self.processes.get((name, version))
+        if found is None:
+            known = ", ".join(f"{each} version {tag}" for each, tag in sorted(self.processes))
+            raise UnknownDefinition("process", f"{name} version {version}", known)
+        return found
+
+
+class Core:
+    """An open storage with everything that works on it."""
+
+    def __init__(
+        self, storage: Storage, definitions: Definitions, owner: LeaseOwner, options: WorkerOptions, hooks: Hooks
+    ) -> None:
+        self.storage = storage
+        self.definitions = definitions
+        self.owner = owner
+        self.options = options
+        self.hooks = hooks
+        self.histories = Histories()
+        self.on_activity: Callable[[str, str, JSON], None] | None = None
+
+    def agent(self, name: str | None) -> AgentDefinition:
+        return self.definitions.agent(name)
+
+    def process(self, name: str, version: str) -> ProcessDefinition[Any, Any]:
+        return self.definitions.process(name, version)
+
+    def registration(
+        self,
+        process: ProcessDefinition[Any, Any],
+        process_id: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        provenance: Provenance,
+        wake_session_id: str | None,
+    ) -> Registration:
+        """Return the registration of one run of a durable function, its arguments checked."""
+        arguments = bind_arguments(process.function, f"process {process.name!r}", args, kwargs)
+        return Registration(
+            process_id=process_id,
+            input=engine_input(process, arguments),
+            identity=identity(process),
+            event_types=process.event_types(),
+            provenance=provenance,
+            environment_ref=environment_ref(process),
+            wake_session_id=wake_session_id,
+        )
+
+    async def emit(self, source_type: str, payload: JSON, *, key: str, source_key: str | None) -> EmitReport:
+        """Emit an occurrence; the key makes a repetition harmless."""
+        return await self.storage.occurrences.emit(
+            OccurrenceRequest(
+                source_type=source_type,
+                source_key=source_key or self.storage.triggers.source_key(source_type),
+                idempotency_key=key,
+                payload=payload,
+            )
+        )
+
+    def activity(self, session_id: str, turn_id: str, payload: JSON) -> None:
+        """Show something to those who observe a session; it never fails a turn and never waits."""
+        if self.on_activity is not None:
+            self.on_activity(session_id, turn_id, payload)
+
+    def process_handle(self, process_id: str, process: ProcessDefinition[Any, Any] | None) -> ProcessHandle[Any]:
+        from lash.runtime.handle import ProcessHandle
+
+        return ProcessHandle(self.storage, process_id, process)
+
+    def session_handle(self, session_id: str, agent: object) -> SessionHandle:
+        from lash.runtime.session import SessionHandle
+
+        return SessionHandle(self.storage, session_id, agent=agent_name(agent))
+
+
+def engine_input(process: ProcessDefinition[Any, Any], arguments: dict[str, JSON]) -> EngineInput:
+    """Return what a run of a durable function is given."""
+    payload: dict[str, JSON] = {"process": process.name, "version": process.version, "args": arguments}
+    return EngineInput(kind=ENGINE, payload=payload)
+
+
+def identity(process: ProcessDefinition[Any, Any]) -> Identity:
+    return Identity(kind=ENGINE, label=process.name, definition={"process": process.name, "version": process.version})
+
+
+def environment_ref(process: ProcessDefinition[Any, Any]) -> str:
+    return f"python:{process.name}@{process.version}"
+
+
+def agent_name(agent: object) -> str | None:
+    """Return the name of an agent that was given as its definition or by its name."""
+    if isinstance(agent, AgentDefinition):
+        return agent.name
+    return agent if isinstance(agent, str) else None

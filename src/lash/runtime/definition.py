@@ -1,0 +1,88 @@
+"""Agents and processes as the application declares them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, Generic, ParamSpec, TypeVar
+
+import msgspec
+
+from lash.errors import ConfigError
+from lash.limits import check_identifier
+from lash.model.event import SIGNAL_PREFIX, EventSemantics, EventType, Pointer, WakeSpec
+from lash.model.value import JSONObject
+from lash.runtime.policy import Retry
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+ENGINE: Final = "python"
+WAKE: Final = "wake"
+"""The event with which a durable function wakes the session it works for."""
+DEFAULT_VERSION: Final = "1"
+
+
+class AgentDefinition:
+    """A function that answers a session's input, one turn at a time."""
+
+    def __init__(
+        self, function: Callable[..., Awaitable[object]], name: str, *, retry: Retry, timeout_s: float | None
+    ) -> None:
+        self.function = _checked(function, "an agent")
+        self.name = check_identifier("the name of an agent", name)
+        self.retry = retry
+        self.timeout_s = timeout_s
+
+    def __repr__(self) -> str:
+        return f"<agent {self.name}>"
+
+
+class ProcessDefinition(Generic[P, R]):
+    """A durable function: it is run again from its records until it ends, on any worker."""
+
+    def __init__(
+        self,
+        function: Callable[..., Awaitable[R]],
+        name: str,
+        *,
+        version: str,
+        retry: Retry,
+        timeout_s: float | None,
+        signals: Mapping[str, object],
+    ) -> None:
+        self.function = _checked(function, "a process")
+        self.name = check_identifier("the name of a process", name)
+        self.version = check_identifier("the version of a process", version)
+        self.retry = retry
+        self.timeout_s = timeout_s
+        self.signals = signals
+
+    def __repr__(self) -> str:
+        return f"<process {self.name}, version {self.version}>"
+
+    def event_types(self) -> tuple[EventType, ...]:
+        """Return what its runs declare: wakes, the signals that are typed, and signals of any other name."""
+        typed = (
+            EventType(name=SIGNAL_PREFIX + name, payload_schema=_schema(name, shape))
+            for name, shape in sorted(self.signals.items())
+        )
+        wake = EventType(name=WAKE, semantics=EventSemantics(wake=WakeSpec(input=Pointer(path="/text"))))
+        return (wake, *typed, *(() if self.signals else (EventType(name=SIGNAL_PREFIX + "*"),)))
+
+
+def _checked(function: Callable[..., Awaitable[Any]], what: str) -> Callable[..., Awaitable[Any]]:
+    if not inspect.iscoroutinefunction(function):
+        raise ConfigError(f"{what} is an async function, which {function!r:.80} is not")
+    if not inspect.signature(function).parameters:
+        raise ConfigError(f"{what} takes a turn or a context as its first argument; {function.__qualname__} takes none")
+    return function
+
+
+def _schema(name: str, shape: object) -> JSONObject:
+    if isinstance(shape, dict):
+        return shape
+    try:
+        return msgspec.json.schema(shape)
+    except TypeError as error:
+        raise ConfigError(f"signal {name!r}: its payload has no schema: {error}") from None

@@ -1,0 +1,60 @@
+"""How often and how soon failing work is tried again, and how much a worker does at once."""
+
+from __future__ import annotations
+
+from lash.errors import ConfigError
+from lash.model.value import Value
+
+
+class Retry(Value, frozen=True, kw_only=True):
+    """Attempts in all, and pauses between them that grow by a factor."""
+
+    max_attempts: int = 3
+    first_pause_s: float = 1.0
+    factor: float = 4.0
+    longest_pause_s: float = 300.0
+
+    def __post_init__(self) -> None:
+        if self.max_attempts < 1 or self.first_pause_s < 0 or self.factor < 1 or self.longest_pause_s < 0:
+            raise ConfigError(
+                "a Retry needs max_attempts of at least 1, a factor of at least 1 and pauses that are not negative; "
+                f"got {self!r}"
+            )
+
+    def pause_s(self, attempt: int) -> float:
+        """Return how long to wait after this attempt, counted from 1."""
+        return min(self.first_pause_s * self.factor ** (attempt - 1), self.longest_pause_s)
+
+
+NO_RETRY = Retry(max_attempts=1)
+STEP_RETRY = Retry(max_attempts=1)
+"""A step is tried once; what it raises reaches the handler, and the handler's own retry follows."""
+TURN_RETRY = Retry(max_attempts=5)
+PROCESS_RETRY = Retry(max_attempts=5)
+
+
+class WorkerOptions(Value, frozen=True, kw_only=True):
+    """What one worker does at once and how it keeps its leases."""
+
+    sessions: int = 16
+    processes: int = 64
+    lease_ttl_s: float = 30.0
+    poll_s: float = 1.5
+    """How often an idle worker looks by itself, should a hint be lost."""
+    grace_s: float = 10.0
+    """How long a stopping worker lets its work finish before it gives it back."""
+    maintenance_s: float | None = 300.0
+    """How often a worker tidies up; None leaves it to somebody else."""
+    keep_ended_processes_s: float | None = None
+    """For how long processes are kept after their end; None keeps them until somebody prunes."""
+
+    def __post_init__(self) -> None:
+        if self.sessions < 0 or self.processes < 0 or self.lease_ttl_s <= 0 or self.poll_s <= 0 or self.grace_s < 0:
+            raise ConfigError(f"a worker needs limits that are not negative and times above 0; got {self!r}")
+
+    @property
+    def ttl_ms(self) -> int:
+        return max(1, round(self.lease_ttl_s * 1_000))
+
+
+DEFAULTS = WorkerOptions()

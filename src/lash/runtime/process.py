@@ -1,0 +1,335 @@
+"""What a durable function sees: its context, and handles on other processes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import hashlib
+import random
+import uuid
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, overload
+
+from lash.errors import InvalidInput, ProcessFailed, WaitRejected
+from lash.model.effect import AwaitEvent, Sleep
+from lash.model.event import EventDraft
+from lash.model.process import Cancellation, Failure, Outcome, SignalWait, Success
+from lash.model.value import JSON
+from lash.model.wait import Cancelled, CustomIdentity, Rejected, Resolution, Resolved
+from lash.runtime.branch import Branch, current_branch
+from lash.runtime.definition import WAKE, ProcessDefinition
+from lash.runtime.effect import Journal, StepOptions
+from lash.runtime.policy import STEP_RETRY, Retry
+from lash.runtime.values import UNTYPED, from_json, result_type
+
+if TYPE_CHECKING:
+    from lash.runtime.run_process import ProcessRun
+
+P = ParamSpec("P")
+T = TypeVar("T")
+R = TypeVar("R")
+
+_POLL_OTHERS_MS: Final = 5_000
+"""How often a process looks whether a process that is not its child has ended."""
+
+
+class Steps:
+    """Runs steps of one run with the same options."""
+
+    def __init__(self, journal: Journal, options: StepOptions) -> None:
+        self._journal = journal
+        self._options = options
+
+    @overload
+    def step(
+        self, name: str, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Awaitable[T]: ...
+
+    @overload
+    def step(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]: ...
+
+    @overload
+    def step(self, name: str, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]: ...
+
+    @overload
+    def step(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]: ...
+
+    def step(self, first: Any, /, *rest: Any, **kwargs: Any) -> Any:
+        """Run a function once and record what it returns; after a crash the record stands for it.
+
+        An async function runs in the event loop, a plain one in a thread.
+        The name, by default the function's, and how often it came before make the key of the record, so give steps
+        that differ different names. The arguments take part in the identity of the step: a run that comes by with
+        others raises EffectMismatch. The result must be of the type that the function declares, or plain JSON.
+        """
+        name, function, args = _named((first, *rest))
+        return self._journal.step(name, function, args, kwargs, self._options)
+
+
+class Context(Steps):
+    """A durable function's access to everything that must happen once.
+
+    The function runs again from its beginning after every pause and every crash; whatever it learns through its
+    context is the same each time. What it does beside the context happens again.
+    """
+
+    def __init__(self, run: ProcessRun, journal: Journal) -> None:
+        super().__init__(journal, StepOptions())
+        self._run = run
+        self._ordinals: dict[str, set[int]] = {}
+
+    @property
+    def process_id(self) -> str:
+        return self._run.process_id
+
+    @property
+    def session_id(self) -> str | None:
+        """The session that this process wakes, if there is one."""
+        return self._run.record.wake_session_id
+
+    def options(
+        self, *, key: str | None = None, once: bool = False, retry: Retry = STEP_RETRY, timeout_s: float | None = None
+    ) -> Steps:
+        """Return what runs steps otherwise: under a key of their own, never twice, with retries, with a time limit."""
+        return Steps(self._journal, StepOptions(key=key, once=once, retry=retry, timeout_s=timeout_s))
+
+    def gather(self, *awaitables: Awaitable[Any]) -> Awaitable[list[Any]]:
+        """Run several lines at once and return their results in order; the first error ends the others.
+
+        Steps inside each line are counted within it, so that their keys do not depend on who is faster.
+        """
+        branch = current_branch.get()
+        return self._gather(branch, self._journal.name("gather"), awaitables)
+
+    def sleep(self, seconds: float = 0, *, minutes: float = 0, hours: float = 0, days: float = 0) -> Awaitable[None]:
+        """Pause. The due time is set once; until then the process takes no memory and no worker."""
+        pause = timedelta(seconds=seconds, minutes=minutes, hours=hours, days=days)
+        if pause < timedelta(0):
+            raise InvalidInput(f"a pause is not negative: {pause}")
+        return self._sleep(self._journal.name("sleep"), Sleep(duration_ms=round(pause / timedelta(milliseconds=1))))
+
+    def sleep_until(self, moment: datetime) -> Awaitable[None]:
+        """Pause until a moment, which must have a time zone."""
+        if moment.tzinfo is None:
+            raise InvalidInput(f"{moment} has no time zone")
+        return self._sleep(self._journal.name("sleep"), Sleep(until_ms=round(moment.timestamp() * 1_000)))
+
+    def signal(self, name: str, *, timeout_s: float | None = None, of_type: type[Any] | None = None) -> Awaitable[Any]:
+        """Wait for the next signal of a name and return its payload; the k-th wait gets the k-th signal.
+
+        Raises TimeoutError when the time is over first; the signal that comes later is then that of the next wait.
+        """
+        key = self._journal.name(f"signal:{name}")
+        return self._signal(key, name, timeout_s, UNTYPED if of_type is None else of_type)
+
+    async def wait_key(self, name: str) -> str:
+        """Return the key with which anybody, anywhere, resolves the wait of this name; it is safe in URLs."""
+        return (await self._run.wait_key(CustomIdentity(key=name))).text
+
+    def wait(self, name: str, *, timeout_s: float | None = None, of_type: type[Any] | None = None) -> Awaitable[Any]:
+        """Wait until somebody resolves the key of this name with ``app.resolve``, and return the value.
+
+        Raises WaitRejected if it is resolved with an error or cancelled, TimeoutError when the time is over first.
+        """
+        key = self._journal.name(f"wait:{name}")
+        return self._wait(key, name, timeout_s, UNTYPED if of_type is None else of_type)
+
+    def start(self, process: ProcessDefinition[P, R], *args: P.args, **kwargs: P.kwargs) -> Awaitable[ChildHandle[R]]:
+        """Start another process, once, and return a handle on it."""
+        key = self._journal.name(f"start:{process.name}")
+        return self._start(key, process, args, kwargs)
+
+    def emit(self, source_type: str, payload: JSON = None, *, source_key: str | None = None) -> Awaitable[Any]:
+        """Tell that something happened, once; the processes that were subscribed to it are started by it."""
+        key = self._journal.name(f"emit:{source_type}")
+        return self._run.emit(key, source_type, payload, source_key)
+
+    def wake(self, text: str) -> Awaitable[None]:
+        """Send a message to the session that this process works for, once."""
+        key = self._journal.name("wake")
+        return self._append(EventDraft(event_type=WAKE, payload={"text": text}, replay_key=key))
+
+    def now(self) -> Awaitable[datetime]:
+        """Return the time, the same in every run."""
+        key = self._journal.name("now")
+        return self._now(key)
+
+    def random(self) -> float:
+        """Return a random number from 0 to 1, the same in every run."""
+        return random.Random(self._seed("random")).random()  # noqa: S311 (no secret is made of it)
+
+    def uuid(self) -> uuid.UUID:
+        """Return a random UUID, the same in every run."""
+        return uuid.UUID(bytes=self._seed("uuid")[:16], version=4)
+
+    def _seed(self, name: str) -> bytes:
+        identity = f"{self.process_id}\0{self._run.record.created_at_ms}\0{self._journal.name(name)}"
+        return hashlib.sha256(identity.encode()).digest()
+
+    async def _gather(self, branch: Branch, group: str, awaitables: tuple[Awaitable[Any], ...]) -> list[Any]:
+        tasks: list[asyncio.Task[Any]] = []
+        for index, awaitable in enumerate(awaitables):
+            child = branch.fork(group, index)
+            context = contextvars.copy_context()
+            context.run(current_branch.set, child)
+            tasks.append(asyncio.create_task(self._run.line(child, awaitable), context=context))
+        branch.joined = True
+        try:
+            return list(await asyncio.gather(*tasks))
+        finally:
+            branch.joined = False
+            for task in tasks:
+                task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait(tasks) if tasks else None
+
+    async def _sleep(self, key: str, command: Sleep) -> None:
+        record = await self._journal.recorded(key, command, _nothing)
+        await self._run.until(record.due_at_ms or 0)
+
+    async def _now(self, key: str) -> datetime:
+        # A sleep of no time is due at the clock of the storage.
+        record = await self._journal.recorded(key, Sleep(duration_ms=0), _nothing)
+        return datetime.fromtimestamp((record.due_at_ms or 0) / 1_000).astimezone()
+
+    async def _append(self, draft: EventDraft) -> None:
+        self._journal.check_running()
+        await self._run.storage.events.append(self.process_id, draft)
+
+    async def _signal(self, key: str, name: str, timeout_s: float | None, declared: object) -> Any:  # noqa: ANN401
+        command = AwaitEvent(key_id=f"signal:{name}")
+        known = self._journal.peek(key, command)
+        if known is None:
+            due = None if timeout_s is None else await self._deadline(key, timeout_s)
+            ordinal = self._run.next_ordinal(name)
+            event = await self._run.storage.events.signal_at(self.process_id, name, ordinal)
+            if event is None and (due is None or self._run.now_ms() < due):
+                await self._run.block(due, SignalWait(name=name, ordinal=ordinal))
+            outcome: JSON = {"timed_out": True}
+            if event is not None:
+                outcome = {"ordinal": ordinal, "payload": event.payload}
+            known = await self._journal.recorded(key, command, _constant(outcome))
+            await self._run.resumed()
+        return _signal_payload(name, known.outcome, declared)
+
+    async def _deadline(self, key: str, timeout_s: float) -> int:
+        record = await self._journal.recorded(f"{key}:deadline", Sleep(duration_ms=round(timeout_s * 1_000)), _nothing)
+        return record.due_at_ms or 0
+
+    async def _wait(self, key: str, name: str, timeout_s: float | None, declared: object) -> Any:  # noqa: ANN401
+        command = AwaitEvent(key_id=f"wait:{name}")
+        known = self._journal.peek(key, command)
+        if known is None:
+            wait_key = await self._run.wait_key(CustomIdentity(key=name))
+            timeout_ms = None if timeout_s is None else round(timeout_s * 1_000)
+            while True:
+                wait = await self._run.storage.waits.open(wait_key, timeout_ms=timeout_ms)
+                if wait.resolution is not None:
+                    break
+                if wait.deadline_ms is not None and self._run.now_ms() >= wait.deadline_ms:
+                    await self._run.storage.waits.expire()
+                    continue
+                await self._run.block(wait.deadline_ms)
+            known = await self._journal.recorded(key, command, _constant(_resolution_json(wait.resolution)))
+        return _resolved(name, known.outcome, declared)
+
+    async def _start(
+        self, key: str, process: ProcessDefinition[Any, R], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> ChildHandle[R]:
+        self._journal.check_running()
+        process_id = await self._run.start_child(key, process, args, kwargs)
+        return ChildHandle(self._run, process_id, process)
+
+
+class ChildHandle(Generic[R]):
+    """A process that another process started or named."""
+
+    def __init__(self, run: ProcessRun, process_id: str, process: ProcessDefinition[Any, R] | None) -> None:
+        self._run = run
+        self.process_id = process_id
+        self._process = process
+
+    async def result(self) -> R:
+        """Return what the process returned, waiting without memory or worker; raise ProcessFailed if it failed.
+
+        The end of a child wakes its parent at once; that of any other process is noticed within seconds.
+        """
+        while True:
+            record = await self._run.storage.processes.get(self.process_id)
+            outcome = None if record is None else record.projection.outcome
+            if outcome is not None:
+                declared = UNTYPED if self._process is None else result_type(self._process.function)
+                result: R = read_outcome(self.process_id, outcome, declared)
+                return result
+            is_child = record is not None and self._run.is_child(record)
+            await self._run.block(None if is_child else self._run.now_ms() + _POLL_OTHERS_MS)
+
+    async def signal(self, name: str, payload: JSON = None, *, signal_id: str) -> None:
+        """Send a signal; the same id is one signal."""
+        await self._run.storage.events.signal(self.process_id, name, signal_id=signal_id, payload=payload)
+
+
+def read_outcome(process_id: str, outcome: Outcome, declared: object) -> Any:  # noqa: ANN401 (known at run time)
+    """Return the value of a process that succeeded, or raise ProcessFailed."""
+    match outcome:
+        case Success():
+            return from_json(outcome.value, declared, f"the result of process {process_id!r}")
+        case Failure():
+            raise ProcessFailed(process_id, "failed", f"{outcome.code}: {outcome.message}")
+        case Cancellation():
+            raise ProcessFailed(process_id, "was cancelled", outcome.message)
+    raise ProcessFailed(process_id, "was abandoned", outcome.message)
+
+
+def _signal_payload(name: str, outcome: JSON, declared: object) -> Any:  # noqa: ANN401 (known at run time)
+    if not isinstance(outcome, dict) or outcome.get("timed_out"):
+        raise TimeoutError(f"no signal {name!r} came in time")
+    return from_json(outcome.get("payload"), declared, f"the payload of signal {name!r}")
+
+
+def _resolution_json(resolution: Resolution) -> JSON:
+    match resolution:
+        case Resolved():
+            return {"value": resolution.value}
+        case Rejected():
+            return {"code": resolution.code, "message": resolution.message}
+        case Cancelled():
+            return {"code": "cancelled", "message": "the wait was cancelled"}
+    return {"timed_out": True}
+
+
+def _resolved(name: str, outcome: JSON, declared: object) -> Any:  # noqa: ANN401 (known at run time)
+    kept = outcome if isinstance(outcome, dict) else {}
+    if kept.get("timed_out"):
+        raise TimeoutError(f"wait {name!r} was not resolved in time")
+    if "code" in kept:
+        raise WaitRejected(name, str(kept["code"]), str(kept.get("message", "")))
+    return from_json(kept.get("value"), declared, f"the value of wait {name!r}")
+
+
+def _named(given: tuple[Any, ...]) -> tuple[str, Callable[..., Any], tuple[Any, ...]]:
+    """Return the name, the function and its arguments of a step's call."""
+    if given and isinstance(given[0], str):
+        name, *rest = given
+        if not rest or not callable(rest[0]):
+            raise InvalidInput(f"step {name!r} needs a function behind its name")
+        return name, rest[0], tuple(rest[1:])
+    if not given or not callable(given[0]):
+        raise InvalidInput("a step needs a function, with a name before it or without")
+    name = getattr(given[0], "__name__", "")
+    if not name or name == "<lambda>":
+        raise InvalidInput("a step of a function without a name needs one: step('name', function)")
+    return name, given[0], tuple(given[1:])
+
+
+async def _nothing() -> JSON:
+    return None
+
+
+def _constant(value: JSON) -> Callable[[], Awaitable[JSON]]:
+    async def body() -> JSON:
+        return value
+
+    return body

@@ -1,0 +1,151 @@
+"""What starts processes: subscriptions and schedules as an application declares them."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from lash.errors import ConfigError, ScheduleConflict, TriggerConflict
+from lash.model.process import HOST
+from lash.model.schedule import CRON_SOURCE_TYPE, CatchUp, ScheduleDraft
+from lash.model.trigger import EventPointer, FixedInput, InputBinding, TriggerDraft, WholeEvent
+from lash.runtime.core import engine_input, environment_ref, identity
+from lash.runtime.definition import ProcessDefinition
+from lash.runtime.values import parameter_types, to_json
+from lash.stores.storage import Storage
+
+EVENT: Final = WholeEvent()
+"""Stands for the whole payload of what happened, among the inputs of a process."""
+
+
+def pointer(path: str) -> EventPointer:
+    """Return what stands for a part of the payload, among the inputs of a process."""
+    return EventPointer(path=path)
+
+
+class Watch(NamedTuple):
+    """A subscription, and the schedule behind it if it is one by the clock."""
+
+    draft: TriggerDraft
+    schedule: ScheduleDraft | None
+    has_source_key: bool
+
+
+class Watches:
+    """The subscriptions of an application: kept until there is a storage, then registered with it."""
+
+    def __init__(self) -> None:
+        self._declared: dict[str, Watch] = {}
+        self._storage: Storage | None = None
+        self._pending: list[Watch] = []
+        self._settling = asyncio.Lock()
+
+    def add(self, watch: Watch) -> None:
+        """Declare a subscription; it is registered at the start, or before the next emit if the app is running."""
+        known = self._declared.get(watch.draft.key)
+        if known is not None and known != watch:
+            raise ConfigError(f"there is a subscription {watch.draft.key!r} already; give one of them another key")
+        self._declared[watch.draft.key] = watch
+        self._pending.append(watch)
+
+    async def open(self, storage: Storage) -> None:
+        self._storage, self._pending = storage, list(self._declared.values())
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Register what is not registered yet. What was declared otherwise before, in an older version, is changed."""
+        async with self._settling:
+            while self._storage is not None and self._pending:
+                await _register(self._storage, self._pending[0])
+                self._pending.pop(0)
+
+
+def event_watch(
+    source_type: str,
+    process: ProcessDefinition[Any, Any],
+    key: str | None,
+    source_key: str | None,
+    inputs: Mapping[str, Any] | None,
+    schema: Mapping[str, Any] | None,
+    wake: str | None,
+) -> Watch:
+    """Return the subscription of a process to something that is emitted."""
+    draft = TriggerDraft(
+        owner=HOST,
+        key=key or f"{source_type}:{process.name}",
+        source_type=source_type,
+        source_key=source_key or source_type,
+        target=engine_input(process, {}),
+        environment_ref=environment_ref(process),
+        payload_schema=dict(schema or {}),
+        identity=identity(process),
+        event_types=process.event_types(),
+        input_template=_template(process, inputs),
+        wake_session_id=wake,
+    )
+    return Watch(draft, None, has_source_key=source_key is not None)
+
+
+def cron_watch(
+    line: str,
+    process: ProcessDefinition[Any, Any],
+    key: str | None,
+    time_zone: str,
+    inputs: Mapping[str, Any] | None,
+    catch_up: str,
+    jitter_s: float,
+    wake: str | None,
+) -> Watch:
+    """Return the subscription of a process to the ticks of a schedule of its own."""
+    name = key or f"cron:{process.name}:{line}"
+    try:
+        policy = CatchUp(catch_up)
+    except ValueError:
+        raise ConfigError(f"catch_up is one of {', '.join(CatchUp)}, not {catch_up!r}") from None
+    watch = event_watch(CRON_SOURCE_TYPE, process, name, name, inputs if inputs is not None else {}, None, wake)
+    schedule = ScheduleDraft(
+        key=name, cron=line, time_zone=time_zone, catch_up=policy, jitter_ms=round(jitter_s * 1_000), source_key=name
+    )
+    return Watch(watch.draft, schedule, has_source_key=True)
+
+
+def _template(process: ProcessDefinition[Any, Any], inputs: Mapping[str, Any] | None) -> dict[str, InputBinding]:
+    names = list(inspect.signature(process.function).parameters)[1:]
+    if inputs is None:
+        if len(names) > 1:
+            raise ConfigError(f"process {process.name!r} has {len(names)} arguments; say with inputs= what they get")
+        return dict.fromkeys(names, EVENT)
+    unknown = sorted(set(inputs) - set(names))
+    if unknown:
+        raise ConfigError(f"process {process.name!r} takes no argument {unknown[0]!r}")
+    return {name: _binding(process, name, value) for name, value in inputs.items()}
+
+
+def _binding(process: ProcessDefinition[Any, Any], name: str, value: object) -> InputBinding:
+    if isinstance(value, WholeEvent | FixedInput | EventPointer):
+        return value
+    declared = parameter_types(process.function, skip=1)[name]
+    return FixedInput(value=to_json(value, declared, f"process {process.name!r}: input {name!r}"))
+
+
+async def _register(storage: Storage, watch: Watch) -> None:
+    draft = watch.draft
+    if not watch.has_source_key:
+        draft = msgspec.structs.replace(draft, source_key=storage.triggers.source_key(draft.source_type))
+    try:
+        await storage.triggers.register(draft)
+    except TriggerConflict:
+        known = await storage.triggers.get(draft.owner, draft.key)
+        if known is not None:
+            await storage.triggers.update(draft, revision=known.revision)
+    if watch.schedule is not None:
+        try:
+            await storage.schedules.register(watch.schedule)
+        except ScheduleConflict:
+            found = await storage.schedules.get(watch.schedule.owner, watch.schedule.key)
+            if found is not None:
+                await storage.schedules.update(watch.schedule, revision=found.revision)

@@ -1,0 +1,265 @@
+"""A worker: it finds what is ready in the storage, runs it, and keeps the leases of what it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Coroutine
+from typing import Final
+
+from lash.errors import LashError, LeaseLost, ProcessLeaseLost, StorageClosed
+from lash.liveness import is_provably_dead
+from lash.model.lease import Acquired, Lease
+from lash.model.process import ProcessAcquired, ProcessLease
+from lash.model.work import Work
+from lash.runtime.core import Core
+from lash.runtime.run_process import ProcessRun, RunEnd
+from lash.runtime.run_turn import TurnEnd, TurnRun
+
+_LAG_EVERY_S: Final = 0.25
+_LAG_NOTED_S: Final = 1.0
+_FIRST_PAUSE_S: Final = 0.1
+_LAST_WORD_S: Final = 5.0
+_DEAD_EVERY_S: Final = 0.5
+
+
+class Worker:
+    """Runs sessions, processes and timers of one storage, as many at once as its options say."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._storage = core.storage
+        self._turns: dict[str, TurnRun | None] = {}
+        self._processes: dict[str, ProcessRun | None] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ignored: dict[str, float] = {}
+        self._look_for_dead_at = 0.0
+        self._freed = asyncio.Event()
+        self._stopping = asyncio.Event()
+
+    async def run(self) -> None:
+        """Work until `stop` is called; then let what runs finish within the grace time, and give back the rest."""
+        background = [
+            asyncio.create_task(self._keep_leases(), name="lash-worker-leases"),
+            asyncio.create_task(self._watch_loop(), name="lash-worker-loop"),
+        ]
+        try:
+            await self._look_for_ever()
+        finally:
+            await self._finish()
+            for task in background:
+                task.cancel()
+            await asyncio.wait(background)
+
+    def stop(self) -> None:
+        """Begin no new work; `run` returns when what runs has ended or was given back."""
+        self._stopping.set()
+        self._freed.set()
+
+    async def drain(self) -> int:
+        """Run everything that is ready, and what becomes ready by it, until nothing is; return how many runs that were.
+
+        Sleeps and delayed messages whose time has not come are left. For tests and scripts.
+        """
+        runs = 0
+        keeping = asyncio.create_task(self._keep_leases(), name="lash-worker-leases")
+        try:
+            while True:
+                runs += await self._begin(await self._look())
+                if not self._tasks:
+                    return runs
+                await asyncio.wait(set(self._tasks), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            keeping.cancel()
+            await asyncio.wait({keeping})
+
+    async def _look_for_ever(self) -> None:
+        pause_s = _FIRST_PAUSE_S
+        with self._storage.signals.listen(everything=True) as hints:
+            while not self._stopping.is_set():
+                self._freed.clear()
+                try:
+                    work = await self._look()
+                    await self._begin(work)
+                    pause_s = _FIRST_PAUSE_S
+                except StorageClosed:
+                    raise
+                except LashError as error:
+                    self._core.hooks.note("worker.trouble", error=str(error))
+                    await _either(self._stopping.wait(), asyncio.sleep(pause_s))
+                    pause_s = min(2 * pause_s, self._core.options.poll_s * 10)
+                    continue
+                if self._is_full():
+                    await self._freed.wait()
+                    continue
+                wait_s = self._core.options.poll_s
+                if work.next_at_ms is not None:
+                    wait_s = min(wait_s, max(0.001, (work.next_at_ms - work.now_ms) / 1_000))
+                await _either(hints.wait(wait_s), self._freed.wait())
+
+    async def _look(self) -> Work:
+        options, now = self._core.options, time.monotonic()
+        self._ignored = {name: until for name, until in self._ignored.items() if until > now}
+        return await self._storage.work.look(
+            sessions=options.sessions - len(self._turns) + len(self._ignored) if options.sessions else 0,
+            processes=options.processes - len(self._processes) + len(self._ignored) if options.processes else 0,
+            owner=self._core.owner,
+            running_sessions=tuple(self._turns),
+            running_processes=tuple(self._processes),
+        )
+
+    async def _begin(self, work: Work) -> int:
+        """Begin what was found, pass on orders, and return how many runs were begun."""
+        begun = 0
+        if work.timers_due:
+            begun += len(await self._storage.schedules.fire_due())
+            begun += await self._storage.waits.expire()
+        for session_id in work.session_ids:
+            if len(self._turns) < self._core.options.sessions and self._may_begin(session_id, self._turns):
+                self._turns[session_id] = None
+                self._spawn(self._run_turn(session_id))
+                begun += 1
+        for process_id in work.process_ids:
+            if len(self._processes) < self._core.options.processes and self._may_begin(process_id, self._processes):
+                self._processes[process_id] = None
+                self._spawn(self._run_process(process_id))
+                begun += 1
+        for session_id in work.commanded_session_ids:
+            turn = self._turns.get(session_id)
+            if turn is not None:
+                self._spawn(turn.obey())
+        for process_id in work.cancelled_process_ids:
+            process = self._processes.get(process_id)
+            if process is not None:
+                process.cancel_once("it was asked to stop")
+        self._reclaim_dead(work)
+        return begun
+
+    def _reclaim_dead(self, work: Work) -> None:
+        """Free what dead workers of this machine held. Looking at processes costs more than looking at hints."""
+        if time.monotonic() < self._look_for_dead_at:
+            return
+        self._look_for_dead_at = time.monotonic() + _DEAD_EVERY_S
+        for lease in work.dead_leases:
+            if is_provably_dead(lease.owner.process, self._core.owner.process):
+                self._spawn(self._reclaim(lease))
+
+    def _may_begin(self, name: str, running: dict[str, TurnRun | None] | dict[str, ProcessRun | None]) -> bool:
+        return name not in running and name not in self._ignored
+
+    def _is_full(self) -> bool:
+        options = self._core.options
+        return len(self._turns) >= options.sessions and len(self._processes) >= options.processes
+
+    async def _run_turn(self, session_id: str, lease: Lease | None = None) -> None:
+        try:
+            if lease is None:
+                claimed = await self._storage.leases.claim(
+                    session_id, self._core.owner, ttl_ms=self._core.options.ttl_ms
+                )
+                if not isinstance(claimed, Acquired):
+                    return
+                lease = claimed.lease
+            run = self._turns[session_id] = TurnRun(self._core, lease)
+            if self._stopping.is_set():
+                run.release()
+            end = await run.run()
+            if end is TurnEnd.UNKNOWN:
+                self._ignored[session_id] = time.monotonic() + self._core.options.poll_s
+        finally:
+            self._turns.pop(session_id, None)
+            self._freed.set()
+
+    async def _run_process(self, process_id: str) -> None:
+        try:
+            claimed = await self._storage.process_leases.claim(
+                process_id, self._core.owner, ttl_ms=self._core.options.ttl_ms
+            )
+            if not isinstance(claimed, ProcessAcquired):
+                # Bound to an owner that is gone, or somebody was faster; either way it is not for this worker.
+                self._ignored[process_id] = time.monotonic() + self._core.options.poll_s
+                return
+            run = self._processes[process_id] = ProcessRun(self._core, claimed)
+            end = await run.run()
+            if end is RunEnd.UNKNOWN:
+                self._ignored[process_id] = time.monotonic() + 10 * self._core.options.poll_s
+        finally:
+            self._processes.pop(process_id, None)
+            self._freed.set()
+
+    async def _reclaim(self, lease: Lease | ProcessLease) -> None:
+        """Take a lease from a dead holder and give it back, so that anybody can go on at once."""
+        owner, ttl_ms = self._core.owner, self._core.options.ttl_ms
+        if isinstance(lease, Lease):
+            taken = await self._storage.leases.reclaim(lease.session_id, owner, observed=lease, ttl_ms=ttl_ms)
+            if isinstance(taken, Acquired):
+                await self._storage.leases.release(taken.lease.fence)
+        else:
+            got = await self._storage.process_leases.reclaim(lease.process_id, owner, observed=lease, ttl_ms=ttl_ms)
+            if isinstance(got, ProcessAcquired):
+                await self._storage.process_leases.release(got.lease.fence)
+        self._core.hooks.note("lease.reclaimed", owner_id=lease.owner.owner_id)
+        self._freed.set()
+
+    async def _keep_leases(self) -> None:
+        """Renew the leases of all that runs; what cannot be renewed in time is stopped."""
+        renewed: dict[object, float] = {}
+        while True:
+            await asyncio.sleep(self._core.options.lease_ttl_s / 3)
+            runs = [run for run in (*self._turns.values(), *self._processes.values()) if run is not None]
+            renewed = {run: renewed.get(run, time.monotonic()) for run in runs}
+            for run in runs:
+                try:
+                    await run.renew()
+                    renewed[run] = time.monotonic()
+                except (LeaseLost, ProcessLeaseLost):
+                    run.lose()
+                except LashError:
+                    if time.monotonic() - renewed[run] > self._core.options.lease_ttl_s:
+                        run.lose()
+
+    async def _watch_loop(self) -> None:
+        """Notice code that blocks the event loop, and with it every lease of this worker."""
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(_LAG_EVERY_S)
+            lag = time.monotonic() - before - _LAG_EVERY_S
+            if lag > _LAG_NOTED_S:
+                self._core.hooks.note("loop.blocked", seconds=round(lag, 3))
+
+    async def _finish(self) -> None:
+        """Let what runs end within the grace time; give back what has not."""
+        self._stopping.set()
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=self._core.options.grace_s)
+        for run in (*self._turns.values(), *self._processes.values()):
+            if run is not None:
+                run.release()
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=_LAST_WORD_S)
+        for task in self._tasks:
+            task.cancel()
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # The lease runs out by itself, and whoever looks then goes on from the records.
+            self._core.hooks.note("worker.trouble", error=f"{type(error).__qualname__}: {error}")
+
+
+async def _either(*waits: Coroutine[object, object, object]) -> None:
+    """Wait until one of them is over."""
+    tasks = {asyncio.ensure_future(each) for each in waits}
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({task})

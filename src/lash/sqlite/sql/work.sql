@@ -1,0 +1,206 @@
+-- name: work_wake_own
+-- Notes one more reason to run a process, which makes it ready, whether it is parked or runs; nothing if it ended or is
+-- not run by workers.
+UPDATE lash_process_leases
+SET wake_seq = wake_seq + 1, ready_at_ms = MIN(COALESCE(ready_at_ms, :now_ms), :now_ms)
+WHERE process_key = :process_key AND runnable;
+
+-- name: work_wake_parent
+-- The same for the process that started one which ended.
+UPDATE lash_process_leases
+SET wake_seq = wake_seq + 1, ready_at_ms = MIN(COALESCE(ready_at_ms, :now_ms), :now_ms)
+WHERE runnable AND process_key = (
+        SELECT parent.process_key
+        FROM lash_processes AS child
+        JOIN lash_processes AS parent ON parent.process_id = child.parent_process_id
+        WHERE child.process_key = :process_key
+    );
+
+-- name: work_end
+-- Takes a process that ended off the work list for good.
+UPDATE lash_process_leases SET runnable = 0, ready_at_ms = NULL WHERE process_key = :process_key;
+
+-- name: work_sessions
+-- Sessions that have ready work, no live lease and no pause: one step through the index for each session, not for each
+-- batch, and besides them those whose delayed work has been due for longest.
+WITH RECURSIVE walk (session_key) AS (
+    SELECT MIN(session_key) FROM lash_batches INDEXED BY lash_batches_ready WHERE available_at_ms = 0
+    UNION ALL
+    SELECT (
+        SELECT MIN(b.session_key) FROM lash_batches AS b INDEXED BY lash_batches_ready
+        WHERE b.available_at_ms = 0 AND b.session_key > w.session_key
+    )
+    FROM walk AS w
+    WHERE w.session_key IS NOT NULL
+),
+due (session_key) AS (
+    SELECT b.session_key
+    FROM lash_batches AS b INDEXED BY lash_batches_due
+    CROSS JOIN lash_session_leases AS l ON l.session_key = b.session_key
+    WHERE b.available_at_ms > 0 AND b.available_at_ms <= :now_ms
+        AND (l.token IS NULL OR l.expires_at_ms <= :now_ms)
+        AND (l.paused_until_ms IS NULL OR l.paused_until_ms <= :now_ms)
+    ORDER BY b.available_at_ms
+    LIMIT :limit
+),
+idle (session_key) AS (
+    SELECT w.session_key
+    FROM walk AS w
+    CROSS JOIN lash_session_leases AS l ON l.session_key = w.session_key
+    WHERE (l.token IS NULL OR l.expires_at_ms <= :now_ms)
+        AND (l.paused_until_ms IS NULL OR l.paused_until_ms <= :now_ms)
+    LIMIT :limit
+)
+SELECT s.session_id
+FROM (SELECT session_key FROM idle UNION SELECT session_key FROM due) AS found
+CROSS JOIN lash_sessions AS s ON s.session_key = found.session_key
+ORDER BY s.session_key
+LIMIT :limit;
+
+-- name: work_processes
+-- Processes that are ready and free, and those whose holder let them lapse, without what is bound to another owner.
+WITH free (process_id, ready_at_ms, process_key) AS (
+    SELECT p.process_id, l.ready_at_ms, l.process_key
+    FROM lash_process_leases AS l INDEXED BY lash_process_leases_ready
+    CROSS JOIN lash_processes AS p ON p.process_key = l.process_key
+    WHERE l.ready_at_ms IS NOT NULL AND l.token IS NULL AND l.ready_at_ms <= :now_ms
+        AND (
+            p.recovery <> 'owner_bound' OR p.projection ->> '$.started_by' IS NULL
+            OR (
+                p.projection ->> '$.started_by.owner_id' = :owner_id
+                AND p.projection ->> '$.started_by.incarnation_id' = :incarnation_id
+            )
+        )
+    ORDER BY l.ready_at_ms, l.process_key
+    LIMIT :limit
+),
+lapsed (process_id, ready_at_ms, process_key) AS (
+    SELECT p.process_id, l.ready_at_ms, l.process_key
+    FROM lash_process_leases AS l INDEXED BY lash_process_leases_lapsed
+    CROSS JOIN lash_processes AS p ON p.process_key = l.process_key
+    WHERE l.ready_at_ms IS NOT NULL AND l.token IS NOT NULL AND l.expires_at_ms <= :now_ms
+        AND (
+            p.recovery <> 'owner_bound'
+            OR (
+                p.projection ->> '$.started_by.owner_id' = :owner_id
+                AND p.projection ->> '$.started_by.incarnation_id' = :incarnation_id
+            )
+        )
+    ORDER BY l.expires_at_ms, l.process_key
+    LIMIT :limit
+)
+SELECT found.process_id
+FROM (SELECT * FROM free UNION ALL SELECT * FROM lapsed) AS found
+ORDER BY found.ready_at_ms, found.process_key
+LIMIT :limit;
+
+-- name: work_commanded
+-- Those of some sessions for which a command is ready, or delayed and due, that no live claim holds.
+SELECT s.session_id
+FROM json_each(:session_ids) AS wanted
+CROSS JOIN lash_sessions AS s ON s.session_id = wanted.value
+CROSS JOIN lash_session_leases AS l ON l.session_key = s.session_key
+WHERE EXISTS (
+        SELECT 1 FROM lash_batches AS b INDEXED BY lash_batches_ready
+        WHERE b.session_key = s.session_key AND b.lane = 'command' AND b.available_at_ms = 0
+            AND (
+                b.claim_token IS NULL OR b.claim_expires_at_ms <= :now_ms
+                OR l.token IS NULL OR l.fencing <> b.claim_lease_fencing
+            )
+    )
+    OR EXISTS (
+        SELECT 1 FROM lash_batches AS b INDEXED BY lash_batches_delayed
+        WHERE b.session_key = s.session_key AND b.available_at_ms > 0 AND b.available_at_ms <= :now_ms
+            AND b.lane = 'command'
+    );
+
+-- name: work_cancelled
+-- Those of some processes that were asked to stop.
+SELECT p.process_id
+FROM json_each(:process_ids) AS wanted
+CROSS JOIN lash_processes AS p ON p.process_id = wanted.value
+WHERE EXISTS (
+    SELECT 1 FROM lash_process_events AS e INDEXED BY lash_process_events_type
+    WHERE e.process_key = p.process_key AND e.event_type = 'process.cancel_requested'
+);
+
+-- name: work_session_holders
+-- The other incarnations that hold sessions on one boot of a machine: one step through the index for each of them.
+WITH RECURSIVE walk (incarnation_id) AS (
+    SELECT MIN(l.incarnation_id) FROM lash_session_leases AS l INDEXED BY lash_session_leases_holder
+    WHERE l.process IS NOT NULL AND l.process ->> '$.boot_id' = :boot_id
+    UNION ALL
+    SELECT (
+        SELECT MIN(l.incarnation_id) FROM lash_session_leases AS l INDEXED BY lash_session_leases_holder
+        WHERE l.process IS NOT NULL AND l.process ->> '$.boot_id' = :boot_id AND l.incarnation_id > w.incarnation_id
+    )
+    FROM walk AS w
+    WHERE w.incarnation_id IS NOT NULL
+)
+SELECT w.incarnation_id
+FROM walk AS w
+WHERE w.incarnation_id IS NOT NULL AND w.incarnation_id <> :incarnation_id
+LIMIT :limit;
+
+-- name: work_process_holders
+-- The same for those that hold processes.
+WITH RECURSIVE walk (incarnation_id) AS (
+    SELECT MIN(l.incarnation_id) FROM lash_process_leases AS l INDEXED BY lash_process_leases_holder
+    WHERE l.process IS NOT NULL AND l.process ->> '$.boot_id' = :boot_id
+    UNION ALL
+    SELECT (
+        SELECT MIN(l.incarnation_id) FROM lash_process_leases AS l INDEXED BY lash_process_leases_holder
+        WHERE l.process IS NOT NULL AND l.process ->> '$.boot_id' = :boot_id AND l.incarnation_id > w.incarnation_id
+    )
+    FROM walk AS w
+    WHERE w.incarnation_id IS NOT NULL
+)
+SELECT w.incarnation_id
+FROM walk AS w
+WHERE w.incarnation_id IS NOT NULL AND w.incarnation_id <> :incarnation_id
+LIMIT :limit;
+
+-- name: work_held_sessions
+-- Some live session leases of one incarnation.
+SELECT
+    s.session_id, l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms
+FROM lash_session_leases AS l INDEXED BY lash_session_leases_holder
+CROSS JOIN lash_sessions AS s ON s.session_key = l.session_key
+WHERE l.process IS NOT NULL AND l.process ->> '$.boot_id' = :boot_id AND l.incarnation_id = :incarnation_id
+    AND l.process ->> '$.host_id' = :host_id AND l.expires_at_ms > :now_ms
+LIMIT :limit;
+
+-- name: work_held_processes
+-- Some live leases of one incarnation on processes that can still be run.
+SELECT
+    p.process_id, l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms
+FROM lash_process_leases AS l INDEXED BY lash_process_leases_holder
+CROSS JOIN lash_processes AS p ON p.process_key = l.process_key
+WHERE l.process IS NOT NULL AND l.process ->> '$.boot_id' = :boot_id AND l.incarnation_id = :incarnation_id
+    AND l.process ->> '$.host_id' = :host_id AND l.expires_at_ms > :now_ms AND l.runnable
+LIMIT :limit;
+
+-- name: work_next
+-- The next moment at which something becomes ready by itself; one arm for each kind of thing that does.
+SELECT MIN(soon.at_ms)
+FROM (
+    SELECT MIN(b.available_at_ms) AS at_ms FROM lash_batches AS b INDEXED BY lash_batches_due
+    WHERE b.available_at_ms > 0 AND b.available_at_ms > :now_ms
+    UNION ALL
+    SELECT MIN(l.ready_at_ms) FROM lash_process_leases AS l INDEXED BY lash_process_leases_ready
+    WHERE l.ready_at_ms IS NOT NULL AND l.token IS NULL AND l.ready_at_ms > :now_ms
+    UNION ALL
+    SELECT MIN(l.paused_until_ms) FROM lash_session_leases AS l INDEXED BY lash_session_leases_paused
+    WHERE l.paused_until_ms IS NOT NULL AND l.paused_until_ms > :now_ms
+) AS soon;
+
+-- name: work_timer
+-- The moment from which a schedule is to be fired or a wait is over; it may have passed.
+SELECT MIN(timer.at_ms)
+FROM (
+    SELECT MIN(s.next_fire_ms) AS at_ms FROM lash_schedules AS s INDEXED BY lash_schedules_due
+    WHERE s.next_fire_ms IS NOT NULL
+    UNION ALL
+    SELECT MIN(w.deadline_ms) FROM lash_waits AS w INDEXED BY lash_waits_deadline
+    WHERE w.resolution IS NULL AND w.deadline_ms IS NOT NULL
+) AS timer;

@@ -1,0 +1,119 @@
+"""What waiting costs: one query for all who wait, and one statement for each resolution on PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import lash
+from lash.stores.storage import Storage
+from lash.testing.harness import Harness
+from lash.testing.wait_factories import PROCESS, TURN, YES, key_of, parked, placed, soon, waiting
+
+_CONTROL = {"begin", "commit", "savepoint", "release", "checkpoint"}
+
+
+class Recorder:
+    """Remembers the names of the statements that a storage runs."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def __call__(self, name: str) -> None:
+        self.names.append(name)
+
+    def take(self) -> list[str]:
+        """Return what ran since the last call, but for the beginnings and ends of transactions."""
+        taken, self.names = self.names, []
+        return [name for name in taken if name not in _CONTROL]
+
+    async def until(self, name: str) -> None:
+        """Return once a statement of this name was run, and what runs with it has had its time."""
+        while name not in self.names:  # noqa: ASYNC110 (nobody else could tell)
+            await asyncio.sleep(0.005)
+        await asyncio.sleep(0.05)
+
+
+async def _opened(harness: Harness, recorder: Recorder) -> Storage:
+    """Open a storage that looks at nothing without a hint."""
+    storage = await placed(await harness.open(on_statement=recorder))
+    storage.waiter._hub._poll_s = 3_600
+    return storage
+
+
+async def test_a_thousand_waiters_cost_one_query(harness: Harness) -> None:
+    """DESIGN 4.6: a hint leads to one query for all who wait; nobody asks for himself."""
+    recorder = Recorder()
+    storage = await _opened(harness, recorder)
+    keys = [await key_of(storage, str(number)) for number in range(1_000)]
+    tasks = [waiting(storage, key) for key in keys]
+    await parked(storage, *keys)
+    await asyncio.sleep(0.05)
+    recorder.take()
+    storage.waiter._hub._signals.touch()
+    await soon(recorder.until("wait_states"))
+    assert recorder.take() == ["wait_states"]
+
+    await storage.waits.resolve(keys[7], YES)
+    assert await soon(tasks[7]) == YES
+    await asyncio.sleep(0.05)
+    taken = recorder.take()
+    # SQLite reads the wait in the transaction that resolves it; no waiter does.
+    assert (taken.count("wait_states"), taken.count("wait_row")) == (1, int(harness.backend != "postgres"))
+    await storage.waits.revoke("s")
+    gone = await soon(asyncio.gather(*tasks, return_exceptions=True))
+    assert sum(isinstance(each, lash.WaitUnknown) for each in gone) == 999
+
+
+async def test_those_who_wait_for_processes_and_for_waits_share_a_task(harness: Harness) -> None:
+    """One task serves both, with one query of each kind."""
+    recorder = Recorder()
+    storage = await _opened(harness, recorder)
+    key = await key_of(storage)
+    task = waiting(storage, key)
+    outcome = asyncio.create_task(storage.waiter.await_outcome("p"))
+    await parked(storage, key)
+    await asyncio.sleep(0.05)
+    assert sum(each.get_name() == "lash-process-waiter" for each in asyncio.all_tasks()) == 1
+    recorder.take()
+    storage.waiter._hub._signals.touch()
+    await soon(recorder.until("wait_states"))
+    assert sorted(recorder.take()) == ["event_last_sequences", "wait_states"]
+    await storage.waits.resolve(key, YES)
+    assert await soon(task) == YES
+    await storage.processes.complete("p", lash.Success())
+    assert await soon(outcome) == lash.Success()
+    await asyncio.sleep(0)
+    assert not any(each.get_name() == "lash-process-waiter" for each in asyncio.all_tasks())
+
+
+@pytest.mark.parametrize("scope", [TURN, PROCESS], ids=["session", "process"])
+async def test_what_each_call_costs(harness: Harness, scope: lash.TurnScope | lash.ProcessScope) -> None:
+    """Making a key is one read, opening and resolving one statement each on PostgreSQL, a few on SQLite."""
+    recorder = Recorder()
+    storage = await _opened(harness, recorder)
+    await key_of(storage, "first", scope)
+    recorder.take()
+    key = await key_of(storage, "k", scope)
+    life = "wait_session_life" if scope is TURN else "wait_process_life"
+    assert recorder.take() == [life]
+    await storage.waits.open(key, timeout_ms=5)
+    on_postgres = harness.backend == "postgres"
+    assert recorder.take() == (["wait_open"] if on_postgres else ["wait_owner_lives", "wait_open", "wait_row"])
+    await storage.waits.resolve(key, YES)
+    woken = [] if scope is TURN else ["work_wake_own"]
+    expected = ["wait_owner_lives", "wait_resolve", "wait_note_change", *woken, "wait_row"]
+    assert recorder.take() == (["wait_resolve"] if on_postgres else expected)
+    await storage.waits.resolve("lw1.W10." + "A" * 43, YES)
+    assert recorder.take() == []
+
+
+async def test_a_timeout_in_real_time(backend_url: str, backend_name: str) -> None:
+    """E18: with a real clock a wait ends at its deadline by itself, without a poll."""
+    async with await lash.open(backend_url) as storage:
+        storage.waiter._hub._poll_s = 3_600
+        await placed(storage)
+        key = await key_of(storage)
+        assert await soon(storage.waits.wait(key, timeout_ms=20)) == lash.TimedOut()
+        assert await storage.waits.resolve(key, YES) == lash.AlreadyResolved(terminal=lash.TimedOut())

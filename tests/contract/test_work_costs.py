@@ -1,0 +1,211 @@
+"""What a look at the work list costs: one question, and no more with 100,000 parked processes and queued batches."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import apsw
+import asyncpg
+import pytest
+
+import lash
+from lash.model.lease import LocalProcess
+from lash.postgres.options import PostgresOptions
+from lash.sqlkit.queries import load_queries
+from lash.testing.contract.work_state import child, park
+from lash.testing.factories import created, owner
+from lash.testing.postgres_server import PostgresServer
+from lash.testing.process_factories import DONE, GO, NOTE, process, registered
+from tests.backends import fresh_schema
+from tests.raw import raw
+
+FEW: Final = 1_000
+MANY: Final = 100_000
+ME: Final = owner("me", process=LocalProcess(host_id="h", boot_id="b", pid=1, process_start="1"))
+_MOST_ROWS: Final = 500
+"""More than one look has to read here, and far fewer than there are."""
+_FOREVER: Final = 2**61
+_NUMBERS = {
+    "sqlite": """(
+        WITH RECURSIVE numbers (n) AS (SELECT {first} UNION ALL SELECT n + 1 FROM numbers WHERE n < {last})
+        SELECT n FROM numbers
+    ) AS numbers""",
+    "postgres": "generate_series({first}, {last}) AS n",
+}
+_PROCESSES = """
+    INSERT INTO lash_processes (
+        process_id, registration_hash, registration, recovery, kind, status, waiting, projection, last_sequence,
+        created_at_ms, updated_at_ms
+    )
+    SELECT
+        'f' || n, 'h', t.registration, 'rerunnable', 'work', 'running', t.waiting, t.projection, 0, n, n
+    FROM {numbers} CROSS JOIN lash_processes AS t
+    WHERE t.process_id = 'p0'
+"""
+_LEASES = """
+    INSERT INTO lash_process_leases (process_key, ready_at_ms)
+    SELECT p.process_key, CASE WHEN p.process_key % 2 = 0 THEN {forever} + p.process_key END
+    FROM lash_processes AS p
+    WHERE NOT EXISTS (SELECT 1 FROM lash_process_leases AS l WHERE l.process_key = p.process_key)
+"""
+"""Half of them are parked until a moment, half until they are woken."""
+_RUNNING = """
+    UPDATE lash_process_leases
+    SET ready_at_ms = 1, token = 't', owner_id = 'o', incarnation_id = 'far', expires_at_ms = {forever},
+        process = '{{"host_id":"far","boot_id":"far","pid":1,"process_start":"1"}}'
+    WHERE process_key IN (SELECT process_key FROM lash_processes WHERE process_id LIKE 'f%' ORDER BY 1 LIMIT {count})
+"""
+"""Some run elsewhere, under live leases."""
+_BATCHES = """
+    INSERT INTO lash_batches (
+        session_key, batch_id, lane, delivery, slot, available_at_ms, enqueued_at_ms, payloads
+    )
+    SELECT
+        s.session_key, 'f' || n, 'late', 'after_current_turn_commit', 'exclusive',
+        CASE n % 2 WHEN 0 THEN 0 ELSE {forever} END, 0, '{{"payloads":[{{"kind":"session_command","command":"c"}}]}}'
+    FROM {numbers} CROSS JOIN lash_sessions AS s
+"""
+
+
+async def _begin(url: str) -> None:
+    """Make ten sessions, and five processes that are ready."""
+    async with await lash.open(url) as storage:
+        for number in range(10):
+            await created(storage, f"s{number}")
+        await registered(storage, *(f"p{number}" for number in range(5)))
+
+
+async def _fill(url: str, backend: str, first: int, last: int) -> None:
+    """Add parked processes of these numbers, half as many that run elsewhere, and as many queued batches."""
+    numbers = _NUMBERS[backend].format(first=first, last=last)
+    tenth = _NUMBERS[backend].format(first=first // 10, last=last // 10 - 1)
+    await raw(url, _PROCESSES.format(numbers=numbers))
+    await raw(url, _LEASES.format(forever=_FOREVER))
+    await raw(url, _RUNNING.format(forever=_FOREVER, count=last // 20))
+    await raw(url, _BATCHES.format(numbers=tenth, forever=_FOREVER))
+
+
+@pytest.mark.parametrize("backend_name", ["postgres"], indirect=True)
+async def test_a_look_and_parking_are_one_statement(backend_url: str, backend_name: str) -> None:
+    """Issue 6: a look is one round trip on PostgreSQL, and so are parking and an end that wakes its parent."""
+    names: list[str] = []
+    async with await lash.open(backend_url, on_statement=names.append) as storage:
+        await storage.processes.register(process("p", NOTE, GO))
+        await storage.processes.register(child("c"))
+        claim = await storage.process_leases.claim("c", ME, ttl_ms=60_000)
+        parent = await storage.process_leases.claim("p", ME, ttl_ms=60_000)
+        assert isinstance(parent, lash.ProcessAcquired)
+        assert isinstance(claim, lash.ProcessAcquired)
+        names.clear()
+        await storage.work.look(sessions=5, processes=5, owner=ME, running_processes=["p"], running_sessions=["s"])
+        assert await park(storage, parent)
+        await storage.process_leases.complete(claim.lease.fence, DONE)
+        assert names == ["work_look", "process_lease_park", "event_append"]
+        assert (await storage.work.look(sessions=5, processes=5, owner=ME)).process_ids == ("p",)
+
+
+_QUESTIONS: Final[dict[str, dict[str, object]]] = {
+    "work_sessions": {"limit": 20, "now_ms": 9},
+    "work_processes": {"limit": 20, "now_ms": 2**60, "owner_id": "me", "incarnation_id": "1"},
+    "work_commanded": {"session_ids": '["s0"]', "now_ms": 9},
+    "work_cancelled": {"process_ids": '["p0"]'},
+    "work_session_holders": {"boot_id": "b", "incarnation_id": "1", "limit": 64},
+    "work_process_holders": {"boot_id": "b", "incarnation_id": "1", "limit": 64},
+    "work_held_sessions": {"boot_id": "b", "host_id": "h", "incarnation_id": "2", "limit": 20, "now_ms": 9},
+    "work_held_processes": {"boot_id": "b", "host_id": "h", "incarnation_id": "2", "limit": 20, "now_ms": 9},
+    "work_next": {"now_ms": 9},
+    "work_timer": {},
+}
+
+
+def _steps(connection: apsw.Connection, query: str, parameters: dict[str, object]) -> int:
+    """Return how many instructions SQLite runs for a query."""
+    count = 0
+
+    def step() -> bool:
+        nonlocal count
+        count += 1
+        return False
+
+    # The first run is not counted: it reads the schema and compiles the query.
+    for handler in (None, step):
+        connection.set_progress_handler(handler, 1)
+        connection.execute(query, parameters).fetchall()
+    connection.set_progress_handler(None)
+    return count
+
+
+@pytest.mark.parametrize("backend_name", ["sqlite"])
+async def test_sqlite_looks_no_longer_with_more_parked(tmp_path: Path, backend_name: str) -> None:
+    """Issue 6: SQLite runs as many instructions with 1,000 as with 100,000 processes parked and batches queued."""
+    path = tmp_path / "lash.db"
+    url, queries = f"sqlite:///{path}", load_queries("lash.sqlite.sql")
+    assert {name for name in queries if name.startswith("work_")} - set(_QUESTIONS) == {
+        *("work_wake_own", "work_wake_parent", "work_end")
+    }
+    await _begin(url)
+    await _fill(url, backend_name, 10, FEW)
+    connection = apsw.Connection(str(path))
+    few = {name: _steps(connection, queries[name], given) for name, given in _QUESTIONS.items()}
+    await _fill(url, backend_name, FEW + 10, MANY)
+    many = {name: _steps(connection, queries[name], given) for name, given in _QUESTIONS.items()}
+    connection.close()
+    assert few == many
+    assert min(few.values()) > 0
+    (parked,) = await raw(url, "SELECT count(*) FROM lash_process_leases WHERE token IS NULL")
+    assert parked[0] > MANY * 9 // 10
+
+
+class Full:
+    """A PostgreSQL storage with 100,000 parked processes and queued batches."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        options = PostgresOptions.from_url(url)
+        self._dsn = options.dsn
+        self._query = load_queries("lash.postgres.sql", schema=options.schema)["work_look"]
+
+    async def scans(self, mode: str) -> list[dict[str, Any]]:
+        """Look under a kind of plan, and return the scans of tables that ran."""
+        given = "20, 20, 'me', '1', 'b', 'h', ARRAY['s0', 's1'], ARRAY['p0', 'f77'], 64"
+        connection = await asyncpg.connect(self._dsn)
+        try:
+            await connection.execute(f"SET plan_cache_mode = {mode}")
+            await connection.execute(f"PREPARE look AS {self._query}")
+            explained = await connection.fetchval(f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) EXECUTE look ({given})")
+        finally:
+            await connection.close()
+        nodes = _nodes(json.loads(explained)[0]["Plan"])
+        return [node for node in nodes if node["Actual Loops"] and "Relation Name" in node]
+
+
+@pytest.fixture(scope="module")
+def full(postgres_server: PostgresServer) -> Iterator[Full]:
+    with fresh_schema(postgres_server.url) as url:
+        asyncio.run(_begin(url))
+        asyncio.run(_fill(url, "postgres", 10, MANY))
+        yield Full(url)
+
+
+@pytest.mark.parametrize("backend_name", ["postgres"])
+@pytest.mark.parametrize("statistics", ["", "fresh"])
+@pytest.mark.parametrize("mode", ["force_generic_plan", "force_custom_plan"])
+async def test_a_postgres_look_reads_few_rows(full: Full, backend_name: str, statistics: str, mode: str) -> None:
+    """Issue 6: at 100,000 parked processes a look reads a few rows of each table, through its indexes."""
+    if statistics:
+        await raw(full.url, "ANALYZE lash_processes, lash_process_leases, lash_batches, lash_sessions")
+    large = {"lash_processes", "lash_process_leases", "lash_batches", "lash_process_events"}
+    scans = [node for node in await full.scans(mode) if node["Relation Name"] in large]
+    read = [(node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"] for node in scans]
+    assert [node for node in scans if node["Node Type"] == "Seq Scan"] == []
+    assert 0 < sum(read) <= _MOST_ROWS, json.dumps(scans)
+
+
+def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for below in plan.get("Plans", ()):
+        yield from _nodes(below)

@@ -1,0 +1,374 @@
+"""Who may run an effect, what a replay answers, and whose claim still holds."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from lash.errors import (
+    Conflict,
+    CorruptData,
+    EffectLeaseLost,
+    EffectMismatch,
+    EffectNotRecorded,
+    InvalidInput,
+    LeaseLost,
+    ProcessLeaseLost,
+)
+from lash.limits import MAX_INTEGER
+from lash.model.effect import (
+    EffectBusy,
+    EffectClaim,
+    EffectClaimed,
+    EffectError,
+    EffectGroup,
+    EffectRecord,
+    EffectReplayed,
+    EffectStatus,
+    EffectUnknown,
+    Envelope,
+    ExecutionScope,
+    OperationScope,
+    ProcessScope,
+    Sleep,
+    Step,
+    TurnScope,
+)
+from lash.model.lease import LeaseFence, LeaseOwner, LocalProcess
+from lash.model.process import ProcessFence
+from lash.plan.effect import Settlement, encode_envelope
+from lash.plan.effect_claim import (
+    ClaimRow,
+    EffectFacts,
+    EffectRow,
+    GroupRow,
+    Insert,
+    RecordedRow,
+    Take,
+    check_effect_claim,
+    check_scope_fence,
+    claim_of,
+    decode_group,
+    decode_record,
+    due_at,
+    explain_record,
+    explain_settle,
+    is_live,
+    name_claim,
+    new_claim,
+    new_record,
+    plan_begin,
+    plan_take_over,
+    require_room,
+    require_same_size,
+)
+from lash.plan.lease import LeaseRow
+
+TURN = TurnScope(session_id="s", turn_id="t")
+RUN = ProcessScope(process_id="p")
+ANN = LeaseOwner(owner_id="ann", incarnation_id="1")
+ENVELOPE = Envelope(scope=TURN, replay_key="k", command=Step(name="n"))
+TEXT = '{"command":{"kind":"step","name":"n"},"replay_key":"k","scope":{"session_id":"s","turn_id":"t","type":"turn"}}'
+ENCODED = encode_envelope(ENVELOPE)
+OTHER = encode_envelope(Envelope(scope=TURN, replay_key="k", command=Step(name="m")))
+LIVE = EffectRow(
+    replay_key="k",
+    envelope=TEXT,
+    envelope_hash=ENCODED.hash,
+    status=EffectStatus.IN_PROGRESS,
+    outcome=None,
+    error=None,
+    once=False,
+    owner_id="ann",
+    incarnation_id="1",
+    process=None,
+    token="T",
+    fencing=3,
+    expires_at_ms=100,
+    due_at_ms=None,
+    settled_rank=None,
+    created_at_ms=1,
+    updated_at_ms=2,
+)
+RELEASED = msgspec.structs.replace(LIVE, owner_id=None, incarnation_id=None, token=None, expires_at_ms=None)
+ONCE = msgspec.structs.replace(LIVE, once=True)
+COMPLETED = msgspec.structs.replace(
+    LIVE, status=EffectStatus.COMPLETED, outcome='{"outcome":[1]}', expires_at_ms=None, settled_rank=2
+)
+FAILED = msgspec.structs.replace(
+    LIVE, status=EffectStatus.FAILED, error='{"code":"c","message":"m"}', expires_at_ms=None
+)
+CLAIM = EffectClaim(
+    scope=TURN, replay_key="k", envelope_hash=ENCODED.hash, owner=ANN, token="T", fencing=3, expires_at_ms=100
+)
+FENCE = LeaseFence(session_id="s", owner_id="ann", incarnation_id="1", token="L", fencing=7)
+RUN_FENCE = ProcessFence(process_id="p", owner_id="ann", incarnation_id="1", token="L", fencing=7)
+HELD = LeaseRow(7, "ann", "1", None, "L", 0, 100)
+FREE = LeaseRow(7, None, None, None, None, 0, 0)
+
+
+def begin(row: EffectRow | None, now_ms: int = 50, **fields: Any) -> object:  # noqa: ANN401 - the terms of a begin
+    return plan_begin(ENCODED, row, now_ms=now_ms, **{"token": "new", "once": False, "strict": False, **fields})
+
+
+def record(row: EffectRow) -> EffectRecord:
+    return decode_record(row, TURN)
+
+
+@pytest.mark.parametrize(
+    ("row", "now_ms", "terms", "plan"),
+    [
+        (None, 50, {}, Insert()),
+        (None, 50, {"once": True}, Insert()),
+        (COMPLETED, 50, {}, EffectReplayed(record=record(COMPLETED))),
+        (COMPLETED, 50, {"strict": True, "once": True}, EffectReplayed(record=record(COMPLETED))),
+        (FAILED, 50, {}, EffectReplayed(record=record(FAILED))),
+        (FAILED, 50, {"strict": True}, EffectReplayed(record=record(FAILED))),
+        (LIVE, 99, {}, EffectBusy(holder=ANN, until_ms=100)),
+        (ONCE, 99, {"once": True}, EffectBusy(holder=ANN, until_ms=100)),
+        (LIVE, 100, {}, Take(row=LIVE, once=False, taken_over=True)),
+        (LIVE, 100, {"once": True}, EffectUnknown(record=record(LIVE))),
+        (ONCE, 100, {}, EffectUnknown(record=record(ONCE))),
+        (RELEASED, 50, {}, Take(row=RELEASED, once=False, taken_over=False)),
+        (RELEASED, 50, {"once": True}, Take(row=RELEASED, once=True, taken_over=False)),
+        (LIVE, 50, {"token": "T"}, EffectClaimed(claim=CLAIM, taken_over=True)),
+        (
+            msgspec.structs.replace(LIVE, fencing=1),
+            50,
+            {"token": "T"},
+            EffectClaimed(claim=msgspec.structs.replace(CLAIM, fencing=1)),
+        ),
+    ],
+)
+def test_the_decision(row: EffectRow | None, now_ms: int, terms: dict[str, Any], plan: object) -> None:
+    """E2, E3, E7, E9, DESIGN 4.6.1: insert, replay, wait, take over, unknown, and our own claim found again."""
+    assert begin(row, now_ms, **terms) == plan
+
+
+@pytest.mark.parametrize("row", [None, LIVE, ONCE, RELEASED])
+@pytest.mark.parametrize("now_ms", [50, 100])
+def test_strict_runs_nothing(row: EffectRow | None, now_ms: int) -> None:
+    """E13, W19: without an outcome there is nothing to replay, whoever began it."""
+    with pytest.raises(EffectNotRecorded, match="'k' of turn:1:s:t"):
+        begin(row, now_ms, strict=True)
+
+
+@pytest.mark.parametrize("row", [LIVE, ONCE, RELEASED, COMPLETED, FAILED])
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_mismatch_comes_first(row: EffectRow, *, strict: bool) -> None:
+    """E4: another envelope under the key is refused whatever the status."""
+    with pytest.raises(EffectMismatch, match=r"command\.name was 'n', now 'm'"):
+        plan_begin(OTHER, row, token="new", once=False, strict=strict, now_ms=50)
+    with pytest.raises(EffectMismatch):
+        plan_take_over(OTHER, row, token="new", now_ms=50)
+
+
+def test_taking_over() -> None:
+    """E9: what lapsed or was given back is taken, also what must not run twice, and stays so."""
+    assert plan_take_over(ENCODED, ONCE, token="new", now_ms=100) == Take(row=ONCE, once=True, taken_over=True)
+    assert plan_take_over(ENCODED, RELEASED, token="new", now_ms=50) == Take(row=RELEASED, once=False, taken_over=False)
+    assert plan_take_over(ENCODED, LIVE, token="T", now_ms=50) == EffectClaimed(claim=CLAIM, taken_over=True)
+
+
+def test_what_cannot_be_taken_over() -> None:
+    """E7, E11: nothing begun, settled, or being run."""
+    with pytest.raises(EffectNotRecorded):
+        plan_take_over(ENCODED, None, token="new", now_ms=50)
+    for row in (COMPLETED, FAILED):
+        with pytest.raises(Conflict, match="settled"):
+            plan_take_over(ENCODED, row, token="new", now_ms=500)
+    with pytest.raises(Conflict, match="being run"):
+        plan_take_over(ENCODED, LIVE, token="new", now_ms=99)
+
+
+def facts(row: EffectRow | None = None, lease: LeaseRow | None = HELD, group: GroupRow | None = None) -> EffectFacts:
+    return EffectFacts(now_ms=50, lease=lease, group=group, row=row)
+
+
+def test_what_stands_in_the_way_of_recording() -> None:
+    """E9, E11: the fence first, then what is recorded already; None if nothing is in the way."""
+    assert explain_record(ENCODED, FENCE, facts()) is None
+    assert explain_record(ENCODED, FENCE, facts(COMPLETED)) == record(COMPLETED)
+    with pytest.raises(LeaseLost):
+        explain_record(ENCODED, FENCE, facts(COMPLETED, FREE))
+    with pytest.raises(ProcessLeaseLost):
+        explain_record(ENCODED, RUN_FENCE, facts(COMPLETED, FREE))
+    with pytest.raises(EffectMismatch):
+        explain_record(OTHER, FENCE, facts(COMPLETED))
+    for row in (LIVE, RELEASED):
+        with pytest.raises(Conflict, match="under a claim"):
+            explain_record(ENCODED, FENCE, facts(row))
+    with pytest.raises(CorruptData, match="no lease row"):
+        explain_record(ENCODED, FENCE, facts(None, None))
+
+
+def test_settling_may_be_repeated_likewise() -> None:
+    """E11: the same claim, status and outcome; anything else has lost its right."""
+    done = Settlement(status=EffectStatus.COMPLETED, outcome='{"outcome":[1]}')
+    assert explain_settle(CLAIM, done, COMPLETED) == record(COMPLETED)
+    for claim, settlement, row in (
+        (CLAIM, done, None),
+        (CLAIM, done, LIVE),
+        (CLAIM, done, FAILED),
+        (CLAIM, Settlement(status=EffectStatus.COMPLETED, outcome='{"outcome":[2]}'), COMPLETED),
+        (msgspec.structs.replace(CLAIM, token="U"), done, COMPLETED),
+        (msgspec.structs.replace(CLAIM, fencing=2), done, COMPLETED),
+        (msgspec.structs.replace(CLAIM, envelope_hash="h"), done, COMPLETED),
+    ):
+        with pytest.raises(EffectLeaseLost, match="'k' of turn:1:s:t"):
+            explain_settle(claim, settlement, row)
+
+
+def test_room_in_a_group() -> None:
+    """T28: an effect without a group needs none; one with a group needs it open and not full."""
+    grouped = encode_envelope(msgspec.structs.replace(ENVELOPE, group_key="g"))
+    require_room(ENCODED, None)
+    require_room(grouped, GroupRow(2, 1, 0))
+    with pytest.raises(Conflict, match="not opened"):
+        require_room(grouped, None)
+    with pytest.raises(Conflict, match="full"):
+        require_room(grouped, GroupRow(2, 2, 0))
+    with pytest.raises(Conflict, match="full"):
+        explain_record(grouped, FENCE, facts(group=GroupRow(1, 1, 1)))
+
+
+def test_the_size_of_a_group() -> None:
+    """H71: a group is opened with one size."""
+    require_same_size(TURN, "g", 2, 2)
+    with pytest.raises(Conflict, match="'g' of turn:1:s:t was opened for 2 effects, not 3"):
+        require_same_size(TURN, "g", 2, 3)
+
+
+def test_groups_are_decoded() -> None:
+    """A group whose counter and effects disagree is damaged."""
+    row = GroupRow(3, 2, 2)
+    assert decode_group(TURN, "g", row, ["b", "a"]) == EffectGroup(
+        scope=TURN, group_key="g", size=3, settled=("b", "a")
+    )
+    with pytest.raises(CorruptData, match="counts 2"):
+        decode_group(TURN, "g", row, ["b"])
+
+
+def test_who_is_live() -> None:
+    """E8, E9: up to the moment of expiry, that moment excluded."""
+    assert [is_live(LIVE, now) for now in (99, 100, 101)] == [True, False, False]
+    assert not is_live(RELEASED, 50)
+    assert not is_live(COMPLETED, 50)
+
+
+@pytest.mark.parametrize(
+    ("command", "due"),
+    [
+        (Step(name="n"), None),
+        (Sleep(duration_ms=5), 15),
+        (Sleep(until_ms=7), 7),
+        (Sleep(duration_ms=MAX_INTEGER), MAX_INTEGER),
+    ],
+)
+def test_due_times(command: Step | Sleep, due: int | None) -> None:
+    """E12, W13: a duration counts from now, a moment is itself, and nothing leaves the range."""
+    assert due_at(encode_envelope(msgspec.structs.replace(ENVELOPE, command=command)), 10) == due
+
+
+def test_claims_are_made_from_rows() -> None:
+    """A claim carries what was written; a row without a term or a holder is damaged."""
+    assert claim_of(ENCODED, LIVE) == CLAIM
+    assert new_claim(ENCODED, ANN, "T", ClaimRow(3, 100, None)) == CLAIM
+    for row in (RELEASED, COMPLETED):
+        with pytest.raises(CorruptData, match="without a term"):
+            claim_of(ENCODED, row)
+    for broken in ({"owner_id": None}, {"incarnation_id": None}):
+        with pytest.raises(CorruptData, match="no holder"):
+            claim_of(ENCODED, msgspec.structs.replace(LIVE, **broken))
+
+
+def test_records_are_decoded() -> None:
+    """E2, E3: a record says all that is stored."""
+    process = '{"host_id":"h","boot_id":"b","pid":1,"process_start":"1"}'
+    done = decode_record(msgspec.structs.replace(COMPLETED, process=process), TURN)
+    assert done == EffectRecord(
+        scope=TURN,
+        replay_key="k",
+        kind="step",
+        envelope=ENVELOPE,
+        envelope_hash=ENCODED.hash,
+        status=EffectStatus.COMPLETED,
+        outcome=[1],
+        owner=msgspec.structs.replace(ANN, process=LocalProcess(host_id="h", boot_id="b", pid=1, process_start="1")),
+        fencing=3,
+        settled_rank=2,
+        created_at_ms=1,
+        updated_at_ms=2,
+    )
+    assert decode_record(FAILED, TURN).error == EffectError(code="c", message="m")
+    assert (decode_record(RELEASED, TURN).owner, decode_record(LIVE, TURN).expires_at_ms) == (None, 100)
+
+
+def test_a_new_record_is_as_it_will_be_read() -> None:
+    """E2: what a record answers is what a replay will."""
+    settlement = Settlement(status=EffectStatus.COMPLETED, outcome='{"outcome":[1]}')
+    found = new_record(ENCODED, settlement, RecordedRow(9, 10, 2))
+    row = msgspec.structs.replace(
+        COMPLETED,
+        owner_id=None,
+        incarnation_id=None,
+        token=None,
+        fencing=0,
+        due_at_ms=10,
+        created_at_ms=9,
+        updated_at_ms=9,
+    )
+    assert found == decode_record(row, TURN)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"outcome": None},
+        {"outcome": "{"},
+        {"outcome": "{}"},
+        {"error": '{"code":"c","message":"m"}'},
+        {"status": EffectStatus.FAILED},
+        {"status": EffectStatus.FAILED, "outcome": None, "error": "[]"},
+        {"status": EffectStatus.IN_PROGRESS},
+        {"envelope": "{"},
+        {"envelope": TEXT.replace('"k"', '"l"')},
+        {"envelope": TEXT.replace('"t"', '"u"')},
+        {"process": "{"},
+    ],
+    ids=repr,
+)
+def test_damaged_rows_are_corrupt(damage: dict[str, Any]) -> None:
+    """H69: a row that contradicts itself is never replayed."""
+    with pytest.raises(CorruptData, match="'k'"):
+        decode_record(msgspec.structs.replace(COMPLETED, **damage), TURN)
+
+
+def test_claims_are_checked() -> None:
+    """A claim of the wrong kind is refused before anything is looked at."""
+    assert check_effect_claim(CLAIM) == "turn:1:s:t"
+    assert name_claim(CLAIM) == "effect 'k' of turn:1:s:t"
+    with pytest.raises(InvalidInput, match="not str"):
+        check_effect_claim("claim")
+    for broken in ({"scope": None}, {"replay_key": ""}, {"token": 1}, {"envelope_hash": None}, {"fencing": 0}):
+        with pytest.raises(InvalidInput):
+            check_effect_claim(msgspec.structs.replace(CLAIM, **broken))
+
+
+def test_fences_belong_to_their_scope() -> None:
+    """E9: the fence must be that of the session or the process of the scope, and of its kind."""
+    assert check_scope_fence(TURN, FENCE) is FENCE
+    assert check_scope_fence(RUN, RUN_FENCE) is RUN_FENCE
+    refused: list[tuple[ExecutionScope, object, type[Exception]]] = [
+        (TURN, msgspec.structs.replace(FENCE, session_id="other"), LeaseLost),
+        (TURN, RUN_FENCE, LeaseLost),
+        (RUN, msgspec.structs.replace(RUN_FENCE, process_id="other"), ProcessLeaseLost),
+        (RUN, FENCE, ProcessLeaseLost),
+        (OperationScope(operation_id="o"), FENCE, InvalidInput),
+        (TURN, CLAIM, InvalidInput),
+        (TURN, msgspec.structs.replace(FENCE, token=""), InvalidInput),
+        (RUN, msgspec.structs.replace(RUN_FENCE, token=""), InvalidInput),
+    ]
+    for scope, fence, error in refused:
+        with pytest.raises(error):
+            check_scope_fence(scope, fence)
