@@ -233,6 +233,48 @@ async def test_a_loss_at_the_end_of_a_turn_is_told_too(storage: Storage) -> None
     await writer.close()
 
 
+async def test_a_thread_may_show_something(storage: Storage) -> None:
+    """A tool that runs in a thread shows its pieces in their order; one that outlives the loop shows nothing."""
+    writer = ActivityWriter(storage.activity)
+
+    def tool() -> None:
+        for number in range(50):
+            writer.tell("s", "t", number)
+
+    await asyncio.to_thread(tool)
+    await writer.flush("s")
+    assert short(await told(storage, 50)) == list(range(50))
+    await writer.close()
+
+    async def make() -> ActivityWriter:
+        return ActivityWriter(storage.activity)
+
+    ended = await asyncio.to_thread(lambda: asyncio.run(make()))
+    ended.tell("s", "t", "nobody sees it")
+
+
+async def test_writing_many_sessions_keeps_what_is_told_meanwhile(storage: Storage) -> None:
+    """A session that was flushed while others were being written loses nothing of its next turn."""
+    names = [f"s{number}" for number in range(12)]
+    for name in names:
+        await created(storage, name)
+    gate = Gate(storage.activity)
+    writer = ActivityWriter(gate, pause_s=0)
+    for name in names:
+        writer.tell(name, "t", 1)
+    await gate.entered.wait()
+    flushes = [asyncio.ensure_future(writer.flush(name)) for name in names]
+    await asyncio.sleep(0)
+    gate.open.set()
+    for name, flush in zip(names, flushes, strict=True):
+        await flush
+        writer.tell(name, "u", 2)
+    for name in names:
+        await writer.flush(name)
+        assert short(await told(storage, 2, session_id=name)) == [1, 2]
+    await writer.close()
+
+
 async def test_what_is_shown_is_what_it_was(storage: Storage) -> None:
     """A payload that is changed after it was told is shown as it was."""
     writer = ActivityWriter(storage.activity, pause_s=NEVER_S)

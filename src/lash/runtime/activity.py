@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -33,7 +34,7 @@ class ActivityWriter:
 
     Telling never waits and never raises. A session's buffer is bounded: when the storage is slower than the turns, the
     oldest pieces are dropped, and those who observe are told how many. What could not be written is not tried again,
-    since it might be shown twice. One event loop uses a writer.
+    since it might be shown twice. A writer belongs to the event loop in which it was made.
     """
 
     def __init__(
@@ -46,6 +47,8 @@ class ActivityWriter:
         on_loss: Callable[[str, int, Exception | None], None] | None = None,
     ) -> None:
         """``on_loss`` hears the session, how many pieces were lost and why (None: they came too fast)."""
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self._store = store
         self._pause_s = pause_s
         self._limits = (max_items, max_bytes)
@@ -56,25 +59,19 @@ class ActivityWriter:
         self._closed = False
 
     def tell(self, session_id: str, turn_id: str, payload: JSON) -> None:
-        """Show something of a turn; what cannot be stored counts as lost."""
-        if self._closed:
-            return
-        buffer = self._buffers.get(session_id)
-        if buffer is None:
-            buffer = self._buffers[session_id] = _Buffer(turn_id)
+        """Show something of a turn, from any thread; what cannot be stored counts as lost."""
+        error: LashError | None = None
         try:
             # Its stored form is made now: whoever shows something may change it afterwards.
             body = encode_draft(ActivityDraft(turn_id=turn_id, payload=payload))
-        except LashError as error:
-            body = encode_draft(ActivityDraft(turn_id=turn_id, lost=1))
-            self._lose(session_id, 1, error)
-        dropped = buffer.add(body, *self._limits)
-        if dropped:
-            self._lose(session_id, dropped, None)
-        if len(buffer.items) >= _SOON_ITEMS:
-            self._soon.set()
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run(), name="lash-activity-writer")
+        except LashError as refusal:
+            body, error = encode_draft(ActivityDraft(turn_id=turn_id, lost=1)), refusal
+        if threading.get_ident() == self._thread:
+            self._take(session_id, turn_id, body, error)
+            return
+        # A thread that outlives the loop has nobody left to show anything to.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._take, session_id, turn_id, body, error)
 
     async def flush(self, session_id: str, *, limit_s: float = _FLUSH_LIMIT_S) -> None:
         """Write what was shown in a session, before its turn's commit tells of the turn's end; it never raises.
@@ -104,6 +101,22 @@ class ActivityWriter:
             await asyncio.wait(writes)
         self._buffers.clear()
 
+    def _take(self, session_id: str, turn_id: str, body: str, error: LashError | None) -> None:
+        if self._closed:
+            return
+        if error is not None:
+            self._lose(session_id, 1, error)
+        buffer = self._buffers.get(session_id)
+        if buffer is None:
+            buffer = self._buffers[session_id] = _Buffer(turn_id)
+        dropped = buffer.add(body, *self._limits)
+        if dropped:
+            self._lose(session_id, dropped, None)
+        if len(buffer.items) >= _SOON_ITEMS:
+            self._soon.set()
+        if self._task is None:
+            self._task = self._loop.create_task(self._run(), name="lash-activity-writer")
+
     async def _run(self) -> None:
         """Write at once, then every few milliseconds or as soon as much has come, until nothing came meanwhile."""
         while waiting := [each for each in self._buffers.items() if each[1].items]:
@@ -130,8 +143,9 @@ class ActivityWriter:
         finally:
             buffer.writing, buffer.final = None, False
             # A loss that could not be told is kept for the session's next turn, but not of any number of sessions.
-            if not buffer.items and (not buffer.lost or len(self._buffers) > _MAX_SILENT):
-                self._buffers.pop(session_id, None)
+            is_needed = buffer.items or (buffer.lost and len(self._buffers) <= _MAX_SILENT)
+            if self._buffers.get(session_id) is buffer and not is_needed:
+                del self._buffers[session_id]
 
     async def _append(self, session_id: str, buffer: _Buffer, drafts: list[ActivityDraft]) -> None:
         try:
