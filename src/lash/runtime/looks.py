@@ -13,6 +13,7 @@ from lash.stores.storage import Storage
 
 _AT_ONCE: Final = 2
 """How many looks of one storage run at a time: turns need its connections more than those who watch them."""
+_LONGEST_REST_S: Final = 0.25
 
 T = TypeVar("T")
 
@@ -47,9 +48,15 @@ class Looks:
         return cast("T", await asyncio.shield(task))
 
     async def _read(self, key: Hashable, read: Callable[[], Awaitable[object]]) -> object:
-        async with self._turns:
-            del self._waiting[key]
+        await self._turns.acquire()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        del self._waiting[key]
+        try:
             return await read()
+        finally:
+            # However fast hints come and however many observe, looking takes at most half of the time.
+            loop.call_later(min(loop.time() - began, _LONGEST_REST_S), self._turns.release)
 
 
 _looks: Final[WeakKeyDictionary[Storage, Looks]] = WeakKeyDictionary()

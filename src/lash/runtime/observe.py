@@ -16,7 +16,6 @@ from lash.runtime.looks import looks_of
 from lash.stores.storage import Storage
 
 _LOOK_EVERY_S: Final = 1.0
-_LONGEST_REST_S: Final = 0.25
 _FIRST_PAUSE_S: Final = 0.05
 
 
@@ -47,19 +46,14 @@ async def current_cursor(storage: Storage, session_id: str) -> str:
 
 
 async def _observe(observer: _Observer) -> AsyncGenerator[Observed, None]:
-    clock = asyncio.get_running_loop().time
     with observer.storage.signals.listen(everything=True) as hints:
         while True:
-            began = clock()
             if not await observer.look():
                 return
-            rest_s = min(clock() - began, _LONGEST_REST_S)
             for observed in observer.told:
                 yield observed
             if not observer.behind:
                 await hints.wait(_LOOK_EVERY_S)
-                # However fast hints come and however many observe, looking takes at most half of the time.
-                await asyncio.sleep(rest_s)
 
 
 class _Observer:
