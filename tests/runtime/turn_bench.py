@@ -45,7 +45,7 @@ class Bench:
         """Whether several applications can be open on the storage."""
         return self.backend != "memory"
 
-    async def app(self, *, worker: bool = False, **options: Any) -> App:
+    async def app(self, *, worker: bool = False, **options: Any) -> App:  # noqa: ANN401 (what App takes)
         """Return an application that is open, without a worker: the test drains it."""
         if self._postgres is not None:
             await self._postgres.open()
