@@ -355,7 +355,7 @@ async def _run_turn(app: App, session_id: str) -> TurnEnd:
 
 async def _until(condition: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(30):
-        while not await condition():
+        while not await condition():  # noqa: ASYNC110 (it is another task that consumes)
             await asyncio.sleep(0.01)
 
 
