@@ -1,4 +1,4 @@
-"""A process that registers, appends to, claims, ends and cancels shared processes at random until it is killed.
+"""A process that registers, appends to, claims, parks, ends and cancels shared processes at random until it is killed.
 
 ``python -m tests.concurrency.process_worker URL NAME`` prints one JSON object for each acknowledged call, after the
 acknowledgement.
@@ -39,6 +39,7 @@ class Worker:
         self._name = name
         self._owner: LeaseOwner = lash.current_owner(name)
         self._held: dict[str, ProcessLease] = {}
+        self._reasons: dict[str, int] = {}
         self._count = 0
 
     async def run(self) -> None:
@@ -87,6 +88,7 @@ class Worker:
             outcome = await leases.reclaim(process_id, self._owner, observed=outcome.holder, ttl_ms=_TTL_MS)
         if isinstance(outcome, ProcessAcquired):
             self._held[process_id] = outcome.lease
+            self._reasons[process_id] = outcome.wake_seq
             _say(
                 did="claim",
                 process=process_id,
@@ -99,6 +101,13 @@ class Worker:
     async def renew(self, process_id: str) -> None:
         if process_id in self._held:
             await self._storage.process_leases.renew(self._held[process_id].fence, ttl_ms=_TTL_MS)
+
+    async def park(self, process_id: str) -> None:
+        if process_id in self._held:
+            fence, seen = self._held.pop(process_id).fence, self._reasons[process_id]
+            until_ms = random.choice((None, 0, 2**62))
+            parked = await self._storage.process_leases.park(fence, wake_seq=seen, until_ms=until_ms)
+            _say(did="park", process=process_id, parked=parked)
 
     async def finish(self, process_id: str) -> None:
         if process_id in self._held:
@@ -129,10 +138,11 @@ _ACTS: Final[tuple[Act, ...]] = (
     Worker.cancel,
     Worker.claim,
     Worker.renew,
+    Worker.park,
     Worker.finish,
     Worker.end,
 )
-_WEIGHTS: Final = (30, 15, 10, 15, 4, 40, 8, 8, 1)
+_WEIGHTS: Final = (30, 15, 10, 15, 4, 40, 8, 8, 8, 1)
 
 
 def _say(**what: JSON) -> None:

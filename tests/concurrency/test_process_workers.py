@@ -1,4 +1,4 @@
-"""Four real processes append, claim, end and cancel, and are killed: what is stored then is looked at past lash.
+"""Four real processes append, claim, park, end and cancel, and are killed: what is stored then is looked at past lash.
 
 ``LASH_SOAK_SECONDS`` makes it longer than usual.
 """
@@ -96,9 +96,10 @@ async def test_killed_workers_leave_whole_processes(backend_url: str, tmp_path: 
         await reading
         said = workers.said()
         assert workers.kills > WORKERS
-        assert {each["did"] for each in said} == {"append", "claim", "cancel", "end"}
+        assert {each["did"] for each in said} == {"append", "claim", "cancel", "end", "park"}
 
         await _check_rows(backend_url)
+        await _check_work(backend_url)
         await check_logs(storage)
         await _check_acknowledged(storage, said)
         await _check_fences(backend_url, storage, said)
@@ -155,6 +156,23 @@ async def _check_rows(url: str) -> None:
     queued = await raw(url, "SELECT count(*), count(DISTINCT batch_id) FROM lash_wakes WHERE state = 'queued'")
     batches = await raw(url, "SELECT count(*), count(DISTINCT batch_id) FROM lash_batches")
     assert queued == batches == [(told[0][0], told[0][0])]
+
+
+async def _check_work(url: str) -> None:
+    """Raw SQL: what ended is off the work list, and every signal and request before the end counted as a reason."""
+    rows = await raw(
+        url,
+        "SELECT p.process_id, p.status, l.runnable, l.ready_at_ms, l.wake_seq, ("
+        " SELECT count(*) FROM lash_process_events AS e WHERE e.process_key = p.process_key"
+        " AND e.event_type IN ('signal.go', 'process.cancel_requested') AND e.sequence < coalesce(("
+        " SELECT x.sequence FROM lash_process_events AS x"
+        f" WHERE x.process_key = p.process_key AND x.event_type IN {_ENDS}"
+        " ), p.last_sequence + 1))"
+        " FROM lash_processes AS p JOIN lash_process_leases AS l ON l.process_key = p.process_key",
+    )
+    for process_id, status, runnable, ready_at_ms, wake_seq, reasons in rows:
+        assert (bool(runnable), wake_seq) == (status == "running", reasons), process_id
+        assert status == "running" or ready_at_ms is None, process_id
 
 
 async def _check_acknowledged(storage: Storage, said: list[Said]) -> None:

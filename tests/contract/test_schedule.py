@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lash.testing.contract.schedule import ScheduleContract, SessionScheduleContract
+from lash.testing.contract.schedule_fire import ScheduleFireContract
 
 
 class TestSchedule(ScheduleContract):
@@ -10,4 +11,8 @@ class TestSchedule(ScheduleContract):
 
 
 class TestSessionSchedule(SessionScheduleContract):
+    """On each backend."""
+
+
+class TestScheduleFire(ScheduleFireContract):
     """On each backend."""

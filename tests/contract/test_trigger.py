@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lash.testing.contract.emit import EmitContract
-from lash.testing.contract.emit_retry import OccurrencePruneContract, RetryContract
+from lash.testing.contract.emit_retry import OccurrencePruneContract, RetryContract, TriggerEnvironmentContract
 from lash.testing.contract.trigger import TriggerContract, TriggerReceiptContract
 from lash.testing.contract.trigger_input import TriggerInputContract
 from lash.testing.contract.trigger_list import TriggerListContract
@@ -34,4 +34,8 @@ class TestTriggerList(TriggerListContract):
 
 
 class TestTriggerInput(TriggerInputContract):
+    """On each backend."""
+
+
+class TestTriggerEnvironment(TriggerEnvironmentContract):
     """On each backend."""

@@ -8,7 +8,7 @@ import time
 FEWEST_ROUNDS = 7
 MOST_ROUNDS = 25
 BOUND_SECONDS = 0.075
-HEAVY = {"apsw", "asyncpg", "obstore", "sqlite3", "_sqlite3"}
+HEAVY = {"apsw", "asyncpg", "cronsim", "obstore", "sqlite3", "_sqlite3"}
 
 
 def fresh_interpreter(program: str) -> str:

@@ -297,6 +297,14 @@ def test_what_is_no_resolution_is_refused(bad: object) -> None:
         encode_resolution(bad)
 
 
+def test_large_resolutions_are_refused() -> None:
+    """A resolution of a mebibyte is stored, one of a letter more is not."""
+    largest = "x" * (2**20 - len('{"resolution":{"status":"ok","value":""}}'))
+    assert len(encode_resolution(Resolved(value=largest))) == 2**20
+    with pytest.raises(InvalidInput, match="1,048,577 characters"):
+        encode_resolution(Resolved(value=largest + "x"))
+
+
 def test_rows_are_read() -> None:
     """A row means a record; one that cannot be read is damage, not absence."""
     record = WaitRecord(

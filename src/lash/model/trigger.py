@@ -43,7 +43,8 @@ class TriggerDraft(Value, frozen=True, kw_only=True):
 
     ``source`` describes the source and is not looked at; occurrences match by type and key, each equal to the letter.
     The target's payload is an object; what the template yields is put under its key ``args``. ``label`` and
-    ``identity.label`` mean the same: giving one of them is enough, giving two different ones is refused.
+    ``identity.label`` mean the same: giving one of them is enough, giving two different ones is refused. What is stored
+    has the identity whole, with the label in it.
     """
 
     owner: TriggerOwner

@@ -62,15 +62,16 @@ def next_tick(cron: str, zone: ZoneInfo, after_ms: int) -> int | None:
 
 def newest_tick(cron: str, zone: ZoneInfo, first_ms: int, until_ms: int) -> int:
     """Return the newest tick up to a moment, knowing a tick before it; the cost does not grow with their number."""
-    newest, end = first_ms, until_ms
+    # Most often there is no other, which the first question tells.
+    newest, end, asked = first_ms, until_ms, first_ms
     # Always true: ``newest`` is a tick, and none lies between ``end`` and ``until_ms``.
     while newest < end:
-        middle = (newest + end) // 2
-        tick = next_tick(cron, zone, middle)
+        tick = next_tick(cron, zone, asked)
         if tick is not None and tick <= until_ms:
             newest = tick
         else:
-            end = middle
+            end = asked
+        asked = (newest + end) // 2
     return newest
 
 

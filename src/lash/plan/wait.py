@@ -34,6 +34,8 @@ SECRET_BYTES: Final = 32
 MAX_KEY_LENGTH: Final = 16_384
 """More than any key has: its ids are short, and every character of them takes at most eight here."""
 
+MAX_RESOLUTION_LENGTH: Final = 1_048_576
+
 _ID_DOMAIN: Final = b"lash.wait.id.v1\0"
 _SIGNATURE_DOMAIN: Final = b"lash.wait.signature.v1\0"
 _VERSION: Final = "lw1"
@@ -183,7 +185,13 @@ def encode_resolution(resolution: object) -> str:
         raise InvalidInput(f"a wait is resolved by a resolution, not by {type(resolution).__name__}")
     if isinstance(resolution, Rejected):
         check_identifier("resolution.code", resolution.code)
-    return encode(_ResolutionBox(resolution=resolution), _ResolutionBox, "resolution")
+    text = encode(_ResolutionBox(resolution=resolution), _ResolutionBox, "resolution")
+    if len(text) > MAX_RESOLUTION_LENGTH:
+        raise InvalidInput(
+            f"resolution has {len(text):,} characters as JSON; at most {MAX_RESOLUTION_LENGTH:,} are allowed: "
+            "keep large things as artifacts or attachments"
+        )
+    return text
 
 
 def decode_resolution(text: str) -> Resolution:

@@ -92,7 +92,8 @@ async def emit_in(transaction: Transaction, request: OccurrenceRequest) -> EmitR
     """Emit inside any transaction; see `OccurrenceStore.emit`.
 
     Whoever wrote the transaction calls ``signals.touch()`` once it is committed. It holds the occurrence, then the
-    subscriptions that match, and no process or session that was there before.
+    subscriptions that match, and no process or session that was there before; whoever emits several in one transaction
+    does so in the order of their ids, so that two of them cannot wait for each other.
     """
     return await _emit(transaction, encode_occurrence(request))
 

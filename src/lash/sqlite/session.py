@@ -52,9 +52,9 @@ from lash.sqlite.fork import apply_fork, graph_owners, reclaim_graphs, recount
 from lash.sqlite.grant import detach_session
 from lash.sqlite.head import find_head, find_meta, insert_session, is_deleted
 from lash.sqlite.parameters import json_array
+from lash.sqlite.schedule import delete_session_schedules
 from lash.sqlite.trigger import delete_subscriptions
 from lash.stores.notify import ChangeSignals
-from lash.sqlite.schedule import delete_session_schedules
 
 
 class SQLiteSessionStore:

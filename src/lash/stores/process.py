@@ -47,7 +47,8 @@ class ProcessStore(Protocol):
     async def runnable(self, *, limit: int = 100, after: str | None = None) -> tuple[ProcessRecord, ...]:
         """Return running processes that workers may run and that no live lease holds, by their ids.
 
-        This is the work list. Waiting ones are part of it, external ones are not. ``after`` goes on behind an id.
+        Waiting and parked ones are part of it, external ones are not. ``after`` goes on behind an id. It is for going
+        through all of them; what a worker should claim next is told by `lash.stores.work.WorkStore.look`.
         """
         ...
 

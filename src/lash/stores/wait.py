@@ -42,6 +42,7 @@ class WaitStore(Protocol):
     async def resolve(self, key: WaitKey | str, resolution: Resolution) -> ResolveAnswer:
         """Resolve a wait, whether or not it was opened; the first resolution stands and wakes those who wait.
 
+        Raises InvalidInput for a resolution that JSON cannot carry or that takes more than a mebibyte.
         A deadline that has passed counts once it is written down, by somebody who waits or by ``expire``; a resolution
         before that is still the first. A call whose connection was lost is repeated, and is then told of its own
         resolution as of one that was there before.

@@ -130,7 +130,8 @@ SET state = $3::text, reason = $4::text, attempts = $5::bigint
 WHERE occurrence_key = $1::bigint AND subscription_id = $2::text;
 
 -- name: emit_prunable
--- Holds the oldest occurrences that happened before a moment and of whose processes none is still running.
+-- Holds the oldest occurrences that happened before a moment and of whose processes none is still running. OFFSET 0
+-- keeps the server from looking at all processes at once.
 SELECT o.occurrence_key
 FROM :"schema".lash_trigger_occurrences AS o
 WHERE o.occurred_at_ms < $1::bigint
@@ -139,6 +140,7 @@ WHERE o.occurred_at_ms < $1::bigint
         FROM :"schema".lash_trigger_deliveries AS d
         JOIN :"schema".lash_processes AS p ON p.process_id = d.process_id
         WHERE d.occurrence_key = o.occurrence_key AND p.status = 'running'
+        OFFSET 0
     )
 ORDER BY o.occurred_at_ms, o.occurrence_key
 LIMIT $2::bigint
@@ -154,5 +156,6 @@ WHERE o.occurrence_key = held.occurrence_key
         FROM :"schema".lash_trigger_deliveries AS d
         JOIN :"schema".lash_processes AS p ON p.process_id = d.process_id
         WHERE d.occurrence_key = o.occurrence_key AND p.status = 'running'
+        OFFSET 0
     )
 RETURNING o.occurrence_id;

@@ -66,7 +66,9 @@ WITH old AS (
     FOR UPDATE SKIP LOCKED
 ),
 gone AS (
-    DELETE FROM :"schema".lash_schedules AS s USING old WHERE s.schedule_key = old.schedule_key RETURNING 1
+    DELETE FROM :"schema".lash_schedules
+    WHERE schedule_key = ANY (array(SELECT old.schedule_key FROM old))
+    RETURNING 1
 )
 SELECT count(*) FROM gone;
 

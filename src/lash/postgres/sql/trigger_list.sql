@@ -85,8 +85,8 @@ SELECT
     t.subscription_key, t.subscription_id, t.owner_session_id, t.key, t.revision, t.fingerprint, t.definition, t.enabled,
     t.created_at_ms, t.updated_at_ms
 FROM :"schema".lash_trigger_subscriptions AS t
-WHERE (t.owner_session_id, t.subscription_key) < ($4::text, coalesce($1::bigint, 9223372036854775807))
-    AND t.owner_session_id >= $4::text
+WHERE (t.owner_session_id COLLATE "C", t.subscription_key) < ($4::text, coalesce($1::bigint, 9223372036854775807))
+    AND t.owner_session_id COLLATE "C" >= $4::text
     AND CASE
         WHEN ($3::text IS NULL OR t.definition_hash = $3::text)
             AND ($5::text IS NULL OR t.key = $5::text)
@@ -96,7 +96,7 @@ WHERE (t.owner_session_id, t.subscription_key) < ($4::text, coalesce($1::bigint,
             THEN true
         ELSE false
     END
-ORDER BY t.owner_session_id DESC, t.subscription_key DESC
+ORDER BY t.owner_session_id COLLATE "C" DESC, t.subscription_key DESC
 LIMIT $2::bigint;
 
 -- name: trigger_page_type

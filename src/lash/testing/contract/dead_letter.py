@@ -162,6 +162,34 @@ class DeadLetterContract:
         assert await storage.queue.abandon(claim) == 0
         assert await observe_queue(storage) == before
 
+    async def test_a_claim_is_committed_or_buried(self, harness: Harness) -> None:
+        """L24: of a commit and a burial of the same claim at once, one is done and the other finds the claim lost."""
+        storage, other = await harness.open(), await harness.open()
+        session = await started(storage)
+        fence = await leased(storage)
+        for number in range(10):
+            await queued(storage, joining("x"))
+            claim = claimed(await take(storage, fence))
+            head = await session.head()
+            assert head is not None
+            values = consuming(commit(head.revision, node(f"n{number}", head.leaf_node_id)), claim)
+            outcomes = await asyncio.gather(
+                session.commit(values), other.queue.bury(claim, reason="r"), return_exceptions=True
+            )
+            lost = [isinstance(outcome, ClaimLost) for outcome in outcomes]
+            assert sorted(lost) == [False, True]
+            dead = [letter.batch.batch_id for letter in await storage.queue.dead()]
+            assert (claim.batches[0].batch_id in dead) is lost[0]
+            assert await storage.queue.list("s") == ()
+
+    async def test_burials_at_once_are_one(self, harness: Harness) -> None:
+        """L27: whoever buries a claim at the same moment gets the same answer, and there is one letter for each."""
+        storage, other = await harness.open(), await harness.open()
+        claim = await _fill(storage, joining("a"), joining("b"))
+        answers = await asyncio.gather(*(each.queue.bury(claim, reason="r") for each in (storage, other) * 4))
+        assert answers == [2] * 8
+        assert texts(batches_of(await storage.queue.dead())) == ["a", "b"]
+
     async def test_a_requeued_letter_comes_last_and_fresh(self, harness: Harness) -> None:
         """The id, content and age stay; the place is the last one, and no attempt is counted."""
         storage, fence, claim = await held(harness)

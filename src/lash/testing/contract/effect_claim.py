@@ -178,6 +178,17 @@ class EffectClaimContract:
             replayed(await storage.effects.begin(sleep, BOB, ttl_ms=TTL)).due_at_ms == record.due_at_ms == now + 5_000
         )
 
+    async def test_a_sleep_resumes_after_reopening(self, harness: Harness) -> None:
+        """E12: after the storage was opened again and the sleeper was replaced, the first due time still counts."""
+        storage = await _storage(harness)
+        sleep = effect("k", Sleep(duration_ms=60_000))
+        due = claimed(await storage.effects.begin(sleep, ANN, ttl_ms=TTL)).due_at_ms
+        assert due == harness.clock.now_ms() + 60_000
+        storage = await harness.reopen()
+        await harness.clock.advance(TTL)
+        heir = claimed(await storage.effects.begin(sleep, BOB, ttl_ms=TTL), taken_over=True)
+        assert (heir.due_at_ms, (await stored(storage)).due_at_ms) == (due, due)
+
     async def test_times_do_not_overflow(self, harness: Harness) -> None:
         """A sleep for longer than time can be written ends at the last moment that can."""
         storage = await _storage(harness)

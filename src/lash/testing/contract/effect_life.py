@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from lash.errors import EffectLeaseLost, RevisionConflict, SessionDeleted, TurnConflict
-from lash.model.commit import ReplaceFull
-from lash.model.effect import ExecutionScope, QueueDrainScope, SessionDeleteScope, TurnScope
+from lash.errors import Conflict, EffectLeaseLost, RevisionConflict, SessionDeleted, TurnConflict
+from lash.model.commit import CommitResult, ReplaceFull
+from lash.model.effect import EffectStatus, ExecutionScope, QueueDrainScope, SessionDeleteScope, TurnScope
 from lash.model.process import Success
 from lash.stores.storage import Storage
 from lash.testing.contract.effect_state import ANN, BOB, TTL, seen
@@ -145,6 +145,29 @@ class EffectLifeContract:
             assert {type(each) for each in answers if isinstance(each, BaseException)} <= {SessionDeleted}
             await created(storage, name)
             assert await seen(storage, scope) == ((), None)
+
+    async def test_a_commit_beside_running_effects(self, harness: Harness) -> None:
+        """W24, H70: effects that settle while their turn is committed come before it or lose their claim."""
+        storage, other = await harness.open(), await harness.open()
+        for attempt in range(6):
+            name = f"s{attempt}"
+            session = await created(storage, name)
+            scope = TurnScope(session_id=name, turn_id="t")
+            await storage.effects.open_group(scope, "g", size=8)
+            envelopes = [effect(f"k{number}", scope=scope, group="g") for number in range(8)]
+            claims = [claimed(await storage.effects.begin(each, ANN, ttl_ms=TTL)) for each in envelopes[:4]]
+            answers = await asyncio.gather(
+                *(other.effects.finish(claim, 1) for claim in claims),
+                session.commit(commit(0, node("a"), session_id=name, turn_id="t")),
+                *(storage.effects.begin(each, ANN, ttl_ms=TTL) for each in envelopes[4:]),
+                return_exceptions=True,
+            )
+            errors = {type(answer) for answer in answers if isinstance(answer, BaseException)}
+            assert errors <= {EffectLeaseLost, Conflict}
+            assert isinstance(answers[4], CommitResult)
+            left = await storage.effects.list(scope)
+            assert all(record.status is EffectStatus.IN_PROGRESS for record in left)
+            assert await storage.effects.retire(scope) == len(left)
 
     async def test_the_report_counts_effects(self, harness: Harness) -> None:
         """Effects and groups are a noun of the storage's report."""

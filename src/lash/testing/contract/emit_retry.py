@@ -6,6 +6,7 @@ import asyncio
 from typing import Final
 
 from lash.errors import OccurrenceNotFound, TriggerConflict, TriggerNotFound
+from lash.model.artifact import ProcessEnvironment
 from lash.model.process import ProcessStatus
 from lash.model.trigger import DeliveryState, EmitReport, EventPointer, PrunedOccurrences
 from lash.stores.storage import Storage
@@ -144,6 +145,21 @@ class OccurrencePruneContract:
         assert await storage.occurrences.prune(before_ms=now, limit=2) == PrunedOccurrences(
             occurrence_ids=tuple(ids[2:])
         )
+
+
+class TriggerEnvironmentContract:
+    """Laws about what subscriptions keep alive."""
+
+    async def test_a_subscription_keeps_its_environment(self, harness: Harness) -> None:
+        """L77: an environment that only a subscription names is no garbage, enabled or not; then it is."""
+        storage = await harness.open()
+        ref = await storage.artifacts.put_environment(ProcessEnvironment(body={"n": 1}))
+        await subscribed(storage, environment_ref=ref)
+        await storage.triggers.disable(HOST, "k", revision=1)
+        await harness.clock.advance(2 * 24 * 60 * 60 * 1_000)
+        assert (await storage.maintenance.collect_garbage()).environments.rows == 0
+        await storage.triggers.delete(HOST, "k", revision=2)
+        assert (await storage.maintenance.collect_garbage()).environments.rows == 1
 
 
 async def _rejected(storage: Storage) -> tuple[EmitReport, str, str]:

@@ -43,7 +43,7 @@ class ScheduleContract:
         assert await (await harness.open()).schedules.get(HOST, "k") == new
         assert await _all(storage) == (new,)
 
-    async def test_a_schedule_survives_its_storage(self, harness: Harness) -> None:
+    async def test_schedules_survive_reopening(self, harness: Harness) -> None:
         """After everything was closed and opened again, the schedule is as it was, its next moment too."""
         storage = await opened(harness)
         new = await made(storage, schedule(jitter_ms=HOUR))
@@ -55,14 +55,14 @@ class ScheduleContract:
         assert (await made(storage, schedule())).next_tick_ms == at("2026-06-01T13:00:00Z")
 
     async def test_registering_again(self, harness: Harness) -> None:
-        """The same definition is the same schedule as it stands by then; another one is a conflict and writes nothing."""
+        """The same definition is the same schedule as it stands; another one is a conflict and writes nothing."""
         storage = await opened(harness)
         first = await made(storage, schedule(payload={"a": 1}))
         await harness.clock.advance(5 * HOUR)
         again = await storage.schedules.register(schedule(payload={"a": 1}))
         assert again == RegisteredSchedule(schedule=first, created=False)
         for other in (schedule(payload={"a": 2}), schedule(payload={"a": 1}, jitter_ms=1), schedule(cron="1 * * * *")):
-            with pytest.raises(ScheduleConflict, match="'k' of the host.*another definition"):
+            with pytest.raises(ScheduleConflict, match=r"'k' of the host.*another definition"):
                 await storage.schedules.register(other)
         assert await _all(storage) == (first,)
 

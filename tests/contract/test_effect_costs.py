@@ -1,0 +1,138 @@
+"""What effects cost: one statement for what happens all the time, and never more because there is more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from lash.stores.storage import Storage
+from lash.testing.clock import ManualClock
+from lash.testing.effect_factories import RUN, TURN, claimed, effect, in_session
+from lash.testing.factories import commit, node, owner
+from lash.testing.harness import URLHarness
+from lash.testing.process_factories import process_lease, registered
+from tests.contract.harnesses import PostgresHarness
+
+ANN = owner("ann")
+_TRANSACTION = {"begin", "savepoint", "release", "commit"}
+
+
+class Recorder:
+    """Remembers the names of the statements that a storage runs."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+
+    def __call__(self, name: str) -> None:
+        self._names.append(name)
+
+    async def during(self, call: Awaitable[object]) -> list[str]:
+        """Return what ran while the call did, but for what begins and ends a transaction."""
+        self._names.clear()
+        await call
+        return [name for name in self._names if name not in _TRANSACTION]
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+@pytest_asyncio.fixture
+async def sqlite(tmp_path: Path, recorder: Recorder) -> AsyncIterator[Storage]:
+    harness = URLHarness("sqlite", f"sqlite:///{tmp_path / 'lash.db'}", ManualClock())
+    yield await harness.open(on_statement=recorder)
+    await harness.close()
+
+
+@pytest_asyncio.fixture
+async def postgres(postgres_schema_url: str, recorder: Recorder) -> AsyncIterator[Storage]:
+    harness = PostgresHarness(postgres_schema_url)
+    yield await harness.open(on_statement=recorder)
+    await harness.close()
+
+
+async def _costs(storage: Storage, recorder: Recorder) -> dict[str, list[str]]:
+    """Return the statements of each call that happens all the time."""
+    fence = await in_session(storage)
+    await registered(storage)
+    run = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=60_000)).fence
+    count = recorder.during
+    await storage.effects.open_group(TURN, "g", size=2)
+    begun = claimed(await storage.effects.begin(effect("1"), ANN, ttl_ms=60_000))
+    grouped = claimed(await storage.effects.begin(effect("2", group="g"), ANN, ttl_ms=60_000))
+    return {
+        "record": await count(storage.effects.record(fence, effect("3"), 1)),
+        "record in a process": await count(storage.effects.record(run, effect(scope=RUN), 1)),
+        "record in a group": await count(storage.effects.record(fence, effect("4", group="g"), 1)),
+        "record again": await count(storage.effects.record(fence, effect("3"), 2)),
+        "begin": await count(storage.effects.begin(effect("5"), ANN, ttl_ms=60_000)),
+        "replay": await count(storage.effects.begin(effect("3"), ANN, ttl_ms=60_000)),
+        "renew": await count(storage.effects.renew(begun, ttl_ms=60_000)),
+        "finish": await count(storage.effects.finish(begun, 1)),
+        "finish in a group": await count(storage.effects.finish(grouped, 1)),
+        "get": await count(storage.effects.get(TURN, "3")),
+        "list": await count(storage.effects.list(TURN)),
+        "commit": await count(storage.session("s").commit(commit(0, node("a"), turn_id="t"))),
+    }
+
+
+@pytest.mark.parametrize("backend_name", ["postgres"])
+async def test_postgres_records_in_one_statement(postgres: Storage, recorder: Recorder, backend_name: str) -> None:
+    """DESIGN 3, 4.6.3: recording, with its fence and its group, is one round trip; a replay takes a second."""
+    costs = await _costs(postgres, recorder)
+    assert costs == {
+        "record": ["effect_record"],
+        "record in a process": ["effect_record"],
+        "record in a group": ["effect_record"],
+        "record again": ["effect_record", "effect_facts"],
+        "begin": ["effect_begin"],
+        "replay": ["effect_begin", "effect_facts"],
+        "renew": ["effect_renew"],
+        "finish": ["effect_settle"],
+        "finish in a group": ["effect_settle"],
+        "get": ["effect_row"],
+        "list": ["effect_page"],
+        "commit": ["commit_apply"],
+    }
+
+
+@pytest.mark.parametrize("backend_name", ["sqlite"])
+async def test_sqlite_records_in_one_statement(sqlite: Storage, recorder: Recorder, backend_name: str) -> None:
+    """DESIGN 4.6.3: recording under a lease is one statement and one commit; groups and claims take a few."""
+    costs = await _costs(sqlite, recorder)
+    assert costs["record"] == costs["record in a process"] == ["effect_record"]
+    assert costs["renew"] == ["effect_renew"]
+    assert costs["finish"] == ["effect_settle"]
+    assert costs["finish in a group"] == ["effect_settle", "effect_settle_group"]
+    assert costs["begin"] == ["effect_session", "effect_row", "effect_begin"]
+    assert costs["replay"] == costs["get"] == ["effect_session", "effect_row"]
+    assert len(costs["record in a group"]) == 5
+    assert costs["commit"][-2:] == ["effect_retire", "effect_retire_groups"]
+
+
+@pytest.mark.parametrize("backend_name", ["sqlite"])
+async def test_a_sqlite_commit_without_a_turn_looks_for_no_effects(
+    sqlite: Storage, recorder: Recorder, backend_name: str
+) -> None:
+    """W24: only the commit of a turn has something to retire."""
+    await in_session(sqlite)
+    names = await recorder.during(sqlite.session("s").commit(commit(0, node("a"))))
+    assert not any(name.startswith("effect") for name in names)
+
+
+@pytest.mark.parametrize("backend_name", ["sqlite"])
+async def test_effects_do_not_cost_more_beside_many(sqlite: Storage, recorder: Recorder, backend_name: str) -> None:
+    """A replay and a record run the same statements beside one effect and beside many."""
+    fence = await in_session(sqlite)
+
+    async def twice(key: str) -> list[list[str]]:
+        return [await recorder.during(sqlite.effects.record(fence, effect(key), 1)) for _ in range(2)]
+
+    few = await twice("a")
+    await asyncio.gather(*(sqlite.effects.record(fence, effect(f"k{number}"), number) for number in range(500)))
+    assert await twice("b") == few

@@ -1,0 +1,213 @@
+"""What an emission and the lists of subscriptions cost: never more because there is more."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, Final
+
+import asyncpg
+import pytest
+import pytest_asyncio
+
+import lash
+from lash.postgres.options import PostgresOptions
+from lash.sqlkit.queries import load_queries
+from lash.stores.storage import Storage
+from lash.testing.factories import created
+from lash.testing.postgres_server import PostgresServer
+from lash.testing.trigger_factories import by_session, pressed, subscribed, trigger
+from tests.backends import fresh_schema, run_sql
+from tests.raw import raw
+
+_MANY: Final = 1_000
+_SUBSCRIPTIONS: Final = 100_000
+_OCCURRENCES: Final = 20_000
+_MATCHES: Final = 100
+"""How many of them watch the same source."""
+_MOST_ROWS: Final = 1_000
+"""More than any query here has to look at, and far fewer than there are."""
+
+
+class Recorder:
+    """Remembers the names of the statements that a storage runs."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def __call__(self, name: str) -> None:
+        self.names.append(name)
+
+
+@pytest_asyncio.fixture
+async def storage(backend_url: str, recorder: Recorder) -> AsyncIterator[Storage]:
+    async with await lash.open(backend_url, on_statement=recorder) as opened:
+        yield opened
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+@pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
+async def test_a_thousand_deliveries_cost_as_many_statements_as_one(
+    storage: Storage, recorder: Recorder, backend_url: str, backend_name: str
+) -> None:
+    """DESIGN 4.5: the number of statements of an emission does not depend on how many subscriptions match."""
+    await created(storage)
+    await subscribed(storage, wake_session_id="s")
+    recorder.names.clear()
+    await storage.occurrences.emit(pressed())
+    one = list(recorder.names)
+    await _multiply(backend_url, backend_name, _MANY - 1)
+    recorder.names.clear()
+    report = await storage.occurrences.emit(pressed("2"))
+    assert len(report.started_process_ids) == len(set(report.started_process_ids)) == _MANY
+    assert recorder.names == one
+    assert len(one) == {"sqlite": 13, "postgres": 7}[backend_name]
+    recorder.names.clear()
+    await storage.occurrences.emit(pressed("2"))
+    assert len(recorder.names) == {"sqlite": 6, "postgres": 4}[backend_name]
+
+
+async def _multiply(url: str, backend_name: str, count: int) -> None:
+    """Add copies of the first subscription, under other names, past lash."""
+    columns = (
+        "fingerprint, definition, source_type, source_key, definition_hash, environment_ref, enabled,"
+        " created_at_ms, updated_at_ms"
+    )
+    numbers = {
+        "sqlite": "(WITH RECURSIVE c (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c"
+        f" WHERE n < {count}) SELECT n FROM c)",
+        "postgres": f"(SELECT generate_series(1, {count}) AS n)",
+    }
+    await raw(
+        url,
+        f"INSERT INTO lash_trigger_subscriptions (subscription_id, owner_session_id, key, revision, {columns})"
+        f" SELECT 'id' || c.n, owner_session_id, key || c.n, 1, {columns}"
+        f" FROM {numbers[backend_name]} AS c, lash_trigger_subscriptions ORDER BY c.n",
+    )
+
+
+_FILL: Final = f"""
+INSERT INTO lash_trigger_subscriptions (
+    subscription_id, owner_session_id, key, revision, fingerprint, definition, source_type, source_key,
+    definition_hash, environment_ref, enabled, created_at_ms, updated_at_ms
+)
+SELECT
+    'id' || n, CASE WHEN n % 2 = 0 THEN '' ELSE 'session' || n % 500 END, 'key' || n, 1, t.fingerprint, t.definition,
+    'type' || n % 20, 'source' || n % {_SUBSCRIPTIONS // _MATCHES}, 'definition' || n % 300, 'environment' || n % 1000,
+    n % 1000 <> 0, n, n
+FROM generate_series(1, {_SUBSCRIPTIONS}) AS n, lash_trigger_subscriptions AS t;
+INSERT INTO lash_trigger_occurrences (occurrence_id, request_hash, request, report, occurred_at_ms)
+SELECT 'occurrence' || n, '', '', '', n FROM generate_series(1, {_OCCURRENCES}) AS n;
+INSERT INTO lash_trigger_deliveries (
+    occurrence_key, position, subscription_id, owner_session_id, key, process_id, state, attempts
+)
+SELECT occurrence_key, 0, 'id', '', 'key', 'process' || occurrence_key, 'started', 1 FROM lash_trigger_occurrences;
+ANALYZE lash_trigger_subscriptions, lash_trigger_occurrences, lash_trigger_deliveries;
+"""
+"""Fills a storage that holds one subscription, whose definition serves for all."""
+
+_NONE: Final = "NULL, 101"
+QUERIES: Final[dict[str, tuple[str, str, int]]] = {
+    "match": ("emit_match", "'type7', 'source7'", _MATCHES),
+    "no match": ("emit_match", "'type7', 'source8'", 0),
+    "one by name": ("trigger_row", "'session7', 'key1007'", 1),
+    "one by id": ("emit_subscription", "'id77'", 1),
+    "all": ("trigger_page_all", f"{_NONE}, NULL, NULL, NULL, NULL, NULL, NULL", 101),
+    "by key": ("trigger_page_key", f"{_NONE}, NULL, NULL, 'key77', NULL, NULL, NULL", 1),
+    "by definition": ("trigger_page_definition", f"{_NONE}, 'definition7', NULL, NULL, NULL, NULL, NULL", 101),
+    "by source": ("trigger_page_source", f"{_NONE}, NULL, NULL, NULL, NULL, 'source7', NULL", _MATCHES),
+    "by host": ("trigger_page_owner", f"{_NONE}, NULL, '', NULL, NULL, NULL, NULL", 101),
+    "by session": ("trigger_page_owner", f"{_NONE}, NULL, 'session7', NULL, NULL, NULL, NULL", 101),
+    "by type": ("trigger_page_type", f"{_NONE}, NULL, NULL, NULL, 'type7', NULL, NULL", 101),
+    "disabled": ("trigger_page_disabled", f"{_NONE}, NULL, NULL, NULL, NULL, NULL, false", _MATCHES),
+    "a session's end": ("trigger_delete_session", "'session7'", 1),
+    "all deliveries": ("emit_all_deliveries", "77", 1),
+    "one delivery": ("emit_delivery", "77, 'id'", 1),
+    "prunable": ("emit_prunable", "1000000, 100", 100),
+}
+"""What is asked of a full storage: the query, its arguments, and how many rows it must answer."""
+
+
+class Full:
+    """A storage with 100,000 subscriptions and many occurrences."""
+
+    def __init__(self, url: str) -> None:
+        options = PostgresOptions.from_url(url)
+        self._dsn = options.dsn
+        self._queries = load_queries("lash.postgres.sql", schema=options.schema)
+
+    async def explain(self, name: str, arguments: str, mode: str) -> list[dict[str, Any]]:
+        """Run the query under a kind of plan, undo it, and return those nodes of its plan that ran."""
+        connection = await asyncpg.connect(self._dsn)
+        try:
+            await connection.execute(f"SET plan_cache_mode = {mode}")
+            await connection.execute(f"PREPARE asked AS {self._queries[name]}")
+            await connection.execute("BEGIN")
+            text = await connection.fetchval(f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) EXECUTE asked ({arguments})")
+            await connection.execute("ROLLBACK")
+        finally:
+            await connection.close()
+        return [node for node in _nodes(json.loads(text)[0]["Plan"]) if node["Actual Loops"]]
+
+
+@pytest.fixture(scope="module")
+def full(postgres_server: PostgresServer) -> Iterator[Full]:
+    with fresh_schema(postgres_server.url) as url:
+        _fill(url)
+        yield Full(url)
+
+
+def _fill(url: str) -> None:
+    async def prepare() -> None:
+        async with await lash.open(url) as storage:
+            await storage.triggers.register(trigger("first"))
+
+    asyncio.run(prepare())
+    run_sql(PostgresOptions.from_url(url).dsn, f'SET search_path = "{PostgresOptions.from_url(url).schema}"', _FILL)
+
+
+@pytest.mark.parametrize("backend_name", ["postgres"])
+@pytest.mark.parametrize("mode", ["force_generic_plan", "force_custom_plan"])
+@pytest.mark.parametrize("case", QUERIES)
+async def test_indexes_are_used(full: Full, backend_name: str, case: str, mode: str) -> None:
+    """DESIGN 4.1.7: at 100,000 subscriptions and many occurrences nothing reads a table whole, or rows in vain."""
+    name, arguments, answered = QUERIES[case]
+    nodes = await full.explain(name, arguments, mode)
+    assert nodes[0]["Actual Rows"] == answered
+    scans = [node for node in nodes if str(node.get("Relation Name", "")).startswith("lash_trigger")]
+    assert [node for node in scans if node["Node Type"] == "Seq Scan"] == []
+    assert sum(map(_rows_read, scans)) <= _MOST_ROWS, json.dumps(scans)
+
+
+@pytest.mark.parametrize("backend_name", ["sqlite"], indirect=True)
+async def test_a_sqlite_match_reads_what_matches(backend_url: str, backend_name: str) -> None:
+    """DESIGN 4.1.7: among many subscriptions an emission finds its own by an index over both source fields."""
+    async with await lash.open(backend_url) as storage:
+        await created(storage)
+        await subscribed(storage, "elsewhere", owner=by_session(), source_key="red")
+        await _multiply(backend_url, backend_name, 10_000)
+        await subscribed(storage)
+        report = await storage.occurrences.emit(pressed())
+    assert [each.key for each in report.deliveries] == ["k"]
+    query = load_queries("lash.sqlite.sql")["emit_match"].replace(":source_type", "'t'").replace(":source_key", "'k'")
+    plan = await raw(backend_url, f"EXPLAIN QUERY PLAN {query}")
+    assert [row[3] for row in plan] == [
+        "SEARCH t USING INDEX lash_trigger_subscriptions_match (source_type=? AND source_key=?)"
+    ]
+
+
+def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from _nodes(child)
+
+
+def _rows_read(node: dict[str, Any]) -> float:
+    """The rows that a scan read from a table, kept or not."""
+    kept, thrown_away = node.get("Actual Rows", 0), node.get("Rows Removed by Filter", 0)
+    return float((kept + thrown_away) * node["Actual Loops"])

@@ -1,0 +1,195 @@
+"""Which events make whom ready to run, and what a look may ask for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lash.errors import CorruptData, InvalidInput
+from lash.model.causal import CausalRef, NodeCause, ProcessCause, ProcessEventCause
+from lash.model.event import EventDraft
+from lash.model.lease import Lease, LeaseOwner, LocalProcess
+from lash.model.process import (
+    EngineInput,
+    ExternalInput,
+    ProcessLease,
+    ProcessStatus,
+    Projection,
+    Provenance,
+    Recovery,
+    Registration,
+)
+from lash.model.work import Work
+from lash.plan.event import InsertEvent, plan_append
+from lash.plan.process import encode_registration
+from lash.plan.work import (
+    HeldRow,
+    Look,
+    WorkAnswer,
+    WorkChange,
+    check_look,
+    check_park,
+    check_pause,
+    decode_work,
+    is_runnable,
+    parent_of,
+    plan_work,
+)
+
+RUNNING = Projection()
+ENDED = Projection(status=ProcessStatus.COMPLETED)
+OWNER = LeaseOwner(owner_id="o", incarnation_id="1")
+
+
+def registration(cause: CausalRef | None = None, **fields: Any) -> Registration:  # noqa: ANN401
+    fields.setdefault("input", ExternalInput())
+    return Registration(process_id="p", provenance=Provenance(caused_by=cause), **fields)
+
+
+@pytest.mark.parametrize("event_type", ["signal.go", "process.cancel_requested", "process.abandon_requested"])
+def test_what_others_ask_wakes_a_running_process(event_type: str) -> None:
+    """Signals and requests wake; the parent is not concerned."""
+    change = plan_work(registration(ProcessCause(process_id="q")), RUNNING, event_type, RUNNING)
+    assert change == WorkChange(wakes=True)
+
+
+@pytest.mark.parametrize("event_type", ["note", "signal", "signals.go", "process.started", "process.waiting"])
+def test_other_events_wake_nobody(event_type: str) -> None:
+    """What a run writes itself is no reason to run."""
+    assert plan_work(registration(), RUNNING, event_type, RUNNING) == WorkChange()
+
+
+@pytest.mark.parametrize("cause", [ProcessCause(process_id="q"), ProcessEventCause(process_id="q", sequence=3)])
+def test_an_end_wakes_the_parent(cause: CausalRef) -> None:
+    """An end takes the process off the list and wakes the one that started it, by itself or by an event."""
+    change = plan_work(registration(cause), RUNNING, "process.completed", ENDED)
+    assert change == WorkChange(ends=True, wakes_parent=True)
+
+
+@pytest.mark.parametrize("cause", [None, NodeCause(session_id="q", node_id="q"), ProcessCause(process_id="p")])
+def test_an_end_without_a_parent_wakes_nobody(cause: CausalRef | None) -> None:
+    """Without a process that started it, or as its own parent, an end concerns the process alone."""
+    assert plan_work(registration(cause), RUNNING, "process.completed", ENDED) == WorkChange(ends=True)
+
+
+@pytest.mark.parametrize("event_type", ["signal.go", "process.cancel_requested", "note"])
+def test_what_ended_is_not_woken(event_type: str) -> None:
+    """Events after the end change nothing on the work list."""
+    assert plan_work(registration(ProcessCause(process_id="q")), ENDED, event_type, ENDED) == WorkChange()
+
+
+def test_an_append_says_what_it_means_for_the_work_list() -> None:
+    """The decision about an append carries the decision about the work list."""
+    draft = EventDraft(event_type="process.cancel_requested", payload={}, replay_key="k")
+    decision = plan_append(
+        registration(), RUNNING, draft, life=1, last_sequence=0, wake_session_id=None, known=None, now_ms=5
+    )
+    assert isinstance(decision, InsertEvent)
+    assert decision.work == WorkChange(wakes=True)
+
+
+def test_a_registration_tells_its_parent_and_whether_it_is_run() -> None:
+    """Both are columns of their own; what is done elsewhere is external though it did not say so."""
+    encoded = encode_registration(registration(ProcessCause(process_id="q")))
+    assert (encoded.parent_process_id, encoded.runnable) == ("q", False)
+    run_here = registration(input=EngineInput(kind="k"), environment_ref="e")
+    encoded = encode_registration(run_here)
+    assert (encoded.parent_process_id, encoded.runnable) == (None, True)
+    assert (parent_of(run_here), is_runnable(run_here)) == (None, True)
+    assert not is_runnable(registration(recovery=Recovery.EXTERNAL))
+
+
+@pytest.mark.parametrize("parent", ["", "\0", "x" * 256])
+def test_a_parent_that_cannot_be_stored_is_refused(parent: str) -> None:
+    """The id of the parent is a column, and checked like every id."""
+    with pytest.raises(InvalidInput, match=r"caused_by\.process_id"):
+        encode_registration(registration(ProcessCause(process_id=parent)))
+
+
+def test_a_look_is_checked() -> None:
+    """Numbers, owner and ids come back as given, the ids as a tuple."""
+    look = check_look(0, 1_000, OWNER, ["s"], {"p"})
+    assert look == Look(sessions=0, processes=1_000, owner=OWNER, running_sessions=("s",), running_processes=("p",))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        (-1, 1, OWNER, (), ()),
+        (1, 1_001, OWNER, (), ()),
+        (1, True, OWNER, (), ()),
+        (1, 1, "o", (), ()),
+        (1, 1, LeaseOwner(owner_id="", incarnation_id="1"), (), ()),
+        (1, 1, OWNER, "s", ()),
+        (1, 1, OWNER, (), 5),
+        (1, 1, OWNER, (), [""]),
+    ],
+)
+def test_a_look_that_cannot_be_is_refused(given: tuple[Any, ...]) -> None:
+    """Whatever the databases could not compare is refused here."""
+    with pytest.raises(InvalidInput):
+        check_look(*given)
+
+
+@pytest.mark.parametrize(("wake_seq", "until_ms"), [(0, None), (2**63 - 1, 0), (3, 2**63 - 1)])
+def test_any_moment_can_be_parked_until(wake_seq: int, until_ms: int | None) -> None:
+    """Every moment of the clock will do, and none at all."""
+    check_park(wake_seq, until_ms)
+
+
+@pytest.mark.parametrize(("wake_seq", "until_ms"), [(-1, None), (None, None), (0, -1), (0, 1.5), (0, 2**63)])
+def test_parking_needs_numbers(wake_seq: Any, until_ms: Any) -> None:  # noqa: ANN401
+    """Nonsense is refused."""
+    with pytest.raises(InvalidInput):
+        check_park(wake_seq, until_ms)
+
+
+def test_a_pause_lasts_up_to_a_day() -> None:
+    """Zero is no pause, a day the longest."""
+    assert (check_pause(0), check_pause(86_400_000)) == (0, 86_400_000)
+    for bad in (-1, 86_400_001, None):
+        with pytest.raises(InvalidInput, match="pause_ms"):
+            check_pause(bad)
+
+
+def test_what_was_found_is_decoded() -> None:
+    """Leases come back as leases of sessions and of processes, sessions first."""
+    process = LocalProcess(host_id="h", boot_id="b", pid=3, process_start="7")
+    text = '{"host_id":"h","boot_id":"b","pid":3,"process_start":"7"}'
+    held = LeaseOwner(owner_id="o", incarnation_id="2", process=process)
+    answer = WorkAnswer(
+        9, ["s"], ["p"], ["c"], ["x"], [HeldRow("t", 1, "o", "2", text, "k", 2, 3)],
+        [HeldRow("q", 4, "o", "2", text, "l", 5, 6)], 11, 12,
+    )  # fmt: skip
+    assert decode_work(answer) == Work(
+        session_ids=("s",),
+        process_ids=("p",),
+        commanded_session_ids=("c",),
+        cancelled_process_ids=("x",),
+        dead_leases=(
+            Lease(session_id="t", owner=held, token="k", fencing=1, claimed_at_ms=2, expires_at_ms=3),
+            ProcessLease(process_id="q", owner=held, token="l", fencing=4, claimed_at_ms=5, expires_at_ms=6),
+        ),
+        next_at_ms=11,
+        now_ms=9,
+    )
+
+
+def test_a_holder_without_a_lease_is_corrupt() -> None:
+    """A row that was found by its holder must have one."""
+    answer = WorkAnswer(9, [], [], [], [], [HeldRow("t", 1, None, None, "{}", None, 0, 0)], [], None, None)
+    with pytest.raises(CorruptData, match="'t'"):
+        decode_work(answer)
+
+
+@pytest.mark.parametrize(
+    ("next_at_ms", "timer_at_ms", "due", "soonest"),
+    [(None, None, False, None), (11, None, False, 11), (None, 12, False, 12), (11, 10, False, 10), (11, 9, True, 11)],
+)
+def test_timers_are_due_or_a_moment_to_look_again(
+    next_at_ms: int | None, timer_at_ms: int | None, *, due: bool, soonest: int | None
+) -> None:
+    """A schedule or a wait whose time has come is said to be due; a later one says when to look."""
+    work = decode_work(WorkAnswer(9, [], [], [], [], [], [], next_at_ms, timer_at_ms))
+    assert (work.timers_due, work.next_at_ms) == (due, soonest)
