@@ -103,7 +103,7 @@ async def test_merged_input_after_a_crash(bench: Bench) -> None:
 
 
 async def test_a_crash_repeats_no_recorded_step(bench: Bench) -> None:
-    """H73: the run that goes on records what an undisturbed run records, under the same keys, and runs only the rest."""
+    """H73: the run that goes on records what an undisturbed one does, under the same keys, and runs only the rest."""
     app, crash = await bench.app(), Crash(bench)
     calls: list[str] = []
     records: dict[str, list[str]] = {}
