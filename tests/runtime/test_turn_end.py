@@ -59,6 +59,59 @@ async def test_cancel_ends_the_running_turn_alone(bench: Bench) -> None:
     assert await chat.dead_letters() == ()
 
 
+async def test_cancel_is_part_of_the_commit(bench: Bench) -> None:
+    """Where nothing waits in front of it, the order is consumed by the commit of the turn that it ends."""
+    app = await bench.app(worker=True)
+    started = asyncio.Event()
+
+    @app.agent
+    async def agent(turn: Turn) -> str:
+        started.set()
+        await asyncio.get_running_loop().create_future()
+        return "never"
+
+    chat = app.session("s", agent)
+    await chat.send("long", key="long")
+    await started.wait()
+    await chat.cancel()
+    with pytest.raises(lash.TurnFailed, match="cancelled"):
+        await chat.ask("long", key="long", timeout_s=30)
+    assert await chat.pending() == ()
+    head = await app.storage.session("s").head()
+    assert head is not None
+    assert head.revision == 1
+
+
+async def test_an_order_that_came_too_late_hits_no_other_turn(bench: Bench) -> None:
+    """The turn that it was meant for has ended: the next one is not cancelled, and the order is consumed behind it."""
+    app = await bench.app()
+    go_on = asyncio.Event()
+    started = asyncio.Event()
+
+    @app.agent
+    async def agent(turn: Turn) -> str:
+        if turn.text == "first":
+            await chat.send("second", key="second")
+            assert await chat.cancel() is True
+        else:
+            started.set()
+            await go_on.wait()
+        return f"re {turn.text}"
+
+    chat = app.session("s", agent)
+    await chat.send("first")
+    assert await _run_turn(app, "s") is TurnEnd.COMMITTED
+    run = await _turn_run(app, "s")
+    running = asyncio.create_task(run.run())
+    await started.wait()
+    await run.obey()
+    go_on.set()
+    assert await running is TurnEnd.COMMITTED
+    await app.drain()
+    assert [text for _, text in texts(await chat.messages())] == ["first", "re first", "second", "re second"]
+    assert await chat.pending() == ()
+
+
 async def test_cancel_without_a_turn_does_nothing(bench: Bench) -> None:
     """A message that nobody has begun is not cancelled, nor is the next one."""
     app = await bench.app()

@@ -177,6 +177,7 @@ async def test_early_input_that_was_cancelled_meanwhile(bench: Bench) -> None:
     chat = app.session("s", agent)
     await chat.send("start")
     await app.drain()
+    assert [batch.attempts for batch in await chat.pending()] == [1, 0, 0]
     early = await chat.send("early 1", key="e", early=True)
     assert await app.storage.queue.cancel("s", early.batch_id) is not None
     await bench.seconds(61)

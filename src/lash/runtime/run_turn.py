@@ -148,8 +148,6 @@ class TurnRun:
         self.turn_id, self.attempt = turn_id_of(head.batch_id), head.attempts
         self._history = await self._core.histories.load(self._storage, self.session_id)
         self._leaf_node_id = self._history.leaf_node_id
-        if self._lost or self._released:
-            return await self._stopped()
         try:
             agent = self._core.agent(self._agent_name(claim))
         except UnknownDefinition as unknown:

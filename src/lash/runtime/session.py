@@ -66,14 +66,15 @@ class SessionHandle:
     async def ask(self, text: str, *, key: str | None = None, timeout_s: float | None = None) -> str:
         """Send a message and return the text of the reply, once its turn was committed.
 
-        Raises TurnFailed if the message became a dead letter or was cancelled, and WaitTimedOut when the time is over
-        first: the message stays where it is, and asking again with the same key goes on waiting for it.
+        Raises TurnFailed if the message became a dead letter or was cancelled, and WaitTimedOut when there is no reply
+        within ``timeout_s``: the message stays where it is, and asking again with the same key goes on waiting for it.
         """
         draft = self._draft(text, key or new_id())
         with self._storage.signals.listen(everything=True) as hints:
+            # Not under the time limit: whoever gives up waiting knows that the message is there.
+            sent = await self._enqueue(draft)
             try:
                 async with asyncio.timeout(timeout_s):
-                    sent = await self._enqueue(draft)
                     while True:
                         reply = await self._reply(sent)
                         if reply is not None:
