@@ -10,6 +10,7 @@ from lash.model.lease import Acquired, Lease
 from lash.model.message import Message
 from lash.runtime.app import App
 from lash.runtime.hooks import Attributes, Hook
+from lash.runtime.run_turn import TurnEnd, TurnRun
 from lash.runtime.turn import text_of
 from lash.stores.storage import Storage
 from lash.testing.clock import ManualClock
@@ -73,3 +74,16 @@ async def take_session(storage: Storage, session_id: str, *, ttl_ms: int = 60_00
 def texts(messages: list[Message]) -> list[tuple[str, str]]:
     """Return who said what."""
     return [(message.role.value, text_of(message)) for message in messages]
+
+
+async def begin_turn(app: App, session_id: str) -> TurnRun:
+    """Return a run of the session's next turn, as a worker begins it."""
+    owner = current_owner()
+    claimed = await app.storage.leases.claim(session_id, owner, ttl_ms=30_000)
+    assert isinstance(claimed, Acquired)
+    return TurnRun(app._require(), claimed.lease)
+
+
+async def run_turn(app: App, session_id: str) -> TurnEnd:
+    """Run the session's next turn."""
+    return await (await begin_turn(app, session_id)).run()
