@@ -331,6 +331,7 @@ class TurnRun:
 
     async def _fail(self, agent: AgentDefinition, error: BaseException) -> TurnEnd:
         """Try again later, or make the input a dead letter if this was the last attempt."""
+        self._core.hooks.failed(error)
         text = f"{type(error).__qualname__}: {error}"
         if self.attempt < agent.retry.max_attempts:
             self._core.hooks.note(
