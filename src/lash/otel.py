@@ -69,7 +69,7 @@ class OpenTelemetryHook(Hook):
                 span.set_status(Status(StatusCode.ERROR, f"{type(error).__qualname__}: {error}"))
                 raise
             except BaseException:
-                span.set_attribute("lash.cancelled", True)  # noqa: FBT003 (the API is theirs)
+                span.set_attribute("lash.cancelled", True)
                 raise
 
     def note(self, kind: str, attributes: Attributes) -> None:

@@ -20,6 +20,8 @@ T = TypeVar("T")
 
 _LAST_WORD_S: Final = 5.0
 _open_portals: Final[weakref.WeakSet[Portal]] = weakref.WeakSet()
+_leaving: Final[set[_LoopThread]] = set()
+"""Threads that have been told to end and that nobody waits for, until the program ends."""
 
 
 class Portal:
@@ -89,9 +91,8 @@ class Portal:
     def close_at_exit(self) -> None:
         """Close the object, as far as that is still possible, and then the portal."""
         loop, farewell = self._loop, self._farewell
-        if loop is not None and farewell is not None and loop.is_here:
+        if loop is not None and farewell is not None:
             loop.abandon(farewell)
-            loop.join(_LAST_WORD_S)
 
     def _require_outside(self, function: Callable[..., Any]) -> _LoopThread:
         loop = self._require()
@@ -182,11 +183,15 @@ class _LoopThread:
             finally:
                 self._stop_accepting()
 
-        with contextlib.suppress(StorageClosed):
-            self._send(lambda: self._remember(self._loop.create_task(part())), StorageClosed)
+        def begin() -> None:
+            self._parting = self._loop.create_task(part())
 
-    def _remember(self, task: asyncio.Task[None]) -> None:
-        self._last_words = task
+        _leaving.add(self)
+        try:
+            self._send(begin, StorageClosed)
+        except LashError:
+            # It ends already, or this is a fork, which does not have the thread.
+            _leaving.discard(self)
 
     def _stop_accepting(self) -> None:
         with self._guard:
@@ -223,6 +228,7 @@ class _LoopThread:
             if not isinstance(error, KeyboardInterrupt | SystemExit):
                 raise
         finally:
+            _leaving.discard(self)
             with self._guard:
                 self._accepting = False
                 for answer in self._answers:
@@ -275,3 +281,5 @@ class _Call:
 def _close_all() -> None:
     for portal in list(_open_portals):
         portal.close_at_exit()
+    for thread in list(_leaving):
+        thread.join(_LAST_WORD_S)
