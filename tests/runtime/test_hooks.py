@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import dataclasses
 import logging
 import threading
 from collections import Counter
@@ -48,8 +49,9 @@ class Recorder(lash.Hook):
         return [attributes for each, attributes in self.notes if each == kind]
 
 
+@dataclasses.dataclass
 class Clumsy(lash.Hook):
-    """Fails wherever it can."""
+    """Fails wherever it can, and cannot be hashed either."""
 
     def span(self, kind: str, attributes: Attributes) -> AbstractContextManager[None]:
         raise ZeroDivisionError("span")

@@ -106,7 +106,7 @@ class Hooks:
         self._spanning = _overriding(hooks, "span", Hook.span)
         self._noting = _overriding(hooks, "note", Hook.note)
         self._stating = _overriding(hooks, "statement", Hook.statement)
-        self._blamed: set[tuple[Hook, str]] = set()
+        self._blamed: set[tuple[int, str]] = set()
 
     @property
     def on_statement(self) -> Callable[[str], None] | None:
@@ -174,8 +174,8 @@ class Hooks:
 
     def blame(self, hook: Hook, method: str) -> None:
         """Log the error that a hook has just raised: the first one whole, later ones for those who look closely."""
-        first = (hook, method) not in self._blamed
-        self._blamed.add((hook, method))
+        first = (id(hook), method) not in self._blamed
+        self._blamed.add((id(hook), method))
         level = logging.ERROR if first else logging.DEBUG
         _log.log(level, "%s.%s failed; what it watches goes on", type(hook).__qualname__, method, exc_info=True)
 

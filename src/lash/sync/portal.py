@@ -47,12 +47,14 @@ class Portal:
         """Whether the caller is code that runs in the loop itself."""
         return self._loop is not None and self._loop.is_current
 
-    def open(self) -> None:
-        """Start the thread, if there is none."""
+    def open(self) -> bool:
+        """Start the thread, and return whether there was none before."""
         with self._guard:
-            if self._loop is None:
-                self._loop = _LoopThread(self._name)
-                _open_portals.add(self)
+            if self._loop is not None:
+                return False
+            self._loop = _LoopThread(self._name)
+            _open_portals.add(self)
+            return True
 
     def guard(self, farewell: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Set what is to be run before the thread ends if nobody closes the portal: when it is forgotten, or at exit.

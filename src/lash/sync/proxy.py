@@ -108,7 +108,7 @@ def derive(source: type[Any], base: type[Blocking] = Blocking) -> type[Blocking]
             members[name] = _property(name, member)
         elif inspect.isfunction(member):
             members[name] = _method(name, member)
-    if hasattr(source, "__class_getitem__"):
+    if getattr(source, "__parameters__", ()):
         members["__class_getitem__"] = classmethod(_any_parameters)
     return type(source.__name__, (base,), members)
 

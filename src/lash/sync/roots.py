@@ -60,9 +60,8 @@ class Living(Blocking):
         self.stop()
 
     def _open(self) -> None:
-        if self._portal.is_open:
+        if not self._portal.open():
             raise ConfigError("the app is running already")
-        self._portal.open()
         try:
             self._portal.call(self._target.start)
             self._portal.guard(self._target.stop)
