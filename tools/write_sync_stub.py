@@ -1,6 +1,7 @@
-"""Write ``lash/sync/__init__.pyi``, the types of the blocking facade; run it after changing an async class.
+"""Write which classes `lash.sync` makes blocking, and their types; run it after changing an async class.
 
-The classes are found from the two roots by what their methods say they return, in the text of the sources alone.
+The former are ``lash/sync/interfaces.py``, the latter ``lash/sync/__init__.pyi``. The classes are found from the two
+roots by what their methods say they return, in the text of the sources alone.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from lash.sync.proxy import plain_text
 
 SOURCE: Final = Path(__file__).parent.parent / "src"
 STUB: Final = SOURCE / "lash" / "sync" / "__init__.pyi"
+TABLE: Final = SOURCE / "lash" / "sync" / "interfaces.py"
 ROOTS: Final = (("lash.runtime.app", "App"), ("lash.stores.storage", "Storage"))
 _OPEN: Final = ("lash.connect", "open_storage")
 _PLAIN: Final = {"__aenter__": "__enter__", "__aexit__": "__exit__"}
@@ -83,23 +85,23 @@ def interfaces() -> dict[str, Interface]:
     return dict(sorted(found.items()))
 
 
-def table() -> dict[str, str]:
-    """Return where each of them comes from, as `lash.sync.proxy.INTERFACES` has it."""
-    return {name: interface.module.name for name, interface in interfaces().items()}
+def table() -> str:
+    """Return the text of the module that says where each of them comes from."""
+    homes = {name: interface.module.name for name, interface in interfaces().items()}
+    explanation = '"""What is made blocking, and where it comes from."""'
+    return _formatted(f"{_HEADER}\n\nfrom typing import Final\n\nINTERFACES: Final = {homes!r}\n{explanation}", TABLE)
 
 
 def stub() -> str:
     """Return the text of the stub."""
-    sorted_imports = _ruff(_Writer(interfaces()).text(), "check", "--select", "I", "--fix", "--quiet")
-    return _ruff(sorted_imports, "format")
+    return _formatted(_Writer(interfaces()).text(), STUB)
 
 
-def _ruff(text: str, *command: str) -> str:
-    program = Path(sys.executable).parent / "ruff"
-    finished = subprocess.run(  # noqa: S603 (our own tool on our own text)
-        [program, *command, "--stdin-filename", STUB, "-"], input=text, capture_output=True, text=True, check=True
-    )
-    return finished.stdout
+def _formatted(text: str, path: Path) -> str:
+    for command in (("check", "--select", "I", "--fix", "--quiet"), ("format",)):
+        program = [Path(sys.executable).parent / "ruff", *command, "--stdin-filename", path, "-"]
+        text = subprocess.run(program, input=text, capture_output=True, text=True, check=True).stdout  # noqa: S603 (ours)
+    return text
 
 
 class _Writer:
@@ -295,8 +297,9 @@ def _indent(text: str) -> str:
 
 
 def main() -> None:
-    """Write the file."""
+    """Write both files."""
     STUB.write_text(stub(), encoding="utf-8")
+    TABLE.write_text(table(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 import asyncpg
 
 from lash.clock import Clock
+from lash.model.activity import ActivityDraft, Look, Place, SeenChanges
 from lash.model.artifact import ArtifactPage, ArtifactRef, ProcessEnvironment
 from lash.model.attachment import AttachmentEntry, AttachmentOwner, AttachmentPage, StoredAttachment, SweepReport
 from lash.model.checkpoint import Checkpoint
@@ -89,6 +90,7 @@ from lash.sync.stream import Stream as Stream
 from lash.waiting import Hub
 
 __all__ = [
+    "ActivityStore",
     "App",
     "ArtifactStore",
     "AttachmentStore",
@@ -121,6 +123,32 @@ __all__ = [
 A = TypeVar("A", bound=Callable[[Turn], Awaitable[object]])
 P = ParamSpec("P")
 R = TypeVar("R")
+
+class ActivityStore:
+    """The live activity of the sessions of a storage: best effort, kept for a while, and never part of history.
+
+    Positions are 1, 2, 3… within a session and become visible in that order. All methods raise SessionNotFound or
+    SessionDeleted where there is no session.
+    """
+    def append(self, session_id: str, items: Sequence[ActivityDraft]) -> int:
+        """Show something, all or nothing, and return the position of the last item.
+
+        It neither waits for commits of the session nor makes them wait. Of what was shown before, the last 2,048
+        items, 8 MB and 120 seconds are kept. It need not survive a crash of the database, after which positions may
+        begin anew in another epoch.
+        """
+    def look(self, session_id: str, place: Place | None = None, *, limit: int = 256) -> Look:
+        """Return where a session stands now, and the activity behind a place, from one moment; one read.
+
+        Without a place there is no activity in the answer. If anything behind the place is not kept any more, or the
+        place is of another life or epoch or ahead of the session, the answer names the gap and holds no activity.
+        """
+    def process_changes(self, session_id: str, cursor: str, *, limit: int = 256) -> SeenChanges | None:
+        """Return changes behind a cursor of the change feed, of processes that wake the session or are granted to it.
+
+        None says that changes behind the cursor were pruned. A process is seen as long as it exists: its pruning is
+        not told. The answer may hold nothing and yet have come further in the feed.
+        """
 
 class App:
     """Agents and durable processes on one storage.
@@ -531,6 +559,11 @@ class Maintenance:
 
         A late duplicate of such a batch is no longer recognised; it is enqueued as if it were new.
         """
+    def prune_activity(self, *, older_than_ms: int = ...) -> PruneReport:
+        """Remove live activity that is older than this, by default than the 120 seconds for which it is kept.
+
+        Showing something removes what is old of the same session; this is for those that have fallen silent.
+        """
 
 class OccurrenceStore:
     """What happened, and what was started for it."""
@@ -882,17 +915,21 @@ class SessionHandle:
     def ask(self, text: str, *, key: str | None = None, timeout_s: float | None = None) -> str:
         """Send a message and return the text of the reply, once its turn was committed.
 
-        Raises TurnFailed if the message became a dead letter or was cancelled, and WaitTimedOut when the time is over
-        first: the message stays where it is, and asking again with the same key goes on waiting for it.
+        Raises TurnFailed if the message became a dead letter or was cancelled, and WaitTimedOut when there is no reply
+        within ``timeout_s``: the message stays where it is, and asking again with the same key goes on waiting for it.
         """
     def messages(self, last: int | None = None) -> list[Message]:
-        """Return the conversation as it stands, or its last nodes' messages."""
+        """Return the conversation as it stands, or its last so many messages."""
     def usage(self) -> tuple[UsageEntry, ...]:
         """Return the tokens spent, in all."""
     def pending(self) -> tuple[Batch, ...]:
         """Return what is queued, claimed or not."""
-    def cancel(self, reason: str = "") -> None:
-        """Cancel the running turn, if there is one; its input is consumed and the session goes on."""
+    def cancel(self, reason: str = "") -> bool:
+        """Cancel the turn that has begun and is not done, and return whether there was one.
+
+        Its agent sees a cancellation at what it awaits. Then its input is consumed and the session goes on; nothing
+        else of it is published. A turn that waits for its next attempt is cancelled when that begins.
+        """
     def dead_letters(self) -> tuple[DeadLetter, ...]:
         """Return the input whose turns failed for good."""
     def requeue(self, batch_id: str) -> Batch:
@@ -983,6 +1020,8 @@ class Storage:
     def effects(self) -> EffectStore: ...
     @property
     def grants(self) -> GrantStore: ...
+    @property
+    def activity(self) -> ActivityStore: ...
     @property
     def signals(self) -> ChangeSignals:
         """Hints that something may have changed, for those who wait for work."""

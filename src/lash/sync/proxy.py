@@ -10,36 +10,9 @@ from importlib import import_module
 from types import TracebackType
 from typing import Any, Final, Generic, Protocol, Self
 
+from lash.sync.interfaces import INTERFACES
 from lash.sync.portal import Portal
 from lash.sync.stream import Stream
-
-INTERFACES: Final = {
-    name: module
-    for module, names in {
-        "lash.runtime.app": "App Starter",
-        "lash.runtime.handle": "ProcessHandle",
-        "lash.runtime.session": "SessionHandle",
-        "lash.stores.artifact": "ArtifactStore",
-        "lash.stores.attachment": "AttachmentStore",
-        "lash.stores.effect": "EffectStore",
-        "lash.stores.event": "EventStore",
-        "lash.stores.grant": "GrantStore",
-        "lash.stores.lease": "LeaseStore",
-        "lash.stores.maintenance": "Maintenance",
-        "lash.stores.notify": "ChangeSignals Listener",
-        "lash.stores.process": "ProcessLeaseStore ProcessStore",
-        "lash.stores.queue": "QueueStore",
-        "lash.stores.schedule": "ScheduleStore",
-        "lash.stores.session": "Session SessionStore",
-        "lash.stores.storage": "Storage",
-        "lash.stores.trigger": "OccurrenceStore TriggerStore",
-        "lash.stores.wait": "WaitStore",
-        "lash.stores.work": "WorkStore",
-        "lash.waiting": "ProcessWaiter",
-    }.items()
-    for name in names.split()
-}
-"""What is made blocking, and where it comes from; a test compares it with what can be reached from the roots."""
 
 _AS_PLAIN: Final = {
     "__aenter__": "__enter__",
