@@ -20,8 +20,9 @@ import pytest
 
 import lash
 from lash.model.session import CreatedSession
+from lash.sync.interfaces import INTERFACES
 from lash.sync.portal import Portal
-from lash.sync.proxy import INTERFACES, Blocking, derive
+from lash.sync.proxy import Blocking, derive
 from lash.sync.stream import Stream
 
 PATIENCE_S = 20.0
