@@ -19,6 +19,7 @@ from typing import Self, assert_type
 import pytest
 
 import lash
+from lash.model.activity import Observed
 from lash.model.session import CreatedSession
 from lash.sync.interfaces import INTERFACES
 from lash.sync.portal import Portal
@@ -123,6 +124,30 @@ def test_an_application_answers(backend_url: str) -> None:
         assert app.handle("p").record().process_id == "p"
         assert [each.meta.session_id for each in app.storage.sessions.list().sessions] == ["c"]
     assert loop_threads() == []
+
+
+def test_a_session_is_observed_with_a_plain_loop(backend_url: str) -> None:
+    """The stream of a session is an iterator; leaving it early ends it, and another goes on from a cursor."""
+    app = lash.sync.App(backend_url)
+
+    @app.agent
+    async def agent(turn: lash.Turn) -> str:
+        turn.activity("thinking")
+        return "hello"
+
+    with app:
+        conversation = app.session("c")
+        cursor = conversation.cursor()
+        conversation.ask("hi", timeout_s=PATIENCE_S)
+        with conversation.observe(cursor) as stream:
+            assert_type(stream, Stream[Observed])
+            shown = next(each for each in stream if isinstance(each, lash.TurnActivity))
+        assert shown.payload == "thinking"
+        # An iterator that is not closed is no trouble either.
+        committed = next(each for each in conversation.observe(shown.cursor) if isinstance(each, lash.Committed))
+        assert committed.revision == 1
+        with pytest.raises(lash.InvalidInput):
+            conversation.observe("nonsense")
 
 
 def test_an_application_can_be_started_again() -> None:

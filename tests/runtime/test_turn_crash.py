@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-import pytest
-
 from lash.liveness import current_owner
 from lash.model.effect import TurnScope
 from lash.model.lease import Acquired

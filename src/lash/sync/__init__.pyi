@@ -8,7 +8,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 import asyncpg
 
 from lash.clock import Clock
-from lash.model.activity import ActivityDraft, Look, Place, SeenChanges
+from lash.model.activity import ActivityDraft, Look, Observed, Place, SeenChanges
 from lash.model.artifact import ArtifactPage, ArtifactRef, ProcessEnvironment
 from lash.model.attachment import AttachmentEntry, AttachmentOwner, AttachmentPage, StoredAttachment, SweepReport
 from lash.model.checkpoint import Checkpoint
@@ -934,6 +934,13 @@ class SessionHandle:
         """Return the input whose turns failed for good."""
     def requeue(self, batch_id: str) -> Batch:
         """Give a dead letter another try, behind what is queued now; its recorded steps are not run again."""
+    def observe(self, cursor: str | None = None) -> Stream[Observed]:
+        """Return what happens in the session, from now on or from right behind a cursor: activity, commits, changes.
+
+        Every value has the cursor with which any process can go on behind it; a `lash.Gap` says if something is lost.
+        """
+    def cursor(self) -> str:
+        """Return the cursor of now: whoever takes it, loads the messages and then observes misses nothing."""
     def delete(self) -> bool:
         """Delete the session with all it owns."""
 
