@@ -299,7 +299,7 @@ class App:
         if self._core is not None:
             raise ConfigError("the app is running already")
         storage = await open_storage(
-            self.url, clock=self._clock, on_statement=self._hooks.statement, **self._storage_options
+            self.url, clock=self._clock, on_statement=self._hooks.on_statement, **self._storage_options
         )
         try:
             _check_durability(storage)

@@ -277,6 +277,7 @@ class ProcessRun:
 
     async def _fail(self, definition: ProcessDefinition[Any, Any], error: BaseException) -> RunEnd:
         """Note a failed attempt; try again later, or end the process if it was the last."""
+        self._core.hooks.failed(error)
         # What somebody has to mend, in the code or by looking something up, is no reason to give a process up.
         stuck = isinstance(error, EffectMismatch | OutcomeUnknown)
         name = content_hash(str(error).encode())[:32] if stuck else str(self.fence.fencing)
