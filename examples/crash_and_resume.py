@@ -18,12 +18,13 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import cast
+from typing import Literal
 
 from openai import AsyncOpenAI
-from openai.types.chat import ChatCompletion, ChatCompletionFunctionToolParam, ChatCompletionMessageParam
+from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
 
 import lash
+from openai_format import Tools, calls_of, for_model
 
 parser = argparse.ArgumentParser(description="Kill a worker, go on with another.")
 parser.add_argument("--url", default="sqlite:///crash_and_resume.db")
@@ -32,48 +33,43 @@ parser.add_argument("--die-after", type=int, help=argparse.SUPPRESS)  # be kille
 options = parser.parse_args()
 
 app = lash.App(options.url, worker=options.work is not None)
-MODEL = os.environ.get("MODEL", "gpt-4.1-mini")
-REQUEST = "Book me a trip to Rome."
-KINDS = ["flight", "hotel", "museum"]
-CITY: dict[str, object] = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-TOOLS: list[ChatCompletionFunctionToolParam] = [
-    {"type": "function", "function": {"name": kind, "description": f"Book a {kind}.", "parameters": CITY}}
-    for kind in KINDS
-]
+MODEL = "gpt-4.1-mini"
+REQUEST = "Book me a trip to Rome: a flight, a hotel and a museum."
+
+
+def book(what: Literal["flight", "hotel", "museum"]) -> str:
+    """Book a part of a trip."""
+    print(f"worker {os.getpid()} books a {what}", flush=True)
+    with options.work.open("a") as bookings:  # the world outside, which knows of all that was ever booked
+        bookings.write(f"{what}\n")
+    return f"booked a {what}"
+
+
+TOOLS = Tools(book)
 
 
 async def complete(messages: list[ChatCompletionMessageParam], request_id: str) -> ChatCompletion:
     headers = {"X-Client-Request-Id": request_id}
     async with AsyncOpenAI() as model:
-        return await model.chat.completions.create(model=MODEL, messages=messages, tools=TOOLS, extra_headers=headers)
-
-
-def book(kind: str, arguments: str) -> str:
-    """Book something in the world outside, which keeps a list of all that was ever booked."""
-    print(f"worker {os.getpid()} books a {kind}", flush=True)
-    with options.work.open("a") as bookings:
-        bookings.write(f"{kind} {arguments}\n")
-    return f"booked a {kind}"
+        return await model.chat.completions.create(
+            model=MODEL, messages=messages, tools=TOOLS.params, extra_headers=headers
+        )
 
 
 @app.agent
 async def travel_agent(turn: lash.Turn) -> str:
-    messages: list[ChatCompletionMessageParam] = [{"role": "user", "content": turn.text}]
-    booked = 0
+    done = 0
     while True:
+        messages = for_model(turn.messages())
         completion = await turn.step("model", complete, messages, f"{turn.turn_id}:{len(messages)}")
-        reply = completion.choices[0].message
-        if not reply.tool_calls:
-            return reply.content or ""
-        messages.append(cast("ChatCompletionMessageParam", reply.model_dump(mode="json", exclude_none=True)))
-        for call in reply.tool_calls:
-            assert call.type == "function"
-            result = await turn.step(call.function.name, book, call.function.name, call.function.arguments)
+        for call in (calls := calls_of(completion)):
+            result = await turn.step("tool", TOOLS.call, call.function.name, call.function.arguments)
             turn.add_tool_call(call.id, call.function.name, call.function.arguments, result)
-            messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
-            booked += 1
-            if booked == options.die_after:
+            done += 1
+            if done == options.die_after:
                 os.kill(os.getpid(), signal.SIGKILL)
+        if not calls:
+            return completion.choices[0].message.content or ""
 
 
 async def start_worker(bookings: Path, *arguments: str) -> asyncio.subprocess.Process:
@@ -89,23 +85,23 @@ async def tell(bookings: Path) -> bool:
         await chat.send(REQUEST, key="the-trip")
         first = await start_worker(bookings, "--die-after", "2")
         claims["the first worker was killed by SIGKILL"] = await first.wait() == -signal.SIGKILL
-        claims["it had booked two of three things"] = len(_kinds(bookings)) == 2  # noqa: PLR2004
+        claims["it had booked two of three things"] = len(booked(bookings)) == 2  # noqa: PLR2004
         second = await start_worker(bookings)
         # The same key is the same message: this sends nothing, it waits for the reply.
         print("reply:", reply := await chat.ask(REQUEST, key="the-trip", timeout_s=60))
         second.terminate()
         await second.wait()
         said = [lash.text_of(message) for message in await chat.messages()]
-        claims["every tool was called once"] = sorted(_kinds(bookings)) == KINDS
+        claims["every tool was called once"] = sorted(booked(bookings)) == ["flight", "hotel", "museum"]
         claims["history has the request, a call of each tool, the reply"] = said == [REQUEST, "", "", "", reply]
-        claims["nothing is left to do"] = await chat.pending() == await chat.dead_letters() == ()
+        claims["nothing is left to do"] = not await chat.pending() and not await chat.dead_letters()
     for claim, holds in claims.items():
         print(f"{'true: ' if holds else 'FALSE:'} {claim}")
     return all(claims.values())
 
 
-def _kinds(bookings: Path) -> list[str]:
-    return [line.split()[0] for line in bookings.read_text().splitlines()]
+def booked(bookings: Path) -> list[str]:
+    return bookings.read_text().splitlines()
 
 
 async def work() -> None:

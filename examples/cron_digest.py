@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import os
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -28,7 +27,7 @@ parser.add_argument("--url", default="sqlite:///cron_digest.db")
 options = parser.parse_args()
 
 app = lash.App(options.url)
-MODEL = os.environ.get("MODEL", "gpt-4.1-mini")
+MODEL = "gpt-4.1-mini"
 
 
 def read_notes(folder: str, since: datetime) -> list[str]:

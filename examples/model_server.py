@@ -26,8 +26,8 @@ Json = dict[str, Any]
 # A rule has the role of the last message, words that must be in it, and either the text of the answer, in which
 # {content} stands for the last message, or the calls of tools.
 RULES: list[Json] = [
-    {"role": "user", "contains": "weather", "calls": {"weather": {"city": "Rome"}, "local_time": {"city": "Rome"}}},
-    {"role": "user", "contains": "trip", "calls": {name: {"city": "Rome"} for name in ("flight", "hotel", "museum")}},
+    {"role": "user", "contains": "weather", "calls": [["weather", {"city": "Rome"}], ["clock", {}]]},
+    {"role": "user", "contains": "trip", "calls": [["book", {"what": what}] for what in ("flight", "hotel", "museum")]},
     {"role": "user", "contains": "Three questions about", "text": "Who did it?\nWhen was it?\nWhat remains?"},
     {"role": "user", "contains": "Sum up", "text": "In short: {content}"},
     {"role": "tool", "contains": "", "text": "Here is what I found for you: {content}"},
@@ -64,7 +64,7 @@ class ModelServer(ThreadingHTTPServer):
                 "type": "function",
                 "function": {"name": name, "arguments": json.dumps(arguments)},
             }
-            for index, (name, arguments) in enumerate(rule["calls"].items())
+            for index, (name, arguments) in enumerate(rule["calls"])
         ]
         return {"role": "assistant", "content": None, "tool_calls": calls}
 
@@ -72,11 +72,11 @@ class ModelServer(ThreadingHTTPServer):
 class Handler(BaseHTTPRequestHandler):
     server: ModelServer
 
-    def do_GET(self) -> None:  # noqa: N802 (the name that http.server wants)
+    def do_GET(self) -> None:
         with self.server.lock:
             self.reply(dict(self.server.calls))
 
-    def do_POST(self) -> None:  # noqa: N802 (the name that http.server wants)
+    def do_POST(self) -> None:
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         with self.server.lock:
             self.server.calls[self.headers.get("X-Client-Request-Id", "")] += 1

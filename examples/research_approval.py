@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import getpass
-import os
 
 from openai import AsyncOpenAI
 
@@ -33,7 +32,7 @@ options = parser.parse_args()
 
 deciding = options.approve or options.reject
 app = lash.App(options.url, worker=not deciding)
-MODEL = os.environ.get("MODEL", "gpt-4.1-mini")
+MODEL = "gpt-4.1-mini"
 
 
 async def ask_model(question: str, request_id: str) -> str:
