@@ -4,9 +4,9 @@
     export OPENAI_BASE_URL=http://127.0.0.1:8089/v1 OPENAI_API_KEY=none
 
 It answers by a script: the first rule that fits the last message of the conversation decides, so that the same request
-always gets the same answer. Rules of your own go into a file, ``--script rules.json``; see RULES for their form.
-``GET /calls`` tells how often each ``X-Client-Request-Id`` was seen. With a real model none of this is needed: set
-OPENAI_API_KEY and leave OPENAI_BASE_URL alone.
+always gets the same answer. Rules of your own go into a file, ``--script rules.json``; see RULES for their form. Every
+word and every call of a tool counts as a token. ``GET /calls`` tells how often each ``X-Client-Request-Id`` was seen.
+With a real model none of this is needed: set OPENAI_API_KEY and leave OPENAI_BASE_URL alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Json = dict[str, Any]
 # A rule has the role of the last message, words that must be in it, and either the text of the answer, in which
 # {content} stands for the last message, or the calls of tools.
 RULES: list[Json] = [
-    {"role": "user", "contains": "weather", "calls": [["weather", {"city": "Rome"}], ["clock", {}]]},
+    {"role": "user", "contains": "weather", "calls": [["clock", {}], ["weather", {"city": "Rome"}]]},
     {"role": "user", "contains": "trip", "calls": [["book", {"what": what}] for what in ("flight", "hotel", "museum")]},
     {"role": "user", "contains": "Three questions about", "text": "Who did it?\nWhen was it?\nWhat remains?"},
     {"role": "user", "contains": "Sum up", "text": "In short: {content}"},
@@ -81,9 +81,8 @@ class Handler(BaseHTTPRequestHandler):
         with self.server.lock:
             self.server.calls[self.headers.get("X-Client-Request-Id", "")] += 1
         message = self.server.answer(request["messages"])
-        spoken = message["content"] or json.dumps(message["tool_calls"])
         read = sum(len(str(each.get("content") or "").split()) for each in request["messages"])
-        said = len(spoken.split())
+        said = len((message["content"] or "").split()) + len(message.get("tool_calls", ()))
         usage = {"prompt_tokens": read, "completion_tokens": said, "total_tokens": read + said}
         reason = "tool_calls" if "tool_calls" in message else "stop"
         common: Json = {"id": "chatcmpl-stand-in", "created": 0, "model": request["model"]}
