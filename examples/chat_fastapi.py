@@ -18,7 +18,8 @@ from typing import Annotated
 import msgspec
 import uvicorn
 from fastapi import Body, FastAPI, Header, Request
-from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
+from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.staticfiles import StaticFiles
 from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
 
@@ -51,9 +52,9 @@ TOOLS = Tools(weather, clock)
 async def complete(turn: lash.Turn, messages: list[ChatCompletionMessageParam]) -> ChatCompletion:
     """Ask the model, and show its words as they come to whoever is looking."""
     turn.activity({"type": "begin"})
-    more = {"X-Client-Request-Id": f"{turn.turn_id}:{len(messages)}"}
+    name = {"X-Client-Request-Id": f"{turn.turn_id}:{len(messages)}"}
     async with model.chat.completions.stream(
-        model=MODEL, messages=messages, tools=TOOLS.params, stream_options={"include_usage": True}, extra_headers=more
+        model=MODEL, messages=messages, tools=TOOLS.params, stream_options={"include_usage": True}, extra_headers=name
     ) as stream:
         async for event in stream:
             if event.type == "content.delta":
@@ -85,8 +86,7 @@ web = FastAPI(lifespan=lifespan)
 
 @web.post("/chats/{chat_id}/messages", status_code=202)
 async def post(chat_id: str, text: Annotated[str, Body()], key: Annotated[str, Body()]) -> None:
-    """Send a message; the client chooses the key, with which a repeated request is harmless."""
-    await app.session(chat_id, assistant).send(text, key=key)
+    await app.session(chat_id, assistant).send(text, key=key)  # the client's key makes a repeated request harmless
 
 
 @web.get("/chats/{chat_id}")
@@ -94,7 +94,10 @@ async def read(chat_id: str) -> dict[str, object]:
     """Return the conversation, and the cursor with which to go on from it."""
     chat = app.session(chat_id)
     cursor = await chat.cursor()  # first: what happens until the messages are read is told again, not left out
-    spoken = [{"role": message.role, "text": lash.text_of(message)} for message in await chat.messages()]
+    messages: list[lash.Message] = []
+    with contextlib.suppress(lash.SessionNotFound):  # nobody has said anything yet
+        messages = await chat.messages()
+    spoken = [{"role": message.role, "text": lash.text_of(message)} for message in messages]
     return {"cursor": cursor, "messages": [each for each in spoken if each["text"]]}
 
 
@@ -110,10 +113,7 @@ async def refuse(_: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"error": str(error)}, status_code=400)
 
 
-@web.get("/")
-async def page() -> FileResponse:
-    return FileResponse(Path(__file__).with_name("chat.html"))
-
+web.mount("/", StaticFiles(directory=Path(__file__).with_name("chat_page"), html=True))
 
 if __name__ == "__main__":
     uvicorn.run(web, port=options.port, timeout_graceful_shutdown=3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -26,6 +27,12 @@ class Program:
             if words in line:
                 return self.lines[-1]
         raise AssertionError(f"{words!r} was never printed, but: {self.lines}\n{self.errors()}")
+
+    def read_error_until(self, words: str) -> None:
+        """Return as soon as these words were written to stderr."""
+        while words not in self.errors():
+            assert self.process.poll() is None, self.errors()
+            time.sleep(0.05)
 
     def finish(self) -> int:
         """Read the rest of what it prints and return its exit code."""

@@ -44,11 +44,11 @@ async def test_missed_ticks_make_one_digest_in_one_of_two_workers(
     workers = [programs.start("cron_digest.py", *arguments) for _ in range(2)]
     for worker in workers:
         worker.read_until("Ctrl-C ends")
-    text = await _only_result(backend_url)
+    digest = await _only_result(backend_url)
     assert [_stop(worker) for worker in workers] == [0, 0]
-    assert text == "In short: Sum up: alpha beta"
+    assert digest == "In short: Sum up: alpha beta"
     digests = [line for worker in workers for line in worker.lines if line.startswith("digest of 2")]
-    assert digests == [f"digest of {last_tick:%Y-%m-%d} 07:00: {text}"]
+    assert digests == [f"digest of {last_tick:%Y-%m-%d} 07:00: {digest}"]
     assert list(model.calls().values()) == [1]
 
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 import lash
@@ -26,9 +24,7 @@ async def test_an_approval_reaches_research_that_nobody_runs(
     arguments = ("aqueducts", "--pause", "0.2", "--url", backend_url)
     first = programs.start(_EXAMPLE, *arguments)
     key = first.read_until("mail: ").rpartition("/approve/")[2]
-    # Only what was recorded is known to have happened, so the mail's step must have ended before the kill.
-    while await raw(backend_url, "SELECT count(*) FROM lash_waits") != [(1,)]:
-        await asyncio.sleep(0.02)
+    await _until_it_waits(backend_url)
     first.process.kill()
     first.finish()
     assert first.lines == [
@@ -64,6 +60,14 @@ async def test_a_rejection_withdraws_the_report(programs: Programs, backend_url:
     assert chat.finish() == 0
     assert chat.lines[-1] == "assistant: News for you. The report on aqueducts was not approved."
     assert await _outcomes(backend_url) == [lash.Success(value="withdrawn")]
+
+
+async def _until_it_waits(url: str) -> None:
+    """Return when the step that sends the mail is recorded: before that, a kill would have it sent again."""
+    async with await lash.open(url) as storage:
+        with storage.signals.listen(everything=True) as hints:
+            while await raw(url, "SELECT count(*) FROM lash_waits") != [(1,)]:
+                await hints.wait(0.1)
 
 
 async def _outcomes(url: str) -> list[object]:
