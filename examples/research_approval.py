@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import getpass
 
 from openai import AsyncOpenAI
@@ -81,13 +82,16 @@ async def chat() -> None:
     """Ask for research and show the conversation until its result is there."""
     async with app:
         session = app.session(f"research: {options.topic}", assistant)
-        await session.send(options.topic, key="request")
-        shown = 0
-        while shown < 4:  # noqa: PLR2004 (the request and its reply, the result and what is said about it)
-            for message in (await session.messages())[shown:]:
-                print(f"{message.role}: {lash.text_of(message)}", flush=True)
-                shown += 1
-            await asyncio.sleep(0.1)
+        async with contextlib.aclosing(session.observe(await session.cursor())) as changes:
+            await session.send(options.topic, key="request")
+            shown = 0
+            while True:
+                for message in (await session.messages())[shown:]:
+                    print(f"{message.role}: {lash.text_of(message)}", flush=True)
+                    shown += 1
+                if shown == 4:  # noqa: PLR2004 (the request and a reply, the result and a reply)
+                    return
+                await anext(changes)
 
 
 async def decide() -> None:

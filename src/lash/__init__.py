@@ -70,6 +70,17 @@ if TYPE_CHECKING:
     from lash.bytestore.file import FileBytes
     from lash.bytestore.s3 import S3Bytes
     from lash.liveness import current_owner
+    from lash.model.activity import (
+        ActivityDraft,
+        Committed,
+        Gap,
+        GapReason,
+        Observed,
+        ProcessChanged,
+        QueueChanged,
+        QueueMark,
+        TurnActivity,
+    )
     from lash.model.artifact import ArtifactPage, ArtifactRef, ArtifactSummary, ProcessEnvironment
     from lash.model.attachment import (
         AttachmentEntry,
@@ -281,6 +292,7 @@ __all__ = [
     "Accepted",
     "Acquired",
     "ActivePath",
+    "ActivityDraft",
     "Advice",
     "AgentDefinition",
     "AgentFrame",
@@ -328,6 +340,7 @@ __all__ = [
     "CommitBudget",
     "CommitResult",
     "CommitTooLarge",
+    "Committed",
     "Compression",
     "ConfigError",
     "Conflict",
@@ -384,6 +397,8 @@ __all__ = [
     "ForeignDatabase",
     "ForkRelation",
     "FullGraph",
+    "Gap",
+    "GapReason",
     "GarbageCount",
     "GarbageReport",
     "Grant",
@@ -420,6 +435,7 @@ __all__ = [
     "NotFound",
     "NothingClaimed",
     "NounSize",
+    "Observed",
     "Occurrence",
     "OccurrenceConflict",
     "OccurrenceNotFound",
@@ -438,6 +454,7 @@ __all__ = [
     "Present",
     "ProcessAcquired",
     "ProcessChange",
+    "ProcessChanged",
     "ProcessCommand",
     "ProcessDefinition",
     "ProcessEnvironment",
@@ -466,7 +483,9 @@ __all__ = [
     "PruneReport",
     "PrunedOccurrences",
     "PrunedProcesses",
+    "QueueChanged",
     "QueueDrainScope",
+    "QueueMark",
     "QueueStore",
     "Recovery",
     "RefusalReason",
@@ -551,6 +570,7 @@ __all__ = [
     "TriggerStore",
     "TriggerSubscription",
     "Turn",
+    "TurnActivity",
     "TurnCheckpoint",
     "TurnConflict",
     "TurnFailed",
@@ -589,6 +609,9 @@ _MODULES = {
     "lash.bytestore.file": "FileBytes",
     "lash.bytestore.s3": "S3Bytes",
     "lash.liveness": "current_owner",
+    "lash.model.activity": (
+        "ActivityDraft Committed Gap GapReason Observed ProcessChanged QueueChanged QueueMark TurnActivity"
+    ),
     "lash.model.artifact": "ArtifactPage ArtifactRef ArtifactSummary ProcessEnvironment",
     "lash.model.attachment": (
         "AttachmentEntry AttachmentOwner AttachmentPage OwnerKind StoredAttachment SweepProblem SweepReport"

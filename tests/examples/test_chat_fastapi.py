@@ -51,9 +51,6 @@ class Chat:
                     yield event_id, json.loads(line.removeprefix("data: "))
 
 
-@pytest.mark.xfail(
-    not hasattr(lash.SessionHandle, "observe"), reason="SessionHandle has no observe and no cursor: branch h-activity"
-)
 async def test_a_stream_is_taken_up_where_it_was_lost(programs: Programs, model: Model, backend_url: str) -> None:
     """A client that loses its stream in the middle of a reply misses no word and sees none twice, nor does the next."""
     server, chat = _start(programs, backend_url)

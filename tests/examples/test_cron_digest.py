@@ -28,7 +28,8 @@ async def test_missed_ticks_make_one_digest_in_one_of_two_workers(
         file = notes / f"{name}.txt"
         file.write_text(text)
         os.utime(file, (time.time() - age_s,) * 2)
-    arguments = (str(notes), "--cron", "0 7 * * *", "--time-zone", "UTC", "--url", backend_url)
+    last_tick = _tick_half_a_day_ago()
+    arguments = (str(notes), "--cron", f"0 {last_tick.hour} * * *", "--time-zone", "UTC", "--url", backend_url)
 
     registering = programs.start("cron_digest.py", *arguments)
     registering.read_until("Ctrl-C ends")
@@ -40,7 +41,6 @@ async def test_missed_ticks_make_one_digest_in_one_of_two_workers(
         f"next_fire_ms = next_fire_ms - {3 * _DAY_S}000",
     )
 
-    last_tick = _last_seven()
     workers = [programs.start("cron_digest.py", *arguments) for _ in range(2)]
     for worker in workers:
         worker.read_until("Ctrl-C ends")
@@ -48,7 +48,7 @@ async def test_missed_ticks_make_one_digest_in_one_of_two_workers(
     assert [_stop(worker) for worker in workers] == [0, 0]
     assert digest == "In short: Sum up: alpha beta"
     digests = [line for worker in workers for line in worker.lines if line.startswith("digest of 2")]
-    assert digests == [f"digest of {last_tick:%Y-%m-%d} 07:00: {digest}"]
+    assert digests == [f"digest of {last_tick:%Y-%m-%d %H:%M}: {digest}"]
     assert list(model.calls().values()) == [1]
 
 
@@ -57,10 +57,9 @@ def _stop(program: Program) -> int:
     return program.finish()
 
 
-def _last_seven() -> datetime:
-    now = datetime.now(UTC)
-    seven = now.replace(hour=7, minute=0, second=0, microsecond=0)
-    return seven if seven <= now else seven - timedelta(days=1)
+def _tick_half_a_day_ago() -> datetime:
+    """Return the last tick of a daily schedule, chosen so that none comes while the test is running."""
+    return (datetime.now(UTC) - timedelta(hours=12)).replace(minute=0, second=0, microsecond=0)
 
 
 async def _only_result(url: str) -> object:
