@@ -1,0 +1,17 @@
+"""What the tests of the runtime share."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from tests.runtime.process_bench import World
+
+
+@pytest_asyncio.fixture
+async def world(backend_name: str, backend_url: str) -> AsyncIterator[World]:
+    """Applications on an empty storage, on each backend in turn, with a clock that the test moves."""
+    opened = World(backend_name, backend_url)
+    yield opened
+    await opened.close()
