@@ -119,7 +119,15 @@ class Lines:
 
     async def gather(self, group: str, awaitables: tuple[Awaitable[Any], ...]) -> list[Any]:
         """Run lines at once and return their results in order; the first error ends the others."""
-        parent = own_line()
+        try:
+            return await self._join(own_line(), group, awaitables)
+        finally:
+            # What has not begun never will, and Python would warn of it.
+            for awaitable in awaitables:
+                if inspect.iscoroutine(awaitable):
+                    awaitable.close()
+
+    async def _join(self, parent: Branch, group: str, awaitables: tuple[Awaitable[Any], ...]) -> list[Any]:
         lines = [Branch(f"{group}.{index}/") for index in range(len(awaitables))]
         self._branches.update(lines)
         join = _Join(parent, len(lines))
@@ -137,9 +145,6 @@ class Lines:
                 self._branches.difference_update(lines)
                 # What the lines did not go on from is now for the parent to go on from.
                 parent.failures.extend(failure for line in lines for failure in line.failures)
-                for awaitable in awaitables:
-                    if inspect.iscoroutine(awaitable):
-                        awaitable.close()
 
     def _begin(self, join: _Join, line: Branch, awaitable: Awaitable[Any]) -> asyncio.Task[Any]:
         context = contextvars.copy_context()

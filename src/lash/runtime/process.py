@@ -132,7 +132,7 @@ class Context(Steps):
         The payload is of the type that the process declares for the signal, or ``of_type``; else plain JSON.
         Raises TimeoutError when the time is over first; the signal that comes later is then that of the next wait.
         """
-        key = self._journal.name(f"signal:{name}")
+        key = self._journal.name(f"signal.{name}")
         declared = self._run.definition.signal_type(name) if of_type is None else of_type
         return self._signal(key, name, _milliseconds(timeout_s), declared)
 
@@ -147,17 +147,17 @@ class Context(Steps):
         A name stands for one resolution, so waiting for it again returns the same value.
         Raises WaitRejected if it is resolved with an error or cancelled, TimeoutError when the time is over first.
         """
-        key = self._journal.name(f"wait:{name}")
+        key = self._journal.name(f"wait.{name}")
         return self._wait(key, name, _milliseconds(timeout_s), UNTYPED if of_type is None else of_type)
 
     def start(self, process: ProcessDefinition[P, R], *args: P.args, **kwargs: P.kwargs) -> Awaitable[ChildHandle[R]]:
         """Start another process, once, and return a handle on it. It goes on by itself if this one ends first."""
-        key = self._journal.name(f"start:{process.name}")
+        key = self._journal.name(f"start.{process.name}")
         return self._start(key, process, args, kwargs)
 
     def emit(self, source_type: str, payload: JSON = None, *, source_key: str | None = None) -> Awaitable[EmitReport]:
         """Tell that something happened, once; the processes that were subscribed to it are started by it."""
-        key = self._journal.name(f"emit:{source_type}")
+        key = self._journal.name(f"emit.{source_type}")
         return self._emit(key, source_type, payload, source_key)
 
     def wake(self, text: str) -> Awaitable[None]:

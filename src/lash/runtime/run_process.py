@@ -265,6 +265,9 @@ class ProcessRun:
         if not self._released and not self._lost:
             self._task = asyncio.create_task(body(), name=f"lash-process {self.process_id}")
             await asyncio.wait({self._task})
+            if not self._task.cancelled():
+                # Looked at in any case, so that nobody is told that it never was.
+                self._task.exception()
         # Tasks that the function left behind must not write any more.
         self._journal.stop(Suspended())
         return await self._settle()

@@ -157,7 +157,7 @@ def describe(args: tuple[object, ...], kwargs: Mapping[str, object], *, limit: i
 
 def _plain(value: object, what: str, order: Literal["deterministic"] | None = None) -> JSON:
     """Return the value as JSON reads it back, which has lists where there were tuples."""
-    box = _Box(value=msgspec.to_builtins(value, enc_hook=_encode_other, order=order))
+    box = _Box(value=msgspec.to_builtins(value, enc_hook=_encode_other, str_keys=True, order=order))
     return decode(encode(box, _Box, what), _Box, what).value
 
 
@@ -204,7 +204,7 @@ def _schema_of_other(kind: type[Any]) -> dict[str, Any]:
 def _convert(plain: JSON, declared: object) -> object:
     if declared is Any or declared is object:
         return plain
-    return msgspec.convert(plain, declared, dec_hook=_decode_other)
+    return msgspec.convert(plain, declared, str_keys=True, dec_hook=_decode_other)
 
 
 def _is_plain(value: object) -> bool:
