@@ -98,6 +98,8 @@ _GOOD: list[tuple[object, object]] = [
     ({1: "one"}, dict[int, str]),
     (3, float),
     ({"any": [1]}, Any),
+    ({"any": [1]}, object),
+    ([1, "a", None], list[object]),
 ]
 
 
@@ -126,6 +128,7 @@ def test_a_dataclass_without_equality_comes_back() -> None:
         (Point(1), dict),
         (Point(1), Any),
         ([_WHEN], list),
+        ([_WHEN], list[object]),
         ({"when": _WHEN}, dict[str, Any]),
         ({"a", "b"}, Any),
         ("text", int),

@@ -63,13 +63,13 @@ def _type_trouble(declared: object) -> str | None:
     try:
         msgspec.json.schema(declared, schema_hook=_schema_of_other)
     except (TypeError, NotImplementedError) as error:
-        return str(error)
+        return str(error).splitlines()[-1]
     return None
 
 
 def check_type(declared: object, what: str) -> None:
     """Raise InvalidInput if no value of a declared type could ever be read back."""
-    if declared is UNTYPED or declared is object:
+    if declared is UNTYPED:
         return
     try:
         trouble = _type_trouble(declared)
@@ -77,7 +77,9 @@ def check_type(declared: object, what: str) -> None:
         # It cannot be a key of a cache, as some annotations cannot.
         trouble = None
     if trouble is not None:
-        raise InvalidInput(f"{what} cannot be stored: {trouble}")
+        raise InvalidInput(
+            f"{what} cannot be stored: {trouble}; use plain JSON, a dataclass, a Struct or a pydantic model"
+        )
 
 
 def json_schema(declared: object) -> dict[str, Any]:
@@ -186,6 +188,8 @@ def _encode_other(value: object) -> object:
 
 
 def _decode_other(kind: type[Any], plain: object) -> object:
+    if kind is object:
+        return plain
     validate = getattr(kind, "model_validate_json", None)
     if validate is None:
         raise NotImplementedError(f"{kind.__qualname__} cannot be read from JSON")
@@ -194,6 +198,8 @@ def _decode_other(kind: type[Any], plain: object) -> object:
 
 
 def _schema_of_other(kind: type[Any]) -> dict[str, Any]:
+    if kind is object:
+        return {"title": "anything"}
     schema = getattr(kind, "model_json_schema", None)
     if schema is None:
         raise NotImplementedError(f"{kind.__qualname__} is not plain JSON, a dataclass, a Struct or a pydantic model")
@@ -202,7 +208,7 @@ def _schema_of_other(kind: type[Any]) -> dict[str, Any]:
 
 
 def _convert(plain: JSON, declared: object) -> object:
-    if declared is Any or declared is object:
+    if declared is Any:
         return plain
     return msgspec.convert(plain, declared, str_keys=True, dec_hook=_decode_other)
 
