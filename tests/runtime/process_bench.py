@@ -44,7 +44,7 @@ class World:
         """Whether the storage outlives an application."""
         return self.backend != "memory"
 
-    async def app(self, *, worker: bool = False, real_time: bool = False, **options: Any) -> App:
+    async def app(self, *, worker: bool = False, real_time: bool = False, **options: Any) -> App:  # noqa: ANN401 (those of App)
         """Return an application that is open; without a worker the test drains it."""
         if self._postgres is not None and not real_time:
             await self._postgres.open()

@@ -13,6 +13,7 @@ from lash.model.process import Failure, ProcessStatus
 from lash.runtime.errors import Suspended
 from lash.runtime.policy import NO_RETRY, Retry
 from lash.runtime.process import Context
+from lash.runtime.turn import Turn
 from tests.runtime.process_bench import World, outcome_of, records_of
 
 
@@ -298,6 +299,34 @@ async def test_what_is_safe_in_foreign_tasks(world: World) -> None:
     await app.drain()
     assert await handle.result(timeout_s=5) == [1, 2, 3, 4, 5]
     assert world.calls["quick"] == 5
+
+
+async def test_turns_gather_too(world: World) -> None:
+    """Lines of a turn have keys of their own as those of a process have."""
+    app = await world.app()
+
+    async def fetch(name: str) -> str:
+        world.count(name)
+        return name
+
+    async def line(turn: Turn, name: str) -> str:
+        first = await turn.step(fetch, name)
+        return first + await turn.step(fetch, name * 2)
+
+    @app.agent
+    async def answer(turn: Turn) -> str:
+        parts: list[str] = await turn.gather(line(turn, "a"), line(turn, "b"))
+        if world.count("turns") == 1:
+            raise OSError("once more")
+        return " ".join(parts)
+
+    chat = app.session("s", answer)
+    await chat.send("go")
+    await app.drain()
+    await world.seconds(10)
+    await app.drain()
+    assert world.calls["turns"] == 2
+    assert [world.calls[name] for name in ("a", "b", "aa", "bb")] == [1, 1, 1, 1]
 
 
 async def test_a_task_left_behind_writes_nothing(world: World) -> None:

@@ -83,6 +83,10 @@ async def test_a_crash_during_a_pause_does_not_move_it(world: World) -> None:
 
     async def boom() -> None:
         if world.count("boom") == 1:
+            for _ in range(1_000):
+                if "sleep#1" in await records_of(app, handle):
+                    break
+                await asyncio.sleep(0.005)
             raise OSError("no")
 
     @app.process

@@ -42,7 +42,7 @@ async def test_a_recorded_step_is_not_run_again(world: World) -> None:
 
 
 async def test_names_and_occurrences_make_the_keys(world: World) -> None:
-    """The name, by default that of the function, and how often it came before are the key; an explicit key is itself."""
+    """The name, by default that of the function, and how often it came before are the key, unless one is given."""
     app = await world.app()
 
     async def fetch(number: int) -> int:

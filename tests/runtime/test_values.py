@@ -161,11 +161,12 @@ def test_a_deep_value_is_refused() -> None:
 
 def test_types_that_can_never_be_stored_are_known_before_anything_runs() -> None:
     """A declared type without a JSON form is refused by itself, wherever in it the trouble is."""
-    for declared in (Opaque, list[Opaque], Callable[[], int], dict[str, list[Opaque]]):
+    refused: tuple[object, ...] = (Opaque, list[Opaque], Callable[[], int], dict[str, list[Opaque]])
+    for declared in refused:
         with pytest.raises(InvalidInput, match="the type"):
             check_type(declared, "the type")
-    for value, declared in _GOOD:
-        check_type(declared, repr(value))
+    for value, fine in _GOOD:
+        check_type(fine, repr(value))
     check_type(object, "anything")
 
 
@@ -204,8 +205,11 @@ def test_arguments_take_part_in_the_identity_alike_in_every_run() -> None:
     program = "from lash.runtime.values import describe; print(describe(({'a','b','c','d','e','f'},), {}, limit=99))"
     printed = {
         subprocess.run(
-            [sys.executable, "-c", program], env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
-            check=True, capture_output=True, text=True,
+            [sys.executable, "-c", program],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
+            check=True,
+            capture_output=True,
+            text=True,
         ).stdout
         for seed in ("1", "2", "3")
     }

@@ -31,8 +31,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R")
 
-_POLL_OTHERS_MS: Final = 5_000
-"""How often a process looks whether a process that is not its child has ended."""
 _SHOWN_BYTES: Final = 1_024
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -261,11 +259,9 @@ class Context(Steps):
 
 
 class ChildHandle(Generic[R]):
-    """A process that another process started or named."""
+    """A process that the process with this context started."""
 
-    def __init__(
-        self, run: ProcessRun, journal: Journal, process_id: str, process: ProcessDefinition[Any, R] | None
-    ) -> None:
+    def __init__(self, run: ProcessRun, journal: Journal, process_id: str, process: ProcessDefinition[Any, R]) -> None:
         self._run = run
         self._journal = journal
         self.process_id = process_id
@@ -282,7 +278,7 @@ class ChildHandle(Generic[R]):
             await self._journal.begin_new()
             ended: JSON = msgspec.to_builtins(await self._outcome())
             known = await self._journal.recorded(key, command, _constant(ended))
-        declared = UNTYPED if self._process is None else result_type(self._process.function)
+        declared = result_type(self._process.function)
         outcome: Outcome = msgspec.convert(known.outcome, Outcome)
         try:
             result: R = read_outcome(self.process_id, outcome, declared)
@@ -308,8 +304,8 @@ class ChildHandle(Generic[R]):
                 raise ProcessPruned(self.process_id)
             if record.projection.outcome is not None:
                 return record.projection.outcome
-            # Should it not be a child, as its end would not wake this process.
-            await self._run.block(None if self._run.is_child(record) else self._run.now_ms() + _POLL_OTHERS_MS)
+            # The end of a child wakes its parent, also one that comes before the parent is parked.
+            await self._run.block(None)
 
 
 def read_outcome(process_id: str, outcome: Outcome, declared: object) -> Any:  # noqa: ANN401 (known at run time)

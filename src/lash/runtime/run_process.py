@@ -231,10 +231,6 @@ class ProcessRun:
         registered = await self.storage.processes.register(registration)
         return registered.record.process_id
 
-    def is_child(self, record: ProcessRecord) -> bool:
-        cause = record.registration.provenance.caused_by
-        return isinstance(cause, ProcessCause) and cause.process_id == self.process_id
-
     async def emit(self, key: str, source_type: str, payload: JSON, source_key: str | None) -> object:
         """Emit an occurrence under a key that every run computes alike."""
         self._journal.check_running()
