@@ -102,7 +102,8 @@ async def test_what_each_call_costs(harness: Harness, scope: lash.TurnScope | la
     on_postgres = harness.backend == "postgres"
     assert recorder.take() == (["wait_open"] if on_postgres else ["wait_owner_lives", "wait_open", "wait_row"])
     await storage.waits.resolve(key, YES)
-    expected = ["wait_owner_lives", "wait_resolve", "wait_note_change", "wait_row"]
+    woken = [] if scope is TURN else ["work_wake_own"]
+    expected = ["wait_owner_lives", "wait_resolve", "wait_note_change", *woken, "wait_row"]
     assert recorder.take() == (["wait_resolve"] if on_postgres else expected)
     await storage.waits.resolve("lw1.W10." + "A" * 43, YES)
     assert recorder.take() == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from lash.testing.contract.work import ParkContract
 from lash.testing.contract.work_end import WorkEndContract
 from lash.testing.contract.work_look import LookContract, RunningContract
+from lash.testing.contract.work_timer import TimerContract
 
 
 class TestPark(ParkContract):
@@ -20,4 +21,8 @@ class TestLook(LookContract):
 
 
 class TestRunning(RunningContract):
+    """On each backend."""
+
+
+class TestTimer(TimerContract):
     """On each backend."""

@@ -118,6 +118,7 @@ _QUESTIONS: Final[dict[str, dict[str, object]]] = {
     "work_held_sessions": {"boot_id": "b", "host_id": "h", "incarnation_id": "2", "limit": 20, "now_ms": 9},
     "work_held_processes": {"boot_id": "b", "host_id": "h", "incarnation_id": "2", "limit": 20, "now_ms": 9},
     "work_next": {"now_ms": 9},
+    "work_timer": {},
 }
 
 
@@ -144,7 +145,7 @@ async def test_sqlite_looks_no_longer_with_more_parked(tmp_path: Path, backend_n
     path = tmp_path / "lash.db"
     url, queries = f"sqlite:///{path}", load_queries("lash.sqlite.sql")
     assert {name for name in queries if name.startswith("work_")} - set(_QUESTIONS) == {
-        *("work_wake", "work_wake_own", "work_wake_parent", "work_end")
+        *("work_wake_own", "work_wake_parent", "work_end")
     }
     await _begin(url)
     await _fill(url, backend_name, 10, FEW)

@@ -169,6 +169,15 @@ def test_bad_definitions(fields: dict[str, Any], saying: str) -> None:
         encode_draft(draft(**fields))
 
 
+def test_fixed_inputs_must_fit_into_a_process() -> None:
+    """W11: what could be stored in a definition and not in its processes is refused at once."""
+    deep: Any = 1
+    for _ in range(97):
+        deep = [deep]
+    with pytest.raises(InvalidInput, match=r"cannot start a process: .*nested"):
+        encode_draft(draft(input_template={"x": FixedInput(value=deep)}))
+
+
 def test_what_is_no_definition() -> None:
     """W11: anything else is refused."""
     with pytest.raises(InvalidInput, match="TriggerDraft"):

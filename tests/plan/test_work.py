@@ -160,7 +160,7 @@ def test_what_was_found_is_decoded() -> None:
     held = LeaseOwner(owner_id="o", incarnation_id="2", process=process)
     answer = WorkAnswer(
         9, ["s"], ["p"], ["c"], ["x"], [HeldRow("t", 1, "o", "2", text, "k", 2, 3)],
-        [HeldRow("q", 4, "o", "2", text, "l", 5, 6)], 11,
+        [HeldRow("q", 4, "o", "2", text, "l", 5, 6)], 11, 12,
     )  # fmt: skip
     assert decode_work(answer) == Work(
         session_ids=("s",),
@@ -178,6 +178,18 @@ def test_what_was_found_is_decoded() -> None:
 
 def test_a_holder_without_a_lease_is_corrupt() -> None:
     """A row that was found by its holder must have one."""
-    answer = WorkAnswer(9, [], [], [], [], [HeldRow("t", 1, None, None, "{}", None, 0, 0)], [], None)
+    answer = WorkAnswer(9, [], [], [], [], [HeldRow("t", 1, None, None, "{}", None, 0, 0)], [], None, None)
     with pytest.raises(CorruptData, match="'t'"):
         decode_work(answer)
+
+
+@pytest.mark.parametrize(
+    ("next_at_ms", "timer_at_ms", "due", "soonest"),
+    [(None, None, False, None), (11, None, False, 11), (None, 12, False, 12), (11, 10, False, 10), (11, 9, True, 11)],
+)
+def test_timers_are_due_or_a_moment_to_look_again(
+    next_at_ms: int | None, timer_at_ms: int | None, *, due: bool, soonest: int | None
+) -> None:
+    """A schedule or a wait whose time has come is said to be due; a later one says when to look."""
+    work = decode_work(WorkAnswer(9, [], [], [], [], [], [], next_at_ms, timer_at_ms))
+    assert (work.timers_due, work.next_at_ms) == (due, soonest)

@@ -14,6 +14,7 @@ from lash.model.process import EngineInput, HostOriginator, Identity, Provenance
 from lash.model.trigger import (
     DeletedTrigger,
     EventPointer,
+    FixedInput,
     TriggerDraft,
     TriggerSubscription,
 )
@@ -121,18 +122,18 @@ def encode_draft(draft: TriggerDraft) -> EncodedDraft:
     # Read back, so that the checks see the declared kinds: members of enums where the caller gave their text.
     plain = decode(encode(draft, TriggerDraft, what), TriggerDraft, what)
     _check_parts(what, plain)
-    complete = msgspec.structs.replace(plain, identity=_identity(what, plain), label=None)
+    identity = _identity(what, plain)
+    complete = msgspec.structs.replace(plain, identity=identity, label=None)
     _check_startable(what, complete)
     body = encode(complete, TriggerDraft, what)
     if len(body) > MAX_TRIGGER_LENGTH:
         raise InvalidInput(f"{what} has {len(body):,} characters of JSON; at most {MAX_TRIGGER_LENGTH:,} are allowed")
-    identity = complete.identity
     return EncodedDraft(
         draft=complete,
         body=body,
         fingerprint=_fingerprint(complete),
         name=TriggerName(owner_session_id=owner_session_id, key=complete.key),
-        definition_hash=None if identity is None else definition_hash(identity.definition),
+        definition_hash=definition_hash(identity.definition),
     )
 
 
@@ -287,7 +288,8 @@ def _identity(what: str, draft: TriggerDraft) -> Identity:
 
 
 def _check_startable(what: str, draft: TriggerDraft) -> None:
-    inputs: JSONObject = dict.fromkeys(draft.input_template)
+    template = draft.input_template.items()
+    inputs: JSONObject = {name: each.value if isinstance(each, FixedInput) else None for name, each in template}
     try:
         registration_of(draft, process_id=draft.key, occurrence_id="trigger:none", inputs=inputs)
     except InvalidInput as error:

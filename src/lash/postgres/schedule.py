@@ -197,6 +197,7 @@ async def _fire(transaction: Transaction, schedule_key: int) -> Fired | None:
     if plan is None:
         return None
     ticks: list[FiredTick] = []
+    # In the order of time, as every schedule of the source does: so no two of them can wait for each other.
     for tick_ms, request in plan.requests:
         ticks.append(FiredTick(tick_ms=tick_ms, report=await _emit(transaction, request)))
     following = (None, None) if plan.next is None else plan.next

@@ -117,13 +117,11 @@ class PostgresSessionStore:
 
     async def _delete(self, session_id: str) -> bool:
         async with self._database.transaction() as transaction:
-            # The order of all nouns. Schedules first, as firing one holds it while it emits; subscriptions before
-            # processes, as an emission under way holds them, so that what it starts is seen below.
-            await transaction.run("schedule_delete_session", session_id)
-            # From here on nobody makes a schedule or a subscription of the session. A statement of its own, so that the
-            # next ones see what others made before they let us in.
+            # The order of all nouns. From here on nobody makes a schedule or a subscription of the session: a statement
+            # of its own, so that the next ones see what others made before they let us in.
             await transaction.run("trigger_hold_session", session_id)
             # Schedules before subscriptions, as firing one holds it and then the subscriptions.
+            await transaction.run("schedule_delete_session", session_id)
             # Subscriptions before processes: an emission under way holds them, so that what it starts is seen below.
             await delete_subscriptions(transaction, session_id)
             # Processes before the session, as an append that wakes it takes its locks; its wakes after it, as a commit.

@@ -8,8 +8,7 @@ from lash.errors import CorruptData
 from lash.model.lease import LeaseOwner
 from lash.model.work import Work
 from lash.plan.work import MAX_HOLDERS, WorkAnswer, check_look, decode_work
-from lash.postgres.database import Database, Transaction
-from lash.sqlkit.rows import Number
+from lash.postgres.database import Database
 
 
 class PostgresWorkStore:

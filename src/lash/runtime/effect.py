@@ -28,7 +28,8 @@ from lash.model.effect import (
 from lash.model.lease import LeaseFence, LeaseOwner
 from lash.model.process import ProcessFence
 from lash.model.value import JSON, Value
-from lash.plan.effect import check_key, encode_envelope, mismatch, replay_key, scope_id
+from lash.plan.effect import check_key, encode_envelope, mismatch, replay_key
+from lash.plan.scope import scope_id
 from lash.runtime.branch import Branch, Lines, current_branch, current_line, own_line, root_branch
 from lash.runtime.errors import Permanent, error_code, error_text
 from lash.runtime.hooks import Hooks

@@ -7,7 +7,7 @@ from lash.model.effect import EffectClaim, EffectError, EffectRecord, EffectStat
 from lash.model.lease import LeaseOwner
 from lash.model.process import ProcessAcquired
 from lash.model.value import JSON
-from lash.plan.effect import scope_id
+from lash.plan.scope import scope_id
 from lash.stores.storage import Storage
 
 _TTL_MS = 60_000

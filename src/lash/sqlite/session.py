@@ -52,9 +52,9 @@ from lash.sqlite.fork import apply_fork, graph_owners, reclaim_graphs, recount
 from lash.sqlite.grant import detach_session
 from lash.sqlite.head import find_head, find_meta, insert_session, is_deleted
 from lash.sqlite.parameters import json_array
+from lash.sqlite.schedule import delete_session_schedules
 from lash.sqlite.trigger import delete_subscriptions
 from lash.stores.notify import ChangeSignals
-from lash.sqlite.schedule import delete_session_schedules
 
 
 class SQLiteSessionStore:
@@ -115,7 +115,6 @@ class SQLiteSessionStore:
         def body(transaction: Transaction) -> bool:
             # The order of all nouns: schedules and subscriptions, so that nothing more is started; then the processes
             # that were; then the session, with which its effects, waits, queue and dead letters go.
-            # that were; then the session.
             delete_session_schedules(transaction, session_id)
             delete_subscriptions(transaction, session_id)
             detach_session(transaction, session_id)

@@ -144,6 +144,7 @@ class SessionStore(Protocol):
     async def delete(self, session_id: str) -> bool:
         """Delete a session with all it owns, and leave a tombstone; return whether there was one.
 
+        Its schedules and trigger subscriptions go first, then its ties to processes, then the rest, in one transaction.
         Nodes that a fork inherits stay, invisible to all but the forks, until the last of these is deleted too.
         Deleting an unknown id succeeds and leaves nothing behind.
         """
