@@ -335,7 +335,8 @@ class ProcessRun:
         last = attempt >= retry.max_attempts or isinstance(error, _FINAL) or self._journal.is_told(error)
         if last and not stuck:
             return await self._end(_failure(error_code(error), error))
-        pause_s = retry.longest_pause_s if stuck else retry.pause_s(attempt)
+        waits_for_somebody = stuck and not isinstance(error, StoreUnavailable)
+        pause_s = retry.longest_pause_s if waits_for_somebody else retry.pause_s(max(attempt, 1))
         self._core.hooks.note(
             "process.retried",
             process_id=self.process_id,
