@@ -356,3 +356,26 @@ async def test_a_task_left_behind_writes_nothing(world: World) -> None:
     await world.late  # type: ignore[attr-defined]
     assert isinstance(seen[0], Suspended)
     assert world.calls["quick"] == 0
+
+
+async def test_a_pause_that_was_given_up_does_not_wake_the_process(world: World) -> None:
+    """When a line ends with its error, the pauses of the others count no more for when the process is due."""
+    app = await world.app()
+
+    async def fail() -> None:
+        raise ValueError("no")
+
+    @app.process
+    async def sleeper(ctx: Context) -> str:
+        with pytest.raises((ValueError, StepFailed)):
+            await ctx.gather(ctx.sleep(5), ctx.gather(ctx.now(), ctx.step(fail)))
+        await ctx.sleep(60)
+        return "rested"
+
+    handle = await app.start(sleeper)
+    await app.drain()
+    await world.seconds(6)
+    assert await app.drain() == 0
+    await world.seconds(54)
+    assert await app.drain() == 1
+    assert await handle.result(timeout_s=5) == "rested"

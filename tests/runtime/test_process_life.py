@@ -10,12 +10,14 @@ import pytest
 from lash.errors import InvalidInput, ProcessFailed
 from lash.model.process import (
     Cancellation,
+    ProcessAcquired,
     ProcessStatus,
     Success,
 )
 from lash.runtime.app import App
 from lash.runtime.policy import NO_RETRY, WorkerOptions
 from lash.runtime.process import Context
+from lash.runtime.run_process import ProcessRun, RunEnd
 from tests.runtime.process_bench import World, outcome_of
 
 
@@ -287,3 +289,31 @@ async def test_a_running_process_is_cancelled(world: World) -> None:
         await handle.result(timeout_s=10)
     assert ended.is_set()
     assert await outcome_of(handle) == Cancellation(message="too expensive")
+
+
+async def test_a_cancellation_that_comes_while_the_records_are_read(world: World) -> None:
+    """A worker that is told before the function runs lets it see the cancellation where it would do its first work."""
+    app = await world.app()
+    core, storage = app._require(), app.storage
+    read = storage.effects.list
+
+    async def work() -> None:
+        world.count("work")
+
+    @app.process
+    async def task(ctx: Context) -> None:
+        await ctx.step(work)
+
+    handle = await app.start(task)
+    claimed = await storage.process_leases.claim(handle.process_id, core.owner, ttl_ms=30_000)
+    assert isinstance(claimed, ProcessAcquired)
+    run = ProcessRun(core, claimed)
+
+    async def told(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (those of the store)
+        run.cancel_once("early")
+        return await read(*args, **kwargs)
+
+    storage.effects.list = told  # type: ignore[method-assign]
+    assert await run.run() is RunEnd.ENDED
+    assert await outcome_of(handle) == Cancellation(message="early")
+    assert world.calls["work"] == 0
