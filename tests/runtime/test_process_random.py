@@ -156,7 +156,7 @@ async def test_a_random_program_survives_being_broken_off(world: World, seed: in
     assert _shape(result) == _expected(program)
     assert sorted(_values(result, "signal")) == list(range(signals))
     records = await records_of(app, handle)
-    drawn = [record.outcome for key, record in records.items() if "draw#" in key.rpartition("/")[2]]
+    drawn: list[Any] = [record.outcome for key, record in records.items() if "draw#" in key.rpartition("/")[2]]
     assert sorted(_values(result, "step")) == sorted(drawn), "each step's value is the one that was recorded"
     codes = {str(event.payload) for event in await handle.events() if event.event_type == "process.attempt_failed"}
     assert all("StoreUnavailable" in code for code in codes), codes
