@@ -276,6 +276,7 @@ class ProcessRun:
 
     async def _settle(self) -> RunEnd:
         if self._lost:
+            self._core.hooks.note("lease.lost", process_id=self.process_id)
             return RunEnd.LOST
         if self._released or self._task is None:
             await self.storage.process_leases.release(self.fence)
