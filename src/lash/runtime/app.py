@@ -227,7 +227,7 @@ class App:
                     self._running.result()
         finally:
             self._worker = self._running = None
-            await core.storage.close()
+            await core.close()
 
     async def __aenter__(self) -> Self:
         await self._open()

@@ -249,6 +249,8 @@ class TurnRun:
     async def _commit(self, agent: AgentDefinition) -> TurnEnd:
         """Publish the turn. Should somebody have committed beside the lease, its nodes go behind theirs."""
         done = tuple(claim.completion for claim in self._intake.claims)
+        # What the turn showed comes before its commit in the eyes of those who observe.
+        await self._core.activity.flush(self.session_id)
         while True:
             commit = self._draft.commit(self._history, agent.name, self._fence, done)
             try:

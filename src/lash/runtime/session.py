@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime
 from typing import Final
 
 from lash.errors import AttachmentNotFound, InvalidInput, SessionNotFound, TurnFailed, WaitTimedOut
 from lash.ids import new_id
+from lash.model.activity import Observed
 from lash.model.message import AttachmentRef, Message
 from lash.model.node import MessageEntry
 from lash.model.queue import (
@@ -26,6 +27,7 @@ from lash.model.session import ActivePath
 from lash.model.usage import UsageEntry
 from lash.runtime.draft import AGENT_OPTION, cancelled_id, reply_id
 from lash.runtime.intake import cancel_command, command_of, find_letter, turn_id_of
+from lash.runtime.observe import current_cursor, observe
 from lash.runtime.turn import last_of, text_of
 from lash.stores.storage import Storage
 
@@ -128,6 +130,17 @@ class SessionHandle:
     async def requeue(self, batch_id: str) -> Batch:
         """Give a dead letter another try, behind what is queued now; its recorded steps are not run again."""
         return await self._storage.queue.requeue(self.session_id, batch_id)
+
+    def observe(self, cursor: str | None = None) -> AsyncGenerator[Observed, None]:
+        """Return what happens in the session, from now on or from right behind a cursor: activity, commits, changes.
+
+        Every value has the cursor with which any process can go on behind it; a `lash.Gap` says if something is lost.
+        """
+        return observe(self._storage, self.session_id, cursor)
+
+    async def cursor(self) -> str:
+        """Return the cursor of now: whoever takes it, loads the messages and then observes misses nothing."""
+        return await current_cursor(self._storage, self.session_id)
 
     async def delete(self) -> bool:
         """Delete the session with all it owns."""

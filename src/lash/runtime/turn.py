@@ -150,7 +150,7 @@ class Turn(Steps):
 
     def activity(self, payload: JSON) -> None:
         """Show something to those who observe the session, such as a piece of text; it is not part of history."""
-        self._core.activity(self.session_id, self.turn_id, payload)
+        self._core.activity.tell(self.session_id, self.turn_id, payload)
 
     def emit(self, source_type: str, payload: JSON = None, *, source_key: str | None = None) -> Awaitable[Any]:
         """Tell that something happened, once; the processes that were subscribed to it are started by it."""
