@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lash.errors import InvalidInput, ProcessFailed
+from lash.errors import ConfigError, InvalidInput, ProcessFailed
 from lash.model.process import (
     Cancellation,
     ProcessAcquired,
@@ -18,6 +18,7 @@ from lash.runtime.app import App
 from lash.runtime.policy import NO_RETRY, WorkerOptions
 from lash.runtime.process import Context
 from lash.runtime.run_process import ProcessRun, RunEnd
+from lash.testing.bytes import ScriptedBytes
 from tests.runtime.process_bench import World, outcome_of
 
 
@@ -317,3 +318,14 @@ async def test_a_cancellation_that_comes_while_the_records_are_read(world: World
     assert await run.run() is RunEnd.ENDED
     assert await outcome_of(handle) == Cancellation(message="early")
     assert world.calls["work"] == 0
+
+
+async def test_a_durable_storage_needs_durable_attachments(world: World) -> None:
+    """Law 100: an application whose storage outlives it refuses to keep attachments in memory, before anything runs."""
+    app = App(world.url, worker=False, attachment_bytes=ScriptedBytes())
+    if not world.shared:
+        await app.start()
+        await app.stop()
+        return
+    with pytest.raises(ConfigError, match="attachments are not"):
+        await app.start()
