@@ -323,7 +323,7 @@ class App:
         core.process(process.name, process.version)
         registration = core.registration(
             process,
-            options.process_id or new_id(),
+            new_id() if options.process_id is None else options.process_id,
             args,
             kwargs,
             provenance=Provenance(originator=HOST),
