@@ -2,8 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from lash.bytestore.file import FileBytes
-from lash.bytestore.s3 import S3Bytes
 from lash.connect import open_storage as open  # noqa: A004 - `lash.open(url)` is how a storage is opened
 from lash.errors import (
     Advice,
@@ -67,203 +65,191 @@ from lash.errors import (
     WaitTimedOut,
     WaitUnknown,
 )
-from lash.liveness import current_owner
-from lash.model.artifact import ArtifactPage, ArtifactRef, ArtifactSummary, ProcessEnvironment
-from lash.model.attachment import (
-    AttachmentEntry,
-    AttachmentOwner,
-    AttachmentPage,
-    OwnerKind,
-    StoredAttachment,
-    SweepProblem,
-    SweepReport,
-)
-from lash.model.checkpoint import Checkpoint, CheckpointDraft, CheckpointManifest, TurnState
-from lash.model.commit import Append, Commit, CommitBudget, CommitResult, ReplaceFull, Unchanged
-from lash.model.effect import (
-    AwaitEvent,
-    BatchCall,
-    CheckpointPoint,
-    Direct,
-    DurableStep,
-    EffectBusy,
-    EffectClaim,
-    EffectClaimed,
-    EffectError,
-    EffectGroup,
-    EffectRecord,
-    EffectReplayed,
-    EffectStatus,
-    EffectUnknown,
-    Envelope,
-    ExecCode,
-    LlmCall,
-    OperationScope,
-    PreparedCall,
-    ProcessCommand,
-    ProcessScope,
-    QueueDrainScope,
-    SessionDeleteScope,
-    Sleep,
-    Step,
-    SyncEnvironment,
-    ToolAttempt,
-    ToolBatch,
-    TurnCheckpoint,
-    TurnScope,
-)
-from lash.model.event import (
-    Appended,
-    Constant,
-    EventDraft,
-    EventPage,
-    EventSemantics,
-    EventType,
-    Pointer,
-    Present,
-    ProcessEvent,
-    Template,
-    TerminalSpec,
-    TerminalState,
-    Wake,
-    WakeRecord,
-    WakeSpec,
-    WakeState,
-    WholePayload,
-)
-from lash.model.frame import AgentFrame, AgentFrameAssignment, ModelLimits, ModelSpec, SessionPolicy
-from lash.model.lease import Acquired, Busy, Lease, LeaseFence, LeaseOwner, LocalProcess
-from lash.model.maintenance import GarbageCount, GarbageReport, NounSize, PruneReport, StorageReport
-from lash.model.message import AttachmentRef, Message, Part, PartKind, Role
-from lash.model.node import Graph, MessageEntry, Node, PluginEntry, ProtocolEntry
-from lash.model.process import (
-    Abandonment,
-    Cancellation,
-    ChangePage,
-    EngineInput,
-    ExternalInput,
-    ExternalRef,
-    Failure,
-    FailureClass,
-    Grant,
-    GrantEntry,
-    HostOriginator,
-    Identity,
-    ProcessAcquired,
-    ProcessChange,
-    ProcessFence,
-    ProcessFilter,
-    ProcessLease,
-    ProcessPage,
-    ProcessRecord,
-    ProcessRefused,
-    ProcessStatus,
-    Projection,
-    Provenance,
-    PrunedProcesses,
-    Recovery,
-    RefusalReason,
-    Registered,
-    Registration,
-    Scope,
-    SessionDetached,
-    SessionOriginator,
-    SessionTurnInput,
-    SignalWait,
-    Success,
-    ToolCallInput,
-)
-from lash.model.queue import (
-    AttachmentItem,
-    Batch,
-    BatchDraft,
-    BatchState,
-    Boundary,
-    Claim,
-    ClaimCompletion,
-    DeadLetter,
-    Delivery,
-    EmptyReason,
-    Enqueued,
-    NothingClaimed,
-    ProcessWake,
-    SessionCommand,
-    Slot,
-    TextItem,
-    TurnInput,
-)
-from lash.model.schedule import CatchUp, Fired, FiredTick, RegisteredSchedule, Schedule, ScheduleDraft, SchedulePage
-from lash.model.session import (
-    ActivePath,
-    ChildRelation,
-    CreatedSession,
-    Durability,
-    ForkRelation,
-    FullGraph,
-    Retention,
-    RootRelation,
-    SessionConfig,
-    SessionHead,
-    SessionMeta,
-    SessionPage,
-    SessionRead,
-    SessionSummary,
-    VacuumReport,
-)
-from lash.model.trigger import (
-    DeletedTrigger,
-    DeliveryState,
-    EmitReport,
-    EventCatalogue,
-    EventDeclaration,
-    EventPointer,
-    FixedInput,
-    InputBinding,
-    Occurrence,
-    OccurrenceRequest,
-    PrunedOccurrences,
-    RegisteredTrigger,
-    TriggerDelivery,
-    TriggerDraft,
-    TriggerFilter,
-    TriggerOwner,
-    TriggerPage,
-    TriggerSubscription,
-    WholeEvent,
-)
-from lash.model.usage import PromptUsage, TokenUsage, UsageEntry
-from lash.model.value import BlobRef, Compression
-from lash.model.wait import (
-    Accepted,
-    AlreadyResolved,
-    Cancelled,
-    CustomIdentity,
-    Rejected,
-    Resolved,
-    SignalIdentity,
-    TimedOut,
-    ToolCompletion,
-    UnknownOrRevoked,
-    WaitKey,
-    WaitRecord,
-)
-from lash.model.work import Work
-from lash.stores.artifact import ArtifactStore
-from lash.stores.attachment import AttachmentStore, ByteStore
-from lash.stores.effect import EffectStore
-from lash.stores.event import EventStore
-from lash.stores.grant import GrantStore
-from lash.stores.lease import LeaseStore
-from lash.stores.maintenance import Maintenance
-from lash.stores.process import ProcessLeaseStore, ProcessStore
-from lash.stores.queue import QueueStore
-from lash.stores.schedule import ScheduleStore
-from lash.stores.session import Session, SessionStore
-from lash.stores.storage import Storage
-from lash.stores.trigger import OccurrenceStore, TriggerStore
-from lash.stores.wait import WaitStore
 
 if TYPE_CHECKING:
+    from lash.bytestore.file import FileBytes
+    from lash.bytestore.s3 import S3Bytes
+    from lash.liveness import current_owner
+    from lash.model.artifact import ArtifactPage, ArtifactRef, ArtifactSummary, ProcessEnvironment
+    from lash.model.attachment import (
+        AttachmentEntry,
+        AttachmentOwner,
+        AttachmentPage,
+        OwnerKind,
+        StoredAttachment,
+        SweepProblem,
+        SweepReport,
+    )
+    from lash.model.checkpoint import Checkpoint, CheckpointDraft, CheckpointManifest, TurnState
+    from lash.model.commit import Append, Commit, CommitBudget, CommitResult, ReplaceFull, Unchanged
+    from lash.model.effect import (
+        AwaitEvent,
+        BatchCall,
+        CheckpointPoint,
+        Direct,
+        DurableStep,
+        EffectBusy,
+        EffectClaim,
+        EffectClaimed,
+        EffectError,
+        EffectGroup,
+        EffectRecord,
+        EffectReplayed,
+        EffectStatus,
+        EffectUnknown,
+        Envelope,
+        ExecCode,
+        LlmCall,
+        OperationScope,
+        PreparedCall,
+        ProcessCommand,
+        ProcessScope,
+        QueueDrainScope,
+        SessionDeleteScope,
+        Sleep,
+        Step,
+        SyncEnvironment,
+        ToolAttempt,
+        ToolBatch,
+        TurnCheckpoint,
+        TurnScope,
+    )
+    from lash.model.event import (
+        Appended,
+        Constant,
+        EventDraft,
+        EventPage,
+        EventSemantics,
+        EventType,
+        Pointer,
+        Present,
+        ProcessEvent,
+        Template,
+        TerminalSpec,
+        TerminalState,
+        Wake,
+        WakeRecord,
+        WakeSpec,
+        WakeState,
+        WholePayload,
+    )
+    from lash.model.frame import AgentFrame, AgentFrameAssignment, ModelLimits, ModelSpec, SessionPolicy
+    from lash.model.lease import Acquired, Busy, Lease, LeaseFence, LeaseOwner, LocalProcess
+    from lash.model.maintenance import GarbageCount, GarbageReport, NounSize, PruneReport, StorageReport
+    from lash.model.message import AttachmentRef, Message, Part, PartKind, Role
+    from lash.model.node import Graph, MessageEntry, Node, PluginEntry, ProtocolEntry
+    from lash.model.process import (
+        Abandonment,
+        Cancellation,
+        ChangePage,
+        EngineInput,
+        ExternalInput,
+        ExternalRef,
+        Failure,
+        FailureClass,
+        Grant,
+        GrantEntry,
+        HostOriginator,
+        Identity,
+        ProcessAcquired,
+        ProcessChange,
+        ProcessFence,
+        ProcessFilter,
+        ProcessLease,
+        ProcessPage,
+        ProcessRecord,
+        ProcessRefused,
+        ProcessStatus,
+        Projection,
+        Provenance,
+        PrunedProcesses,
+        Recovery,
+        RefusalReason,
+        Registered,
+        Registration,
+        Scope,
+        SessionDetached,
+        SessionOriginator,
+        SessionTurnInput,
+        SignalWait,
+        Success,
+        ToolCallInput,
+    )
+    from lash.model.queue import (
+        AttachmentItem,
+        Batch,
+        BatchDraft,
+        BatchState,
+        Boundary,
+        Claim,
+        ClaimCompletion,
+        DeadLetter,
+        Delivery,
+        EmptyReason,
+        Enqueued,
+        NothingClaimed,
+        ProcessWake,
+        SessionCommand,
+        Slot,
+        TextItem,
+        TurnInput,
+    )
+    from lash.model.schedule import CatchUp, Fired, FiredTick, RegisteredSchedule, Schedule, ScheduleDraft, SchedulePage
+    from lash.model.session import (
+        ActivePath,
+        ChildRelation,
+        CreatedSession,
+        Durability,
+        ForkRelation,
+        FullGraph,
+        Retention,
+        RootRelation,
+        SessionConfig,
+        SessionHead,
+        SessionMeta,
+        SessionPage,
+        SessionRead,
+        SessionSummary,
+        VacuumReport,
+    )
+    from lash.model.trigger import (
+        DeletedTrigger,
+        DeliveryState,
+        EmitReport,
+        EventCatalogue,
+        EventDeclaration,
+        EventPointer,
+        FixedInput,
+        InputBinding,
+        Occurrence,
+        OccurrenceRequest,
+        PrunedOccurrences,
+        RegisteredTrigger,
+        TriggerDelivery,
+        TriggerDraft,
+        TriggerFilter,
+        TriggerOwner,
+        TriggerPage,
+        TriggerSubscription,
+        WholeEvent,
+    )
+    from lash.model.usage import PromptUsage, TokenUsage, UsageEntry
+    from lash.model.value import BlobRef, Compression
+    from lash.model.wait import (
+        Accepted,
+        AlreadyResolved,
+        Cancelled,
+        CustomIdentity,
+        Rejected,
+        Resolved,
+        SignalIdentity,
+        TimedOut,
+        ToolCompletion,
+        UnknownOrRevoked,
+        WaitKey,
+        WaitRecord,
+    )
+    from lash.model.work import Work
     from lash.runtime.app import App, Starter
     from lash.runtime.definition import AgentDefinition, ProcessDefinition
     from lash.runtime.errors import Permanent
@@ -274,6 +260,20 @@ if TYPE_CHECKING:
     from lash.runtime.session import SessionHandle
     from lash.runtime.trigger import EVENT, pointer
     from lash.runtime.turn import Turn, text_of
+    from lash.stores.artifact import ArtifactStore
+    from lash.stores.attachment import AttachmentStore, ByteStore
+    from lash.stores.effect import EffectStore
+    from lash.stores.event import EventStore
+    from lash.stores.grant import GrantStore
+    from lash.stores.lease import LeaseStore
+    from lash.stores.maintenance import Maintenance
+    from lash.stores.process import ProcessLeaseStore, ProcessStore
+    from lash.stores.queue import QueueStore
+    from lash.stores.schedule import ScheduleStore
+    from lash.stores.session import Session, SessionStore
+    from lash.stores.storage import Storage
+    from lash.stores.trigger import OccurrenceStore, TriggerStore
+    from lash.stores.wait import WaitStore
 
 __all__ = [
     "EVENT",
@@ -585,35 +585,100 @@ __all__ = [
 
 __version__ = "0.1.0.dev0"
 
-_RUNTIME = {
-    "App": "lash.runtime.app",
-    "Starter": "lash.runtime.app",
-    "AgentDefinition": "lash.runtime.definition",
-    "ProcessDefinition": "lash.runtime.definition",
-    "Permanent": "lash.runtime.errors",
-    "ProcessHandle": "lash.runtime.handle",
-    "Hook": "lash.runtime.hooks",
-    "LoggingHook": "lash.runtime.hooks",
-    "Retry": "lash.runtime.policy",
-    "WorkerOptions": "lash.runtime.policy",
-    "ChildHandle": "lash.runtime.process",
-    "Context": "lash.runtime.process",
-    "SessionHandle": "lash.runtime.session",
-    "EVENT": "lash.runtime.trigger",
-    "pointer": "lash.runtime.trigger",
-    "Turn": "lash.runtime.turn",
-    "text_of": "lash.runtime.turn",
+_MODULES = {
+    "lash.bytestore.file": "FileBytes",
+    "lash.bytestore.s3": "S3Bytes",
+    "lash.liveness": "current_owner",
+    "lash.model.artifact": "ArtifactPage ArtifactRef ArtifactSummary ProcessEnvironment",
+    "lash.model.attachment": (
+        "AttachmentEntry AttachmentOwner AttachmentPage OwnerKind StoredAttachment SweepProblem SweepReport"
+    ),
+    "lash.model.checkpoint": "Checkpoint CheckpointDraft CheckpointManifest TurnState",
+    "lash.model.commit": "Append Commit CommitBudget CommitResult ReplaceFull Unchanged",
+    "lash.model.effect": (
+        "AwaitEvent BatchCall CheckpointPoint Direct DurableStep EffectBusy EffectClaim EffectClaimed "
+        "EffectError EffectGroup EffectRecord EffectReplayed EffectStatus EffectUnknown Envelope ExecCode "
+        "LlmCall OperationScope PreparedCall ProcessCommand ProcessScope QueueDrainScope SessionDeleteScope "
+        "Sleep Step SyncEnvironment ToolAttempt ToolBatch TurnCheckpoint TurnScope"
+    ),
+    "lash.model.event": (
+        "Appended Constant EventDraft EventPage EventSemantics EventType Pointer Present ProcessEvent "
+        "Template TerminalSpec TerminalState Wake WakeRecord WakeSpec WakeState WholePayload"
+    ),
+    "lash.model.frame": "AgentFrame AgentFrameAssignment ModelLimits ModelSpec SessionPolicy",
+    "lash.model.lease": "Acquired Busy Lease LeaseFence LeaseOwner LocalProcess",
+    "lash.model.maintenance": "GarbageCount GarbageReport NounSize PruneReport StorageReport",
+    "lash.model.message": "AttachmentRef Message Part PartKind Role",
+    "lash.model.node": "Graph MessageEntry Node PluginEntry ProtocolEntry",
+    "lash.model.process": (
+        "Abandonment Cancellation ChangePage EngineInput ExternalInput ExternalRef Failure FailureClass Grant "
+        "GrantEntry HostOriginator Identity ProcessAcquired ProcessChange ProcessFence ProcessFilter "
+        "ProcessLease ProcessPage ProcessRecord ProcessRefused ProcessStatus Projection Provenance "
+        "PrunedProcesses Recovery RefusalReason Registered Registration Scope SessionDetached "
+        "SessionOriginator SessionTurnInput SignalWait Success ToolCallInput"
+    ),
+    "lash.model.queue": (
+        "AttachmentItem Batch BatchDraft BatchState Boundary Claim ClaimCompletion DeadLetter Delivery "
+        "EmptyReason Enqueued NothingClaimed ProcessWake SessionCommand Slot TextItem TurnInput"
+    ),
+    "lash.model.schedule": "CatchUp Fired FiredTick RegisteredSchedule Schedule ScheduleDraft SchedulePage",
+    "lash.model.session": (
+        "ActivePath ChildRelation CreatedSession Durability ForkRelation FullGraph Retention RootRelation "
+        "SessionConfig SessionHead SessionMeta SessionPage SessionRead SessionSummary VacuumReport"
+    ),
+    "lash.model.trigger": (
+        "DeletedTrigger DeliveryState EmitReport EventCatalogue EventDeclaration EventPointer FixedInput "
+        "InputBinding Occurrence OccurrenceRequest PrunedOccurrences RegisteredTrigger TriggerDelivery "
+        "TriggerDraft TriggerFilter TriggerOwner TriggerPage TriggerSubscription WholeEvent"
+    ),
+    "lash.model.usage": "PromptUsage TokenUsage UsageEntry",
+    "lash.model.value": "BlobRef Compression",
+    "lash.model.wait": (
+        "Accepted AlreadyResolved Cancelled CustomIdentity Rejected Resolved SignalIdentity TimedOut "
+        "ToolCompletion UnknownOrRevoked WaitKey WaitRecord"
+    ),
+    "lash.model.work": "Work",
+    "lash.runtime.app": "App Starter",
+    "lash.runtime.definition": "AgentDefinition ProcessDefinition",
+    "lash.runtime.errors": "Permanent",
+    "lash.runtime.handle": "ProcessHandle",
+    "lash.runtime.hooks": "Hook LoggingHook",
+    "lash.runtime.policy": "Retry WorkerOptions",
+    "lash.runtime.process": "ChildHandle Context",
+    "lash.runtime.session": "SessionHandle",
+    "lash.runtime.trigger": "EVENT pointer",
+    "lash.runtime.turn": "Turn text_of",
+    "lash.stores.artifact": "ArtifactStore",
+    "lash.stores.attachment": "AttachmentStore ByteStore",
+    "lash.stores.effect": "EffectStore",
+    "lash.stores.event": "EventStore",
+    "lash.stores.grant": "GrantStore",
+    "lash.stores.lease": "LeaseStore",
+    "lash.stores.maintenance": "Maintenance",
+    "lash.stores.process": "ProcessLeaseStore ProcessStore",
+    "lash.stores.queue": "QueueStore",
+    "lash.stores.schedule": "ScheduleStore",
+    "lash.stores.session": "Session SessionStore",
+    "lash.stores.storage": "Storage",
+    "lash.stores.trigger": "OccurrenceStore TriggerStore",
+    "lash.stores.wait": "WaitStore",
 }
-"""What runs agents and processes, by the module it comes from: it needs asyncio, which storages alone do without."""
+"""Where each name comes from, but for errors and `open`: it is looked up when it is first asked for.
+
+A program that only opens a storage need not wait until every shape of every noun is built.
+"""
+_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> object:
-    module = _RUNTIME.get(name)
+    module = _HOMES.get(name)
     if module is None:
         raise AttributeError(f"module 'lash' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(module), name)
+    value: object = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -53,7 +53,10 @@ def decode(text: str | bytes, shape: type[T], what: str) -> T:
 
 
 def canonical(value: object) -> bytes:
-    """Return the one JSON text of a value that is the same on every machine: sorted keys, no white space."""
+    """Return the one JSON text of a value that is the same on every machine, without white space.
+
+    Keys are sorted, fields of records come in the order of their declaration: moving one changes identities.
+    """
     return _canonical_encoder.encode(value)
 
 

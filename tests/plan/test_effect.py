@@ -47,11 +47,8 @@ from lash.plan.effect import (
     first_difference,
     mismatch,
     replay_key,
-    scope_id,
-    scope_process,
-    scope_session,
-    turn_scope_id,
 )
+from lash.plan.scope import scope_id, scope_process_id, scope_session_id, turn_scope_id
 from tests.plan.kit import sha256
 
 TURN = TurnScope(session_id="s", turn_id="t")
@@ -219,7 +216,7 @@ SCOPES: list[tuple[ExecutionScope, str, str | None, str | None]] = [
 @pytest.mark.parametrize(("scope", "name", "session", "process"), SCOPES)
 def test_scopes_have_full_names(scope: ExecutionScope, name: str, session: str | None, process: str | None) -> None:
     """W16: the name tells kind, session and turn, however the ids are cut."""
-    assert (scope_id(scope), scope_session(scope), scope_process(scope)) == (name, session, process)
+    assert (scope_id(scope), scope_session_id(scope), scope_process_id(scope)) == (name, session, process)
 
 
 def test_the_scope_of_a_turn() -> None:

@@ -106,6 +106,11 @@ def test_errors_of_processes_name_the_process(error: LashError, message: str) ->
     assert str(error) == message
 
 
+def test_a_wait_may_be_for_no_process() -> None:
+    """Then only what was waited for is named."""
+    assert str(errors.WaitTimedOut(None, "resolution of wait abc", 2)) == "no resolution of wait abc within 2 s"
+
+
 def test_an_unknown_outcome_is_said_so() -> None:
     """Only where the call may have been applied all the same."""
     assert errors.StoreUnavailable("lost", outcome_unknown=True).outcome_unknown is True

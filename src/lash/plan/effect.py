@@ -19,20 +19,15 @@ from lash.model.effect import (
     EffectStatus,
     Envelope,
     ExecCode,
-    ExecutionScope,
-    OperationScope,
     PreparedCall,
     ProcessCommand,
-    ProcessScope,
-    QueueDrainScope,
-    SessionDeleteScope,
     Sleep,
     Step,
     ToolAttempt,
     ToolBatch,
-    TurnScope,
 )
 from lash.model.value import JSON, Value
+from lash.plan.scope import scope_id
 
 MAX_ENVELOPE_LENGTH: Final = 4_194_304
 """How much text one envelope may be: a request to a model carries its conversation."""
@@ -108,37 +103,6 @@ def encode_envelope(envelope: object) -> EncodedEffect:
             "things by reference"
         )
     return EncodedEffect(envelope=envelope, scope_id=name, text=text.decode(), hash=content_hash(_DOMAIN + text))
-
-
-def scope_id(scope: object) -> str:
-    """Return the full name of a scope; two scopes share a name only if they are equal."""
-    match scope:
-        case TurnScope():
-            return _paired("turn", scope.session_id, "turn_id", scope.turn_id)
-        case QueueDrainScope():
-            return _paired("queue_drain", scope.session_id, "drain_id", scope.drain_id)
-        case ProcessScope():
-            return f"process:{check_identifier('scope.process_id', scope.process_id)}"
-        case SessionDeleteScope():
-            return f"session_delete:{check_identifier('scope.session_id', scope.session_id)}"
-        case OperationScope():
-            return f"runtime_operation:{check_identifier('scope.operation_id', scope.operation_id)}"
-    raise InvalidInput(f"scope must be an execution scope, not {type(scope).__name__}")
-
-
-def turn_scope_id(session_id: str, turn_id: str) -> str:
-    """Return the full name of the scope of a turn, which ends with the turn's commit."""
-    return scope_id(TurnScope(session_id=session_id, turn_id=turn_id))
-
-
-def scope_session(scope: ExecutionScope) -> str | None:
-    """Return the session to which a scope belongs, if it belongs to one."""
-    return scope.session_id if isinstance(scope, TurnScope | QueueDrainScope | SessionDeleteScope) else None
-
-
-def scope_process(scope: ExecutionScope) -> str | None:
-    """Return the process to which a scope belongs, if it belongs to one."""
-    return scope.process_id if isinstance(scope, ProcessScope) else None
 
 
 def replay_key(*parts: str | int) -> str:
@@ -223,11 +187,6 @@ def _item(items: list[object] | tuple[object, ...], index: int) -> object:
 
 def _as_json(value: object) -> bytes | None:
     return None if value is msgspec.UNSET else canonical(value)
-
-
-def _paired(kind: str, session_id: str, what: str, second: str) -> str:
-    check_identifier("scope.session_id", session_id)
-    return f"{kind}:{len(session_id)}:{session_id}:{check_identifier(f'scope.{what}', second)}"
 
 
 def _escaped(part: str | int) -> str:

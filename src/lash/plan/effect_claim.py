@@ -33,18 +33,10 @@ from lash.model.effect import (
 )
 from lash.model.lease import LeaseFence, LeaseOwner, LocalProcess
 from lash.model.process import ProcessFence
-from lash.plan.effect import (
-    EncodedEffect,
-    Settlement,
-    check_key,
-    decode_outcome,
-    mismatch,
-    scope_id,
-    scope_process,
-    scope_session,
-)
+from lash.plan.effect import EncodedEffect, Settlement, check_key, decode_outcome, mismatch
 from lash.plan.lease import LeaseRow, check_fence, require_fence
 from lash.plan.process_lease import check_process_fence, require_process_fence
+from lash.plan.scope import scope_id, scope_process_id, scope_session_id
 
 
 class EffectRow(msgspec.Struct, frozen=True, array_like=True):
@@ -312,7 +304,7 @@ def name_claim(claim: EffectClaim) -> str:
 
 def check_scope_fence(scope: ExecutionScope, fence: object) -> LeaseFence | ProcessFence:
     """Return the fence if it is that of the session or process to which the scope belongs."""
-    session_id, process_id = scope_session(scope), scope_process(scope)
+    session_id, process_id = scope_session_id(scope), scope_process_id(scope)
     if isinstance(scope, OperationScope):
         raise InvalidInput(f"{scope_id(scope)} has no lease under which to record; begin its effects")
     if isinstance(fence, ProcessFence):

@@ -23,7 +23,7 @@ def check_execution_scope(scope: object) -> ExecutionScope:
     return scope
 
 
-def scope_id(scope: ExecutionScope) -> str:
+def scope_id(scope: object) -> str:
     """Return the text of a scope; two scopes have one text only if they are equal.
 
     Lengths stand before session ids, so that no colon in an id can be taken for one between two ids. Raises
@@ -45,3 +45,13 @@ def scope_id(scope: ExecutionScope) -> str:
 def scope_session_id(scope: ExecutionScope) -> str | None:
     """Return the session to which a scope belongs, if it belongs to one."""
     return None if isinstance(scope, ProcessScope | OperationScope) else scope.session_id
+
+
+def scope_process_id(scope: ExecutionScope) -> str | None:
+    """Return the process to which a scope belongs, if it belongs to one."""
+    return scope.process_id if isinstance(scope, ProcessScope) else None
+
+
+def turn_scope_id(session_id: str, turn_id: str) -> str:
+    """Return the text of the scope of a turn, which ends with the turn's commit."""
+    return scope_id(TurnScope(session_id=session_id, turn_id=turn_id))

@@ -12,9 +12,9 @@ from lash.model.lease import LeaseFence
 from lash.model.queue import ClaimCompletion
 from lash.model.value import BlobRef
 from lash.plan.commit import Apply, CommitFacts, PreparedCommit, Replay, assume_facts, plan_commit
-from lash.plan.effect import turn_scope_id
 from lash.plan.node import Placement
 from lash.plan.queue import held_by_token
+from lash.plan.scope import turn_scope_id
 from lash.plan.session import HeadRow, missing_session
 from lash.plan.usage import UsageRow
 from lash.postgres.database import Database, Transaction

@@ -23,17 +23,7 @@ from lash.model.effect import (
 from lash.model.lease import LeaseFence, LeaseOwner, LocalProcess
 from lash.model.process import ProcessFence
 from lash.model.value import JSON
-from lash.plan.effect import (
-    EncodedEffect,
-    Settlement,
-    check_key,
-    encode_envelope,
-    encode_error,
-    encode_outcome,
-    scope_id,
-    scope_process,
-    scope_session,
-)
+from lash.plan.effect import EncodedEffect, Settlement, check_key, encode_envelope, encode_error, encode_outcome
 from lash.plan.effect_claim import (
     ClaimRow,
     EffectFacts,
@@ -58,6 +48,7 @@ from lash.plan.effect_claim import (
     require_same_size,
 )
 from lash.plan.lease import LeaseRow, check_claim, check_ttl
+from lash.plan.scope import scope_id, scope_process_id, scope_session_id
 from lash.plan.session import check_limit
 from lash.postgres.append import missing_record
 from lash.postgres.database import Database
@@ -197,7 +188,7 @@ class PostgresEffectStore:
     async def open_group(self, scope: ExecutionScope, group_key: str, *, size: int) -> EffectGroup:
         name = check_key(scope, group_key, "group_key")
         check_integer("size", size, at_least=1)
-        arguments = (name, group_key, scope_session(scope), scope_process(scope), size)
+        arguments = (name, group_key, scope_session_id(scope), scope_process_id(scope), size)
         for _ in range(_MAX_PLANS):
             if await self._database.write_one(Flag, "effect_open_group", *arguments, repeatable=True) is not None:
                 return EffectGroup(scope=scope, group_key=group_key, size=size)
@@ -271,21 +262,21 @@ class PostgresEffectStore:
         return EffectFacts(now_ms=answer.now_ms, lease=answer.lease, group=answer.group, row=answer.row)
 
     async def _require_owner(self, scope: ExecutionScope) -> None:
-        arguments = (scope_id(scope), None, scope_session(scope), scope_process(scope), None)
+        arguments = (scope_id(scope), None, scope_session_id(scope), scope_process_id(scope), None)
         answer = await self._database.read_one(_FactsAnswer, "effect_facts", *arguments)
         if answer is None or not answer.has_owner:
             raise await self._missing(scope)
 
     async def _missing(self, scope: ExecutionScope) -> Exception:
-        process_id = scope_process(scope)
+        process_id = scope_process_id(scope)
         if process_id is not None:
             return await missing_record(self._database, self._seen, process_id)
-        return await missing(self._database, scope_session(scope) or "")
+        return await missing(self._database, scope_session_id(scope) or "")
 
 
 def _place(encoded: EncodedEffect) -> tuple[str | None, ...]:
     scope = encoded.envelope.scope
-    return (encoded.scope_id, encoded.replay_key, scope_session(scope), scope_process(scope), encoded.group_key)
+    return (encoded.scope_id, encoded.replay_key, scope_session_id(scope), scope_process_id(scope), encoded.group_key)
 
 
 def _guard(claim: EffectClaim) -> tuple[object, ...]:

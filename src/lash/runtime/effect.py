@@ -27,7 +27,8 @@ from lash.model.effect import (
 from lash.model.lease import LeaseFence, LeaseOwner
 from lash.model.process import ProcessFence
 from lash.model.value import JSON, Value
-from lash.plan.effect import encode_envelope, mismatch, replay_key, scope_id
+from lash.plan.effect import encode_envelope, mismatch, replay_key
+from lash.plan.scope import scope_id
 from lash.runtime.branch import Branch, current_branch
 from lash.runtime.errors import Permanent, Suspended
 from lash.runtime.hooks import Hooks

@@ -8,9 +8,9 @@ from lash.model.commit import CommitResult, ReplaceFull
 from lash.model.value import BlobRef
 from lash.plan.checkpoint import CurrentComponent, change_components
 from lash.plan.commit import Apply, CommitFacts, PreparedCommit, Replay, plan_commit
-from lash.plan.effect import turn_scope_id
 from lash.plan.node import StoredNode
 from lash.plan.queue import HeldBatch, held_by_token
+from lash.plan.scope import turn_scope_id
 from lash.plan.session import HeadRow, missing_session
 from lash.plan.turn import TurnRow
 from lash.plan.usage import UsageRow, merge_usage, require_room

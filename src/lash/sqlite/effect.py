@@ -21,15 +21,7 @@ from lash.model.effect import (
 from lash.model.lease import LeaseFence, LeaseOwner, LocalProcess
 from lash.model.process import ProcessFence
 from lash.model.value import JSON
-from lash.plan.effect import (
-    EncodedEffect,
-    Settlement,
-    check_key,
-    encode_envelope,
-    encode_error,
-    encode_outcome,
-    scope_id,
-)
+from lash.plan.effect import EncodedEffect, Settlement, check_key, encode_envelope, encode_error, encode_outcome
 from lash.plan.effect_claim import (
     ClaimRow,
     EffectRow,
@@ -52,6 +44,7 @@ from lash.plan.effect_claim import (
     require_same_size,
 )
 from lash.plan.lease import check_claim, check_ttl
+from lash.plan.scope import scope_id
 from lash.plan.session import check_limit
 from lash.sqlite.database import Database, Reader, SQLiteValue, Transaction
 from lash.sqlite.effect_rows import effect_row, group_row, load_facts, load_group, owner_keys

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from lash.model.effect import EffectGroup, ExecutionScope
-from lash.plan.effect import EncodedEffect, scope_id, scope_process, scope_session
+from lash.plan.effect import EncodedEffect
 from lash.plan.effect_claim import EffectFacts, EffectRow, GroupRow, decode_group
 from lash.plan.lease import LeaseRow
+from lash.plan.scope import scope_id, scope_process_id, scope_session_id
 from lash.plan.session import missing_session
 from lash.sqlite.database import Reader, SQLiteValue
 from lash.sqlite.event import find_process
@@ -26,7 +27,7 @@ def load_facts(reader: Reader, encoded: EncodedEffect) -> EffectFacts:
 
 
 def _lease(reader: Reader, scope: ExecutionScope) -> LeaseRow | None:
-    session_id, process_id = scope_session(scope), scope_process(scope)
+    session_id, process_id = scope_session_id(scope), scope_process_id(scope)
     if session_id is not None:
         return lease_row(reader, session_id)
     return None if process_id is None else process_lease_row(reader, find_process(reader, process_id).process_key)
@@ -34,7 +35,7 @@ def _lease(reader: Reader, scope: ExecutionScope) -> LeaseRow | None:
 
 def owner_keys(reader: Reader, scope: ExecutionScope) -> dict[str, SQLiteValue]:
     """Return the keys of the session or process of a scope, or raise that it is not there."""
-    session_id, process_id = scope_session(scope), scope_process(scope)
+    session_id, process_id = scope_session_id(scope), scope_process_id(scope)
     if process_id is not None:
         return {"session_key": None, "process_key": find_process(reader, process_id).process_key}
     if session_id is None:
