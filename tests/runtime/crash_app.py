@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import lash
 from lash.model.value import JSON
@@ -21,9 +21,9 @@ OPTIONS: Final = lash.WorkerOptions(lease_ttl_s=60, poll_s=0.5)
 """A lease outlives every test: what is taken over was taken from a process that is provably dead."""
 
 
-def build(url: str, counts: Path, **options: Any) -> lash.App:
+def build(url: str, counts: Path, *hooks: lash.Hook) -> lash.App:
     """Return the application; each step that runs adds a line with its name to the file."""
-    app = lash.App(url, options=OPTIONS, **options)
+    app = lash.App(url, options=OPTIONS, hooks=hooks)
 
     def count(name: str) -> str:
         with os.fdopen(os.open(counts, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "w") as file:

@@ -15,17 +15,21 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import apsw
+import asyncpg
 
 import lash
 from lash.postgres.database import Database
 from lash.runtime.hooks import Attributes
 from lash.sqlite.statements import Statements
 from tests.runtime.crash_app import build, is_finished
+
+if TYPE_CHECKING:
+    from lash.postgres.pool import PooledConnection
 
 _IGNORED: Final = ("begin", "savepoint", "release", "rollback")
 """Between these and their neighbours nothing can be lost that is not lost at the neighbours."""
@@ -79,16 +83,20 @@ def _watch_ends_of_statements(killer: Killer) -> None:
     """Hear of the application's statements once they have run, for which there is no public hook."""
     send, command, control = Database.send, Database.command, Statements.control
 
-    async def watched_send(self: Database, connection: Any, name: str, *args: Any) -> Any:
-        rows = await send(self, connection, name, *args)
+    async def watched_send(
+        self: Database, connection: PooledConnection, name: str, text: str, args: Sequence[object]
+    ) -> list[asyncpg.Record]:
+        rows = await send(self, connection, name, text, args)
         if self._on_statement is not None:
             killer.after_statement(name)
         return rows
 
-    async def watched_command(self: Database, connection: Any, name: str, *args: Any) -> Any:
+    async def watched_command(
+        self: Database, connection: PooledConnection, name: str, text: str, args: Sequence[object] = ()
+    ) -> str:
         if self._on_statement is not None and name == _COMMIT:
             killer.before_commit()
-        tag = await command(self, connection, name, *args)
+        tag = await command(self, connection, name, text, args)
         if self._on_statement is not None:
             killer.after_statement(name)
         return tag
@@ -109,11 +117,11 @@ async def _work(url: str, folder: Path, point: str | None) -> None:
     """Work until everything is finished, or until the point of the kill."""
     killer = Killer(point)
     _watch_ends_of_statements(killer)
-    app = build(url, folder / "counts", hooks=[killer])
+    app = build(url, folder / "counts", killer)
     async with await lash.open(url) as beside, app, asyncio.timeout(_LIMIT_S):
         # The worker has not looked for the first time yet.
         killer.armed = True
-        while not await is_finished(beside):
+        while not await is_finished(beside):  # noqa: ASYNC110 (it looks from outside)
             await asyncio.sleep(0.02)
         killer.armed = False
     (folder / "trace.json").write_text(json.dumps(killer.trace))
