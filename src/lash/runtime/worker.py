@@ -38,7 +38,6 @@ class Worker:
         self._turns: Slots[TurnRun] = Slots(options.sessions, longest_pause_s=options.poll_s)
         self._processes: Slots[ProcessRun] = Slots(options.processes, longest_pause_s=options.poll_s)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._lost: set[TurnRun | ProcessRun] = set()
         self._neighbours: tuple[Lease | ProcessLease, ...] = ()
         self._look_for_dead_at = 0.0
         self._freed = asyncio.Event()
@@ -174,9 +173,6 @@ class Worker:
                 run = TurnRun(self._core, claimed.lease)
                 self._turns.fill(session_id, run)
                 end = await run.run()
-                if end is TurnEnd.LOST and run in self._lost:
-                    self._core.hooks.note("lease.lost", session_id=session_id, turn_id=run.turn_id)
-                self._lost.discard(run)
         finally:
             self._turns.leave(session_id, in_vain=end in (None, TurnEnd.NOTHING, TurnEnd.LOST))
             if end is TurnEnd.UNKNOWN:
@@ -195,9 +191,6 @@ class Worker:
                 run = ProcessRun(self._core, claimed)
                 self._processes.fill(process_id, run)
                 end = await run.run()
-                if end is RunEnd.LOST and run in self._lost:
-                    self._core.hooks.note("lease.lost", process_id=process_id)
-                self._lost.discard(run)
         finally:
             self._processes.leave(process_id, in_vain=end in (None, RunEnd.LOST))
             if end is RunEnd.UNKNOWN:
@@ -237,9 +230,8 @@ class Worker:
                         self._lose(run)
 
     def _lose(self, run: TurnRun | ProcessRun) -> None:
-        # Its own end may have freed the lease just now: only a run that ends as lost is told of.
+        # Its own end may have freed the lease just now.
         if run in self._runs():
-            self._lost.add(run)
             run.lose()
 
     async def _watch(self) -> None:
