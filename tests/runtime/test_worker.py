@@ -162,7 +162,7 @@ async def test_renewals_keep_long_work(stage: Stage) -> None:
 
 
 async def test_what_a_remote_worker_held_is_free_when_its_lease_ends(stage: Stage) -> None:
-    """Of a worker on another machine nobody knows whether it lives: its session and process wait for the lease's end."""
+    """Of a worker on another machine nobody knows whether it lives: what it held waits for the end of the lease."""
     app = stage.app()
 
     @app.agent

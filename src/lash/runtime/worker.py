@@ -255,8 +255,12 @@ class Worker:
             run.release()
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=_LAST_WORD_S)
-        for task in self._tasks:
+        deaf = set(self._tasks)
+        for task in deaf:
             task.cancel()
+        if deaf:
+            self._core.hooks.note("worker.trouble", error=f"{len(deaf)} runs heard no cancellation and are left behind")
+            await asyncio.wait(deaf, timeout=_LAST_WORD_S)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
