@@ -130,6 +130,25 @@ async def test_a_full_worker_hears_orders(backend_url: str) -> None:
         await until(is_quiet)
 
 
+async def test_sessions_that_always_have_work_leave_room_for_others(stage: Stage) -> None:
+    """Under more work than a worker can do, whoever waited for longest comes first, not whoever was created first."""
+    app = stage.app(options=lash.WorkerOptions(sessions=1))
+    served: list[str] = []
+
+    @app.agent
+    async def greedy(turn: lash.Turn) -> None:
+        served.append(turn.session_id)
+        if turn.session_id != "modest" and len(served) < 30:
+            await app.session(turn.session_id).send("more", key=f"{len(served)}")
+
+    async with app:
+        for name in ("greedy", "greedier", "modest"):
+            await app.session(name).send("x", key="first")
+        await app.drain()
+    assert "modest" in served[:3]
+    assert len(served) >= 30
+
+
 async def test_renewals_keep_long_work(stage: Stage) -> None:
     """Work that takes longer than a lease keeps it: another worker finds nothing to do, and the turn is run once."""
     if stage.backend == "memory":
@@ -263,6 +282,7 @@ def test_refusals_back_off_and_are_forgotten() -> None:
         slots.leave("a", in_vain=True)
         pauses.append(slots.next_try_s())
         assert not slots.take("a")
+        # One more than there are slots, since this one will be named in vain.
         assert slots.wanted() == 3
         now += pauses[-1]
     assert pauses == pytest.approx([0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 1.0, 1.0])

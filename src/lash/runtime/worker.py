@@ -125,11 +125,11 @@ class Worker:
         if work.timers_due:
             begun += len(await self._storage.schedules.fire_due())
             begun += await self._storage.waits.expire()
-        for session_id in work.session_ids:
+        for session_id in self._turns.ranked(work.session_ids):
             if self._turns.take(session_id):
                 self._spawn(self._run_turn(session_id))
                 begun += 1
-        for process_id in work.process_ids:
+        for process_id in self._processes.ranked(work.process_ids):
             if self._processes.take(process_id):
                 self._spawn(self._run_process(process_id))
                 begun += 1
