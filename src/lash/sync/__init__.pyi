@@ -171,6 +171,8 @@ class App:
         clock: Clock | None = None,
         **storage_options: Any,
     ) -> None: ...
+    def configure(self, *, options: WorkerOptions | None = None, worker: bool | None = None) -> None:
+        """Change how the app works, before it is started; what ``lash worker`` does with an app that only sends."""
     @overload
     def agent(self, function: A, /) -> AgentDefinition: ...
     @overload
@@ -221,6 +223,8 @@ class App:
     ) -> None:
         """Start a process by the clock: ``app.cron("0 7 * * 1-5", digest, time_zone="Europe/Berlin")``.
 
+        The key, by default made of the process's name, says which schedule this is: another line under the same key
+        takes the place of the one that an earlier version of the code declared.
         Each tick starts it once, whichever worker comes first. ``catch_up`` says what becomes of ticks that nobody was
         there for: ``skip``, ``last`` or ``all``.
         """
@@ -231,7 +235,10 @@ class App:
     def starting(self, *, process_id: str | None = None, wake: str | None = None) -> Starter:
         """Return what starts processes otherwise: under an id, so that starting twice is harmless; waking a session."""
     def stop(self) -> None:
-        """Let what runs finish or give it back, then close the storage. A second stop is harmless."""
+        """Let what runs finish or give it back, then close the storage. A second stop is harmless.
+
+        What finishes may use the app until it has.
+        """
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -252,6 +259,11 @@ class App:
         """Return a handle on a process by its id."""
     def emit(self, source_type: str, payload: JSON = None, *, key: str, source_key: str | None = None) -> EmitReport:
         """Tell that something happened. The key tells it apart: the same key again returns the first report."""
+    def unwatch(self, key: str) -> bool:
+        """End a subscription or a schedule of `on` or `cron` by its key, and return whether there was one.
+
+        What is no longer declared is not ended by itself: other versions of the code may still count on it.
+        """
     def signal(self, process_id: str, name: str, payload: JSON = None, *, key: str | None = None) -> None:
         """Send a signal to a process. The same key is one signal, however often it is sent."""
     def resolve(self, wait_key: str, value: JSON = None) -> bool:

@@ -24,7 +24,7 @@ INTERFACES: Final = {
     "Session": "lash.stores.session",
     "SessionHandle": "lash.runtime.session",
     "SessionStore": "lash.stores.session",
-    "Starter": "lash.runtime.app",
+    "Starter": "lash.runtime.starter",
     "Storage": "lash.stores.storage",
     "TriggerStore": "lash.stores.trigger",
     "WaitStore": "lash.stores.wait",
