@@ -1,0 +1,136 @@
+"""Commands: what all of them have in common, and groups that load theirs when they are needed."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import importlib
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import click
+
+from lash.cli import exits
+from lash.cli.exits import CommandFailed
+from lash.cli.shell import VARIABLE, Shell
+from lash.model.value import JSON
+
+AsyncCommand = Callable[..., Coroutine[Any, Any, None]]
+F = TypeVar("F", bound=Callable[..., Any])
+
+LIMIT: Final = 50
+
+
+def _set(name: str) -> Callable[[click.Context, click.Parameter, object], None]:
+    """Return what keeps an option on the shell, so that it counts before and behind the name of the command."""
+
+    def keep(context: click.Context, _parameter: click.Parameter, value: object) -> None:
+        if value:
+            setattr(context.ensure_object(Shell), name, value)
+
+    return keep
+
+
+def common_options() -> list[click.Parameter]:
+    """Return the options that every command takes."""
+    return [
+        click.Option(
+            ["--url"],
+            metavar="URL",
+            expose_value=False,
+            is_eager=True,
+            callback=_set("given_url"),
+            help=f"The storage: sqlite:///agents.db or postgresql://user@host/database.  [default: ${VARIABLE}]",
+        ),
+        click.Option(
+            ["--json"], is_flag=True, expose_value=False, callback=_set("json"), help="Write JSON, one value a line."
+        ),
+        click.Option(
+            ["--debug"], is_flag=True, expose_value=False, callback=_set("debug"), help="Show where an error came from."
+        ),
+    ]
+
+
+class Command(click.Command):
+    """A command with the common options and examples."""
+
+    examples: Sequence[str] = ()
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 (those of click)
+        super().__init__(*args, **kwargs)
+        self.params.extend(common_options())
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 (click's)
+        """Write the examples as they would be typed."""
+        with formatter.section("Examples" if len(self.examples) > 1 else "Example"):
+            for example in self.examples:
+                formatter.write(f"  {example}\n")
+
+
+class Group(click.Group):
+    """A group whose commands are loaded when they are asked for: ``name -> module:attribute``."""
+
+    def __init__(self, *args: Any, lazy: Mapping[str, str] | None = None, **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init__(*args, **kwargs)
+        self._lazy = dict(lazy or {})
+        self.params.extend(common_options())
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*self._lazy, *self.commands] if self._lazy else list(super().commands)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        place = self._lazy.get(cmd_name)
+        if place is None:
+            return super().get_command(ctx, cmd_name)
+        module, _, attribute = place.partition(":")
+        found = getattr(importlib.import_module(module), attribute)
+        assert isinstance(found, click.Command), place
+        return found
+
+
+def command(name: str, *examples: str, group: click.Group | None = None) -> Callable[[AsyncCommand], Command]:
+    """Make a command of an async function that takes the shell first, then its options; its docstring is the help."""
+
+    def make(function: AsyncCommand) -> Command:
+        @functools.wraps(function)
+        def call(**values: object) -> None:
+            shell = click.get_current_context().find_object(Shell)
+            assert shell is not None
+            asyncio.run(function(shell, **values))
+
+        made = click.command(name, cls=Command)(call)
+        made.examples = examples
+        if group is not None:
+            group.add_command(made)
+        return made
+
+    return make
+
+
+def deletes(function: F) -> F:
+    """Add what everything that removes something takes: ``--dry-run`` and ``--yes``."""
+    dry = click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
+    return dry(click.option("-y", "--yes", is_flag=True, help="Do not ask.")(function))
+
+
+def limited(function: F) -> F:
+    """Add ``--limit`` and ``--all`` to a list."""
+    limit = click.option(
+        "-n", "--limit", type=click.IntRange(min=1), default=LIMIT, show_default=True, help="Show at most this many."
+    )
+    return limit(click.option("--all", "everything", is_flag=True, help="Show all of them.")(function))
+
+
+def json_argument(text: str, what: str = "the payload") -> JSON:
+    """Read JSON from an argument; ``-`` reads it from standard input."""
+    import msgspec
+
+    if text == "-":
+        text = click.get_text_stream("stdin").read()
+    try:
+        value: JSON = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        raise CommandFailed(
+            exits.USAGE, f"{what} is no JSON ({error}); text is written with quotes in quotes: '\"yes\"'"
+        ) from None
+    return value
