@@ -250,7 +250,7 @@ if TYPE_CHECKING:
         WaitRecord,
     )
     from lash.model.work import Work
-    from lash.runtime.app import App, Starter
+    from lash.runtime.app import App
     from lash.runtime.definition import AgentDefinition, ProcessDefinition
     from lash.runtime.errors import Permanent
     from lash.runtime.handle import ProcessHandle
@@ -258,6 +258,7 @@ if TYPE_CHECKING:
     from lash.runtime.policy import Retry, WorkerOptions
     from lash.runtime.process import ChildHandle, Context
     from lash.runtime.session import SessionHandle
+    from lash.runtime.starter import Starter
     from lash.runtime.trigger import EVENT, pointer
     from lash.runtime.turn import Turn, text_of
     from lash.stores.artifact import ArtifactStore

@@ -31,21 +31,13 @@ _LOCK_TIMEOUT_MS: Final = 5_000
 async def copy_storage(shell: Shell, target: str) -> int:
     """Copy the storage to a new file, verify the copy, and return its size."""
     path = _path_of(shell, f"pg_dump --format=custom --schema={{schema}} --file={shlex.quote(target)} {{url}}")
-    file = Path(target)
-    _refuse_missing(path)
-    if file.exists():
-        raise CommandFailed(exits.CONFLICT, f"{target} exists already; name a file that does not")
+    file = _new_file(path, target)
     partial = _beside(file, "partial")
     try:
         await _copy(shell, "backup", path, partial)
-        # A name that was taken meanwhile is not overwritten.
-        os.link(partial, file)
-    except FileExistsError:
-        raise CommandFailed(exits.CONFLICT, f"{target} exists already; name a file that does not") from None
+        return _named(partial, file)
     finally:
         _remove(partial)
-    _sync(file.parent)
-    return file.stat().st_size
 
 
 async def restore_storage(shell: Shell, source: str, *, dry_run: bool, yes: bool) -> str | None:
@@ -57,12 +49,22 @@ async def restore_storage(shell: Shell, source: str, *, dry_run: bool, yes: bool
     problems = await examine(source)
     if problems:
         raise CommandFailed(exits.ERROR, f"{source} is no backup that can be restored: {problems[0]}")
+    target, kept = _places(path)
+    if not dry_run:
+        question = "Restore a new storage?" if kept is None else f"Put {source} in the place of {target}?"
+        shell.confirm(question, yes=yes)
+        await _replace(shell, source, target, kept)
+    return None if kept is None else str(kept)
+
+
+def _places(path: str) -> tuple[Path, Path | None]:
+    """Return the file to restore, and the name under which what is there now will be kept."""
     target = Path(path).resolve()
-    kept = _beside(target, time.strftime("replaced-%Y%m%d-%H%M%S", time.gmtime())) if target.exists() else None
-    if dry_run:
-        return None if kept is None else str(kept)
-    question = "Restore a new storage?" if kept is None else f"Put {source} in the place of {target}?"
-    shell.confirm(question, yes=yes)
+    ending = time.strftime("replaced-%Y%m%d-%H%M%S", time.gmtime())
+    return target, _beside(target, ending) if target.exists() else None
+
+
+async def _replace(shell: Shell, source: str, target: Path, kept: Path | None) -> None:
     partial = _beside(target, "partial")
     turns = open_turns(str(target), timeout_ms=_LOCK_TIMEOUT_MS)
     try:
@@ -76,7 +78,6 @@ async def restore_storage(shell: Shell, source: str, *, dry_run: bool, yes: bool
         turns.close()
         _remove(partial)
     _sync(target.parent)
-    return None if kept is None else str(kept)
 
 
 async def examine(path: str) -> list[str]:
@@ -174,9 +175,24 @@ def _path_of(shell: Shell, command: str) -> str:
     return path
 
 
-def _refuse_missing(path: str) -> None:
+def _new_file(path: str, target: str) -> Path:
+    """Return the file to copy to, if there is something to copy and the name is free."""
     if not Path(path).exists():
         raise CommandFailed(exits.SCHEMA, "there is no storage at this URL yet; create it with: lash init")
+    file = Path(target)
+    if file.exists():
+        raise CommandFailed(exits.CONFLICT, f"{target} exists already; name a file that does not")
+    return file
+
+
+def _named(partial: Path, file: Path) -> int:
+    """Give a finished copy its name, unless that was taken meanwhile, and return its size."""
+    try:
+        os.link(partial, file)
+    except FileExistsError:
+        raise CommandFailed(exits.CONFLICT, f"{file} exists already; name a file that does not") from None
+    _sync(file.parent)
+    return file.stat().st_size
 
 
 def _beside(file: Path, ending: str) -> Path:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import importlib
+import inspect
+import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
@@ -15,7 +17,8 @@ from lash.cli.exits import CommandFailed
 from lash.cli.shell import VARIABLE, Shell
 from lash.model.value import JSON
 
-AsyncCommand = Callable[..., Coroutine[Any, Any, None]]
+Work = Callable[..., Coroutine[Any, Any, None]] | Callable[..., None]
+"""What a command does: it takes the shell first, then its options."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 LIMIT: Final = 50
@@ -31,8 +34,13 @@ def _set(name: str) -> Callable[[click.Context, click.Parameter, object], None]:
     return keep
 
 
-def common_options() -> list[click.Parameter]:
-    """Return the options that every command takes."""
+def common_options(*, storage: bool = True) -> list[click.Parameter]:
+    """Return the options that every command takes; those about the storage only where it uses one."""
+    debug = click.Option(
+        ["--debug"], is_flag=True, expose_value=False, callback=_set("debug"), help="Show where an error came from."
+    )
+    if not storage:
+        return [debug]
     return [
         click.Option(
             ["--url"],
@@ -45,9 +53,7 @@ def common_options() -> list[click.Parameter]:
         click.Option(
             ["--json"], is_flag=True, expose_value=False, callback=_set("json"), help="Write JSON, one value a line."
         ),
-        click.Option(
-            ["--debug"], is_flag=True, expose_value=False, callback=_set("debug"), help="Show where an error came from."
-        ),
+        debug,
     ]
 
 
@@ -56,11 +62,7 @@ class Command(click.Command):
 
     examples: Sequence[str] = ()
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 (those of click)
-        super().__init__(*args, **kwargs)
-        self.params.extend(common_options())
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 (click's)
+    def format_epilog(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples as they would be typed."""
         with formatter.section("Examples" if len(self.examples) > 1 else "Example"):
             for example in self.examples:
@@ -88,17 +90,22 @@ class Group(click.Group):
         return found
 
 
-def command(name: str, *examples: str, group: click.Group | None = None) -> Callable[[AsyncCommand], Command]:
-    """Make a command of an async function that takes the shell first, then its options; its docstring is the help."""
+def command(
+    name: str, *examples: str, group: click.Group | None = None, storage: bool = True
+) -> Callable[[Work], Command]:
+    """Make a command of a function that takes the shell first, then its options; its docstring is the help."""
 
-    def make(function: AsyncCommand) -> Command:
+    def make(function: Work) -> Command:
         @functools.wraps(function)
         def call(**values: object) -> None:
             shell = click.get_current_context().find_object(Shell)
             assert shell is not None
-            asyncio.run(function(shell, **values))
+            running = function(shell, **values)
+            if inspect.iscoroutine(running):
+                asyncio.run(running)
 
         made = click.command(name, cls=Command)(call)
+        made.params.extend(common_options(storage=storage))
         made.examples = examples
         if group is not None:
             group.add_command(made)
@@ -126,9 +133,9 @@ def json_argument(text: str, what: str = "the payload") -> JSON:
     import msgspec
 
     if text == "-":
-        text = click.get_text_stream("stdin").read()
+        text = sys.stdin.read()
     try:
-        value: JSON = msgspec.json.decode(text)
+        value: JSON = msgspec.json.Decoder().decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
         raise CommandFailed(
             exits.USAGE, f"{what} is no JSON ({error}); text is written with quotes in quotes: '\"yes\"'"

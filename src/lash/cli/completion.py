@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from lash.cli.shell import Shell
 
 
-@command("completion", "lash completion bash", "lash completion zsh > ~/.zfunc/_lash")
+@command("completion", "lash completion bash", "lash completion zsh > _lash", storage=False)
 @click.argument("kind", metavar="bash|zsh|fish", type=click.Choice(("bash", "zsh", "fish")))
 async def completion(shell: Shell, kind: str) -> None:
     """Write the completion script of a shell; in bash: eval "$(lash completion bash)"."""

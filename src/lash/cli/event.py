@@ -24,7 +24,7 @@ _LOOK_EVERY_S: Final = 1.0
 @click.option("--after", type=click.IntRange(min=0), default=0, help="Begin behind the event of this number.")
 @click.option("--tail", type=click.IntRange(min=0), help="Begin with the last N events.")
 @click.option("--type", "event_type", help="Show events of one type.")
-async def logs(  # noqa: D417 (the options say it)
+async def logs(
     shell: Shell,
     process_id: str,
     follow: bool,  # noqa: FBT001 (click's)

@@ -55,7 +55,7 @@ _CODES: Final[tuple[tuple[tuple[type[LashError], ...], int], ...]] = (
 )
 
 
-class CommandFailed(Exception):  # noqa: N818 (it says what happened)
+class CommandFailed(Exception):
     """A command ends with this code and, unless it has said all, this line."""
 
     def __init__(self, code: int, line: str = "") -> None:
@@ -64,7 +64,7 @@ class CommandFailed(Exception):  # noqa: N818 (it says what happened)
         self.line = line
 
 
-class OutputClosed(Exception):  # noqa: N818 (it says what happened)
+class OutputClosed(Exception):
     """Nobody reads the output any more."""
 
 

@@ -36,7 +36,7 @@ _STATUSES: Final = ("running", "completed", "failed", "cancelled", "abandoned")
 @click.option("--label", help="Show those of one label: for a durable function its name.")
 @click.option("--session", "session_id", metavar="SESSION", help="Show those that a session started.")
 @limited
-async def ps(  # noqa: D417 (the options say it)
+async def ps(
     shell: Shell,
     ended: bool,  # noqa: FBT001 (click's)
     status: str | None,

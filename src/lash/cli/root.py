@@ -21,6 +21,7 @@ _COMMANDS: Final = {
     "effects": "lash.cli.effect:effects",
     "waits": "lash.cli.wait:waits",
     "db": "lash.cli.maintenance:db",
+    "worker": "lash.cli.work:worker",
     "doctor": "lash.cli.doctor:doctor",
     "completion": "lash.cli.completion:completion",
 }

@@ -135,7 +135,7 @@ class Shell:
         nothing: str,
         value: Callable[[T], object] | None = None,
     ) -> None:
-        """Show items: a table for people, a line of JSON for each to programs; ``nothing`` is said if there are none."""
+        """Show items: a table for people, a line of JSON each for programs; ``nothing`` is said if there are none."""
         if self.json:
             self.lines(json_text(item if value is None else value(item)) for item in items)
         elif items:

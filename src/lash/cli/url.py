@@ -49,7 +49,7 @@ def scrub(text: str, url: str | None) -> str:
 
 
 def _secrets(url: str) -> set[str]:
-    """Return the secrets of a URL in every form in which a message may quote them; those too short to tell apart not."""
+    """Return the secrets of a URL, in every form in which a message may quote them, but for very short ones."""
     found: set[str] = set()
     try:
         parts = urlsplit(url)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -92,7 +93,7 @@ async def resolve(shell: Shell, key: str, value: str, code: str | None, message:
 
     if key == "-" and value == "-":
         raise click.UsageError("only one of the key and the value can come from standard input")
-    text = click.get_text_stream("stdin").read().strip() if key == "-" else key
+    text = sys.stdin.read().strip() if key == "-" else key
     given = json_argument(value, "the value")
     resolution = Resolved(value=given) if code is None else Rejected(code=code, message=message)
     async with shell.storage() as storage:

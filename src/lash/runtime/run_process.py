@@ -244,6 +244,7 @@ class ProcessRun:
 
     async def _settle(self, definition: ProcessDefinition[Any, Any], task: asyncio.Task[Outcome]) -> RunEnd:
         if self._lost:
+            self._core.hooks.note("lease.lost", process_id=self.process_id)
             return RunEnd.LOST
         if self._released:
             await self.storage.process_leases.release(self.fence)

@@ -253,6 +253,7 @@ class TurnRun:
 
     async def _settle(self, agent: AgentDefinition, turn: Turn, task: asyncio.Task[object]) -> TurnEnd:
         if self._lost:
+            self._core.hooks.note("lease.lost", session_id=self.session_id, turn_id=self.turn_id)
             return TurnEnd.LOST
         if self._released:
             return await self._give_back(TurnEnd.RELEASED, count_attempt=False)
