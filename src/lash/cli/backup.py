@@ -70,14 +70,10 @@ async def _replace(shell: Shell, source: str, target: Path, kept: Path | None) -
     try:
         turns.take()
         await _copy(shell, "restore", source, partial)
-        if kept is not None:
-            _close_log(target)
-            target.rename(kept)
-        partial.rename(target)
+        _swap(partial, target, kept)
     finally:
         turns.close()
         _remove(partial)
-    _sync(target.parent)
 
 
 async def examine(path: str) -> list[str]:
@@ -141,6 +137,15 @@ async def _copy_pages(shell: Shell, label: str, source: str, partial: Path) -> N
         copy.close()
         origin.close()
     _sync(partial)
+
+
+def _swap(partial: Path, target: Path, kept: Path | None) -> None:
+    """Give the old file, if there is one, another name, and the copy its own."""
+    if kept is not None:
+        _close_log(target)
+        target.rename(kept)
+    partial.rename(target)
+    _sync(target.parent)
 
 
 def _close_log(target: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import importlib
 import inspect
@@ -77,8 +76,9 @@ class Group(click.Group):
         self._lazy = dict(lazy or {})
         self.params.extend(common_options())
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*self._lazy, *self.commands] if self._lazy else list(super().commands)
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click's)
+        """Return the names in the order in which they were declared."""
+        return [*self._lazy, *self.commands]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         place = self._lazy.get(cmd_name)
@@ -102,6 +102,9 @@ def command(
             assert shell is not None
             running = function(shell, **values)
             if inspect.iscoroutine(running):
+                # Only here: help and completion need not wait for it.
+                import asyncio
+
                 asyncio.run(running)
 
         made = click.command(name, cls=Command)(call)

@@ -30,7 +30,7 @@ def effects() -> None:
     """Look at recorded steps: what a replay will not run again."""
 
 
-@command("ls", "lash effects ls research-7", "lash effects ls --session support-42 --turn turn:batch-1", group=effects)
+@command("ls", "lash effects ls research-7", "lash effects ls --session support-42 --turn turn:$BATCH", group=effects)
 @click.argument("process_id", metavar="[PROCESS]", required=False)
 @click.option("--session", "session_id", metavar="SESSION", help="Those of a turn of this session.")
 @click.option("--turn", "turn_id", metavar="TURN", help="The turn; `turn:` and the id of the batch it began with.")

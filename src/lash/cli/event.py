@@ -18,7 +18,7 @@ _PAGE: Final = 500
 _LOOK_EVERY_S: Final = 1.0
 
 
-@command("logs", "lash logs research-7", "lash logs research-7 --tail 5", "lash logs research-7 --follow --json")
+@command("logs", "lash logs research-7", "lash logs research-7 --tail 5", "lash logs report-3 --follow --json")
 @click.argument("process_id", metavar="PROCESS")
 @click.option("-f", "--follow", is_flag=True, help="Go on until the process ends.")
 @click.option("--after", type=click.IntRange(min=0), default=0, help="Begin behind the event of this number.")

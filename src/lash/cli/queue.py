@@ -154,7 +154,7 @@ def _dead_row(letter: DeadLetter) -> tuple[str, ...]:
     )
 
 
-@command("requeue", "lash queue requeue support-42 batch-9", "lash queue requeue support-42 --all", group=queue)
+@command("requeue", "lash queue requeue support-42 $BATCH", "lash queue requeue support-42 --all", group=queue)
 @click.argument("session_id", metavar="SESSION")
 @click.argument("batch_ids", metavar="[BATCH]...", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="All dead letters of the session.")
@@ -168,7 +168,7 @@ async def requeue(shell: Shell, session_id: str, batch_ids: tuple[str, ...], eve
 
 @command(
     "discard",
-    "lash queue discard support-42 batch-9 --dry-run",
+    "lash queue discard support-42 $BATCH --dry-run",
     "lash queue discard support-42 --all --yes",
     group=queue,
 )

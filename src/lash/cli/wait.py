@@ -75,8 +75,8 @@ def _identity(identity: WaitIdentity) -> str:
 
 @command(
     "resolve",
-    """lash waits resolve "$KEY" '{"approved": true}'""",
-    "lash waits resolve \"$KEY\" --reject refused --message 'too expensive'",
+    """lash waits resolve $KEY '{"approved": true}'""",
+    "echo $OTHER_KEY | lash waits resolve - --reject refused --message 'too expensive'",
     group=waits,
 )
 @click.argument("key", metavar="KEY")
