@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @command("completion", "lash completion bash", "lash completion zsh > _lash", storage=False)
 @click.argument("kind", metavar="bash|zsh|fish", type=click.Choice(("bash", "zsh", "fish")))
-async def completion(shell: Shell, kind: str) -> None:
+def completion(shell: Shell, kind: str) -> None:
     """Write the completion script of a shell; in bash: eval "$(lash completion bash)"."""
     from click.shell_completion import get_completion_class
 

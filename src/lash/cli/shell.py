@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -155,7 +156,13 @@ class Shell:
             return
         if not sys.stdin.isatty():
             raise CommandFailed(exits.USAGE, f"{question} Nobody can be asked here: give --yes")
-        if not click.confirm(question, default=False, err=True):
+        # An event loop takes Ctrl-C for itself, and would notice it only after the answer.
+        handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            agreed = click.confirm(question, default=False, err=True)
+        finally:
+            signal.signal(signal.SIGINT, handler)
+        if not agreed:
             raise CommandFailed(exits.ERROR, "nothing was done")
 
     @contextlib.contextmanager
