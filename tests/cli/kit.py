@@ -23,6 +23,10 @@ import msgspec
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 60.0
 _AGES = re.compile(r"(?<![\w.-])\+?\d+[ydhms](?:\d+[dhms])?(?![\w-])")
+# Makes the terminal that of the command, so that Ctrl-C reaches it as a signal, and becomes the command.
+_TAKE_TERMINAL = (
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
+)
 _NEUTRAL = ("LASH_URL", "NO_COLOR", "TERM", "COLUMNS", "LINES", "_LASH_COMPLETE", "PYTHONIOENCODING", "LC_ALL")
 
 
@@ -134,13 +138,12 @@ def terminal(
     screen, inside = pty.openpty()
     fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     process = subprocess.Popen(
-        list(program) or command(*arguments),
+        [sys.executable, "-c", _TAKE_TERMINAL, *(program or command(*arguments))],
         stdin=inside,
         stdout=inside,
         stderr=inside,
         env=environment({"LASH_URL": url, "TERM": "xterm-256color", **(variables or {})}),
         start_new_session=True,
-        preexec_fn=_take_terminal,
     )
     os.close(inside)
     try:
@@ -150,8 +153,3 @@ def terminal(
             process.send_signal(signal.SIGKILL)
         process.wait()
         os.close(screen)
-
-
-def _take_terminal() -> None:
-    # So that Ctrl-C reaches the command as a signal.
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -55,7 +55,7 @@ def test_removing_asks_unless_told(seeded: Seeded) -> None:
 
 
 def test_fork_continues_from_a_node(seeded: Seeded) -> None:
-    """A fork has the path to the node and a name; forking again is harmless, and another fork of the name a conflict."""
+    """A fork has the path to the node; forking again is harmless, and an id that is taken is a conflict."""
     made = run("sessions", "fork", "support-42", "curtly", "--node", "curt", "--name", "Curt", url=seeded.url)
     assert (made.returncode, made.stdout) == (0, "forked support-42 as curtly\n")
     assert [each["node_id"] for each in values("sessions", "tree", "curtly", url=seeded.url)] == ["ask", "curt"]

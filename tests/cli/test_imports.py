@@ -15,7 +15,10 @@ STORES = ("lash.sqlite", "lash.postgres", "lash.runtime", "lash.plan", "lash.sto
 
 def loaded(*arguments: str, url: str = "") -> set[str]:
     """Return the modules that are loaded once the command has run."""
-    program = f"import sys\nfrom lash.cli.main import main\nmain({list(arguments)!r})\nsys.stderr.write(' '.join(sys.modules))"
+    program = (
+        f"import sys\nfrom lash.cli.main import main\nmain({list(arguments)!r})\n"
+        "sys.stderr.write(' '.join(sys.modules))"
+    )
     variables = environment({"LASH_URL": url} if url else {})
     ended = subprocess.run([sys.executable, "-c", program], env=variables, capture_output=True, text=True, check=True)
     return set(ended.stderr.split())

@@ -89,7 +89,7 @@ def test_processes_are_listed(seeded: Seeded) -> None:
         "research-7   research   running   2   AGE   AGE   -"
     )
     assert [each["process_id"] for each in values("ps", "-a", url=seeded.url)] == ["report-3", "research-7"]
-    assert [each["status"] for each in values("ps", "-a", "--label", "report", url=seeded.url)] == ["completed"]
+    assert [each["status"] for each in values("ps", "--all", "--label", "report", url=seeded.url)] == ["completed"]
 
 
 @pytest.mark.parametrize(
@@ -123,12 +123,12 @@ def test_logs_are_shown_in_order_from_where_one_asks(seeded: Seeded) -> None:
 
 
 def test_lists_say_when_there_is_more(seeded: Seeded) -> None:
-    """A list that was cut says so beside the output; --all shows all of it."""
+    """A list that was cut says so beside the output; --no-limit shows all of it."""
     cut = run("ps", "-a", "--limit", "1", url=seeded.url)
     assert len(cut.stdout.splitlines()) == 2
-    assert cut.stderr == "only the first 1 are shown; --all shows all of them\n"
+    assert cut.stderr == "only the first 1 are shown; --no-limit shows all of them\n"
     assert run("ps", "-a", "--limit", "1", "--json", url=seeded.url).stderr == ""
-    assert len(values("ps", "-a", "--limit", "1", "--all", url=seeded.url)) == 2
+    assert len(values("ps", "-a", "--limit", "1", "--no-limit", url=seeded.url)) == 2
     assert run("ps", "-a", "--limit", "2", url=seeded.url).stderr == ""
 
 

@@ -92,7 +92,7 @@ def test_ctrl_c_at_a_question_changes_nothing(seeded: Seeded) -> None:
 
 
 def test_following_shows_what_is_appended_until_the_end(seeded: Seeded) -> None:
-    """Events that others append appear, also after the terminal was resized; the end of the process ends the command."""
+    """Events that others append appear, also after the terminal was resized, until the process ends."""
 
     async def go_on(name: str, last: bool) -> None:  # noqa: FBT001 (a small helper)
         async with await lash.open(seeded.url) as storage:

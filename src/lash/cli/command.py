@@ -124,11 +124,17 @@ def deletes(function: F) -> F:
 
 
 def limited(function: F) -> F:
-    """Add ``--limit`` and ``--all`` to a list."""
+    """Add ``--limit`` and ``--no-limit`` to a list."""
     limit = click.option(
-        "-n", "--limit", type=click.IntRange(min=1), default=LIMIT, show_default=True, help="Show at most this many."
+        "-n",
+        "--limit",
+        type=click.IntRange(min=1),
+        metavar="N",
+        default=LIMIT,
+        show_default=True,
+        help="Show at most this many.",
     )
-    return limit(click.option("--all", "everything", is_flag=True, help="Show all of them.")(function))
+    return limit(click.option("--no-limit", "everything", is_flag=True, help="Show all of them.")(function))
 
 
 def json_argument(text: str, what: str = "the payload") -> JSON:

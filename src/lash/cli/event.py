@@ -21,8 +21,10 @@ _LOOK_EVERY_S: Final = 1.0
 @command("logs", "lash logs research-7", "lash logs research-7 --tail 5", "lash logs report-3 --follow --json")
 @click.argument("process_id", metavar="PROCESS")
 @click.option("-f", "--follow", is_flag=True, help="Go on until the process ends.")
-@click.option("--after", type=click.IntRange(min=0), default=0, help="Begin behind the event of this number.")
-@click.option("--tail", type=click.IntRange(min=0), help="Begin with the last N events.")
+@click.option(
+    "--after", type=click.IntRange(min=0), metavar="N", default=0, help="Begin behind the event of this number."
+)
+@click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Begin with the last N events.")
 @click.option("--type", "event_type", help="Show events of one type.")
 async def logs(
     shell: Shell,

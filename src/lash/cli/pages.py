@@ -25,7 +25,7 @@ async def first(fetch: Fetch[T], shell: Shell, limit: int, *, everything: bool) 
         items.extend(page)
         if not everything and len(items) > limit:
             if not shell.json:
-                shell.note(f"only the first {limit:,} are shown; --all shows all of them")
+                shell.note(f"only the first {limit:,} are shown; --no-limit shows all of them")
             return items[:limit]
         if cursor is None:
             return items

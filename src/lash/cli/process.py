@@ -30,7 +30,7 @@ _STATUSES: Final = ("running", "completed", "failed", "cancelled", "abandoned")
 
 
 @command("ps", "lash ps", "lash ps -a --label research", "lash ps --status failed --json")
-@click.option("-a", "ended", is_flag=True, help="Show those that have ended too.")
+@click.option("-a", "--all", "ended", is_flag=True, help="Show those that have ended too.")
 @click.option("--status", type=click.Choice(_STATUSES), help="Show those of one status.")
 @click.option("--waiting", is_flag=True, help="Show those that wait for a signal.")
 @click.option("--label", help="Show those of one label: for a durable function its name.")

@@ -63,7 +63,7 @@ async def list_queue(shell: Shell, session_id: str | None, limit: int, everythin
     if len(found) > limit and not everything:
         found = found[:limit]
         if not shell.json:
-            shell.note(f"only the first {limit:,} are shown; --all shows all of them")
+            shell.note(f"only the first {limit:,} are shown; --no-limit shows all of them")
     shell.table(_COLUMNS, found, _row, nothing="nothing is queued", value=_fields)
 
 

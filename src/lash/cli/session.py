@@ -34,7 +34,7 @@ def sessions() -> None:
     """List, show, draw, fork and remove sessions."""
 
 
-@command("ls", "lash sessions ls", "lash sessions ls --all --json", group=sessions)
+@command("ls", "lash sessions ls", "lash sessions ls --no-limit --json", group=sessions)
 @limited
 async def list_sessions(shell: Shell, limit: int, everything: bool) -> None:  # noqa: FBT001 (click's)
     """List sessions, the newest first."""
@@ -64,7 +64,9 @@ def _row(session: SessionSummary) -> tuple[str, ...]:
 
 @command("show", "lash sessions show support-42", "lash sessions show support-42 --last 3 --json", group=sessions)
 @click.argument("session_id", metavar="SESSION")
-@click.option("--last", type=click.IntRange(min=1), default=_LAST, show_default=True, help="Show the last N nodes.")
+@click.option(
+    "--last", type=click.IntRange(min=1), metavar="N", default=_LAST, show_default=True, help="Show the last N nodes."
+)
 @click.option("--all", "everything", is_flag=True, help="Show the whole active path.")
 async def show(shell: Shell, session_id: str, last: int, everything: bool) -> None:  # noqa: FBT001 (click's)
     """Show a session: what is current, who works on it, what is queued, and its last messages."""
