@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import fcntl
+import functools
 import os
 import pty
 import re
 import select
 import signal
+import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+
+Ended = subprocess.CompletedProcess[str]
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 60.0
@@ -41,25 +47,53 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "lash", *arguments]
 
 
+class _Starter:
+    """Has the command run by a process that has its modules loaded already; see `tests.cli.fork_server`."""
+
+    def __init__(self) -> None:
+        self._asking, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._asking.settimeout(PATIENCE_S)
+        with theirs:
+            self._server = subprocess.Popen(
+                [sys.executable, "-m", "tests.cli.fork_server", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                env=environment(),
+                cwd=ROOT,
+            )
+        atexit.register(self.close)
+
+    def run(self, arguments: Sequence[str], variables: dict[str, str], given: str, folder: Path) -> Ended:
+        request = {"arguments": arguments, "environment": variables, "folder": str(folder)}
+        with contextlib.ExitStack() as stack:
+            files = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
+            files[0].write(given.encode())
+            files[0].seek(0)
+            socket.send_fds(self._asking, [msgspec.json.encode(request)], [file.fileno() for file in files])
+            code = int(self._asking.recv(64))
+            for file in files:
+                file.seek(0)
+            return Ended(list(arguments), code, files[1].read().decode(), files[2].read().decode())
+
+    def close(self) -> None:
+        self._asking.close()
+        self._server.wait()
+
+
+@functools.cache
+def _starter() -> _Starter:
+    return _Starter()
+
+
 def run(
     *arguments: str,
     url: str | None = None,
     variables: Mapping[str, str] | None = None,
     given: str = "",
     cwd: Path | None = None,
-) -> subprocess.CompletedProcess[str]:
-    """Run the command with its output in pipes, and return how it ended."""
+) -> Ended:
+    """Run the command, away from any terminal, and return how it ended."""
     named = {"LASH_URL": url} if url is not None else {}
-    return subprocess.run(
-        command(*arguments),
-        env=environment({**named, **(variables or {})}),
-        input=given,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-        cwd=cwd,
-    )
+    return _starter().run(arguments, environment({**named, **(variables or {})}), given, cwd or ROOT)
 
 
 def output(*arguments: str, url: str) -> str:

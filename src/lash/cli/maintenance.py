@@ -165,8 +165,14 @@ async def check(shell: Shell) -> None:
 
 async def _findings(shell: Shell, storage: Storage) -> AsyncIterator[tuple[str, str]]:
     from lash.cli.audit import file_problems, garbage_problems, listed_problems, session_problems
+    from lash.errors import CorruptData
 
-    ids = [summary.meta.session_id async for summary in pages.each(session_pages(storage))]
+    ids: list[str] = []
+    try:
+        async for summary in pages.each(session_pages(storage)):
+            ids.append(summary.meta.session_id)  # noqa: PERF401 (those before a damaged one are kept)
+    except CorruptData as error:
+        yield "sessions", clean(f"{error}; those behind it were not read")
     for problem in await file_problems(shell.url):
         yield "file", clean(problem)
     with shell.progress("check", len(ids)) as step:
