@@ -132,6 +132,15 @@ def test_lists_say_when_there_is_more(seeded: Seeded) -> None:
     assert run("ps", "-a", "--limit", "2", url=seeded.url).stderr == ""
 
 
+@pytest.mark.parametrize("arguments", [(), ("sessions",), ("db",)])
+def test_nothing_asked_for_shows_the_help(arguments: tuple[str, ...]) -> None:
+    """The name alone shows what can be done, without a storage, and succeeds."""
+    ended = run(*arguments)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith(f"Usage: {' '.join(('lash', *arguments))} ")
+    assert "Commands:" in ended.stdout
+
+
 def test_nothing_is_said_beside_the_output(seeded: Seeded) -> None:
     """An empty list leaves standard output empty, so that a script counts no lines."""
     ended = run("ps", "--status", "failed", url=seeded.url)

@@ -76,6 +76,13 @@ class Group(click.Group):
         self._lazy = dict(lazy or {})
         self.params.extend(common_options())
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Show the help where nothing was asked for, as a success, whatever version of click this is."""
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help())
+            ctx.exit()
+        return super().parse_args(ctx, args)
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click's)
         """Return the names in the order in which they were declared."""
         return [*self._lazy, *self.commands]

@@ -50,7 +50,8 @@ def clean(text: str, *, keep_lines: bool = False) -> str:
 
 
 def _visible(letter: str) -> str:
-    if letter in "\n\t":
+    # The joiners belong to the writing of several languages, and to emoji.
+    if letter in "\n\t\u200c\u200d":
         return letter
     # Cc: control characters; Cf: invisible ones, such as those that reverse the direction; Cs: half characters.
     return letter.encode("unicode_escape").decode() if unicodedata.category(letter) in {"Cc", "Cf", "Cs"} else letter
