@@ -626,6 +626,16 @@ class ProcessHandle(Generic[R]):
         """Ask the process to stop. It ends when its run sees the request, or at once if it is parked."""
     def events(self, after: int = 0) -> tuple[ProcessEvent, ...]:
         """Return the log behind a number."""
+    def unknown_steps(self) -> tuple[EffectRecord, ...]:
+        """Return the steps that must not run twice and were begun and not ended, those of a live run included."""
+    def settle(self, step_key: str, outcome: JSON | EffectError) -> None:
+        """Say what became of a step whose outcome is unknown; the process goes on with it at once.
+
+        ``step_key`` is the one that OutcomeUnknown and `unknown_steps` name. Raises EffectNotRecorded if no run began
+        it, Conflict if it has an outcome or its runner may still be at it.
+        """
+    def run_again(self, step_key: str) -> None:
+        """Let a step whose outcome is unknown run once more: whoever calls this knows that it did not happen."""
 
 class ProcessLeaseStore:
     """Expiring, fenced rights to run a process. Fencing numbers only grow.
