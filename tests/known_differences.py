@@ -5,6 +5,16 @@ difference any more.
 """
 
 QUERY_DIFFERENCES: dict[str, str] = {
+    "activity_after": "PostgreSQL looks at a session as one statement, SQLite step by step",
+    "activity_append": "PostgreSQL shows activity as one statement, SQLite step by step",
+    "activity_begin": "PostgreSQL shows activity as one statement, SQLite step by step",
+    "activity_change_floor": "PostgreSQL looks at a session as one statement, SQLite step by step",
+    "activity_insert": "PostgreSQL shows activity as one statement, SQLite step by step",
+    "activity_look": "PostgreSQL looks at a session as one statement, SQLite step by step",
+    "activity_move_tail": "PostgreSQL shows activity as one statement, SQLite step by step",
+    "activity_raise_change_floor": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
+    "activity_session": "PostgreSQL looks at a session as one statement, SQLite step by step",
+    "activity_trim": "PostgreSQL shows activity as one statement, SQLite step by step",
     "attachment_fence": "PostgreSQL announces an attachment as one statement, SQLite step by step",
     "attachment_fence_ids": "PostgreSQL looks at a page of fences in one statement, SQLite in two",
     "attachment_keep": "PostgreSQL announces an attachment as one statement, SQLite step by step",

@@ -70,6 +70,17 @@ if TYPE_CHECKING:
     from lash.bytestore.file import FileBytes
     from lash.bytestore.s3 import S3Bytes
     from lash.liveness import current_owner
+    from lash.model.activity import (
+        ActivityDraft,
+        Committed,
+        Gap,
+        GapReason,
+        Observed,
+        ProcessChanged,
+        QueueChanged,
+        QueueMark,
+        TurnActivity,
+    )
     from lash.model.artifact import ArtifactPage, ArtifactRef, ArtifactSummary, ProcessEnvironment
     from lash.model.attachment import (
         AttachmentEntry,
@@ -282,6 +293,7 @@ __all__ = [
     "Accepted",
     "Acquired",
     "ActivePath",
+    "ActivityDraft",
     "Advice",
     "AgentDefinition",
     "AgentFrame",
@@ -329,6 +341,7 @@ __all__ = [
     "CommitBudget",
     "CommitResult",
     "CommitTooLarge",
+    "Committed",
     "Compression",
     "ConfigError",
     "Conflict",
@@ -385,6 +398,8 @@ __all__ = [
     "ForeignDatabase",
     "ForkRelation",
     "FullGraph",
+    "Gap",
+    "GapReason",
     "GarbageCount",
     "GarbageReport",
     "Grant",
@@ -421,6 +436,7 @@ __all__ = [
     "NotFound",
     "NothingClaimed",
     "NounSize",
+    "Observed",
     "Occurrence",
     "OccurrenceConflict",
     "OccurrenceNotFound",
@@ -439,6 +455,7 @@ __all__ = [
     "Present",
     "ProcessAcquired",
     "ProcessChange",
+    "ProcessChanged",
     "ProcessCommand",
     "ProcessDefinition",
     "ProcessEnvironment",
@@ -467,7 +484,9 @@ __all__ = [
     "PruneReport",
     "PrunedOccurrences",
     "PrunedProcesses",
+    "QueueChanged",
     "QueueDrainScope",
+    "QueueMark",
     "QueueStore",
     "Recovery",
     "RefusalReason",
@@ -552,6 +571,7 @@ __all__ = [
     "TriggerStore",
     "TriggerSubscription",
     "Turn",
+    "TurnActivity",
     "TurnCheckpoint",
     "TurnConflict",
     "TurnFailed",
@@ -590,6 +610,9 @@ _MODULES = {
     "lash.bytestore.file": "FileBytes",
     "lash.bytestore.s3": "S3Bytes",
     "lash.liveness": "current_owner",
+    "lash.model.activity": (
+        "ActivityDraft Committed Gap GapReason Observed ProcessChanged QueueChanged QueueMark TurnActivity"
+    ),
     "lash.model.artifact": "ArtifactPage ArtifactRef ArtifactSummary ProcessEnvironment",
     "lash.model.attachment": (
         "AttachmentEntry AttachmentOwner AttachmentPage OwnerKind StoredAttachment SweepProblem SweepReport"

@@ -25,6 +25,7 @@ MIGRATIONS = (
     "0008_schedules",
     "0009_work",
     "0010_dead_letters",
+    "0011_activity",
 )
 _OPENERS = 16
 _PACKAGES = {"sqlite": "lash.sqlite.sql", "postgres": "lash.postgres.sql"}

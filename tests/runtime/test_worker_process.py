@@ -69,6 +69,24 @@ async def test_what_does_not_finish_in_time_is_given_back(workers: Crew, sender:
         assert len(workers.lines("a.began")) == 2
 
 
+async def test_what_hears_nothing_is_left_behind(workers: Crew, sender: lash.App) -> None:
+    """Code that swallows its cancellation cannot keep a worker from ending; the exit code and the log tell of it."""
+    if sender.url.startswith("postgres"):
+        pytest.skip("it takes long, and no storage has a part in it")
+    async with sender:
+        worker = workers.hire(grace=0.1)
+        await sender.session("s").send("deaf a", key="1")
+        await workers.began("a")
+        worker.send_signal(signal.SIGTERM)
+        assert await workers.ended(worker) == 1
+        assert "left behind" in workers.log(worker)
+
+        workers.open_gate("a")
+        workers.hire()
+        assert await sender.session("s").ask("deaf a", key="1", timeout_s=PATIENCE_S) == "did a"
+        assert len(workers.lines("a.first")) == 1
+
+
 async def test_a_second_signal_ends_at_once(workers: Crew, sender: lash.App) -> None:
     """Whoever asks twice is not kept waiting for the grace time; the next worker goes on."""
     async with sender:

@@ -1,12 +1,14 @@
 """The application that real workers run in the tests: ``lash worker tests.runtime.worker_app:app``.
 
 Where its storage and its files lie is told by the environment. A message is an order: ``say TEXT``, ``hold NAME`` (wait
-until the file ``NAME.go`` is there) or ``block NAME`` (the same, but the first attempt blocks the event loop).
+until the file ``NAME.go`` is there), ``block NAME`` (the same, but the first attempt blocks the event loop) or ``deaf
+NAME`` (the same, but deaf to cancellation).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -42,7 +44,7 @@ async def noted(name: str) -> str:
 async def gate(name: str) -> str:
     """Wait until somebody opens the gate."""
     note(f"{name}.began")
-    while not (FOLDER / f"{name}.go").exists():  # noqa: ASYNC110, ASYNC240 (another process opens it)
+    while not (FOLDER / f"{name}.go").exists():  # noqa: ASYNC110 (another process opens it)
         await asyncio.sleep(0.01)
     return name
 
@@ -50,9 +52,16 @@ async def gate(name: str) -> str:
 async def blocking_gate(name: str) -> str:
     """Wait like that, with a loop that can do nothing else."""
     note(f"{name}.began")
-    while not (FOLDER / f"{name}.go").exists():  # noqa: ASYNC240 (the same)
+    while not (FOLDER / f"{name}.go").exists():
         time.sleep(0.01)  # noqa: ASYNC251 (that is the point)
     return name
+
+
+async def deaf_gate(name: str) -> str:
+    """Wait like the first, whoever says that it should stop."""
+    while True:
+        with contextlib.suppress(asyncio.CancelledError):
+            return await gate(name)
 
 
 @app.agent
@@ -66,7 +75,7 @@ async def obedient(turn: lash.Turn) -> str:
     elif order == "block":
         await turn.step("gate", noted, f"{name}.again")
     else:
-        await turn.step("gate", gate, name)
+        await turn.step("gate", deaf_gate if order == "deaf" else gate, name)
     return f"did {name}"
 
 

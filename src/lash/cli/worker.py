@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from lash.errors import ConfigError, LashError
 from lash.runtime.app import App
 
 _DEFAULT_NAME: Final = "app"
+_LEAVE_S: Final = 2.0
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 _log: Final = logging.getLogger("lash.worker")
@@ -38,11 +40,16 @@ def run(target: str, *, sessions: int | None, processes: int | None, grace_s: fl
     except ConfigError as error:
         sys.stderr.write(f"lash worker: {error}\n")
         return 2
+    # Code that hears no cancellation, or a thread that does not end, would keep the event loop from closing.
+    leave = threading.Timer(_LEAVE_S, _leave)
+    leave.daemon = True
     try:
-        asyncio.run(_work(app))
+        asyncio.run(_work(app, leave))
     except LashError as error:
         sys.stderr.write(f"lash worker: {error}\n")
         return 1
+    finally:
+        leave.cancel()
     return 0
 
 
@@ -85,7 +92,12 @@ def _apps_of(found: object) -> str:
     return f"; it has {', '.join(sorted(names))}" if names else ""
 
 
-async def _work(app: App) -> None:
+def _leave() -> None:
+    _log.warning("some of the work hears nothing; it is left behind, and others go on from its records")
+    os._exit(1)
+
+
+async def _work(app: App, leave: threading.Timer) -> None:
     stop = asyncio.Event()
     with _signals(stop):
         await app.start()
@@ -100,6 +112,7 @@ async def _work(app: App) -> None:
             # It raises what the worker failed with, if it did.
             await app.stop()
             await asyncio.wait({working, told})
+            leave.start()
         _log.info("stopped")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from lash.model.maintenance import GarbageReport, PruneReport, StorageReport
+from lash.plan.activity import KEPT_MS
 from lash.plan.maintenance import BATCH, ENVIRONMENT_GRACE_MS, GarbageRow, TableSize, check_age, storage_report
 from lash.postgres.database import Database
 from lash.postgres.fork import reclaim_graphs
@@ -16,15 +17,17 @@ _FIND: Final = {
     "graphs": "maintenance_find_graphs",
     "turns": "maintenance_find_turns",
     "source_keys": "maintenance_find_source_keys",
+    "activity": "maintenance_find_activity",
     "environments": "maintenance_find_environments",
 }
-_AGED: Final = {"turns", "source_keys", "environments"}
+_AGED: Final = {"turns", "source_keys", "environments", "activity"}
 _DROP: Final = {
     "environments": "maintenance_drop_environments",
     "components": "maintenance_drop_components",
     "blobs": "maintenance_drop_blobs",
     "turns": "maintenance_drop_turns",
     "source_keys": "maintenance_drop_source_keys",
+    "activity": "maintenance_drop_activity",
 }
 
 
@@ -42,6 +45,9 @@ class PostgresMaintenance:
 
     async def prune_source_keys(self, *, older_than_ms: int) -> PruneReport:
         return await sweep_old(_Sweeper(self._database, check_age(older_than_ms)), "source_keys")
+
+    async def prune_activity(self, *, older_than_ms: int = KEPT_MS) -> PruneReport:
+        return await sweep_old(_Sweeper(self._database, check_age(older_than_ms)), "activity")
 
     async def report(self) -> StorageReport:
         """Say how large the storage is; see `lash.stores.storage.Storage.report`."""

@@ -9,6 +9,7 @@ from lash.attachment import Attachments
 from lash.model.maintenance import StorageReport
 from lash.model.session import Durability
 from lash.plan.commit import CommitRules
+from lash.postgres.activity import PostgresActivityStore
 from lash.postgres.artifact import PostgresArtifactStore
 from lash.postgres.attachment import PostgresAttachmentManifest, PostgresBytes
 from lash.postgres.database import Database, StatementHook
@@ -60,6 +61,7 @@ class PostgresStorage:
         self.waits = Waits(PostgresWaitRows(database), self.waiter.hub, self.signals)
         self.schedules = PostgresScheduleStore(database, self.signals)
         self.grants = PostgresGrantStore(database, seen)
+        self.activity = PostgresActivityStore(database, self.signals)
         self.triggers = PostgresTriggerStore(database)
         self.occurrences = PostgresOccurrenceStore(database, self.signals)
         self.artifacts = PostgresArtifactStore(database, rules.compression)

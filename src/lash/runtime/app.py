@@ -238,7 +238,7 @@ class App:
             finally:
                 core, self._core, self._worker, self._running = self._core, None, None, None
                 self._watches.close()
-                await core.storage.close()
+                await core.close()
 
     async def __aenter__(self) -> Self:
         await self._open()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from lash.errors import UnknownDefinition
@@ -10,6 +9,7 @@ from lash.model.lease import LeaseOwner
 from lash.model.process import EngineInput, Identity, Provenance, Registration
 from lash.model.trigger import EmitReport, OccurrenceRequest
 from lash.model.value import JSON
+from lash.runtime.activity import ActivityWriter
 from lash.runtime.definition import ENGINE, AgentDefinition, ProcessDefinition
 from lash.runtime.history import Histories
 from lash.runtime.hooks import Hooks
@@ -58,7 +58,7 @@ class Core:
         self.options = options
         self.hooks = hooks
         self.histories = Histories()
-        self.on_activity: Callable[[str, str, JSON], None] | None = None
+        self.activity = ActivityWriter(storage.activity, on_loss=self._note_loss)
 
     def agent(self, name: str | None) -> AgentDefinition:
         return self.definitions.agent(name)
@@ -99,10 +99,12 @@ class Core:
             )
         )
 
-    def activity(self, session_id: str, turn_id: str, payload: JSON) -> None:
-        """Show something to those who observe a session; it never fails a turn and never waits."""
-        if self.on_activity is not None:
-            self.on_activity(session_id, turn_id, payload)
+    async def close(self) -> None:
+        """Write what is to be shown, then close the storage."""
+        try:
+            await self.activity.close()
+        finally:
+            await self.storage.close()
 
     def process_handle(self, process_id: str, process: ProcessDefinition[Any, Any] | None) -> ProcessHandle[Any]:
         from lash.runtime.handle import ProcessHandle
@@ -113,6 +115,9 @@ class Core:
         from lash.runtime.session import SessionHandle
 
         return SessionHandle(self.storage, session_id, agent=agent_name(agent))
+
+    def _note_loss(self, session_id: str, count: int, error: Exception | None) -> None:
+        self.hooks.note("activity.lost", session_id=session_id, count=count, error=str(error or "it came too fast"))
 
 
 def engine_input(process: ProcessDefinition[Any, Any], arguments: dict[str, JSON]) -> EngineInput:

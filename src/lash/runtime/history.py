@@ -64,8 +64,24 @@ class History:
     def turn_state(self) -> TurnState:
         return self._manifest.turn_state
 
+    @property
+    def plugin_snapshot_revision(self) -> int | None:
+        return self._manifest.plugin_snapshot_revision
+
     def messages(self) -> list[Message]:
         return [node.entry.message for node in self.nodes if isinstance(node.entry, MessageEntry)]
+
+    def messages_through(self, leaf_node_id: str | None) -> list[Message]:
+        """Return what was said when this node was the last; everything if it is no longer on the path."""
+        if leaf_node_id is None:
+            return []
+        messages: list[Message] = []
+        for node in self.nodes:
+            if isinstance(node.entry, MessageEntry):
+                messages.append(node.entry.message)
+            if node.node_id == leaf_node_id:
+                return messages
+        return messages
 
     def component_refs(self) -> dict[str, BlobRef]:
         """Return the saved state by name, without what belongs to frames."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime
 from typing import Final
 
-from lash.errors import InvalidInput, SessionNotFound, TurnFailed, WaitTimedOut
+from lash.errors import AttachmentNotFound, InvalidInput, SessionNotFound, TurnFailed, WaitTimedOut
 from lash.ids import new_id
+from lash.model.activity import Observed
 from lash.model.message import AttachmentRef, Message
 from lash.model.node import MessageEntry
 from lash.model.queue import (
@@ -19,14 +20,15 @@ from lash.model.queue import (
     DeadLetter,
     Delivery,
     Enqueued,
-    SessionCommand,
     TextItem,
     TurnInput,
 )
 from lash.model.session import ActivePath
 from lash.model.usage import UsageEntry
-from lash.runtime.run_turn import AGENT_OPTION, CANCEL_TURN
-from lash.runtime.turn import text_of
+from lash.runtime.draft import AGENT_OPTION, cancelled_id, reply_id
+from lash.runtime.intake import cancel_command, command_of, find_letter, turn_id_of
+from lash.runtime.observe import current_cursor, observe
+from lash.runtime.turn import last_of, text_of
 from lash.stores.storage import Storage
 
 _LOOK_EVERY_S: Final = 1.0
@@ -57,31 +59,47 @@ class SessionHandle:
         The key makes a resend harmless: the answer then tells of the first one. An ``early`` message may join a turn
         that is running, at its next checkpoint; others get a turn of their own. ``at`` delays it.
         """
-        return await self._enqueue(self._draft(text, key or new_id(), early=early, attachments=attachments, at=at))
+        draft = self._draft(text, key or new_id(), early=early, attachments=attachments, at=at)
+        for reference in attachments:
+            if await self._storage.attachments.entry(self.session_id, reference.id) is None:
+                raise AttachmentNotFound(self.session_id, reference.id)
+        return await self._enqueue(draft)
 
     async def ask(self, text: str, *, key: str | None = None, timeout_s: float | None = None) -> str:
         """Send a message and return the text of the reply, once its turn was committed.
 
-        Raises TurnFailed if the message became a dead letter or was cancelled, and WaitTimedOut when the time is over
-        first: the message stays where it is, and asking again with the same key goes on waiting for it.
+        Raises TurnFailed if the message became a dead letter or was cancelled, and WaitTimedOut when there is no reply
+        within ``timeout_s``: the message stays where it is, and asking again with the same key goes on waiting for it.
         """
         draft = self._draft(text, key or new_id())
         with self._storage.signals.listen(everything=True) as hints:
+            # Not under the time limit: whoever gives up waiting knows that the message is there.
+            sent = await self._enqueue(draft)
             try:
                 async with asyncio.timeout(timeout_s):
                     while True:
-                        reply = await self._reply(draft)
+                        reply = await self._reply(sent)
                         if reply is not None:
                             return reply
                         await hints.wait(_LOOK_EVERY_S)
+                        if not await self._is_queued(sent):
+                            # Asking about it by its key is a write, so it is done only when there is news.
+                            sent = await self._enqueue(draft)
             except TimeoutError:
-                raise WaitTimedOut(self.session_id, f"reply to {draft.source_key!r}", timeout_s or 0) from None
+                raise WaitTimedOut(None, f"reply to {draft.source_key!r}", timeout_s or 0) from None
 
     async def messages(self, last: int | None = None) -> list[Message]:
-        """Return the conversation as it stands, or its last nodes' messages."""
-        read = await self._storage.session(self.session_id).load(ActivePath(last=last))
-        nodes = () if read is None else read.graph.nodes
-        return [node.entry.message for node in nodes if isinstance(node.entry, MessageEntry)]
+        """Return the conversation as it stands, or its last so many messages."""
+        size = last
+        while True:
+            scope = ActivePath(last=None if size is None else max(1, size))
+            read = await self._storage.session(self.session_id).load(scope)
+            nodes = () if read is None else read.graph.nodes
+            found = [node.entry.message for node in nodes if isinstance(node.entry, MessageEntry)]
+            if last is None or size is None or len(found) >= last or len(nodes) < size:
+                return last_of(found, last)
+            # Some of the nodes are no messages.
+            size *= 2
 
     async def usage(self) -> tuple[UsageEntry, ...]:
         """Return the tokens spent, in all."""
@@ -92,10 +110,18 @@ class SessionHandle:
         """Return what is queued, claimed or not."""
         return await self._storage.queue.list(self.session_id)
 
-    async def cancel(self, reason: str = "") -> None:
-        """Cancel the running turn, if there is one; its input is consumed and the session goes on."""
-        command = SessionCommand(command=CANCEL_TURN, reason=reason)
-        await self._enqueue(BatchDraft(session_id=self.session_id, payloads=(command,), source_key=new_id()))
+    async def cancel(self, reason: str = "") -> bool:
+        """Cancel the turn that has begun and is not done, and return whether there was one.
+
+        Its agent sees a cancellation at what it awaits. Then its input is consumed and the session goes on; nothing
+        else of it is published. A turn that waits for its next attempt is cancelled when that begins.
+        """
+        for batch in await self._storage.queue.list(self.session_id):
+            if batch.attempts and command_of(batch) is None:
+                command = cancel_command(turn_id_of(batch.batch_id), reason)
+                await self._enqueue(BatchDraft(session_id=self.session_id, payloads=(command,)))
+                return True
+        return False
 
     async def dead_letters(self) -> tuple[DeadLetter, ...]:
         """Return the input whose turns failed for good."""
@@ -104,6 +130,17 @@ class SessionHandle:
     async def requeue(self, batch_id: str) -> Batch:
         """Give a dead letter another try, behind what is queued now; its recorded steps are not run again."""
         return await self._storage.queue.requeue(self.session_id, batch_id)
+
+    def observe(self, cursor: str | None = None) -> AsyncGenerator[Observed, None]:
+        """Return what happens in the session, from now on or from right behind a cursor: activity, commits, changes.
+
+        Every value has the cursor with which any process can go on behind it; a `lash.Gap` says if something is lost.
+        """
+        return observe(self._storage, self.session_id, cursor)
+
+    async def cursor(self) -> str:
+        """Return the cursor of now: whoever takes it, loads the messages and then observes misses nothing."""
+        return await current_cursor(self._storage, self.session_id)
 
     async def delete(self) -> bool:
         """Delete the session with all it owns."""
@@ -143,17 +180,27 @@ class SessionHandle:
             await self._storage.sessions.create(self.session_id)
             return await self._storage.queue.enqueue(draft)
 
-    async def _reply(self, draft: BatchDraft) -> str | None:
-        """Return the reply to a message if it is there; enqueueing it again says what became of it."""
-        sent = await self._enqueue(draft)
-        node = await self._storage.session(self.session_id).node(f"turn:{sent.batch_id}:reply")
+    async def _reply(self, sent: Enqueued) -> str | None:
+        """Return the reply to a message that was in this state, None if it is not there yet."""
+        session, turn_id = self._storage.session(self.session_id), turn_id_of(sent.batch_id)
+        node = await session.node(reply_id(turn_id))
         if node is not None and isinstance(node.entry, MessageEntry):
             return text_of(node.entry.message)
-        if sent.state is BatchState.CONSUMED:
-            return ""
-        if sent.state is BatchState.CANCELLED:
-            raise TurnFailed(self.session_id, sent.batch_id, "it was cancelled")
-        for letter in await self._storage.queue.dead(session_id=self.session_id):
-            if letter.batch.batch_id == sent.batch_id:
+        match sent.state:
+            case BatchState.PENDING:
+                return None
+            case BatchState.CONSUMED if await session.node(cancelled_id(turn_id)) is None:
+                return ""
+            case BatchState.DEAD:
+                letter = await find_letter(self._storage, self.session_id, sent.batch_id)
+                if letter is None:
+                    # Somebody has requeued or discarded it just now: look again.
+                    return None
                 raise TurnFailed(self.session_id, sent.batch_id, letter.reason)
-        return None
+        raise TurnFailed(self.session_id, sent.batch_id, "it was cancelled")
+
+    async def _is_queued(self, sent: Enqueued) -> bool:
+        if sent.batch is None:
+            return False
+        found = await self._storage.queue.list(self.session_id, limit=1, after_seq=sent.batch.seq - 1)
+        return bool(found) and found[0].batch_id == sent.batch_id

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Generic, TypeVar
 
 Run = TypeVar("Run")
 
 _FIRST_PAUSE_S: Final = 0.01
 _MOST_DOUBLINGS: Final = 20
+_REMEMBERED_S: Final = 60.0
 
 
 class Slots(Generic[Run]):
     """The running sessions, or the running processes, of one worker.
 
-    What turned out to be nothing to do, although the work list named it, is left alone for a moment that doubles each
-    time: otherwise a worker that is refused would ask again at once, and for ever.
+    Those that have waited for longest come first: the work list names sessions in an order of its own, and some that
+    always have work must not keep the others from theirs. What turned out to be nothing to do, although the work list
+    named it, is left alone for a moment that doubles each time: otherwise a worker that is refused would ask again at
+    once, and for ever.
     """
 
     def __init__(self, limit: int, *, longest_pause_s: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -26,15 +29,24 @@ class Slots(Generic[Run]):
         self._runs: dict[str, Run | None] = {}
         self._avoided: dict[str, float] = {}
         self._in_vain: dict[str, tuple[int, float]] = {}
+        self._left: dict[str, float] = {}
 
     @property
     def is_full(self) -> bool:
         return len(self._runs) >= self._limit
 
     def wanted(self) -> int:
-        """Return how many to look for: what is avoided is named too, and must not hide the rest."""
+        """Return how many to look for: what is avoided or had its turn is named too, and must not hide the rest."""
         self._forget()
-        return 0 if self.is_full else self._limit - len(self._runs) + len(self._avoided)
+        known = self._avoided.keys() | self._left.keys()
+        return 0 if self.is_full else self._limit - len(self._runs) + len(known)
+
+    def ranked(self, names: Sequence[str]) -> list[str]:
+        """Return what was found in the order in which to take it."""
+        if names:
+            # What has had its turn and is not ready any more is in nobody's way.
+            self._left = {name: self._left[name] for name in names if name in self._left}
+        return sorted(names, key=lambda name: self._left.get(name, 0.0))
 
     def names(self) -> tuple[str, ...]:
         return tuple(self._runs)
@@ -60,6 +72,7 @@ class Slots(Generic[Run]):
     def leave(self, name: str, *, in_vain: bool) -> None:
         """Free the slot."""
         self._runs.pop(name, None)
+        self._left[name] = self._clock()
         if not in_vain:
             self._in_vain.pop(name, None)
             return
@@ -83,3 +96,5 @@ class Slots(Generic[Run]):
         # What has not been tried for a while is no longer known to be in vain.
         for name in [name for name, (_, until) in self._in_vain.items() if until <= now]:
             del self._in_vain[name]
+        for name in [name for name, at in self._left.items() if at + _REMEMBERED_S <= now]:
+            del self._left[name]

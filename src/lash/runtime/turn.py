@@ -2,66 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator, MutableMapping
-from datetime import UTC, datetime
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-import msgspec
-
-from lash.codec import decode, encode
 from lash.errors import InvalidInput
-from lash.model.message import AttachmentRef, Message, Part, PartKind, ProcessOrigin, Role
-from lash.model.queue import AttachmentItem, Batch, ProcessWake, TextItem, TurnInput
+from lash.model.attachment import AttachmentOwner, OwnerKind
+from lash.model.causal import TurnCause
+from lash.model.message import AttachmentRef, Message, Part, PartKind, Role
+from lash.model.process import Grant, Provenance, Scope, SessionOriginator
+from lash.model.queue import Batch, ProcessWake
+from lash.model.session import ChildRelation
 from lash.model.usage import TokenUsage, UsageEntry
-from lash.model.value import JSON, BlobRef, Value
-from lash.runtime.definition import ProcessDefinition
+from lash.model.value import JSON
+from lash.plan.effect import replay_key
+from lash.runtime.definition import ENGINE, ProcessDefinition
+from lash.runtime.draft import TurnDraft
 from lash.runtime.effect import Journal, StepOptions
 from lash.runtime.policy import STEP_RETRY, Retry
 from lash.runtime.process import Steps
 
 if TYPE_CHECKING:
+    from lash.runtime.core import Core
     from lash.runtime.handle import ProcessHandle
     from lash.runtime.run_turn import TurnRun
     from lash.runtime.session import SessionHandle
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class _Component(Value, frozen=True, kw_only=True):
-    value: JSON = None
-
-
-class State(MutableMapping[str, JSON]):
-    """The state that is saved with the turn, by name; each value is plain JSON.
-
-    What is not touched is kept as it is and costs nothing.
-    """
-
-    def __init__(self, saved: dict[str, BlobRef], content: dict[str, bytes]) -> None:
-        self._parts: dict[str, bytes | BlobRef] = dict(saved)
-        self._content = content
-
-    def __getitem__(self, name: str) -> JSON:
-        part = self._parts[name]
-        body = part if isinstance(part, bytes) else self._content[name]
-        return decode(body, _Component, f"state {name!r}").value
-
-    def __setitem__(self, name: str, value: JSON) -> None:
-        self._parts[name] = encode(_Component(value=value), _Component, f"state {name!r}").encode()
-
-    def __delitem__(self, name: str) -> None:
-        del self._parts[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(tuple(self._parts))
-
-    def __len__(self) -> int:
-        return len(self._parts)
-
-    def components(self) -> dict[str, bytes | BlobRef]:
-        """Return what the commit saves."""
-        return dict(self._parts)
 
 
 class Turn(Steps):
@@ -71,11 +38,12 @@ class Turn(Steps):
     happen, so that a turn that is run again after a crash repeats none of them.
     """
 
-    def __init__(self, run: TurnRun, journal: Journal, state: State) -> None:
+    def __init__(self, run: TurnRun, core: Core, journal: Journal, draft: TurnDraft) -> None:
         super().__init__(journal, StepOptions())
         self._run = run
-        self.state = state
-        self.usage_entries: list[UsageEntry] = []
+        self._core = core
+        self._draft = draft
+        self.state = draft.state
 
     @property
     def session_id(self) -> str:
@@ -98,7 +66,7 @@ class Turn(Steps):
     @property
     def text(self) -> str:
         """What users said in this turn's input."""
-        said = (text_of(message) for message in self._run.input_messages if message.role is Role.USER)
+        said = (text_of(message) for message in self._draft.input_messages if message.role is Role.USER)
         return "\n".join(said)
 
     @property
@@ -110,7 +78,7 @@ class Turn(Steps):
     def messages(self, last: int | None = None) -> list[Message]:
         """Return the conversation up to now: history, this turn's input, and what the turn added."""
         everything = self._run.messages()
-        return everything if last is None else everything[-last:]
+        return last_of(everything, last)
 
     def options(
         self, *, key: str | None = None, once: bool = False, retry: Retry = STEP_RETRY, timeout_s: float | None = None
@@ -120,7 +88,8 @@ class Turn(Steps):
 
     def add(self, message: Message | str, *, role: Role = Role.ASSISTANT) -> Message:
         """Add a message to the conversation; it is published with the turn."""
-        return self._run.add(message if isinstance(message, Message) else self._run.new_message(role, message))
+        self._journal.check_running()
+        return self._draft.add(message, role)
 
     def add_tool_call(self, call_id: str, name: str, arguments: str, result: str) -> None:
         """Add a tool call and its result, which belong together."""
@@ -130,7 +99,8 @@ class Turn(Steps):
         answer = Part(
             id=f"{call_id}:result", kind=PartKind.TOOL_RESULT, content=result, tool_call_id=call_id, tool_name=name
         )
-        self._run.add(self._run.new_message(Role.ASSISTANT, call, answer))
+        self._journal.check_running()
+        self._draft.add_parts(Role.ASSISTANT, call, answer)
 
     def usage(
         self,
@@ -149,21 +119,27 @@ class Turn(Steps):
             cached_input_tokens=cached_input_tokens,
             reasoning_tokens=reasoning_tokens,
         )
-        self.usage_entries.append(UsageEntry(source=source, model=model, usage=usage))
+        self._draft.usage.append(UsageEntry(source=source, model=model, usage=usage))
 
     async def attach(self, content: bytes, media_type: str, *, label: str | None = None) -> AttachmentRef:
         """Store a file with the session and return the reference to use in messages; it is kept if the turn commits."""
         self._journal.check_running()
-        return await self._run.attach(content, media_type, label)
+        owner = AttachmentOwner(kind=OwnerKind.TURN, id=self.turn_id)
+        attachments = self._core.storage.attachments
+        reference = await attachments.put(self.session_id, content, media_type, owner=owner, label=label)
+        self._draft.attachments.append(reference.id)
+        return reference
 
     def start(self, process: ProcessDefinition[P, R], *args: P.args, **kwargs: P.kwargs) -> Awaitable[ProcessHandle[R]]:
         """Start a process once; what it wakes comes back to this session."""
-        return self._run.start(self._journal.name(f"start:{process.name}"), process, args, kwargs)
+        return self._start(self._journal.name(f"start:{process.name}"), process, args, kwargs)
 
     async def child(self, session_id: str, *, agent: Any = None) -> SessionHandle:  # noqa: ANN401 (any agent)
         """Create a session that belongs to this one, or return it."""
         self._journal.check_running()
-        return await self._run.child(session_id, agent)
+        relation = ChildRelation(parent_session_id=self.session_id, caused_by=self._cause())
+        await self._core.storage.sessions.create(session_id, relation=relation)
+        return self._core.session_handle(session_id, agent)
 
     def checkpoint(self) -> Awaitable[list[Message]]:
         """Take up what came in meanwhile: the safe boundary at which early input joins a running turn.
@@ -174,11 +150,34 @@ class Turn(Steps):
 
     def activity(self, payload: JSON) -> None:
         """Show something to those who observe the session, such as a piece of text; it is not part of history."""
-        self._run.activity(payload)
+        self._core.activity.tell(self.session_id, self.turn_id, payload)
 
     def emit(self, source_type: str, payload: JSON = None, *, source_key: str | None = None) -> Awaitable[Any]:
         """Tell that something happened, once; the processes that were subscribed to it are started by it."""
-        return self._run.emit(self._journal.name(f"emit:{source_type}"), source_type, payload, source_key)
+        key = replay_key(self.session_id, self.turn_id, self._journal.name(f"emit:{source_type}"))
+        return self._core.emit(source_type, payload, key=key, source_key=source_key)
+
+    async def _start(
+        self, key: str, process: ProcessDefinition[Any, R], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> ProcessHandle[R]:
+        self._journal.check_running()
+        scope = Scope(session_id=self.session_id)
+        registration = self._core.registration(
+            process,
+            replay_key(self.session_id, self.turn_id, key),
+            args,
+            kwargs,
+            provenance=Provenance(originator=SessionOriginator(scope=scope), caused_by=self._cause()),
+            wake_session_id=self.session_id,
+        )
+        await self._core.storage.processes.register(registration)
+        await self._core.storage.grants.grant(
+            Grant(scope=scope, process_id=registration.process_id, kind=ENGINE, label=process.name)
+        )
+        return self._core.process_handle(registration.process_id, process)
+
+    def _cause(self) -> TurnCause:
+        return TurnCause(session_id=self.session_id, turn_id=self.turn_id)
 
 
 def text_of(message: Message) -> str:
@@ -187,46 +186,10 @@ def text_of(message: Message) -> str:
     return "\n".join(part.content for part in message.parts if part.kind in kinds)
 
 
-def input_messages(batch: Batch) -> list[Message]:
-    """Return the messages that a batch means; the same ones in every attempt."""
-    messages: list[Message] = []
-    for item_id, payload in zip(batch.item_ids, batch.payloads, strict=True):
-        if isinstance(payload, TurnInput):
-            parts = tuple(_part(f"{item_id}:{index}", item) for index, item in enumerate(payload.items))
-            messages.append(Message(id=item_id, role=Role.USER, parts=parts))
-        elif isinstance(payload, ProcessWake):
-            text = payload.input if isinstance(payload.input, str) else msgspec.json.encode(payload.input).decode()
-            origin = ProcessOrigin(
-                process_id=payload.process_id,
-                event_type=payload.event_type,
-                sequence=payload.sequence,
-                wake_id=payload.wake_id,
-                caused_by=payload.caused_by,
-            )
-            part = Part(id=f"{item_id}:0", kind=PartKind.TEXT, content=text)
-            messages.append(Message(id=item_id, role=Role.EVENT, parts=(part,), origin=origin))
-    return messages
-
-
-def reply_message(message_id: str, reply: object) -> Message | None:
-    """Return what an agent's return value says; None says nothing."""
-    match reply:
-        case None:
-            return None
-        case str():
-            part = Part(id=f"{message_id}:0", kind=PartKind.PROSE, content=reply)
-            return Message(id=message_id, role=Role.ASSISTANT, parts=(part,))
-        case Message():
-            return msgspec.structs.replace(reply, id=message_id)
-    raise InvalidInput(f"an agent returns text, a Message or None, not {type(reply).__name__}")
-
-
-def now() -> datetime:
-    """Return the time that people see beside a message."""
-    return datetime.now(UTC)
-
-
-def _part(part_id: str, item: TextItem | AttachmentItem) -> Part:
-    if isinstance(item, TextItem):
-        return Part(id=part_id, kind=PartKind.TEXT, content=item.text)
-    return Part(id=part_id, kind=PartKind.IMAGE, content="", attachment=item.attachment)
+def last_of(messages: list[Message], last: int | None) -> list[Message]:
+    """Return the last so many, or all."""
+    if last is None:
+        return messages
+    if last < 0:
+        raise InvalidInput(f"last is a number of messages, not {last}")
+    return messages[max(0, len(messages) - last) :]

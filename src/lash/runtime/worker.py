@@ -125,11 +125,11 @@ class Worker:
         if work.timers_due:
             begun += len(await self._storage.schedules.fire_due())
             begun += await self._storage.waits.expire()
-        for session_id in work.session_ids:
+        for session_id in self._turns.ranked(work.session_ids):
             if self._turns.take(session_id):
                 self._spawn(self._run_turn(session_id))
                 begun += 1
-        for process_id in work.process_ids:
+        for process_id in self._processes.ranked(work.process_ids):
             if self._processes.take(process_id):
                 self._spawn(self._run_process(process_id))
                 begun += 1
@@ -255,8 +255,12 @@ class Worker:
             run.release()
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=_LAST_WORD_S)
-        for task in self._tasks:
+        deaf = set(self._tasks)
+        for task in deaf:
             task.cancel()
+        if deaf:
+            self._core.hooks.note("worker.trouble", error=f"{len(deaf)} runs heard no cancellation and are left behind")
+            await asyncio.wait(deaf, timeout=_LAST_WORD_S)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)

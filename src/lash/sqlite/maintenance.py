@@ -8,6 +8,7 @@ import msgspec
 
 from lash.errors import CorruptData
 from lash.model.maintenance import GarbageReport, PruneReport, StorageReport
+from lash.plan.activity import KEPT_MS
 from lash.plan.maintenance import (
     BATCH,
     COUNTED_ROWS,
@@ -30,15 +31,17 @@ _FIND: Final = {
     "graphs": "maintenance_find_graphs",
     "turns": "maintenance_find_turns",
     "source_keys": "maintenance_find_source_keys",
+    "activity": "maintenance_find_activity",
     "environments": "maintenance_find_environments",
 }
-_AGED: Final = {"turns", "source_keys", "environments"}
+_AGED: Final = {"turns", "source_keys", "environments", "activity"}
 _DROP: Final = {
     "environments": "maintenance_drop_environment",
     "components": "maintenance_drop_component",
     "blobs": "maintenance_drop_blob",
     "turns": "maintenance_drop_turn",
     "source_keys": "maintenance_drop_source_key",
+    "activity": "maintenance_drop_activity",
 }
 
 
@@ -61,6 +64,9 @@ class SQLiteMaintenance:
 
     async def prune_source_keys(self, *, older_than_ms: int) -> PruneReport:
         return await sweep_old(_Sweeper(self._database, check_age(older_than_ms)), "source_keys")
+
+    async def prune_activity(self, *, older_than_ms: int = KEPT_MS) -> PruneReport:
+        return await sweep_old(_Sweeper(self._database, check_age(older_than_ms)), "activity")
 
     async def report(self) -> StorageReport:
         """Say how large the storage is; see `lash.stores.storage.Storage.report`."""

@@ -182,7 +182,9 @@ class SQLiteProcessStore:
             )
             for row in rows[:size]:
                 _prune(transaction, row)
-            transaction.run("process_prune_changes", through=0 if through_cursor is None else through)
+            seen = 0 if through_cursor is None else through
+            transaction.run("process_prune_changes", through=seen)
+            transaction.run("activity_raise_change_floor", through=seen)
             pruned = tuple(row.process_id for row in rows[:size])
             return PrunedProcesses(pruned_process_ids=pruned, more=len(rows) > size)
 

@@ -14,6 +14,7 @@ from lash.errors import ConfigError
 from lash.model.maintenance import StorageReport
 from lash.model.session import Durability
 from lash.plan.commit import CommitRules
+from lash.sqlite.activity import SQLiteActivityStore
 from lash.sqlite.artifact import SQLiteArtifactStore
 from lash.sqlite.attachment import SQLiteAttachmentManifest, SQLiteBytes
 from lash.sqlite.database import Database
@@ -61,6 +62,7 @@ class SQLiteStorage:
         self.grants = SQLiteGrantStore(database)
         self.effects = SQLiteEffectStore(database, self.signals)
         self.waiter = ProcessWaiter(self.events, self.processes, self.signals)
+        self.activity = SQLiteActivityStore(database, self.signals)
         self.work = SQLiteWorkStore(database)
         self.waits = Waits(SQLiteWaitRows(database), self.waiter.hub, self.signals)
         self.triggers = SQLiteTriggerStore(database)

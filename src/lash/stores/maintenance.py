@@ -36,3 +36,10 @@ class Maintenance(Protocol):
         A late duplicate of such a batch is no longer recognised; it is enqueued as if it were new.
         """
         ...
+
+    async def prune_activity(self, *, older_than_ms: int = ...) -> PruneReport:
+        """Remove live activity that is older than this, by default than the 120 seconds for which it is kept.
+
+        Showing something removes what is old of the same session; this is for those that have fallen silent.
+        """
+        ...

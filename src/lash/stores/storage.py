@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from lash.model.maintenance import StorageReport
 from lash.model.session import Durability
+from lash.stores.activity import ActivityStore
 from lash.stores.artifact import ArtifactStore
 from lash.stores.attachment import AttachmentStore
 from lash.stores.effect import EffectStore
@@ -68,6 +69,9 @@ class Storage(Protocol):
 
     @property
     def grants(self) -> GrantStore: ...
+
+    @property
+    def activity(self) -> ActivityStore: ...
 
     @property
     def signals(self) -> ChangeSignals:

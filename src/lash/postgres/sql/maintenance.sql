@@ -109,6 +109,33 @@ DELETE FROM :"schema".lash_source_keys AS k
 USING unnest($1::bigint[], $2::text[], $3::bigint[]) AS found (session_key, source_key, revision)
 WHERE k.session_key = found.session_key AND k.source_key = found.source_key AND k.settled_at_ms IS NOT NULL;
 
+-- name: maintenance_find_activity
+-- Activity that was shown longer ago than $5.
+SELECT a.session_key, '', a.position, 1, octet_length(a.body)
+FROM :"schema".lash_activity AS a
+WHERE (a.session_key, '', a.position) > ($1::bigint, $2::text, $3::bigint)
+    AND a.created_at_ms < (SELECT :"schema".lash_now_ms()) - $5::bigint
+ORDER BY a.session_key, a.position
+LIMIT $4::bigint;
+
+-- name: maintenance_drop_activity
+-- Removes such activity, and whatever is older. Locked like appends, which remove the same rows.
+WITH old AS (
+    SELECT found.session_key, max(found.position) AS position
+    FROM unnest($1::bigint[], $2::text[], $3::bigint[]) AS found (session_key, key, position)
+    GROUP BY found.session_key
+),
+held AS MATERIALIZED (
+    SELECT t.session_key, old.position
+    FROM :"schema".lash_activity_tails AS t
+    JOIN old ON old.session_key = t.session_key
+    ORDER BY t.session_key
+    FOR NO KEY UPDATE OF t
+)
+DELETE FROM :"schema".lash_activity AS a
+USING held
+WHERE a.session_key = held.session_key AND a.position <= held.position;
+
 -- name: maintenance_table_sizes
 -- The rows of each table as the server last estimated them, and its bytes with indexes and what is stored out of line.
 SELECT

@@ -298,7 +298,7 @@ SELECT
     (SELECT count(*) FROM chosen) > $4::bigint;
 
 -- name: process_prune_changes
--- Removes at most $3 changes that every reader of the feed has seen, and says how many.
+-- Removes at most $3 changes that every reader of the feed has seen, notes how far, and says how many.
 WITH seen AS (
     SELECT c.seq
     FROM :"schema".lash_process_changes AS c
@@ -307,7 +307,13 @@ WITH seen AS (
     LIMIT $3::bigint
 ),
 forgotten AS (
-    DELETE FROM :"schema".lash_process_changes AS c USING seen WHERE c.seq = seen.seq RETURNING 1
+    DELETE FROM :"schema".lash_process_changes AS c USING seen WHERE c.seq = seen.seq RETURNING c.xid, c.seq
+),
+floor AS (
+    INSERT INTO :"schema".lash_process_change_floor AS f (one, xid, seq)
+    SELECT true, g.xid, g.seq FROM forgotten AS g ORDER BY g.xid DESC, g.seq DESC LIMIT 1
+    ON CONFLICT (one) DO UPDATE SET xid = excluded.xid, seq = excluded.seq
+    WHERE (excluded.xid, excluded.seq) > (f.xid, f.seq)
 )
 SELECT count(*) FROM forgotten;
 

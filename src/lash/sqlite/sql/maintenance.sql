@@ -99,6 +99,18 @@ LIMIT :limit;
 DELETE FROM lash_source_keys
 WHERE session_key = :session_key AND source_key = :key AND :revision = 0 AND settled_at_ms IS NOT NULL;
 
+-- name: maintenance_find_activity
+-- Activity that was shown before some moment.
+SELECT a.session_key, '', a.position, 1, LENGTH(a.body)
+FROM lash_activity AS a
+WHERE (a.session_key, '', a.position) > (:session_key, :key, :revision) AND a.created_at_ms < :before_ms
+ORDER BY a.session_key, a.position
+LIMIT :limit;
+
+-- name: maintenance_drop_activity
+-- Removes such activity, and whatever is older.
+DELETE FROM lash_activity WHERE session_key = :session_key AND position <= :revision AND :key = '';
+
 -- name: maintenance_table_rows
 -- The rows of each table, counted up to a limit, and the highest row number, which is found at once.
 SELECT 'lash_migrations', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_migrations LIMIT :limit)),
@@ -146,6 +158,11 @@ UNION ALL
 SELECT 'lash_dead_letters', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_dead_letters LIMIT :limit)),
     (SELECT MAX(rowid) FROM lash_dead_letters)
 UNION ALL
+SELECT 'lash_activity', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_activity LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_activity)
+UNION ALL
+SELECT 'lash_activity_tails', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_activity_tails LIMIT :limit)), NULL
+UNION ALL
 SELECT 'lash_artifacts', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_artifacts LIMIT :limit)),
     (SELECT MAX(rowid) FROM lash_artifacts)
 UNION ALL
@@ -166,6 +183,8 @@ SELECT 'lash_process_leases', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_process_
 UNION ALL
 SELECT 'lash_process_changes', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_process_changes LIMIT :limit)),
     (SELECT MAX(rowid) FROM lash_process_changes)
+UNION ALL
+SELECT 'lash_process_change_floor', (SELECT COUNT(*) FROM lash_process_change_floor), NULL
 UNION ALL
 SELECT 'lash_process_tombstones', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_process_tombstones LIMIT :limit)),
     (SELECT MAX(rowid) FROM lash_process_tombstones)

@@ -1,0 +1,137 @@
+-- name: activity_append
+-- Shows the bodies $2, whose bytes add up to $3, in one statement: takes the next positions, writes the rows, and removes
+-- the oldest rows up to the last one that is not kept any more (more than $4 items or $5 bytes behind, older than $6),
+-- looking at no more than $7 of them. Answers the newest position; no row if nothing was shown in the session yet.
+-- The lock on the tail puts appends in a row; nothing of the session itself is locked.
+WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
+tail AS (
+    UPDATE :"schema".lash_activity_tails AS t
+    SET position = t.position + cardinality($2::text[]),
+        written_bytes = t.written_bytes + ($3::bigint[])[cardinality($3::bigint[])]
+    FROM :"schema".lash_sessions AS s
+    WHERE s.session_id = $1::text AND t.session_key = s.session_key
+    RETURNING
+        t.session_key, t.position, t.written_bytes, s.revision,
+        t.position - cardinality($2::text[]) AS old_position,
+        t.written_bytes - ($3::bigint[])[cardinality($3::bigint[])] AS old_bytes
+),
+items AS (
+    INSERT INTO :"schema".lash_activity (session_key, position, revision, written_bytes, created_at_ms, body)
+    SELECT
+        tail.session_key, tail.old_position + item.ordinal, tail.revision, tail.old_bytes + item.size, clock.now_ms,
+        item.body
+    FROM tail, clock, unnest($2::text[], $3::bigint[]) WITH ORDINALITY AS item (body, size, ordinal)
+),
+stale AS (
+    SELECT tail.session_key, max(a.position) AS position
+    FROM tail, clock, LATERAL (
+        SELECT o.position, o.written_bytes, o.created_at_ms
+        FROM :"schema".lash_activity AS o
+        WHERE o.session_key = tail.session_key
+        ORDER BY o.position
+        LIMIT $7::bigint
+    ) AS a
+    WHERE a.position <= tail.position - $4::bigint OR a.written_bytes <= tail.written_bytes - $5::bigint
+        OR a.created_at_ms < clock.now_ms - $6::bigint
+    GROUP BY tail.session_key
+),
+gone AS (
+    DELETE FROM :"schema".lash_activity AS a
+    USING stale
+    WHERE a.session_key = stale.session_key AND a.position <= stale.position
+)
+SELECT tail.position FROM tail;
+
+-- name: activity_begin
+-- Begins the numbering of a session under the epoch $2, unless there is one. The lock keeps the session from being
+-- deleted meanwhile; it does not wait for commits.
+INSERT INTO :"schema".lash_activity_tails (session_key, epoch, position, written_bytes)
+SELECT s.session_key, $2::text, 0, 0
+FROM :"schema".lash_sessions AS s
+WHERE s.session_id = $1::text
+FOR KEY SHARE
+ON CONFLICT (session_key) DO NOTHING
+RETURNING true;
+
+-- name: activity_look
+-- Where a session stands, and its activity behind position $2 (NULL: none of it), at most $3; its queue is counted up to
+-- $4. The end of the feed of changes is what nothing that still runs can overtake; pruned changes count.
+SELECT
+    s.session_key, s.revision, t.epoch, t.position, q.queued, q.claimed, q.newest_seq, d.dead, f.seq, f.xid::text,
+    array(
+        SELECT row(a.position, a.revision, a.body, a.created_at_ms)
+        FROM :"schema".lash_activity AS a
+        WHERE a.session_key = s.session_key AND a.position > $2::bigint
+        ORDER BY a.position
+        LIMIT $3::bigint
+    )
+FROM :"schema".lash_sessions AS s
+LEFT JOIN :"schema".lash_activity_tails AS t ON t.session_key = s.session_key
+CROSS JOIN LATERAL (
+    SELECT count(*) AS queued, count(b.claim_token) AS claimed, max(b.seq) AS newest_seq
+    FROM (
+        SELECT n.seq, n.claim_token
+        FROM :"schema".lash_batches AS n
+        WHERE n.session_key = s.session_key
+        ORDER BY n.seq DESC
+        LIMIT $4::bigint
+    ) AS b
+) AS q
+CROSS JOIN LATERAL (
+    SELECT count(*) AS dead
+    FROM (
+        SELECT 1
+        FROM :"schema".lash_dead_letters AS l
+        WHERE l.session_key = s.session_key
+        LIMIT $4::bigint
+    ) AS n
+) AS d
+CROSS JOIN LATERAL (
+    SELECT e.xid, e.seq
+    FROM (
+        (
+            SELECT c.xid, c.seq
+            FROM :"schema".lash_process_changes AS c
+            WHERE c.xid < pg_snapshot_xmin(pg_current_snapshot())
+            ORDER BY c.xid DESC, c.seq DESC
+            LIMIT 1
+        )
+        UNION ALL
+        SELECT o.xid, o.seq FROM :"schema".lash_process_change_floor AS o
+        UNION ALL
+        SELECT '0'::xid8, 0
+    ) AS e
+    ORDER BY e.xid DESC, e.seq DESC
+    LIMIT 1
+) AS f
+WHERE s.session_id = $1::text;
+
+-- name: activity_process_changes
+-- The changes behind the place $2, $3 in the feed, and whether the session $1 may see their processes; at most $4, and
+-- how far the feed was pruned. What could yet be overtaken waits, as in the feed. No row if there is no session.
+SELECT
+    coalesce(f.seq, 0), coalesce(f.xid, '0'::xid8)::text,
+    array(
+        SELECT row(
+            c.seq, c.process_id, c.kind, c.sequence, c.status,
+            EXISTS (
+                SELECT 1
+                FROM :"schema".lash_processes AS p
+                WHERE p.process_id = c.process_id AND (
+                    p.wake_session_id = $1::text
+                    OR EXISTS (
+                        SELECT 1 FROM :"schema".lash_grants AS g
+                        WHERE g.process_key = p.process_key AND g.session_id = $1::text
+                    )
+                )
+            ),
+            c.xid::text
+        )
+        FROM :"schema".lash_process_changes AS c
+        WHERE (c.xid, c.seq) > ($2::text::xid8, $3::bigint) AND c.xid < pg_snapshot_xmin(pg_current_snapshot())
+        ORDER BY c.xid, c.seq
+        LIMIT $4::bigint
+    )
+FROM :"schema".lash_sessions AS s
+LEFT JOIN :"schema".lash_process_change_floor AS f ON true
+WHERE s.session_id = $1::text;

@@ -1,0 +1,92 @@
+-- name: activity_move_tail
+-- Takes the next positions of a session, and begins its numbering if there is none.
+INSERT INTO lash_activity_tails (session_key, epoch, position, written_bytes)
+VALUES (:session_key, :epoch, :count, :size)
+ON CONFLICT (session_key) DO UPDATE
+SET position = position + excluded.position, written_bytes = written_bytes + excluded.written_bytes
+RETURNING position, written_bytes;
+
+-- name: activity_insert
+-- Shows something.
+INSERT INTO lash_activity (session_key, position, revision, written_bytes, created_at_ms, body)
+VALUES (:session_key, :position, :revision, :written_bytes, :now_ms, :body);
+
+-- name: activity_trim
+-- Removes the oldest rows up to the last one that is not kept any more; only some of the oldest are looked at.
+DELETE FROM lash_activity
+WHERE session_key = :session_key AND position <= (
+    SELECT MAX(a.position)
+    FROM (
+        SELECT o.position, o.written_bytes, o.created_at_ms
+        FROM lash_activity AS o
+        WHERE o.session_key = :session_key
+        ORDER BY o.position
+        LIMIT :front
+    ) AS a
+    WHERE a.position <= :position_floor OR a.written_bytes <= :bytes_floor OR a.created_at_ms < :before_ms
+);
+
+-- name: activity_session
+-- Where a session stands: its head, its activity, its queue (counted up to a limit) and the feed of changes.
+SELECT
+    s.session_key, s.revision, t.epoch, t.position, q.queued, q.claimed, q.newest_seq, d.dead,
+    COALESCE((SELECT c.seq FROM sqlite_sequence AS c WHERE c.name = 'lash_process_changes'), 0)
+FROM lash_sessions AS s
+LEFT JOIN lash_activity_tails AS t ON t.session_key = s.session_key
+CROSS JOIN (
+    SELECT COUNT(*) AS queued, COUNT(b.claim_token) AS claimed, MAX(b.seq) AS newest_seq
+    FROM (
+        SELECT n.seq, n.claim_token
+        FROM lash_batches AS n INDEXED BY lash_batches_id
+        WHERE n.session_key = (SELECT k.session_key FROM lash_sessions AS k WHERE k.session_id = :session_id)
+        ORDER BY n.batch_id DESC
+        LIMIT :counted
+    ) AS b
+) AS q
+CROSS JOIN (
+    SELECT COUNT(*) AS dead
+    FROM (
+        SELECT 1
+        FROM lash_dead_letters AS l INDEXED BY lash_dead_letters_session
+        WHERE l.session_key = (SELECT k.session_key FROM lash_sessions AS k WHERE k.session_id = :session_id)
+        LIMIT :counted
+    )
+) AS d
+WHERE s.session_id = :session_id;
+
+-- name: activity_after
+-- The activity of a session behind a position.
+SELECT position, revision, body, created_at_ms
+FROM lash_activity
+WHERE session_key = :session_key AND position > :position
+ORDER BY position
+LIMIT :limit;
+
+-- name: activity_process_changes
+-- The changes behind a place in the feed, and whether a session may see their processes.
+SELECT
+    c.seq, c.process_id, c.kind, c.sequence, c.status,
+    EXISTS (
+        SELECT 1
+        FROM lash_processes AS p
+        WHERE p.process_id = c.process_id AND (
+            p.wake_session_id = :session_id
+            OR EXISTS (SELECT 1 FROM lash_grants AS g WHERE g.process_key = p.process_key AND g.session_id = :session_id)
+        )
+    )
+FROM lash_process_changes AS c
+WHERE c.seq > :after
+ORDER BY c.seq
+LIMIT :limit;
+
+-- name: activity_change_floor
+-- How far the feed was pruned.
+SELECT seq FROM lash_process_change_floor WHERE one = 1;
+
+-- name: activity_raise_change_floor
+-- Notes how far the feed is pruned, but not beyond its end.
+INSERT INTO lash_process_change_floor (one, seq)
+SELECT 1, MIN(:through, c.seq)
+FROM sqlite_sequence AS c
+WHERE c.name = 'lash_process_changes' AND :through > 0
+ON CONFLICT (one) DO UPDATE SET seq = MAX(seq, excluded.seq);

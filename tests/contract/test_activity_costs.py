@@ -1,0 +1,102 @@
+"""What activity costs: one statement to show something, one to look, whatever there is already."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+
+import pytest
+
+from lash.model.activity import ActivityDraft
+from lash.runtime.observe import current_cursor, observe
+from lash.stores.storage import Storage
+from lash.testing.factories import commit, node, started
+from lash.testing.harness import Harness
+from lash.testing.process_factories import event, process
+
+pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
+
+LOOK = {"sqlite": ["activity_session", "activity_after"], "postgres": ["activity_look"]}
+APPEND = {
+    "sqlite": ["session_head", "activity_move_tail", "activity_trim", "activity_insert"],
+    "postgres": ["activity_append"],
+}
+
+
+class Recorder:
+    """Remembers the names of the statements that a storage runs."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def __call__(self, name: str) -> None:
+        self.names.append(name)
+
+    def take(self) -> list[str]:
+        """Return what ran since the last call, but for the ends of transactions."""
+        taken, self.names = self.names, []
+        return [name for name in taken if "_" in name]
+
+
+async def show(storage: Storage, count: int) -> None:
+    await storage.activity.append("s", [ActivityDraft(turn_id="t", payload=number) for number in range(count)])
+
+
+@pytest.mark.parametrize("before", [1, 2_048])
+async def test_an_append_is_one_statement(harness: Harness, before: int) -> None:
+    """DESIGN §6: on PostgreSQL one round trip for many items, after the first append too; no more with more kept."""
+    recorder = Recorder()
+    storage = await harness.open(on_statement=recorder)
+    await started(storage)
+    for _ in range(0, before, 512):
+        await show(storage, min(before, 512))
+    recorder.take()
+    await show(storage, 64)
+    assert recorder.take() == APPEND[harness.backend]
+
+
+async def test_a_look_is_one_statement(harness: Harness) -> None:
+    """DESIGN §6: head, activity, queue and the end of the feed come from one read."""
+    recorder = Recorder()
+    storage = await harness.open(on_statement=recorder)
+    await started(storage)
+    begin = (await storage.activity.look("s")).place
+    await show(storage, 64)
+    recorder.take()
+    await storage.activity.look("s", begin)
+    assert recorder.take() == LOOK[harness.backend]
+
+
+async def test_an_observer_asks_for_processes_only_when_some_changed(harness: Harness) -> None:
+    """Issue 6: an observer of activity and commits costs one read for each hint."""
+    recorder, writer = Recorder(), await harness.open()
+    session = await started(writer)
+    storage = await harness.open(on_statement=recorder)
+    async with aclosing(observe(storage, "s", await current_cursor(storage, "s"))) as stream, asyncio.timeout(20):
+        await show(writer, 1)
+        await anext(stream)
+        await session.commit(commit(1, node("n", "a")))
+        await anext(stream)
+        assert "activity_process_changes" not in recorder.take()
+        await writer.processes.register(process("p", wake_session_id="s"))
+        await writer.events.append("p", event())
+        await anext(stream)
+        assert "activity_process_changes" in recorder.take()
+
+
+async def test_many_observers_share_their_looks(harness: Harness) -> None:
+    """Issue 6: those who have seen the same are served by one read, however many they are."""
+    recorder, writer = Recorder(), await harness.open()
+    await started(writer)
+    storage = await harness.open(on_statement=recorder)
+    cursor = await current_cursor(storage, "s")
+    streams = [observe(storage, "s", cursor) for _ in range(100)]
+    async with asyncio.timeout(20):
+        for count in range(1, 4):
+            recorder.take()
+            await show(writer, 1)
+            told = await asyncio.gather(*(anext(stream) for stream in streams))
+            assert len({observed.cursor for observed in told}) == 1
+            assert recorder.take().count(LOOK[harness.backend][0]) <= 10, count
+    for stream in streams:
+        await stream.aclose()

@@ -1,0 +1,289 @@
+"""What of activity is stored, where gaps are, what cursors mean, and what an observer is told."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from msgspec.structs import replace
+
+from lash.errors import CorruptData, InvalidInput
+from lash.model.activity import (
+    ActivityDraft,
+    Committed,
+    Gap,
+    GapReason,
+    Look,
+    Observed,
+    Place,
+    ProcessChanged,
+    QueueChanged,
+    QueueMark,
+    TurnActivity,
+)
+from lash.model.process import ChangeKind, ProcessStatus
+from lash.plan.activity import (
+    ActivityRow,
+    SeenChangeRow,
+    SessionRow,
+    Telling,
+    arrive,
+    check_place,
+    decode_place,
+    decode_seen_changes,
+    encode_activity,
+    encode_place,
+    plan_look,
+    read_after,
+)
+from lash.plan.change import ChangeCursor
+
+START = "YzE6MDow"
+"""The cursor of the beginning of the feed."""
+HERE = Place(
+    life=3,
+    epoch="e",
+    position=5,
+    revision=2,
+    queue=QueueMark(queued=4, claimed=3, newest_seq=9, dead=1),
+    change=START,
+)
+
+
+def session(*, revision: int = 2, epoch: str | None = "e", position: int | None = 5, change: int = 0) -> SessionRow:
+    return SessionRow(3, revision, epoch, position, 4, 3, 9, 1, change)
+
+
+def row(position: int, payload: str = '"x"', *, revision: int = 2, lost: int = 0) -> ActivityRow:
+    body = f'{{"turn_id":"t","payload":{payload},"lost":{lost}}}' if payload else f'{{"turn_id":"t","lost":{lost}}}'
+    return ActivityRow(position, revision, body, 7)
+
+
+def cursor(text: str) -> str:
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def told(place: Place, look: Look) -> tuple[Place, list[Observed]]:
+    telling = Telling("s", arrive(place, look))
+    telling.look(look)
+    return telling.place, telling.told
+
+
+def test_sizes_add_up_in_bytes() -> None:
+    """W33: an item counts with the bytes of its stored form, together with all before it."""
+    encoded = encode_activity([ActivityDraft(turn_id="t", payload="é"), ActivityDraft(turn_id="t", payload="e")])
+    assert encoded.bodies == ['{"turn_id":"t","payload":"é"}', '{"turn_id":"t","payload":"e"}']
+    assert encoded.sizes == [30, 59]
+    assert encoded.front == 20
+
+
+@pytest.mark.parametrize(
+    ("items", "why"),
+    [
+        ("text", "not str"),
+        (7, "not int"),
+        ([], "not 0"),
+        ([ActivityDraft(turn_id="t")] * 1_025, "not 1,025"),
+        (["x"], "an ActivityDraft is needed, not str"),
+        ([ActivityDraft(turn_id=" ")], "turn_id is blank"),
+        ([ActivityDraft(turn_id="t", lost=-1)], "lost must lie"),
+        ([ActivityDraft(turn_id="t", payload="é" * 32_768)], "has 65,564 bytes"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused(items: object, why: str) -> None:
+    """The error says what is wrong with it."""
+    with pytest.raises(InvalidInput, match=why):
+        encode_activity(items)
+
+
+def test_a_place_is_a_place() -> None:
+    """Nothing else will do; no place means that no activity is read."""
+    assert check_place(None) is None
+    assert check_place(HERE) is HERE
+    with pytest.raises(InvalidInput, match="a Place is needed, not str"):
+        check_place("x")
+    assert read_after(None) is None
+    assert read_after(HERE) == 5
+
+
+def test_a_look_without_a_place_is_where_the_session_stands() -> None:
+    """What has no number yet has 0, and no epoch is an empty one."""
+    assert plan_look(None, session(), []) == Look(place=HERE)
+    bare = SessionRow(3, 0, None, None, 0, 0, None, 0, 0)
+    assert plan_look(None, bare, []) == Look(place=Place(life=3, change=START))
+
+
+def test_a_look_shows_what_follows_its_place() -> None:
+    """O2: rows behind the place are told; there is more if the last is not the newest."""
+    look = plan_look(replace(HERE, position=2), session(), [row(3), row(4)])
+    assert [item.position for item in look.activity] == [3, 4]
+    assert look.more
+    assert not plan_look(replace(HERE, position=3), session(), [row(4), row(5)]).more
+    assert plan_look(HERE, session(), []) == Look(place=HERE)
+    assert plan_look(Place(), session(position=1), [row(1)]).gap is None
+
+
+@pytest.mark.parametrize(
+    ("place", "now", "rows", "gap"),
+    [
+        (replace(HERE, life=2), session(), [], GapReason.UNAVAILABLE),
+        (replace(HERE, epoch="f"), session(), [], GapReason.UNAVAILABLE),
+        (HERE, session(epoch=None, position=None), [], GapReason.UNAVAILABLE),
+        (replace(HERE, position=6), session(), [], GapReason.UNAVAILABLE),
+        (replace(HERE, revision=3), session(), [], GapReason.UNAVAILABLE),
+        (replace(HERE, change=cursor("c1:0:2")), session(change=1), [], GapReason.UNAVAILABLE),
+        (replace(HERE, position=4), session(), [], GapReason.TRIMMED),
+        (replace(HERE, position=2), session(), [row(4), row(5)], GapReason.TRIMMED),
+        (Place(), session(), [row(2), row(3)], GapReason.TRIMMED),
+        (replace(HERE, change=cursor("c1:0:1")), session(change=1), [], None),
+        (replace(HERE, change=""), session(change=1), [], None),
+    ],
+)
+def test_gaps(place: Place, now: SessionRow, rows: list[ActivityRow], gap: GapReason | None) -> None:
+    """O3, O6, W32: a gap instead of a part, and never the activity of another life."""
+    look = plan_look(place, now, rows)
+    assert (look.gap, look.activity) == (gap, ())
+
+
+def test_a_damaged_row_is_told() -> None:
+    """DESIGN §4.1.5: a row that cannot be read is an error, not absence."""
+    with pytest.raises(CorruptData, match="activity 5"):
+        plan_look(replace(HERE, position=4), session(), [ActivityRow(5, 2, "{", 0)])
+
+
+def test_changes_that_were_pruned_are_a_gap() -> None:
+    """O3: only a cursor at or behind the floor of the feed is good."""
+    assert decode_seen_changes([], ChangeCursor(1, 4), ChangeCursor(1, 5)) is None
+    seen = decode_seen_changes([], ChangeCursor(1, 5), ChangeCursor(1, 5))
+    assert seen is not None
+    assert (seen.changes, seen.cursor) == ((), base64.urlsafe_b64encode(b"c1:1:5").decode())
+
+
+def test_only_visible_changes_are_shown() -> None:
+    """The cursor stands behind all of the page, each change has the cursor behind itself."""
+    rows = [
+        SeenChangeRow(1, "p", "event", 4, "completed", visible=True, transaction_id=7),
+        SeenChangeRow(2, "q", "event", 1, "running", visible=False, transaction_id=7),
+    ]
+    seen = decode_seen_changes(rows, ChangeCursor(0, 0), ChangeCursor(0, 0))
+    assert seen is not None
+    assert [each.cursor for each in seen.changes] == [base64.urlsafe_b64encode(b"c1:7:1").decode()]
+    assert seen.cursor == base64.urlsafe_b64encode(b"c1:7:2").decode()
+    telling = Telling("s", HERE)
+    telling.changes(seen)
+    assert telling.told == [
+        ProcessChanged(
+            cursor=encode_place("s", replace(HERE, change=seen.changes[0].cursor)),
+            process_id="p",
+            kind=ChangeKind.EVENT,
+            sequence=4,
+            status=ProcessStatus.COMPLETED,
+        )
+    ]
+    assert telling.place == replace(HERE, change=seen.cursor)
+
+
+@pytest.mark.parametrize("session_id", ["s", "a:b:c", "é 𝄞", "x" * 255, "\N{PILE OF POO}" * 255])
+def test_a_cursor_means_its_place(session_id: str) -> None:
+    """O5: what is written is read back, for any session, and needs no quoting in a URL."""
+    for place in (HERE, Place(), replace(HERE, position=2**63 - 1)):
+        text = encode_place(session_id, place)
+        assert set(text) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
+        assert decode_place(session_id, text) == place
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x",
+        "!!!!",
+        "é",
+        "A" * 4_097,
+        cursor("o1:3:5:2:4:3:9:1:e"),
+        cursor("o2:3:5:2:4:3:9:1:e::s"),
+        cursor("o1:3:5:2:4:3:9:1:e::"),
+        cursor("o1:3:5:2:4:3:9:-1:e::s"),
+        cursor("o1:3:5:2:4:3:9:x:e::s"),
+        cursor("o1:3:5:2:4:3:9:²:e::s"),
+        cursor("o1:3:5:2:4:3:9:٣:e::s"),
+        cursor("o1:3:5:2:4:3:9:99999999999999999999:e::s"),
+        cursor("o1:3:5:2:4:3:9:1:e:nonsense:s"),
+        base64.urlsafe_b64encode(b"o1:3:5:2:4:3:9:1:e::\xff").decode(),
+        encode_place("s", HERE) + "\n",
+    ],
+)
+def test_what_is_no_cursor_is_refused(text: str) -> None:
+    """O5: malformed text is an error, never a gap."""
+    with pytest.raises(InvalidInput):
+        decode_place("s", text)
+
+
+def test_a_cursor_belongs_to_its_session() -> None:
+    """O5: that of another session is an error which names both."""
+    with pytest.raises(InvalidInput, match="belongs to session 'other', not to 's'"):
+        decode_place("s", encode_place("other", HERE))
+    with pytest.raises(InvalidInput, match="a cursor is text, not int"):
+        decode_place("s", 7)
+
+
+def test_commits_are_told_where_they_were_made() -> None:
+    """Activity of the old revision, the commit, activity of the new one; then what is newest, and the queue."""
+    rows = [row(4, revision=1), row(5, '"y"')]
+    look = plan_look(replace(HERE, position=3), session(revision=3), rows)
+    begin = replace(HERE, position=3, revision=1, queue=QueueMark())
+    place, observed = told(begin, look)
+    at = [
+        replace(begin, position=4),
+        replace(begin, position=4, revision=2),
+        replace(begin, position=5, revision=2),
+        replace(begin, position=5, revision=3),
+        replace(begin, position=5, revision=3, queue=HERE.queue),
+    ]
+    cursors = [encode_place("s", each) for each in at]
+    assert observed == [
+        TurnActivity(cursor=cursors[0], turn_id="t", payload="x"),
+        Committed(cursor=cursors[1], revision=2),
+        TurnActivity(cursor=cursors[2], turn_id="t", payload="y"),
+        Committed(cursor=cursors[3], revision=3),
+        QueueChanged(cursor=cursors[4], queue=HERE.queue),
+    ]
+    assert place == at[-1]
+    assert told(place, plan_look(place, session(revision=3), [])) == (place, [])
+
+
+def test_nothing_newer_is_told_before_all_activity_was() -> None:
+    """With more activity to come, the commit and the queue wait for it."""
+    look = plan_look(replace(HERE, position=3), session(revision=3), [row(4)])
+    place, observed = told(replace(HERE, position=3, queue=QueueMark()), look)
+    assert [type(each) for each in observed] == [TurnActivity]
+    assert (place.revision, place.queue) == (2, QueueMark())
+
+
+def test_a_loss_is_told_before_what_came_after_it() -> None:
+    """The writer's drops are gaps in their place, with their number; the cursor of such a gap tells it again."""
+    look = plan_look(replace(HERE, position=3), session(), [row(4, lost=6), row(5, "", lost=2)])
+    place, observed = told(replace(HERE, position=3), look)
+    before, after = encode_place("s", replace(HERE, position=3)), encode_place("s", HERE)
+    assert observed == [
+        Gap(cursor=before, reason=GapReason.DROPPED, revision=2, lost=6),
+        TurnActivity(cursor=encode_place("s", replace(HERE, position=4)), turn_id="t", payload="x"),
+        Gap(cursor=after, reason=GapReason.DROPPED, revision=2, lost=2),
+    ]
+    assert place == HERE
+
+
+def test_a_gap_goes_on_from_now() -> None:
+    """It names the revision of the session, and nothing else is told with it."""
+    look = plan_look(replace(HERE, life=2), session(), [])
+    assert told(replace(HERE, life=2), look) == (
+        HERE,
+        [Gap(cursor=encode_place("s", HERE), reason=GapReason.UNAVAILABLE, revision=2)],
+    )
+
+
+def test_who_arrives_gets_the_numbers_of_the_session() -> None:
+    """Nobody is at the end of the session; who waited for it learns its life, epoch and feed, and has seen nothing."""
+    look = plan_look(Place(), session(position=1), [row(1)])
+    assert arrive(None, look) == look.place
+    assert arrive(Place(), look) == Place(life=3, epoch="e", change=START)

@@ -1,0 +1,17 @@
+"""What the tests of the runtime share."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from tests.runtime.turn_bench import Bench
+
+
+@pytest_asyncio.fixture
+async def bench(backend_name: str, backend_url: str) -> AsyncIterator[Bench]:
+    """Applications on an empty storage, on each backend in turn, with a clock that the test moves."""
+    opened = Bench(backend_name, backend_url)
+    yield opened
+    await opened.close()

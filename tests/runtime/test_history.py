@@ -1,0 +1,125 @@
+"""The history that a worker keeps in memory between turns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime
+
+import pytest
+
+import lash
+from lash.model.commit import Append, Commit
+from lash.model.message import Message, Role
+from lash.model.node import MessageEntry, Node
+from lash.runtime import history as history_module
+from lash.runtime.app import App
+from lash.runtime.history import Histories, History
+from lash.runtime.turn import Turn
+from tests.runtime.turn_bench import Bench, texts
+
+
+async def test_a_session_in_memory_is_not_read_again(bench: Bench) -> None:
+    """A worker that made the last commit asks only for the head before the next turn, however long the history is."""
+    statements: Counter[str] = Counter()
+
+    class Counting(lash.Hook):
+        def statement(self, name: str) -> None:
+            statements[name] += 1
+
+    app = await bench.app(hooks=(Counting(),))
+    _declare(app)
+    for _ in range(2):
+        await app.session("s").send("x")
+        await app.drain()
+    statements.clear()
+    await app.session("s").send("x")
+    await app.drain()
+    second = sum(statements.values())
+    for _ in range(20):
+        await app.session("s").send("x")
+        await app.drain()
+    statements.clear()
+    await app.session("s").send("x")
+    await app.drain()
+    assert sum(statements.values()) == second
+    assert texts(await app.session("s").messages())[-1] == ("assistant", "47")
+
+
+async def test_what_others_committed_is_seen(bench: Bench) -> None:
+    """A head that has moved is read again: another app's turns are part of the next one here."""
+    if not bench.shared:
+        pytest.skip("a storage in memory belongs to one app")
+    one, two = await bench.app(), await bench.app()
+    for app in (one, two):
+        _declare(app)
+    for app in (one, two, one, one, two):
+        await app.session("s").send("x")
+        await app.drain()
+    replies = [text for role, text in texts(await one.session("s").messages()) if role == "assistant"]
+    assert replies == ["1", "3", "5", "7", "9"]
+
+
+async def test_a_session_that_was_deleted_begins_anew(bench: Bench) -> None:
+    """Nothing of a deleted session is remembered when its id is used again."""
+    app = await bench.app()
+    _declare(app)
+    for _ in range(2):
+        await app.session("s").send("x")
+        await app.drain()
+    await app.session("s").delete()
+    await app.storage.sessions.create("s")
+    for _ in range(2):
+        await app.session("s").send("x")
+        await app.drain()
+    assert [text for _, text in texts(await app.session("s").messages())] == ["x", "1", "x", "3"]
+
+
+async def test_memory_is_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only so many sessions and nodes are kept, the latest used ones; the last one is kept however long it is."""
+    monkeypatch.setattr(history_module, "_MOST_SESSIONS", 2)
+    app = await bench.app()
+    _declare(app)
+    histories = app._require().histories
+    for name in ("a", "b", "c", "a"):
+        await app.session(name).send("x")
+        await app.drain()
+    assert list(histories._kept) == ["c", "a"]
+    monkeypatch.setattr(history_module, "_MOST_NODES", 3)
+    await app.session("c").send("x")
+    await app.drain()
+    assert list(histories._kept) == ["c"]
+
+
+def test_the_view_of_an_earlier_attempt() -> None:
+    """What was said through a node; everything if it is not on the path; nothing before the first."""
+    nodes = [_node(name) for name in ("a", "b", "c")]
+    history = History(nodes=nodes)
+    assert [message.id for message in history.messages_through("b")] == ["a", "b"]
+    assert [message.id for message in history.messages_through("gone")] == ["a", "b", "c"]
+    assert history.messages_through(None) == []
+
+
+def test_a_commit_of_another_revision_is_forgotten() -> None:
+    """A history that does not fit the commit is dropped, never patched."""
+    histories = Histories()
+    commit = Commit(session_id="s", expected_revision=0, graph=Append(nodes=(_node("a"),)))
+    histories.advance("s", commit, _result(1))
+    assert histories._kept["s"].revision == 1
+    histories.advance("s", Commit(session_id="s", expected_revision=5), _result(6))
+    assert "s" not in histories._kept
+
+
+def _declare(app: App) -> None:
+    @app.agent
+    async def count(turn: Turn) -> str:
+        return str(len(turn.messages()))
+
+
+def _node(name: str) -> Node:
+    entry = MessageEntry(message=Message.text(name, Role.USER, name))
+    return Node(node_id=name, parent_node_id=None, timestamp=datetime(2026, 1, 1, tzinfo=UTC), entry=entry)
+
+
+def _result(revision: int) -> lash.CommitResult:
+    manifest = lash.CheckpointManifest()
+    return lash.CommitResult(revision=revision, checkpoint_ref=lash.BlobRef("0" * 64), manifest=manifest)

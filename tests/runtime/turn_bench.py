@@ -1,0 +1,89 @@
+"""Applications on one storage, with time that only the test moves."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import Any
+
+from lash.liveness import current_owner
+from lash.model.lease import Acquired, Lease
+from lash.model.message import Message
+from lash.runtime.app import App
+from lash.runtime.hooks import Attributes, Hook
+from lash.runtime.run_turn import TurnEnd, TurnRun
+from lash.runtime.turn import text_of
+from lash.stores.storage import Storage
+from lash.testing.clock import ManualClock
+from tests.contract.harnesses import PostgresHarness
+
+
+class Notes(Hook):
+    """Keeps every moment that it hears of."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, dict[str, Any]]] = []
+
+    def note(self, kind: str, attributes: Attributes) -> None:
+        self.heard.append((kind, dict(attributes)))
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        return [attributes for each, attributes in self.heard if each == kind]
+
+
+class Bench:
+    """Opens applications on the storage of one test, and closes them."""
+
+    def __init__(self, backend: str, url: str) -> None:
+        self.backend = backend
+        self.url = url
+        self._postgres = PostgresHarness(url) if backend == "postgres" else None
+        self.clock = ManualClock() if self._postgres is None else self._postgres.clock
+        self._open = AsyncExitStack()
+        self.notes = Notes()
+
+    @property
+    def shared(self) -> bool:
+        """Whether several applications can be open on the storage."""
+        return self.backend != "memory"
+
+    async def app(self, *, worker: bool = False, **options: Any) -> App:  # noqa: ANN401 (what App takes)
+        """Return an application that is open, without a worker: the test drains it."""
+        if self._postgres is not None:
+            await self._postgres.open()
+        options.setdefault("hooks", (self.notes,))
+        app = App(self.url, worker=worker, clock=self.clock, **options)
+        return await self._open.enter_async_context(app)
+
+    async def close(self) -> None:
+        await self._open.aclose()
+        if self._postgres is not None:
+            await self._postgres.close()
+
+    async def seconds(self, seconds: float) -> None:
+        """Let time pass."""
+        await self.clock.advance(round(seconds * 1_000))
+
+
+async def take_session(storage: Storage, session_id: str, *, ttl_ms: int = 60_000) -> Lease:
+    """Hold the lease of a session, as another worker would."""
+    claimed = await storage.leases.claim(session_id, current_owner("another"), ttl_ms=ttl_ms)
+    assert isinstance(claimed, Acquired), claimed
+    return claimed.lease
+
+
+def texts(messages: list[Message]) -> list[tuple[str, str]]:
+    """Return who said what."""
+    return [(message.role.value, text_of(message)) for message in messages]
+
+
+async def begin_turn(app: App, session_id: str) -> TurnRun:
+    """Return a run of the session's next turn, as a worker begins it."""
+    owner = current_owner()
+    claimed = await app.storage.leases.claim(session_id, owner, ttl_ms=30_000)
+    assert isinstance(claimed, Acquired)
+    return TurnRun(app._require(), claimed.lease)
+
+
+async def run_turn(app: App, session_id: str) -> TurnEnd:
+    """Run the session's next turn."""
+    return await (await begin_turn(app, session_id)).run()
