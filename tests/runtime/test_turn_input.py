@@ -307,5 +307,6 @@ async def test_starting_a_process_only_registers_it(bench: Bench) -> None:
     chat = app.session("s", agent)
     await chat.send("go")
     await app.drain()
-    record = await app.handle(texts(await chat.messages())[-1]).record()
+    _, process_id = texts(await chat.messages())[-1]
+    record = await app.handle(process_id).record()
     assert (record.status, record.last_sequence, ran) == (lash.ProcessStatus.RUNNING, 0, [])
