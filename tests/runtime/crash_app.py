@@ -90,7 +90,7 @@ def _add_agent(
         turn.add_tool_call("call-1", "tool", "{}", found)
         turn.usage("m", input_tokens=10, output_tokens=5)
         turn.state["turns"] = 1
-        await turn.start(research, topic="lash")
+        await turn.start(research, "lash")
         return f"begun, with {len(early)} more"
 
 
