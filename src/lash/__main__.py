@@ -1,4 +1,4 @@
-"""``python -m lash`` is the command ``lash``."""
+"""``python -m lash`` is the ``lash`` command."""
 
 import sys
 
