@@ -6,18 +6,20 @@ from collections import Counter
 from typing import Final
 
 from lash.errors import Conflict, InvalidInput, LashError, NotFound, SessionDeleted
+from lash.model.artifact import ArtifactRef
 from lash.model.attachment import StoredAttachment
 from lash.model.message import AttachmentRef
 from lash.model.schedule import Schedule
 from lash.model.trigger import TriggerSubscription
 from lash.model.value import Count, Value
 from lash.stores.storage import Storage
+from lash.transfer.pages import PAGE, pages
 from lash.transfer.progress import Meter, OnProgress
-from lash.transfer.snapshot import PAGE, take
+from lash.transfer.snapshot import take
 from lash.transfer.write import SessionWriter
 
-NEVER_COPIED: Final = ("activity", "effect", "event", "grant", "process", "turn", "wait")
-"""Nouns of which nothing is copied: the report tells how many rows of each the source has."""
+NEVER_COPIED: Final = ("activity", "effect", "event", "grant", "turn", "wait")
+"""Nouns of which nothing is copied, beside processes and dead letters."""
 _REFUSALS: Final = (Conflict, InvalidInput, NotFound, SessionDeleted)
 
 
@@ -32,7 +34,8 @@ class NotCopied(Value, frozen=True, kw_only=True):
 class CopyReport(Value, frozen=True, kw_only=True):
     """What a copy did, by noun. ``skipped`` was there already and equal; ``refused`` is another thing of the same name.
 
-    ``never_copied`` are rows of the source that belong to what no copy carries over; on PostgreSQL they are estimates.
+    ``never_copied`` tells what the source has that no copy carries over: processes and dead letters are counted, of
+    other nouns it tells the rows, which are estimates on PostgreSQL.
     """
 
     copied: dict[str, Count]
@@ -75,37 +78,46 @@ class _Copy:
     async def report(self) -> CopyReport:
         nouns = (await self._source.report()).nouns
         left: dict[str, int] = {noun: nouns[noun].rows for noun in NEVER_COPIED if noun in nouns}
+        left |= {"process": await self._processes(), "dead_letter": await self._dead_letters()}
         return CopyReport(
-            copied=dict(self._copied), skipped=dict(self._skipped), refused=tuple(self._refused), never_copied=left
+            copied=dict(+self._copied),
+            skipped=dict(+self._skipped),
+            refused=tuple(self._refused),
+            never_copied={noun: count for noun, count in left.items() if count},
         )
+
+    async def _processes(self) -> int:
+        listed = pages(lambda cursor: self._source.processes.list(limit=PAGE, cursor=cursor))
+        return sum([len(page.processes) async for page in listed])
+
+    async def _dead_letters(self) -> int:
+        count, after = 0, None
+        while letters := await self._source.queue.dead(limit=PAGE, after=after):
+            count, after = count + len(letters), letters[-1].place
+        return count
 
     async def artifacts(self) -> None:
         meter = Meter("artifact", None, self._progress)
         for namespace in await self._source.artifacts.namespaces():
-            cursor: str | None = None
-            while True:
-                page = await self._source.artifacts.list(namespace, limit=PAGE, cursor=cursor)
-                for summary in page.artifacts:
-                    is_there = await self._target.artifacts.exists(namespace, summary.ref)
-                    if not is_there:
-                        content = await self._source.artifacts.get(namespace, summary.ref)
-                        await self._target.artifacts.put(namespace, content)
-                    self._note("artifact", created=not is_there)
-                    meter.step()
-                cursor = page.next_cursor
-                if cursor is None:
-                    break
+            await self._namespace(namespace, meter)
+
+    async def _namespace(self, namespace: str, meter: Meter) -> None:
+        async for page in pages(lambda cursor: self._source.artifacts.list(namespace, limit=PAGE, cursor=cursor)):
+            for summary in page.artifacts:
+                await self._artifact(namespace, summary.ref)
+                meter.step()
+
+    async def _artifact(self, namespace: str, ref: ArtifactRef) -> None:
+        is_there = await self._target.artifacts.exists(namespace, ref)
+        if not is_there:
+            await self._target.artifacts.put(namespace, await self._source.artifacts.get(namespace, ref))
+        self._note("artifact", created=not is_there)
 
     async def sessions(self) -> None:
         """Copy the oldest first, so that both storages list them in the same order."""
         session_ids: list[str] = []
-        cursor: str | None = None
-        while True:
-            page = await self._source.sessions.list(limit=PAGE, cursor=cursor)
+        async for page in pages(lambda cursor: self._source.sessions.list(limit=PAGE, cursor=cursor)):
             session_ids.extend(summary.meta.session_id for summary in page.sessions)
-            cursor = page.next_cursor
-            if cursor is None:
-                break
         meter = Meter("session", len(session_ids), self._progress)
         for session_id in reversed(session_ids):
             try:
@@ -132,14 +144,9 @@ class _Copy:
 
     async def triggers(self) -> None:
         found: list[TriggerSubscription] = []
-        cursor: str | None = None
-        while True:
-            page = await self._source.triggers.list(limit=PAGE, cursor=cursor)
+        async for page in pages(lambda cursor: self._source.triggers.list(limit=PAGE, cursor=cursor)):
             found.extend(page.subscriptions)
             self._note_damaged("trigger", page.damaged)
-            cursor = page.next_cursor
-            if cursor is None:
-                break
         meter = Meter("trigger", len(found), self._progress)
         for subscription in reversed(found):
             try:
@@ -158,14 +165,9 @@ class _Copy:
 
     async def schedules(self) -> None:
         found: list[Schedule] = []
-        cursor: str | None = None
-        while True:
-            page = await self._source.schedules.list(limit=PAGE, cursor=cursor)
+        async for page in pages(lambda cursor: self._source.schedules.list(limit=PAGE, cursor=cursor)):
             found.extend(page.schedules)
             self._note_damaged("schedule", page.damaged)
-            cursor = page.next_cursor
-            if cursor is None:
-                break
         meter = Meter("schedule", len(found), self._progress)
         for schedule in found:
             try:

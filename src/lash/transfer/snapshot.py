@@ -31,9 +31,10 @@ from lash.transfer.lines import (
     UsageLine,
     encode_line,
 )
+from lash.transfer.pages import PAGE, pages
 
-PAGE: Final = 1_000
 _MAX_TRIES: Final = 20
+"""How often a queue may change while it is read, before it counts as restless."""
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -216,13 +217,9 @@ async def _blobs(session: Session, read: SessionRead) -> dict[BlobRef, bytes]:
 
 async def _attachments(storage: Storage, session_id: str) -> tuple[AttachmentLine, ...]:
     lines: list[AttachmentLine] = []
-    cursor: str | None = None
-    while True:
-        page = await storage.attachments.list(session_id, limit=PAGE, cursor=cursor)
+    async for page in pages(lambda cursor: storage.attachments.list(session_id, limit=PAGE, cursor=cursor)):
         lines.extend([_attachment(entry) for entry in page.entries if await _arrived(storage, entry)])
-        cursor = page.next_cursor
-        if cursor is None:
-            return tuple(lines)
+    return tuple(lines)
 
 
 async def _arrived(storage: Storage, entry: AttachmentEntry) -> bool:

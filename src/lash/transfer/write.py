@@ -166,9 +166,9 @@ class SessionWriter:
             await self._session.commit(commit)
         except CommitTooLarge as error:
             clear = CommitTooLarge(error.measure, error.actual, error.limit)
-            told = f"session {self._id!r} is written in one commit of {error.actual:,} {error.measure}, and this storage"
+            told = f"session {self._id!r} is one commit of {error.actual:,} {error.measure}; this storage accepts"
             advice = "open it with a larger budget (lash.CommitBudget) for the import"
-            clear.args = (f"{told} accepts at most {error.limit:,}: {advice}",)
+            clear.args = (f"{told} at most {error.limit:,}: {advice}",)
             raise clear from error
 
     async def _take_back(self, created: CreatedSession, error: LashError) -> None:
