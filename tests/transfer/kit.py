@@ -35,13 +35,13 @@ async def opened(*urls: str) -> AsyncIterator[list[Storage]]:
         yield [await stack.enter_async_context(await lash.open(url)) for url in urls]
 
 
-async def rich_session(storage: Storage, session_id: str = "s") -> None:
+async def rich_session(storage: Storage, session_id: str = "s", *, video: bytes = VIDEO) -> None:
     """Make a session with branches, a cut branch, frames, a checkpoint, usage, attachments and queued work."""
     await storage.sessions.create(
         session_id, name="Größe \u2603", model="m-1", cwd="/srv", relation=ChildRelation(parent_session_id="mother")
     )
     session = storage.session(session_id)
-    await _attach(storage, session_id)
+    await _attach(storage, session_id, video)
     committed = tuple(each.ref.id for each in (await storage.attachments.list(session_id)).entries)[:3]
     await session.commit(
         commit(
@@ -128,10 +128,10 @@ async def whole(storage: Storage, session_id: str = "s") -> SessionRead:
     return msgspec.structs.replace(read, head=head, checkpoint=msgspec.structs.replace(read.checkpoint, revision=0))
 
 
-async def _attach(storage: Storage, session_id: str) -> None:
+async def _attach(storage: Storage, session_id: str, video: bytes) -> None:
     put = storage.attachments.put
     await put(session_id, b"plain", "text/plain", label="a note")
-    await put(session_id, VIDEO, "video/mp4", width=3, height=4)
+    await put(session_id, video, "video/mp4", width=3, height=4)
     await put(session_id, b"", "application/octet-stream")
     await put(session_id, b"\xff\xd8", "image/jpeg", owner=AttachmentOwner(kind=OwnerKind.TURN, id="t"))
 

@@ -26,7 +26,7 @@ Lines = list[dict[str, Any]]
 
 async def rich_file() -> bytes:
     async with opened("sqlite://") as (storage,):
-        await rich_session(storage)
+        await rich_session(storage, video=b"\xfe" * 1_000)
         return await exported(storage, with_queue=True)
 
 
@@ -334,7 +334,7 @@ async def test_mutated_files_never_crash_and_never_leave_anything() -> None:
 async def test_mutated_values_in_sealed_files_never_crash() -> None:
     """200 random values in random places of a file with the right hashes: whole, or refused with nothing left."""
     lines = parsed(await rich_file())
-    values = [None, -1, 2**70, "", "\0", "x" * 300, [], {}, True, 1.5, [[]], {"a": 1}, "a", "f1"]
+    values: list[Any] = [None, -1, 2**70, "", "\0", "x" * 300, [], {}, True, 1.5, [[]], {"a": 1}, "a", "f1"]
     async with opened("sqlite://") as (storage,):
         for seed in range(200):
             chance = random.Random(seed)

@@ -76,6 +76,7 @@ class ArchiveReader:
         self._stream = stream
         self._limit = max_line_bytes
         self._hash = hashlib.sha256()
+        self._content = hashlib.sha256()
         self._number = 0
         self._lines: dict[type, list[Line]] = {kind: [] for kind in _ORDER}
         self._rank = -1
@@ -109,13 +110,12 @@ class ArchiveReader:
 
     def archive(self) -> Archive:
         """Return what the file holds, once it was read to its end."""
-        header, end = self._one(HeaderLine), self._one(EndLine)
-        nodes = tuple(self._all(NodeLine))
+        header = self._one(HeaderLine)
         snapshot = Snapshot(
             meta=self._one(MetaLine),
             head=next(iter(self._all(HeadLine)), None),
             frames=tuple(self._all(FrameLine)),
-            nodes=nodes,
+            nodes=tuple(self._all(NodeLine)),
             checkpoint=next(iter(self._all(CheckpointLine)), None),
             blobs=self._blobs,
             usage=tuple(self._all(UsageLine)),
@@ -126,8 +126,6 @@ class ArchiveReader:
             check_whole(header, snapshot)
         except InvalidInput as error:
             raise InvalidInput(f"line {self._number}: {error}") from None
-        if snapshot.identity != end.content:
-            raise CorruptData(f"line {self._number}: the session in this file is not the one that was exported")
         return Archive(header=header, snapshot=snapshot, spool=self._spool, offsets=self._offsets)
 
     def _next_raw(self) -> bytes:
@@ -151,6 +149,8 @@ class ArchiveReader:
         self._finish_bytes()
         self._check_order(line)
         self._lines[type(line)].append(line)
+        if not isinstance(line, HeaderLine | BatchLine | EndLine):
+            self._content.update(raw)
         if isinstance(line, BlobLine | AttachmentLine):
             self._bytes.begin(line)
         if isinstance(line, EndLine):
@@ -182,8 +182,8 @@ class ArchiveReader:
             self._spool.write(content)
 
     def _check_end(self, line: EndLine) -> None:
-        if line.sha256 != self._hash.hexdigest():
-            raise CorruptData("the file was changed: its hash is not the one that was written with it")
+        if line.sha256 != self._hash.hexdigest() or line.content != self._content.hexdigest():
+            raise CorruptData("the file was changed: its hashes are not those that were written with it")
         if self._stream.readline(1):
             raise InvalidInput("something follows the end line")
 

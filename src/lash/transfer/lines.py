@@ -153,7 +153,11 @@ class DataLine(_Line, frozen=True, kw_only=True, tag="data"):
 
 
 class EndLine(_Line, frozen=True, kw_only=True, tag="end"):
-    """The proof that the file is whole: the hash of every byte above, and the identity of the session in it."""
+    """The proof that the file is whole: the hash of every byte above.
+
+    ``content`` is the hash of the lines that make the session: all but header, data and batches. The data is proved by
+    the hashes that name it. Exports of equal sessions, whatever they are called, have the same.
+    """
 
     content: str
     sha256: str
