@@ -9,8 +9,9 @@ from lash.errors import Conflict, InvalidInput, LashError, NotFound, SessionDele
 from lash.model.artifact import ArtifactRef
 from lash.model.attachment import StoredAttachment
 from lash.model.message import AttachmentRef
+from lash.model.process import SessionOriginator
 from lash.model.schedule import Schedule
-from lash.model.trigger import TriggerSubscription
+from lash.model.trigger import TriggerOwner, TriggerSubscription
 from lash.model.value import Count, Value
 from lash.stores.storage import Storage
 from lash.transfer.pages import PAGE, pages
@@ -156,6 +157,7 @@ class _Copy:
             meter.step()
 
     async def _trigger(self, wanted: TriggerSubscription) -> None:
+        self._require_owner(wanted.owner)
         registered = await self._target.triggers.register(wanted.definition)
         there = registered.subscription
         if there.enabled != wanted.enabled:
@@ -177,12 +179,19 @@ class _Copy:
             meter.step()
 
     async def _schedule(self, wanted: Schedule) -> None:
+        self._require_owner(wanted.owner)
         registered = await self._target.schedules.register(wanted.definition)
         there = registered.schedule
         if there.enabled != wanted.enabled:
             _require_fresh(there.revision, enabled=there.enabled)
             await self._target.schedules.disable(there.owner, there.key, revision=there.revision)
         self._note("schedule", created=registered.created)
+
+    def _require_owner(self, owner: TriggerOwner) -> None:
+        """Raise Conflict if the session of this id in the target is not the one that owned it in the source."""
+        refused = {each.name for each in self._refused if each.noun == "session"}
+        if isinstance(owner, SessionOriginator) and owner.scope.session_id in refused:
+            raise Conflict(f"its session {owner.scope.session_id!r} was not copied")
 
     def _note(self, noun: str, *, created: bool) -> None:
         (self._copied if created else self._skipped)[noun] += 1

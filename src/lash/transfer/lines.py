@@ -7,7 +7,6 @@ version, since a reader refuses what it does not know.
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
@@ -148,7 +147,8 @@ class DataLine(_Line, frozen=True, kw_only=True, tag="data"):
             raise InvalidInput("data is either text or base64")
         try:
             return base64.b64decode(self.base64, validate=True)
-        except binascii.Error as error:
+        except ValueError as error:
+            # Of letters beyond ASCII it says no more than that; the rest is binascii.Error, which is one too.
             raise InvalidInput(f"data is not base64: {error}") from None
 
 

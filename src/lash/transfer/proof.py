@@ -9,6 +9,7 @@ from lash.errors import CorruptData, InvalidInput
 from lash.limits import MAX_CONTENT_BYTES
 from lash.model.checkpoint import CheckpointManifest
 from lash.model.node import Node
+from lash.model.usage import TokenUsage
 from lash.plan.checkpoint import manifest_ref
 from lash.transfer.lines import FORMAT, VERSION, AttachmentLine, BlobLine, CheckpointLine, HeaderLine
 from lash.transfer.snapshot import Snapshot
@@ -78,6 +79,7 @@ def check_whole(header: HeaderLine, snapshot: Snapshot) -> None:
         raise InvalidInput("a head and a checkpoint belong together")
     if snapshot.checkpoint is not None:
         _check_blobs(snapshot, snapshot.checkpoint)
+    _check_lists(snapshot)
     leaf = None if snapshot.head is None else snapshot.head.leaf_node_id
     if leaf is not None and all(line.node.node_id != leaf for line in snapshot.nodes):
         raise InvalidInput(f"the leaf {leaf!r:.80} is not one of the nodes")
@@ -92,6 +94,18 @@ def nodes_in_order(snapshot: Snapshot) -> tuple[Node, ...]:
         raise InvalidInput("the places of the nodes do not tell their order")
     by_place = dict(zip(places, snapshot.nodes, strict=True))
     return tuple(by_place[place].node for place in sorted(places))
+
+
+def _check_lists(snapshot: Snapshot) -> None:
+    """Raise InvalidInput if a storage would keep a list otherwise than it is written here."""
+    keys = () if snapshot.checkpoint is None else tuple(snapshot.checkpoint.components)
+    attachments = tuple(line.ref.id for line in snapshot.attachments)
+    for what, names in (("components", keys), ("blobs", tuple(snapshot.blobs)), ("attachments", attachments)):
+        if list(names) != sorted(names):
+            raise InvalidInput(f"{what} must stand in the order of their names")
+    pairs = [(line.entry.source, line.entry.model) for line in snapshot.usage]
+    if len(set(pairs)) < len(pairs) or any(line.entry.usage == TokenUsage() for line in snapshot.usage):
+        raise InvalidInput("usage must be one sum for each source and model, and none of nothing")
 
 
 def _check_blobs(snapshot: Snapshot, checkpoint: CheckpointLine) -> None:
