@@ -24,7 +24,7 @@ async def main(order: str, source: str, target_url: str, statement: int) -> None
                 trap.armed = True
                 await copy_storage(storage, target)
         else:
-            stream = io.BytesIO(Path(source).read_bytes())
+            stream = io.BytesIO(await asyncio.to_thread(Path(source).read_bytes))
             trap.armed = True
             await import_session(target, stream)
         trap.armed = False

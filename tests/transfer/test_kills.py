@@ -44,7 +44,7 @@ async def test_a_killed_import_is_whole_or_none(backend_url: str, backend_name: 
             assert statement < 400
             ended = await moved("import", str(path), backend_url, str(statement))
             seen.add(await _state(target, expected))
-            statement += 3 if backend_name == "postgres" else 13
+            statement += 7 if backend_name == "postgres" else 23
         assert await _state(target, expected) == "whole"
         assert not (await import_session(target, io.BytesIO(path.read_bytes()))).created
     assert {"nothing", "whole"} <= seen
