@@ -20,6 +20,8 @@ from lash.plan.attachment import (
     check_attachment_ids,
     decode_attachment_page,
     decode_entry,
+    decode_line_cursor,
+    decode_line_page,
     decode_place,
     prepare_put,
     verify,
@@ -88,6 +90,11 @@ class Attachments:
     async def commit_refs(self, session_id: str, attachment_ids: Collection[str]) -> tuple[str, ...]:
         check_identifier("session_id", session_id)
         return await self._manifest.stamp(session_id, check_attachment_ids(attachment_ids))
+
+    async def list(self, session_id: str, *, limit: int = 100, cursor: str | None = None) -> AttachmentPage:
+        check_identifier("session_id", session_id)
+        size, after = check_limit(limit), decode_line_cursor(cursor)
+        return decode_line_page(await self._manifest.lines(session_id, after, size + 1), size)
 
     async def list_uncommitted(
         self, older_than_ms: int = 0, *, limit: int = 100, cursor: str | None = None

@@ -408,10 +408,10 @@ class GraphShared(Conflict):
 
 
 class SessionExists(Conflict):
-    """The id that a fork was to get belongs to another session."""
+    """The id that a fork or an import was to get belongs to another session."""
 
-    def __init__(self, session_id: str) -> None:
-        super().__init__(f"session {session_id!r} exists already and is no fork of this source")
+    def __init__(self, session_id: str, difference: str = "is no fork of this source") -> None:
+        super().__init__(f"session {session_id!r} exists already and {difference}")
         self.session_id = session_id
 
 

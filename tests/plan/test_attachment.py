@@ -29,6 +29,8 @@ from lash.plan.attachment import (
     check_attachment_ids,
     decode_attachment_page,
     decode_entry,
+    decode_line_cursor,
+    decode_line_page,
     decode_place,
     encode_place,
     normal_media_type,
@@ -193,6 +195,18 @@ def test_an_order_of_steps_without_the_check_would_lose_bytes() -> None:
     assert world.named
     assert world.token != token
     assert not world.stored
+
+
+def test_a_page_of_one_session_goes_on_behind_an_id() -> None:
+    """The cursor of a page is the last id on it; there is none at the end, and nonsense is refused."""
+    later = msgspec.structs.replace(ROW, attachment_id="f" * 64)
+    assert decode_line_page([ROW, later], 1).next_cursor == ID
+    assert [entry.ref.id for entry in decode_line_page([ROW, later], 1).entries] == [ID]
+    assert decode_line_page([ROW, later], 2).next_cursor is None
+    assert decode_line_cursor(None) == ""
+    assert decode_line_cursor(ID) == ID
+    with pytest.raises(InvalidInput, match="cursor"):
+        decode_line_cursor("x")
 
 
 def test_a_put_is_checked_and_described() -> None:

@@ -251,6 +251,18 @@ def decode_attachment_page(rows: Sequence[AttachmentRow], limit: int) -> Attachm
     return AttachmentPage(entries=tuple(decode_entry(row) for row in shown), next_cursor=cursor)
 
 
+def decode_line_page(rows: Sequence[AttachmentRow], limit: int) -> AttachmentPage:
+    """Return a page of one session's attachments; the rows hold one more than the limit when there is a next page."""
+    shown = rows[:limit]
+    cursor = shown[-1].attachment_id if len(rows) > limit else None
+    return AttachmentPage(entries=tuple(decode_entry(row) for row in shown), next_cursor=cursor)
+
+
+def decode_line_cursor(cursor: str | None) -> str:
+    """Return the id behind which a page of one session's attachments begins."""
+    return "" if cursor is None else check_digest("cursor", cursor)
+
+
 def place_of(row: AttachmentRow) -> Place:
     """Return the place of a row in the list of uncommitted attachments."""
     return Place(row.intent_at_ms, row.attachment_id, row.session_key)

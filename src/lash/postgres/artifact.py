@@ -21,7 +21,7 @@ from lash.plan.artifact import (
 )
 from lash.plan.session import check_limit
 from lash.postgres.database import Database
-from lash.sqlkit.rows import Flag
+from lash.sqlkit.rows import Flag, Text
 
 
 class PostgresArtifactStore:
@@ -69,6 +69,10 @@ class PostgresArtifactStore:
         size, after = check_limit(limit), check_artifact_cursor(cursor)
         rows = await self._database.read_all(ArtifactSummaryRow, "artifact_page", namespace, after, size + 1)
         return decode_artifact_page(rows, size)
+
+    async def namespaces(self) -> tuple[str, ...]:
+        rows = await self._database.read_all(Text, "artifact_namespaces")
+        return tuple(sorted(row.text for row in rows))
 
     async def delete(self, namespace: str, ref: ArtifactRef) -> bool:
         check_identifier("namespace", namespace)

@@ -57,6 +57,12 @@ class PostgresAttachmentManifest:
             await self._require_session(session_id)
         return row
 
+    async def lines(self, session_id: str, after: str, limit: int) -> Sequence[AttachmentRow]:
+        rows = await self._database.read_all(AttachmentRow, "attachment_lines", session_id, after, limit)
+        if not rows:
+            await self._require_session(session_id)
+        return rows
+
     async def stamp(self, session_id: str, attachment_ids: Sequence[str]) -> tuple[str, ...]:
         stamped = await self._database.write_all(
             Text, "attachment_stamp", session_id, list(attachment_ids), repeatable=True

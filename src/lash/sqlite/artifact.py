@@ -21,7 +21,7 @@ from lash.plan.artifact import (
 )
 from lash.plan.session import check_limit
 from lash.sqlite.database import Database, Reader, Transaction
-from lash.sqlkit.rows import Flag
+from lash.sqlkit.rows import Flag, Text
 
 
 class SQLiteArtifactStore:
@@ -88,6 +88,10 @@ class SQLiteArtifactStore:
             )
         )
         return decode_artifact_page(rows, size)
+
+    async def namespaces(self) -> tuple[str, ...]:
+        rows = await self._database.read_in_thread(lambda reader: reader.all(Text, "artifact_namespaces"))
+        return tuple(sorted(row.text for row in rows))
 
     async def delete(self, namespace: str, ref: ArtifactRef) -> bool:
         check_identifier("namespace", namespace)

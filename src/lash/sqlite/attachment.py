@@ -68,6 +68,13 @@ class SQLiteAttachmentManifest:
 
         return self._database.read(body)
 
+    async def lines(self, session_id: str, after: str, limit: int) -> Sequence[AttachmentRow]:
+        def body(reader: Reader) -> Sequence[AttachmentRow]:
+            key = _session_key(reader, session_id)
+            return reader.all(AttachmentRow, "attachment_lines", session_key=key, after=after, limit=limit)
+
+        return await self._database.read_in_thread(body)
+
     async def stamp(self, session_id: str, attachment_ids: Sequence[str]) -> tuple[str, ...]:
         def body(transaction: Transaction) -> tuple[str, ...]:
             return stamp_attachments(transaction, _session_key(transaction, session_id), attachment_ids)

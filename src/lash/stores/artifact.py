@@ -41,6 +41,10 @@ class ArtifactStore(Protocol):
         """Return artifacts of the namespace in the order of their refs. Pages do not overlap."""
         ...
 
+    async def namespaces(self) -> tuple[str, ...]:
+        """Return the namespaces that hold an artifact, in the order of their names."""
+        ...
+
     async def delete(self, namespace: str, ref: ArtifactRef) -> bool:
         """Remove an artifact that nothing refers to any more, and return whether it was there."""
         ...

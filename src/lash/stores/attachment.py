@@ -95,6 +95,10 @@ class AttachmentStore(Protocol):
         """
         ...
 
+    async def list(self, session_id: str, *, limit: int = 100, cursor: str | None = None) -> AttachmentPage:
+        """Return what a session has, committed or not, in the order of the ids. Pages do not overlap."""
+        ...
+
     async def list_uncommitted(
         self, older_than_ms: int = 0, *, limit: int = 100, cursor: str | None = None
     ) -> AttachmentPage:
@@ -134,6 +138,10 @@ class AttachmentManifest(Protocol):
 
     async def row(self, session_id: str, attachment_id: str) -> AttachmentRow | None:
         """Return one line."""
+        ...
+
+    async def lines(self, session_id: str, after: str, limit: int) -> Sequence[AttachmentRow]:
+        """Return the lines of a session behind an id, in order."""
         ...
 
     async def stamp(self, session_id: str, attachment_ids: Sequence[str]) -> tuple[str, ...]:

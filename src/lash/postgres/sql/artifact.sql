@@ -21,6 +21,17 @@ WHERE namespace = $1::text AND ref > $2::text
 ORDER BY ref
 LIMIT $3::bigint;
 
+-- name: artifact_namespaces
+-- The namespaces that hold something: one step in the index for each, however much it holds.
+WITH RECURSIVE named (namespace) AS (
+    SELECT min(namespace) FROM :"schema".lash_artifacts
+    UNION ALL
+    SELECT (SELECT min(a.namespace) FROM :"schema".lash_artifacts AS a WHERE a.namespace > named.namespace)
+    FROM named
+    WHERE named.namespace IS NOT NULL
+)
+SELECT namespace FROM named WHERE namespace IS NOT NULL;
+
 -- name: artifact_delete
 -- Removes one artifact.
 DELETE FROM :"schema".lash_artifacts WHERE namespace = $1::text AND ref = $2::text RETURNING true;

@@ -66,6 +66,17 @@ FROM :"schema".lash_sessions AS s
 JOIN :"schema".lash_attachments AS a ON a.session_key = s.session_key
 WHERE s.session_id = $1::text AND a.attachment_id = $2::text;
 
+-- name: attachment_lines
+-- The lines of one session, after an id.
+SELECT
+    a.session_key, s.session_id, a.attachment_id, a.media_type, a.byte_len, a.width, a.height, a.label, a.owner_kind,
+    a.owner_id, a.intent_at_ms, a.committed_at_ms
+FROM :"schema".lash_sessions AS s
+JOIN :"schema".lash_attachments AS a ON a.session_key = s.session_key
+WHERE s.session_id = $1::text AND a.attachment_id > $2::text
+ORDER BY a.attachment_id
+LIMIT $3::bigint;
+
 -- name: attachment_stamp
 -- Stamps the attachments of a session, where there is no stamp yet, and answers their ids. The condition stands in the
 -- new value, not in the search: so the answer is right even if another stamp is just being written.

@@ -20,6 +20,17 @@ WHERE namespace = :namespace AND ref > :after
 ORDER BY ref
 LIMIT :limit;
 
+-- name: artifact_namespaces
+-- The namespaces that hold something: one step in the index for each, however much it holds.
+WITH RECURSIVE named (namespace) AS (
+    SELECT min(namespace) FROM lash_artifacts
+    UNION ALL
+    SELECT (SELECT min(a.namespace) FROM lash_artifacts AS a WHERE a.namespace > named.namespace)
+    FROM named
+    WHERE named.namespace IS NOT NULL
+)
+SELECT namespace FROM named WHERE namespace IS NOT NULL;
+
 -- name: artifact_delete
 -- Removes one artifact.
 DELETE FROM lash_artifacts WHERE namespace = :namespace AND ref = :ref;

@@ -52,6 +52,17 @@ FROM lash_sessions AS s
 JOIN lash_attachments AS a ON a.session_key = s.session_key
 WHERE s.session_id = :session_id AND a.attachment_id = :attachment_id;
 
+-- name: attachment_lines
+-- The lines of one session, after an id.
+SELECT
+    a.session_key, s.session_id, a.attachment_id, a.media_type, a.byte_len, a.width, a.height, a.label, a.owner_kind,
+    a.owner_id, a.intent_at_ms, a.committed_at_ms
+FROM lash_sessions AS s
+JOIN lash_attachments AS a ON a.session_key = s.session_key
+WHERE s.session_key = :session_key AND a.attachment_id > :after
+ORDER BY a.attachment_id
+LIMIT :limit;
+
 -- name: attachment_stamp
 -- Stamps the attachments (a JSON array of ids) of a session, where there is no stamp yet, and answers their ids.
 UPDATE lash_attachments

@@ -110,6 +110,16 @@ class ArtifactContract:
         assert [summary.ref for summary in seen] == sorted(hashlib.sha256(content).hexdigest() for content in contents)
         assert {(summary.size, summary.created_at_ms) for summary in seen} == {(1, harness.clock.now_ms())}
 
+    async def test_namespaces_are_those_that_hold_something(self, harness: Harness) -> None:
+        """Every namespace once, by name; one whose last artifact is deleted is gone."""
+        storage = await harness.open()
+        assert await storage.artifacts.namespaces() == ()
+        for namespace, content in (("zebra", b"1"), ("Apple", b"2"), ("modules", b"3"), ("modules", b"4")):
+            await storage.artifacts.put(namespace, content)
+        assert await storage.artifacts.namespaces() == ("Apple", "modules", "zebra")
+        await storage.artifacts.delete("zebra", ArtifactRef(hashlib.sha256(b"1").hexdigest()))
+        assert await storage.artifacts.namespaces() == ("Apple", "modules")
+
     async def test_equal_environments_share_a_ref(self, harness: Harness) -> None:
         """M6: the ref of an environment depends on its content, not on the order of its keys."""
         storage = await harness.open()

@@ -239,6 +239,33 @@ class AttachmentContract:
         for age, count in ((10, 12), (11, 8), (20, 8), (21, 4), (30, 4), (31, 0)):
             assert len((await storage.attachments.list_uncommitted(age)).entries) == count
 
+    async def test_attachments_of_a_session_are_listed_by_id(self, harness: Harness) -> None:
+        """All that a session has, stamped or not, and nothing of others; pages neither overlap nor leave out."""
+        storage = await harness.open()
+        await created(storage)
+        await created(storage, "other")
+        await storage.attachments.put("other", b"apart", "text/plain")
+        contents = [b"%d" % number for number in range(7)]
+        for content in contents:
+            await storage.attachments.put("s", content, "text/plain")
+        await storage.attachments.commit_refs("s", [digest(b"3")])
+        listed: list[AttachmentEntry] = []
+        cursor = None
+        while True:
+            page = await storage.attachments.list("s", limit=3, cursor=cursor)
+            assert len(page.entries) <= 3
+            listed.extend(page.entries)
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        assert [entry.ref.id for entry in listed] == sorted(digest(content) for content in contents)
+        assert [entry.ref.id for entry in listed if entry.committed_at_ms is not None] == [digest(b"3")]
+        assert (await storage.attachments.list("other")).entries[0].ref.id == digest(b"apart")
+        with pytest.raises(SessionNotFound):
+            await storage.attachments.list("unknown")
+        with pytest.raises(InvalidInput):
+            await storage.attachments.list("s", cursor="x")
+
     async def test_no_session_no_attachment(self, harness: Harness) -> None:
         """A session that never was, or was deleted, is said so by every call, and nothing is announced."""
         storage = await harness.open()

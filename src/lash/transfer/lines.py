@@ -1,0 +1,212 @@
+"""The lines of an exported session; docs/export-format.md describes them for people.
+
+Each is one JSON object with its ``kind`` first. Whatever changes here changes the format: a new field needs a new
+version, since a reader refuses what it does not know.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+
+import msgspec
+
+from lash.codec import canonical
+from lash.errors import InvalidInput
+from lash.model.attachment import AttachmentOwner
+from lash.model.checkpoint import TurnState
+from lash.model.frame import AgentFrame
+from lash.model.message import AttachmentRef
+from lash.model.node import Node
+from lash.model.queue import Delivery, Payload, Slot
+from lash.model.session import SessionConfig, SessionRelation
+from lash.model.usage import UsageEntry
+from lash.model.value import BlobRef, Count, Positive
+
+FORMAT: Final = "lash.session"
+VERSION: Final = 1
+MAX_LINE_BYTES: Final = 128 * 1024 * 1024
+"""The longest line that an import reads unless it is told otherwise."""
+PIECE_BYTES: Final = 768 * 1024
+"""How many bytes go into one data line, so that large attachments never make long lines."""
+
+
+class _Line(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="kind"
+):
+    """One line; the ``kind`` key tells which."""
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How many lines of each kind there are."""
+
+    frames: Count = 0
+    nodes: Count = 0
+    blobs: Count = 0
+    usage: Count = 0
+    attachments: Count = 0
+    batches: Count = 0
+
+
+class HeaderLine(_Line, frozen=True, kw_only=True, tag="header"):
+    """What the file is, and where it came from. ``revision`` is None for a session without a commit."""
+
+    format: str
+    version: int
+    session_id: str
+    created_at_ms: int
+    counts: Counts
+    revision: int | None = None
+    updated_at_ms: int | None = None
+
+
+class MetaLine(_Line, frozen=True, kw_only=True, tag="meta"):
+    """The metadata, without the id."""
+
+    name: str
+    created_at_ms: int
+    relation: SessionRelation
+    model: str = ""
+    cwd: str | None = None
+
+
+class HeadLine(_Line, frozen=True, kw_only=True, tag="head"):
+    """What is current. A session without a commit has none."""
+
+    config: SessionConfig
+    current_frame_id: str | None = None
+    leaf_node_id: str | None = None
+
+
+class FrameLine(_Line, frozen=True, kw_only=True, tag="frame"):
+    """One frame, in the order of the list; its execution state is a blob."""
+
+    frame: AgentFrame
+
+
+class NodeLine(_Line, frozen=True, kw_only=True, tag="node"):
+    """One live node. Parents come first; ``place`` is there only where that is not the order of insertion."""
+
+    node: Node
+    place: Positive | None = None
+
+
+class CheckpointLine(_Line, frozen=True, kw_only=True, tag="checkpoint"):
+    """The state of the head, its components by the refs of their blobs."""
+
+    ref: BlobRef
+    turn_state: TurnState
+    components: dict[str, BlobRef]
+    plugin_snapshot_revision: Count | None = None
+
+
+class BlobLine(_Line, frozen=True, kw_only=True, tag="blob"):
+    """Bytes that the checkpoint or a frame names; they stand in the data lines that follow."""
+
+    ref: BlobRef
+
+
+class UsageLine(_Line, frozen=True, kw_only=True, tag="usage"):
+    """The sum for one source and model, in the order in which each was first seen."""
+
+    entry: UsageEntry
+
+
+class AttachmentLine(_Line, frozen=True, kw_only=True, tag="attachment"):
+    """One attachment; its bytes stand in the data lines that follow."""
+
+    ref: AttachmentRef
+    committed: bool
+    owner: AttachmentOwner | None = None
+
+
+class BatchLine(_Line, frozen=True, kw_only=True, tag="batch"):
+    """Queued work, in its order."""
+
+    payloads: tuple[Payload, ...]
+    delivery: Delivery
+    slot: Slot
+    source_key: str | None = None
+    merge_key: str | None = None
+    available_at_ms: Count = 0
+
+
+class DataLine(_Line, frozen=True, kw_only=True, tag="data"):
+    """Some bytes of the blob or attachment above: as text where all of them are UTF-8, else in base64."""
+
+    text: str | None = None
+    base64: str | None = None
+
+    @property
+    def content(self) -> bytes:
+        """The bytes, or InvalidInput if it is not exactly one of both."""
+        if self.text is not None and self.base64 is None:
+            return self.text.encode()
+        if self.base64 is None or self.text is not None:
+            raise InvalidInput("data is either text or base64")
+        try:
+            return base64.b64decode(self.base64, validate=True)
+        except ValueError as error:
+            # Of letters beyond ASCII it says no more than that; the rest is binascii.Error, which is one too.
+            raise InvalidInput(f"data is not base64: {error}") from None
+
+
+class EndLine(_Line, frozen=True, kw_only=True, tag="end"):
+    """The proof that the file is whole: the hash of every byte above.
+
+    ``content`` is the hash of the lines that make the session: all but header, data and batches. The data is proved by
+    the hashes that name it. Exports of equal sessions, whatever they are called, have the same.
+    """
+
+    content: str
+    sha256: str
+
+
+Line: TypeAlias = (
+    HeaderLine
+    | MetaLine
+    | HeadLine
+    | FrameLine
+    | NodeLine
+    | CheckpointLine
+    | BlobLine
+    | UsageLine
+    | AttachmentLine
+    | BatchLine
+    | DataLine
+    | EndLine
+)
+
+_encoder: Final = msgspec.json.Encoder()
+_decoder: Final = msgspec.json.Decoder(Line)
+_plain: Final = msgspec.json.Decoder[object]()
+
+
+def encode_line(line: Line) -> bytes:
+    """Return the line with its newline. Keys of JSON objects keep their order, but for frames, which hold sets."""
+    return (canonical(line) if isinstance(line, FrameLine) else _encoder.encode(line)) + b"\n"
+
+
+def decode_line(raw: bytes) -> Line:
+    """Read a line, or raise InvalidInput; a field that would be lost on the way is refused too."""
+    try:
+        line: Line = _decoder.decode(raw)
+        again = encode_line(line)
+        if again != raw and _plain.decode(again) != _plain.decode(raw):
+            raise InvalidInput("there is something in it that this version does not know")
+    except (msgspec.DecodeError, UnicodeError, RecursionError, ValueError, OverflowError) as error:
+        raise InvalidInput(str(error)) from None
+    return line
+
+
+def data_lines(content: bytes) -> Iterator[DataLine]:
+    """Return the lines that hold the bytes."""
+    if 0 < len(content) <= PIECE_BYTES:
+        try:
+            yield DataLine(text=content.decode())
+        except UnicodeDecodeError:
+            yield DataLine(base64=base64.b64encode(content).decode())
+        return
+    for start in range(0, len(content), PIECE_BYTES):
+        yield DataLine(base64=base64.b64encode(content[start : start + PIECE_BYTES]).decode())

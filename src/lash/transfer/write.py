@@ -1,0 +1,201 @@
+"""A snapshot becomes a session of a storage: all of it, or none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+import msgspec
+
+from lash.errors import CommitTooLarge, InvalidInput, LashError, SessionExists, StoreUnavailable
+from lash.limits import MAX_INTEGER
+from lash.model.attachment import StoredAttachment
+from lash.model.checkpoint import CheckpointDraft
+from lash.model.commit import Commit, CommitBudget, ReplaceFull
+from lash.model.frame import AgentFrame
+from lash.model.message import AttachmentRef
+from lash.model.session import CreatedSession, SessionMeta
+from lash.model.value import Compression
+from lash.plan.attachment import prepare_put
+from lash.plan.commit import CommitRules, prepare_commit
+from lash.plan.node import place_replacement
+from lash.plan.queue import encode_batch
+from lash.plan.session import encode_meta
+from lash.stores.storage import Storage
+from lash.transfer.lines import AttachmentLine
+from lash.transfer.progress import Meter
+from lash.transfer.proof import nodes_in_order
+from lash.transfer.snapshot import Snapshot, draft_of, queued, take
+
+GetAttachment: TypeAlias = Callable[[AttachmentRef], Awaitable[StoredAttachment]]
+"""Where the bytes of attachments come from."""
+_WITHOUT_LIMITS = CommitRules(
+    compression=Compression.LOW_LATENCY, budget=CommitBudget(max_bytes=MAX_INTEGER, max_rows=MAX_INTEGER)
+)
+
+
+class Written(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a snapshot: whether the session is new, its revision, and how many batches were added."""
+
+    created: bool
+    revision: int
+    batches_added: int
+
+
+class SessionWriter:
+    """Writes one snapshot under an id."""
+
+    def __init__(self, storage: Storage, session_id: str, snapshot: Snapshot, get_attachment: GetAttachment) -> None:
+        self._storage = storage
+        self._session = storage.session(session_id)
+        self._id = session_id
+        self._snapshot = snapshot
+        self._get_attachment = get_attachment
+        self._identity = ""
+        self._commit: Commit | None = None
+
+    async def write(self, meter: Meter) -> Written:
+        """Write the session, or find that it is there already, and then its queue.
+
+        Nothing is created before all of the snapshot was checked. Raises SessionExists if another session has the id.
+        """
+        await asyncio.to_thread(self._prepare)
+        meta = self._meta()
+        created = await self._storage.sessions.create(
+            self._id, name=meta.name, model=meta.model, cwd=meta.cwd, relation=meta.relation
+        )
+        is_there = not created.created and await self._is_there()
+        if not is_there:
+            try:
+                await self._fill(created, meta, meter)
+            except LashError as error:
+                await self._take_back(created, error)
+                raise
+        added = await self._add_queue()
+        head = await self._session.head()
+        return Written(
+            created=not is_there, revision=created.revision if head is None else head.revision, batches_added=added
+        )
+
+    def _prepare(self) -> None:
+        """Check everything, as the storage will."""
+        self._identity = self._snapshot.identity
+        encode_meta(self._meta(), self._id)
+        for line in self._snapshot.batches:
+            encode_batch(draft_of(line, self._id))
+        for attachment in self._snapshot.attachments:
+            _check_attachment(self._id, attachment)
+        self._commit = self._make_commit()
+        if self._commit is not None:
+            prepared = prepare_commit(self._commit, self._id, _WITHOUT_LIMITS)
+            place_replacement(self._id, prepared.nodes, segment_count=0, node_seq=0)
+
+    def _meta(self) -> SessionMeta:
+        line = self._snapshot.meta
+        return SessionMeta(
+            session_id=self._id,
+            name=line.name,
+            created_at_ms=line.created_at_ms,
+            model=line.model,
+            cwd=line.cwd,
+            relation=line.relation,
+        )
+
+    def _make_commit(self) -> Commit | None:
+        head, checkpoint, blobs = self._snapshot.head, self._snapshot.checkpoint, self._snapshot.blobs
+        if head is None or checkpoint is None:
+            return None
+        return Commit(
+            session_id=self._id,
+            expected_revision=0,
+            turn_id=f"import:{self._identity}",
+            config=head.config,
+            frames=tuple(self._with_bytes(line.frame) for line in self._snapshot.frames),
+            current_frame_id=head.current_frame_id,
+            graph=ReplaceFull(
+                nodes=nodes_in_order(self._snapshot), leaf_node_id=head.leaf_node_id, replaced_node_count=0
+            ),
+            checkpoint=CheckpointDraft(
+                turn_state=checkpoint.turn_state,
+                plugin_snapshot_revision=checkpoint.plugin_snapshot_revision,
+                components={key: blobs[ref] for key, ref in checkpoint.components.items()},
+            ),
+            usage=tuple(line.entry for line in self._snapshot.usage),
+            attachments=tuple(line.ref.id for line in self._snapshot.attachments if line.committed),
+        )
+
+    def _with_bytes(self, frame: AgentFrame) -> AgentFrame:
+        ref = frame.execution_state_ref
+        if ref is None:
+            return frame
+        return msgspec.structs.replace(frame, execution_state_ref=None, execution_state=self._snapshot.blobs[ref])
+
+    async def _is_there(self) -> bool:
+        """Say whether the session that has the id is this one, whole; an import of it that died is gone on with."""
+        found = (await take(self._storage, self._id, with_queue=True)).snapshot
+        if found.identity == self._identity:
+            return True
+        begun = msgspec.structs.replace(found.meta, created_at_ms=self._snapshot.meta.created_at_ms)
+        mine = {line.ref.id for line in self._snapshot.attachments}
+        is_ours = begun == self._snapshot.meta and {line.ref.id for line in found.attachments} <= mine
+        if found.head is not None or found.batches or not is_ours:
+            raise SessionExists(self._id, "is not the one to be imported")
+        return False
+
+    async def _fill(self, created: CreatedSession, meta: SessionMeta, meter: Meter) -> None:
+        await self._session.save_meta(meta)
+        for line in self._snapshot.attachments:
+            stored = await self._get_attachment(line.ref)
+            await self._storage.attachments.put(
+                self._id,
+                stored.content,
+                line.ref.media_type,
+                owner=line.owner,
+                width=line.ref.width,
+                height=line.ref.height,
+                label=line.ref.label,
+            )
+            meter.step()
+        if self._commit is not None:
+            await self._publish(msgspec.structs.replace(self._commit, expected_revision=created.revision))
+        meter.step()
+
+    async def _publish(self, commit: Commit) -> None:
+        try:
+            await self._session.commit(commit)
+        except CommitTooLarge as error:
+            clear = CommitTooLarge(error.measure, error.actual, error.limit)
+            told = f"session {self._id!r} is one commit of {error.actual:,} {error.measure}; this storage accepts"
+            advice = "open it with a larger budget (lash.CommitBudget) for the import"
+            clear.args = (f"{told} at most {error.limit:,}: {advice}",)
+            raise clear from error
+
+    async def _take_back(self, created: CreatedSession, error: LashError) -> None:
+        """Remove what was begun, unless it may have succeeded or somebody else made it."""
+        if not created.created or isinstance(error, StoreUnavailable):
+            return
+        if await self._session.head() is None:
+            await self._storage.sessions.delete(self._id)
+
+    async def _add_queue(self) -> int:
+        """Add the queued work behind what was added by an import of the same that died."""
+        wanted = self._snapshot.batches
+        if not wanted:
+            return 0
+        there = await queued(self._storage, self._id)
+        if wanted[: len(there)] != there:
+            raise SessionExists(self._id, "has other work in its queue")
+        for line in wanted[len(there) :]:
+            await self._storage.queue.enqueue(draft_of(line, self._id))
+        return len(wanted) - len(there)
+
+
+def _check_attachment(session_id: str, line: AttachmentLine) -> None:
+    """Check a description as a put would, and that it would be kept as it is."""
+    ref = line.ref
+    intent = prepare_put(
+        session_id, b"", ref.media_type, owner=line.owner, width=ref.width, height=ref.height, label=ref.label
+    )
+    if msgspec.structs.replace(intent.ref, id=ref.id, byte_len=ref.byte_len) != ref:
+        raise InvalidInput(f"attachment {ref.id}: its description would be kept otherwise")
