@@ -322,7 +322,7 @@ class App:
             if self._core is not None:
                 raise ConfigError("the app is running already")
             storage = await open_storage(
-                self.url, clock=self._clock, on_statement=self._hooks.statement, **self._storage_options
+                self.url, clock=self._clock, on_statement=self._hooks.on_statement, **self._storage_options
             )
             try:
                 _check_durability(storage)
@@ -353,7 +353,7 @@ class App:
         core.process(process.name, process.version)
         registration = core.registration(
             process,
-            options.process_id or new_id(),
+            new_id() if options.process_id is None else options.process_id,
             args,
             kwargs,
             provenance=Provenance(originator=HOST),
