@@ -33,7 +33,10 @@ _AGES = re.compile(r"(?<![\w.-])\+?\d+[ydhms](?:\d+[dhms])?(?![\w-])")
 _TAKE_TERMINAL = (
     "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
 )
-_NEUTRAL = ("LASH_URL", "NO_COLOR", "TERM", "COLUMNS", "LINES", "_LASH_COMPLETE", "PYTHONIOENCODING", "LC_ALL")
+_NEUTRAL = (
+    *("LASH_URL", "NO_COLOR", "TERM", "COLUMNS", "LINES", "LC_ALL"),
+    *("_LASH_COMPLETE", "PYTHONIOENCODING", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"),
+)
 
 
 def environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
