@@ -128,14 +128,14 @@ def _tree(kind: type[errors.LashError]) -> Iterator[type[errors.LashError]]:
 
 
 def _error(kind: type[errors.LashError]) -> str:
-    fields = [name for name in inspect.signature(kind).parameters if name not in {"args", "kwargs", "message"}]
-    above = [base.__name__ for base in kind.__mro__[1:] if issubclass(base, errors.LashError)]
+    above = kind.__mro__[1].__name__ if kind is not errors.LashError else None
     lines = [f"## {kind.__name__}", inspect.cleandoc(kind.__doc__ or "")]
-    if above:
-        lines.append("A " + ", which is a ".join(f"[`{name}`](#{name.lower()})" for name in above[:1]) + ".")
+    if above is not None:
+        lines.append(f"A kind of [`{above}`](#{above.lower()}).")
     lines.append(_ADVICE[kind.advice])
-    if "__init__" in vars(kind) and fields:
-        lines.append("Fields: " + ", ".join(f"`{name}`" for name in fields) + ".")
+    if "__init__" in vars(kind):
+        fields = [name for name in inspect.signature(kind).parameters if name != "message"]
+        lines += ["Fields: " + ", ".join(f"`{name}`" for name in fields) + "."] if fields else []
     return "\n\n".join(lines)
 
 
