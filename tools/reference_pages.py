@@ -1,4 +1,4 @@
-"""Pages of the documentation that are made from the source: errors, the schema, decisions.
+"""Pages of the documentation that are made from the source: errors, the schema, values, decisions.
 
 They are made whenever the site is built (`tools.docs_hooks`), so they cannot fall behind the code.
 """
@@ -16,11 +16,22 @@ import msgspec
 from lash import errors
 from lash.sqlkit.catalogue import Catalogue
 from tools.repository import BACKENDS, Repository
+from tools.value_pages import values_page
 
 _CREATE_TABLE = re.compile(r'CREATE (?:UNLOGGED )?TABLE (?::"schema"\.)?(?P<table>\w+)')
 _ALTER_TABLE = re.compile(r'ALTER TABLE (?::"schema"\.)?(?P<table>\w+)')
+_COLUMN = re.compile(r"    (?P<column>[a-z]\w*) ")
+_ADD_COLUMN = re.compile(r"ADD COLUMN (?P<column>\w+)")
 _CREATE_INDEX = re.compile(r'CREATE (?P<unique>UNIQUE )?INDEX (?P<index>\w+)\s+ON (?::"schema"\.)?(?P<table>\w+)')
 
+_ABOUT_ERRORS: Final = """\
+Every error that lash raises is a `lash.LashError` and says what to do: `error.advice` is a `lash.Advice`.
+Exceptions of a database driver never escape; the original is kept as `__cause__`."""
+_ABOUT_SCHEMA: Final = """\
+One database holds everything. Both backends have the same tables, but for those that say otherwise, and the same
+migration numbers; opening a storage checks its columns, unique indexes and foreign keys against this list.
+Times are whole milliseconds since 1970 in UTC, `body` and similar columns hold JSON.
+On PostgreSQL the tables lie in the schema that the URL names (`?schema=`)."""
 _ADVICE: Final = {
     errors.Advice.RETRY: "**Retry**: the same call may succeed a little later.",
     errors.Advice.DECIDE_AGAIN: "**Decide again**: load the current state first; the same call would fail again.",
@@ -36,12 +47,14 @@ class TableNotes(msgspec.Struct):
     purpose: list[str]
     later: list[str] = msgspec.field(default_factory=list)
     indexes: dict[str, list[str]] = msgspec.field(default_factory=dict)
+    columns: list[str] = msgspec.field(default_factory=list)
 
 
 def pages(root: Path) -> Iterator[tuple[str, str]]:
     """Return the path below ``docs/`` and the Markdown of every page that is made."""
     yield "reference/errors.md", errors_page()
     yield "reference/schema.md", schema_page(root)
+    yield "reference/values.md", values_page()
     yield "decisions.md", decisions_page(root)
 
 
@@ -50,8 +63,7 @@ def errors_page() -> str:
     tree = inspect.cleandoc(errors.__doc__ or "").partition("::\n\n")[2].partition("\n\n``")[0]
     parts = [
         "# Errors",
-        "Every error that lash raises is a `lash.LashError`, and says what to do: `error.advice` is a `lash.Advice`. "
-        "Exceptions of a database driver never escape; the original is kept as `__cause__`.",
+        _ABOUT_ERRORS,
         f"```text\n{inspect.cleandoc(tree)}\n```",
         "| advice | what to do |\n|---|---|\n"
         + "\n".join(f"| `{advice.value}` | {text} |" for advice, text in _ADVICE.items()),
@@ -68,10 +80,7 @@ def schema_page(root: Path) -> str:
     names = list(dict.fromkeys(name for backend in BACKENDS for name in notes[backend]))
     parts = [
         "# Schema",
-        "One database holds everything. Both backends have the same tables and the same migration numbers; opening a "
-        "storage checks its columns, unique indexes and foreign keys against this list. Times are whole milliseconds "
-        "since 1970 in UTC, `body` and similar columns hold JSON. On PostgreSQL the tables lie in the schema that the "
-        "URL names (`?schema=`).",
+        _ABOUT_SCHEMA,
         "The tables are not an interface: read them for diagnosis, and let lash do the writing.",
     ]
     for name in names:
@@ -94,30 +103,38 @@ def table_notes(repository: Repository, backend: str) -> dict[str, TableNotes]:
     """Return what the comments of a backend's migrations say, by table in the order of their creation."""
     notes: dict[str, TableNotes] = {}
     for migration in repository.migrations(backend):
+        name = f"{migration.number:04}_{migration.name}"
         comment: list[str] = []
-        fresh = True
+        reading = False
+        table = ""
         for line in migration.statement.splitlines():
             if line.startswith("--"):
-                comment = [*([] if fresh else comment), line.removeprefix("--").strip()]
-                fresh = False
+                comment = [*(comment if reading else []), line.removeprefix("--").strip()]
+                reading = True
                 continue
-            fresh = True
+            reading = False
             if not line.strip():
                 comment = []
-            _note(notes, f"{migration.number:04}_{migration.name}", line, comment)
+            table = _note(notes, name, line, comment) or table
+            match = _ADD_COLUMN.search(line) or _COLUMN.match(line)
+            if match and table:
+                notes[table].columns.append(match["column"])
     return notes
 
 
-def _note(notes: dict[str, TableNotes], migration: str, line: str, comment: list[str]) -> None:
+def _note(notes: dict[str, TableNotes], migration: str, line: str, comment: list[str]) -> str | None:
+    """Note what a line is about, and return the table that it creates or alters."""
     if match := _CREATE_TABLE.match(line):
         notes[match["table"]] = TableNotes(migration, comment)
-    elif match := _CREATE_INDEX.match(line):
+        return match["table"]
+    if match := _CREATE_INDEX.match(line):
         notes[match["table"]].indexes[match["index"]] = comment
-    elif (match := _ALTER_TABLE.match(line)) and comment:
+    elif match := _ALTER_TABLE.match(line):
         text = f"{migration}: {' '.join(comment)}"
-        later = notes[match["table"]].later
-        if text not in later:
-            later.append(text)
+        if comment and text not in notes[match["table"]].later:
+            notes[match["table"]].later.append(text)
+        return match["table"]
+    return None
 
 
 def _tree(kind: type[errors.LashError]) -> Iterator[type[errors.LashError]]:
@@ -147,7 +164,8 @@ def _table(name: str, found: dict[str, TableNotes], catalogues: dict[str, Catalo
     parts += [f"- `{text.partition(':')[0]}`{text.partition(':')[1]}{text.partition(':')[2]}" for text in first.later]
     rows = ["| column | " + " | ".join(_SHOWN[backend] for backend in found) + " |", "|---" * (len(found) + 1) + "|"]
     columns = {backend: catalogues[backend].tables[name].columns for backend in found}
-    for column in dict.fromkeys(column for each in columns.values() for column in each):
+    order = [column for column in first.columns if column in columns[next(iter(found))]]
+    for column in dict.fromkeys([*order, *(column for each in columns.values() for column in each)]):
         cells = []
         for backend in found:
             known = columns[backend].get(column)

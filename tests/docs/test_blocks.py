@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
-import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import ROOT, SHELLS, Block, blocks_of, compiled, markdown_files, page_id, program_of, run_page
+from tests.docs.pages import SHELLS, blocks_of, compiled, markdown_files, page_id, program_of, run_page
 
 PAGES = markdown_files()
 WITH_PYTHON = [path for path in PAGES if program_of(blocks_of(path.read_text(encoding="utf-8"))).strip()]
@@ -44,5 +41,3 @@ def test_every_block_says_its_language(path: Path) -> None:
     known = {"python", "text", "mermaid", "sql", "ini", "json", "toml", "dockerfile", *SHELLS}
     for block in blocks_of(path.read_text(encoding="utf-8")):
         assert block.language in known, f"line {block.line}: {block.language!r}"
-
-
