@@ -71,12 +71,12 @@ $(INSTALLED): pyproject.toml
 	  || { echo "lash needs Python 3.11 or newer; name one: PYTHON=python3.13 make ..." >&2; exit 1; }
 ifneq ($(LASH_USE_UV),)
 	@test -x $(BIN)/python || uv venv --quiet --python $(PYTHON) $(VENV)
-	uv pip install --quiet --python $(BIN)/python --editable '.[postgres,s3,testing]' --group dev
+	uv pip install --quiet --python $(BIN)/python --editable '.[postgres,s3,otel,testing]' --group dev
 else
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) >/dev/null || $(PYTHON) -m venv --clear --without-pip $(VENV)
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m pip install --quiet \
 	  --target "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" pip
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable '.[postgres,s3,testing]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[postgres,s3,otel,testing]' --group dev
 endif
 	@touch $@

@@ -13,7 +13,15 @@ from pathlib import Path
 import pytest
 
 from lash.testing.postgres_server import PostgresServer, ServerNotFound
-from tests.backends import BACKENDS, TESTS_FOLDER, BackendTally, backend_of_path, fresh_schema
+from tests.backends import (
+    BACKENDS,
+    TESTS_FOLDER,
+    BackendTally,
+    backend_of_path,
+    copied_database,
+    fresh_schema,
+    template_database,
+)
 from tests.s3_server import S3Server
 
 # Before a test imports them, so that a failing assertion in the public suite shows its values.
@@ -46,6 +54,20 @@ def postgres_schema_url(postgres_server: PostgresServer) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
+def postgres_template(postgres_server: PostgresServer) -> Iterator[str]:
+    """The name of a database with an empty storage, to copy."""
+    with template_database(postgres_server.url) as name:
+        yield name
+
+
+@pytest.fixture
+def postgres_storage_url(postgres_server: PostgresServer, postgres_template: str) -> Iterator[str]:
+    """The URL of an empty storage, migrated already, in a database that belongs to this test alone."""
+    with copied_database(postgres_server.url, postgres_template) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
 def s3_server() -> Iterator[S3Server]:
     """An S3 server for the whole run, started by the first test that needs it."""
     with S3Server() as server:
@@ -66,7 +88,7 @@ def backend_url(backend_name: str, request: pytest.FixtureRequest, tmp_path: Pat
         return "sqlite://"
     if backend_name == "sqlite":
         return f"sqlite:///{tmp_path / 'lash.db'}"
-    url: str = request.getfixturevalue("postgres_schema_url")
+    url: str = request.getfixturevalue("postgres_storage_url")
     return url
 
 

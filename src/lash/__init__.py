@@ -67,6 +67,8 @@ from lash.errors import (
 )
 
 if TYPE_CHECKING:
+    from lash import otel as otel
+    from lash import sync as sync
     from lash.bytestore.file import FileBytes
     from lash.bytestore.s3 import S3Bytes
     from lash.liveness import current_owner
@@ -261,7 +263,7 @@ if TYPE_CHECKING:
         WaitRecord,
     )
     from lash.model.work import Work
-    from lash.runtime.app import App, Starter
+    from lash.runtime.app import App
     from lash.runtime.definition import AgentDefinition, ProcessDefinition
     from lash.runtime.errors import Permanent
     from lash.runtime.handle import ProcessHandle
@@ -269,6 +271,7 @@ if TYPE_CHECKING:
     from lash.runtime.policy import Retry, WorkerOptions
     from lash.runtime.process import ChildHandle, Context
     from lash.runtime.session import SessionHandle
+    from lash.runtime.starter import Starter
     from lash.runtime.trigger import EVENT, pointer
     from lash.runtime.turn import Turn, text_of
     from lash.stores.artifact import ArtifactStore
@@ -690,19 +693,23 @@ _MODULES = {
 
 A program that only opens a storage need not wait until every shape of every noun is built.
 """
+_SUBMODULES = ("otel", "sync")
+"""What is found as ``lash.sync`` without an import of its own."""
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> object:
+    from importlib import import_module
+
+    if name in _SUBMODULES:
+        return import_module(f"lash.{name}")
     module = _HOMES.get(name)
     if module is None:
         raise AttributeError(f"module 'lash' has no attribute {name!r}")
-    from importlib import import_module
-
     value: object = getattr(import_module(module), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted((*__all__, *_SUBMODULES))

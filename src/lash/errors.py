@@ -149,7 +149,7 @@ class StepFailed(ExecutionError):
 class OutcomeUnknown(ExecutionError):
     """A step that must not run twice was begun by a run that is gone; nobody knows whether it happened.
 
-    Look it up where it would have happened, then record what is known with ``app.settle``.
+    Look it up where it would have happened, then record what is known with ``handle.settle``, or ``handle.run_again``.
     """
 
     def __init__(self, scope: str, step: str) -> None:

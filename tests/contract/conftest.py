@@ -38,4 +38,4 @@ def _harness(backend_name: str, request: pytest.FixtureRequest, folder: Path) ->
         return MemoryHarness()
     if backend_name == "sqlite":
         return URLHarness("sqlite", f"sqlite:///{folder / 'lash.db'}", ManualClock())
-    return PostgresHarness(request.getfixturevalue("postgres_schema_url"))
+    return PostgresHarness(request.getfixturevalue("postgres_storage_url"))

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
+from tests.runtime.process_bench import World
 from tests.runtime.turn_bench import Bench
 
 
@@ -13,5 +14,13 @@ from tests.runtime.turn_bench import Bench
 async def bench(backend_name: str, backend_url: str) -> AsyncIterator[Bench]:
     """Applications on an empty storage, on each backend in turn, with a clock that the test moves."""
     opened = Bench(backend_name, backend_url)
+    yield opened
+    await opened.close()
+
+
+@pytest_asyncio.fixture
+async def world(backend_name: str, backend_url: str) -> AsyncIterator[World]:
+    """The same for tests of processes, with counts of what they call."""
+    opened = World(backend_name, backend_url)
     yield opened
     await opened.close()

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-import pytest
-
 from lash.liveness import current_owner
 from lash.model.effect import TurnScope
 from lash.model.lease import Acquired
@@ -159,7 +157,6 @@ async def test_a_wake_joins_a_running_turn(bench: Bench) -> None:
     assert await app.session("s").pending() == ()
 
 
-@pytest.mark.xfail(strict=True, reason="a hook's error ends its step; branch h-rt-facade mends it in hooks.py")
 async def test_a_hook_of_the_application_that_fails_buys_nothing_twice(bench: Bench) -> None:
     """H72: a tracing hook that falls over after the model answered does not make the model answer again."""
     bought: list[str] = []

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, ov
 
 from lash.clock import Clock
 from lash.connect import open_storage
-from lash.errors import ConfigError, InvalidInput
+from lash.errors import ConfigError, InvalidInput, LashError
 from lash.ids import new_id
 from lash.liveness import current_owner
 from lash.model.process import HOST, Provenance
 from lash.model.session import Durability
 from lash.model.trigger import EmitReport
-from lash.model.value import JSON, Value
+from lash.model.value import JSON
 from lash.model.wait import Accepted, AlreadyResolved, Rejected, ResolveAnswer, Resolved
 from lash.runtime.core import Core, Definitions
 from lash.runtime.definition import DEFAULT_VERSION, AgentDefinition, ProcessDefinition
@@ -25,6 +25,7 @@ from lash.runtime.hooks import Hook, Hooks, LoggingHook
 from lash.runtime.policy import DEFAULTS, PROCESS_RETRY, TURN_RETRY, Retry, WorkerOptions
 from lash.runtime.process import Context
 from lash.runtime.session import SessionHandle
+from lash.runtime.starter import Starter, StartOptions
 from lash.runtime.trigger import Watch, Watches, cron_watch, event_watch
 from lash.runtime.turn import Turn
 from lash.runtime.worker import Worker
@@ -35,13 +36,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 A = TypeVar("A", bound=Callable[[Turn], Awaitable[object]])
-
-
-class StartOptions(Value, frozen=True, kw_only=True):
-    """How a process is started: under which id, and which session it wakes."""
-
-    process_id: str | None = None
-    wake_session_id: str | None = None
 
 
 class App:
@@ -75,6 +69,16 @@ class App:
         self._core: Core | None = None
         self._worker: Worker | None = None
         self._running: asyncio.Task[None] | None = None
+        self._settling: asyncio.Task[None] | None = None
+        self._life = asyncio.Lock()
+        self._draining = asyncio.Lock()
+
+    def configure(self, *, options: WorkerOptions | None = None, worker: bool | None = None) -> None:
+        """Change how the app works, before it is started; what ``lash worker`` does with an app that only sends."""
+        if self._core is not None:
+            raise ConfigError("the app is running already; configure it before its start")
+        self.options = self.options if options is None else options
+        self._with_worker = self._with_worker if worker is None else worker
 
     # Declarations.
 
@@ -189,6 +193,8 @@ class App:
     ) -> None:
         """Start a process by the clock: ``app.cron("0 7 * * 1-5", digest, time_zone="Europe/Berlin")``.
 
+        The key, by default made of the process's name, says which schedule this is: another line under the same key
+        takes the place of the one that an earlier version of the code declared.
         Each tick starts it once, whichever worker comes first. ``catch_up`` says what becomes of ticks that nobody was
         there for: ``skip``, ``last`` or ``all``.
         """
@@ -212,22 +218,27 @@ class App:
 
     def starting(self, *, process_id: str | None = None, wake: str | None = None) -> Starter:
         """Return what starts processes otherwise: under an id, so that starting twice is harmless; waking a session."""
-        return Starter(self, StartOptions(process_id=process_id, wake_session_id=wake))
+        return Starter(self._start, StartOptions(process_id=process_id, wake_session_id=wake))
 
     async def stop(self) -> None:
-        """Let what runs finish or give it back, then close the storage. A second stop is harmless."""
-        core, self._core = self._core, None
-        if core is None:
-            return
-        try:
-            if self._worker is not None and self._running is not None:
-                self._worker.stop()
-                await asyncio.wait({self._running})
-                with contextlib.suppress(asyncio.CancelledError):
-                    self._running.result()
-        finally:
-            self._worker = self._running = None
-            await core.close()
+        """Let what runs finish or give it back, then close the storage. A second stop is harmless.
+
+        What finishes may use the app until it has.
+        """
+        if self._worker is not None:
+            self._worker.stop()
+        async with self._life:
+            if self._core is None:
+                return
+            try:
+                if self._running is not None:
+                    await asyncio.wait({self._running})
+                    with contextlib.suppress(asyncio.CancelledError):
+                        self._running.result()
+            finally:
+                core, self._core, self._worker, self._running = self._core, None, None, None
+                self._watches.close()
+                await core.close()
 
     async def __aenter__(self) -> Self:
         await self._open()
@@ -249,8 +260,12 @@ class App:
 
         For tests and scripts, in an app without a worker. What sleeps or is delayed stays as it is.
         """
+        core = self._require()
+        if self._running is not None:
+            raise ConfigError("this app has a worker, which runs what is ready; drain is for App(url, worker=False)")
         await self._watches.settle()
-        return await Worker(self._require()).drain()
+        async with self._draining:
+            return await Worker(core).drain()
 
     # Use.
 
@@ -278,6 +293,13 @@ class App:
         await self._watches.settle()
         return await core.emit(source_type, payload, key=key, source_key=source_key)
 
+    async def unwatch(self, key: str) -> bool:
+        """End a subscription or a schedule of `on` or `cron` by its key, and return whether there was one.
+
+        What is no longer declared is not ended by itself: other versions of the code may still count on it.
+        """
+        return await self._watches.remove(self._require().storage, key)
+
     async def signal(self, process_id: str, name: str, payload: JSON = None, *, key: str | None = None) -> None:
         """Send a signal to a process. The same key is one signal, however often it is sent."""
         await self.handle(process_id).signal(name, payload, key=key)
@@ -296,23 +318,31 @@ class App:
     # Inside.
 
     async def _open(self) -> None:
-        if self._core is not None:
-            raise ConfigError("the app is running already")
-        storage = await open_storage(
-            self.url, clock=self._clock, on_statement=self._hooks.statement, **self._storage_options
-        )
-        try:
-            _check_durability(storage)
-            owner = current_owner(self._worker_id)
-            self._core = Core(storage, self._definitions, owner, self.options, self._hooks)
-            await self._watches.open(storage)
-        except BaseException:
-            self._core = None
-            await storage.close()
-            raise
-        if self._with_worker:
-            self._worker = Worker(self._core)
-            self._running = asyncio.create_task(self._worker.run(), name="lash-worker")
+        async with self._life:
+            if self._core is not None:
+                raise ConfigError("the app is running already")
+            storage = await open_storage(
+                self.url, clock=self._clock, on_statement=self._hooks.on_statement, **self._storage_options
+            )
+            try:
+                _check_durability(storage)
+                await self._watches.open(storage)
+            except BaseException:
+                self._watches.close()
+                await storage.close()
+                raise
+            core = self._core = Core(
+                storage, self._definitions, current_owner(self._worker_id), self.options, self._hooks
+            )
+            if self._with_worker:
+                self._worker = Worker(core)
+                self._running = asyncio.create_task(self._worker.run(), name="lash-worker")
+                self._running.add_done_callback(self._worker_ended)
+
+    def _worker_ended(self, running: asyncio.Task[None]) -> None:
+        """Tell of a worker that ended by an error: nobody may be waiting for it."""
+        if not running.cancelled() and (error := running.exception()) is not None:
+            self._hooks.note("worker.failed", error=f"{type(error).__qualname__}: {error}")
 
     async def _start(
         self, options: StartOptions, process: ProcessDefinition[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -323,7 +353,7 @@ class App:
         core.process(process.name, process.version)
         registration = core.registration(
             process,
-            options.process_id or new_id(),
+            new_id() if options.process_id is None else options.process_id,
             args,
             kwargs,
             provenance=Provenance(originator=HOST),
@@ -334,23 +364,20 @@ class App:
 
     def _watch(self, watch: Watch) -> None:
         self._watches.add(watch)
+        if self._core is not None and (self._settling is None or self._settling.done()):
+            self._settling = asyncio.get_running_loop().create_task(self._settle(), name="lash-watches")
+
+    async def _settle(self) -> None:
+        try:
+            await self._watches.settle()
+        except LashError as error:
+            # It stays to be done: the next emit, or the next start, meets the same error and raises it.
+            self._hooks.note("worker.trouble", error=f"{type(error).__qualname__}: {error}")
 
     def _require(self) -> Core:
         if self._core is None:
             raise ConfigError("the app is not running; use `async with app:` or `await app.start()` first")
         return self._core
-
-
-class Starter:
-    """Starts processes with given options."""
-
-    def __init__(self, app: App, options: StartOptions) -> None:
-        self._app = app
-        self._options = options
-
-    async def start(self, process: ProcessDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ProcessHandle[R]:
-        """Start a process and return a handle on it."""
-        return await self._app._start(self._options, process, args, kwargs)  # noqa: SLF001 (a part of the app)
 
 
 def _check_durability(storage: Storage) -> None:

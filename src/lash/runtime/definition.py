@@ -6,13 +6,12 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
-import msgspec
-
 from lash.errors import ConfigError
 from lash.limits import check_identifier
 from lash.model.event import SIGNAL_PREFIX, EventSemantics, EventType, Pointer, WakeSpec
 from lash.model.value import JSONObject
 from lash.runtime.policy import Retry
+from lash.runtime.values import UNTYPED, json_schema
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -51,7 +50,7 @@ class ProcessDefinition(Generic[P, R]):
         timeout_s: float | None,
         signals: Mapping[str, object],
     ) -> None:
-        self.function = _checked(function, "a process")
+        self.function = _checked_parameters(_checked(function, "a process"))
         self.name = check_identifier("the name of a process", name)
         self.version = check_identifier("the version of a process", version)
         self.retry = retry
@@ -60,6 +59,11 @@ class ProcessDefinition(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<process {self.name}, version {self.version}>"
+
+    def signal_type(self, name: str) -> object:
+        """Return the declared type of a signal's payload, or UNTYPED."""
+        shape = self.signals.get(name, UNTYPED)
+        return UNTYPED if isinstance(shape, dict) else shape
 
     def event_types(self) -> tuple[EventType, ...]:
         """Return what its runs declare: wakes, the signals that are typed, and signals of any other name."""
@@ -79,10 +83,18 @@ def _checked(function: Callable[..., Awaitable[Any]], what: str) -> Callable[...
     return function
 
 
+def _checked_parameters(function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    """Return the function if each of its arguments can be stored under its name."""
+    for parameter in list(inspect.signature(function).parameters.values())[1:]:
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise ConfigError(f"a process stores its arguments by name; {function.__qualname__} takes {parameter}")
+    return function
+
+
 def _schema(name: str, shape: object) -> JSONObject:
     if isinstance(shape, dict):
         return shape
     try:
-        return msgspec.json.schema(shape)
-    except TypeError as error:
+        return json_schema(shape)
+    except (TypeError, NotImplementedError) as error:
         raise ConfigError(f"signal {name!r}: its payload has no schema: {error}") from None

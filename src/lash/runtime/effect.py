@@ -10,7 +10,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from lash.errors import ConfigError, LashError, OutcomeUnknown, StepFailed
+from lash.errors import EffectMismatch, InvalidInput, LeaseLost, OutcomeUnknown, ProcessLeaseLost, StepFailed
+from lash.limits import check_identifier
 from lash.model.effect import (
     AwaitEvent,
     Command,
@@ -27,16 +28,19 @@ from lash.model.effect import (
 from lash.model.lease import LeaseFence, LeaseOwner
 from lash.model.process import ProcessFence
 from lash.model.value import JSON, Value
-from lash.plan.effect import encode_envelope, mismatch, replay_key
+from lash.plan.effect import check_key, encode_envelope, mismatch, replay_key
 from lash.plan.scope import scope_id
-from lash.runtime.branch import Branch, current_branch
-from lash.runtime.errors import Permanent, Suspended
+from lash.runtime.branch import Branch, Lines, current_branch, current_line, own_line, root_branch
+from lash.runtime.errors import Permanent, error_code, error_text
 from lash.runtime.hooks import Hooks
 from lash.runtime.policy import STEP_RETRY, Retry
-from lash.runtime.values import describe, from_json, result_type, to_json
+from lash.runtime.values import check_type, describe, from_json, result_type, to_json
 from lash.stores.storage import Storage
 
+__all__ = ["Journal", "StepOptions", "root_branch"]
+
 T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
 
 _SHOWN_ARGUMENT_BYTES: Final = 1_024
 
@@ -48,6 +52,12 @@ class StepOptions(Value, frozen=True, kw_only=True):
     once: bool = False
     retry: Retry = STEP_RETRY
     timeout_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.once and self.retry.max_attempts > 1:
+            raise InvalidInput("a step that must not happen twice has no second attempt: leave out once or retry")
+        if self.timeout_s is not None and self.timeout_s <= 0:
+            raise InvalidInput(f"the time limit of a step is above 0, not {self.timeout_s}")
 
 
 class Journal:
@@ -70,12 +80,10 @@ class Journal:
         self._hooks = hooks
         self._ttl_ms = ttl_ms
         self._records: dict[str, EffectRecord] = {}
-        self._seen_failures: list[tuple[Envelope, EffectError]] = []
+        self._running: set[str] = set()
+        self._told: list[BaseException] = []
         self._stopped: BaseException | None = None
-        self.active = 0
-        """How many steps are being run right now."""
-        self.on_idle: Callable[[], None] | None = None
-        """Called when a step has ended."""
+        self.lines = Lines()
         self.before_new: Callable[[], None] | None = None
         """Called before anything is done that was not recorded; it may raise."""
 
@@ -101,15 +109,12 @@ class Journal:
         """Return the replay key of the next operation of a name, or of the explicit key."""
         self.check_running()
         if explicit is not None:
-            return replay_key("key", explicit)
-        return replay_key(self.branch().name(name))
-
-    def branch(self) -> Branch:
-        """Return the line of the run that is asking."""
-        try:
-            return current_branch.get()
-        except LookupError:
-            raise ConfigError("a step, a sleep or a wait belongs inside the run whose turn or context it is") from None
+            current_line()
+            key = replay_key("key", explicit)
+        else:
+            key = replay_key(own_line().name(name))
+        check_key(self.scope, key)
+        return key
 
     def step(
         self,
@@ -120,6 +125,9 @@ class Journal:
         options: StepOptions,
     ) -> Awaitable[T]:
         """Return what runs the step or replays it; its key is fixed now, in the order of the calls."""
+        check_identifier("the name of a step", name)
+        declared = result_type(function)
+        check_type(declared, f"step {name!r}: the type of its result")
         command = Step(name=name, input=describe(args, kwargs, limit=_SHOWN_ARGUMENT_BYTES))
         envelope = self._envelope(self.name(name, options.key), command)
 
@@ -131,7 +139,7 @@ class Journal:
                 outcome = function(*args, **kwargs)
             return await outcome if inspect.isawaitable(outcome) else outcome
 
-        return self._run(envelope, body, result_type(function), options)
+        return self._run(envelope, body, declared, options)
 
     def peek(self, key: str, command: Command) -> EffectRecord | None:
         """Return the record of an operation of the runtime itself if there is one."""
@@ -151,8 +159,30 @@ class Journal:
         known = self._known(envelope)
         if known is not None:
             return known
-        await self._settle_seen_failures()
+        await self.begin_new()
         return await self._record(envelope, await body())
+
+    async def begin_new(self) -> None:
+        """Do what precedes anything that was not recorded: record the failures from which the line now goes on.
+
+        Those of concurrent lines are none of its business: whether anybody goes on from them is not known yet.
+        """
+        self.check_running()
+        if self.before_new is not None:
+            self.before_new()
+        branch = current_branch.get(None)
+        while branch is not None and branch.failures:
+            envelope, error = branch.failures.pop(0)
+            await self._record(envelope, error)
+
+    def told(self, error: E) -> E:
+        """Return the error after noting that it is the same in every run, so that another attempt cannot help."""
+        self._told.append(error)
+        return error
+
+    def is_told(self, error: BaseException) -> bool:
+        """Say whether an error came out of a record."""
+        return any(error is each for each in self._told)
 
     async def _run(
         self, envelope: Envelope, body: Callable[[], Awaitable[object]], declared: object, options: StepOptions
@@ -161,17 +191,20 @@ class Journal:
         known = self._known(envelope)
         if known is not None and known.status is not EffectStatus.IN_PROGRESS:
             self._hooks.step_replayed(self.scope, name)
-            return _outcome(known, declared)
-        await self._settle_seen_failures()
-        self.active += 1
+            return self._outcome(known, declared)
+        await self.begin_new()
+        if name in self._running:
+            raise InvalidInput(f"two steps run at once under the key {name!r}; give each its own")
+        self._running.add(name)
+        self.lines.active += 1
         try:
             if options.once:
                 return await self._run_once(envelope, body, declared, options)
             return await self._run_and_record(envelope, body, declared, options)
         finally:
-            self.active -= 1
-            if self.on_idle is not None:
-                self.on_idle()
+            self._running.discard(name)
+            self.lines.active -= 1
+            self.lines.look()
 
     async def _run_and_record(
         self, envelope: Envelope, body: Callable[[], Awaitable[object]], declared: object, options: StepOptions
@@ -181,16 +214,21 @@ class Journal:
             value = await self._attempts(envelope.replay_key, body, options)
         except Permanent as failure:
             await self._record(envelope, _as_error(failure))
-            raise _failed(envelope.replay_key, _as_error(failure)) from failure
-        except LashError:
-            raise
+            raise self._failed(envelope.replay_key, _as_error(failure)) from failure
         except Exception as failure:
-            # If the handler goes on from here, a replay must fail here too; if it does not, trying again may help.
-            self._seen_failures.append((envelope, _as_error(failure)))
+            self._fail_for_now(envelope, failure)
             raise
-        plain = to_json(value, declared, what)
-        await self._record(envelope, plain)
+        try:
+            plain = to_json(value, declared, what)
+            await self._record(envelope, plain)
+        except InvalidInput as failure:
+            self._fail_for_now(envelope, failure)
+            raise
         return from_json(plain, declared, what)
+
+    def _fail_for_now(self, envelope: Envelope, failure: Exception) -> None:
+        """Note a failure. If the line goes on from it, a replay must fail too; if not, trying again may help."""
+        current_line().failures.append((envelope, _as_error(failure)))
 
     async def _run_once(
         self, envelope: Envelope, body: Callable[[], Awaitable[object]], declared: object, options: StepOptions
@@ -198,19 +236,27 @@ class Journal:
         effects, what = self._storage.effects, f"the result of step {envelope.replay_key!r}"
         decision = await effects.begin(envelope, self._owner, ttl_ms=self._ttl_ms, once=True)
         if isinstance(decision, EffectReplayed):
-            return _outcome(decision.record, declared)
+            return self._outcome(decision.record, declared)
         if not isinstance(decision, EffectClaimed):
             # Somebody began it, and whoever that was no longer holds the lease of this run.
             raise OutcomeUnknown(scope_id(self.scope), envelope.replay_key)
         async with self._kept(decision.claim) as claim:
             try:
                 value = await self._attempts(envelope.replay_key, body, options)
+                plain = to_json(value, declared, what)
             except Exception as failure:
-                await effects.fail(claim, _as_error(failure))
-                raise _failed(envelope.replay_key, _as_error(failure)) from failure
-            plain = to_json(value, declared, what)
-            self._records[envelope.replay_key] = await effects.finish(claim, plain)
+                raise await self._fail_once(claim, failure) from failure
+            try:
+                self._records[envelope.replay_key] = await effects.finish(claim, plain)
+            except InvalidInput as failure:
+                raise await self._fail_once(claim, failure) from failure
         return from_json(plain, declared, what)
+
+    async def _fail_once(self, claim: EffectClaim, failure: Exception) -> StepFailed:
+        """Record a failure of what must not happen twice, and return what to raise."""
+        record = await self._storage.effects.fail(claim, _as_error(failure))
+        self._records[record.replay_key] = record
+        return self._failed(record.replay_key, _as_error(failure))
 
     @contextlib.asynccontextmanager
     async def _kept(self, claim: EffectClaim) -> AsyncIterator[EffectClaim]:
@@ -230,32 +276,31 @@ class Journal:
 
     async def _attempts(self, name: str, body: Callable[[], Awaitable[object]], options: StepOptions) -> object:
         for attempt in range(1, options.retry.max_attempts + 1):
+            inside = current_branch.set(Branch(inside=name))
             try:
                 with self._hooks.step(self.scope, name, attempt):
                     async with asyncio.timeout(options.timeout_s):
                         return await body()
-            except (Permanent, Suspended, asyncio.CancelledError):
+            except Permanent:
                 raise
             except Exception:
                 if attempt == options.retry.max_attempts:
                     raise
+            finally:
+                current_branch.reset(inside)
             await asyncio.sleep(options.retry.pause_s(attempt))
         raise AssertionError("the last attempt returns or raises")
 
     async def _record(self, envelope: Envelope, outcome: JSON | EffectError) -> EffectRecord:
         self.check_running()
-        record = await self._storage.effects.record(self.fence, envelope, outcome)
+        try:
+            record = await self._storage.effects.record(self.fence, envelope, outcome)
+        except (LeaseLost, ProcessLeaseLost) as lost:
+            # Code that goes on all the same must not do anything any more.
+            self.stop(lost)
+            raise
         self._records[envelope.replay_key] = record
         return record
-
-    async def _settle_seen_failures(self) -> None:
-        """Record the failures from which the handler went on."""
-        self.check_running()
-        if self.before_new is not None:
-            self.before_new()
-        while self._seen_failures:
-            envelope, error = self._seen_failures.pop()
-            await self._record(envelope, error)
 
     def _envelope(self, key: str, command: Command) -> Envelope:
         return Envelope(scope=self.scope, replay_key=key, command=command)
@@ -267,31 +312,20 @@ class Journal:
             raise mismatch(encode_envelope(envelope), msgspec.json.encode(known.envelope).decode())
         return known
 
+    def _outcome(self, record: EffectRecord, declared: object) -> Any:  # noqa: ANN401 (known at run time)
+        if record.error is not None:
+            raise self._failed(record.replay_key, record.error)
+        try:
+            return from_json(record.outcome, declared, "it")
+        except InvalidInput as error:
+            # The code has changed, not the record: whoever mends the code gets the process back.
+            raise EffectMismatch(
+                scope_id(self.scope), record.replay_key, path="outcome", recorded=record.outcome, given=str(error)
+            ) from None
 
-async def settle(storage: Storage, owner: LeaseOwner, envelope: Envelope, outcome: JSON | EffectError) -> EffectRecord:
-    """Record what is known of a step whose outcome was unknown, so that the run goes on with it."""
-    claim = await storage.effects.take_over(envelope, owner, ttl_ms=60_000)
-    if isinstance(outcome, EffectError):
-        return await storage.effects.fail(claim, outcome)
-    return await storage.effects.finish(claim, outcome)
-
-
-def root_branch() -> Branch:
-    """Begin a new run: names are counted from 1 again."""
-    branch = Branch()
-    current_branch.set(branch)
-    return branch
-
-
-def _outcome(record: EffectRecord, declared: object) -> Any:  # noqa: ANN401 (the declared type is known at run time)
-    if record.error is not None:
-        raise _failed(record.replay_key, record.error)
-    return from_json(record.outcome, declared, f"the recorded result of step {record.replay_key!r}")
-
-
-def _failed(step: str, error: EffectError) -> StepFailed:
-    return StepFailed(step, error.code, error.message)
+    def _failed(self, step: str, error: EffectError) -> StepFailed:
+        return self.told(StepFailed(step, error.code, error.message))
 
 
 def _as_error(failure: BaseException) -> EffectError:
-    return EffectError(code=type(failure).__qualname__, message=str(failure) or type(failure).__qualname__)
+    return EffectError(code=error_code(failure), message=error_text(failure))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+_LONGEST_MESSAGE: Final = 4_000
+
 
 class Permanent(Exception):
     """Raise this in a step, or a subclass of it, when trying again cannot help: the failure is recorded at once."""
@@ -9,3 +13,22 @@ class Permanent(Exception):
 
 class Suspended(BaseException):
     """The run stops here and goes on later or elsewhere; code must let it pass."""
+
+
+def error_code(error: BaseException) -> str:
+    """Return the name of an error's class, as it is stored."""
+    return storable(type(error).__qualname__)[:200]
+
+
+def error_text(error: BaseException) -> str:
+    """Return what an error says, as it can be stored, whatever it is; its name if it says nothing."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 (an error that cannot be shown must not hide that there was one)
+        text = ""
+    return storable(text)[:_LONGEST_MESSAGE] or error_code(error)
+
+
+def storable(text: str) -> str:
+    """Return the text with what no database can keep replaced."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")

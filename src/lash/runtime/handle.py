@@ -6,11 +6,14 @@ from typing import Any, Generic, TypeVar
 
 from lash.errors import ProcessNotFound
 from lash.ids import new_id
+from lash.liveness import current_owner
+from lash.model.effect import EffectError, EffectRecord
 from lash.model.event import ProcessEvent
 from lash.model.process import ProcessRecord, ProcessStatus
 from lash.model.value import JSON
 from lash.runtime.definition import ProcessDefinition
 from lash.runtime.process import read_outcome
+from lash.runtime.settle import run_again, settle, unknown_steps
 from lash.runtime.values import UNTYPED, result_type
 from lash.stores.storage import Storage
 
@@ -59,3 +62,19 @@ class ProcessHandle(Generic[R]):
     async def events(self, after: int = 0) -> tuple[ProcessEvent, ...]:
         """Return the log behind a number."""
         return await self._storage.events.after(self.process_id, after)
+
+    async def unknown_steps(self) -> tuple[EffectRecord, ...]:
+        """Return the steps that must not run twice and were begun and not ended, those of a live run included."""
+        return await unknown_steps(self._storage, self.process_id)
+
+    async def settle(self, step_key: str, outcome: JSON | EffectError) -> None:
+        """Say what became of a step whose outcome is unknown; the process goes on with it at once.
+
+        ``step_key`` is the one that OutcomeUnknown and `unknown_steps` name. Raises EffectNotRecorded if no run began
+        it, Conflict if it has an outcome or its runner may still be at it.
+        """
+        await settle(self._storage, current_owner(), self.process_id, step_key, outcome)
+
+    async def run_again(self, step_key: str) -> None:
+        """Let a step whose outcome is unknown run once more: whoever calls this knows that it did not happen."""
+        await run_again(self._storage, current_owner(), self.process_id, step_key)

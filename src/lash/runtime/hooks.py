@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from types import TracebackType
 from typing import Final, TypeAlias
 
+from lash.errors import ConfigError
 from lash.model.effect import ExecutionScope, ProcessScope, TurnScope
 
 Attributes: TypeAlias = Mapping[str, str | int | float | bool]
@@ -20,24 +23,71 @@ _log: Final = logging.getLogger("lash")
 
 
 class Hook:
-    """The base of hooks: every method does nothing. What a hook raises ends what it watches, so let it not raise."""
+    """The base of hooks: every method does nothing. Override those that you need, and hand the hook to the App.
+
+    A hook watches; it never decides. An error that it raises is logged, the first one of each method with its
+    traceback, and changes nothing for the turn, the process or the step that it watches; neither does a manager that
+    swallows an error. Hooks are called where the work is done, so whatever takes long belongs elsewhere. A method that
+    is not overridden costs nothing.
+
+    A hook that counts and measures::
+
+        class Figures(lash.Hook):
+            def __init__(self) -> None:
+                self.seconds = defaultdict(list)
+                self.moments = Counter()
+
+            @contextmanager
+            def span(self, kind, attributes):
+                began = time.monotonic()
+                try:
+                    yield
+                finally:
+                    self.seconds[kind].append(time.monotonic() - began)
+
+            def note(self, kind, attributes):
+                self.moments[kind] += 1
+
+        app = lash.App(url, hooks=[Figures()])
+    """
 
     def span(self, kind: str, attributes: Attributes) -> AbstractContextManager[None]:  # noqa: ARG002 (a base)
-        """Surround a turn, a process's run or a step; an error that ends it passes through the manager."""
+        """Surround one attempt of a ``turn``, a ``step``, or one run of a ``process``.
+
+        An error that ends it, also one after which it is tried again, reaches the manager's ``__exit__``. A run that
+        is parked, released or cancelled has not failed. The manager is entered and left in one task, in which the
+        work is done or from which its tasks are started: context variables reach all of it.
+
+        A turn has ``session_id``, ``turn_id`` and ``attempt``; a process has ``process_id`` and ``process``; a step has
+        ``step`` (its key), ``name``, ``attempt``, and the ids of what it belongs to.
+        """
         return contextlib.nullcontext()
 
     def note(self, kind: str, attributes: Attributes) -> None:
-        """Hear of a moment, such as ``step.replayed``, ``turn.retried``, ``turn.buried`` or ``lease.lost``."""
+        """Hear of a moment.
+
+        These are ``step.replayed``, ``turn.retried``, ``turn.buried`` (it is a dead letter now), ``process.retried``,
+        ``process.parked``, ``lease.lost``, ``lease.reclaimed``, ``definition.unknown``, ``loop.blocked`` and
+        ``worker.trouble``; more may come.
+        """
 
     def statement(self, name: str) -> None:
-        """Hear of a statement before it is sent to the database."""
+        """Hear of a statement before it is sent to the database; on SQLite also from other threads than the loop's."""
 
 
 class LoggingHook(Hook):
     """Writes moments that somebody should know about to the logger ``lash``, the others at debug level."""
 
     _LOUD: Final = frozenset(
-        {"turn.retried", "turn.buried", "process.retried", "lease.lost", "loop.blocked", "definition.unknown"}
+        {
+            "turn.retried",
+            "turn.buried",
+            "process.retried",
+            "lease.lost",
+            "loop.blocked",
+            "definition.unknown",
+            "worker.trouble",
+        }
     )
 
     def note(self, kind: str, attributes: Attributes) -> None:
@@ -47,31 +97,114 @@ class LoggingHook(Hook):
 
 
 class Hooks:
-    """All hooks of an application as one."""
+    """All hooks of an application as one. Whatever goes wrong in a hook stays here."""
 
     def __init__(self, hooks: Sequence[Hook] = ()) -> None:
-        self._hooks = tuple(hooks)
+        for hook in hooks:
+            if not isinstance(hook, Hook):
+                raise ConfigError(f"a hook is an instance of a subclass of lash.Hook, which {hook!r:.80} is not")
+        self._spanning = _overriding(hooks, "span", Hook.span)
+        self._noting = _overriding(hooks, "note", Hook.note)
+        self._stating = _overriding(hooks, "statement", Hook.statement)
+        self._blamed: set[tuple[int, str]] = set()
 
-    @contextlib.contextmanager
-    def span(self, kind: str, **attributes: str | float | bool) -> Iterator[None]:
-        with contextlib.ExitStack() as stack:
-            for hook in self._hooks:
-                stack.enter_context(hook.span(kind, attributes))
-            yield
+    @property
+    def on_statement(self) -> Callable[[str], None] | None:
+        """What a storage should call for each statement; None if no hook wants to know."""
+        return self.statement if self._stating else None
+
+    def span(self, kind: str, **attributes: str | float | bool) -> AbstractContextManager[None]:
+        """Surround a piece of work with the managers of all hooks."""
+        return _Span(self, kind, attributes) if self._spanning else _NOTHING
+
+    def failed(self, error: BaseException) -> None:
+        """Let the innermost span end with an error that does not pass through it: somebody dealt with it inside."""
+        span = _current_span.get()
+        if span is not None:
+            span.error = error
 
     def note(self, kind: str, **attributes: str | float | bool) -> None:
-        for hook in self._hooks:
-            hook.note(kind, attributes)
+        for hook in self._noting:
+            try:
+                hook.note(kind, attributes)
+            except Exception:  # noqa: BLE001 (a hook never breaks what it watches)
+                self.blame(hook, "note")
 
     def statement(self, name: str) -> None:
-        for hook in self._hooks:
-            hook.statement(name)
+        for hook in self._stating:
+            try:
+                hook.statement(name)
+            except Exception:  # noqa: BLE001 (a hook never breaks what it watches)
+                self.blame(hook, "statement")
 
-    def step(self, scope: ExecutionScope, name: str, attempt: int) -> AbstractContextManager[None]:
-        return self.span(STEP, step=name, attempt=attempt, **scope_attributes(scope))
+    def step(self, scope: ExecutionScope, key: str, attempt: int) -> AbstractContextManager[None]:
+        if not self._spanning:
+            return _NOTHING
+        return self.span(STEP, step=key, name=_step_name(key), attempt=attempt, **scope_attributes(scope))
 
-    def step_replayed(self, scope: ExecutionScope, name: str) -> None:
-        self.note("step.replayed", step=name, **scope_attributes(scope))
+    def step_replayed(self, scope: ExecutionScope, key: str) -> None:
+        self.note("step.replayed", step=key, name=_step_name(key), **scope_attributes(scope))
+
+    def enter(self, kind: str, attributes: Attributes) -> list[tuple[Hook, AbstractContextManager[None]]]:
+        """Enter the managers of all hooks, and return those that were entered."""
+        entered: list[tuple[Hook, AbstractContextManager[None]]] = []
+        for hook in self._spanning:
+            try:
+                manager = hook.span(kind, attributes)
+                manager.__enter__()
+            except Exception:  # noqa: BLE001 (a hook never breaks what it watches)
+                self.blame(hook, "span")
+            else:
+                entered.append((hook, manager))
+        return entered
+
+    def leave(self, hook: Hook, manager: AbstractContextManager[None], error: BaseException | None) -> None:
+        """Leave one manager. If it raises the very error that it is given, that is no fault of the hook."""
+        try:
+            if error is None:
+                manager.__exit__(None, None, None)
+            else:
+                manager.__exit__(type(error), error, error.__traceback__)
+        except BaseException as raised:
+            if raised is error:
+                return
+            if not isinstance(raised, Exception):
+                raise
+            self.blame(hook, "span")
+
+    def blame(self, hook: Hook, method: str) -> None:
+        """Log the error that a hook has just raised: the first one whole, later ones for those who look closely."""
+        first = (id(hook), method) not in self._blamed
+        self._blamed.add((id(hook), method))
+        level = logging.ERROR if first else logging.DEBUG
+        _log.log(level, "%s.%s failed; what it watches goes on", type(hook).__qualname__, method, exc_info=True)
+
+
+class _Span:
+    """One piece of work with the managers of all hooks around it."""
+
+    __slots__ = ("_attributes", "_entered", "_hooks", "_kind", "_token", "error")
+
+    def __init__(self, hooks: Hooks, kind: str, attributes: Attributes) -> None:
+        self._hooks = hooks
+        self._kind = kind
+        self._attributes = attributes
+        self.error: BaseException | None = None
+
+    def __enter__(self) -> None:
+        self._entered = self._hooks.enter(self._kind, self._attributes)
+        self._token = _current_span.set(self)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _current_span.reset(self._token)
+        for hook, manager in reversed(self._entered):
+            self._hooks.leave(hook, manager, error if error is not None else self.error)
+
+
+_current_span: Final[contextvars.ContextVar[_Span | None]] = contextvars.ContextVar("lash_span", default=None)
+_NOTHING: Final[AbstractContextManager[None]] = contextlib.nullcontext()
 
 
 def scope_attributes(scope: ExecutionScope) -> dict[str, str]:
@@ -82,3 +215,13 @@ def scope_attributes(scope: ExecutionScope) -> dict[str, str]:
         case ProcessScope():
             return {"process_id": scope.process_id}
     return {}
+
+
+def _overriding(hooks: Sequence[Hook], method: str, base: Callable[..., object]) -> tuple[Hook, ...]:
+    """Return the hooks that have a method of their own."""
+    return tuple(hook for hook in hooks if getattr(getattr(hook, method), "__func__", None) is not base)
+
+
+def _step_name(key: str) -> str:
+    """Return a step's name without its line and its number, so that equal steps have equal names."""
+    return key.rpartition("/")[2].partition("#")[0]

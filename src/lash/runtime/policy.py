@@ -37,7 +37,9 @@ class WorkerOptions(Value, frozen=True, kw_only=True):
     """What one worker does at once and how it keeps its leases."""
 
     sessions: int = 16
+    """How many turns it runs at once; 0 leaves sessions to other workers."""
     processes: int = 64
+    """How many processes it runs at once. Those that sleep or wait are parked and do not count."""
     lease_ttl_s: float = 30.0
     poll_s: float = 1.5
     """How often an idle worker looks by itself, should a hint be lost."""
@@ -49,7 +51,9 @@ class WorkerOptions(Value, frozen=True, kw_only=True):
     """For how long processes are kept after their end; None keeps them until somebody prunes."""
 
     def __post_init__(self) -> None:
-        if self.sessions < 0 or self.processes < 0 or self.lease_ttl_s <= 0 or self.poll_s <= 0 or self.grace_s < 0:
+        limits = (self.sessions, self.processes, self.grace_s, self.keep_ended_processes_s or 0)
+        times = (self.lease_ttl_s, self.poll_s, 1 if self.maintenance_s is None else self.maintenance_s)
+        if min(limits) < 0 or min(times) <= 0:
             raise ConfigError(f"a worker needs limits that are not negative and times above 0; got {self!r}")
 
     @property

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import contextvars
 import hashlib
 import random
 import uuid
 from collections.abc import Awaitable, Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, overload
 
-from lash.errors import InvalidInput, ProcessFailed, WaitRejected
-from lash.model.effect import AwaitEvent, Sleep
+import msgspec
+
+from lash.errors import InvalidInput, ProcessFailed, ProcessPruned, WaitRejected
+from lash.model.effect import AwaitEvent, Sleep, Step
 from lash.model.event import EventDraft
 from lash.model.process import Cancellation, Failure, Outcome, SignalWait, Success
+from lash.model.trigger import EmitReport
 from lash.model.value import JSON
 from lash.model.wait import Cancelled, CustomIdentity, Rejected, Resolution, Resolved
-from lash.runtime.branch import Branch, current_branch
+from lash.plan.effect import replay_key
 from lash.runtime.definition import WAKE, ProcessDefinition
 from lash.runtime.effect import Journal, StepOptions
 from lash.runtime.policy import STEP_RETRY, Retry
-from lash.runtime.values import UNTYPED, from_json, result_type
+from lash.runtime.values import UNTYPED, describe, from_json, result_type
 
 if TYPE_CHECKING:
     from lash.runtime.run_process import ProcessRun
@@ -31,8 +31,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R")
 
-_POLL_OTHERS_MS: Final = 5_000
-"""How often a process looks whether a process that is not its child has ended."""
+_SHOWN_BYTES: Final = 1_024
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Steps:
@@ -67,18 +67,34 @@ class Steps:
         name, function, args = _named((first, *rest))
         return self._journal.step(name, function, args, kwargs, self._options)
 
+    def gather(self, *awaitables: Awaitable[Any]) -> Awaitable[list[Any]]:
+        """Run several lines at once and return their results in order; the first error ends the others.
+
+        Steps inside each line are counted within it, so that their keys do not depend on who is faster. Give it steps,
+        waits and calls of async functions that contain steps. Steps that are called by other means in tasks of their
+        own raise ConfigError, unless they have keys of their own.
+        """
+        return self._journal.lines.gather(self._journal.name("gather"), awaitables)
+
 
 class Context(Steps):
     """A durable function's access to everything that must happen once.
 
     The function runs again from its beginning after every pause and every crash; whatever it learns through its
     context is the same each time. What it does beside the context happens again.
+
+    A function that waits is parked: `Suspended`, which is no `Exception` and no cancellation, is raised where it waits,
+    and the next run comes to the same place. ``finally`` blocks around waits therefore run at each parking, so let
+    them only free what the run itself holds; the context does nothing in them then. What must happen at the end of the
+    process belongs behind the wait, or in ``except`` blocks for what the wait raises: a cancellation raises
+    `asyncio.CancelledError` there, once in every run, and steps in its handler are recorded like any others. Code that
+    catches `BaseException` must raise it again. The time limits of asyncio know nothing of other runs: use
+    ``timeout_s``.
     """
 
     def __init__(self, run: ProcessRun, journal: Journal) -> None:
         super().__init__(journal, StepOptions())
         self._run = run
-        self._ordinals: dict[str, set[int]] = {}
 
     @property
     def process_id(self) -> str:
@@ -94,14 +110,6 @@ class Context(Steps):
     ) -> Steps:
         """Return what runs steps otherwise: under a key of their own, never twice, with retries, with a time limit."""
         return Steps(self._journal, StepOptions(key=key, once=once, retry=retry, timeout_s=timeout_s))
-
-    def gather(self, *awaitables: Awaitable[Any]) -> Awaitable[list[Any]]:
-        """Run several lines at once and return their results in order; the first error ends the others.
-
-        Steps inside each line are counted within it, so that their keys do not depend on who is faster.
-        """
-        branch = current_branch.get()
-        return self._gather(branch, self._journal.name("gather"), awaitables)
 
     def sleep(self, seconds: float = 0, *, minutes: float = 0, hours: float = 0, days: float = 0) -> Awaitable[None]:
         """Pause. The due time is set once; until then the process takes no memory and no worker."""
@@ -119,37 +127,40 @@ class Context(Steps):
     def signal(self, name: str, *, timeout_s: float | None = None, of_type: type[Any] | None = None) -> Awaitable[Any]:
         """Wait for the next signal of a name and return its payload; the k-th wait gets the k-th signal.
 
+        The payload is of the type that the process declares for the signal, or ``of_type``; else plain JSON.
         Raises TimeoutError when the time is over first; the signal that comes later is then that of the next wait.
         """
-        key = self._journal.name(f"signal:{name}")
-        return self._signal(key, name, timeout_s, UNTYPED if of_type is None else of_type)
+        key = self._journal.name(f"signal.{name}")
+        declared = self._run.definition.signal_type(name) if of_type is None else of_type
+        return self._signal(key, name, _milliseconds(timeout_s), declared)
 
     async def wait_key(self, name: str) -> str:
         """Return the key with which anybody, anywhere, resolves the wait of this name; it is safe in URLs."""
+        self._journal.check_running()
         return (await self._run.wait_key(CustomIdentity(key=name))).text
 
     def wait(self, name: str, *, timeout_s: float | None = None, of_type: type[Any] | None = None) -> Awaitable[Any]:
         """Wait until somebody resolves the key of this name with ``app.resolve``, and return the value.
 
+        A name stands for one resolution, so waiting for it again returns the same value.
         Raises WaitRejected if it is resolved with an error or cancelled, TimeoutError when the time is over first.
         """
-        key = self._journal.name(f"wait:{name}")
-        return self._wait(key, name, timeout_s, UNTYPED if of_type is None else of_type)
+        key = self._journal.name(f"wait.{name}")
+        return self._wait(key, name, _milliseconds(timeout_s), UNTYPED if of_type is None else of_type)
 
     def start(self, process: ProcessDefinition[P, R], *args: P.args, **kwargs: P.kwargs) -> Awaitable[ChildHandle[R]]:
-        """Start another process, once, and return a handle on it."""
-        key = self._journal.name(f"start:{process.name}")
+        """Start another process, once, and return a handle on it. It goes on by itself if this one ends first."""
+        key = self._journal.name(f"start.{process.name}")
         return self._start(key, process, args, kwargs)
 
-    def emit(self, source_type: str, payload: JSON = None, *, source_key: str | None = None) -> Awaitable[Any]:
+    def emit(self, source_type: str, payload: JSON = None, *, source_key: str | None = None) -> Awaitable[EmitReport]:
         """Tell that something happened, once; the processes that were subscribed to it are started by it."""
-        key = self._journal.name(f"emit:{source_type}")
-        return self._run.emit(key, source_type, payload, source_key)
+        key = self._journal.name(f"emit.{source_type}")
+        return self._emit(key, source_type, payload, source_key)
 
     def wake(self, text: str) -> Awaitable[None]:
         """Send a message to the session that this process works for, once."""
-        key = self._journal.name("wake")
-        return self._append(EventDraft(event_type=WAKE, payload={"text": text}, replay_key=key))
+        return self._wake(self._journal.name("wake"), text)
 
     def now(self) -> Awaitable[datetime]:
         """Return the time, the same in every run."""
@@ -168,23 +179,6 @@ class Context(Steps):
         identity = f"{self.process_id}\0{self._run.record.created_at_ms}\0{self._journal.name(name)}"
         return hashlib.sha256(identity.encode()).digest()
 
-    async def _gather(self, branch: Branch, group: str, awaitables: tuple[Awaitable[Any], ...]) -> list[Any]:
-        tasks: list[asyncio.Task[Any]] = []
-        for index, awaitable in enumerate(awaitables):
-            child = branch.fork(group, index)
-            context = contextvars.copy_context()
-            context.run(current_branch.set, child)
-            tasks.append(asyncio.create_task(self._run.line(child, awaitable), context=context))
-        branch.joined = True
-        try:
-            return list(await asyncio.gather(*tasks))
-        finally:
-            branch.joined = False
-            for task in tasks:
-                task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait(tasks) if tasks else None
-
     async def _sleep(self, key: str, command: Sleep) -> None:
         record = await self._journal.recorded(key, command, _nothing)
         await self._run.until(record.due_at_ms or 0)
@@ -192,83 +186,126 @@ class Context(Steps):
     async def _now(self, key: str) -> datetime:
         # A sleep of no time is due at the clock of the storage.
         record = await self._journal.recorded(key, Sleep(duration_ms=0), _nothing)
-        return datetime.fromtimestamp((record.due_at_ms or 0) / 1_000).astimezone()
+        return _EPOCH + timedelta(milliseconds=record.due_at_ms or 0)
 
-    async def _append(self, draft: EventDraft) -> None:
-        self._journal.check_running()
-        await self._run.storage.events.append(self.process_id, draft)
+    async def _emit(self, key: str, source_type: str, payload: JSON, source_key: str | None) -> EmitReport:
+        async def body() -> JSON:
+            report: JSON = msgspec.to_builtins(await self._run.emit(key, source_type, payload, source_key))
+            return report
 
-    async def _signal(self, key: str, name: str, timeout_s: float | None, declared: object) -> Any:  # noqa: ANN401
+        command = _command(f"emit:{source_type}", payload, source_key)
+        return msgspec.convert((await self._journal.recorded(key, command, body)).outcome, EmitReport)
+
+    async def _wake(self, key: str, text: str) -> None:
+        async def body() -> JSON:
+            draft = EventDraft(event_type=WAKE, payload={"text": text}, replay_key=key)
+            return (await self._run.storage.events.append(self.process_id, draft)).event.sequence
+
+        await self._journal.recorded(key, _command("wake", text), body)
+
+    async def _signal(self, key: str, name: str, timeout_ms: int | None, declared: object) -> Any:  # noqa: ANN401
         command = AwaitEvent(key_id=f"signal:{name}")
         known = self._journal.peek(key, command)
         if known is None:
-            due = None if timeout_s is None else await self._deadline(key, timeout_s)
-            ordinal = self._run.next_ordinal(name)
+            await self._journal.begin_new()
+            due = None if timeout_ms is None else await self._deadline(key, timeout_ms)
+            outcome = await self._next_signal(name, due)
+            known = await self._journal.recorded(key, command, _constant(outcome))
+            await self._run.resumed()
+        kept = known.outcome if isinstance(known.outcome, dict) else {}
+        if kept.get("timed_out"):
+            raise self._journal.told(TimeoutError(f"no signal {name!r} came in time"))
+        return from_json(kept.get("payload"), declared, f"the payload of signal {name!r}")
+
+    async def _next_signal(self, name: str, due: int | None) -> JSON:
+        ordinal, event = self._run.take_ordinal(name), None
+        try:
             event = await self._run.storage.events.signal_at(self.process_id, name, ordinal)
             if event is None and (due is None or self._run.now_ms() < due):
                 await self._run.block(due, SignalWait(name=name, ordinal=ordinal))
-            outcome: JSON = {"timed_out": True}
-            if event is not None:
-                outcome = {"ordinal": ordinal, "payload": event.payload}
-            known = await self._journal.recorded(key, command, _constant(outcome))
-            await self._run.resumed()
-        return _signal_payload(name, known.outcome, declared)
+        finally:
+            if event is None:
+                self._run.give_back_ordinal(name, ordinal)
+        return {"timed_out": True} if event is None else {"ordinal": ordinal, "payload": event.payload}
 
-    async def _deadline(self, key: str, timeout_s: float) -> int:
-        record = await self._journal.recorded(f"{key}:deadline", Sleep(duration_ms=round(timeout_s * 1_000)), _nothing)
+    async def _deadline(self, key: str, timeout_ms: int) -> int:
+        record = await self._journal.recorded(f"{key}:deadline", Sleep(duration_ms=timeout_ms), _nothing)
         return record.due_at_ms or 0
 
-    async def _wait(self, key: str, name: str, timeout_s: float | None, declared: object) -> Any:  # noqa: ANN401
+    async def _wait(self, key: str, name: str, timeout_ms: int | None, declared: object) -> Any:  # noqa: ANN401
         command = AwaitEvent(key_id=f"wait:{name}")
         known = self._journal.peek(key, command)
         if known is None:
-            wait_key = await self._run.wait_key(CustomIdentity(key=name))
-            timeout_ms = None if timeout_s is None else round(timeout_s * 1_000)
-            while True:
-                wait = await self._run.storage.waits.open(wait_key, timeout_ms=timeout_ms)
-                if wait.resolution is not None:
-                    break
-                if wait.deadline_ms is not None and self._run.now_ms() >= wait.deadline_ms:
-                    await self._run.storage.waits.expire()
-                    continue
-                await self._run.block(wait.deadline_ms)
-            known = await self._journal.recorded(key, command, _constant(_resolution_json(wait.resolution)))
-        return _resolved(name, known.outcome, declared)
+            await self._journal.begin_new()
+            resolution = await self._run.resolution(CustomIdentity(key=name), timeout_ms)
+            known = await self._journal.recorded(key, command, _constant(_resolution_json(resolution)))
+        kept = known.outcome if isinstance(known.outcome, dict) else {}
+        if kept.get("timed_out"):
+            raise self._journal.told(TimeoutError(f"wait {name!r} was not resolved in time"))
+        if "code" in kept:
+            raise self._journal.told(WaitRejected(name, str(kept["code"]), str(kept.get("message", ""))))
+        return from_json(kept.get("value"), declared, f"the value of wait {name!r}")
 
     async def _start(
         self, key: str, process: ProcessDefinition[Any, R], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> ChildHandle[R]:
-        self._journal.check_running()
-        process_id = await self._run.start_child(key, process, args, kwargs)
-        return ChildHandle(self._run, process_id, process)
+        async def body() -> JSON:
+            return await self._run.start_child(key, process, args, kwargs)
+
+        # The version takes no part: a run goes on with the child that it started, whatever is newest meanwhile.
+        command = _command(f"start:{process.name}", *args, **kwargs)
+        record = await self._journal.recorded(key, command, body)
+        return ChildHandle(self._run, self._journal, str(record.outcome), process)
 
 
 class ChildHandle(Generic[R]):
-    """A process that another process started or named."""
+    """A process that the process with this context started."""
 
-    def __init__(self, run: ProcessRun, process_id: str, process: ProcessDefinition[Any, R] | None) -> None:
+    def __init__(self, run: ProcessRun, journal: Journal, process_id: str, process: ProcessDefinition[Any, R]) -> None:
         self._run = run
+        self._journal = journal
         self.process_id = process_id
         self._process = process
 
     async def result(self) -> R:
         """Return what the process returned, waiting without memory or worker; raise ProcessFailed if it failed.
 
-        The end of a child wakes its parent at once; that of any other process is noticed within seconds.
+        The end of a child wakes its parent at once. What was seen is recorded: it stays when the child is pruned.
         """
-        while True:
-            record = await self._run.storage.processes.get(self.process_id)
-            outcome = None if record is None else record.projection.outcome
-            if outcome is not None:
-                declared = UNTYPED if self._process is None else result_type(self._process.function)
-                result: R = read_outcome(self.process_id, outcome, declared)
-                return result
-            is_child = record is not None and self._run.is_child(record)
-            await self._run.block(None if is_child else self._run.now_ms() + _POLL_OTHERS_MS)
+        key, command = replay_key("result", self.process_id), _command("result", self.process_id)
+        known = self._journal.peek(key, command)
+        if known is None:
+            await self._journal.begin_new()
+            ended: JSON = msgspec.to_builtins(await self._outcome())
+            known = await self._journal.recorded(key, command, _constant(ended))
+        declared = result_type(self._process.function)
+        outcome: Outcome = msgspec.convert(known.outcome, Outcome)
+        try:
+            result: R = read_outcome(self.process_id, outcome, declared)
+        except ProcessFailed as failed:
+            raise self._journal.told(failed) from None
+        return result
 
     async def signal(self, name: str, payload: JSON = None, *, signal_id: str) -> None:
         """Send a signal; the same id is one signal."""
-        await self._run.storage.events.signal(self.process_id, name, signal_id=signal_id, payload=payload)
+
+        async def body() -> JSON:
+            events = self._run.storage.events
+            sent = await events.signal(self.process_id, name, signal_id=signal_id, payload=payload)
+            return sent.event.sequence
+
+        key = replay_key("signal", self.process_id, name, signal_id)
+        await self._journal.recorded(key, _command(f"signal:{name}", payload), body)
+
+    async def _outcome(self) -> Outcome:
+        while True:
+            record = await self._run.storage.processes.get(self.process_id)
+            if record is None:
+                raise ProcessPruned(self.process_id)
+            if record.projection.outcome is not None:
+                return record.projection.outcome
+            # The end of a child wakes its parent, also one that comes before the parent is parked.
+            await self._run.block(None)
 
 
 def read_outcome(process_id: str, outcome: Outcome, declared: object) -> Any:  # noqa: ANN401 (known at run time)
@@ -283,12 +320,6 @@ def read_outcome(process_id: str, outcome: Outcome, declared: object) -> Any:  #
     raise ProcessFailed(process_id, "was abandoned", outcome.message)
 
 
-def _signal_payload(name: str, outcome: JSON, declared: object) -> Any:  # noqa: ANN401 (known at run time)
-    if not isinstance(outcome, dict) or outcome.get("timed_out"):
-        raise TimeoutError(f"no signal {name!r} came in time")
-    return from_json(outcome.get("payload"), declared, f"the payload of signal {name!r}")
-
-
 def _resolution_json(resolution: Resolution) -> JSON:
     match resolution:
         case Resolved():
@@ -298,15 +329,6 @@ def _resolution_json(resolution: Resolution) -> JSON:
         case Cancelled():
             return {"code": "cancelled", "message": "the wait was cancelled"}
     return {"timed_out": True}
-
-
-def _resolved(name: str, outcome: JSON, declared: object) -> Any:  # noqa: ANN401 (known at run time)
-    kept = outcome if isinstance(outcome, dict) else {}
-    if kept.get("timed_out"):
-        raise TimeoutError(f"wait {name!r} was not resolved in time")
-    if "code" in kept:
-        raise WaitRejected(name, str(kept["code"]), str(kept.get("message", "")))
-    return from_json(kept.get("value"), declared, f"the value of wait {name!r}")
 
 
 def _named(given: tuple[Any, ...]) -> tuple[str, Callable[..., Any], tuple[Any, ...]]:
@@ -333,3 +355,14 @@ def _constant(value: JSON) -> Callable[[], Awaitable[JSON]]:
         return value
 
     return body
+
+
+def _command(name: str, /, *args: object, **kwargs: object) -> Step:
+    """Return the identity of something that the runtime itself does for a function."""
+    return Step(name=name, input=describe(args, kwargs, limit=_SHOWN_BYTES))
+
+
+def _milliseconds(seconds: float | None) -> int | None:
+    if seconds is not None and seconds < 0:
+        raise InvalidInput(f"a time limit is not negative: {seconds} s")
+    return None if seconds is None else round(seconds * 1_000)

@@ -5,21 +5,25 @@ from __future__ import annotations
 import asyncio
 import enum
 import time
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from lash.codec import content_hash
 from lash.errors import (
+    ConfigError,
     EffectMismatch,
+    EventConflict,
     InvalidInput,
-    LashError,
+    OccurrenceConflict,
     OutcomeUnknown,
     ProcessLeaseLost,
+    ProcessTerminal,
+    RegistrationConflict,
+    StoreUnavailable,
     UnknownDefinition,
 )
 from lash.model.causal import ProcessCause
 from lash.model.effect import ProcessScope
-from lash.model.event import ATTEMPT_FAILED, EventDraft
+from lash.model.event import ATTEMPT_FAILED, CANCEL_REQUESTED, STARTED, EventDraft
 from lash.model.process import (
     Cancellation,
     EngineInput,
@@ -34,12 +38,11 @@ from lash.model.process import (
     Success,
 )
 from lash.model.value import JSON
-from lash.model.wait import WaitIdentity, WaitKey
+from lash.model.wait import Resolution, WaitIdentity, WaitKey
 from lash.plan.effect import replay_key
-from lash.runtime.branch import Branch
 from lash.runtime.definition import ENGINE, ProcessDefinition
-from lash.runtime.effect import Journal, root_branch
-from lash.runtime.errors import Suspended
+from lash.runtime.effect import Journal
+from lash.runtime.errors import Suspended, error_code, error_text
 from lash.runtime.hooks import PROCESS
 from lash.runtime.process import Context
 from lash.runtime.values import read_arguments, result_type, to_json
@@ -47,8 +50,19 @@ from lash.runtime.values import read_arguments, result_type, to_json
 if TYPE_CHECKING:
     from lash.runtime.core import Core
 
-_QUIET_TURNS: Final = 3
-"""How many turns of the event loop all lines must have been waiting before the run is parked."""
+_MENDABLE: Final = (
+    EffectMismatch,
+    RegistrationConflict,
+    EventConflict,
+    OccurrenceConflict,
+    OutcomeUnknown,
+    StoreUnavailable,
+)
+"""What somebody has to mend, in the code, in the database or by looking something up: no reason to give up."""
+_FINAL: Final = (InvalidInput, ConfigError)
+_STUCK: Final = "stuck:"
+_SHORT_MS: Final = 20
+"""Pauses below this are waited out: parking would take as long."""
 
 
 class RunEnd(enum.Enum):
@@ -73,9 +87,8 @@ class ProcessRun:
         self._wake_seq = acquired.wake_seq
         self._began_ms = acquired.lease.expires_at_ms - core.options.ttl_ms
         self._began = time.monotonic()
-        self._branches: list[Branch] = []
-        self._untils: list[int | None] = []
-        self._signal_wait: SignalWait | None = None
+        self.definition: ProcessDefinition[Any, Any]
+        self._waits: list[tuple[int | None, SignalWait | None]] = []
         self._ordinals: dict[str, set[int]] = {}
         self._task: asyncio.Task[Any] | None = None
         self._parking = False
@@ -92,7 +105,7 @@ class ProcessRun:
             core.hooks,
             ttl_ms=core.options.ttl_ms,
         )
-        self._journal.on_idle = self._look_whether_quiet
+        self._journal.lines.on_quiet = self._suspend
         self._journal.before_new = self._deliver_cancel
 
     @property
@@ -102,20 +115,23 @@ class ProcessRun:
     async def run(self) -> RunEnd:
         """Run until the process ends, waits, fails or is taken away; never raise for what the application did."""
         try:
-            definition, arguments = self._definition()
-        except UnknownDefinition as unknown:
-            self._core.hooks.note("definition.unknown", process_id=self.process_id, message=str(unknown))
-            await self.storage.process_leases.release(self.fence)
-            return RunEnd.UNKNOWN
-        except InvalidInput as error:
-            # The arguments will never fit: trying again would loop.
-            return await self._end(_failure("process_arguments_invalid", error, FailureClass.INVALID_REQUEST))
-        with self._core.hooks.span(PROCESS, process_id=self.process_id, process=definition.name):
-            return await self._drive(definition, arguments)
+            try:
+                self.definition, arguments = self._read_input()
+            except UnknownDefinition as unknown:
+                return await self._leave(unknown)
+            except InvalidInput as error:
+                # The arguments will never fit: trying again would loop.
+                return await self._end(_failure("process_arguments_invalid", error))
+            with self._core.hooks.span(PROCESS, process_id=self.process_id, process=self.definition.name):
+                return await self._drive(arguments)
+        except (ProcessLeaseLost, ProcessTerminal) as lost:
+            self._core.hooks.note("lease.lost", process_id=self.process_id, message=str(lost))
+            return RunEnd.LOST
 
     def cancel(self, reason: str) -> None:
         """Let the function see a cancellation at what it awaits."""
-        self._cancel_reason, self._cancel_pending, self._told_to_stop = reason, False, True
+        self._cancel_reason, self._told_to_stop = reason, True
+        self._cancel_pending = self._task is None
         if self._task is not None:
             self._task.cancel()
 
@@ -143,43 +159,38 @@ class ProcessRun:
         return self._began_ms + round((time.monotonic() - self._began) * 1_000)
 
     async def until(self, due_at_ms: int) -> None:
-        """Return if the moment has come, else park until then."""
-        while self.now_ms() < due_at_ms:
-            await self.block(due_at_ms)
+        """Return if the moment has come, or is about to, else park until then."""
+        while (left_ms := due_at_ms - self.now_ms()) > 0:
+            if left_ms > _SHORT_MS:
+                await self.block(due_at_ms)
+            await asyncio.sleep(left_ms / 1_000)
 
-    async def block(self, until_ms: int | None, signal: SignalWait | None = None) -> None:
+    async def block(self, until_ms: int | None, signal: SignalWait | None = None) -> NoReturn:
         """Wait until the run is parked and begun anew; it never goes on from here."""
         self._journal.check_running()
         self._deliver_cancel()
-        branch = self._journal.branch()
-        branch.blocked += 1
-        self._untils.append(until_ms)
-        self._signal_wait = self._signal_wait or signal
-        self._look_whether_quiet()
+        wait = (until_ms, signal)
+        self._waits.append(wait)
         try:
-            await asyncio.get_running_loop().create_future()
+            await self._journal.lines.park()
         finally:
-            branch.blocked -= 1
+            if not self._parking:
+                self._waits.remove(wait)
 
-    async def line(self, branch: Branch, awaitable: Awaitable[Any]) -> Any:  # noqa: ANN401 (whatever it returns)
-        """Run one line of a gathering."""
-        self._branches.append(branch)
-        try:
-            return await awaitable
-        finally:
-            self._branches.remove(branch)
-            self._look_whether_quiet()
-
-    def next_ordinal(self, name: str) -> int:
+    def take_ordinal(self, name: str) -> int:
         """Return the number of the next signal of a name that no recorded or earlier wait has taken."""
         taken = self._ordinals.get(name)
         if taken is None:
             outcomes = self._journal.recorded_outcomes(f"signal:{name}")
-            taken = {each["ordinal"] for each in outcomes if isinstance(each, dict) and "ordinal" in each}
-            self._ordinals[name] = taken
+            numbers = (each.get("ordinal") for each in outcomes if isinstance(each, dict))
+            taken = self._ordinals[name] = {number for number in numbers if isinstance(number, int)}
         ordinal = next(number for number in range(1, len(taken) + 2) if number not in taken)
         taken.add(ordinal)
         return ordinal
+
+    def give_back_ordinal(self, name: str, ordinal: int) -> None:
+        """Leave a signal to the next wait: this one ended without it."""
+        self._ordinals[name].discard(ordinal)
 
     async def resumed(self) -> None:
         """Note in the log that a signal that was waited for has come."""
@@ -189,6 +200,17 @@ class ProcessRun:
 
     async def wait_key(self, identity: WaitIdentity) -> WaitKey:
         return await self.storage.waits.key(ProcessScope(process_id=self.process_id), identity)
+
+    async def resolution(self, identity: WaitIdentity, timeout_ms: int | None) -> Resolution:
+        """Return how a wait was resolved, or park until it is."""
+        waits, key = self.storage.waits, await self.wait_key(identity)
+        while True:
+            wait = await waits.open(key, timeout_ms=timeout_ms)
+            if wait.resolution is not None:
+                return wait.resolution
+            if wait.deadline_ms is None or self.now_ms() < wait.deadline_ms:
+                await self.block(wait.deadline_ms)
+            await waits.expire()
 
     async def start_child(
         self, key: str, process: ProcessDefinition[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -209,64 +231,93 @@ class ProcessRun:
         registered = await self.storage.processes.register(registration)
         return registered.record.process_id
 
-    def is_child(self, record: ProcessRecord) -> bool:
-        cause = record.registration.provenance.caused_by
-        return isinstance(cause, ProcessCause) and cause.process_id == self.process_id
-
     async def emit(self, key: str, source_type: str, payload: JSON, source_key: str | None) -> object:
         """Emit an occurrence under a key that every run computes alike."""
         self._journal.check_running()
         return await self._core.emit(source_type, payload, key=replay_key(self.process_id, key), source_key=source_key)
 
-    def _definition(self) -> tuple[ProcessDefinition[Any, Any], dict[str, Any]]:
+    def _read_input(self) -> tuple[ProcessDefinition[Any, Any], dict[str, Any]]:
         process_input = self.record.registration.input
         if not isinstance(process_input, EngineInput) or process_input.kind != ENGINE:
             kind = process_input.kind if isinstance(process_input, EngineInput) else type(process_input).__name__
             raise UnknownDefinition("engine", kind, ENGINE)
         payload = process_input.payload if isinstance(process_input.payload, dict) else {}
         definition = self._core.process(str(payload.get("process")), str(payload.get("version")))
-        what = f"process {definition.name!r}"
-        return definition, read_arguments(definition.function, what, payload.get("args") or {})
+        what, stored = f"process {definition.name!r}", payload.get("args") or {}
+        if not isinstance(stored, dict):
+            raise InvalidInput(f"{what} was registered with arguments that have no names")
+        return definition, read_arguments(definition.function, what, stored)
 
-    async def _drive(self, definition: ProcessDefinition[Any, Any], arguments: dict[str, Any]) -> RunEnd:
+    async def _drive(self, arguments: dict[str, Any]) -> RunEnd:
+        if self._cancel_pending and await self._never_began():
+            return await self._end(self._cancellation())
         await self._journal.load()
 
-        async def body() -> Outcome:
-            self._branches.append(root_branch())
-            async with asyncio.timeout(definition.timeout_s):
-                value = await definition.function(Context(self, self._journal), **arguments)
-            what = f"the result of process {definition.name!r}"
-            return Success(value=to_json(value, result_type(definition.function), what))
+        async def body() -> Any:  # noqa: ANN401 (whatever the function returns)
+            self._journal.lines.begin()
+            async with asyncio.timeout(self.definition.timeout_s):
+                return await self.definition.function(Context(self, self._journal), **arguments)
 
-        self._task = asyncio.create_task(body(), name=f"lash-process {self.process_id}")
-        await asyncio.wait({self._task})
-        return await self._settle(definition, self._task)
+        if not self._released and not self._lost:
+            self._task = asyncio.create_task(body(), name=f"lash-process {self.process_id}")
+            await asyncio.wait({self._task})
+            if not self._task.cancelled():
+                # Looked at in any case, so that nobody is told that it never was.
+                self._task.exception()
+        # Tasks that the function left behind must not write any more.
+        self._journal.stop(Suspended())
+        return await self._settle()
 
-    async def _settle(self, definition: ProcessDefinition[Any, Any], task: asyncio.Task[Outcome]) -> RunEnd:
+    async def _never_began(self) -> bool:
+        """Say whether the process was asked to stop before any run of it began."""
+        first = await self.storage.events.after(self.process_id, 0, event_type=STARTED, limit=1)
+        asked = await self.storage.events.after(self.process_id, 0, event_type=CANCEL_REQUESTED, limit=1)
+        return bool(first and asked) and asked[0].sequence < first[0].sequence
+
+    async def _settle(self) -> RunEnd:
         if self._lost:
+            self._core.hooks.note("lease.lost", process_id=self.process_id)
             return RunEnd.LOST
-        if self._released:
+        if self._released or self._task is None:
             await self.storage.process_leases.release(self.fence)
             return RunEnd.RELEASED
         if self._parking:
             return await self._park()
-        if task.cancelled():
-            return await self._end(Cancellation(message=self._cancel_reason or "the process was cancelled"))
-        error = task.exception()
-        if error is None:
-            return await self._end(task.result())
+        if self._task.cancelled():
+            if self._told_to_stop:
+                return await self._end(await self._reread_cancellation())
+            # Something that the function awaited was cancelled, which is no wish of anybody that the process end.
+            return await self._fail(asyncio.CancelledError("what the function awaited was cancelled"))
+        error = self._task.exception()
         if isinstance(error, ProcessLeaseLost):
-            return RunEnd.LOST
-        return await self._fail(definition, error)
+            raise error
+        if error is not None:
+            return await self._fail(error)
+        what = f"the result of process {self.definition.name!r}"
+        try:
+            value = to_json(self._task.result(), result_type(self.definition.function), what)
+        except InvalidInput as invalid:
+            return await self._end(_failure("process_result_invalid", invalid))
+        return await self._end(Success(value=value))
 
     async def _park(self) -> RunEnd:
-        if self._signal_wait is not None and self.record.projection.wait != self._signal_wait:
-            await self.storage.processes.set_wait(self.process_id, self._signal_wait)
-        moments = [moment for moment in self._untils if moment is not None]
-        until_ms = min(moments, default=None)
+        signal = next((signal for _, signal in self._waits if signal is not None), None)
+        noted = self.record.projection.wait
+        if signal is not None and noted != signal:
+            await self.storage.processes.set_wait(self.process_id, signal)
+        elif signal is None and noted is not None:
+            await self.storage.processes.clear_wait(self.process_id, noted)
+        until_ms = min((until for until, _ in self._waits if until is not None), default=None)
         await self.storage.process_leases.park(self.fence, wake_seq=self._wake_seq, until_ms=until_ms)
         self._core.hooks.note("process.parked", process_id=self.process_id)
         return RunEnd.PARKED
+
+    async def _leave(self, unknown: UnknownDefinition) -> RunEnd:
+        """Leave the process to a worker that has its code; its log says what is missing."""
+        self._core.hooks.note("definition.unknown", process_id=self.process_id, message=str(unknown))
+        await self._note_failure(unknown, f"{_STUCK}{unknown.kind}:{unknown.name}")
+        await self.storage.process_leases.release(self.fence)
+        return RunEnd.UNKNOWN
 
     async def _end(self, outcome: Outcome) -> RunEnd:
         try:
@@ -275,42 +326,40 @@ class ProcessRun:
             await self.storage.process_leases.complete(self.fence, _failure("process_result_invalid", error))
         return RunEnd.ENDED
 
-    async def _fail(self, definition: ProcessDefinition[Any, Any], error: BaseException) -> RunEnd:
+    async def _fail(self, error: BaseException) -> RunEnd:
         """Note a failed attempt; try again later, or end the process if it was the last."""
-        # What somebody has to mend, in the code or by looking something up, is no reason to give a process up.
-        stuck = isinstance(error, EffectMismatch | OutcomeUnknown)
-        name = content_hash(str(error).encode())[:32] if stuck else str(self.fence.fencing)
-        failed = await self.storage.events.append(
-            self.process_id,
-            EventDraft(
-                event_type=ATTEMPT_FAILED,
-                payload={"code": type(error).__qualname__, "message": str(error)[:4_000]},
-                replay_key=f"attempt:{name}",
-            ),
-        )
-        attempt = await self.storage.events.count_through(self.process_id, ATTEMPT_FAILED, failed.event.sequence)
-        last = attempt >= definition.retry.max_attempts or isinstance(error, InvalidInput)
+        self._core.hooks.failed(error)
+        retry, stuck = self.definition.retry, isinstance(error, _MENDABLE)
+        name = f"{_STUCK}{content_hash(error_text(error).encode())[:32]}" if stuck else str(self.fence.fencing)
+        await self._note_failure(error, name)
+        noted = await self.storage.events.after(self.process_id, 0, event_type=ATTEMPT_FAILED)
+        attempt = sum(not (event.replay_key or "").startswith(f"attempt:{_STUCK}") for event in noted)
+        last = attempt >= retry.max_attempts or isinstance(error, _FINAL) or self._journal.is_told(error)
         if last and not stuck:
-            return await self._end(_failure(type(error).__qualname__, error))
-        pause_s = definition.retry.longest_pause_s if stuck else definition.retry.pause_s(attempt)
+            return await self._end(_failure(error_code(error), error))
+        waits_for_somebody = stuck and not isinstance(error, StoreUnavailable)
+        pause_s = retry.longest_pause_s if waits_for_somebody else retry.pause_s(max(attempt, 1))
         self._core.hooks.note(
-            "process.retried", process_id=self.process_id, attempt=attempt, error=f"{type(error).__qualname__}: {error}"
+            "process.retried",
+            process_id=self.process_id,
+            attempt=attempt,
+            error=f"{error_code(error)}: {error_text(error)}",
         )
-        await self.storage.process_leases.park(
-            self.fence, wake_seq=self._wake_seq, until_ms=self.now_ms() + round(pause_s * 1_000)
-        )
+        until_ms = self.now_ms() + round(pause_s * 1_000)
+        await self.storage.process_leases.park(self.fence, wake_seq=self._wake_seq, until_ms=until_ms)
         return RunEnd.FAILED
 
-    def _look_whether_quiet(self, turns: int = _QUIET_TURNS) -> None:
-        """Park when every line waits, and still does a few turns of the loop later."""
-        quiet = self._journal.active == 0 and all(branch.waits for branch in self._branches)
-        if not quiet or not self._untils or self._parking or self._task is None:
-            return
-        if turns:
-            asyncio.get_running_loop().call_soon(self._look_whether_quiet, turns - 1)
-            return
-        self._parking = True
-        self._stop()
+    async def _note_failure(self, error: BaseException, name: str) -> None:
+        payload: JSON = {"code": error_code(error), "message": error_text(error)}
+        draft = EventDraft(event_type=ATTEMPT_FAILED, payload=payload, replay_key=f"attempt:{name}")
+        await self.storage.events.append(self.process_id, draft)
+
+    def _suspend(self) -> None:
+        """Park: every line waits for what only another run will see."""
+        if not self._parking:
+            self._parking = True
+            self._journal.stop(Suspended())
+            self._journal.lines.suspend(Suspended())
 
     def _stop(self) -> None:
         self._journal.stop(Suspended())
@@ -323,6 +372,15 @@ class ProcessRun:
             self._cancel_pending = False
             raise asyncio.CancelledError(self._cancel_reason)
 
+    def _cancellation(self) -> Cancellation:
+        return Cancellation(message=self._cancel_reason or "the process was cancelled")
+
+    async def _reread_cancellation(self) -> Cancellation:
+        """Return the cancellation with the reason of who asked for it, which the worker that saw it did not."""
+        record = await self.storage.processes.get(self.process_id)
+        self._cancel_reason = (record and record.projection.cancel_reason) or self._cancel_reason
+        return self._cancellation()
+
 
 def originator_session(record: ProcessRecord) -> str | None:
     """Return the session that started a process, if one did."""
@@ -330,7 +388,6 @@ def originator_session(record: ProcessRecord) -> str | None:
     return originator.scope.session_id if isinstance(originator, SessionOriginator) else None
 
 
-def _failure(code: str, error: BaseException, kind: FailureClass = FailureClass.EXECUTION) -> Failure:
-    if isinstance(error, LashError):
-        kind = FailureClass.INVALID_REQUEST if isinstance(error, InvalidInput) else kind
-    return Failure(failure_class=kind, code=code, message=str(error) or code)
+def _failure(code: str, error: BaseException) -> Failure:
+    kind = FailureClass.INVALID_REQUEST if isinstance(error, InvalidInput) else FailureClass.EXECUTION
+    return Failure(failure_class=kind, code=code, message=error_text(error))

@@ -263,6 +263,7 @@ class TurnRun:
 
     async def _fail(self, agent: AgentDefinition, error: BaseException) -> TurnEnd:
         """Try again later, or make the input a dead letter if this was the last attempt or no other can help."""
+        self._core.hooks.failed(error)
         await self._remember_history()
         if self.attempt >= agent.retry.max_attempts or isinstance(error, InvalidInput):
             return await self._bury(error)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from lash.errors import ConfigError, ScheduleConflict, TriggerConflict
+from lash.errors import ConfigError, Conflict, ScheduleConflict, TriggerConflict
 from lash.model.process import HOST
 from lash.model.schedule import CRON_SOURCE_TYPE, CatchUp, ScheduleDraft
 from lash.model.trigger import EventPointer, FixedInput, InputBinding, TriggerDraft, WholeEvent
@@ -20,6 +21,7 @@ from lash.stores.storage import Storage
 
 EVENT: Final = WholeEvent()
 """Stands for the whole payload of what happened, among the inputs of a process."""
+_MOST_TRIES: Final = 10
 
 
 def pointer(path: str) -> EventPointer:
@@ -55,6 +57,17 @@ class Watches:
     async def open(self, storage: Storage) -> None:
         self._storage, self._pending = storage, list(self._declared.values())
         await self.settle()
+
+    def close(self) -> None:
+        """Keep what is declared for the next storage."""
+        self._storage = None
+
+    async def remove(self, storage: Storage, key: str) -> bool:
+        """Remove a subscription, declared here or not, and return whether there was one."""
+        async with self._settling:
+            declared = self._declared.pop(key, None)
+            self._pending = [watch for watch in self._pending if watch is not declared]
+            return await _remove(storage, key)
 
     async def settle(self) -> None:
         """Register what is not registered yet. What was declared otherwise before, in an older version, is changed."""
@@ -101,7 +114,8 @@ def cron_watch(
     wake: str | None,
 ) -> Watch:
     """Return the subscription of a process to the ticks of a schedule of its own."""
-    name = key or f"cron:{process.name}:{line}"
+    # Without the line, which may be changed: a new one takes the place of the old one.
+    name = key or f"cron:{process.name}"
     try:
         policy = CatchUp(catch_up)
     except ValueError:
@@ -136,16 +150,45 @@ async def _register(storage: Storage, watch: Watch) -> None:
     draft = watch.draft
     if not watch.has_source_key:
         draft = msgspec.structs.replace(draft, source_key=storage.triggers.source_key(draft.source_type))
+    # The subscription first: no tick may come before somebody is there for it.
+    await _settled(lambda: _register_trigger(storage, draft))
+    schedule = watch.schedule
+    if schedule is not None:
+        await _settled(lambda: _register_schedule(storage, schedule))
+
+
+async def _settled(register: Callable[[], Awaitable[None]]) -> None:
+    """Register, again if another worker that starts at the same time was faster in changing the definition."""
+    for _ in range(_MOST_TRIES - 1):
+        with contextlib.suppress(Conflict):
+            return await register()
+    return await register()
+
+
+async def _register_trigger(storage: Storage, draft: TriggerDraft) -> None:
     try:
         await storage.triggers.register(draft)
     except TriggerConflict:
         known = await storage.triggers.get(draft.owner, draft.key)
-        if known is not None:
-            await storage.triggers.update(draft, revision=known.revision)
-    if watch.schedule is not None:
-        try:
-            await storage.schedules.register(watch.schedule)
-        except ScheduleConflict:
-            found = await storage.schedules.get(watch.schedule.owner, watch.schedule.key)
-            if found is not None:
-                await storage.schedules.update(watch.schedule, revision=found.revision)
+        if known is None:
+            raise
+        await storage.triggers.update(draft, revision=known.revision)
+
+
+async def _register_schedule(storage: Storage, draft: ScheduleDraft) -> None:
+    try:
+        await storage.schedules.register(draft)
+    except ScheduleConflict:
+        known = await storage.schedules.get(draft.owner, draft.key)
+        if known is None:
+            raise
+        await storage.schedules.update(draft, revision=known.revision)
+
+
+async def _remove(storage: Storage, key: str) -> bool:
+    trigger, schedule = await storage.triggers.get(HOST, key), await storage.schedules.get(HOST, key)
+    if schedule is not None:
+        await storage.schedules.delete(HOST, key, revision=schedule.revision)
+    if trigger is not None:
+        await storage.triggers.delete(HOST, key, revision=trigger.revision)
+    return trigger is not None or schedule is not None

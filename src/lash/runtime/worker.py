@@ -13,15 +13,19 @@ from lash.liveness import is_provably_dead
 from lash.model.lease import Acquired, Lease
 from lash.model.process import ProcessAcquired, ProcessLease
 from lash.model.work import Work
+from lash.plan.work import MAX_LOOK
 from lash.runtime.core import Core
 from lash.runtime.run_process import ProcessRun, RunEnd
 from lash.runtime.run_turn import TurnEnd, TurnRun
+from lash.runtime.slots import Slots
+from lash.runtime.upkeep import keep_tidy
 
-_LAG_EVERY_S: Final = 0.25
+_TICK_S: Final = 0.25
 _LAG_NOTED_S: Final = 1.0
 _FIRST_PAUSE_S: Final = 0.1
 _LAST_WORD_S: Final = 5.0
 _DEAD_EVERY_S: Final = 0.5
+_FULL_PAUSE_S: Final = 0.05
 
 
 class Worker:
@@ -30,10 +34,11 @@ class Worker:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._storage = core.storage
-        self._turns: dict[str, TurnRun | None] = {}
-        self._processes: dict[str, ProcessRun | None] = {}
+        options = core.options
+        self._turns: Slots[TurnRun] = Slots(options.sessions, longest_pause_s=options.poll_s)
+        self._processes: Slots[ProcessRun] = Slots(options.processes, longest_pause_s=options.poll_s)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._ignored: dict[str, float] = {}
+        self._neighbours: tuple[Lease | ProcessLease, ...] = ()
         self._look_for_dead_at = 0.0
         self._freed = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -42,7 +47,8 @@ class Worker:
         """Work until `stop` is called; then let what runs finish within the grace time, and give back the rest."""
         background = [
             asyncio.create_task(self._keep_leases(), name="lash-worker-leases"),
-            asyncio.create_task(self._watch_loop(), name="lash-worker-loop"),
+            asyncio.create_task(self._watch(), name="lash-worker-watch"),
+            asyncio.create_task(keep_tidy(self._core), name="lash-worker-upkeep"),
         ]
         try:
             await self._look_for_ever()
@@ -66,10 +72,12 @@ class Worker:
         keeping = asyncio.create_task(self._keep_leases(), name="lash-worker-leases")
         try:
             while True:
-                runs += await self._begin(await self._look())
-                if not self._tasks:
+                begun = await self._begin(await self._look())
+                runs += begun
+                if self._tasks:
+                    await asyncio.wait(set(self._tasks), return_when=asyncio.FIRST_COMPLETED)
+                elif not begun:
                     return runs
-                await asyncio.wait(set(self._tasks), return_when=asyncio.FIRST_COMPLETED)
         finally:
             keeping.cancel()
             await asyncio.wait({keeping})
@@ -86,27 +94,29 @@ class Worker:
                 except StorageClosed:
                     raise
                 except LashError as error:
-                    self._core.hooks.note("worker.trouble", error=str(error))
+                    self._core.hooks.note("worker.trouble", error=f"{type(error).__qualname__}: {error}")
                     await _either(self._stopping.wait(), asyncio.sleep(pause_s))
                     pause_s = min(2 * pause_s, self._core.options.poll_s * 10)
                     continue
                 if self._is_full():
-                    await self._freed.wait()
-                    continue
-                wait_s = self._core.options.poll_s
-                if work.next_at_ms is not None:
-                    wait_s = min(wait_s, max(0.001, (work.next_at_ms - work.now_ms) / 1_000))
-                await _either(hints.wait(wait_s), self._freed.wait())
+                    # Orders to what runs are still to be found, but not in a hurry.
+                    await _either(self._freed.wait(), asyncio.sleep(_FULL_PAUSE_S))
+                await _either(hints.wait(self._pause_s(work)), self._freed.wait())
+
+    def _pause_s(self, work: Work) -> float:
+        """Return for how long nothing becomes ready by itself, as far as one can tell."""
+        pause_s = min(self._core.options.poll_s, self._turns.next_try_s(), self._processes.next_try_s())
+        if work.next_at_ms is not None and not self._is_full():
+            pause_s = min(pause_s, (work.next_at_ms - work.now_ms) / 1_000)
+        return max(0.001, pause_s)
 
     async def _look(self) -> Work:
-        options, now = self._core.options, time.monotonic()
-        self._ignored = {name: until for name, until in self._ignored.items() if until > now}
         return await self._storage.work.look(
-            sessions=options.sessions - len(self._turns) + len(self._ignored) if options.sessions else 0,
-            processes=options.processes - len(self._processes) + len(self._ignored) if options.processes else 0,
+            sessions=min(self._turns.wanted(), MAX_LOOK),
+            processes=min(self._processes.wanted(), MAX_LOOK),
             owner=self._core.owner,
-            running_sessions=tuple(self._turns),
-            running_processes=tuple(self._processes),
+            running_sessions=self._turns.names(),
+            running_processes=self._processes.names(),
         )
 
     async def _begin(self, work: Work) -> int:
@@ -115,14 +125,12 @@ class Worker:
         if work.timers_due:
             begun += len(await self._storage.schedules.fire_due())
             begun += await self._storage.waits.expire()
-        for session_id in work.session_ids:
-            if len(self._turns) < self._core.options.sessions and self._may_begin(session_id, self._turns):
-                self._turns[session_id] = None
+        for session_id in self._turns.ranked(work.session_ids):
+            if self._turns.take(session_id):
                 self._spawn(self._run_turn(session_id))
                 begun += 1
-        for process_id in work.process_ids:
-            if len(self._processes) < self._core.options.processes and self._may_begin(process_id, self._processes):
-                self._processes[process_id] = None
+        for process_id in self._processes.ranked(work.process_ids):
+            if self._processes.take(process_id):
                 self._spawn(self._run_process(process_id))
                 begun += 1
         for session_id in work.commanded_session_ids:
@@ -138,54 +146,55 @@ class Worker:
 
     def _reclaim_dead(self, work: Work) -> None:
         """Free what dead workers of this machine held. Looking at processes costs more than looking at hints."""
+        self._neighbours = work.dead_leases
         if time.monotonic() < self._look_for_dead_at:
             return
         self._look_for_dead_at = time.monotonic() + _DEAD_EVERY_S
         for lease in work.dead_leases:
-            if is_provably_dead(lease.owner.process, self._core.owner.process):
+            if self._is_dead(lease):
                 self._spawn(self._reclaim(lease))
 
-    def _may_begin(self, name: str, running: dict[str, TurnRun | None] | dict[str, ProcessRun | None]) -> bool:
-        return name not in running and name not in self._ignored
+    def _is_dead(self, lease: Lease | ProcessLease) -> bool:
+        return is_provably_dead(lease.owner.process, self._core.owner.process)
+
+    def _runs(self) -> tuple[TurnRun | ProcessRun, ...]:
+        return (*self._turns.filled(), *self._processes.filled())
 
     def _is_full(self) -> bool:
-        options = self._core.options
-        return len(self._turns) >= options.sessions and len(self._processes) >= options.processes
+        return self._turns.is_full and self._processes.is_full
 
-    async def _run_turn(self, session_id: str, lease: Lease | None = None) -> None:
+    async def _run_turn(self, session_id: str) -> None:
+        end: TurnEnd | None = None
         try:
-            if lease is None:
-                claimed = await self._storage.leases.claim(
-                    session_id, self._core.owner, ttl_ms=self._core.options.ttl_ms
-                )
-                if not isinstance(claimed, Acquired):
-                    return
-                lease = claimed.lease
-            run = self._turns[session_id] = TurnRun(self._core, lease)
-            if self._stopping.is_set():
-                run.release()
-            end = await run.run()
-            if end is TurnEnd.UNKNOWN:
-                self._ignored[session_id] = time.monotonic() + self._core.options.poll_s
+            claimed = await self._storage.leases.claim(session_id, self._core.owner, ttl_ms=self._core.options.ttl_ms)
+            if isinstance(claimed, Acquired) and self._stopping.is_set():
+                await self._storage.leases.release(claimed.lease.fence)
+            elif isinstance(claimed, Acquired):
+                run = TurnRun(self._core, claimed.lease)
+                self._turns.fill(session_id, run)
+                end = await run.run()
         finally:
-            self._turns.pop(session_id, None)
+            self._turns.leave(session_id, in_vain=end in (None, TurnEnd.NOTHING, TurnEnd.LOST))
+            if end is TurnEnd.UNKNOWN:
+                self._turns.avoid(session_id, self._core.options.poll_s)
             self._freed.set()
 
     async def _run_process(self, process_id: str) -> None:
+        end: RunEnd | None = None
         try:
             claimed = await self._storage.process_leases.claim(
                 process_id, self._core.owner, ttl_ms=self._core.options.ttl_ms
             )
-            if not isinstance(claimed, ProcessAcquired):
-                # Bound to an owner that is gone, or somebody was faster; either way it is not for this worker.
-                self._ignored[process_id] = time.monotonic() + self._core.options.poll_s
-                return
-            run = self._processes[process_id] = ProcessRun(self._core, claimed)
-            end = await run.run()
-            if end is RunEnd.UNKNOWN:
-                self._ignored[process_id] = time.monotonic() + 10 * self._core.options.poll_s
+            if isinstance(claimed, ProcessAcquired) and self._stopping.is_set():
+                await self._storage.process_leases.release(claimed.lease.fence)
+            elif isinstance(claimed, ProcessAcquired):
+                run = ProcessRun(self._core, claimed)
+                self._processes.fill(process_id, run)
+                end = await run.run()
         finally:
-            self._processes.pop(process_id, None)
+            self._processes.leave(process_id, in_vain=end in (None, RunEnd.LOST))
+            if end is RunEnd.UNKNOWN:
+                self._processes.avoid(process_id, 10 * self._core.options.poll_s)
             self._freed.set()
 
     async def _reclaim(self, lease: Lease | ProcessLease) -> None:
@@ -195,11 +204,12 @@ class Worker:
             taken = await self._storage.leases.reclaim(lease.session_id, owner, observed=lease, ttl_ms=ttl_ms)
             if isinstance(taken, Acquired):
                 await self._storage.leases.release(taken.lease.fence)
+                self._core.hooks.note("lease.reclaimed", owner_id=lease.owner.owner_id, session_id=lease.session_id)
         else:
             got = await self._storage.process_leases.reclaim(lease.process_id, owner, observed=lease, ttl_ms=ttl_ms)
             if isinstance(got, ProcessAcquired):
                 await self._storage.process_leases.release(got.lease.fence)
-        self._core.hooks.note("lease.reclaimed", owner_id=lease.owner.owner_id)
+                self._core.hooks.note("lease.reclaimed", owner_id=lease.owner.owner_id, process_id=lease.process_id)
         self._freed.set()
 
     async def _keep_leases(self) -> None:
@@ -207,39 +217,50 @@ class Worker:
         renewed: dict[object, float] = {}
         while True:
             await asyncio.sleep(self._core.options.lease_ttl_s / 3)
-            runs = [run for run in (*self._turns.values(), *self._processes.values()) if run is not None]
+            runs = self._runs()
             renewed = {run: renewed.get(run, time.monotonic()) for run in runs}
             for run in runs:
                 try:
                     await run.renew()
                     renewed[run] = time.monotonic()
                 except (LeaseLost, ProcessLeaseLost):
-                    run.lose()
+                    self._lose(run)
                 except LashError:
                     if time.monotonic() - renewed[run] > self._core.options.lease_ttl_s:
-                        run.lose()
+                        self._lose(run)
 
-    async def _watch_loop(self) -> None:
-        """Notice code that blocks the event loop, and with it every lease of this worker."""
+    def _lose(self, run: TurnRun | ProcessRun) -> None:
+        # Its own end may have freed the lease just now.
+        if run in self._runs():
+            run.lose()
+
+    async def _watch(self) -> None:
+        """Notice code that blocks the event loop, and with it every lease, and neighbours that have died."""
         while True:
             before = time.monotonic()
-            await asyncio.sleep(_LAG_EVERY_S)
-            lag = time.monotonic() - before - _LAG_EVERY_S
+            await asyncio.sleep(_TICK_S)
+            lag = time.monotonic() - before - _TICK_S
             if lag > _LAG_NOTED_S:
                 self._core.hooks.note("loop.blocked", seconds=round(lag, 3))
+            if any(self._is_dead(lease) for lease in self._neighbours):
+                self._neighbours, self._look_for_dead_at = (), 0.0
+                self._freed.set()
 
     async def _finish(self) -> None:
         """Let what runs end within the grace time; give back what has not."""
         self._stopping.set()
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=self._core.options.grace_s)
-        for run in (*self._turns.values(), *self._processes.values()):
-            if run is not None:
-                run.release()
+        for run in self._runs():
+            run.release()
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=_LAST_WORD_S)
-        for task in self._tasks:
+        deaf = set(self._tasks)
+        for task in deaf:
             task.cancel()
+        if deaf:
+            self._core.hooks.note("worker.trouble", error=f"{len(deaf)} runs heard no cancellation and are left behind")
+            await asyncio.wait(deaf, timeout=_LAST_WORD_S)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)

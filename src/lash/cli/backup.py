@@ -1,0 +1,220 @@
+"""Copying a SQLite storage while it is in use, and putting a copy in its place."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import apsw
+
+from lash.cli import exits
+from lash.cli.exits import CommandFailed
+from lash.cli.url import is_postgres, sqlite_path, without_password
+from lash.errors import StoreError
+from lash.sqlite.errors import translate
+from lash.sqlite.lockfile import open_turns
+from lash.sqlite.schema import APPLICATION_ID, MIGRATIONS, read_version
+from lash.sqlkit.migrations import load_migrations, pending
+from lash.sqlkit.queries import load_queries
+
+if TYPE_CHECKING:
+    from lash.cli.shell import Shell
+
+_PAGES_AT_ONCE: Final = 512
+_LOCK_TIMEOUT_MS: Final = 5_000
+
+
+async def copy_storage(shell: Shell, target: str) -> int:
+    """Copy the storage to a new file, verify the copy, and return its size."""
+    path = _path_of(shell, f"pg_dump --format=custom --schema={{schema}} --file={shlex.quote(target)} {{url}}")
+    file = _new_file(path, target)
+    partial = _beside(file, "partial")
+    try:
+        await _copy(shell, "backup", path, partial)
+        return _named(partial, file)
+    finally:
+        _remove(partial)
+
+
+async def restore_storage(shell: Shell, source: str, *, dry_run: bool, yes: bool) -> str | None:
+    """Put a verified copy of a backup in the place of the storage; return where the old file is kept, if there was one.
+
+    The right to write is held all the while, so that no worker opens what is about to be replaced.
+    """
+    path = _path_of(shell, f"pg_restore --clean --if-exists --dbname={{url}} {shlex.quote(source)}")
+    problems = await examine(source)
+    if problems:
+        raise CommandFailed(exits.ERROR, f"{source} is no backup that can be restored: {problems[0]}")
+    target, kept = _places(path)
+    if not dry_run:
+        question = "Restore a new storage?" if kept is None else f"Put {source} in the place of {target}?"
+        shell.confirm(question, yes=yes)
+        await _replace(shell, source, target, kept)
+    return None if kept is None else str(kept)
+
+
+def _places(path: str) -> tuple[Path, Path | None]:
+    """Return the file to restore, and the name under which what is there now will be kept."""
+    target = Path(path).resolve()
+    ending = time.strftime("replaced-%Y%m%d-%H%M%S", time.gmtime())
+    return target, _beside(target, ending) if target.exists() else None
+
+
+async def _replace(shell: Shell, source: str, target: Path, kept: Path | None) -> None:
+    partial = _beside(target, "partial")
+    turns = open_turns(str(target), timeout_ms=_LOCK_TIMEOUT_MS)
+    try:
+        turns.take()
+        await _copy(shell, "restore", source, partial)
+        _swap(partial, target, kept)
+    finally:
+        turns.close()
+        _remove(partial)
+
+
+async def examine(path: str) -> list[str]:
+    """Return what is wrong with a file that should hold a storage; nothing if all is well."""
+    try:
+        connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+    except apsw.Error as error:
+        return [str(translate(error, path))]
+    try:
+        return _examined(connection, path)
+    except apsw.Error as error:
+        return [str(translate(error, path))]
+    except StoreError as error:
+        return [str(error)]
+    finally:
+        connection.close()
+
+
+def _examined(connection: apsw.Connection, path: str) -> list[str]:
+    if connection.pragma("application_id") != APPLICATION_ID:
+        return [f"{path} is no storage of lash"]
+    lines = [str(line) for (line,) in connection.execute("PRAGMA integrity_check").fetchall()]
+    problems = [line for line in lines if line != "ok"]
+    for table, row, parent, _key in connection.execute("PRAGMA foreign_key_check").fetchall():
+        problems.append(f"row {row} of {table} names a row of {parent} that is not there")
+    # Raises NewerSchema where this version cannot read it.
+    pending(read_version(connection, load_queries("lash.sqlite.sql")), load_migrations(MIGRATIONS))
+    return problems
+
+
+async def _copy(shell: Shell, label: str, source: str, partial: Path) -> None:
+    """Copy one moment of a database to a new file, on disk once this returns, and verify the copy."""
+    try:
+        await _copy_pages(shell, label, source, partial)
+    except apsw.Error as error:
+        raise translate(error, f"copying {source}") from error
+    problems = await examine(str(partial))
+    if problems:
+        raise CommandFailed(exits.ERROR, f"the copy of {source} is damaged: {problems[0]}")
+
+
+async def _copy_pages(shell: Shell, label: str, source: str, partial: Path) -> None:
+    origin = apsw.Connection(source, flags=apsw.SQLITE_OPEN_READONLY)
+    copy = apsw.Connection(str(partial))
+    try:
+        origin.set_busy_timeout(_LOCK_TIMEOUT_MS)
+        # One read transaction: what others write meanwhile is neither in the copy nor a reason to begin anew.
+        origin.execute("BEGIN")
+        pages = origin.pragma("page_count")
+        with shell.progress(label, pages) as step, copy.backup("main", origin, "main") as running:
+            while not running.done:
+                before = running.remaining or pages
+                running.step(_PAGES_AT_ONCE)
+                step(before - running.remaining)
+                # Ctrl-C is noticed here.
+                await asyncio.sleep(0)
+        origin.execute("ROLLBACK")
+        # Without a log of its own the copy is one file, which can be read from anywhere.
+        copy.pragma("journal_mode", "delete")
+    finally:
+        copy.close()
+        origin.close()
+    _sync(partial)
+
+
+def _swap(partial: Path, target: Path, kept: Path | None) -> None:
+    """Give the old file, if there is one, another name, and the copy its own."""
+    if kept is not None:
+        _close_log(target)
+        target.rename(kept)
+    partial.rename(target)
+    _sync(target.parent)
+
+
+def _close_log(target: Path) -> None:
+    """Copy the log of the old file back, which works only while nobody else has the file open."""
+    old = apsw.Connection(str(target))
+    try:
+        mode = old.pragma("journal_mode", "delete")
+    except apsw.Error as error:
+        if not isinstance(error, apsw.BusyError | apsw.LockedError):
+            raise translate(error, f"closing {target}") from error
+        mode = None
+    finally:
+        old.close()
+    if mode != "delete":
+        raise CommandFailed(exits.CONFLICT, f"{target} is in use; stop the workers and programs that have it open")
+
+
+def _path_of(shell: Shell, command: str) -> str:
+    """Return the file of the storage; for PostgreSQL refuse, with the command to use instead."""
+    url = shell.url
+    if is_postgres(url):
+        from lash.postgres.options import PostgresOptions
+
+        options = PostgresOptions.from_url(url)
+        told = command.format(schema=shlex.quote(options.schema), url=shlex.quote(without_password(options.dsn)))
+        raise CommandFailed(
+            exits.USAGE,
+            f"this is for SQLite; on PostgreSQL run: {told} (the password comes from PGPASSWORD or ~/.pgpass)",
+        )
+    path = sqlite_path(url)
+    assert path is not None
+    return path
+
+
+def _new_file(path: str, target: str) -> Path:
+    """Return the file to copy to, if there is something to copy and the name is free."""
+    if not Path(path).exists():
+        raise CommandFailed(exits.SCHEMA, "there is no storage at this URL yet; create it with: lash init")
+    file = Path(target)
+    if file.exists():
+        raise CommandFailed(exits.CONFLICT, f"{target} exists already; name a file that does not")
+    return file
+
+
+def _named(partial: Path, file: Path) -> int:
+    """Give a finished copy its name, unless that was taken meanwhile, and return its size."""
+    try:
+        os.link(partial, file)
+    except FileExistsError:
+        raise CommandFailed(exits.CONFLICT, f"{file} exists already; name a file that does not") from None
+    _sync(file.parent)
+    return file.stat().st_size
+
+
+def _beside(file: Path, ending: str) -> Path:
+    return file.with_name(f"{file.name}.{ending}")
+
+
+def _remove(partial: Path) -> None:
+    for ending in ("", "-journal", "-wal", "-shm"):
+        partial.with_name(partial.name + ending).unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    """Make a file, or the names in a folder, survive power loss."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

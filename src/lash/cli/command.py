@@ -1,0 +1,159 @@
+"""Commands: what all of them have in common, and groups that load theirs when they are needed."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import click
+
+from lash.cli import exits
+from lash.cli.exits import CommandFailed
+from lash.cli.shell import VARIABLE, Shell
+from lash.model.value import JSON
+
+Work = Callable[..., Coroutine[Any, Any, None]] | Callable[..., None]
+"""What a command does: it takes the shell first, then its options."""
+F = TypeVar("F", bound=Callable[..., Any])
+
+LIMIT: Final = 50
+
+
+def _set(name: str) -> Callable[[click.Context, click.Parameter, object], None]:
+    """Return what keeps an option on the shell, so that it counts before and behind the name of the command."""
+
+    def keep(context: click.Context, _parameter: click.Parameter, value: object) -> None:
+        if value:
+            setattr(context.ensure_object(Shell), name, value)
+
+    return keep
+
+
+def common_options(*, storage: bool = True) -> list[click.Parameter]:
+    """Return the options that every command takes; those about the storage only where it uses one."""
+    debug = click.Option(
+        ["--debug"], is_flag=True, expose_value=False, callback=_set("debug"), help="Show where an error came from."
+    )
+    if not storage:
+        return [debug]
+    return [
+        click.Option(
+            ["--url"],
+            metavar="URL",
+            expose_value=False,
+            is_eager=True,
+            callback=_set("given_url"),
+            help=f"The storage: sqlite:///agents.db or postgresql://user@host/database.  [default: ${VARIABLE}]",
+        ),
+        click.Option(
+            ["--json"], is_flag=True, expose_value=False, callback=_set("json"), help="Write JSON, one value a line."
+        ),
+        debug,
+    ]
+
+
+class Command(click.Command):
+    """A command with the common options and examples."""
+
+    examples: Sequence[str] = ()
+
+    def format_epilog(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples as they would be typed."""
+        with formatter.section("Examples" if len(self.examples) > 1 else "Example"):
+            for example in self.examples:
+                formatter.write(f"  {example}\n")
+
+
+class Group(click.Group):
+    """A group whose commands are loaded when they are asked for: ``name -> module:attribute``."""
+
+    def __init__(self, *args: Any, lazy: Mapping[str, str] | None = None, **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init__(*args, **kwargs)
+        self._lazy = dict(lazy or {})
+        self.params.extend(common_options())
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Show the help where nothing was asked for, as a success, whatever version of click this is."""
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help())
+            ctx.exit()
+        return super().parse_args(ctx, args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click's)
+        """Return the names in the order in which they were declared."""
+        return [*self._lazy, *self.commands]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        place = self._lazy.get(cmd_name)
+        if place is None:
+            return super().get_command(ctx, cmd_name)
+        module, _, attribute = place.partition(":")
+        found = getattr(importlib.import_module(module), attribute)
+        assert isinstance(found, click.Command), place
+        return found
+
+
+def command(
+    name: str, *examples: str, group: click.Group | None = None, storage: bool = True
+) -> Callable[[Work], Command]:
+    """Make a command of a function that takes the shell first, then its options; its docstring is the help."""
+
+    def make(function: Work) -> Command:
+        @functools.wraps(function)
+        def call(**values: object) -> None:
+            shell = click.get_current_context().find_object(Shell)
+            assert shell is not None
+            running = function(shell, **values)
+            if inspect.iscoroutine(running):
+                # Only here: help and completion need not wait for it.
+                import asyncio
+
+                asyncio.run(running)
+
+        made = click.command(name, cls=Command)(call)
+        made.params.extend(common_options(storage=storage))
+        made.examples = examples
+        if group is not None:
+            group.add_command(made)
+        return made
+
+    return make
+
+
+def deletes(function: F) -> F:
+    """Add what everything that removes something takes: ``--dry-run`` and ``--yes``."""
+    dry = click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
+    return dry(click.option("-y", "--yes", is_flag=True, help="Do not ask.")(function))
+
+
+def limited(function: F) -> F:
+    """Add ``--limit`` and ``--no-limit`` to a list."""
+    limit = click.option(
+        "-n",
+        "--limit",
+        type=click.IntRange(min=1),
+        metavar="N",
+        default=LIMIT,
+        show_default=True,
+        help="Show at most this many.",
+    )
+    return limit(click.option("--no-limit", "everything", is_flag=True, help="Show all of them.")(function))
+
+
+def json_argument(text: str, what: str = "the payload") -> JSON:
+    """Read JSON from an argument; ``-`` reads it from standard input."""
+    import msgspec
+
+    if text == "-":
+        text = sys.stdin.read()
+    try:
+        value: JSON = msgspec.json.Decoder().decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        raise CommandFailed(
+            exits.USAGE, f"{what} is no JSON ({error}); text is written with quotes in quotes: '\"yes\"'"
+        ) from None
+    return value

@@ -1,0 +1,144 @@
+"""``lash doctor``: whether all is well, from the interpreter to the storage."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import sys
+import time
+from collections.abc import AsyncIterator
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from lash.cli import exits
+from lash.cli.command import command
+from lash.cli.exits import CommandFailed
+from lash.cli.shell import Shell
+from lash.cli.table import Column
+from lash.cli.text import plural, size
+from lash.cli.url import is_postgres, sqlite_path
+
+if TYPE_CHECKING:
+    from lash.stores.storage import Storage
+
+_COLUMNS: Final = (Column("CHECK"), Column("STATE", state=True), Column("DETAIL", stretch=True))
+_PACKAGES: Final = ("msgspec", "apsw", "jsonschema-rs", "cronsim", "click")
+_EXTRAS: Final = {"asyncpg": "postgres", "obstore": "s3"}
+_SKEW_NOTED_MS: Final = 1_000
+_FREE_NOTED: Final = 512 * 1024 * 1024
+_DEAD_LETTERS_COUNTED: Final = 100
+
+
+class Check(NamedTuple):
+    """One thing that was looked at: ``ok``, ``warn`` or ``fail``, and what was found."""
+
+    name: str
+    state: str
+    detail: str
+
+
+@command("doctor", "lash doctor", "lash doctor --json")
+async def doctor(shell: Shell) -> None:
+    """Check the environment and the storage: versions, drivers, connection, schema, clock, durability.
+
+    Ends with code 1 if something fails; warnings do not.
+    """
+    checks = [*_environment(), *[check async for check in _storage(shell)]]
+    shell.table(_COLUMNS, checks, tuple, nothing="", value=lambda check: check._asdict())
+    failed = [check.name for check in checks if check.state == "fail"]
+    if failed:
+        raise CommandFailed(exits.ERROR, f"{plural(len(failed), 'check')} failed: {', '.join(failed)}")
+
+
+def _environment() -> list[Check]:
+    return [
+        Check("python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
+        Check("lash", "ok", f"{metadata.version('lash')} from {Path(sys.modules['lash'].__file__ or '').parent}"),
+        *(_package(name) for name in _PACKAGES),
+        *(_extra(name, extra) for name, extra in _EXTRAS.items()),
+    ]
+
+
+def _package(name: str) -> Check:
+    try:
+        return Check(name, "ok", metadata.version(name))
+    except metadata.PackageNotFoundError:
+        return Check(name, "fail", f"not installed: pip install {name}")
+
+
+def _extra(name: str, extra: str) -> Check:
+    try:
+        return Check(name, "ok", metadata.version(name))
+    except metadata.PackageNotFoundError:
+        return Check(name, "ok", f"not installed, which is well unless it is needed: pip install 'lash[{extra}]'")
+
+
+async def _storage(shell: Shell) -> AsyncIterator[Check]:
+    """Look at the storage; where it cannot be opened, the error is a finding and not the end."""
+    from lash.errors import LashError
+
+    try:
+        url = shell.url
+    except CommandFailed as missing:
+        yield Check("url", "fail", missing.line)
+        return
+    yield Check("url", "ok", f"{shell.shown_url} (from {shell.url_source})")
+    for check in _file(url):
+        yield check
+    began = time.perf_counter()
+    try:
+        async with shell.storage() as storage:
+            took_ms = (time.perf_counter() - began) * 1_000
+            yield Check("connection", "ok", f"opened in {took_ms:.0f} ms")
+            async for check in _contents(storage):
+                yield check
+    except LashError as error:
+        yield Check("connection", "fail", shell.scrubbed(exits.explain(error)[1]))
+
+
+def _file(url: str) -> list[Check]:
+    """Look at the file of a SQLite storage and at where it lies."""
+    path = None if is_postgres(url) else sqlite_path(url)
+    if path is None:
+        return []
+    from lash.sqlite.location import bundled_version
+
+    file = Path(path).resolve()
+    checks = [Check("sqlite", "ok", bundled_version())]
+    if not file.parent.is_dir():
+        return [*checks, Check("disk", "fail", f"the folder {file.parent} does not exist")]
+    free = shutil.disk_usage(file.parent).free
+    return [*checks, Check("disk", "ok" if free >= _FREE_NOTED else "warn", f"{size(free)} free at {file.parent}")]
+
+
+async def _contents(storage: Storage) -> AsyncIterator[Check]:
+    # Opening has compared every column, key and index with what this version needs.
+    yield Check("schema", "ok", "as this version needs it")
+    yield _durability(storage)
+    yield await _clock(storage)
+    letters = await storage.queue.dead(limit=_DEAD_LETTERS_COUNTED)
+    many = " or more" if len(letters) == _DEAD_LETTERS_COUNTED else ""
+    told = f"{len(letters)}{many}; see lash queue dead" if letters else "none"
+    yield Check("dead letters", "warn" if letters else "ok", told)
+    ready = await storage.queue.ready_sessions(limit=_DEAD_LETTERS_COUNTED)
+    yield Check("ready sessions", "ok", f"{len(ready)} with work that no worker has taken yet")
+
+
+def _durability(storage: Storage) -> Check:
+    from lash.model.session import Durability
+
+    kept = storage.durability is Durability.DURABLE and storage.attachments.durability is Durability.DURABLE
+    return Check("durability", "ok" if kept else "warn", storage.durability.value)
+
+
+async def _clock(storage: Storage) -> Check:
+    """Compare the storage's clock with this machine's, halfway between question and answer."""
+    from lash.liveness import current_owner
+
+    before_ms = time.time() * 1_000
+    work = await storage.work.look(sessions=1, processes=1, owner=current_owner("lash-doctor"))
+    after_ms = time.time() * 1_000
+    skew_ms = round(work.now_ms - (before_ms + after_ms) / 2)
+    state = "ok" if abs(skew_ms) <= _SKEW_NOTED_MS + (after_ms - before_ms) / 2 else "warn"
+    return Check("clock", state, f"the storage's clock is {skew_ms:+} ms from this machine's")

@@ -1,0 +1,91 @@
+"""``lash effects``: recorded steps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from lash.cli import pages
+from lash.cli.command import Group, command, limited
+from lash.cli.shell import Shell
+from lash.cli.table import Column
+from lash.cli.text import age, json_text
+
+if TYPE_CHECKING:
+    from lash.model.effect import EffectRecord, ExecutionScope
+    from lash.stores.storage import Storage
+
+_COLUMNS: Final = (
+    Column("KEY", stretch=True),
+    Column("KIND"),
+    Column("STATUS", state=True),
+    Column("RECORDED", right=True),
+    Column("OUTCOME", stretch=True),
+)
+
+
+@click.group(cls=Group)
+def effects() -> None:
+    """Look at recorded steps: what a replay will not run again."""
+
+
+@command("ls", "lash effects ls research-7", "lash effects ls --session support-42 --turn turn:$BATCH", group=effects)
+@click.argument("process_id", metavar="[PROCESS]", required=False)
+@click.option("--session", "session_id", metavar="SESSION", help="Those of a turn of this session.")
+@click.option("--turn", "turn_id", metavar="TURN", help="The turn; `turn:` and the id of the batch it began with.")
+@limited
+async def list_effects(
+    shell: Shell,
+    process_id: str | None,
+    session_id: str | None,
+    turn_id: str | None,
+    limit: int,
+    everything: bool,  # noqa: FBT001 (click's)
+) -> None:
+    """List the recorded effects of a process, or of a turn that has not committed yet."""
+    scope = scope_of(process_id, session_id, turn_id)
+    async with shell.storage() as storage:
+        await _check_owner(storage, process_id, session_id)
+        found = await pages.first(_pages(storage, scope), shell, limit, everything=everything)
+    shell.table(_COLUMNS, found, _row, nothing="no effects are recorded")
+
+
+def scope_of(process_id: str | None, session_id: str | None, turn_id: str | None) -> ExecutionScope:
+    """Return the scope that is meant: a process, or a session and a turn."""
+    from lash.model.effect import ProcessScope, TurnScope
+
+    if process_id is not None and session_id is None and turn_id is None:
+        return ProcessScope(process_id=process_id)
+    if process_id is None and session_id is not None and turn_id is not None:
+        return TurnScope(session_id=session_id, turn_id=turn_id)
+    raise click.UsageError("name a process, or a session and a turn with --session and --turn")
+
+
+async def _check_owner(storage: Storage, process_id: str | None, session_id: str | None) -> None:
+    """Raise if there is no such process or session: no effects and no owner are two answers."""
+    if process_id is not None:
+        await storage.events.recent(process_id, 1)
+    if session_id is not None:
+        await storage.session(session_id).meta()
+
+
+def _pages(storage: Storage, scope: ExecutionScope) -> pages.Fetch[EffectRecord]:
+    async def fetch(limit: int, cursor: str | None) -> tuple[tuple[EffectRecord, ...], str | None]:
+        page = await storage.effects.list(scope, limit=limit, after=cursor)
+        return page, page[-1].envelope.replay_key if len(page) == limit else None
+
+    return fetch
+
+
+def _row(record: EffectRecord) -> tuple[str, ...]:
+    error = record.error
+    outcome = json_text(record.outcome) if error is None else f"{error.code}: {error.message}"
+    kind = type(record.envelope.command).__struct_config__.tag
+    return (
+        record.envelope.replay_key,
+        str(kind),
+        record.status.value,
+        age(record.updated_at_ms),
+        outcome if record.status.value != "in_progress" else "",
+    )

@@ -1,0 +1,91 @@
+"""``lash logs`` and ``lash signal``: the event log of a process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from lash.cli.command import command, json_argument
+from lash.cli.shell import Shell
+from lash.cli.text import clean, json_text, moment
+
+if TYPE_CHECKING:
+    from lash.model.event import ProcessEvent
+    from lash.stores.storage import Storage
+
+_PAGE: Final = 500
+_LOOK_EVERY_S: Final = 1.0
+
+
+@command("logs", "lash logs research-7", "lash logs research-7 --tail 5", "lash logs report-3 --follow --json")
+@click.argument("process_id", metavar="PROCESS")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the process ends.")
+@click.option(
+    "--after", type=click.IntRange(min=0), metavar="N", default=0, help="Begin behind the event of this number."
+)
+@click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Begin with the last N events.")
+@click.option("--type", "event_type", help="Show events of one type.")
+async def logs(
+    shell: Shell,
+    process_id: str,
+    follow: bool,  # noqa: FBT001 (click's)
+    after: int,
+    tail: int | None,
+    event_type: str | None,
+) -> None:
+    """Show the events of a process: when, number, type and payload."""
+    async with shell.storage() as storage:
+        if tail is not None:
+            (last,) = (await storage.events.last_sequences([process_id])).values() or (0,)
+            after = max(after, last - tail)
+        # From here on every event is a hint, so that none falls between the first look and the next.
+        with storage.signals.listen() as hints:
+            while True:
+                ended = await _has_ended(storage, process_id)
+                after = await _show_after(shell, storage, process_id, after, event_type)
+                if not follow or ended:
+                    return
+                await hints.wait(_LOOK_EVERY_S)
+
+
+async def _has_ended(storage: Storage, process_id: str) -> bool:
+    """Say whether the process has ended; its last event is then in the log."""
+    record = await storage.processes.get(process_id)
+    return record is None or record.is_terminal
+
+
+async def _show_after(shell: Shell, storage: Storage, process_id: str, after: int, event_type: str | None) -> int:
+    """Show what is in the log behind a number, and return the number of the last event."""
+    while True:
+        found = await storage.events.after(process_id, after, limit=_PAGE)
+        shown = [event for event in found if event_type in (None, event.event_type)]
+        shell.lines(json_text(event) if shell.json else _line(event) for event in shown)
+        after = found[-1].sequence if found else after
+        if len(found) < _PAGE:
+            return after
+
+
+def _line(event: ProcessEvent) -> str:
+    payload = "" if event.payload is None else f"  {clean(json_text(event.payload))}"
+    return f"{moment(event.occurred_at_ms)}  {event.sequence:>4}  {clean(event.event_type)}{payload}"
+
+
+@command(
+    "signal",
+    "lash signal research-7 approve",
+    """lash signal research-7 approve '{"by": "ada"}' --key approval-1""",
+)
+@click.argument("process_id", metavar="PROCESS")
+@click.argument("name", metavar="NAME")
+@click.argument("payload", metavar="[JSON]", default="null")
+@click.option("--key", help="The same key is one signal, however often it is sent.")
+async def signal(shell: Shell, process_id: str, name: str, payload: str, key: str | None) -> None:
+    """Send a signal to a process; the payload is JSON, - reads it from standard input."""
+    from lash.ids import new_id
+
+    value = json_argument(payload)
+    async with shell.storage() as storage:
+        sent = await storage.events.signal(process_id, name, signal_id=key or new_id(), payload=value)
+    said = "was sent before as" if sent.replayed else "is"
+    shell.done(clean(f"signal {name} {said} event {sent.event.sequence} of {process_id}"), sent)

@@ -1,0 +1,70 @@
+"""The ``lash`` command: runs it, and turns whatever happens into an exit code and at most one line."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import traceback
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lash.cli.shell import Shell
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code; `lash.cli.exits` says what each means."""
+    try:
+        import click  # noqa: F401 (asked for here, so that its absence can be explained)
+    except ImportError:
+        sys.stderr.write("lash: the lash command needs click: pip install 'click>=8.1'\n")
+        return 1
+    from lash.cli.shell import Shell
+
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            # What a terminal cannot show is shown as an escape instead of ending the program.
+            reconfigure(errors="backslashreplace")
+    shell = Shell()
+    code = _run(shell, None if arguments is None else list(arguments))
+    return _flushed(code)
+
+
+def _run(shell: Shell, arguments: list[str] | None) -> int:
+    """Run the command; whatever it raises is told on standard error, without the secrets of the URL."""
+    from lash.cli import exits
+    from lash.cli.root import root
+
+    try:
+        result: object = root.main(arguments, prog_name="lash", standalone_mode=False, obj=shell)
+    except BaseException as error:  # noqa: BLE001 (the end of the program: every way to end has a code)
+        code, line = exits.explain(error)
+        if shell.debug and line:
+            _tell(shell.scrubbed("".join(traceback.format_exception(error))).rstrip("\n"))
+        if line:
+            _tell(shell.scrubbed(f"lash: {line}"))
+        return code
+    return result if isinstance(result, int) else exits.OK
+
+
+def _tell(text: str) -> None:
+    with contextlib.suppress(OSError):
+        sys.stderr.write(text + "\n")
+
+
+def _flushed(code: int) -> int:
+    """Write out what is buffered; a reader that has gone away is no error worth a message."""
+    from lash.cli import exits
+
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = exits.PIPE_CLOSED
+    if code == exits.PIPE_CLOSED:
+        # The interpreter flushes once more at its end, and would complain.
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code

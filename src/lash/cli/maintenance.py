@@ -1,0 +1,215 @@
+"""``lash init`` and ``lash db``: the storage itself."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from lash.cli import exits, pages
+from lash.cli.command import Group, command, deletes
+from lash.cli.exits import CommandFailed
+from lash.cli.session import session_pages
+from lash.cli.shell import Shell
+from lash.cli.table import Column
+from lash.cli.text import clean, plural, size
+
+if TYPE_CHECKING:
+    from lash.model.maintenance import GarbageCount, GarbageReport, NounSize
+    from lash.stores.storage import Storage
+
+_REPORT_COLUMNS: Final = (Column("NOUN"), Column("ROWS", right=True), Column("BYTES", right=True))
+_GARBAGE_COLUMNS: Final = (Column("GARBAGE"), Column("ROWS", right=True), Column("BYTES", right=True))
+_FINDING_COLUMNS: Final = (Column("WHERE"), Column("PROBLEM", stretch=True))
+_GARBAGE: Final = ("components", "blobs", "graphs", "environments")
+
+
+@command("init", "lash init --url sqlite:///agents.db", "lash init")
+async def init(shell: Shell) -> None:
+    """Create a storage, or bring one to the schema of this version; doing it again is harmless."""
+    await _migrate(shell, dry_run=False)
+
+
+@click.group(cls=Group)
+def db() -> None:
+    """Migrate, check, measure and tidy the storage."""
+
+
+@command("migrate", "lash db migrate --dry-run", "lash db migrate", group=db)
+@click.option("--dry-run", is_flag=True, help="List the migrations that are due, and apply none.")
+async def migrate(shell: Shell, dry_run: bool) -> None:  # noqa: FBT001 (click's)
+    """Apply the migrations that are due; any number may run at once."""
+    await _migrate(shell, dry_run=dry_run)
+
+
+async def _migrate(shell: Shell, *, dry_run: bool) -> None:
+    from lash.errors import PendingMigrations
+
+    due: tuple[str, ...] = ()
+    new = False
+    try:
+        async with shell.storage():
+            pass
+    except PendingMigrations as pending:
+        due, new = pending.pending, pending.found == 0
+    if due and not dry_run:
+        async with shell.storage(migrate=True):
+            pass
+    said = "would apply" if dry_run else "created the storage with" if new else "applied"
+    text = f"{said} {plural(len(due), 'migration')}: {', '.join(due)}" if due else "the schema is up to date"
+    fields = {"url": shell.shown_url, "created": new and not dry_run, "migrations": due, "dry_run": dry_run}
+    shell.done(f"{shell.shown_url}: {text}", fields)
+
+
+@command("report", "lash db report", "lash db report --json", group=db)
+async def report(shell: Shell) -> None:
+    """Say how many rows and bytes each noun takes; ~ marks an estimate."""
+    async with shell.storage() as storage:
+        found = await storage.report()
+    if shell.json:
+        shell.value(found)
+        return
+    shell.table(_REPORT_COLUMNS, sorted(found.nouns.items()), _report_row, nothing="nothing is stored")
+    shell.line(f"{size(found.bytes)} in all")
+
+
+def _report_row(item: tuple[str, NounSize]) -> tuple[str, ...]:
+    noun, measured = item
+    return noun, f"{'' if measured.exact else '~'}{measured.rows:,}", size(measured.bytes)
+
+
+@command("gc", "lash db gc --dry-run", "lash db gc --yes", group=db)
+@deletes
+async def collect(shell: Shell, dry_run: bool, yes: bool) -> None:  # noqa: FBT001 (click's)
+    """Find what nothing needs, and remove it. Every write tidies up after itself, so little or nothing is found."""
+    async with shell.storage() as storage:
+        found = await storage.maintenance.collect_garbage(dry_run=True)
+        rows = sum(_counted(found, name).rows for name in _GARBAGE)
+        if not dry_run and rows:
+            shell.confirm(f"Remove {plural(rows, 'row')} that nothing needs?", yes=yes)
+            found = await storage.maintenance.collect_garbage()
+    if shell.json:
+        shell.value(found)
+        return
+    shell.table(_GARBAGE_COLUMNS, _GARBAGE, lambda name: _garbage_row(found, name), nothing="")
+    shell.line(f"{'found' if dry_run else 'removed'} {plural(rows, 'row')} that nothing needed")
+
+
+def _counted(found: GarbageReport, name: str) -> GarbageCount:
+    counted: GarbageCount = getattr(found, name)
+    return counted
+
+
+def _garbage_row(found: GarbageReport, name: str) -> tuple[str, ...]:
+    counted = _counted(found, name)
+    return name, f"{counted.rows:,}", size(counted.bytes)
+
+
+@command("vacuum", "lash db vacuum --dry-run", "lash db vacuum support-42 --yes", group=db)
+@click.argument("session_ids", metavar="[SESSION]...", nargs=-1)
+@deletes
+async def vacuum(shell: Shell, session_ids: tuple[str, ...], dry_run: bool, yes: bool) -> None:  # noqa: FBT001 (click's)
+    """Delete for good the nodes that were removed from their sessions, of some sessions or of all."""
+    async with shell.storage() as storage:
+        chosen = list(dict.fromkeys(session_ids)) or [
+            summary.meta.session_id async for summary in pages.each(session_pages(storage))
+        ]
+        if dry_run:
+            for session_id in session_ids:
+                await storage.session(session_id).meta()
+            shell.done(f"would vacuum {plural(len(chosen), 'session')}", {"sessions": len(chosen), "dry_run": True})
+            return
+        if chosen:
+            shell.confirm(f"Delete removed nodes of {plural(len(chosen), 'session')} for good?", yes=yes)
+        removed = await _vacuum(shell, storage, chosen)
+    text = f"deleted {plural(removed, 'removed node')} of {plural(len(chosen), 'session')}"
+    shell.done(text, {"sessions": len(chosen), "removed_node_count": removed, "dry_run": False})
+
+
+async def _vacuum(shell: Shell, storage: Storage, session_ids: list[str]) -> int:
+    from lash.errors import SessionDeleted
+
+    removed = 0
+    with shell.progress("vacuum", len(session_ids)) as step:
+        for session_id in session_ids:
+            try:
+                removed += (await storage.session(session_id).vacuum()).removed_node_count
+            except SessionDeleted:
+                # Somebody deleted it since it was listed: then nothing of it is left to delete.
+                if len(session_ids) == 1:
+                    raise
+            step(1)
+    return removed
+
+
+@command("check", "lash db check", "lash db check --json", group=db)
+async def check(shell: Shell) -> None:
+    """Read everything once and tell what cannot be read or is not needed; ends with code 1 if something is wrong.
+
+    The schema is compared, every session, queue, process, trigger and schedule is read, garbage is looked for, and a
+    SQLite file is examined page by page. Nothing is changed.
+    """
+    async with shell.storage() as storage:
+        findings = [finding async for finding in _findings(shell, storage)]
+    fields = {"clean": not findings, "findings": [{"where": where, "problem": told} for where, told in findings]}
+    if shell.json:
+        shell.value(fields)
+    elif findings:
+        shell.table(_FINDING_COLUMNS, findings, lambda finding: finding, nothing="")
+    else:
+        shell.line("everything can be read, and nothing is left over")
+    if findings:
+        raise CommandFailed(exits.ERROR, f"found {plural(len(findings), 'problem')}")
+
+
+async def _findings(shell: Shell, storage: Storage) -> AsyncIterator[tuple[str, str]]:
+    from lash.cli.audit import file_problems, garbage_problems, listed_problems, session_problems
+    from lash.errors import CorruptData
+
+    ids: list[str] = []
+    try:
+        async for summary in pages.each(session_pages(storage)):
+            ids.append(summary.meta.session_id)  # noqa: PERF401 (those before a damaged one are kept)
+    except CorruptData as error:
+        yield "sessions", clean(f"{error}; those behind it were not read")
+    for problem in await file_problems(shell.url):
+        yield "file", clean(problem)
+    with shell.progress("check", len(ids)) as step:
+        for session_id in ids:
+            async for problem in session_problems(storage, session_id):
+                yield clean(f"session {session_id}"), clean(problem)
+            step(1)
+    async for where, problem in listed_problems(storage):
+        yield clean(where), clean(problem)
+    async for problem in garbage_problems(storage):
+        yield "garbage", problem
+
+
+@command("backup", "lash db backup agents-backup.db", group=db)
+@click.argument("target", metavar="FILE", type=click.Path(dir_okay=False))
+async def backup(shell: Shell, target: str) -> None:
+    """Copy a SQLite storage to a file that does not exist yet, while others go on working, and verify the copy.
+
+    For PostgreSQL use pg_dump: the command says how.
+    """
+    from lash.cli.backup import copy_storage
+
+    copied = await copy_storage(shell, target)
+    shell.done(clean(f"copied {size(copied)} to {target}, verified"), {"file": target, "bytes": copied})
+
+
+@command("restore", "lash db restore agents-backup.db --url sqlite:///restored.db --yes", group=db)
+@click.argument("source", metavar="FILE", type=click.Path(exists=True, dir_okay=False))
+@deletes
+async def restore(shell: Shell, source: str, dry_run: bool, yes: bool) -> None:  # noqa: FBT001 (click's)
+    """Put a backup in the place of a SQLite storage that nobody uses now; the old file is kept beside it.
+
+    The backup is verified first. Ends with code 4 while a worker or another program has the storage open.
+    """
+    from lash.cli.backup import restore_storage
+
+    kept = await restore_storage(shell, source, dry_run=dry_run, yes=yes)
+    said = f"{'would restore' if dry_run else 'restored'} {shell.shown_url} from {source}"
+    beside = "" if kept is None else f"; what was there {'would be' if dry_run else 'is'} kept as {kept}"
+    shell.done(clean(said + beside), {"url": shell.shown_url, "file": source, "kept": kept, "dry_run": dry_run})

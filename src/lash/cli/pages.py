@@ -1,0 +1,42 @@
+"""Going through lists that come in pages."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final, TypeVar
+
+from lash.cli.shell import Shell
+
+T = TypeVar("T")
+
+_PAGE: Final = 100
+
+Fetch = Callable[[int, str | None], Awaitable[tuple[tuple[T, ...], str | None]]]
+"""Returns at most so many items behind a cursor, and the cursor behind them; None at the end."""
+
+
+async def first(fetch: Fetch[T], shell: Shell, limit: int, *, everything: bool) -> list[T]:
+    """Return the first items, or all of them; people are told when there are more."""
+    items: list[T] = []
+    cursor: str | None = None
+    while True:
+        wanted = _PAGE if everything else min(_PAGE, limit - len(items) + 1)
+        page, cursor = await fetch(wanted, cursor)
+        items.extend(page)
+        if not everything and len(items) > limit:
+            if not shell.json:
+                shell.note(f"only the first {limit:,} are shown; --no-limit shows all of them")
+            return items[:limit]
+        if cursor is None:
+            return items
+
+
+async def each(fetch: Fetch[T]) -> AsyncIterator[T]:
+    """Go through all items."""
+    cursor: str | None = None
+    while True:
+        page, cursor = await fetch(_PAGE, cursor)
+        for item in page:
+            yield item
+        if cursor is None:
+            return

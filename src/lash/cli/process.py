@@ -1,0 +1,138 @@
+"""``lash ps`` and ``lash cancel``: background processes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from lash.cli import exits, pages
+from lash.cli.command import command, limited
+from lash.cli.exits import CommandFailed
+from lash.cli.shell import Shell
+from lash.cli.table import Column
+from lash.cli.text import age, clean, plain
+
+if TYPE_CHECKING:
+    from lash.model.process import ProcessFilter, ProcessRecord
+    from lash.stores.storage import Storage
+
+_COLUMNS: Final = (
+    Column("PROCESS"),
+    Column("LABEL", stretch=True),
+    Column("STATUS", state=True),
+    Column("EVENTS", right=True),
+    Column("CREATED", right=True),
+    Column("UPDATED", right=True),
+    Column("WAKES", stretch=True),
+)
+_STATUSES: Final = ("running", "completed", "failed", "cancelled", "abandoned")
+
+
+@command("ps", "lash ps", "lash ps -a --label research", "lash ps --status failed --json")
+@click.option("-a", "--all", "ended", is_flag=True, help="Show those that have ended too.")
+@click.option("--status", type=click.Choice(_STATUSES), help="Show those of one status.")
+@click.option("--waiting", is_flag=True, help="Show those that wait for a signal.")
+@click.option("--label", help="Show those of one label: for a durable function its name.")
+@click.option("--session", "session_id", metavar="SESSION", help="Show those that a session started.")
+@limited
+async def ps(
+    shell: Shell,
+    ended: bool,  # noqa: FBT001 (click's)
+    status: str | None,
+    waiting: bool,  # noqa: FBT001 (click's)
+    label: str | None,
+    session_id: str | None,
+    limit: int,
+    everything: bool,  # noqa: FBT001 (click's)
+) -> None:
+    """List processes, the newest first; without options those that run."""
+    from lash.model.process import ProcessFilter, ProcessStatus
+
+    wanted = ProcessFilter(
+        status=ProcessStatus(status) if status else None if ended else ProcessStatus.RUNNING,
+        waiting=True if waiting else None,
+        label=label,
+        originator_session_id=session_id,
+    )
+    async with shell.storage() as storage:
+        found = await pages.first(process_pages(storage, wanted), shell, limit, everything=everything)
+    shell.table(_COLUMNS, found, _row, nothing="no processes", value=process_fields)
+
+
+def process_pages(storage: Storage, wanted: ProcessFilter) -> pages.Fetch[ProcessRecord]:
+    async def fetch(limit: int, cursor: str | None) -> tuple[tuple[ProcessRecord, ...], str | None]:
+        page = await storage.processes.list(wanted, limit=limit, cursor=cursor)
+        return page.processes, page.next_cursor
+
+    return fetch
+
+
+def process_fields(record: ProcessRecord) -> object:
+    """Return what programs get of a process: the record, and its status beside the id."""
+    fields = plain(record)
+    assert isinstance(fields, dict)
+    return {"process_id": record.process_id, "status": record.status.value, **fields}
+
+
+def _row(record: ProcessRecord) -> tuple[str, ...]:
+    identity = record.registration.identity
+    return (
+        record.process_id,
+        "" if identity is None else identity.label or identity.kind,
+        _state(record),
+        str(record.last_sequence),
+        age(record.created_at_ms),
+        age(record.updated_at_ms),
+        record.wake_session_id or "",
+    )
+
+
+def _state(record: ProcessRecord) -> str:
+    if record.is_terminal:
+        return record.status.value
+    if record.projection.cancel_requested:
+        return "cancelling"
+    wait = record.projection.wait
+    return "running" if wait is None else f"waiting for {wait.name} #{wait.ordinal}"
+
+
+@command(
+    "cancel",
+    "lash cancel research-7 --reason 'no longer needed'",
+    "lash cancel --session support-42",
+)
+@click.argument("process_id", metavar="[PROCESS]", required=False)
+@click.option("--session", "session_id", metavar="SESSION", help="Cancel the running turn of this session instead.")
+@click.option("--reason", default="", help="Why; it is kept.")
+async def cancel(shell: Shell, process_id: str | None, session_id: str | None, reason: str) -> None:
+    """Ask a process, or the running turn of a session, to stop.
+
+    It is a durable request: a worker that runs it, now or later, sees it and stops. The input of a cancelled turn is
+    consumed and the session goes on; where no turn runs, nothing is cancelled.
+    """
+    if (process_id is None) == (session_id is None):
+        raise click.UsageError("name a process, or a session with --session")
+    async with shell.storage() as storage:
+        if process_id is not None:
+            await _cancel_process(shell, storage, process_id, reason)
+        elif session_id is not None:
+            await _cancel_turn(shell, storage, session_id, reason)
+
+
+async def _cancel_process(shell: Shell, storage: Storage, process_id: str, reason: str) -> None:
+    record = await storage.processes.get(process_id)
+    if record is not None and record.is_terminal:
+        raise CommandFailed(exits.CONFLICT, f"process {process_id!r} has ended already: {record.status.value}")
+    record = await storage.processes.request_cancel(process_id, reason=reason)
+    shell.done(clean(f"asked process {process_id} to stop"), process_fields(record))
+
+
+async def _cancel_turn(shell: Shell, storage: Storage, session_id: str, reason: str) -> None:
+    from lash.ids import new_id
+    from lash.model.queue import BatchDraft, SessionCommand
+    from lash.runtime.run_turn import CANCEL_TURN
+
+    order = SessionCommand(command=CANCEL_TURN, reason=reason)
+    sent = await storage.queue.enqueue(BatchDraft(session_id=session_id, payloads=(order,), source_key=new_id()))
+    shell.done(clean(f"asked the running turn of session {session_id} to stop"), sent)

@@ -1,0 +1,47 @@
+"""The command itself: its groups, and what stands alone."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from lash.cli.command import Group
+
+_COMMANDS: Final = {
+    "init": "lash.cli.maintenance:init",
+    "sessions": "lash.cli.session:sessions",
+    "ps": "lash.cli.process:ps",
+    "logs": "lash.cli.event:logs",
+    "signal": "lash.cli.event:signal",
+    "cancel": "lash.cli.process:cancel",
+    "queue": "lash.cli.queue:queue",
+    "triggers": "lash.cli.trigger:triggers",
+    "schedules": "lash.cli.schedule:schedules",
+    "effects": "lash.cli.effect:effects",
+    "waits": "lash.cli.wait:waits",
+    "db": "lash.cli.maintenance:db",
+    "worker": "lash.cli.work:worker",
+    "doctor": "lash.cli.doctor:doctor",
+    "completion": "lash.cli.completion:completion",
+}
+
+
+def _version(context: click.Context, _parameter: click.Parameter, value: bool) -> None:  # noqa: FBT001 (click's)
+    if not value or context.resilient_parsing:
+        return
+    from importlib.metadata import version
+
+    click.echo(f"lash {version('lash')}")
+    context.exit()
+
+
+@click.group(cls=Group, lazy=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version and exit."
+)
+def root() -> None:
+    """Look after the durable state of AI agents: sessions, processes, queues and the storage itself.
+
+    The storage is named by --url or LASH_URL. Every list is a table for people and, with --json, JSON for programs.
+    """

@@ -1,0 +1,260 @@
+"""``lash sessions``: conversations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from lash.cli import exits, pages
+from lash.cli.command import Group, command, deletes, limited
+from lash.cli.exits import CommandFailed
+from lash.cli.shell import Shell
+from lash.cli.table import Column
+from lash.cli.text import age, clean, moment, plain, plural, shortened, width_of
+
+if TYPE_CHECKING:
+    from lash.model.node import Node
+    from lash.model.session import SessionMeta, SessionRead, SessionSummary
+    from lash.stores.storage import Storage
+
+_COLUMNS: Final = (
+    Column("SESSION"),
+    Column("NAME", stretch=True),
+    Column("REVISION", right=True),
+    Column("MESSAGES", right=True),
+    Column("UPDATED", right=True),
+    Column("FIRST MESSAGE", stretch=True),
+)
+_LAST: Final = 20
+
+
+@click.group(cls=Group)
+def sessions() -> None:
+    """List, show, draw, fork and remove sessions."""
+
+
+@command("ls", "lash sessions ls", "lash sessions ls --no-limit --json", group=sessions)
+@limited
+async def list_sessions(shell: Shell, limit: int, everything: bool) -> None:  # noqa: FBT001 (click's)
+    """List sessions, the newest first."""
+    async with shell.storage() as storage:
+        found = await pages.first(session_pages(storage), shell, limit, everything=everything)
+    shell.table(_COLUMNS, found, _row, nothing="no sessions")
+
+
+def session_pages(storage: Storage) -> pages.Fetch[SessionSummary]:
+    async def fetch(limit: int, cursor: str | None) -> tuple[tuple[SessionSummary, ...], str | None]:
+        page = await storage.sessions.list(limit=limit, cursor=cursor)
+        return page.sessions, page.next_cursor
+
+    return fetch
+
+
+def _row(session: SessionSummary) -> tuple[str, ...]:
+    return (
+        session.meta.session_id,
+        session.meta.name,
+        str(session.revision),
+        str(session.user_message_count),
+        age(session.updated_at_ms),
+        session.first_user_message,
+    )
+
+
+@command("show", "lash sessions show support-42", "lash sessions show support-42 --last 3 --json", group=sessions)
+@click.argument("session_id", metavar="SESSION")
+@click.option(
+    "--last", type=click.IntRange(min=1), metavar="N", default=_LAST, show_default=True, help="Show the last N nodes."
+)
+@click.option("--all", "everything", is_flag=True, help="Show the whole active path.")
+async def show(shell: Shell, session_id: str, last: int, everything: bool) -> None:  # noqa: FBT001 (click's)
+    """Show a session: what is current, who works on it, what is queued, and its last messages."""
+    from lash.model.session import ActivePath
+
+    async with shell.storage() as storage:
+        session = storage.session(session_id)
+        meta = await session.meta()
+        read = await session.load(ActivePath(last=None if everything else last))
+        holder = await storage.leases.holder(session_id)
+        queued = await storage.queue.list(session_id)
+        dead = await storage.queue.dead(session_id=session_id)
+    if shell.json:
+        # The token of the lease stays inside: whoever has it could act as the worker.
+        owner = None if holder is None else {"owner_id": holder.owner.owner_id, "expires_at_ms": holder.expires_at_ms}
+        shell.value(
+            {
+                "meta": meta,
+                "head": None if read is None else read.head,
+                "usage": () if read is None else read.usage,
+                "lease": owner,
+                "queued": len(queued),
+                "dead": len(dead),
+                "nodes": () if read is None else read.graph.nodes,
+            }
+        )
+        return
+    held = "nobody" if holder is None else f"{holder.owner.owner_id}, until {moment(holder.expires_at_ms)}"
+    facts = [*_facts(meta, read), ("worker", held), ("queued", str(len(queued))), ("dead letters", str(len(dead)))]
+    shell.lines(f"{shell.paint(f'{name}:', 'heading'):<14} {clean(text)}" for name, text in facts)
+    for node in () if read is None else read.graph.nodes:
+        shell.line()
+        shell.line(f"{shell.paint(speaker(node), 'heading')}  {clean(node.node_id)}")
+        shell.line(clean(content(node), keep_lines=True))
+
+
+def _facts(meta: SessionMeta, read: SessionRead | None) -> list[tuple[str, str]]:
+    facts = [
+        ("session", meta.session_id),
+        ("name", meta.name or "-"),
+        ("relation", relation(meta)),
+        ("created", moment(meta.created_at_ms)),
+    ]
+    if read is None:
+        return [*facts, ("revision", "no commit yet")]
+    spent = ", ".join(f"{entry.usage.total:,} by {entry.source} ({entry.model})" for entry in read.usage)
+    return [
+        *facts,
+        ("revision", str(read.head.revision)),
+        ("head", read.head.leaf_node_id or "-"),
+        ("nodes", str(read.head.node_count)),
+        ("updated", moment(read.head.updated_at_ms)),
+        ("tokens", spent or "none"),
+    ]
+
+
+def relation(meta: SessionMeta) -> str:
+    """Return where a session comes from."""
+    from lash.model.session import ChildRelation, ForkRelation
+
+    match meta.relation:
+        case ForkRelation(source_session_id=source, node_id=node_id):
+            return f"fork of {source} at {node_id or 'its beginning'}"
+        case ChildRelation(parent_session_id=parent):
+            return f"child of {parent}"
+    return "root"
+
+
+def speaker(node: Node) -> str:
+    """Return who or what made a node."""
+    from lash.model.node import MessageEntry, PluginEntry
+
+    match node.entry:
+        case MessageEntry(message=message):
+            return message.role.value
+        case PluginEntry(plugin_type=plugin_type):
+            return f"plugin {plugin_type}"
+    return f"protocol {node.entry.plugin_id}"
+
+
+def content(node: Node) -> str:
+    """Return what a node says, as text."""
+    from lash.cli.text import json_text
+    from lash.model.node import MessageEntry, PluginEntry
+
+    match node.entry:
+        case MessageEntry(message=message):
+            return "\n".join(part.content or f"[{part.kind.value}]" for part in message.parts)
+        case PluginEntry(body=body):
+            return json_text(body)
+    return json_text(node.entry.payload)
+
+
+@command("tree", "lash sessions tree support-42", group=sessions)
+@click.argument("session_id", metavar="SESSION")
+async def tree(shell: Shell, session_id: str) -> None:
+    """Draw the conversation graph with its branches; the active path is marked and goes straight down."""
+    from lash.cli.tree import ASCII, LINES, render, tree_lines
+    from lash.model.session import FullGraph
+
+    async with shell.storage() as storage:
+        session = storage.session(session_id)
+        meta = await session.meta()
+        read = await session.load(FullGraph())
+    if read is None or not read.graph.nodes:
+        if not shell.json:
+            shell.note(f"session {session_id!r} has no nodes yet")
+        return
+    signs = LINES if shell.draws_lines else ASCII
+    if shell.json:
+        for line in tree_lines(read.graph):
+            fields = {"depth": line.depth, "active": line.active, "head": line.leaf}
+            shell.value({**_node_fields(line.node), **fields})
+        return
+    shell.line(shell.paint(f"{clean(session_id)}  revision {read.head.revision}  {clean(relation(meta))}", "heading"))
+    for line in tree_lines(read.graph, signs):
+        room = None if shell.width is None else shell.width - width_of(line.lead) - 2 - (9 if line.leaf else 0)
+        shell.line(render(line, lambda node, room=room: _described(node, room), signs, shell.paint))  # type: ignore[misc]
+
+
+def _node_fields(node: Node) -> dict[str, object]:
+    return {
+        "node_id": node.node_id,
+        "parent_node_id": node.parent_node_id,
+        "timestamp": node.timestamp,
+        "speaker": speaker(node),
+        "text": content(node),
+    }
+
+
+def _described(node: Node, room: int | None) -> str:
+    text = f"{clean(node.node_id)}  {clean(speaker(node))}: {clean(content(node))}"
+    return text if room is None else shortened(text, max(room, 1))
+
+
+@command(
+    "fork",
+    "lash sessions fork support-42 what-if",
+    "lash sessions fork support-42 shorter --node ask --name 'A shorter answer'",
+    group=sessions,
+)
+@click.argument("source", metavar="SOURCE")
+@click.argument("new", metavar="NEW")
+@click.option("--node", "node_id", metavar="NODE", help="Continue from this node.  [default: the head's]")
+@click.option("--name", help="The name of the new session.")
+async def fork(shell: Shell, source: str, new: str, node_id: str | None, name: str | None) -> None:
+    """Create a session NEW that continues from a node of SOURCE; what either does later is invisible to the other."""
+    async with shell.storage() as storage:
+        made = await storage.sessions.fork(source, new, node_id=node_id, name=name)
+    said = f"forked {source} as {new}" if made.created else f"{new} is a fork of {source} already"
+    shell.done(clean(said), made)
+
+
+@command("rm", "lash sessions rm support-42 --dry-run", "lash sessions rm support-42 --yes", group=sessions)
+@click.argument("session_ids", metavar="SESSION...", nargs=-1, required=True)
+@deletes
+async def remove(shell: Shell, session_ids: tuple[str, ...], dry_run: bool, yes: bool) -> None:  # noqa: FBT001 (click's)
+    """Delete sessions with all they own: nodes, checkpoints, queued work, attachments, triggers and schedules.
+
+    Forks of them stay whole, and processes that they started go on.
+    """
+    wanted = list(dict.fromkeys(session_ids))
+    async with shell.storage() as storage:
+        missing = [each for each in wanted if await storage.sessions.open(each) is None]
+        if missing:
+            raise CommandFailed(exits.NOT_FOUND, f"{_named(missing)} does not exist; nothing was removed")
+        if dry_run:
+            for session_id in wanted:
+                await _tell_what_goes(shell, storage, session_id)
+            return
+        shell.confirm(f"Delete {plural(len(wanted), 'session')} ({_named(wanted)}) for good?", yes=yes)
+        for session_id in wanted:
+            removed = await storage.sessions.delete(session_id)
+            shell.done(clean(f"deleted {session_id}"), {"session_id": session_id, "deleted": removed})
+
+
+async def _tell_what_goes(shell: Shell, storage: Storage, session_id: str) -> None:
+    head = await storage.session(session_id).head()
+    queued = await storage.queue.list(session_id)
+    nodes = 0 if head is None else head.node_count
+    holder = await storage.leases.holder(session_id)
+    fields = {"session_id": session_id, "deleted": False, "nodes": nodes, "queued": len(queued)}
+    busy = "" if holder is None else f"; {holder.owner.owner_id} works on it"
+    said = (
+        f"would delete {session_id}: {plural(nodes, 'node')}, {plural(len(queued), 'queued batch', 'queued batches')}"
+    )
+    shell.done(clean(said + busy), plain(fields))
+
+
+def _named(session_ids: list[str]) -> str:
+    return clean(", ".join(repr(each) for each in session_ids))

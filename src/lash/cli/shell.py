@@ -1,0 +1,175 @@
+"""What every command shares: the storage, the output, questions and progress."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import click
+
+from lash.cli import exits
+from lash.cli.exits import CommandFailed, OutputClosed
+from lash.cli.table import Column, colour, draw, plainly
+from lash.cli.text import json_text
+from lash.cli.url import is_postgres, redacted, scrub, sqlite_path
+
+if TYPE_CHECKING:
+    from lash.stores.storage import Storage
+
+T = TypeVar("T")
+
+VARIABLE: Final = "LASH_URL"
+
+
+class Shell:
+    """One run of the command: what was asked for, and how to answer."""
+
+    def __init__(self) -> None:
+        self.given_url: str | None = None
+        self.json = False
+        self.debug = False
+
+    # The storage.
+
+    @property
+    def url(self) -> str:
+        """The URL of the storage; a usage error if there is none."""
+        url = self.given_url or os.environ.get(VARIABLE) or ""
+        if not url:
+            raise CommandFailed(
+                exits.USAGE, f"which storage? Give --url or set {VARIABLE}, for example to sqlite:///agents.db"
+            )
+        if not is_postgres(url) and not url.startswith("sqlite://"):
+            raise CommandFailed(
+                exits.USAGE, "a storage is named by a URL that begins with sqlite:/// or postgresql://; this does not"
+            )
+        if not is_postgres(url) and sqlite_path(url) is None:
+            raise CommandFailed(
+                exits.USAGE, f"{url} lives in the memory of one program; name a file, as in sqlite:///agents.db"
+            )
+        return url
+
+    @property
+    def url_source(self) -> str:
+        return "--url" if self.given_url else VARIABLE
+
+    @property
+    def shown_url(self) -> str:
+        return redacted(self.url)
+
+    @contextlib.asynccontextmanager
+    async def storage(self, *, migrate: bool = False) -> AsyncIterator[Storage]:
+        """Open the storage. No command but those that say so creates or migrates tables."""
+        from lash.connect import open_storage
+
+        async with await open_storage(self.url, migrate=migrate) as storage:
+            yield storage
+
+    # Output.
+
+    @property
+    def is_terminal(self) -> bool:
+        return sys.stdout.isatty()
+
+    @property
+    def coloured(self) -> bool:
+        return self.is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+    @property
+    def width(self) -> int | None:
+        """The width of the terminal now; None where the output goes elsewhere, and nothing is cut."""
+        return shutil.get_terminal_size().columns if self.is_terminal else None
+
+    @property
+    def draws_lines(self) -> bool:
+        """Whether the output can show the signs with which trees are drawn."""
+        try:
+            "├│●…".encode(sys.stdout.encoding or "ascii")
+        except (UnicodeEncodeError, LookupError):
+            return False
+        return True
+
+    def paint(self, text: str, word: str) -> str:
+        """Return a text in the colour of a state, if there are colours."""
+        return colour(text, word) if self.coloured else plainly(text, word)
+
+    def line(self, text: str = "") -> None:
+        """Write a line to standard output, at once; raise OutputClosed if nobody reads it."""
+        try:
+            sys.stdout.write(text + "\n")
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise OutputClosed from None
+
+    def lines(self, lines: Iterable[str]) -> None:
+        """Write lines to standard output together."""
+        text = "\n".join(lines)
+        if text:
+            self.line(text)
+
+    def value(self, value: object) -> None:
+        """Write one line of JSON."""
+        self.line(json_text(value))
+
+    def note(self, text: str) -> None:
+        """Say something beside the output, to people only."""
+        sys.stderr.write(self.scrubbed(text) + "\n")
+
+    def done(self, text: str, value: object) -> None:
+        """Say what was done: a line for people, or a value for programs."""
+        if self.json:
+            self.value(value)
+        else:
+            self.line(text)
+
+    def table(
+        self,
+        columns: Sequence[Column],
+        items: Sequence[T],
+        row: Callable[[T], Sequence[str]],
+        *,
+        nothing: str,
+        value: Callable[[T], object] | None = None,
+    ) -> None:
+        """Show items: a table for people, a line of JSON each for programs; ``nothing`` is said if there are none."""
+        if self.json:
+            self.lines(json_text(item if value is None else value(item)) for item in items)
+        elif items:
+            self.lines(draw(columns, [row(item) for item in items], width=self.width, paint=self.paint))
+        else:
+            self.note(nothing)
+
+    def scrubbed(self, text: str) -> str:
+        """Return a text without the secrets of the storage's URL."""
+        return scrub(text, self.given_url or os.environ.get(VARIABLE))
+
+    # Questions and progress.
+
+    def confirm(self, question: str, *, yes: bool) -> None:
+        """Ask before something is removed; without a terminal to ask on, ``--yes`` is needed."""
+        if yes:
+            return
+        if not sys.stdin.isatty():
+            raise CommandFailed(exits.USAGE, f"{question} Nobody can be asked here: give --yes")
+        # An event loop takes Ctrl-C for itself, and would notice it only after the answer.
+        handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            agreed = click.confirm(question, default=False, err=True)
+        finally:
+            signal.signal(signal.SIGINT, handler)
+        if not agreed:
+            raise CommandFailed(exits.ERROR, "nothing was done")
+
+    @contextlib.contextmanager
+    def progress(self, label: str, length: int | None) -> Iterator[Callable[[int], None]]:
+        """Show a bar on standard error if that is a terminal; yields what is called with each step done."""
+        if not sys.stderr.isatty() or not length:
+            yield lambda _steps: None
+            return
+        with click.progressbar(length=length, label=label, file=sys.stderr) as bar:
+            yield bar.update

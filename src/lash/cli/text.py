@@ -1,0 +1,125 @@
+"""How values are written for people and for programs."""
+
+from __future__ import annotations
+
+import base64
+import enum
+import time
+import unicodedata
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+_UNITS: Final = (("y", 31_536_000), ("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+_SIZES: Final = ("B", "KiB", "MiB", "GiB", "TiB")
+_KIBI: Final = 1024
+_SHORTER_UNIT_BELOW: Final = 2
+
+
+def plain(value: object) -> object:
+    """Return a value as plain JSON, every field written out, whether or not it holds its default."""
+    if isinstance(value, msgspec.Struct):
+        config = type(value).__struct_config__
+        fields: dict[str, object] = {} if config.tag_field is None else {config.tag_field: config.tag}
+        given = {name: getattr(value, name) for name in value.__struct_fields__}
+        return fields | {name: plain(each) for name, each in given.items() if each is not msgspec.UNSET}
+    if isinstance(value, dict):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if isinstance(value, set | frozenset):
+        return sorted(str(plain(each)) for each in value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, enum.Enum):
+        return value.value
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def json_text(value: object) -> str:
+    """Return one line of JSON."""
+    return msgspec.json.encode(plain(value)).decode()
+
+
+def clean(text: str, *, keep_lines: bool = False) -> str:
+    """Return a text that cannot move the cursor, change colours or break a line, whatever somebody stored."""
+    if not keep_lines:
+        text = " ".join(text.split("\n")).replace("\t", " ").replace("\r", " ")
+    return "".join(_visible(letter) for letter in text)
+
+
+def _visible(letter: str) -> str:
+    # The joiners belong to the writing of several languages, and to emoji.
+    if letter in "\n\t\u200c\u200d":
+        return letter
+    # Cc: control characters; Cf: invisible ones, such as those that reverse the direction; Cs: half characters.
+    return letter.encode("unicode_escape").decode() if unicodedata.category(letter) in {"Cc", "Cf", "Cs"} else letter
+
+
+def width_of(text: str) -> int:
+    """Return how many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(_columns(letter) for letter in text)
+
+
+def _columns(letter: str) -> int:
+    if unicodedata.combining(letter):
+        return 0
+    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+
+
+def shortened(text: str, width: int) -> str:
+    """Return a text of at most this many columns, with a sign where something was cut off."""
+    if width_of(text) <= width:
+        return text
+    kept, used = [], 0
+    for letter in text:
+        used += _columns(letter)
+        if used > width - 1:
+            break
+        kept.append(letter)
+    return "".join(kept) + "…"
+
+
+def age(then_ms: int | None, now_ms: int | None = None) -> str:
+    """Return how long ago a moment was, or, with a plus sign, how far away it is."""
+    if then_ms is None:
+        return "-"
+    now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    seconds = abs(now - then_ms) // 1_000
+    ahead = "+" if then_ms > now + 999 else ""
+    for index, (unit, size) in enumerate(_UNITS):
+        count = seconds // size
+        if count >= _SHORTER_UNIT_BELOW or size == 1:
+            return f"{ahead}{count}{unit}"
+        if count:
+            # 1d5h says more than 1d, and 29h would be harder to read.
+            smaller_unit, smaller_size = _UNITS[index + 1]
+            rest = (seconds - count * size) // smaller_size
+            return f"{ahead}{count}{unit}{rest}{smaller_unit}" if rest else f"{ahead}{count}{unit}"
+    return f"{ahead}0s"
+
+
+def moment(at_ms: int) -> str:
+    """Return a moment in UTC, to the millisecond."""
+    at = datetime.fromtimestamp(at_ms / 1_000, UTC)
+    return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at_ms % 1_000:03}Z"
+
+
+def size(count: int | None) -> str:
+    """Return a number of bytes for people."""
+    if count is None:
+        return "-"
+    amount: float = count
+    for unit in _SIZES:
+        if amount < _KIBI or unit == _SIZES[-1]:
+            return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= _KIBI
+    return f"{count} B"
+
+
+def plural(count: int, noun: str, nouns: str | None = None) -> str:
+    """Return a count with its noun: ``1 session``, ``2 sessions``."""
+    return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"

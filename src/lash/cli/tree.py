@@ -1,0 +1,87 @@
+"""Drawing a conversation graph with its branches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from lash.model.node import Graph, Node
+
+
+class Signs(NamedTuple):
+    """What a tree is drawn with."""
+
+    branch: str
+    beside: str
+    active: str
+    other: str
+
+
+LINES = Signs(branch="├─", beside="│ ", active="●", other="○")
+ASCII = Signs(branch="|-", beside="| ", active="*", other="o")
+
+
+class TreeLine(NamedTuple):
+    """One node as it is drawn: what stands before it, and whether it lies on the active path."""
+
+    node: Node
+    lead: str
+    depth: int
+    active: bool
+    leaf: bool
+
+
+def active_path(graph: Graph) -> frozenset[str]:
+    """Return the ids of the nodes from the leaf up to the root, or to where an ancestor was removed."""
+    parents = {node.node_id: node.parent_node_id for node in graph.nodes}
+    path: set[str] = set()
+    node_id = graph.leaf_node_id
+    while node_id is not None and node_id in parents and node_id not in path:
+        path.add(node_id)
+        node_id = parents[node_id]
+    return frozenset(path)
+
+
+def tree_lines(graph: Graph, signs: Signs = LINES) -> Iterator[TreeLine]:
+    """Go through the graph as it is drawn, parents first.
+
+    The active path, or else the newest branch, goes straight down; the other branches stand to its right, above the
+    place where it goes on.
+    """
+    path = active_path(graph)
+    children = _children(graph)
+    # A stack of our own: a conversation may be longer than Python's.
+    stack = [(node, lead, rest, 0) for node, lead, rest in _placed(children.get(None, []), "", path, signs)]
+    while stack:
+        node, lead, rest, depth = stack.pop()
+        yield TreeLine(node, lead, depth, node.node_id in path, node.node_id == graph.leaf_node_id)
+        below = _placed(children.get(node.node_id, []), rest, path, signs)
+        stack.extend((child, first, others, depth + 1) for child, first, others in below)
+
+
+def render(line: TreeLine, describe: Callable[[Node], str], signs: Signs, paint: Callable[[str, str], str]) -> str:
+    """Return one line of the drawing."""
+    mark = paint(signs.active, "active") if line.active else signs.other
+    arrow = "  <- head" if line.leaf else ""
+    return f"{line.lead}{mark} {describe(line.node)}{arrow}"
+
+
+def _children(graph: Graph) -> dict[str | None, list[Node]]:
+    known = {node.node_id for node in graph.nodes}
+    children: dict[str | None, list[Node]] = {}
+    for node in graph.nodes:
+        parent = node.parent_node_id if node.parent_node_id in known else None
+        children.setdefault(parent, []).append(node)
+    return children
+
+
+def _placed(siblings: Sequence[Node], rest: str, path: frozenset[str], signs: Signs) -> Iterator[tuple[Node, str, str]]:
+    """Return nodes with what stands before them and before what is below them, the first to be drawn last."""
+    if not siblings:
+        return
+    straight = next((node for node in siblings if node.node_id in path), siblings[-1])
+    yield straight, rest, rest
+    for node in reversed(siblings):
+        if node is not straight:
+            yield node, rest + signs.branch, rest + signs.beside

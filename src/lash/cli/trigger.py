@@ -1,0 +1,152 @@
+"""``lash triggers``: what starts a process when something happens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from lash.cli import exits, pages
+from lash.cli.command import Group, command, json_argument, limited
+from lash.cli.exits import CommandFailed
+from lash.cli.owner import owner_of, owner_text
+from lash.cli.shell import Shell
+from lash.cli.table import Column
+from lash.cli.text import age, clean, plural
+
+if TYPE_CHECKING:
+    from lash.model.trigger import TriggerDelivery, TriggerSubscription
+
+_COLUMNS: Final = (
+    Column("KEY"),
+    Column("OWNER", stretch=True),
+    Column("STATE", state=True),
+    Column("SOURCE TYPE"),
+    Column("SOURCE KEY", stretch=True),
+    Column("STARTS", stretch=True),
+    Column("CREATED", right=True),
+)
+_DELIVERY_COLUMNS: Final = (
+    Column("TRIGGER"),
+    Column("STATE", state=True),
+    Column("PROCESS"),
+    Column("REASON", stretch=True),
+)
+_SESSION_OPTION: Final = click.option("--session", "session_id", metavar="SESSION", help="Of this session's triggers.")
+
+
+@click.group(cls=Group)
+def triggers() -> None:
+    """List triggers, switch them on and off, and tell that something happened."""
+
+
+@command("ls", "lash triggers ls", "lash triggers ls --source order.paid --json", group=triggers)
+@_SESSION_OPTION
+@click.option("--source", "source_type", metavar="TYPE", help="Those that watch one source type.")
+@limited
+async def list_triggers(
+    shell: Shell,
+    session_id: str | None,
+    source_type: str | None,
+    limit: int,
+    everything: bool,  # noqa: FBT001 (click's)
+) -> None:
+    """List trigger subscriptions, the newest first."""
+    from lash.model.trigger import TriggerFilter
+
+    wanted = TriggerFilter(session_id=session_id, source_type=source_type)
+    damaged: list[str] = []
+    async with shell.storage() as storage:
+
+        async def fetch(count: int, cursor: str | None) -> tuple[tuple[TriggerSubscription, ...], str | None]:
+            page = await storage.triggers.list(wanted, limit=count, cursor=cursor)
+            damaged.extend(page.damaged)
+            return page.subscriptions, page.next_cursor
+
+        found = await pages.first(fetch, shell, limit, everything=everything)
+    shell.table(_COLUMNS, found, _row, nothing="no triggers")
+    if damaged:
+        raise CommandFailed(exits.ERROR, f"{plural(len(damaged), 'trigger')} cannot be read: {', '.join(damaged)}")
+
+
+def _row(subscription: TriggerSubscription) -> tuple[str, ...]:
+    definition = subscription.definition
+    label = definition.label or (definition.identity.label if definition.identity else None)
+    return (
+        subscription.key,
+        owner_text(subscription.owner),
+        "enabled" if subscription.enabled else "disabled",
+        definition.source_type,
+        definition.source_key,
+        label or definition.target.kind,
+        age(subscription.created_at_ms),
+    )
+
+
+@command(
+    "emit",
+    """lash triggers emit order.paid '{"order": 7}' --key order-7""",
+    "lash triggers emit order.paid --key order-8 --json",
+    group=triggers,
+)
+@click.argument("source_type", metavar="SOURCE_TYPE")
+@click.argument("payload", metavar="[JSON]", default="null")
+@click.option("--key", help="Tells this happening apart: the same key again starts nothing.  [default: a new one]")
+@click.option("--source-key", help="The source.  [default: the one of its type]")
+async def emit(shell: Shell, source_type: str, payload: str, key: str | None, source_key: str | None) -> None:
+    """Tell that something happened, and show what was started for it; JSON - reads the payload from standard input.
+
+    Ends with code 1 if a delivery was rejected: what happened is recorded all the same.
+    """
+    from lash.ids import new_id
+    from lash.model.trigger import DeliveryState, OccurrenceRequest
+
+    value = json_argument(payload)
+    async with shell.storage() as storage:
+        report = await storage.occurrences.emit(
+            OccurrenceRequest(
+                source_type=source_type,
+                source_key=source_key or storage.triggers.source_key(source_type),
+                idempotency_key=key or new_id(),
+                payload=value,
+            )
+        )
+    if shell.json:
+        shell.value(report)
+    else:
+        shell.line(clean(f"occurrence {report.occurrence_id}"))
+        shell.table(_DELIVERY_COLUMNS, report.deliveries, _delivery_row, nothing="nobody watches this source")
+    rejected = [each for each in report.deliveries if each.state is DeliveryState.REJECTED]
+    if rejected:
+        raise CommandFailed(exits.ERROR, f"{plural(len(rejected), 'delivery', 'deliveries')} rejected")
+
+
+def _delivery_row(delivery: TriggerDelivery) -> tuple[str, ...]:
+    return delivery.key, delivery.state.value, delivery.process_id, delivery.reason or ""
+
+
+@command("enable", "lash triggers enable on-paid", group=triggers)
+@click.argument("key", metavar="KEY")
+@_SESSION_OPTION
+async def enable(shell: Shell, key: str, session_id: str | None) -> None:
+    """Let occurrences start processes again."""
+    await _switch(shell, key, session_id, on=True)
+
+
+@command("disable", "lash triggers disable on-paid", group=triggers)
+@click.argument("key", metavar="KEY")
+@_SESSION_OPTION
+async def disable(shell: Shell, key: str, session_id: str | None) -> None:
+    """Let occurrences start nothing more; what runs goes on."""
+    await _switch(shell, key, session_id, on=False)
+
+
+async def _switch(shell: Shell, key: str, session_id: str | None, *, on: bool) -> None:
+    owner = owner_of(session_id)
+    async with shell.storage() as storage:
+        known = await storage.triggers.get(owner, key)
+        if known is None:
+            raise CommandFailed(exits.NOT_FOUND, f"{owner_text(owner)} has no trigger {key!r}")
+        change = storage.triggers.enable if on else storage.triggers.disable
+        changed = await change(owner, key, revision=known.revision)
+    shell.done(clean(f"{key} is {'enabled' if on else 'disabled'}"), changed)

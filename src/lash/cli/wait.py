@@ -1,0 +1,107 @@
+"""``lash waits``: durable promises."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from lash.cli import exits, pages
+from lash.cli.command import Group, command, json_argument, limited
+from lash.cli.exits import CommandFailed
+from lash.cli.shell import Shell
+from lash.cli.table import Column
+from lash.cli.text import age, json_text
+
+if TYPE_CHECKING:
+    from lash.model.effect import ExecutionScope
+    from lash.model.wait import WaitIdentity, WaitRecord
+    from lash.stores.storage import Storage
+
+_COLUMNS: Final = (
+    Column("WAIT"),
+    Column("SCOPE", stretch=True),
+    Column("FOR", stretch=True),
+    Column("SINCE", right=True),
+    Column("DEADLINE", right=True),
+)
+
+
+@click.group(cls=Group)
+def waits() -> None:
+    """Look at what is waited for, and resolve it."""
+
+
+@command("ls", "lash waits ls", "lash waits ls --process research-7 --json", group=waits)
+@click.option("--process", "process_id", metavar="PROCESS", help="Those of this process only.")
+@limited
+async def list_waits(shell: Shell, process_id: str | None, limit: int, everything: bool) -> None:  # noqa: FBT001
+    """List waits that are open and not resolved."""
+    from lash.model.effect import ProcessScope
+
+    scope = None if process_id is None else ProcessScope(process_id=process_id)
+    async with shell.storage() as storage:
+        found = await pages.first(_pages(storage, scope), shell, limit, everything=everything)
+    shell.table(_COLUMNS, found, _row, nothing="nothing is waited for")
+
+
+def _pages(storage: Storage, scope: ExecutionScope | None) -> pages.Fetch[WaitRecord]:
+    async def fetch(limit: int, cursor: str | None) -> tuple[tuple[WaitRecord, ...], str | None]:
+        page = await storage.waits.pending(scope=scope, limit=limit, after=cursor)
+        return page, page[-1].key_id if len(page) == limit else None
+
+    return fetch
+
+
+def _row(wait: WaitRecord) -> tuple[str, ...]:
+    return wait.key_id, _scope(wait.scope), _identity(wait.identity), age(wait.created_at_ms), age(wait.deadline_ms)
+
+
+def _scope(scope: ExecutionScope) -> str:
+    kind = str(type(scope).__struct_config__.tag)
+    return f"{kind} " + " ".join(str(getattr(scope, name)) for name in scope.__struct_fields__)
+
+
+def _identity(identity: WaitIdentity) -> str:
+    from lash.model.wait import CustomIdentity, ToolCompletion
+
+    if isinstance(identity, CustomIdentity):
+        return identity.key
+    if isinstance(identity, ToolCompletion):
+        return f"tool call {identity.tool_call_id}"
+    return f"signal {identity.signal_name} #{identity.ordinal} to {identity.process_id}"
+
+
+@command(
+    "resolve",
+    """lash waits resolve $KEY '{"approved": true}'""",
+    "echo $OTHER_KEY | lash waits resolve - --reject refused --message 'too expensive'",
+    group=waits,
+)
+@click.argument("key", metavar="KEY")
+@click.argument("value", metavar="[JSON]", default="null")
+@click.option("--reject", "code", metavar="CODE", help="Resolve it with an error of this code instead.")
+@click.option("--message", default="", help="What the error says.")
+async def resolve(shell: Shell, key: str, value: str, code: str | None, message: str) -> None:
+    """Resolve a wait by its signed key, which whoever waits has handed out; the first resolution stands.
+
+    KEY - reads the key from standard input, which keeps it out of the list of processes. Ends with code 3 if the key
+    is unknown or was revoked, and with code 4 if the wait was resolved before.
+    """
+    from lash.model.wait import AlreadyResolved, Rejected, Resolved, UnknownOrRevoked
+
+    if key == "-" and value == "-":
+        raise click.UsageError("only one of the key and the value can come from standard input")
+    text = sys.stdin.read().strip() if key == "-" else key
+    given = json_argument(value, "the value")
+    resolution = Resolved(value=given) if code is None else Rejected(code=code, message=message)
+    async with shell.storage() as storage:
+        answer = await storage.waits.resolve(text, resolution)
+    if isinstance(answer, UnknownOrRevoked):
+        raise CommandFailed(exits.NOT_FOUND, "the wait is unknown or was revoked")
+    if isinstance(answer, AlreadyResolved):
+        if shell.json:
+            shell.value(answer)
+        raise CommandFailed(exits.CONFLICT, f"the wait was resolved before: {json_text(answer.terminal)}")
+    shell.done("resolved" if code is None else "rejected", answer)

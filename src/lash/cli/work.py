@@ -1,0 +1,41 @@
+"""``lash worker``: the command; what it does is `lash.cli.worker`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from lash.cli.command import command
+from lash.cli.exits import OK, CommandFailed
+
+if TYPE_CHECKING:
+    from lash.cli.shell import Shell
+
+_LEVELS: Final = ("debug", "info", "warning", "error")
+
+
+@command("worker", "lash worker shop.agents:app", "lash worker shop.agents:app --sessions 4 --grace 30", storage=False)
+@click.argument("target", metavar="MODULE:APP")
+@click.option("--sessions", type=click.IntRange(min=0), metavar="N", help="How many turns to run at once.")
+@click.option("--processes", type=click.IntRange(min=0), metavar="N", help="How many processes to run at once.")
+@click.option(
+    "--grace",
+    type=click.FloatRange(min=0, max=86_400),
+    metavar="SECONDS",
+    help="How long work may take to finish at the end.",
+)
+@click.option("--log-level", type=click.Choice(_LEVELS), default="info", show_default=True, help="What to log.")
+def worker(
+    _shell: Shell, target: str, sessions: int | None, processes: int | None, grace: float | None, log_level: str
+) -> None:
+    """Run the agents and processes of an application until SIGTERM or SIGINT; logs go to standard error.
+
+    MODULE:APP is where the lash.App is, which names its storage itself. At the end, what runs may finish or is given
+    back to others; a second signal ends at once.
+    """
+    from lash.cli.worker import run
+
+    code = run(target, sessions=sessions, processes=processes, grace_s=grace, level=log_level)
+    if code != OK:
+        raise CommandFailed(code)

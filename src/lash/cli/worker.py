@@ -1,0 +1,138 @@
+"""``lash worker module:app``: run an application's worker until a signal ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType, ModuleType
+from typing import Final
+
+import msgspec
+
+from lash.errors import ConfigError, LashError
+from lash.runtime.app import App
+
+_DEFAULT_NAME: Final = "app"
+_LEAVE_S: Final = 2.0
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+_log: Final = logging.getLogger("lash.worker")
+
+
+def run(target: str, *, sessions: int | None, processes: int | None, grace_s: float | None, level: str) -> int:
+    """Load the application and let it work until it is told to stop; return the exit code."""
+    logging.basicConfig(
+        level=level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    try:
+        app = load_app(target)
+        wanted = {"sessions": sessions, "processes": processes, "grace_s": grace_s}
+        given = {name: number for name, number in wanted.items() if number is not None}
+        app.configure(options=msgspec.structs.replace(app.options, **given), worker=True)
+    except ConfigError as error:
+        sys.stderr.write(f"lash worker: {error}\n")
+        return 2
+    # Code that hears no cancellation, or a thread that does not end, would keep the event loop from closing.
+    leave = threading.Timer(_LEAVE_S, _leave)
+    leave.daemon = True
+    try:
+        asyncio.run(_work(app, leave))
+    except LashError as error:
+        sys.stderr.write(f"lash worker: {error}\n")
+        return 1
+    finally:
+        leave.cancel()
+    return 0
+
+
+def load_app(target: str) -> App:
+    """Return the application that ``module:name`` names, or raise ConfigError saying what is missing."""
+    module_name, _, path = target.partition(":")
+    if not module_name:
+        raise ConfigError(f"{target!r} names no module; write it like shop.agents:app")
+    # The script of a package is not started from where its user stands; ``python -m`` is.
+    if os.getcwd() not in sys.path:  # noqa: PTH109 (what sys.path holds is text)
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109 (the same)
+    found: object = _import(module_name)
+    for name in (path or _DEFAULT_NAME).split("."):
+        if not hasattr(found, name):
+            raise ConfigError(f"module {module_name!r} has no {path or _DEFAULT_NAME!r}{_apps_of(found)}")
+        found = getattr(found, name)
+    if not isinstance(found, App):
+        raise ConfigError(
+            f"{target!r} is of type {type(found).__name__}, not a lash.App{_apps_of(_import(module_name))}"
+        )
+    return found
+
+
+def _import(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as missing:
+        if missing.name is not None and (name == missing.name or name.startswith(f"{missing.name}.")):
+            raise ConfigError(f"there is no module {name!r} in {os.getcwd()} or on the path") from None  # noqa: PTH109
+        raise ConfigError(f"module {name!r} needs {missing.name!r}, which is not installed") from missing
+    except Exception as error:
+        traceback.print_exc()
+        raise ConfigError(f"module {name!r} cannot be imported: {type(error).__name__}: {error}") from error
+
+
+def _apps_of(found: object) -> str:
+    names = (
+        [name for name, value in vars(found).items() if isinstance(value, App)] if hasattr(found, "__dict__") else []
+    )
+    return f"; it has {', '.join(sorted(names))}" if names else ""
+
+
+def _leave() -> None:
+    _log.warning("some of the work hears nothing; it is left behind, and others go on from its records")
+    os._exit(1)
+
+
+async def _work(app: App, leave: threading.Timer) -> None:
+    stop = asyncio.Event()
+    with _signals(stop):
+        await app.start()
+        _log.info("working, on up to %d sessions and %d processes", app.options.sessions, app.options.processes)
+        working, told = asyncio.create_task(app.run()), asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait({working, told}, return_when=asyncio.FIRST_COMPLETED)
+            if told.done():
+                _log.info("stopping; what runs has %g seconds to finish", app.options.grace_s)
+        finally:
+            told.cancel()
+            # It raises what the worker failed with, if it did.
+            await app.stop()
+            await asyncio.wait({working, told})
+            leave.start()
+        _log.info("stopped")
+
+
+@contextmanager
+def _signals(stop: asyncio.Event) -> Iterator[None]:
+    """Let the first signal ask for a stop and the second end this process, even while the loop is blocked."""
+    loop = asyncio.get_running_loop()
+    asked = False
+
+    def heard(number: int, _frame: FrameType | None) -> None:
+        nonlocal asked
+        if asked:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        asked = True
+        loop.call_soon_threadsafe(stop.set)
+
+    before = {number: signal.signal(number, heard) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,1236 @@
+"""Written by ``python -m tools.write_sync_stub``; change the async classes, not this file."""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+
+import asyncpg
+
+from lash.clock import Clock
+from lash.model.activity import ActivityDraft, Look, Observed, Place, SeenChanges
+from lash.model.artifact import ArtifactPage, ArtifactRef, ProcessEnvironment
+from lash.model.attachment import AttachmentEntry, AttachmentOwner, AttachmentPage, StoredAttachment, SweepReport
+from lash.model.checkpoint import Checkpoint
+from lash.model.commit import Commit, CommitBudget, CommitResult
+from lash.model.effect import (
+    EffectClaim,
+    EffectDecision,
+    EffectError,
+    EffectGroup,
+    EffectRecord,
+    Envelope,
+    ExecutionScope,
+)
+from lash.model.event import Appended, EventDraft, EventPage, ProcessEvent, WakeRecord
+from lash.model.lease import Lease, LeaseFence, LeaseOutcome, LeaseOwner
+from lash.model.maintenance import GarbageReport, PruneReport, StorageReport
+from lash.model.message import AttachmentRef, Message
+from lash.model.node import Node
+from lash.model.process import (
+    Abandonment,
+    ChangePage,
+    ExternalRef,
+    Grant,
+    GrantEntry,
+    Outcome,
+    ProcessFence,
+    ProcessFilter,
+    ProcessLease,
+    ProcessLeaseOutcome,
+    ProcessPage,
+    ProcessRecord,
+    ProcessStatus,
+    PrunedProcesses,
+    Registered,
+    Registration,
+    Scope,
+    SessionDetached,
+    SignalWait,
+)
+from lash.model.queue import Batch, BatchDraft, Boundary, Claim, ClaimOutcome, DeadLetter, Enqueued
+from lash.model.schedule import Fired, RegisteredSchedule, Schedule, ScheduleDraft, SchedulePage
+from lash.model.session import (
+    CreatedSession,
+    Durability,
+    ReadScope,
+    Retention,
+    SessionHead,
+    SessionMeta,
+    SessionPage,
+    SessionRead,
+    SessionRelation,
+    VacuumReport,
+)
+from lash.model.trigger import (
+    DeletedTrigger,
+    EmitReport,
+    Occurrence,
+    OccurrenceRequest,
+    PrunedOccurrences,
+    RegisteredTrigger,
+    TriggerDelivery,
+    TriggerDraft,
+    TriggerFilter,
+    TriggerOwner,
+    TriggerPage,
+    TriggerSubscription,
+)
+from lash.model.usage import UsageEntry
+from lash.model.value import JSON, BlobRef, Compression
+from lash.model.wait import Resolution, ResolveAnswer, WaitIdentity, WaitKey, WaitRecord
+from lash.model.work import Work
+from lash.runtime.definition import AgentDefinition, ProcessDefinition
+from lash.runtime.hooks import Hook
+from lash.runtime.policy import Retry, WorkerOptions
+from lash.runtime.process import Context
+from lash.runtime.turn import Turn
+from lash.stores.attachment import ByteStore, IsOwnerGone
+from lash.sync.stream import Stream as Stream
+from lash.waiting import Hub
+
+__all__ = [
+    "ActivityStore",
+    "App",
+    "ArtifactStore",
+    "AttachmentStore",
+    "ChangeSignals",
+    "EffectStore",
+    "EventStore",
+    "GrantStore",
+    "LeaseStore",
+    "Listener",
+    "Maintenance",
+    "OccurrenceStore",
+    "ProcessHandle",
+    "ProcessLeaseStore",
+    "ProcessStore",
+    "ProcessWaiter",
+    "QueueStore",
+    "ScheduleStore",
+    "Session",
+    "SessionHandle",
+    "SessionStore",
+    "Starter",
+    "Storage",
+    "Stream",
+    "TriggerStore",
+    "WaitStore",
+    "WorkStore",
+    "open",
+]
+
+A = TypeVar("A", bound=Callable[[Turn], Awaitable[object]])
+P = ParamSpec("P")
+R = TypeVar("R")
+
+class ActivityStore:
+    """The live activity of the sessions of a storage: best effort, kept for a while, and never part of history.
+
+    Positions are 1, 2, 3… within a session and become visible in that order. All methods raise SessionNotFound or
+    SessionDeleted where there is no session.
+    """
+    def append(self, session_id: str, items: Sequence[ActivityDraft]) -> int:
+        """Show something, all or nothing, and return the position of the last item.
+
+        It neither waits for commits of the session nor makes them wait. Of what was shown before, the last 2,048
+        items, 8 MB and 120 seconds are kept. It need not survive a crash of the database, after which positions may
+        begin anew in another epoch.
+        """
+    def look(self, session_id: str, place: Place | None = None, *, limit: int = 256) -> Look:
+        """Return where a session stands now, and the activity behind a place, from one moment; one read.
+
+        Without a place there is no activity in the answer. If anything behind the place is not kept any more, or the
+        place is of another life or epoch or ahead of the session, the answer names the gap and holds no activity.
+        """
+    def process_changes(self, session_id: str, cursor: str, *, limit: int = 256) -> SeenChanges | None:
+        """Return changes behind a cursor of the change feed, of processes that wake the session or are granted to it.
+
+        None says that changes behind the cursor were pruned. A process is seen as long as it exists: its pruning is
+        not told. The answer may hold nothing and yet have come further in the feed.
+        """
+
+class App:
+    """Agents and durable processes on one storage.
+
+    Declare them in any order, before or after the start. ``with app:`` opens the storage and runs a worker in
+    this process; with ``worker=False`` it only opens the storage, for processes that send and ask and leave the work
+    to others. Many apps, in any number of processes and machines, may share a storage.
+    """
+
+    url: str
+    options: WorkerOptions
+    def __init__(
+        self,
+        url: str,
+        *,
+        options: WorkerOptions = ...,
+        worker: bool = True,
+        worker_id: str | None = None,
+        hooks: Sequence[Hook] = ...,
+        clock: Clock | None = None,
+        **storage_options: Any,
+    ) -> None: ...
+    def configure(self, *, options: WorkerOptions | None = None, worker: bool | None = None) -> None:
+        """Change how the app works, before it is started; what ``lash worker`` does with an app that only sends."""
+    @overload
+    def agent(self, function: A, /) -> AgentDefinition: ...
+    @overload
+    def agent(
+        self, /, *, name: str | None = None, retry: Retry = ..., timeout_s: float | None = None
+    ) -> Callable[[A], AgentDefinition]: ...
+    @overload
+    def process(self, function: Callable[Concatenate[Context, P], Awaitable[R]], /) -> ProcessDefinition[P, R]: ...
+    @overload
+    def process(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        version: str = ...,
+        retry: Retry = ...,
+        timeout_s: float | None = None,
+        signals: Mapping[str, object] | None = None,
+    ) -> Callable[[Callable[Concatenate[Context, P], Awaitable[R]]], ProcessDefinition[P, R]]: ...
+    def on(
+        self,
+        source_type: str,
+        process: ProcessDefinition[Any, Any],
+        *,
+        key: str | None = None,
+        source_key: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        schema: Mapping[str, Any] | None = None,
+        wake: str | None = None,
+    ) -> None:
+        """Start a process each time something is emitted under this name.
+
+        ``inputs`` says where its arguments come from: ``lash.EVENT`` for the whole payload, ``lash.pointer("/path")``
+        for a part of it, anything else as it is. Without it a process of one argument gets the payload. ``schema`` is
+        what a payload must look like; ``wake`` is the session that the processes wake.
+        """
+    def cron(
+        self,
+        line: str,
+        process: ProcessDefinition[Any, Any],
+        *,
+        key: str | None = None,
+        time_zone: str = "UTC",
+        inputs: Mapping[str, Any] | None = None,
+        catch_up: str = "last",
+        jitter_s: float = 0,
+        wake: str | None = None,
+    ) -> None:
+        """Start a process by the clock: ``app.cron("0 7 * * 1-5", digest, time_zone="Europe/Berlin")``.
+
+        The key, by default made of the process's name, says which schedule this is: another line under the same key
+        takes the place of the one that an earlier version of the code declared.
+        Each tick starts it once, whichever worker comes first. ``catch_up`` says what becomes of ticks that nobody was
+        there for: ``skip``, ``last`` or ``all``.
+        """
+    @overload
+    def start(self) -> None: ...
+    @overload
+    def start(self, process: ProcessDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ProcessHandle[R]: ...
+    def starting(self, *, process_id: str | None = None, wake: str | None = None) -> Starter:
+        """Return what starts processes otherwise: under an id, so that starting twice is harmless; waking a session."""
+    def stop(self) -> None:
+        """Let what runs finish or give it back, then close the storage. A second stop is harmless.
+
+        What finishes may use the app until it has.
+        """
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+    def run(self) -> None:
+        """Work until `stop` is called or the worker fails; what ``lash worker`` does."""
+    def drain(self) -> int:
+        """Run everything that is ready until nothing is, and return how many runs that were.
+
+        For tests and scripts, in an app without a worker. What sleeps or is delayed stays as it is.
+        """
+    @property
+    def storage(self) -> Storage:
+        """The storage itself, for everything that has no short form here."""
+    def session(self, session_id: str, agent: AgentDefinition | str | None = None) -> SessionHandle:
+        """Return a handle on a session. The agent is named once; the session remembers it from its first turn on."""
+    def handle(self, process_id: str) -> ProcessHandle[Any]:
+        """Return a handle on a process by its id."""
+    def emit(self, source_type: str, payload: JSON = None, *, key: str, source_key: str | None = None) -> EmitReport:
+        """Tell that something happened. The key tells it apart: the same key again returns the first report."""
+    def unwatch(self, key: str) -> bool:
+        """End a subscription or a schedule of `on` or `cron` by its key, and return whether there was one.
+
+        What is no longer declared is not ended by itself: other versions of the code may still count on it.
+        """
+    def signal(self, process_id: str, name: str, payload: JSON = None, *, key: str | None = None) -> None:
+        """Send a signal to a process. The same key is one signal, however often it is sent."""
+    def resolve(self, wait_key: str, value: JSON = None) -> bool:
+        """Resolve a wait with a value, and return whether this was the first resolution.
+
+        A key that is unknown, revoked or tampered with raises InvalidInput.
+        """
+    def reject(self, wait_key: str, code: str, message: str = "") -> bool:
+        """Resolve a wait with an error; see `resolve`."""
+
+class ArtifactStore:
+    """Immutable bytes by namespace and content hash, verified whenever they are loaded.
+
+    A storage keeps a bounded number of the last ones in memory. What another storage deletes may therefore still be
+    read here for a while; it can never be read wrong.
+    """
+    def put(self, namespace: str, content: bytes) -> ArtifactRef:
+        """Keep the bytes and return their ref. Bytes that are there already stay as they are."""
+    def get(self, namespace: str, ref: ArtifactRef) -> bytes:
+        """Return the bytes, or raise ArtifactNotFound.
+
+        The ref asked for, the stored ref and the hash of the bytes must agree; otherwise this raises CorruptData.
+        """
+    def exists(self, namespace: str, ref: ArtifactRef) -> bool:
+        """Say whether the database holds the artifact, without loading it."""
+    def put_environment(self, environment: ProcessEnvironment) -> ArtifactRef:
+        """Keep the environment of a process and return its ref. Equal environments have the same ref."""
+    def get_environment(self, ref: ArtifactRef) -> ProcessEnvironment:
+        """Return an environment, or raise ArtifactNotFound; CorruptData if the bytes are none."""
+    def list(self, namespace: str, *, limit: int = 100, cursor: str | None = None) -> ArtifactPage:
+        """Return artifacts of the namespace in the order of their refs. Pages do not overlap."""
+    def delete(self, namespace: str, ref: ArtifactRef) -> bool:
+        """Remove an artifact that nothing refers to any more, and return whether it was there."""
+
+class AttachmentStore:
+    """The attachments of sessions.
+
+    Methods that name a session raise SessionNotFound or SessionDeleted where there is none, and InvalidInput for an
+    id that is not 64 lowercase hex digits.
+    """
+    @property
+    def durability(self) -> Durability:
+        """What an acknowledged put survives: the lesser of what the database and the byte store promise."""
+    def put(
+        self,
+        session_id: str,
+        content: bytes,
+        media_type: str,
+        *,
+        owner: AttachmentOwner | None = None,
+        width: int | None = None,
+        height: int | None = None,
+        label: str | None = None,
+    ) -> AttachmentRef:
+        """Announce the attachment, write its bytes, and return how messages name it.
+
+        Putting the same bytes again is harmless: the latest description stands, a commit's stamp stays, and while
+        there is none the attachment counts as new again and belongs to the latest owner named. A put that fails
+        leaves an announcement, which a sweep removes. Bytes are never lost to a sweep that runs at the same time.
+        """
+    def get(self, session_id: str, attachment_id: str) -> StoredAttachment:
+        """Return the attachment with its bytes, checked against its id, or raise AttachmentNotFound.
+
+        Damaged bytes are CorruptData, and so are missing ones once there was a commit; putting them again mends both.
+        """
+    def entry(self, session_id: str, attachment_id: str) -> AttachmentEntry | None:
+        """Return what the manifest says, without the bytes; None if the session has no such attachment."""
+    def commit_refs(self, session_id: str, attachment_ids: Collection[str]) -> tuple[str, ...]:
+        """Stamp attachments as committed, and return which of the ids now are; the others are not there.
+
+        The first stamp stays. A commit of the session that names attachments does the same in its own transaction.
+        """
+    def list_uncommitted(
+        self, older_than_ms: int = 0, *, limit: int = 100, cursor: str | None = None
+    ) -> AttachmentPage:
+        """Return what was announced at least so long ago and is not committed, by time and then by id."""
+    def forget(self, session_id: str, attachment_id: str) -> bool:
+        """Take an attachment from a session, committed or not, and return whether it was there.
+
+        The bytes go with the next sweep, unless a session names them.
+        """
+    def sweep(self, older_than_ms: int, is_owner_gone: IsOwnerGone, *, dry_run: bool = False) -> SweepReport:
+        """Remove what is old, uncommitted and without a living owner, and the bytes that no session names.
+
+        Nothing is removed on a guess: an owner about whom ``is_owner_gone`` fails counts as alive and is reported as
+        refused. If bytes cannot be deleted, or the database fails on the way, this raises SweepIncomplete with the
+        report so far. Any number of sweeps may run at the same time.
+        """
+
+class ChangeSignals:
+    """Hints that something may have changed, by this storage or another one on the same database.
+
+    A hint says when to look, never what there is to see. It may be late, needless or lost: whoever waits looks anew
+    after a while all the same. Nothing runs, and no connection is held, while nobody listens.
+    """
+    def listen(self, *, everything: bool = False) -> Listener:
+        """Begin to listen: for changes of processes, or for everything, such as queued work and commits too.
+
+        Changes from this moment on are hints, also those made before the first wait, which may return without one.
+        """
+    def touch(self, *, process: bool = True) -> None:
+        """Give a hint. The stores call it after a write that succeeded and that somebody may wait for.
+
+        With ``process=False`` no process was changed, and only those who listen for everything get the hint.
+        """
+    def close(self) -> None:
+        """End what runs for the hints, and every wait with StorageClosed; a second close is harmless."""
+
+class EffectStore:
+    """The recorded effects of a storage. What is recorded is never executed again, and never changes.
+
+    Every method that is given an envelope raises EffectMismatch, and writes nothing, if another one was recorded under
+    its key; the error names the first path that differs and both values. A scope whose session or process is not there
+    raises SessionNotFound, SessionDeleted, ProcessNotFound or ProcessPruned; a claim on an effect of such a scope is
+    lost like any other.
+    """
+    def begin(
+        self, envelope: Envelope, owner: LeaseOwner, *, ttl_ms: int, once: bool = False, strict: bool = False
+    ) -> EffectDecision:
+        """Decide whether to run an effect, and take the right to, if so. The same owner may not run it twice at a time.
+
+        ``once`` records the intent of an effect that must not run twice: after a crash it is unknown, not taken over.
+        ``strict`` never runs anything: what has no recorded outcome raises EffectNotRecorded. An effect of a group that
+        was not opened or is full raises Conflict.
+        """
+    def record(self, fence: LeaseFence | ProcessFence, envelope: Envelope, outcome: JSON | EffectError) -> EffectRecord:
+        """Record what became of an effect that was run under an exclusive lease: one write, no claim before it.
+
+        The fence must be live and belong to the envelope's scope, else LeaseLost or ProcessLeaseLost. If an equal
+        effect was recorded before, that record is returned and nothing is written; one that was begun under a claim
+        raises Conflict. The due time of a sleep is counted from the clock of the storage.
+        """
+    def renew(self, claim: EffectClaim, *, ttl_ms: int) -> EffectClaim:
+        """Extend a live claim, never shorten it; raise EffectLeaseLost if it was taken over, lapsed or settled."""
+    def finish(self, claim: EffectClaim, outcome: JSON) -> EffectRecord:
+        """Record the outcome under a live claim; raise EffectLeaseLost, and change nothing, if it does not hold.
+
+        Repeated with the same claim and an equal outcome it returns the record, so that an answer may be lost.
+        """
+    def fail(self, claim: EffectClaim, error: EffectError) -> EffectRecord:
+        """Record that the effect failed for good, as ``finish`` does. Trouble of the infrastructure is released."""
+    def release(self, claim: EffectClaim) -> bool:
+        """Give the right back without an outcome, so that anybody may run the effect; return whether it was still held.
+
+        It may have lapsed, if nobody took the effect over. An effect that must not run twice is then as if it had never
+        begun: release it only if it did not happen.
+        """
+    def take_over(self, envelope: Envelope, owner: LeaseOwner, *, ttl_ms: int) -> EffectClaim:
+        """Take an effect whose runner is gone, also one that must not run twice: the caller has looked it up.
+
+        Raises EffectNotRecorded if nobody began it, Conflict if it is settled or its runner is live.
+        """
+    def get(self, scope: ExecutionScope, replay_key: str) -> EffectRecord | None:
+        """Return the record of one effect."""
+    def list(self, scope: ExecutionScope, *, limit: int = 1000, after: str | None = None) -> tuple[EffectRecord, ...]:
+        """Return the effects of a scope by their replay keys. ``after`` goes on behind a key."""
+    def retire(self, scope: ExecutionScope) -> int:
+        """Forget the effects and groups of a scope that has ended, and return how many effects that were.
+
+        Commits do it for their turn, pruning for processes, deletion for all scopes of a session; of a scope that is
+        gone nothing is left to forget. What is still running then loses its claim.
+        """
+    def open_group(self, scope: ExecutionScope, group_key: str, *, size: int) -> EffectGroup:
+        """Open a group, or return the one that was opened equally; another size raises Conflict."""
+    def group(self, scope: ExecutionScope, group_key: str) -> EffectGroup | None:
+        """Return a group with what has settled, in the order in which it did."""
+
+class EventStore:
+    """The logs of all processes. Numbers begin at 1 and leave no gap.
+
+    Methods that name a process raise ProcessNotFound or ProcessPruned where there is none.
+    """
+    def append(self, process_id: str, draft: EventDraft) -> Appended:
+        """Append an event with all that it means, in one transaction: the record, the end of the process, the wake.
+
+        A known replay key returns the first event and writes nothing; other content under it raises EventConflict. An
+        undeclared type, a payload that does not fit and a selector that finds nothing raise InvalidInput. A second end
+        raises ProcessTerminal; other events may follow the end.
+
+        A wake is put into the queue of its session in the same transaction. Without a session it is kept as
+        undeliverable.
+        """
+    def signal(self, process_id: str, name: str, *, signal_id: str, payload: JSON = None) -> Appended:
+        """Append the event of a signal. The k-th wait for a name gets the k-th of its signals; none is lost."""
+    def signal_at(self, process_id: str, name: str, ordinal: int) -> ProcessEvent | None:
+        """Return the signal of this name and number (from 1), if it is in the log."""
+    def after(
+        self, process_id: str, sequence: int = 0, *, event_type: str | None = None, limit: int = 1000
+    ) -> tuple[ProcessEvent, ...]:
+        """Return the events behind a number, in order, of one type or of all."""
+    def recent(self, process_id: str, count: int) -> tuple[ProcessEvent, ...]:
+        """Return the last events, in order."""
+    def count_through(self, process_id: str, event_type: str, sequence: int) -> int:
+        """Return how many events of a type there are up to and including a number."""
+    def last_sequences(self, process_ids: Collection[str]) -> dict[str, int]:
+        """Return the number of the last event of each process, 0 for an empty log, in one query for all.
+
+        A process that does not exist has no entry.
+        """
+    def wakes_after(self, process_id: str, sequence: int = 0) -> tuple[WakeRecord, ...]:
+        """Return the open wakes behind a number: neither acknowledged nor merged into an earlier one."""
+    def acknowledge_wake(self, process_id: str, sequence: int) -> bool:
+        """Acknowledge a wake by hand, for hosts that do not use the queue; return whether it was open."""
+    def undeliverable_wakes(self, *, limit: int = 100) -> tuple[WakeRecord, ...]:
+        """Return wakes whose session was not there to get them."""
+    def tail(self, cursor: str | None = None, *, limit: int = 100) -> EventPage:
+        """Return the events of all processes behind a cursor, each exactly once for whoever keeps the cursor.
+
+        Events of pruned processes are left out. The cursor is that of ``changes``: either goes on where the other was.
+        """
+    def changes(self, cursor: str | None = None, *, limit: int = 100) -> ChangePage:
+        """Return the changes of all processes behind a cursor, each exactly once for whoever keeps the cursor.
+
+        What one writer does comes in its order. Writers that race on one process may pass each other in the feed on
+        PostgreSQL; ``sequence`` tells the order of the log.
+        """
+
+class GrantStore:
+    """Visibility of processes. Grants never affect whether a process runs."""
+    def grant(self, grant: Grant) -> Grant:
+        """Let a scope see a process, ended or not; a grant that exists gets the new kind and label."""
+    def revoke(self, scope: Scope, process_id: str) -> bool:
+        """Take a grant back, and return whether there was one."""
+    def transfer(self, from_scope: Scope, to_scope: Scope, process_ids: Sequence[str]) -> None:
+        """Move grants with their kinds and labels, all or none; a missing one raises GrantNotFound."""
+    def list(self, scope: Scope, *, live_only: bool = False) -> tuple[GrantEntry, ...]:
+        """Return what exactly this scope may see, by process id; only running processes if asked."""
+    def has(self, scope: Scope, process_id: str) -> bool:
+        """Say whether exactly this scope may see the process."""
+    def of_process(self, process_id: str) -> tuple[Grant, ...]:
+        """Return who may see a process, by session and frame."""
+    def detach_session(self, session_id: str) -> SessionDetached:
+        """Revoke all grants of a session and clear it as a wake target, and report what that means.
+
+        No process is cancelled and no event is appended. Doing it again reports nothing.
+        """
+
+class LeaseStore:
+    """Expiring, fenced rights to execute a session.
+
+    Every acquisition has a larger fencing number than all before it, across release, expiry and deletion. Time is
+    the server's on PostgreSQL. All methods raise SessionNotFound or SessionDeleted where there is no session.
+    """
+    def claim(self, session_id: str, owner: LeaseOwner, *, ttl_ms: int) -> LeaseOutcome:
+        """Take the lease if it is free or lapsed.
+
+        The same holder re-enters its live lease, which is extended but never shortened and keeps its token; repeating
+        a claim of unknown outcome is therefore safe.
+        """
+    def reclaim(self, session_id: str, owner: LeaseOwner, *, observed: Lease, ttl_ms: int) -> LeaseOutcome:
+        """Take the lease from a holder seen before, if it still holds and is provably a dead process of this machine.
+
+        Otherwise the same as ``claim``. Of several callers at most one acquires.
+        """
+    def renew(self, fence: LeaseFence, *, ttl_ms: int) -> Lease:
+        """Extend a live lease and every claim made under it, never shorten; raise LeaseLost if the fence does not hold.
+
+        This is the heartbeat of a worker: one statement keeps all that it holds of a session.
+        """
+    def release(self, fence: LeaseFence, *, pause_ms: int = 0) -> bool:
+        """Free the lease if this fence still holds it, expired or not, and return whether it did.
+
+        A late release by an old holder changes nothing. The fencing number stays. A pause keeps the session off the
+        work list for a while, so that what failed is not tried again at once; anybody may still claim it, which ends
+        the pause.
+        """
+    def holder(self, session_id: str) -> Lease | None:
+        """Return the lease as it stands, live or lapsed; None if it is free."""
+
+class Listener:
+    """One who waits for hints, apart from all others: a hint that wakes one of them is not lost to the rest."""
+    def wait(self, timeout_s: float) -> None:
+        """Return at a hint, or when the time is over; a hint given since the last wait of this listener counts.
+
+        One task waits at a time. Raises StorageClosed when the storage is closed, and InvalidInput if this listener
+        was.
+        """
+    def close(self) -> None:
+        """Listen no more; a second close is harmless."""
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+class Maintenance:
+    """Looking after a storage. Everything here can run at any time, beside any other work, and again.
+
+    The work is done in small transactions. When one fails, MaintenanceFailed carries the report of what was done
+    until then, and the error itself as its cause.
+    """
+    def collect_garbage(self, *, dry_run: bool = False) -> GarbageReport:
+        """Find what nothing needs, and remove it unless ``dry_run``.
+
+        Every write removes what it makes superfluous by itself, so this is an audit that should find nothing. It
+        reads every table once.
+        """
+    def prune_turns(self, *, older_than_ms: int) -> PruneReport:
+        """Remove the record of turns that were committed longer ago than this.
+
+        A commit that repeats such a turn is no longer recognised; it gets RevisionConflict, as if it were new.
+        Nothing else of a turn is removed.
+        """
+    def prune_source_keys(self, *, older_than_ms: int) -> PruneReport:
+        """Free the source keys of batches that were consumed or cancelled longer ago than this.
+
+        A late duplicate of such a batch is no longer recognised; it is enqueued as if it were new.
+        """
+    def prune_activity(self, *, older_than_ms: int = ...) -> PruneReport:
+        """Remove live activity that is older than this, by default than the 120 seconds for which it is kept.
+
+        Showing something removes what is old of the same session; this is for those that have fallen silent.
+        """
+
+class OccurrenceStore:
+    """What happened, and what was started for it."""
+    def emit(self, request: OccurrenceRequest) -> EmitReport:
+        """Record that something happened and start a process for every subscription that matches; one transaction.
+
+        It matches the enabled subscriptions whose source type and key are equal, and registers for each the process
+        whose id follows from occurrence and subscription, with a grant for the session that it wakes. What cannot be
+        started is a rejected delivery with a reason and keeps no other from starting. Deliveries come in the order in
+        which the subscriptions were made.
+
+        The same request again, from anywhere and at any time, returns the first report and does nothing: later
+        subscriptions are not matched. Other content under the same idempotency key of the source raises
+        OccurrenceConflict.
+        """
+    def get(self, occurrence_id: str) -> Occurrence | None:
+        """Return an occurrence."""
+    def deliveries(self, occurrence_id: str) -> tuple[TriggerDelivery, ...]:
+        """Return the deliveries as they are now, in the order of the report, or raise OccurrenceNotFound."""
+    def retry_delivery(self, occurrence_id: str, subscription_id: str) -> TriggerDelivery:
+        """Try a rejected delivery once more, with the subscription as it is now; a started one is returned as it is.
+
+        Raises TriggerNotFound if the subscription is gone, TriggerConflict if it is disabled or watches another source
+        by now, and OccurrenceNotFound if there is no such delivery.
+        """
+    def prune(self, *, before_ms: int, limit: int = 100) -> PrunedOccurrences:
+        """Forget the oldest occurrences from before a moment, but for those of which a process still runs.
+
+        As long as an occurrence is kept, no process of it is started a second time, even if it was pruned. Emitting
+        one that was forgotten is a new occurrence.
+        """
+
+class ProcessHandle(Generic[R]):
+    """A process by its id. It holds no state: every call asks the storage."""
+
+    process_id: str
+    def record(self) -> ProcessRecord:
+        """Return the process as it stands; raise ProcessNotFound if there is none (any more)."""
+    def status(self) -> ProcessStatus: ...
+    def result(self, *, timeout_s: float | None = None) -> R:
+        """Return what the process returned, waiting for its end; raise ProcessFailed if it did not succeed.
+
+        Raises WaitTimedOut when the time is over first; the process goes on.
+        """
+    def signal(self, name: str, payload: JSON = None, *, key: str | None = None) -> None:
+        """Send a signal. The same key is one signal, however often it is sent."""
+    def cancel(self, reason: str = "") -> None:
+        """Ask the process to stop. It ends when its run sees the request, or at once if it is parked."""
+    def events(self, after: int = 0) -> tuple[ProcessEvent, ...]:
+        """Return the log behind a number."""
+    def unknown_steps(self) -> tuple[EffectRecord, ...]:
+        """Return the steps that must not run twice and were begun and not ended, those of a live run included."""
+    def settle(self, step_key: str, outcome: JSON | EffectError) -> None:
+        """Say what became of a step whose outcome is unknown; the process goes on with it at once.
+
+        ``step_key`` is the one that OutcomeUnknown and `unknown_steps` name. Raises EffectNotRecorded if no run began
+        it, Conflict if it has an outcome or its runner may still be at it.
+        """
+    def run_again(self, step_key: str) -> None:
+        """Let a step whose outcome is unknown run once more: whoever calls this knows that it did not happen."""
+
+class ProcessLeaseStore:
+    """Expiring, fenced rights to run a process. Fencing numbers only grow.
+
+    A process is on the work list (`lash.stores.work.WorkStore`) from its registration to its end, unless it is parked.
+    It is woken by a signal, a cancel or an abandon request, and by the end of a process that it started, in the
+    transaction of that event.
+    """
+    def claim(self, process_id: str, owner: LeaseOwner, *, ttl_ms: int) -> ProcessLeaseOutcome:
+        """Take the right to run a process, if it is free or lapsed; the same holder re-enters.
+
+        Refused, with the reason: a process that ended, an external one, one that another owner began and that is bound
+        to it, and one whose lease is live. The first claim of an owner writes a ``process.started`` event.
+        """
+    def reclaim(
+        self, process_id: str, owner: LeaseOwner, *, observed: ProcessLease, ttl_ms: int
+    ) -> ProcessLeaseOutcome:
+        """Take the right from a holder that is provably a dead process of this machine; otherwise the same as claim."""
+    def renew(self, fence: ProcessFence, *, ttl_ms: int) -> ProcessLease:
+        """Extend a live lease, never shorten it; raise ProcessLeaseLost if the fence does not hold."""
+    def release(self, fence: ProcessFence) -> bool:
+        """Free the lease if this fence still holds it, and return whether it did. The process is then ready."""
+    def park(self, fence: ProcessFence, *, wake_seq: int, until_ms: int | None) -> bool:
+        """Free a live lease and take the process off the work list until a moment, or (None) until it is woken.
+
+        ``wake_seq`` is what the claim answered. If the process was woken since, it is left on the work list, and the
+        answer is False: run it again. A process that ended meanwhile is not on the list anyway. A fence that does not
+        hold raises ProcessLeaseLost and changes nothing. No event tells of parking: like the lease it is scheduling.
+        """
+    def complete(self, fence: ProcessFence, outcome: Outcome) -> ProcessRecord:
+        """End the process and free the lease, in one transaction, if the fence is live; else ProcessLeaseLost.
+
+        Repeating it after an unknown outcome is safe: the stored outcome is recognised.
+        """
+    def holder(self, process_id: str) -> ProcessLease | None:
+        """Return the lease as it stands, live or lapsed; None if it is free."""
+
+class ProcessStore:
+    """The processes of a storage. A record changes only by events of its log, in the same transaction.
+
+    Methods that name a process raise ProcessNotFound if it was never registered, and ProcessPruned if it ended and was
+    removed since.
+    """
+    def register(self, registration: Registration) -> Registered:
+        """Register a process, or return the stored record of an equal registration, whatever became of it since.
+
+        Another registration under the same id raises RegistrationConflict. Concurrent equal ones all succeed.
+        """
+    def get(self, process_id: str) -> ProcessRecord | None:
+        """Return the record; None if the process was never registered or is no longer kept."""
+    def list(self, wanted: ProcessFilter = ..., *, limit: int = 100, cursor: str | None = None) -> ProcessPage:
+        """Return processes that fit the filter, the newest first. Pages do not overlap."""
+    def runnable(self, *, limit: int = 100, after: str | None = None) -> tuple[ProcessRecord, ...]:
+        """Return running processes that workers may run and that no live lease holds, by their ids.
+
+        Waiting and parked ones are part of it, external ones are not. ``after`` goes on behind an id. It is for going
+        through all of them; what a worker should claim next is told by `lash.stores.work.WorkStore.look`.
+        """
+    def complete(self, process_id: str, outcome: Outcome) -> ProcessRecord:
+        """End a process without a lease: an external one, or by the hand of an operator.
+
+        The same outcome twice is one; another one raises EventConflict or ProcessTerminal. An Abandonment is refused
+        here: ``abandon`` is for that.
+        """
+    def abandon(self, process_id: str, outcome: Abandonment) -> ProcessRecord:
+        """End a process whose outcome nobody will know, after an abandon request, once no live lease holds it.
+
+        Raises Conflict while a lease is live or nobody asked for it.
+        """
+    def request_cancel(self, process_id: str, *, reason: str = "") -> ProcessRecord:
+        """Ask a process to stop. It is a durable request: the process ends when its run sees it."""
+    def request_abandon(self, process_id: str, *, reason: str = "") -> ProcessRecord:
+        """Note that an operator gives the process up."""
+    def set_external_ref(self, process_id: str, reference: ExternalRef) -> ProcessRecord:
+        """Note where else the process can be found; the last one counts."""
+    def set_wait(self, process_id: str, wait: SignalWait) -> ProcessRecord:
+        """Park a running process until a signal; raise ProcessTerminal if it ended."""
+    def clear_wait(self, process_id: str, wait: SignalWait) -> ProcessRecord:
+        """Note that the process goes on after the signal."""
+    def prune(self, *, ended_before_ms: int, through_cursor: str | None, limit: int = 100) -> PrunedProcesses:
+        """Remove processes that ended before a moment, with their logs, and leave tombstones.
+
+        ``through_cursor`` is how far the slowest reader of the change feed has come: nothing is removed that it has not
+        seen. None says that nobody reads the feed.
+        """
+
+class ProcessWaiter:
+    """Waits for events and ends of processes, without a query for each waiter.
+
+    All waiters of a storage share one task, which runs only while there are any. It asks one query for all of them
+    when a hint comes, and every second without one: a lost hint is a delay, never a hang. Others may share the task
+    through ``hub``.
+    """
+    @property
+    def hub(self) -> Hub:
+        """The task of all who wait for something in this storage."""
+    def wait_event_after(
+        self, process_id: str, event_type: str, sequence: int = 0, *, timeout_s: float | None = None
+    ) -> ProcessEvent:
+        """Return the first event of a type behind a number, at once if it is in the log, else when it is appended.
+
+        Raises WaitTimedOut when it is not in the log at the end of that time, ProcessNotFound or ProcessPruned where
+        there is no such process (any more), and StorageClosed when the storage is closed meanwhile. Whoever is
+        cancelled leaves nothing behind.
+        """
+    def await_outcome(self, process_id: str, *, timeout_s: float | None = None) -> Outcome:
+        """Return how a process ended, at once if it has, else when it does; the errors are those of the other wait."""
+    def close(self) -> None:
+        """End every wait with StorageClosed, those of others who share the hub included."""
+
+class QueueStore:
+    """What waits for the sessions of a storage, in order, neither lost nor handled twice.
+
+    A batch is *claimed* while a claim holds it that has not run out and whose lease is still the session's; then
+    nobody else can claim or cancel it. A claim that has run out, and that nobody else took, still completes. All
+    methods raise SessionNotFound or SessionDeleted where there is no session.
+    """
+    def enqueue(self, draft: BatchDraft) -> Enqueued:
+        """Add work to the end of the queue; durable once this returns.
+
+        Under a known source key nothing is added: the answer tells of the first batch, also after it was consumed,
+        cancelled or buried. Other content under the same key raises SourceKeyConflict.
+        """
+    def claim(self, fence: LeaseFence, *, boundary: Boundary, ttl_ms: int, max_batches: int = 64) -> ClaimOutcome:
+        """Claim the next group of turn work under a live lease, whole, or say why there is none.
+
+        The group is the first batch that is ready at this boundary and those directly behind it that share its
+        delivery and merge key; an exclusive batch, or one without a merge key, comes alone. At a checkpoint only
+        early work counts, and it does not wait behind later work. Nothing overtakes an earlier ready command.
+        """
+    def claim_command(self, fence: LeaseFence, *, ttl_ms: int) -> ClaimOutcome:
+        """Claim the session command at the head of the queue, if turn work does not come first."""
+    def claim_batches(self, fence: LeaseFence, batch_ids: Sequence[str], *, ttl_ms: int) -> ClaimOutcome:
+        """Claim exactly these batches, if they are what an idle claim of as many would get; else change nothing."""
+    def renew(self, claim: Claim, *, ttl_ms: int) -> Claim:
+        """Extend a claim, never shorten it; raise ClaimLost, and change nothing, if a batch of it was taken."""
+    def abandon(self, claim: Claim, *, count_attempt: bool = True) -> int:
+        """Give back what the claim still holds, and return how many batches that were.
+
+        With ``count_attempt=False`` the claim does not count as an attempt: the work was stopped, it did not fail.
+        """
+    def bury(self, claim: Claim, *, reason: str, error: JSON = None) -> int:
+        """Move what the claim holds out of the queue to the dead letters, and return how many batches that were.
+
+        It holds all that it was made for, or this raises ClaimLost and changes nothing; a claim that has run out and
+        that nobody took is still buried. Burying a claim again does nothing and answers the same. Source keys stay
+        reserved, and wakes stay unacknowledged.
+        """
+    def dead(
+        self, *, session_id: str | None = None, limit: int = 100, after: int | None = None
+    ) -> tuple[DeadLetter, ...]:
+        """Return dead letters in the order in which they died, of one session or of all.
+
+        ``after`` goes on behind the ``place`` of a letter of an earlier answer.
+        """
+    def requeue(self, session_id: str, batch_id: str) -> Batch:
+        """Put a dead letter back to the end of the queue, under the same id, with no attempts counted.
+
+        Raises DeadLetterNotFound if there is none, so that of two who try, one succeeds.
+        """
+    def discard(self, session_id: str, batch_id: str) -> bool:
+        """Remove a dead letter for good and return whether it was there.
+
+        Its source key and its wake are then as those of a cancelled batch.
+        """
+    def cancel(self, session_id: str, batch_id: str) -> Batch | None:
+        """Remove a batch that nobody has claimed, and return it; None if it is claimed or not there."""
+    def list(self, session_id: str, *, limit: int = 1000, after_seq: int = 0) -> tuple[Batch, ...]:
+        """Return what is queued, in order, claimed or not."""
+    def list_pending(self, session_id: str, *, limit: int = 1000, after_seq: int = 0) -> tuple[Batch, ...]:
+        """Return what is queued and not claimed, delayed work included."""
+    def ready_sessions(self, *, limit: int = 100, after: str | None = None) -> tuple[str, ...]:
+        """Return sessions that have ready work and no live lease, so that a worker knows where to look.
+
+        The cost does not depend on how much is queued. ``after`` goes on behind a session of an earlier answer.
+        """
+
+class ScheduleStore:
+    """Cron as a source of occurrences.
+
+    A schedule is known by its owner and key. Each of its ticks becomes one occurrence of type ``cron`` under the
+    schedule's source key, with the time of the tick as its idempotency key; whoever subscribed to that source gets a
+    process for it. Nothing ticks by itself: workers call `fire_due`.
+    """
+    def register(self, draft: ScheduleDraft) -> RegisteredSchedule:
+        """Make a schedule, whose first tick is the next one after now.
+
+        Doing it again returns the schedule as it stands by then; another definition under the same owner and key
+        raises ScheduleConflict. SessionNotFound or SessionDeleted say that the owner is a session that is not there. A
+        line that cannot be read or never ticks, and an unknown time zone, are InvalidInput.
+        """
+    def update(self, draft: ScheduleDraft, *, revision: int) -> Schedule:
+        """Give a schedule another definition; its next tick is the next one after now.
+
+        Another revision than the schedule has raises ScheduleConflict. The same definition changes nothing.
+        """
+    def enable(self, owner: TriggerOwner, key: str, *, revision: int) -> Schedule:
+        """Let a schedule tick again, from now on: what it missed while it was disabled is not made up for."""
+    def disable(self, owner: TriggerOwner, key: str, *, revision: int) -> Schedule:
+        """Let a schedule tick no more; what was due and not emitted yet is dropped."""
+    def delete(self, owner: TriggerOwner, key: str, *, revision: int) -> None:
+        """Remove a schedule. Its owner and key can be used again, and revisions go on from where they were."""
+    def delete_session(self, session_id: str) -> int:
+        """Remove all schedules of a session, and return how many there were.
+
+        Deleting the session does the same, in its own transaction.
+        """
+    def prune_deleted(self, *, before_ms: int, limit: int = 100) -> int:
+        """Forget the oldest deletions from before a moment, at most ``limit``, and return how many were forgotten.
+
+        From then on a schedule of such an owner and key starts again at revision 1.
+        """
+    def get(self, owner: TriggerOwner, key: str) -> Schedule | None:
+        """Return a schedule, or None."""
+    def list(
+        self,
+        owner: TriggerOwner | None = None,
+        *,
+        enabled: bool | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> SchedulePage:
+        """Return schedules by owner, the host first, and key; of one owner if asked."""
+    def next_fire_at_ms(self) -> int | None:
+        """Return the moment from which `fire_due` has something to do, None if there is no schedule to wait for."""
+    def fire_due(self, *, limit: int = 100) -> tuple[Fired, ...]:
+        """Emit the ticks that are due, of at most ``limit`` schedules, those that are due longest first.
+
+        Any number of workers may call it at the same time: each tick is emitted by one of them, in one transaction
+        with its deliveries and their processes and with the schedule's next tick. A crash loses no tick and repeats
+        none. At most 100 ticks of one schedule are emitted by one call; the rest is due at once. A schedule that
+        this machine cannot read does not keep others from being fired.
+        """
+
+class Session:
+    """A handle on one session. It holds no state of its own: every call asks the database.
+
+    Every method raises SessionNotFound if the session was never created, and SessionDeleted once it was deleted.
+    """
+    @property
+    def session_id(self) -> str: ...
+    def head(self) -> SessionHead | None:
+        """Return the head alone, which is cheap; None before the first commit."""
+    def load(self, scope: ReadScope = ...) -> SessionRead | None:
+        """Return one committed revision, never a mixture of two; None before the first commit.
+
+        The scope defaults to the active path of the head. A path ends where an ancestor was removed; the path of
+        an unknown leaf is empty. Damaged data raises CorruptData, it is never left out.
+        """
+    def node(self, node_id: str) -> Node | None:
+        """Return a live node of any branch, own or inherited; None if there is none of this id."""
+    def checkpoint(self, revision: int | None = None) -> Checkpoint | None:
+        """Return the checkpoint of a revision, by default the head's; None if it is no longer, or not yet, kept."""
+    def blob(self, ref: BlobRef) -> bytes:
+        """Return bytes that the session holds, or raise BlobNotFound."""
+    def commit(self, commit: Commit) -> CommitResult:
+        """Publish a new head with all that belongs to it, whole or not at all, durably.
+
+        The checks come in this order, and the first failure wins: binding (SessionBindingMismatch), existence,
+        turn replay (TurnConflict), fence (LeaseLost), revision (RevisionConflict), claims (ClaimLost), graph
+        (GraphConflict, GraphShared, NodeConflict, NodeNotFound), refs (BlobNotFound). A refused commit changes
+        nothing.
+
+        Repeating a commit that carries a turn id is always safe: it returns the first result and writes nothing
+        again, also when the head has moved on, when the lease is gone, and when both run at once. The repeat still
+        releases the lease that ``release`` names, if it holds.
+        """
+    def meta(self) -> SessionMeta:
+        """Return the metadata."""
+    def save_meta(self, meta: SessionMeta) -> None:
+        """Overwrite the metadata. The head is not touched."""
+    def tombstone(self, node_ids: Collection[str]) -> int:
+        """Remove nodes from every read at once, and return how many were live until now.
+
+        Unknown ids are ignored. A node on the active path, one that this session inherits from its source, or one
+        that a fork inherits from it, is refused (InvalidInput) and then none is removed.
+        """
+    def vacuum(self) -> VacuumReport:
+        """Delete the removed nodes of this session for good, and no other session's."""
+
+class SessionHandle:
+    """One durable conversation. It holds no state: every call asks the storage."""
+
+    session_id: str
+    def send(
+        self,
+        text: str,
+        *,
+        key: str | None = None,
+        early: bool = False,
+        attachments: Sequence[AttachmentRef] = ...,
+        at: datetime | None = None,
+    ) -> Enqueued:
+        """Send a message to the agent; it is durable once this returns.
+
+        The key makes a resend harmless: the answer then tells of the first one. An ``early`` message may join a turn
+        that is running, at its next checkpoint; others get a turn of their own. ``at`` delays it.
+        """
+    def ask(self, text: str, *, key: str | None = None, timeout_s: float | None = None) -> str:
+        """Send a message and return the text of the reply, once its turn was committed.
+
+        Raises TurnFailed if the message became a dead letter or was cancelled, and WaitTimedOut when there is no reply
+        within ``timeout_s``: the message stays where it is, and asking again with the same key goes on waiting for it.
+        """
+    def messages(self, last: int | None = None) -> list[Message]:
+        """Return the conversation as it stands, or its last so many messages."""
+    def usage(self) -> tuple[UsageEntry, ...]:
+        """Return the tokens spent, in all."""
+    def pending(self) -> tuple[Batch, ...]:
+        """Return what is queued, claimed or not."""
+    def cancel(self, reason: str = "") -> bool:
+        """Cancel the turn that has begun and is not done, and return whether there was one.
+
+        Its agent sees a cancellation at what it awaits. Then its input is consumed and the session goes on; nothing
+        else of it is published. A turn that waits for its next attempt is cancelled when that begins.
+        """
+    def dead_letters(self) -> tuple[DeadLetter, ...]:
+        """Return the input whose turns failed for good."""
+    def requeue(self, batch_id: str) -> Batch:
+        """Give a dead letter another try, behind what is queued now; its recorded steps are not run again."""
+    def observe(self, cursor: str | None = None) -> Stream[Observed]:
+        """Return what happens in the session, from now on or from right behind a cursor: activity, commits, changes.
+
+        Every value has the cursor with which any process can go on behind it; a `lash.Gap` says if something is lost.
+        """
+    def cursor(self) -> str:
+        """Return the cursor of now: whoever takes it, loads the messages and then observes misses nothing."""
+    def delete(self) -> bool:
+        """Delete the session with all it owns."""
+
+class SessionStore:
+    """The sessions of a storage."""
+    def create(
+        self,
+        session_id: str,
+        *,
+        name: str | None = None,
+        model: str = "",
+        cwd: str | None = None,
+        relation: SessionRelation = ...,
+    ) -> CreatedSession:
+        """Create a session, or return the one that exists, unchanged.
+
+        Of any number of concurrent calls one creates. An id that was deleted may be created again; its revision
+        and fencing numbers then start above the old ones, so that nothing old can match.
+        """
+    def fork(
+        self,
+        source_session_id: str,
+        new_session_id: str,
+        *,
+        node_id: str | None = None,
+        name: str | None = None,
+        model: str = "",
+        cwd: str | None = None,
+    ) -> CreatedSession:
+        """Create a session that continues from a live node of another one, by default from its leaf.
+
+        The fork shares the path to that node and nothing behind or beside it; the whole graph of a fork is that path
+        followed by its own nodes, and node ids are unique among them. What either side does later is invisible to the
+        other, and deleting one leaves the other whole. The fork has a head at once: configuration, frames and
+        checkpoint are copies of those of the source's head, also when the node is an earlier one, as an older state
+        is not kept. So are its committed attachments, whose bytes are shared. Usage, turns, queue, claims and lease
+        are not inherited, metadata only as given here.
+        A fork of a session without a commit has none either.
+
+        The checks come in this order: the new id is free (SessionExists), the source exists (SessionNotFound,
+        SessionDeleted), the node is live in it (NodeNotFound). Repeating a fork returns the one that exists, unchanged.
+        """
+    def open(self, session_id: str) -> Session | None:
+        """Return a handle if the session exists; never create one."""
+    def list(self, *, limit: int = 100, cursor: str | None = None) -> SessionPage:
+        """Return sessions, the newest first, with what a picker shows. Pages do not overlap."""
+    def delete(self, session_id: str) -> bool:
+        """Delete a session with all it owns, and leave a tombstone; return whether there was one.
+
+        Its schedules and trigger subscriptions go first, then its ties to processes, then the rest, in one transaction.
+        Nodes that a fork inherits stay, invisible to all but the forks, until the last of these is deleted too.
+        Deleting an unknown id succeeds and leaves nothing behind.
+        """
+
+class Starter:
+    """Starts processes with given options."""
+    def start(self, process: ProcessDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ProcessHandle[R]:
+        """Start a process and return a handle on it."""
+
+class Storage:
+    """One database with everything in it, used from the event loop that opened it."""
+    @property
+    def durability(self) -> Durability:
+        """What an acknowledged write survives."""
+    @property
+    def sessions(self) -> SessionStore: ...
+    @property
+    def leases(self) -> LeaseStore: ...
+    @property
+    def maintenance(self) -> Maintenance: ...
+    @property
+    def queue(self) -> QueueStore: ...
+    @property
+    def artifacts(self) -> ArtifactStore: ...
+    @property
+    def attachments(self) -> AttachmentStore: ...
+    @property
+    def processes(self) -> ProcessStore: ...
+    @property
+    def process_leases(self) -> ProcessLeaseStore: ...
+    @property
+    def events(self) -> EventStore: ...
+    @property
+    def effects(self) -> EffectStore: ...
+    @property
+    def grants(self) -> GrantStore: ...
+    @property
+    def activity(self) -> ActivityStore: ...
+    @property
+    def signals(self) -> ChangeSignals:
+        """Hints that something may have changed, for those who wait for work."""
+    @property
+    def work(self) -> WorkStore: ...
+    @property
+    def triggers(self) -> TriggerStore: ...
+    @property
+    def occurrences(self) -> OccurrenceStore: ...
+    @property
+    def schedules(self) -> ScheduleStore: ...
+    @property
+    def waiter(self) -> ProcessWaiter:
+        """Waits for events and ends of processes."""
+    @property
+    def waits(self) -> WaitStore: ...
+    def session(self, session_id: str) -> Session:
+        """Return a handle on one session, without asking whether it exists."""
+    def report(self) -> StorageReport:
+        """Say how many rows and bytes each noun takes; cheap enough for a health check.
+
+        On PostgreSQL the rows are the server's estimates, as of its last ANALYZE, and the bytes are exact. On SQLite
+        the rows are exact up to 10,000 in a table, beyond that an estimate: of a table with row numbers the highest of
+        them, else a lower bound. The bytes of the whole are exact but for the write-ahead log; those of a noun are
+        told only while the file has at most 4,096 pages, since measuring them reads every page.
+        """
+    def close(self) -> None:
+        """Finish what was accepted, then close. A second close is harmless."""
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+class TriggerStore:
+    """Standing requests, by owner and key, to start a process whenever something happens.
+
+    Every change takes an optional ``operation_id``, under which it is safe to repeat: the first answer is kept and
+    returned again, whatever was changed since, until receipts are pruned. Another request under the same id raises
+    TriggerConflict. A change that was refused leaves no receipt.
+    """
+    def source_key(self, source_type: str, source: JSON = None) -> str:
+        """Return the default key of a source: the same for the same type and description, everywhere and always."""
+    def register(self, draft: TriggerDraft, *, operation_id: str | None = None) -> RegisteredTrigger:
+        """Make a subscription, enabled, or return the one that has the same definition, as it stands.
+
+        Raises TriggerConflict if there is one with another definition, and SessionNotFound or SessionDeleted if the
+        owner is a session that is not there. A subscription made after another of its name was deleted has an id of
+        its own and starts above the last revision of that one.
+        """
+    def update(self, draft: TriggerDraft, *, revision: int, operation_id: str | None = None) -> TriggerSubscription:
+        """Replace the definition, if the subscription is at this revision; an equal one changes nothing.
+
+        Raises TriggerConflict naming both revisions, or TriggerNotFound. Whether it is enabled stays as it is.
+        """
+    def enable(
+        self, owner: TriggerOwner, key: str, *, revision: int, operation_id: str | None = None
+    ) -> TriggerSubscription:
+        """Let occurrences start processes, if the subscription is at this revision; see `update`."""
+    def disable(
+        self, owner: TriggerOwner, key: str, *, revision: int, operation_id: str | None = None
+    ) -> TriggerSubscription:
+        """Let occurrences start nothing more, if the subscription is at this revision; what runs goes on."""
+    def delete(
+        self, owner: TriggerOwner, key: str, *, revision: int, operation_id: str | None = None
+    ) -> DeletedTrigger:
+        """Remove the subscription, if it is at this revision; what runs goes on, and its deliveries stay recorded."""
+    def delete_session(self, session_id: str) -> int:
+        """Remove all subscriptions of a session, and return how many there were.
+
+        Deleting the session does the same, in its own transaction.
+        """
+    def get(self, owner: TriggerOwner, key: str) -> TriggerSubscription | None:
+        """Return a subscription. One that cannot be read raises CorruptData; it can be updated and deleted."""
+    def list(self, wanted: TriggerFilter = ..., *, limit: int = 100, cursor: str | None = None) -> TriggerPage:
+        """Return some subscriptions, the newest first. Those that cannot be read are told by id and hide no others."""
+    def prune_receipts(self, *, before_ms: int, limit: int = 100) -> int:
+        """Forget the oldest answers and deletions from before a moment, and return how many were forgotten.
+
+        At most ``limit`` of each kind: call again until it returns 0. From then on a repeat under such an operation id
+        is decided anew, and a name that was deleted starts again at revision 1.
+        """
+
+class WaitStore:
+    """Promises in the database: the first resolution wins, whoever resolves and whenever.
+
+    Keys are signed with a secret that is made once for each database. A key that is tampered with, unknown or revoked
+    is answered in one way: UnknownOrRevoked where it resolves, WaitUnknown where it waits.
+    """
+    def key(self, scope: ExecutionScope, identity: WaitIdentity) -> WaitKey:
+        """Return the key of a wait, always the same one during the life of the scope's session or process.
+
+        Makes no wait yet. Raises SessionNotFound, SessionDeleted, ProcessNotFound or ProcessPruned where the scope's
+        owner is not there, InvalidInput for blank parts. Whoever has the key can resolve the wait: log its ``key_id``,
+        not its ``text``.
+        """
+    def open(self, key: WaitKey | str, *, timeout_ms: int | None = None) -> WaitRecord:
+        """Note that somebody waits, and until when; return the wait, resolved if it is.
+
+        The deadline is counted from the first open that gives one, by the clock of the storage, and never moves.
+        """
+    def get(self, key: WaitKey | str) -> WaitRecord | None:
+        """Return the wait if it was opened or resolved; None for any other key, genuine or not."""
+    def resolve(self, key: WaitKey | str, resolution: Resolution) -> ResolveAnswer:
+        """Resolve a wait, whether or not it was opened; the first resolution stands and wakes those who wait.
+
+        Raises InvalidInput for a resolution that JSON cannot carry or that takes more than a mebibyte.
+        A deadline that has passed counts once it is written down, by somebody who waits or by ``expire``; a resolution
+        before that is still the first. A call whose connection was lost is repeated, and is then told of its own
+        resolution as of one that was there before.
+        """
+    def cancel(self, key: WaitKey | str) -> ResolveAnswer:
+        """Give a wait up: resolve it as cancelled, unless it was resolved before."""
+    def wait(self, key: WaitKey | str, *, timeout_ms: int | None = None, patience_s: float | None = None) -> Resolution:
+        """Return how a wait ends, at once if it has.
+
+        ``timeout_ms`` is that of ``open``: when it passes, the wait is resolved as timed out, for everybody.
+        ``patience_s`` ends only this call, with WaitTimedOut, and leaves the wait as it is.
+        """
+    def revoke(self, session_id: str) -> int:
+        """Make every key of the session's scopes unknown, for ever, end those who wait, and return how many waits went.
+
+        Keys that are made afterwards are new ones. Deleting a session does the same. Waits of processes stay; those
+        who wait elsewhere learn of it within a second. A session that does not exist has none: 0.
+        """
+    def pending(
+        self, *, scope: ExecutionScope | None = None, limit: int = 100, after: str | None = None
+    ) -> tuple[WaitRecord, ...]:
+        """Return waits that are open and not resolved, of one scope or of all, by the ids of their keys.
+
+        ``after`` is the ``key_id`` of the last wait of the page before.
+        """
+    def expire(self, *, limit: int = 100) -> int:
+        """Resolve waits whose deadline passed as timed out, and return how many; workers call it."""
+    def prune(self, *, resolved_before_ms: int, limit: int = 100) -> int:
+        """Remove waits of operations that were resolved before a moment, and return how many.
+
+        Waits of sessions and processes go with them; nothing else would remove these. A key of a wait that was pruned
+        resolves anew, so give those who resolve the time they may take.
+        """
+
+class WorkStore:
+    """What there is to do for a worker, in one query however much is queued or parked."""
+    def look(
+        self,
+        *,
+        sessions: int,
+        processes: int,
+        owner: LeaseOwner,
+        running_sessions: Collection[str] = ...,
+        running_processes: Collection[str] = ...,
+    ) -> Work:
+        """Return what the caller may claim now, and what it should know about what it runs already.
+
+        At most ``sessions`` and ``processes`` are named, and as many possibly dead leases of each other holder on the
+        caller's machine. A process that another owner began and that is bound to it is not named. The end of a
+        lease's life is not foreseen in ``next_at_ms``: a worker looks from time to time all the same.
+        """
+
+def open(
+    url: str,
+    *,
+    migrate: bool = True,
+    compression: Compression = ...,
+    budget: CommitBudget = ...,
+    retention: Retention = ...,
+    attachment_bytes: ByteStore | None = None,
+    clock: Clock | None = None,
+    pool: asyncpg.Pool[asyncpg.Record] | None = None,
+    on_statement: Callable[[str], None] | None = None,
+) -> Storage:
+    """Open the storage that the URL names, creating or migrating its tables unless ``migrate`` is false.
+
+    ``sqlite:///agents.db`` is a file relative to the working directory, ``sqlite:////var/lib/agents.db`` an
+    absolute one, ``sqlite://`` lives in memory as long as the storage. ``postgresql://user@host/database`` takes the
+    usual parameters and those of `lash.postgres.options.PostgresOptions`; ``pool`` is a pool of your own to use
+    instead of a new one.
+
+    ``attachment_bytes`` is where the bytes of attachments lie, by default in the database: `lash.FileBytes`,
+    `lash.S3Bytes` or a `lash.ByteStore` of your own. It must be the same one each time.
+
+    ``clock`` decides about time on SQLite only; PostgreSQL asks its server. ``on_statement`` is called with the name
+    of every statement before it runs.
+    """

@@ -1,0 +1,287 @@
+"""An event loop in a thread of its own, and the way into it for everybody else."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import concurrent.futures
+import contextlib
+import contextvars
+import inspect
+import os
+import threading
+import weakref
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+from lash.errors import ConfigError, LashError, StorageClosed
+
+T = TypeVar("T")
+
+_LAST_WORD_S: Final = 5.0
+_open_portals: Final[weakref.WeakSet[Portal]] = weakref.WeakSet()
+_leaving: Final[set[_LoopThread]] = set()
+"""Threads that have been told to end and that nobody waits for, until the program ends."""
+
+
+class Portal:
+    """Runs what belongs to one object in one event loop, whichever thread asks for it.
+
+    The thread begins with `open` and ends with `close`. It is a daemon: a program that ends without closing ends all
+    the same, after a last try to close what is open.
+    """
+
+    def __init__(self, name: str, closed: Callable[[], LashError] = StorageClosed) -> None:
+        self._name = name
+        self._closed = closed
+        self._guard = threading.Lock()
+        self._loop: _LoopThread | None = None
+        self._farewell: Callable[[], Coroutine[Any, Any, None]] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._loop is not None
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether the caller is code that runs in the loop itself."""
+        return self._loop is not None and self._loop.is_current
+
+    def open(self) -> bool:
+        """Start the thread, and return whether there was none before."""
+        with self._guard:
+            if self._loop is not None:
+                return False
+            self._loop = _LoopThread(self._name)
+            _open_portals.add(self)
+            return True
+
+    def guard(self, farewell: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Set what is to be run before the thread ends if nobody closes the portal: when it is forgotten, or at exit.
+
+        It must not refer to the portal, which would then never be forgotten.
+        """
+        loop = self._require()
+        self._farewell = farewell
+        weakref.finalize(self, loop.abandon, farewell).atexit = False
+
+    def call(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (what it returns)
+        """Call the function in the loop, wait for what it returns or awaits, and return it or raise its error.
+
+        An interrupt, such as Ctrl-C, cancels it there, and is raised here once it has ended.
+        """
+        return self._require_outside(function).call(function, args, kwargs, self._closed)
+
+    def end(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Call the function that closes the object, then end the thread; harmless if that was done before."""
+        if not self.is_open:
+            return
+        self._require_outside(function)
+        try:
+            self.call(function)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """End the thread; a second close is harmless. What still runs in it is cancelled."""
+        with self._guard:
+            loop, self._loop = self._loop, None
+        _open_portals.discard(self)
+        if loop is not None:
+            loop.stop()
+
+    def close_at_exit(self) -> None:
+        """Close the object, as far as that is still possible, and then the portal."""
+        loop, farewell = self._loop, self._farewell
+        if loop is not None and farewell is not None:
+            loop.abandon(farewell)
+
+    def _require_outside(self, function: Callable[..., Any]) -> _LoopThread:
+        loop = self._require()
+        if loop.is_current:
+            raise ConfigError(
+                f"{getattr(function, '__qualname__', function)} would block the event loop that it needs: this code "
+                "runs inside that loop, where agents and processes are async; use what their turn or context offers, "
+                "or call this from a plain function, which a step runs in a thread"
+            )
+        return loop
+
+    def _require(self) -> _LoopThread:
+        if self._loop is None:
+            raise self._closed()
+        return self._loop
+
+
+class _LoopThread:
+    """One event loop in one thread, from its start to its end."""
+
+    def __init__(self, name: str) -> None:
+        self._process = os.getpid()
+        # A lock that can be taken twice: the collector of garbage may come by, and abandon us, while it is held.
+        self._guard = threading.RLock()
+        self._accepting = True
+        self._answers: set[concurrent.futures.Future[Any]] = set()
+        began: concurrent.futures.Future[asyncio.AbstractEventLoop] = concurrent.futures.Future()
+        self._thread = threading.Thread(target=self._run, args=(began,), name=name, daemon=True)
+        self._thread.start()
+        self._loop = began.result()
+
+    @property
+    def is_current(self) -> bool:
+        return threading.current_thread() is self._thread
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this is the process that started the thread; a fork does not have it."""
+        return os.getpid() == self._process
+
+    def call(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        closed: Callable[[], LashError],
+    ) -> Any:  # noqa: ANN401 (whatever the function returns)
+        answer: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        call = _Call(function, args, kwargs, answer)
+        with self._guard:
+            self._send(call.begin, closed)
+            self._answers.add(answer)
+        try:
+            return answer.result()
+        except asyncio.CancelledError:
+            if self._accepting:
+                raise
+            raise closed() from None
+        except BaseException:
+            if not answer.done():
+                # Somebody interrupted the wait. Nothing of the call goes on behind the caller's back.
+                with contextlib.suppress(StorageClosed):
+                    self._send(call.cancel, StorageClosed)
+                concurrent.futures.wait({answer})
+            raise
+        finally:
+            with self._guard:
+                self._answers.discard(answer)
+            # An error refers to this frame; without the reference back there is no circle to collect.
+            del answer, call
+
+    def stop(self) -> None:
+        if not self.is_here:
+            return
+        self._stop_accepting()
+        if not self.is_current:
+            self._thread.join()
+
+    def join(self, timeout_s: float) -> None:
+        self._thread.join(timeout_s)
+
+    def abandon(self, farewell: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run the last words and end the thread, without waiting: the caller may be in the middle of anything."""
+
+        async def part() -> None:
+            try:
+                await farewell()
+            finally:
+                self._stop_accepting()
+
+        def begin() -> None:
+            self._parting = self._loop.create_task(part())
+
+        _leaving.add(self)
+        try:
+            self._send(begin, StorageClosed)
+        except LashError:
+            # It ends already, or this is a fork, which does not have the thread.
+            _leaving.discard(self)
+
+    def _stop_accepting(self) -> None:
+        with self._guard:
+            if self._accepting:
+                self._accepting = False
+                # Behind all that was accepted before, which has begun by then and is cancelled with the rest.
+                self._loop.call_soon_threadsafe(self._stopping.set)
+
+    def _send(self, begin: Callable[[], None], closed: Callable[[], LashError]) -> None:
+        if not self.is_here:
+            raise ConfigError("this was opened before the process forked; open it anew in the child")
+        with self._guard:
+            if not self._accepting:
+                raise closed()
+            try:
+                self._loop.call_soon_threadsafe(begin)
+            except RuntimeError:
+                # The loop has ended by itself a moment ago.
+                raise closed() from None
+
+    def _run(self, began: concurrent.futures.Future[asyncio.AbstractEventLoop]) -> None:
+        async def live() -> None:
+            self._stopping = asyncio.Event()
+            began.set_result(asyncio.get_running_loop())
+            await self._stopping.wait()
+
+        try:
+            asyncio.run(live())
+        except BaseException as error:
+            if not began.done():
+                began.set_exception(error)
+                return
+            # A handler that ends the program, as sys.exit does, ends this thread; others must not wait for it.
+            if not isinstance(error, KeyboardInterrupt | SystemExit):
+                raise
+        finally:
+            _leaving.discard(self)
+            with self._guard:
+                self._accepting = False
+                for answer in self._answers:
+                    # What came too late to begin. All the others have their answer.
+                    if not answer.done():
+                        answer.set_exception(asyncio.CancelledError())
+
+
+class _Call:
+    """One call on its way into the loop and back."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        answer: concurrent.futures.Future[Any],
+    ) -> None:
+        self._function = function
+        self._args = args
+        self._kwargs = kwargs
+        self._answer = answer
+        self._context = contextvars.copy_context()
+        self._task: asyncio.Task[Any] | None = None
+
+    def begin(self) -> None:
+        """Begin, in the loop, with the caller's context variables."""
+        loop = asyncio.get_running_loop()
+        self._task = loop.create_task(self._call(), context=self._context)
+        self._task.add_done_callback(self._end)
+
+    def cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _call(self) -> Any:  # noqa: ANN401 (whatever the function returns)
+        outcome = self._function(*self._args, **self._kwargs)
+        return await outcome if inspect.isawaitable(outcome) else outcome
+
+    def _end(self, task: asyncio.Task[Any]) -> None:
+        if task.cancelled():
+            self._answer.set_exception(asyncio.CancelledError())
+        elif (error := task.exception()) is not None:
+            self._answer.set_exception(error)
+        else:
+            self._answer.set_result(task.result())
+
+
+@atexit.register
+def _close_all() -> None:
+    for portal in list(_open_portals):
+        portal.close_at_exit()
+    for thread in list(_leaving):
+        thread.join(_LAST_WORD_S)

@@ -1,0 +1,91 @@
+"""What has a thread of its own: an application, and a storage that was opened."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Final, Self
+
+from lash.connect import open_storage
+from lash.errors import ConfigError, LashError
+from lash.runtime.app import App as AsyncApp
+from lash.stores.storage import Storage as AsyncStorage
+from lash.sync.portal import Portal
+from lash.sync.proxy import Blocking, blocking, derive
+
+
+class Opened(Blocking):
+    """Closes the thread with the storage."""
+
+    __slots__ = ()
+
+    def close(self) -> None:
+        """Finish what was accepted, then close, and end the thread. A second close is harmless."""
+        self._portal.end(self._target.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Living(Blocking):
+    """Begins the thread with the application and ends it with it."""
+
+    __slots__ = ()
+
+    def __init__(self, url: str, **options: Any) -> None:  # noqa: ANN401 (what the async App takes)
+        super().__init__(Portal("lash-app", _not_running), AsyncApp(url, **options))
+
+    def start(self, process: Any = None, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (as the async App)
+        """Without arguments: open the storage and begin to work. With a process: start it and return a handle on it."""
+        if process is not None:
+            handle = self._portal.call(self._target.start, process, *args, **kwargs)
+            return blocking("ProcessHandle")(self._portal, handle)
+        return self._open()
+
+    def stop(self) -> None:
+        """Let what runs finish or give it back, close the storage, end the thread. A second stop is harmless."""
+        self._portal.end(self._target.stop)
+
+    def __enter__(self) -> Self:
+        self._open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _open(self) -> None:
+        if not self._portal.open():
+            raise ConfigError("the app is running already")
+        try:
+            self._portal.call(self._target.start)
+            self._portal.guard(self._target.stop)
+        except BaseException:
+            self._portal.close()
+            raise
+
+
+App: Final = derive(AsyncApp, Living)
+_OpenedStorage: Final = type("Storage", (Opened, blocking("Storage")), {"__slots__": (), "__module__": "lash.sync"})
+
+
+def open_blocking(url: str, **options: Any) -> Any:  # noqa: ANN401 (the stub says it)
+    """Open a storage for blocking use; it takes what `lash.open` takes. It is closed by ``with`` or by ``close``."""
+    portal = Portal("lash-storage")
+    portal.open()
+    try:
+        storage: AsyncStorage = portal.call(open_storage, url, **options)
+        portal.guard(storage.close)
+    except BaseException:
+        portal.close()
+        raise
+    return _OpenedStorage(portal, storage)
+
+
+def _not_running() -> LashError:
+    return ConfigError("the app is not running; use `with app:` or `app.start()` first")

@@ -1,0 +1,98 @@
+"""A small storage with one of everything, as the examples of the command name them."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+
+import lash
+from lash.model.queue import Boundary, Claim
+from lash.testing.effect_factories import effect
+from lash.testing.factories import acquired, append, commit, node, owner, spent
+from lash.testing.process_factories import NOTE, event, process, process_lease
+from lash.testing.trigger_factories import trigger
+
+APPROVE = lash.EventType(name="signal.approve")
+
+
+@dataclasses.dataclass(frozen=True)
+class Seeded:
+    """Where the storage is, and the names in it that nobody can choose."""
+
+    url: str
+    batch: str
+    key: str
+    other_key: str
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return {"LASH_URL": self.url, "BATCH": self.batch, "KEY": self.key, "OTHER_KEY": self.other_key}
+
+
+def seed(url: str) -> Seeded:
+    """Fill an empty storage."""
+    return asyncio.run(_seed(url))
+
+
+async def _seed(url: str) -> Seeded:
+    async with await lash.open(url) as storage:
+        await _conversation(storage)
+        batch = await _dead_letter(storage)
+        await _processes(storage)
+        await _sources(storage)
+        scope = lash.ProcessScope(process_id="research-7")
+        keys = [await storage.waits.key(scope, lash.CustomIdentity(key=name)) for name in ("approval", "budget")]
+        for key in keys:
+            await storage.waits.open(key)
+    return Seeded(url=url, batch=batch, key=keys[0].text, other_key=keys[1].text)
+
+
+async def _conversation(storage: lash.Storage) -> None:
+    """Session support-42: a question, an answer that was tried twice, and a third message on the second answer."""
+    await storage.sessions.create("support-42", name="A refund", model="m")
+    session = storage.session("support-42")
+    first = (node("ask", None, "Where is my money?"), node("curt", "ask", "Wait.", role=lash.Role.ASSISTANT))
+    await session.commit(commit(0, *first, session_id="support-42", usage=(spent(10, 5),)))
+    better = node("kind", "ask", "It is on its way.", role=lash.Role.ASSISTANT)
+    thanks = node("thanks", "kind", "Thank you!")
+    await session.commit(commit(1, session_id="support-42", graph=append(better, thanks)))
+
+
+async def _dead_letter(storage: lash.Storage) -> str:
+    """One message to support-42 that was given up after a recorded step, and one that waits."""
+    sent = [await _send(storage, text) for text in ("Now!", "And the other one?")]
+    lease = acquired(await storage.leases.claim("support-42", owner("worker"), ttl_ms=60_000))
+    scope = lash.TurnScope(session_id="support-42", turn_id=f"turn:{sent[0]}")
+    await storage.effects.record(lease.fence, effect("look up", lash.Step(name="look up"), scope=scope), {"found": 1})
+    claim = await storage.queue.claim(lease.fence, boundary=Boundary.IDLE, ttl_ms=60_000)
+    assert isinstance(claim, Claim)
+    await storage.queue.bury(claim, reason="it failed 5 times", error={"type": "ValueError"})
+    await storage.leases.release(lease.fence)
+    return sent[0]
+
+
+async def _send(storage: lash.Storage, text: str) -> str:
+    draft = lash.BatchDraft(session_id="support-42", payloads=(lash.TurnInput.of_text(text),))
+    return (await storage.queue.enqueue(draft)).batch_id
+
+
+async def _processes(storage: lash.Storage) -> None:
+    """Process research-7 runs and has a recorded step; report-3 has ended."""
+    await storage.processes.register(
+        process("research-7", NOTE, APPROVE, identity=lash.Identity(kind="python", label="research"))
+    )
+    await storage.events.append("research-7", event("note", {"found": 3}))
+    claimed = await storage.process_leases.claim("research-7", owner("worker"), ttl_ms=60_000)
+    lease = process_lease(claimed)
+    run = lash.ProcessScope(process_id="research-7")
+    await storage.effects.record(lease.fence, effect("search", lash.Step(name="search"), scope=run), ["a", "b"])
+    await storage.process_leases.release(lease.fence)
+    await storage.processes.register(process("report-3", identity=lash.Identity(kind="python", label="report")))
+    await storage.processes.complete("report-3", lash.Success(value={"pages": 2}))
+
+
+async def _sources(storage: lash.Storage) -> None:
+    """The host watches order.paid, and has a schedule."""
+    source_key = storage.triggers.source_key("order.paid")
+    await storage.triggers.register(trigger("on-paid", source_type="order.paid", source_key=source_key, label="ship"))
+    await storage.schedules.register(lash.ScheduleDraft(key="digest", cron="0 7 * * 1-5", time_zone="Europe/Berlin"))

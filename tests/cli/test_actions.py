@@ -1,0 +1,210 @@
+"""What the command does to a storage, seen through the storage itself."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+import lash
+from lash.testing.factories import acquired, owner
+from lash.testing.trigger_factories import trigger
+from tests.cli.kit import run, values
+from tests.cli.seed import Seeded
+
+T = TypeVar("T")
+
+
+def ask(url: str, question: Callable[[lash.Storage], Awaitable[T]]) -> T:
+    """Open the storage and ask it something."""
+
+    async def asking() -> T:
+        async with await lash.open(url, migrate=False) as storage:
+            return await question(storage)
+
+    return asyncio.run(asking())
+
+
+def test_init_creates_once_and_says_so(backend_url: str) -> None:
+    """The first init creates, the second finds all as it should be; a dry run of migrate applies nothing."""
+    (dry,) = values("db", "migrate", "--dry-run", url=backend_url)
+    assert (dry["created"], dry["dry_run"]) == (False, True)
+    assert dry["migrations"][0] == "0001_sessions"
+    assert run("ps", url=backend_url).returncode == 6
+    (made,) = values("init", url=backend_url)
+    assert (made["created"], made["migrations"]) == (True, dry["migrations"])
+    (again,) = values("db", "migrate", url=backend_url)
+    assert (again["created"], again["migrations"]) == (False, [])
+
+
+def test_removing_asks_unless_told(seeded: Seeded) -> None:
+    """Nothing is removed by a dry run, nor without --yes where nobody can be asked, nor if one name is unknown."""
+    dry = run("sessions", "rm", "support-42", "--dry-run", url=seeded.url)
+    assert (dry.returncode, dry.stdout) == (0, "would delete support-42: 4 nodes, 1 queued batch\n")
+    assert run("sessions", "rm", "support-42", url=seeded.url).returncode == 2
+    both = run("sessions", "rm", "support-42", "nobody", "--yes", url=seeded.url)
+    assert (both.returncode, both.stderr) == (3, "lash: 'nobody' does not exist; nothing was removed\n")
+    assert ask(seeded.url, lambda storage: storage.sessions.open("support-42")) is not None
+    gone = run("sessions", "rm", "support-42", "--yes", url=seeded.url)
+    assert (gone.returncode, gone.stdout) == (0, "deleted support-42\n")
+    assert run("sessions", "show", "support-42", url=seeded.url).returncode == 3
+
+
+def test_fork_continues_from_a_node(seeded: Seeded) -> None:
+    """A fork has the path to the node; forking again is harmless, and an id that is taken is a conflict."""
+    made = run("sessions", "fork", "support-42", "curtly", "--node", "curt", "--name", "Curt", url=seeded.url)
+    assert (made.returncode, made.stdout) == (0, "forked support-42 as curtly\n")
+    assert [each["node_id"] for each in values("sessions", "tree", "curtly", url=seeded.url)] == ["ask", "curt"]
+    again = run("sessions", "fork", "support-42", "curtly", "--node", "curt", url=seeded.url)
+    assert (again.returncode, again.stdout) == (0, "curtly is a fork of support-42 already\n")
+    assert run("sessions", "fork", "support-42", "x", "--node", "none", url=seeded.url).returncode == 3
+    assert run("sessions", "fork", "curtly", "support-42", url=seeded.url).returncode == 4
+
+
+def test_a_signal_with_a_key_is_sent_once(seeded: Seeded) -> None:
+    """Two signals of one key are one event; its payload is what was given, also on standard input."""
+    sent = run("signal", "research-7", "approve", '{"by": "ada"}', "--key", "k", url=seeded.url)
+    assert (sent.returncode, sent.stdout) == (0, "signal approve is event 3 of research-7\n")
+    again = run("signal", "research-7", "approve", "-", "--key", "k", url=seeded.url, given='{"by": "ada"}')
+    assert again.stdout == "signal approve was sent before as event 3 of research-7\n"
+    found = ask(seeded.url, lambda storage: storage.events.signal_at("research-7", "approve", 1))
+    assert found is not None
+    assert found.payload == {"by": "ada"}
+
+
+def test_cancel_asks_a_process_to_stop(seeded: Seeded) -> None:
+    """The request and its reason are durable; a process that has ended cannot be cancelled."""
+    asked = run("cancel", "research-7", "--reason", "enough", url=seeded.url)
+    assert (asked.returncode, asked.stdout) == (0, "asked process research-7 to stop\n")
+    record = ask(seeded.url, lambda storage: storage.processes.get("research-7"))
+    assert record is not None
+    assert (record.projection.cancel_requested, record.projection.cancel_reason) == (True, "enough")
+    assert "cancelling" in run("ps", url=seeded.url).stdout
+    ended = run("cancel", "report-3", url=seeded.url)
+    assert (ended.returncode, ended.stderr) == (4, "lash: process 'report-3' has ended already: completed\n")
+
+
+def test_cancel_of_a_turn_is_queued_for_the_session(seeded: Seeded) -> None:
+    """The order lies in the session's queue, in the form that workers obey; an unknown session is not created."""
+    assert run("cancel", "--session", "support-42", "--reason", "enough", url=seeded.url).returncode == 0
+    queued = ask(seeded.url, lambda storage: storage.queue.list("support-42"))
+    assert queued[-1].payloads == (lash.SessionCommand(command="cancel_turn", reason="enough"),)
+    assert run("cancel", "--session", "nobody", url=seeded.url).returncode == 3
+    assert ask(seeded.url, lambda storage: storage.sessions.open("nobody")) is None
+
+
+def test_dead_letters_are_requeued_and_discarded(seeded: Seeded) -> None:
+    """A requeued letter is queued again under its id; one that was discarded is gone."""
+    assert run("queue", "requeue", "support-42", seeded.batch, url=seeded.url).stdout == f"requeued {seeded.batch}\n"
+    queued = ask(seeded.url, lambda storage: storage.queue.list("support-42"))
+    assert queued[-1].batch_id == seeded.batch
+    assert run("queue", "requeue", "support-42", seeded.batch, url=seeded.url).returncode == 3
+    assert run("queue", "discard", "support-42", seeded.batch, "--yes", url=seeded.url).returncode == 3
+    assert run("queue", "discard", "support-42", url=seeded.url).returncode == 2
+
+
+def test_discard_removes_a_dead_letter_for_good(seeded: Seeded) -> None:
+    """Only --yes removes it; a dry run says what would go."""
+    dry = run("queue", "discard", "support-42", "--all", "--dry-run", url=seeded.url)
+    assert dry.stdout == f"would discard {seeded.batch}\n"
+    assert run("queue", "discard", "support-42", "--all", url=seeded.url).returncode == 2
+    assert len(ask(seeded.url, lambda storage: storage.queue.dead())) == 1
+    assert run("queue", "discard", "support-42", "--all", "--yes", url=seeded.url).returncode == 0
+    assert ask(seeded.url, lambda storage: storage.queue.dead()) == ()
+
+
+def test_triggers_are_switched_and_emitted_to(seeded: Seeded) -> None:
+    """A disabled trigger starts nothing; an enabled one starts a process once for each key."""
+    assert run("triggers", "disable", "on-paid", url=seeded.url).stdout == "on-paid is disabled\n"
+    (quiet,) = values("triggers", "emit", "order.paid", "--key", "1", url=seeded.url)
+    assert quiet["deliveries"] == []
+    assert run("triggers", "enable", "on-paid", url=seeded.url).stdout == "on-paid is enabled\n"
+    (first,) = values("triggers", "emit", "order.paid", '{"order": 7}', "--key", "2", url=seeded.url)
+    (again,) = values("triggers", "emit", "order.paid", '{"order": 7}', "--key", "2", url=seeded.url)
+    assert [each["state"] for each in first["deliveries"]] == ["started"]
+    assert again == first
+    assert run("triggers", "emit", "order.paid", '{"order": 8}', "--key", "2", url=seeded.url).returncode == 4
+    assert run("triggers", "enable", "none", url=seeded.url).returncode == 3
+    assert run("triggers", "enable", "on-paid", "--session", "support-42", url=seeded.url).returncode == 3
+
+
+def test_a_rejected_delivery_ends_with_1(seeded: Seeded) -> None:
+    """What happened is recorded, and a script learns that not all of it was started."""
+
+    async def strict(storage: lash.Storage) -> None:
+        source_key = storage.triggers.source_key("order.paid")
+        draft = trigger("strict", source_type="order.paid", source_key=source_key, payload_schema={"type": "object"})
+        await storage.triggers.register(draft)
+
+    ask(seeded.url, strict)
+    ended = run("triggers", "emit", "order.paid", "7", "--key", "9", url=seeded.url)
+    assert (ended.returncode, ended.stderr) == (1, "lash: 1 delivery rejected\n")
+    assert "started" in ended.stdout
+    assert "rejected" in ended.stdout
+
+
+def test_waits_are_resolved_once(seeded: Seeded) -> None:
+    """The first resolution stands; another one is a conflict, and a key that was changed is unknown."""
+    first = run("waits", "resolve", "-", '{"approved": true}', url=seeded.url, given=f"{seeded.key}\n")
+    assert (first.returncode, first.stdout) == (0, "resolved\n")
+    second = run("waits", "resolve", seeded.key, "--reject", "no", url=seeded.url)
+    assert second.returncode == 4
+    assert '"approved":true' in second.stderr
+    assert run("waits", "resolve", seeded.key[:-1] + "x", url=seeded.url).returncode == 3
+    found = ask(seeded.url, lambda storage: storage.waits.get(seeded.key))
+    assert found is not None
+    assert found.resolution == lash.Resolved(value={"approved": True})
+    assert len(values("waits", "ls", url=seeded.url)) == 1
+
+
+def test_vacuum_deletes_removed_nodes(seeded: Seeded) -> None:
+    """Nodes that were removed are counted once and then gone; a dry run leaves them."""
+    ask(seeded.url, lambda storage: storage.session("support-42").tombstone(["curt"]))
+    assert run("db", "vacuum", "--dry-run", url=seeded.url).stdout == "would vacuum 1 session\n"
+    assert run("db", "vacuum", url=seeded.url).returncode == 2
+    (first,) = values("db", "vacuum", "--yes", url=seeded.url)
+    (second,) = values("db", "vacuum", "support-42", "--yes", url=seeded.url)
+    assert (first["removed_node_count"], second["removed_node_count"]) == (1, 0)
+    assert run("db", "vacuum", "nobody", "--yes", url=seeded.url).returncode == 3
+
+
+def test_report_counts_rows(seeded: Seeded) -> None:
+    """The report names every noun; on SQLite, where rows are exact, it counts them."""
+    (told,) = values("db", "report", url=seeded.url)
+    assert {"session", "node", "process", "queue", "trigger"} <= told["nouns"].keys()
+    if seeded.url.startswith("sqlite"):
+        assert told["nouns"]["node"]["rows"] >= 4
+
+
+def test_the_holder_of_a_lease_is_shown_without_its_token(seeded: Seeded) -> None:
+    """People see who works on a session; what would let them act as the worker is not shown."""
+    claim = functools.partial(_claim, session_id="support-42")
+    lease = acquired(ask(seeded.url, claim))
+    shown = run("sessions", "show", "support-42", url=seeded.url).stdout
+    told = run("sessions", "show", "support-42", "--json", url=seeded.url).stdout
+    assert "worker:        somebody, until " in shown
+    assert '"owner_id":"somebody"' in told
+    assert lease.token not in shown + told
+
+
+async def _claim(storage: lash.Storage, session_id: str) -> lash.Acquired | lash.Busy:
+    return await storage.leases.claim(session_id, owner("somebody"), ttl_ms=60_000)
+
+
+@pytest.mark.parametrize("shell_name", ["bash", "zsh", "fish"])
+def test_completion_scripts_name_the_program(shell_name: str, tmp_path: Path) -> None:
+    """The script asks the program itself for what can be typed next; without a storage."""
+    ended = run("completion", shell_name, cwd=tmp_path)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert f"_LASH_COMPLETE={shell_name}_complete" in ended.stdout
+
+
+def test_completion_answers_what_can_be_typed_next() -> None:
+    """A shell that asks gets the commands and options that fit."""
+    asked = {"_LASH_COMPLETE": "bash_complete", "COMP_WORDS": "lash sessions f", "COMP_CWORD": "2"}
+    ended = run(variables=asked)
+    assert (ended.returncode, ended.stdout) == (0, "plain,fork\n")

@@ -1,0 +1,105 @@
+"""Every example of every command runs as it is written, in a shell, on both backends."""
+
+from __future__ import annotations
+
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from lash.cli.command import Command
+from lash.cli.root import root
+from tests.cli.kit import PATIENCE_S, environment, run
+from tests.cli.seed import Seeded
+
+APPLICATION = "import os\n\nimport lash\n\napp = lash.App(os.environ['LASH_URL'])\n"
+
+
+def leaves(group: click.Group = root, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Command]]:
+    """Every command that does something, with the words that name it."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        found = group.get_command(context, name)
+        if isinstance(found, click.Group):
+            yield from leaves(found, (*path, name))
+        else:
+            assert isinstance(found, Command), name
+            yield " ".join((*path, name)), found
+
+
+LEAVES = dict(leaves())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with ``lash`` on its path and an application to run."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    script = programs / "lash"
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} -m lash "$@"\n')
+    script.chmod(script.stat().st_mode | stat.S_IEXEC)
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "agents.py").write_text(APPLICATION)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", [name for name in LEAVES if name != "worker"])
+def test_examples_succeed(name: str, seeded: Seeded, folder: Path) -> None:
+    """What the help of a command shows can be typed, in the order in which it stands there, and succeeds."""
+    if name == "db restore":
+        made = run("db", "backup", "agents-backup.db", url=_other_storage(folder), cwd=folder)
+        assert made.returncode == 0, made.stderr
+    variables = environment({**seeded.variables, "PATH": f"{folder / 'bin'}:/usr/bin:/bin"})
+    for example in LEAVES[name].examples:
+        ended = subprocess.run(
+            ["bash", "-c", f"set -o pipefail; {example}"],
+            env=variables,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        refused = name == "db backup" and seeded.url.startswith("postgres")
+        assert ended.returncode == (2 if refused else 0), (example, ended.stdout, ended.stderr)
+
+
+def _other_storage(folder: Path) -> str:
+    url = f"sqlite:///{folder / 'other.db'}"
+    assert run("init", url=url).returncode == 0
+    return url
+
+
+def test_example_of_the_worker_works_until_it_is_told_to_stop(seeded: Seeded, folder: Path) -> None:
+    """``lash worker`` works until SIGTERM and then ends with 0."""
+    (example, *_) = LEAVES["worker"].examples
+    variables = environment({**seeded.variables, "PATH": f"{folder / 'bin'}:/usr/bin:/bin"})
+    log = folder / "worker.log"
+    with log.open("wb") as stderr:
+        worker = subprocess.Popen(["bash", "-c", f"exec {example}"], env=variables, cwd=folder, stderr=stderr)
+    try:
+        deadline = time.monotonic() + PATIENCE_S
+        while "working" not in log.read_text():
+            assert worker.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.05)
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(PATIENCE_S) == 0, log.read_text()
+    finally:
+        worker.kill()
+        worker.wait()
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_every_command_has_help_and_an_example_of_itself(name: str) -> None:
+    """The help of a command says what it does and shows it being used."""
+    leaf = LEAVES[name]
+    assert leaf.help
+    assert leaf.examples
+    assert all(f"lash {name}" in example for example in leaf.examples)

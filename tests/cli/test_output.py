@@ -1,0 +1,181 @@
+"""What the command shows: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import lash
+from lash.testing.factories import append, chain, commit, node
+from lash.testing.process_factories import event
+from tests.cli.kit import ageless, output, run, values
+from tests.cli.seed import Seeded
+
+
+def test_sessions_are_listed(seeded: Seeded) -> None:
+    """A list of sessions has what a picker shows."""
+    assert ageless(output("sessions", "ls", url=seeded.url)) == (
+        "SESSION   NAME   REVISION   MESSAGES   UPDATED   FIRST MESSAGE\n"
+        "support-42   A refund   2   2   AGE   Where is my money?"
+    )
+
+
+def test_tree_draws_branches_and_marks_the_active_path(seeded: Seeded) -> None:
+    """The active path goes straight down; the answer that was replaced stands beside it."""
+    assert output("sessions", "tree", "support-42", url=seeded.url) == (
+        "support-42  revision 2  root\n"
+        "● ask  user: Where is my money?\n"
+        "├─○ curt  assistant: Wait.\n"
+        "● kind  assistant: It is on its way.\n"
+        "● thanks  user: Thank you!  <- head\n"
+    )
+
+
+def test_tree_of_many_branches(backend_url: str) -> None:
+    """Branches of branches, several roots, and a head that is no tip are drawn as they are."""
+
+    async def fill() -> None:
+        async with await lash.open(backend_url) as storage:
+            await storage.sessions.create("s")
+            nodes = (
+                *(node("r"), *chain("a", "b", after="r"), *chain("c", "d", after="r"), node("e", "c")),
+                *(*chain("f", "g", after="c"), node("h", "a"), node("other"), node("below", "other")),
+            )
+            await storage.session("s").commit(commit(0, graph=append(*nodes, leaf="c")))
+
+    asyncio.run(fill())
+    assert output("sessions", "tree", "s", url=backend_url) == (
+        "s  revision 1  root\n"
+        "├─○ other  user: other\n"
+        "│ ○ below  user: below\n"
+        "● r  user: r\n"
+        "├─○ a  user: a\n"
+        "│ ├─○ b  user: b\n"
+        "│ ○ h  user: h\n"
+        "● c  user: c  <- head\n"
+        "├─○ d  user: d\n"
+        "├─○ e  user: e\n"
+        "○ f  user: f\n"
+        "○ g  user: g\n"
+    )
+    told = values("sessions", "tree", "s", url=backend_url)
+    assert [(each["node_id"], each["depth"]) for each in told if each["active"]] == [("r", 0), ("c", 1)]
+
+
+def test_tree_without_line_signs_uses_plain_letters(seeded: Seeded) -> None:
+    """Where the output cannot show the signs, the tree is drawn with ASCII, and other text is escaped."""
+    ended = run("sessions", "tree", "support-42", url=seeded.url, variables={"PYTHONIOENCODING": "ascii"})
+    assert ended.returncode == 0
+    assert ended.stdout.splitlines()[1:3] == ["* ask  user: Where is my money?", "|-o curt  assistant: Wait."]
+
+
+def test_show_tells_the_conversation(seeded: Seeded) -> None:
+    """A session is shown with what is current, what waits, and its messages."""
+    shown = output("sessions", "show", "support-42", url=seeded.url)
+    for expected in ("revision:      2", "head:          thanks", "tokens:        15 by turn (m)", "dead letters:  1"):
+        assert expected in shown
+    assert shown.endswith("assistant  kind\nIt is on its way.\n\nuser  thanks\nThank you!\n")
+    (last,) = values("sessions", "show", "support-42", "--last", "1", url=seeded.url)
+    assert [each["node_id"] for each in last["nodes"]] == ["thanks"]
+    assert (last["queued"], last["dead"], last["lease"]) == (1, 1, None)
+
+
+def test_processes_are_listed(seeded: Seeded) -> None:
+    """Without options those that run; with -a all, the newest first."""
+    assert ageless(output("ps", url=seeded.url)) == (
+        "PROCESS   LABEL   STATUS   EVENTS   CREATED   UPDATED   WAKES\n"
+        "research-7   research   running   2   AGE   AGE   -"
+    )
+    assert [each["process_id"] for each in values("ps", "-a", url=seeded.url)] == ["report-3", "research-7"]
+    assert [each["status"] for each in values("ps", "--all", "--label", "report", url=seeded.url)] == ["completed"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "heading", "fields"),
+    [
+        (("queue", "ls"), "SESSION BATCH STATE KIND ATTEMPTS QUEUED CONTENT", {"attempts": 0, "claimed": False}),
+        (("queue", "dead"), "SESSION BATCH ATTEMPTS DIED REASON CONTENT", {"reason": "it failed 5 times"}),
+        (("triggers", "ls"), "KEY OWNER STATE SOURCE TYPE SOURCE KEY STARTS CREATED", {"enabled": True}),
+        (("schedules", "ls"), "KEY OWNER CRON TIME ZONE STATE LAST TICK NEXT TICK", {"last_tick_ms": None}),
+        (("effects", "ls", "research-7"), "KEY KIND STATUS RECORDED OUTCOME", {"outcome": ["a", "b"], "error": None}),
+        (("waits", "ls"), "WAIT SCOPE FOR SINCE DEADLINE", {"resolution": None, "deadline_ms": None}),
+    ],
+)
+def test_lists_have_a_heading_and_whole_values(
+    arguments: tuple[str, ...], heading: str, fields: dict[str, Any], seeded: Seeded
+) -> None:
+    """Every list is a table for people and one JSON value a line for programs, defaults written out."""
+    assert " ".join(output(*arguments, url=seeded.url).splitlines()[0].split()) == heading
+    told = values(*arguments, url=seeded.url)
+    assert told[0] | fields == told[0]
+
+
+def test_logs_are_shown_in_order_from_where_one_asks(seeded: Seeded) -> None:
+    """Events have a moment, a number, a type and a payload; --after, --tail and --type choose among them."""
+    lines = output("logs", "research-7", url=seeded.url).splitlines()
+    assert [line.split()[1:3] for line in lines] == [["1", "note"], ["2", "process.started"]]
+    assert lines[0].endswith('  {"found":3}')
+    for chosen in (("--after", "1"), ("--tail", "1"), ("--type", "process.started")):
+        assert [each["sequence"] for each in values("logs", "research-7", *chosen, url=seeded.url)] == [2]
+    assert output("logs", "research-7", "--tail", "0", url=seeded.url) == ""
+
+
+def test_lists_say_when_there_is_more(seeded: Seeded) -> None:
+    """A list that was cut says so beside the output; --no-limit shows all of it."""
+    cut = run("ps", "-a", "--limit", "1", url=seeded.url)
+    assert len(cut.stdout.splitlines()) == 2
+    assert cut.stderr == "only the first 1 are shown; --no-limit shows all of them\n"
+    assert run("ps", "-a", "--limit", "1", "--json", url=seeded.url).stderr == ""
+    assert len(values("ps", "-a", "--limit", "1", "--no-limit", url=seeded.url)) == 2
+    assert run("ps", "-a", "--limit", "2", url=seeded.url).stderr == ""
+
+
+@pytest.mark.parametrize("arguments", [(), ("sessions",), ("db",)])
+def test_nothing_asked_for_shows_the_help(arguments: tuple[str, ...]) -> None:
+    """The name alone shows what can be done, without a storage, and succeeds."""
+    ended = run(*arguments)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith(f"Usage: {' '.join(('lash', *arguments))} ")
+    assert "Commands:" in ended.stdout
+
+
+def test_nothing_is_said_beside_the_output(seeded: Seeded) -> None:
+    """An empty list leaves standard output empty, so that a script counts no lines."""
+    ended = run("ps", "--status", "failed", url=seeded.url)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "no processes\n")
+
+
+def test_stored_text_cannot_drive_the_terminal(backend_url: str) -> None:
+    """Escape sequences, line breaks and invisible signs in stored text are shown, not obeyed."""
+    hostile = "\x1b[2Jgone\r\nnext \u202eback\x07"
+
+    async def fill() -> None:
+        async with await lash.open(backend_url) as storage:
+            await storage.sessions.create("s", name=hostile)
+            await storage.session("s").commit(commit(0, node("a", None, hostile)))
+            await storage.queue.enqueue(lash.BatchDraft(session_id="s", payloads=(lash.TurnInput.of_text(hostile),)))
+
+    asyncio.run(fill())
+    for arguments in (("sessions", "ls"), ("sessions", "tree", "s"), ("sessions", "show", "s"), ("queue", "ls")):
+        shown = output(*arguments, url=backend_url)
+        assert not set(shown) & set("\x1b\r\x07\u202e"), arguments
+        assert "\\x1b[2Jgone" in shown, arguments
+    assert len(output("sessions", "ls", url=backend_url).splitlines()) == 2
+    (told,) = values("sessions", "ls", url=backend_url)
+    assert told["meta"]["name"] == hostile
+
+
+def test_a_long_log_is_shown_whole(backend_url: str) -> None:
+    """More events than fit into one query come without a hole."""
+
+    async def fill() -> None:
+        from lash.testing.process_factories import process
+
+        async with await lash.open(backend_url) as storage:
+            await storage.processes.register(process("p"))
+            await asyncio.gather(*(storage.events.append("p", event("note", number)) for number in range(1_100)))
+
+    asyncio.run(fill())
+    assert [each["sequence"] for each in values("logs", "p", url=backend_url)] == list(range(1, 1_101))

@@ -1,0 +1,133 @@
+"""How values are written: pure functions, at their edges."""
+
+from __future__ import annotations
+
+import pytest
+
+from lash.cli.table import Column, draw, plainly
+from lash.cli.text import age, clean, json_text, moment, plural, shortened, size, width_of
+from lash.cli.url import redacted, scrub, without_password
+from lash.model.process import Projection
+
+HOUR = 3_600_000
+DAY = 24 * HOUR
+
+
+@pytest.mark.parametrize(
+    ("ago_ms", "expected"),
+    [
+        (0, "0s"),
+        (999, "0s"),
+        (59_999, "59s"),
+        (60_000, "1m"),
+        (61_000, "1m1s"),
+        (119_000, "1m59s"),
+        (120_000, "2m"),
+        (HOUR + 5 * 60_000, "1h5m"),
+        (29 * HOUR, "1d5h"),
+        (48 * HOUR, "2d"),
+        (364 * DAY, "364d"),
+        (365 * DAY, "1y"),
+        (-500, "0s"),
+        (-61_000, "+1m1s"),
+        (-17 * HOUR, "+17h"),
+    ],
+)
+def test_ages_say_what_matters(ago_ms: int, expected: str) -> None:
+    """An age has one unit, or two where one would say too little; what lies ahead has a plus sign."""
+    assert age(1_000 * DAY - ago_ms, 1_000 * DAY) == expected
+
+
+def test_no_moment_has_no_age() -> None:
+    """What never happened is a dash."""
+    assert age(None) == "-"
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [(None, "-"), (0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1536, "1.5 KiB"), (5 * 1024**4, "5.0 TiB")],
+)
+def test_sizes(count: int | None, expected: str) -> None:
+    """Bytes are told in the unit that fits."""
+    assert size(count) == expected
+
+
+def test_moments_are_utc_to_the_millisecond() -> None:
+    """A moment is written so that text order is time order."""
+    assert moment(0) == "1970-01-01T00:00:00.000Z"
+    assert moment(1_709_209_815_123) == "2024-02-29T12:30:15.123Z"
+
+
+def test_counts_have_their_noun() -> None:
+    """One is one, and many have a comma."""
+    assert [plural(1, "row"), plural(0, "row"), plural(1_200, "batch", "batches")] == [
+        "1 row",
+        "0 rows",
+        "1,200 batches",
+    ]
+
+
+def test_harmless_text_is_left_alone() -> None:
+    """Letters of all languages and emoji stay; what moves the cursor or hides is shown as an escape."""
+    assert clean("grüße 你好 👨‍👩‍👧 نمی‌خواهم") == "grüße 你好 👨‍👩‍👧 نمی‌خواهم"
+    assert clean("a\tb\nc\rd") == "a b c d"
+    assert clean("a\nb", keep_lines=True) == "a\nb"
+    assert clean("\x1b[0m\x00\u202e\u200b\x9b") == "\\x1b[0m\\x00\\u202e\\u200b\\x9b"
+
+
+def test_widths_count_columns() -> None:
+    """Wide letters take two columns, combining marks none, and a cut text fits."""
+    assert [width_of("abc"), width_of("你好"), width_of("e\u0301")] == [3, 4, 1]
+    assert [shortened("abcdef", 4), shortened("你好吗", 4), shortened("abc", 3)] == ["abc…", "你…", "abc"]
+
+
+def test_tables_align_wide_letters() -> None:
+    """Columns begin in the same place, whatever stands before them."""
+    columns = (Column("NAME"), Column("N", right=True), Column("TEXT", stretch=True))
+    assert draw(columns, [("你好", "7", "x"), ("a", "10", "")], width=None, paint=plainly) == [
+        "NAME    N   TEXT",
+        "你好    7   x",
+        "a      10   -",
+    ]
+
+
+def test_narrow_tables_cut_what_stretches() -> None:
+    """The widest text gives way first, down to a last remainder; other columns keep their width."""
+    columns = (Column("ID"), Column("A", stretch=True), Column("B", stretch=True))
+    (_heading, line) = draw(columns, [("i" * 10, "a" * 30, "b" * 50)], width=60, paint=plainly)
+    assert line == f"{'i' * 10}   {'a' * 21}…   {'b' * 21}…"
+    (_heading, line) = draw(columns, [("i" * 10, "a" * 30, "b" * 50)], width=5, paint=plainly)
+    assert line == f"{'i' * 10}   {'a' * 11}…   {'b' * 11}…"
+
+
+def test_json_has_every_field() -> None:
+    """Programs see fields that hold their default; the stored form would leave them out."""
+    assert json_text(Projection()).startswith('{"status":"running","outcome":null,"wait":null,')
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("postgresql://ada:pw12@h:1/d?schema=s", "postgresql://ada:***@h:1/d?schema=s"),
+        ("postgresql://ada:p@w@h/d", "postgresql://ada:***@h/d"),
+        ("postgresql://ada@h/d?password=pw&x=1", "postgresql://ada@h/d?password=***&x=1"),
+        ("postgresql://ada@h/d?sslpassword=pw", "postgresql://ada@h/d?sslpassword=***"),
+        ("sqlite:///a.db", "sqlite:///a.db"),
+    ],
+)
+def test_passwords_are_hidden_in_urls(url: str, expected: str) -> None:
+    """Everything but the secret can still be read."""
+    assert redacted(url) == expected
+
+
+def test_secrets_are_hidden_in_any_text() -> None:
+    """A message that quotes the password, encoded or not, shows neither."""
+    url = "postgresql://ada:p%40ss-word@h/d"
+    text = f"cannot open {url}: p@ss-word or p%40ss-word is wrong"
+    assert scrub(text, url) == "cannot open postgresql://ada:***@h/d: *** or *** is wrong"
+    assert scrub("as it is", None) == "as it is"
+
+
+def test_other_programs_get_a_url_without_the_password() -> None:
+    """What says where the server is stays."""
+    assert without_password("postgresql://ada:pw@h:1/d?host=%2Ftmp&password=x") == "postgresql://ada@h:1/d?host=%2Ftmp"

@@ -1,0 +1,110 @@
+"""One turn and one process that use everything which must happen once, and count what they really do in a file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import lash
+from lash.model.value import JSON
+
+SESSION: Final = "crash"
+ASKED: Final = "look into it"
+EARLY: Final = "and hurry"
+TURN_STEPS: Final = (("model", "tool"), ("react",))
+"""The steps of the first turn and of the one that a wake makes."""
+PROCESS_STEPS: Final = ("search", "left", "right", "approve", "fill", "write", "archive")
+ALL_STEPS: Final = frozenset({*TURN_STEPS[0], *TURN_STEPS[1], *PROCESS_STEPS})
+_PAUSE_S: Final = 0.02
+OPTIONS: Final = lash.WorkerOptions(lease_ttl_s=60, poll_s=0.5)
+"""A lease outlives every test: what is taken over was taken from a process that is provably dead."""
+
+
+def build(url: str, counts: Path, *hooks: lash.Hook) -> lash.App:
+    """Return the application; each step that runs adds a line with its name to the file."""
+    app = lash.App(url, options=OPTIONS, hooks=hooks)
+
+    def count(name: str) -> str:
+        with os.fdopen(os.open(counts, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "w") as file:
+            file.write(f"{name}\n")
+        return name
+
+    async def work(name: str) -> str:
+        return count(name)
+
+    async def approve(process_id: str) -> str:
+        await app.signal(process_id, "approved", {"by": "helper"}, key="approval")
+        return count("approve")
+
+    async def fill(wait_key: str) -> str:
+        await app.resolve(wait_key, 7)
+        return count("fill")
+
+    @app.agent
+    async def assistant(turn: lash.Turn) -> str:
+        if turn.wakes:
+            await turn.step("react", work, "react")
+            turn.usage("m", input_tokens=1, output_tokens=2)
+            turn.state["turns"] = 2
+            return f"heard: {turn.wakes[0].input}"
+        await turn.step("model", work, "model")
+        early = await turn.checkpoint()
+        found = await turn.step("tool", work, "tool")
+        turn.add_tool_call("call-1", "tool", "{}", found)
+        turn.usage("m", input_tokens=10, output_tokens=5)
+        turn.state["turns"] = 1
+        await turn.start(research, topic="lash")
+        return f"begun, with {len(early)} more"
+
+    @app.process
+    async def research(ctx: lash.Context, topic: str) -> dict[str, JSON]:
+        found = [await ctx.step("search", work, "search")]
+        found += await ctx.gather(ctx.step("left", work, "left"), ctx.step("right", work, "right"))
+        await ctx.sleep(_PAUSE_S)
+        child = await ctx.start(helper, parent=ctx.process_id, key=await ctx.wait_key("form"))
+        approval = await ctx.signal("approved")
+        form = await ctx.wait("form")
+        helped = await child.result()
+        await ctx.wake(f"{topic} is ready")
+        await ctx.emit("research.done", {"topic": topic})
+        found.append(await ctx.step("write", work, "write"))
+        return {"found": [*found], "approval": approval, "form": form, "helped": helped}
+
+    @app.process
+    async def helper(ctx: lash.Context, parent: str, key: str) -> str:
+        await ctx.sleep(_PAUSE_S)
+        await ctx.step("approve", approve, parent)
+        await ctx.sleep(_PAUSE_S)
+        await ctx.step("fill", fill, key)
+        return "helped"
+
+    @app.process
+    async def archive(ctx: lash.Context, payload: JSON) -> JSON:
+        await ctx.step("archive", work, "archive")
+        return payload
+
+    app.on("research.done", archive)
+    return app
+
+
+async def send_input(url: str) -> None:
+    """Queue what the first turn is for, and what joins it on its way."""
+    async with lash.App(url, worker=False) as app:
+        session = app.session(SESSION)
+        await session.send(ASKED, key="first")
+        await session.send(EARLY, key="second", early=True)
+
+
+async def is_finished(storage: lash.Storage) -> bool:
+    """Say whether both turns were committed and all three processes have ended."""
+    if await storage.queue.list(SESSION):
+        return False
+    records = (await storage.processes.list()).processes
+    return len(records) == 3 and all(record.status is not lash.ProcessStatus.RUNNING for record in records)
+
+
+def counted(counts: Path) -> dict[str, int]:
+    """Return how often each step has run."""
+    lines = counts.read_text().splitlines() if counts.exists() else []
+    return {name: lines.count(name) for name in ALL_STEPS}

@@ -1,0 +1,152 @@
+"""Runs workers, each in a process of its own, that are killed at a point; ``python -m tests.runtime.crash_runner``.
+
+It reads one JSON object for each worker from its input, forks, and answers with how the child ended. Forking saves the
+start of an interpreter for each of some hundred workers; what is forked has no thread and no connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import apsw
+import asyncpg
+
+import lash
+from lash.postgres.database import Database
+from lash.runtime.hooks import Attributes
+from lash.sqlite.statements import Statements
+from tests.runtime.crash_app import build, is_finished
+
+if TYPE_CHECKING:
+    from lash.postgres.pool import PooledConnection
+
+_IGNORED: Final = ("begin", "savepoint", "release", "rollback")
+"""Between these and their neighbours nothing can be lost that is not lost at the neighbours."""
+_COMMIT: Final = "commit"
+_LIMIT_S: Final = 90
+
+
+class Killer(lash.Hook):
+    """Notes every boundary, and kills this process when the named one is reached."""
+
+    def __init__(self, point: str | None) -> None:
+        self._point = point
+        self._seen: Counter[str] = Counter()
+        self.trace: list[str] = []
+        self.armed = False
+
+    def reach(self, boundary: str) -> None:
+        if not self.armed:
+            return
+        self._seen[boundary] += 1
+        reached = f"{boundary} #{self._seen[boundary]}"
+        self.trace.append(reached)
+        if reached == self._point:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def statement(self, name: str) -> None:
+        if _counts(name) and name != _COMMIT:
+            self.reach(f"before {name}")
+
+    def after_statement(self, name: str) -> None:
+        if _counts(name):
+            self.reach(f"after {name}")
+
+    def before_commit(self) -> None:
+        self.reach(f"before {_COMMIT}")
+
+    @contextlib.contextmanager
+    def span(self, kind: str, attributes: Attributes) -> Iterator[None]:
+        name = f"{kind} {attributes.get('step', attributes.get('process', ''))}".strip()
+        self.reach(f"before {name}")
+        yield
+        self.reach(f"after {name}")
+
+
+def _counts(name: str) -> bool:
+    # How often a worker looks for work depends on the clock, and looking changes nothing.
+    return name not in _IGNORED and not name.startswith("work_")
+
+
+def _watch_ends_of_statements(killer: Killer) -> None:
+    """Hear of the application's statements once they have run, for which there is no public hook."""
+    send, command, control = Database.send, Database.command, Statements.control
+
+    async def watched_send(
+        self: Database, connection: PooledConnection, name: str, text: str, args: Sequence[object]
+    ) -> list[asyncpg.Record]:
+        rows = await send(self, connection, name, text, args)
+        if self._on_statement is not None:
+            killer.after_statement(name)
+        return rows
+
+    async def watched_command(
+        self: Database, connection: PooledConnection, name: str, text: str, args: Sequence[object] = ()
+    ) -> str:
+        if self._on_statement is not None and name == _COMMIT:
+            killer.before_commit()
+        tag = await command(self, connection, name, text, args)
+        if self._on_statement is not None:
+            killer.after_statement(name)
+        return tag
+
+    def watched_control(self: Statements, connection: apsw.Connection, name: str) -> None:
+        writes = self._hook is not None and name == _COMMIT and not connection.readonly("main")
+        if writes:
+            killer.before_commit()
+        control(self, connection, name)
+        if writes:
+            killer.after_statement(name)
+
+    Database.send, Database.command = watched_send, watched_command  # type: ignore[method-assign]
+    Statements.control = watched_control  # type: ignore[method-assign]
+
+
+async def _work(url: str, folder: Path, point: str | None) -> None:
+    """Work until everything is finished, or until the point of the kill."""
+    killer = Killer(point)
+    _watch_ends_of_statements(killer)
+    app = build(url, folder / "counts", killer)
+    async with await lash.open(url) as beside, app, asyncio.timeout(_LIMIT_S):
+        # The worker has not looked for the first time yet.
+        killer.armed = True
+        while not await is_finished(beside):  # noqa: ASYNC110 (it looks from outside)
+            await asyncio.sleep(0.02)
+        killer.armed = False
+    (folder / "trace.json").write_text(json.dumps(killer.trace))
+
+
+def _child(order: dict[str, str | None]) -> int:
+    try:
+        asyncio.run(_work(str(order["url"]), Path(str(order["folder"])), order["point"]))
+    except BaseException:  # noqa: BLE001 (the parent knows the child by its exit code alone)
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def serve(run: Callable[[dict[str, str | None]], int]) -> None:
+    """Run one child for each line of the input."""
+    for line in sys.stdin:
+        began, pid = time.monotonic(), os.fork()
+        if pid == 0:
+            os._exit(run(json.loads(line)))
+        _, status = os.waitpid(pid, 0)
+        answer = {"code": os.waitstatus_to_exitcode(status), "seconds": round(time.monotonic() - began, 3)}
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    serve(_child)

@@ -1,0 +1,192 @@
+"""Applications: declared in any order, started once, used while they run, stopped whole."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+import lash
+from lash.runtime.hooks import Attributes
+from tests.runtime.worker_kit import until
+
+FAST = lash.WorkerOptions(poll_s=0.2, grace_s=30)
+
+
+class Notes(lash.Hook):
+    """Remembers what was noted."""
+
+    def __init__(self) -> None:
+        self.kinds: list[str] = []
+
+    def note(self, kind: str, attributes: Attributes) -> None:
+        self.kinds.append(kind)
+
+
+async def hello(turn: lash.Turn) -> str:
+    return f"hello {turn.text}"
+
+
+async def double(ctx: lash.Context, number: int) -> int:
+    return 2 * number
+
+
+_USES: list[Callable[[lash.App], object]] = [
+    lambda app: app.session("s"),
+    lambda app: app.handle("p"),
+    lambda app: app.storage,
+    lambda app: app.start(app.process(double), 1),
+    lambda app: app.emit("x", key="k"),
+    lambda app: app.signal("p", "go"),
+    lambda app: app.resolve("key"),
+    lambda app: app.reject("key", "no"),
+    lambda app: app.drain(),
+    lambda app: app.unwatch("key"),
+]
+
+
+@pytest.mark.parametrize("use", _USES)
+async def test_use_before_the_start_and_after_the_stop_says_what_is_missing(
+    backend_url: str, use: Callable[[lash.App], object]
+) -> None:
+    """Every use of an app that is not running names the remedy, and leaves nothing un-awaited."""
+    app = lash.App(backend_url, worker=False)
+    for _ in range(2):
+        with pytest.raises(lash.ConfigError, match="async with app"):
+            await _used(use, app)
+        async with app:
+            pass
+
+
+async def _used(use: Callable[[lash.App], object], app: lash.App) -> None:
+    answer = use(app)
+    if asyncio.iscoroutine(answer):
+        await answer
+
+
+async def test_a_second_start_is_refused_and_a_second_stop_is_harmless(backend_url: str) -> None:
+    """Of two starts at once one succeeds; the app runs; it can be stopped twice and started again."""
+    app = lash.App(backend_url, options=FAST)
+    app.agent(hello)
+    answers = await asyncio.gather(app.start(), app.start(), return_exceptions=True)
+    assert [type(answer) for answer in answers].count(lash.ConfigError) == 1
+    assert await app.session("s").ask("you", timeout_s=30) == "hello you"
+    with pytest.raises(lash.ConfigError, match="running already"):
+        app.configure(worker=False)
+    await asyncio.gather(app.stop(), app.stop())
+    await app.stop()
+    async with app:
+        assert await app.session("t").ask("again", timeout_s=30) == "hello again"
+
+
+async def test_declarations_need_no_order(backend_url: str) -> None:
+    """Agents and processes that are declared while the app runs are used at once; a process may name a later one."""
+    app = lash.App(backend_url, options=FAST)
+    async with app:
+
+        @app.process
+        async def outer(ctx: lash.Context, number: int) -> int:
+            child = await ctx.start(inner, number)
+            return 1 + await child.result()
+
+        inner = app.process(double)
+        app.agent(hello)
+        handle = await app.start(outer, 20)
+        assert await handle.result(timeout_s=30) == 41
+        assert await app.session("s").ask("late", timeout_s=30) == "hello late"
+
+
+async def test_one_name_is_one_definition(backend_url: str) -> None:
+    """Two functions under one name are refused; declaring the same function twice is harmless."""
+    app = lash.App(backend_url, worker=False)
+    app.agent(hello)
+    app.agent(hello)
+    app.process(double)
+    app.process(double)
+
+    async def other(ctx: lash.Context, number: int) -> int:
+        return number
+
+    with pytest.raises(lash.ConfigError, match="another name or version"):
+        app.process(name="double")(other)
+    app.process(name="double", version="2")(other)
+
+
+async def test_what_finishes_may_use_the_app_until_it_has(backend_url: str) -> None:
+    """A turn that runs while the app stops can still send, start and emit: it is not failed by the stop."""
+    app = lash.App(backend_url, options=FAST)
+    running, go = asyncio.Event(), asyncio.Event()
+
+    @app.agent
+    async def busy(turn: lash.Turn) -> str:
+        if turn.session_id != "s":
+            return "other"
+        running.set()
+        await go.wait()
+        await app.session("next").send("from the last turn", key="1")
+        return "done"
+
+    double_ = app.process(double)
+    await app.start()
+    await app.session("s").send("go", key="1")
+    await running.wait()
+    stopping = asyncio.create_task(app.stop())
+    await asyncio.sleep(0)
+    assert not stopping.done()
+    go.set()
+    await stopping
+    if backend_url == "sqlite://":
+        return
+    async with lash.App(backend_url, worker=False) as reader:
+        reader.process(double_.function)
+        assert [lash.text_of(each) for each in await reader.session("s").messages()] == ["go", "done"]
+        assert len(await reader.session("next").pending()) == 1
+
+
+async def test_a_worker_that_fails_is_told_of(backend_url: str) -> None:
+    """When a worker ends by an error, that is noted at once, and the stop raises it."""
+    notes = Notes()
+    app = lash.App(backend_url, options=FAST, hooks=[notes])
+    await app.start()
+    await app.storage.close()
+    await until(lambda: "worker.failed" in notes.kinds)
+    with pytest.raises(lash.StorageClosed):
+        await app.run()
+    with pytest.raises(lash.StorageClosed):
+        await app.stop()
+
+
+async def test_an_app_with_a_worker_is_not_drained(backend_url: str) -> None:
+    """Two workers under one identity would share leases, so draining beside a worker is refused."""
+    async with lash.App(backend_url, options=FAST) as app:
+        with pytest.raises(lash.ConfigError, match="worker=False"):
+            await app.drain()
+
+
+async def test_drains_at_once_run_nothing_twice(backend_url: str) -> None:
+    """Callers that drain at the same time share the work: each turn runs once."""
+    ran: list[str] = []
+    app = lash.App(backend_url, worker=False)
+
+    @app.agent
+    async def counting(turn: lash.Turn) -> None:
+        ran.append(turn.session_id)
+        await asyncio.sleep(0)
+
+    async with app:
+        for number in range(5):
+            await app.session(f"s{number}").send("x", key="1")
+        runs = await asyncio.gather(*(app.drain() for _ in range(3)))
+    assert sorted(ran) == [f"s{number}" for number in range(5)]
+    assert sum(runs) == 5
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"sessions": -1}, {"processes": -1}, {"poll_s": 0}, {"lease_ttl_s": 0}, {"grace_s": -1}, {"maintenance_s": 0}],
+)
+def test_impossible_options_are_refused(wrong: dict[str, float]) -> None:
+    """A worker with negative limits or without time is no worker."""
+    with pytest.raises(lash.ConfigError, match="a worker needs"):
+        lash.WorkerOptions(**wrong)  # type: ignore[arg-type]

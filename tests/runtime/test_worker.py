@@ -1,0 +1,303 @@
+"""One worker: how much it does at once, how it keeps and loses leases, and what it hears while it is busy."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+import lash
+from lash.model.lease import Acquired, LeaseOwner, LocalProcess
+from lash.model.process import ProcessAcquired
+from lash.runtime.hooks import Attributes
+from lash.runtime.slots import Slots
+from tests.runtime.stage_kit import Stage, staged
+from tests.runtime.worker_kit import until
+
+PATIENCE_S = 60
+REMOTE = LeaseOwner(
+    owner_id="far away",
+    incarnation_id="1",
+    process=LocalProcess(host_id="another machine", boot_id="another boot", pid=1, process_start="1"),
+)
+
+
+class Statements(lash.Hook):
+    """Counts statements and remembers what was noted."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.notes: list[tuple[str, Attributes]] = []
+
+    def statement(self, name: str) -> None:
+        self.counts[name] += 1
+
+    def note(self, kind: str, attributes: Attributes) -> None:
+        self.notes.append((kind, attributes))
+
+
+@pytest_asyncio.fixture
+async def stage(backend_name: str, backend_url: str) -> AsyncIterator[Stage]:
+    async with staged(backend_name, backend_url) as opened:
+        yield opened
+
+
+class Crowd:
+    """Counts how many are inside at once, and holds them there."""
+
+    def __init__(self) -> None:
+        self.inside = self.most = self.came = 0
+        self.gate = asyncio.Event()
+
+    async def __call__(self) -> None:
+        self.inside += 1
+        self.came += 1
+        self.most = max(self.most, self.inside)
+        await self.gate.wait()
+        self.inside -= 1
+
+
+async def test_limits_hold_and_nothing_is_left_out(backend_url: str) -> None:
+    """Never more turns and processes at once than the options say, and in the end all of them."""
+    turns, runs = Crowd(), Crowd()
+    app = lash.App(backend_url, options=lash.WorkerOptions(sessions=2, processes=3, poll_s=0.2))
+
+    @app.agent
+    async def slow(turn: lash.Turn) -> None:
+        await turn.step("inside", turns)
+
+    @app.process
+    async def slow_process(ctx: lash.Context) -> None:
+        await ctx.step("inside", runs)
+
+    async with app:
+        for number in range(6):
+            await app.session(f"s{number}").send("x", key="1")
+        handles = [await app.start(slow_process) for _ in range(8)]
+        await until(lambda: turns.inside == 2 and runs.inside == 3)
+        turns.gate.set()
+        runs.gate.set()
+        for handle in handles:
+            await handle.result(timeout_s=PATIENCE_S)
+        await until(lambda: turns.came == 6 and turns.inside == 0)
+    assert (turns.most, runs.most, runs.came) == (2, 3, 8)
+
+
+async def test_a_parent_at_the_limit_does_not_starve_its_children(backend_url: str) -> None:
+    """H64: a process that waits for its children gives its place to them, however deep they start others."""
+    app = lash.App(backend_url, options=lash.WorkerOptions(processes=1, poll_s=0.2))
+
+    @app.process
+    async def depth(ctx: lash.Context, left: int) -> int:
+        if left == 0:
+            return 0
+        children = [await ctx.start(depth, left - 1) for _ in range(2)]
+        return 1 + max([await child.result() for child in children])
+
+    async with app:
+        handle = await app.start(depth, 3)
+        assert await handle.result(timeout_s=PATIENCE_S) == 3
+
+
+async def test_a_full_worker_hears_orders(backend_url: str) -> None:
+    """A turn and a process can be cancelled although their worker has no room for anything more."""
+    app = lash.App(backend_url, options=lash.WorkerOptions(sessions=1, processes=1, poll_s=0.2))
+    turns, runs = Crowd(), Crowd()
+
+    @app.agent
+    async def slow(turn: lash.Turn) -> None:
+        await turns()
+
+    @app.process
+    async def slow_process(ctx: lash.Context) -> None:
+        await runs()
+
+    async with app:
+        await app.session("s").send("x", key="1")
+        handle = await app.start(slow_process)
+        await until(lambda: turns.inside == runs.inside == 1)
+        await app.session("s").cancel("enough")
+        await handle.cancel("enough")
+        with pytest.raises(lash.ProcessFailed, match="was cancelled"):
+            await handle.result(timeout_s=PATIENCE_S)
+
+        async def is_quiet() -> bool:
+            return await app.session("s").pending() == ()
+
+        await until(is_quiet)
+
+
+async def test_sessions_that_always_have_work_leave_room_for_others(stage: Stage) -> None:
+    """Under more work than a worker can do, whoever waited for longest comes first, not whoever was created first."""
+    app = stage.app(options=lash.WorkerOptions(sessions=1))
+    served: list[str] = []
+
+    @app.agent
+    async def greedy(turn: lash.Turn) -> None:
+        served.append(turn.session_id)
+        if turn.session_id != "modest" and len(served) < 30:
+            await app.session(turn.session_id).send("more", key=f"{len(served)}")
+
+    async with app:
+        for name in ("greedy", "greedier", "modest"):
+            await app.session(name).send("x", key="first")
+        await app.drain()
+    assert "modest" in served[:3]
+    assert len(served) >= 30
+
+
+async def test_renewals_keep_long_work(stage: Stage) -> None:
+    """Work that takes longer than a lease keeps it: another worker finds nothing to do, and the turn is run once."""
+    if stage.backend == "memory":
+        pytest.skip("another worker cannot see a storage in memory")
+    crowd = Crowd()
+    app = stage.app(worker=True, options=lash.WorkerOptions(lease_ttl_s=0.9, poll_s=0.2))
+    other = stage.app()
+
+    async def slow(turn: lash.Turn) -> str:
+        await crowd()
+        return "kept"
+
+    app.agent(slow)
+    other.agent(slow)
+    async with app, other:
+        await app.session("s").send("x", key="1")
+        await until(lambda: crowd.inside == 1)
+        for _ in range(4):
+
+            async def is_renewed() -> bool:
+                held = await other.storage.leases.holder("s")
+                return held is not None and held.expires_at_ms >= stage.clock.now_ms() + 900
+
+            await until(is_renewed)
+            await stage.clock.advance(700)
+            assert await other.drain() == 0
+        crowd.gate.set()
+        assert await app.session("s").ask("x", key="1", timeout_s=PATIENCE_S) == "kept"
+    assert crowd.came == 1
+
+
+async def test_what_a_remote_worker_held_is_free_when_its_lease_ends(stage: Stage) -> None:
+    """Of a worker on another machine nobody knows whether it lives: what it held waits for the end of the lease."""
+    app = stage.app()
+
+    @app.agent
+    async def agent(turn: lash.Turn) -> str:
+        return "answered"
+
+    @app.process
+    async def process(ctx: lash.Context) -> str:
+        return "ran"
+
+    async with app:
+        await app.session("s").send("x", key="1")
+        handle = await app.start(process)
+        storage = app.storage
+        assert isinstance(await storage.leases.claim("s", REMOTE, ttl_ms=5_000), Acquired)
+        claimed = await storage.process_leases.claim(handle.process_id, REMOTE, ttl_ms=5_000)
+        assert isinstance(claimed, ProcessAcquired)
+        await stage.clock.advance(4_999)
+        assert await app.drain() == 0
+        await stage.clock.advance(2)
+        assert await app.drain() == 2
+        assert await handle.result() == "ran"
+        assert await app.session("s").ask("x", key="1") == "answered"
+
+
+async def test_drain_runs_what_timers_start(stage: Stage) -> None:
+    """A tick that is due starts its process, and the same drain runs it; ticks to come are left."""
+    app = stage.app()
+
+    @app.process
+    async def tick(ctx: lash.Context) -> str:
+        return "ticked"
+
+    app.cron("* * * * *", tick)
+    async with app:
+        assert await app.drain() == 0
+        await stage.clock.advance(60_000)
+        # The tick and its process.
+        assert await app.drain() == 2
+        records = (await app.storage.processes.list()).processes
+        assert [record.status for record in records] == [lash.ProcessStatus.COMPLETED]
+        assert await app.drain() == 0
+
+
+async def test_old_processes_are_removed_if_the_options_say_so(stage: Stage) -> None:
+    """A worker removes processes that ended long enough ago, and no others."""
+    options = lash.WorkerOptions(maintenance_s=0.05, keep_ended_processes_s=100, poll_s=0.2)
+    app = stage.app(worker=True, options=options)
+
+    @app.process
+    async def process(ctx: lash.Context) -> None:
+        return None
+
+    async with app:
+        old = await app.start(process)
+        await old.result(timeout_s=PATIENCE_S)
+        await stage.clock.advance(100_001)
+        young = await app.start(process)
+        await young.result(timeout_s=PATIENCE_S)
+
+        async def is_gone() -> bool:
+            return await app.storage.processes.get(old.process_id) is None
+
+        await until(is_gone)
+        assert await young.status() is lash.ProcessStatus.COMPLETED
+
+
+async def test_an_unknown_definition_costs_no_busy_loop(backend_url: str) -> None:
+    """Work for code that this app does not have is left for others, noted, and looked at again only now and then."""
+    statements = Statements()
+    sender = lash.App(backend_url, worker=True, hooks=[statements], options=lash.WorkerOptions(poll_s=1))
+
+    async def elsewhere(ctx: lash.Context) -> str:
+        return "here now"
+
+    foreign = lash.App(backend_url, worker=False).process(elsewhere)
+    async with sender:
+        await sender.storage.processes.register(_registration(sender, foreign))
+        await until(lambda: "definition.unknown" in [kind for kind, _ in statements.notes])
+        before = statements.counts["process_lease_acquire"]
+        await asyncio.sleep(1)
+        assert statements.counts["process_lease_acquire"] - before <= 1
+
+
+def _registration(app: lash.App, process: lash.ProcessDefinition[[], str]) -> lash.Registration:
+    core = app._require()
+    provenance = lash.Provenance(originator=lash.HostOriginator())
+    return core.registration(process, "p", (), {}, provenance=provenance, wake_session_id=None)
+
+
+def test_refusals_back_off_and_are_forgotten() -> None:
+    """What is named and then refused is tried ever more rarely, up to a limit; one success and all is as before."""
+    now = 0.0
+    slots: Slots[str] = Slots(2, longest_pause_s=1.0, clock=lambda: now)
+    pauses = []
+    for _ in range(10):
+        assert slots.take("a")
+        slots.leave("a", in_vain=True)
+        pauses.append(slots.next_try_s())
+        assert not slots.take("a")
+        # One more than there are slots, since this one will be named in vain.
+        assert slots.wanted() == 3
+        now += pauses[-1]
+    assert pauses == pytest.approx([0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 1.0, 1.0])
+    assert slots.take("a")
+    slots.leave("a", in_vain=False)
+    assert slots.take("a")
+    slots.leave("a", in_vain=True)
+    assert slots.next_try_s() == pytest.approx(0.01)
+
+
+def test_slots_are_counted() -> None:
+    """No more are taken than there are, none twice, and a full worker looks for none."""
+    slots: Slots[str] = Slots(2, longest_pause_s=1.0)
+    assert [slots.take(name) for name in ("a", "a", "b", "c")] == [True, False, True, False]
+    assert slots.is_full
+    assert slots.wanted() == 0
+    slots.fill("a", "run")
+    assert (slots.names(), slots.filled(), slots.get("a"), slots.get("b")) == (("a", "b"), ("run",), "run", None)

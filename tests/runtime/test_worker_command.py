@@ -1,0 +1,74 @@
+"""The command ``lash worker``: what it says when it is called wrongly."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lash.cli.main import main
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with modules, from which the command is called."""
+    (tmp_path / "lash_test_shop.py").write_text(
+        "import lash\nagents = lash.App('sqlite://')\nnumber = 7\nbad = lash.App('nonsense://x')\n"
+    )
+    (tmp_path / "lash_test_broken.py").write_text("1 / 0\n")
+    (tmp_path / "lash_test_needy.py").write_text("import lash_test_not_installed\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("target", "complaint"),
+    [
+        ("lash_test_nowhere:app", "there is no module 'lash_test_nowhere'"),
+        ("lash_test_shop.inner:app", "there is no module 'lash_test_shop.inner'"),
+        ("lash_test_shop", "has no 'app'; it has agents, bad"),
+        ("lash_test_shop:nothing", "has no 'nothing'; it has agents, bad"),
+        ("lash_test_shop:number", "of type int, not a lash.App"),
+        ("lash_test_broken:app", "cannot be imported: ZeroDivisionError"),
+        ("lash_test_needy:app", "needs 'lash_test_not_installed', which is not installed"),
+        (":app", "names no module"),
+    ],
+)
+def test_a_wrong_target_is_told_from_a_missing_one(
+    place: Path, capsys: pytest.CaptureFixture[str], target: str, complaint: str
+) -> None:
+    """Whatever is wrong with the name is said in one line on the standard error, with exit code 2."""
+    assert main(["worker", target]) == 2
+    written = capsys.readouterr()
+    assert complaint in written.err
+    assert written.out == ""
+
+
+def test_a_storage_that_cannot_be_opened_is_an_error(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The app is fine and its storage is not: exit code 1, and the reason without a traceback."""
+    assert main(["worker", "lash_test_shop:bad"]) == 1
+    complaint = capsys.readouterr().err
+    assert "nonsense" in complaint
+    assert "Traceback" not in complaint
+
+
+@pytest.mark.parametrize("wrong", [["--sessions", "-1"], ["--processes", "x"], ["--grace", "nan"], ["--grace", "-1"]])
+def test_wrong_numbers_are_refused(capsys: pytest.CaptureFixture[str], wrong: list[str]) -> None:
+    """Limits are whole numbers from 0 on, times are not negative."""
+    with pytest.raises(SystemExit) as ended:
+        main(["worker", "module:app", *wrong])
+    assert ended.value.code == 2
+    assert repr(wrong[1]) in capsys.readouterr().err
+
+
+def test_help_is_there_without_loading_anything() -> None:
+    """``python -m lash`` explains itself without asyncio, which would double the time it takes to start."""
+    program = "import sys, lash.cli.main as m\ntry: m.main(['worker', '--help'])\nfinally: print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert "MODULE:APP" in done.stdout
+    assert "asyncio" not in done.stdout.split()
+    helped = subprocess.run([sys.executable, "-m", "lash", "--help"], check=True, capture_output=True, text=True)
+    assert "worker" in helped.stdout

@@ -1,0 +1,94 @@
+"""What workers cost while there is nothing to do, and while much is parked.
+
+``LASH_PARKED=10000`` parks that many processes instead of some hundred.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import lash
+from tests.raw import raw
+from tests.runtime.worker_app import parked
+from tests.runtime.worker_kit import crew, until
+
+PARKED = int(os.environ.get("LASH_PARKED", "200"))
+_IDLE_S = 4
+
+pytestmark = [
+    pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True),
+    pytest.mark.timeout(240 + PARKED // 5),
+]
+
+
+class Statements(lash.Hook):
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def statement(self, name: str) -> None:
+        self.counts[name] += 1
+
+
+async def test_an_idle_worker_hardly_asks(backend_name: str, backend_url: str) -> None:
+    """On PostgreSQL an idle worker sends fewer than one statement a second; on SQLite it looks no more often."""
+    statements = Statements()
+    app = lash.App(backend_url, hooks=[statements])
+
+    @app.agent
+    async def agent(turn: lash.Turn) -> str:
+        return "ok"
+
+    async with app:
+        # What was done before must not keep it awake.
+        assert await app.session("s").ask("x", timeout_s=60) == "ok"
+        await asyncio.sleep(1)
+        statements.counts.clear()
+        await asyncio.sleep(_IDLE_S)
+        counts = statements.counts.copy()
+    if backend_name == "postgres":
+        assert 0 < counts.total() < _IDLE_S, counts
+    else:
+        assert 0 < counts["work_sessions"] < _IDLE_S, counts
+
+
+async def test_parked_processes_cost_a_worker_nothing(backend_url: str, tmp_path: Path) -> None:
+    """All processes sleep at once: no lease, little memory, and each goes on when its time has come."""
+    sleep_s = max(5, PARKED / 50)
+    async with lash.App(backend_url, worker=False) as app:
+        process = app.process(parked.function)
+        with crew(backend_url, tmp_path) as workers:
+            worker = workers.hire(poll=1.5)
+            await workers.ready(worker)
+            before_mb = _resident_mb(worker.pid)
+            handles = []
+            for _ in range(0, PARKED, 50):
+                handles += await asyncio.gather(*(app.start(process, sleep_s) for _ in range(50)))
+            await until(lambda: _all_asleep(backend_url), patience_s=sleep_s)
+            parked_mb = _resident_mb(worker.pid)
+            assert await raw(backend_url, "SELECT count(*) FROM lash_process_leases WHERE token IS NOT NULL") == [(0,)]
+            late_s = sorted([await handle.result(timeout_s=sleep_s + 60) for handle in handles])
+            after_mb = _resident_mb(worker.pid)
+    figures = f"{before_mb:.0f} MB before, {parked_mb:.0f} MB parked, {after_mb:.0f} MB after"
+    lateness = f"median {late_s[len(late_s) // 2]:.3f} s late, worst {late_s[-1]:.3f} s"
+    print(f"{len(handles)} processes: {figures}; {lateness}")  # noqa: T201 (figures to see)
+    assert len(handles) >= PARKED
+    assert max(parked_mb, after_mb) < 200
+    assert late_s[0] >= 0
+    assert late_s[-1] < 5
+
+
+async def _all_asleep(url: str) -> bool:
+    asleep = await raw(url, "SELECT count(*) FROM lash_effects WHERE replay_key LIKE 'sleep%'")
+    held = await raw(url, "SELECT count(*) FROM lash_process_leases WHERE token IS NOT NULL")
+    return asleep == [(PARKED,)] and held == [(0,)]
+
+
+def _resident_mb(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
+    return int(line.split()[1]) / 1_024
