@@ -58,7 +58,7 @@ bench: $(INSTALLED) ## measure, as ratios within one run
 # Material for MkDocs prints an announcement of its makers at every start.
 docs: export NO_MKDOCS_2_WARNING = 1
 docs: $(INSTALLED) ## build the documentation into site/; ARGS=serve shows it while you write
-	$(BIN)/python -m mkdocs $(or $(ARGS),build --strict --quiet)
+	$(BIN)/python -m mkdocs $(or $(ARGS),build --strict)
 
 clean: ## remove everything that make created
 	rm -rf $(VENV) dist site .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

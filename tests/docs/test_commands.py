@@ -12,7 +12,7 @@ import pytest
 
 from tests.docs.pages import ROOT, SHELLS, blocks_of, markdown_files, page_id
 
-_KNOWN = frozenset({".", "export", "pg_dump", "pg_restore", "pip", "python3", "uvicorn"})
+_KNOWN = frozenset({".", "echo", "export", "kill", "pg_dump", "pg_restore", "pip", "python3", "uvicorn"})
 """Programs that are not ours."""
 
 
@@ -23,7 +23,8 @@ def _commands() -> Iterator[tuple[str, str]]:
         for block in blocks_of(text):
             if block.language in SHELLS:
                 lines = block.body.replace("\\\n", " ").splitlines()
-                yield from ((page_id(path), line.removeprefix("$ ")) for line in lines if line and line[0] != "#")
+                parts = [part for line in lines if line and line[0] != "#" for part in re.split(r" \| | && ", line)]
+                yield from ((page_id(path), part.removeprefix("$ ")) for part in parts)
         yield from ((page_id(path), command) for command in re.findall(r"`((?:make|lash) [a-z][^`\n]*)`", text))
 
 

@@ -143,3 +143,11 @@ def test_diagrams_show_every_state(page: str, states: type[StrEnum]) -> None:
     """A state that the code knows is in the diagram of its page."""
     diagrams = "\n".join(block.body for block in blocks_of(_text(page)) if block.language == "mermaid")
     assert [state.value for state in states if not re.search(rf"\b{state.value}\b", diagrams)] == []
+
+
+def test_every_moment_that_hooks_hear_of_is_explained() -> None:
+    """What the runtime notes is in the table of moments, and nothing else is."""
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "src/lash/runtime").glob("*.py"))
+    noted = set(re.findall(r'\bnote\(\s*"([a-z]+\.[a-z]+)"', sources))
+    table = re.findall(r"^\| (`[a-z]+\.[a-z]+`(?:, `[a-z]+\.[a-z]+`)*) \|", _text("operations.md"), re.MULTILINE)
+    assert {name for cell in table for name in re.findall(r"`([a-z.]+)`", cell)} == noted
