@@ -1,4 +1,4 @@
-"""Pages of the documentation that are made from the source: errors, the schema, values, decisions.
+"""Pages of the documentation that are made from the source: errors, the schema, values, names, decisions.
 
 They are made whenever the site is built (`tools.docs_hooks`), so they cannot fall behind the code.
 """
@@ -16,7 +16,7 @@ import msgspec
 from lash import errors
 from lash.sqlkit.catalogue import Catalogue
 from tools.repository import BACKENDS, Repository
-from tools.value_pages import values_page
+from tools.value_pages import names_page, values_page
 
 _CREATE_TABLE = re.compile(r'CREATE (?:UNLOGGED )?TABLE (?::"schema"\.)?(?P<table>\w+)')
 _ALTER_TABLE = re.compile(r'ALTER TABLE (?::"schema"\.)?(?P<table>\w+)')
@@ -55,6 +55,7 @@ def pages(root: Path) -> Iterator[tuple[str, str]]:
     yield "reference/errors.md", errors_page()
     yield "reference/schema.md", schema_page(root)
     yield "reference/values.md", values_page()
+    yield "reference/names.md", names_page()
     yield "decisions.md", decisions_page(root)
 
 
@@ -65,6 +66,7 @@ def errors_page() -> str:
         "# Errors",
         _ABOUT_ERRORS,
         f"```text\n{inspect.cleandoc(tree)}\n```",
+        "## Advice",
         "| advice | what to do |\n|---|---|\n"
         + "\n".join(f"| `{advice.value}` | {text} |" for advice, text in _ADVICE.items()),
     ]

@@ -7,8 +7,8 @@ import enum
 import inspect
 import sys
 from collections.abc import Iterator
-from types import ModuleType
-from typing import Final
+from types import ModuleType, UnionType
+from typing import Final, NewType, get_args
 
 import msgspec
 
@@ -25,13 +25,49 @@ def values_page() -> str:
         value = getattr(lash, name)
         if isinstance(value, type) and value.__module__.startswith(_MODEL):
             by_module.setdefault(value.__module__, []).append(value)
+    aliases = [name for name in lash.__all__ if _is_alias(getattr(lash, name))]
     for module_name, found in sorted(by_module.items()):
         module = sys.modules[module_name]
-        parts += [f"## {module_name.removeprefix(_MODEL).capitalize()}", inspect.getdoc(module) or ""]
+        noun = module_name.removeprefix(_MODEL)
+        parts += [f"## {noun.capitalize()} {{#of-{noun}}}", inspect.getdoc(module) or ""]
         notes = attribute_notes(module)
         for kind in sorted(found, key=lambda each: inspect.getsourcelines(each)[1]):
             parts += _value(kind, notes)
+    parts.append("## Names of types")
+    for name in aliases:
+        parts += [f"### {name}", _alias_text(getattr(lash, name))]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def names_page() -> str:
+    """Return every name that `lash` exports, with what it is and where it is explained."""
+    rows = ["# Names", "", "Everything that `lash` exports.", "", "| name | what it is |", "|---|---|"]
+    for name in sorted((name for name in lash.__all__ if not name.startswith("_")), key=str.lower):
+        value = getattr(lash, name)
+        text = "" if _is_alias(value) else (inspect.getdoc(value) or "").partition("\n\n")[0]
+        rows.append(f"| {_link(name, value)} | {' '.join(text.split())} |")
+    return "\n".join(rows) + "\n"
+
+
+def _link(name: str, value: object) -> str:
+    module = str(getattr(value, "__module__", ""))
+    if name == "EVENT":
+        return "[`EVENT`][lash.runtime.trigger.EVENT]"
+    if module == "lash.errors":
+        return f"[`{name}`](errors.md#{name.lower()})"
+    if module.startswith(_MODEL) or _is_alias(value):
+        return f"[`{name}`](values.md#{name.lower()})"
+    return f"[`{name}`][{module}.{getattr(value, '__name__', name)}]"
+
+
+def _is_alias(value: object) -> bool:
+    return isinstance(value, NewType | UnionType)
+
+
+def _alias_text(value: object) -> str:
+    if isinstance(value, NewType):
+        return f"A `{value.__supertype__.__name__}` of its own kind."
+    return "One of " + ", ".join(_code(each.__name__) for each in get_args(value)) + "."
 
 
 def attribute_notes(module: ModuleType) -> dict[tuple[str, str], str]:

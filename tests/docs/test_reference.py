@@ -18,7 +18,7 @@ from lash.waiting import ProcessWaiter
 from tests.docs.pages import DOCS, ROOT, blocks_of
 from tools.reference_pages import errors_page, schema_page
 from tools.repository import BACKENDS, Repository
-from tools.value_pages import values_page
+from tools.value_pages import names_page, values_page
 
 _PROOF = re.compile(r"`(?P<path>(?:tests|lash/testing)/[\w/]+\.py)::(?P<test>test_\w+)`")
 _PATH = re.compile(r"(?P<root>storage|session|app)(?P<names>(?:\.\w+)+)")
@@ -151,3 +151,10 @@ def test_every_moment_that_hooks_hear_of_is_explained() -> None:
     noted = set(re.findall(r'\bnote\(\s*"([a-z]+\.[a-z]+)"', sources))
     table = re.findall(r"^\| (`[a-z]+\.[a-z]+`(?:, `[a-z]+\.[a-z]+`)*) \|", _text("operations.md"), re.MULTILINE)
     assert {name for cell in table for name in re.findall(r"`([a-z.]+)`", cell)} == noted
+
+
+def test_every_exported_name_is_explained() -> None:
+    """The page of names has each of them, with a link; the build of the site checks where the links lead."""
+    page = names_page()
+    for name in lash.__all__:
+        assert name.startswith("_") or f"| [`{name}`]" in page
