@@ -59,7 +59,7 @@ async def _conversation(storage: lash.Storage) -> None:
 
 
 async def _dead_letter(storage: lash.Storage) -> str:
-    """One message to support-42 that was given up after a recorded step, and one that waits."""
+    """One message to support-42 that was given up after a recorded step, and one whose first attempt failed."""
     sent = [await _send(storage, text) for text in ("Now!", "And the other one?")]
     lease = acquired(await storage.leases.claim("support-42", owner("worker"), ttl_ms=60_000))
     scope = lash.TurnScope(session_id="support-42", turn_id=f"turn:{sent[0]}")
@@ -67,6 +67,9 @@ async def _dead_letter(storage: lash.Storage) -> str:
     claim = await storage.queue.claim(lease.fence, boundary=Boundary.IDLE, ttl_ms=60_000)
     assert isinstance(claim, Claim)
     await storage.queue.bury(claim, reason="it failed 5 times", error={"type": "ValueError"})
+    begun = await storage.queue.claim(lease.fence, boundary=Boundary.IDLE, ttl_ms=60_000)
+    assert isinstance(begun, Claim)
+    await storage.queue.abandon(begun)
     await storage.leases.release(lease.fence)
     return sent[0]
 

@@ -89,10 +89,15 @@ def test_cancel_asks_a_process_to_stop(seeded: Seeded) -> None:
 
 
 def test_cancel_of_a_turn_is_queued_for_the_session(seeded: Seeded) -> None:
-    """The order lies in the session's queue, in the form that workers obey; an unknown session is not created."""
-    assert run("cancel", "--session", "support-42", "--reason", "enough", url=seeded.url).returncode == 0
-    queued = ask(seeded.url, lambda storage: storage.queue.list("support-42"))
-    assert queued[-1].payloads == (lash.SessionCommand(command="cancel_turn", reason="enough"),)
+    """The order lies in the session's queue with its reason; a session at rest has nothing to cancel."""
+    asked = run("cancel", "--session", "support-42", "--reason", "enough", url=seeded.url)
+    assert (asked.returncode, asked.stdout) == (0, "asked the turn of session support-42 to stop\n")
+    (order,) = ask(seeded.url, lambda storage: storage.queue.list("support-42"))[-1].payloads
+    assert isinstance(order, lash.SessionCommand)
+    assert order.reason == "enough"
+    ask(seeded.url, lambda storage: storage.sessions.create("quiet"))
+    quiet = run("cancel", "--session", "quiet", url=seeded.url)
+    assert (quiet.returncode, quiet.stderr) == (4, "lash: session 'quiet' has no turn that has begun\n")
     assert run("cancel", "--session", "nobody", url=seeded.url).returncode == 3
     assert ask(seeded.url, lambda storage: storage.sessions.open("nobody")) is None
 

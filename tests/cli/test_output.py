@@ -95,7 +95,7 @@ def test_processes_are_listed(seeded: Seeded) -> None:
 @pytest.mark.parametrize(
     ("arguments", "heading", "fields"),
     [
-        (("queue", "ls"), "SESSION BATCH STATE KIND ATTEMPTS QUEUED CONTENT", {"attempts": 0, "claimed": False}),
+        (("queue", "ls"), "SESSION BATCH STATE KIND ATTEMPTS QUEUED CONTENT", {"attempts": 1, "claimed": False}),
         (("queue", "dead"), "SESSION BATCH ATTEMPTS DIED REASON CONTENT", {"reason": "it failed 5 times"}),
         (("triggers", "ls"), "KEY OWNER STATE SOURCE TYPE SOURCE KEY STARTS CREATED", {"enabled": True}),
         (("schedules", "ls"), "KEY OWNER CRON TIME ZONE STATE LAST TICK NEXT TICK", {"last_tick_ms": None}),

@@ -18,6 +18,7 @@ from lash.runtime.app import App
 from lash.runtime.policy import NO_RETRY, WorkerOptions
 from lash.runtime.process import Context
 from lash.runtime.run_process import ProcessRun, RunEnd
+from lash.runtime.worker import Worker
 from lash.testing.bytes import ScriptedBytes
 from tests.runtime.process_bench import World, outcome_of
 
@@ -180,7 +181,7 @@ async def test_a_child_that_ends_before_its_parent_parks(world: World) -> None:
 
     async def late(fence: Any, **options: Any) -> bool:  # noqa: ANN401 (those of the store)
         if world.count("park") == 1:
-            assert await app.drain() == 1, "the child is run while its parent has not parked yet"
+            assert await Worker(app._require()).drain() == 1, "the child is run while its parent has not parked yet"
         return await park(fence, **options)
 
     app.storage.process_leases.park = late  # type: ignore[method-assign]

@@ -103,13 +103,13 @@ def _state(record: ProcessRecord) -> str:
     "lash cancel --session support-42",
 )
 @click.argument("process_id", metavar="[PROCESS]", required=False)
-@click.option("--session", "session_id", metavar="SESSION", help="Cancel the running turn of this session instead.")
+@click.option("--session", "session_id", metavar="SESSION", help="Cancel the turn of this session instead.")
 @click.option("--reason", default="", help="Why; it is kept.")
 async def cancel(shell: Shell, process_id: str | None, session_id: str | None, reason: str) -> None:
-    """Ask a process, or the running turn of a session, to stop.
+    """Ask a process, or the turn that a session is at, to stop.
 
     It is a durable request: a worker that runs it, now or later, sees it and stops. The input of a cancelled turn is
-    consumed and the session goes on; where no turn runs, nothing is cancelled.
+    consumed and the session goes on. Ends with code 4 if the process has ended, or if no turn has begun.
     """
     if (process_id is None) == (session_id is None):
         raise click.UsageError("name a process, or a session with --session")
@@ -129,10 +129,8 @@ async def _cancel_process(shell: Shell, storage: Storage, process_id: str, reaso
 
 
 async def _cancel_turn(shell: Shell, storage: Storage, session_id: str, reason: str) -> None:
-    from lash.ids import new_id
-    from lash.model.queue import BatchDraft, SessionCommand
-    from lash.runtime.run_turn import CANCEL_TURN
+    from lash.runtime.session import SessionHandle
 
-    order = SessionCommand(command=CANCEL_TURN, reason=reason)
-    sent = await storage.queue.enqueue(BatchDraft(session_id=session_id, payloads=(order,), source_key=new_id()))
-    shell.done(clean(f"asked the running turn of session {session_id} to stop"), sent)
+    if not await SessionHandle(storage, session_id).cancel(reason):
+        raise CommandFailed(exits.CONFLICT, f"session {session_id!r} has no turn that has begun")
+    shell.done(clean(f"asked the turn of session {session_id} to stop"), {"session_id": session_id, "cancelled": True})

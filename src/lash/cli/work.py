@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -15,14 +16,22 @@ if TYPE_CHECKING:
 _LEVELS: Final = ("debug", "info", "warning", "error")
 
 
+def _seconds(value: float | None) -> float | None:
+    # Said so that what is not a number is refused too.
+    if value is not None and not 0 <= value < math.inf:
+        raise click.BadParameter(f"{value} is not a number of seconds from 0 on.")
+    return value
+
+
 @command("worker", "lash worker shop.agents:app", "lash worker shop.agents:app --sessions 4 --grace 30", storage=False)
 @click.argument("target", metavar="MODULE:APP")
 @click.option("--sessions", type=click.IntRange(min=0), metavar="N", help="How many turns to run at once.")
 @click.option("--processes", type=click.IntRange(min=0), metavar="N", help="How many processes to run at once.")
 @click.option(
     "--grace",
-    type=click.FloatRange(min=0, max=86_400),
+    type=float,
     metavar="SECONDS",
+    callback=lambda _context, _option, value: _seconds(value),
     help="How long work may take to finish at the end.",
 )
 @click.option("--log-level", type=click.Choice(_LEVELS), default="info", show_default=True, help="What to log.")
