@@ -17,7 +17,8 @@ def _page(folder: Path, text: str) -> Path:
 
 def test_blocks_of_a_page_are_one_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A later block uses what an earlier one made, and may await at its top."""
-    text = "```python\nnumber = 20\n```\n\nText.\n\n```python\nimport asyncio\n\nawait asyncio.sleep(0)\nprint(number + 1)\n```\n"
+    first = "```python\nimport asyncio\n\nnumber = 20\n```\n"
+    text = first + "\nText.\n\n```python\nawait asyncio.sleep(0)\nprint(number + 1)\n```\n"
     run_page(_page(tmp_path, text), tmp_path)
     assert capsys.readouterr().out == "21\n"
 
