@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
@@ -41,22 +42,6 @@ def build(url: str, counts: Path, *hooks: lash.Hook) -> lash.App:
         await app.resolve(wait_key, 7)
         return count("fill")
 
-    @app.agent
-    async def assistant(turn: lash.Turn) -> str:
-        if turn.wakes:
-            await turn.step("react", work, "react")
-            turn.usage("m", input_tokens=1, output_tokens=2)
-            turn.state["turns"] = 2
-            return f"heard: {turn.wakes[0].input}"
-        await turn.step("model", work, "model")
-        early = await turn.checkpoint()
-        found = await turn.step("tool", work, "tool")
-        turn.add_tool_call("call-1", "tool", "{}", found)
-        turn.usage("m", input_tokens=10, output_tokens=5)
-        turn.state["turns"] = 1
-        await turn.start(research, topic="lash")
-        return f"begun, with {len(early)} more"
-
     @app.process
     async def research(ctx: lash.Context, topic: str) -> dict[str, JSON]:
         found = [await ctx.step("search", work, "search")]
@@ -85,7 +70,28 @@ def build(url: str, counts: Path, *hooks: lash.Hook) -> lash.App:
         return payload
 
     app.on("research.done", archive)
+    _add_agent(app, work, research)
     return app
+
+
+def _add_agent(
+    app: lash.App, work: Callable[[str], Awaitable[str]], research: lash.ProcessDefinition[[str], dict[str, JSON]]
+) -> None:
+    @app.agent
+    async def assistant(turn: lash.Turn) -> str:
+        if turn.wakes:
+            await turn.step("react", work, "react")
+            turn.usage("m", input_tokens=1, output_tokens=2)
+            turn.state["turns"] = 2
+            return f"heard: {turn.wakes[0].input}"
+        await turn.step("model", work, "model")
+        early = await turn.checkpoint()
+        found = await turn.step("tool", work, "tool")
+        turn.add_tool_call("call-1", "tool", "{}", found)
+        turn.usage("m", input_tokens=10, output_tokens=5)
+        turn.state["turns"] = 1
+        await turn.start(research, "lash")
+        return f"begun, with {len(early)} more"
 
 
 async def send_input(url: str) -> None:

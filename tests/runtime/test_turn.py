@@ -339,7 +339,7 @@ async def test_a_failing_hook_of_the_agent_buys_no_second_completion(bench: Benc
 
 
 async def test_usage_is_booked_once(bench: Bench) -> None:
-    """However often a turn is tried, its tokens are those of the attempt that was published."""
+    """E22: however often a turn is tried, its tokens are those of the attempt that was published."""
     app = await bench.app()
 
     @app.agent(retry=Retry(max_attempts=3, first_pause_s=0))

@@ -289,3 +289,24 @@ async def test_a_session_that_others_hold_is_left_alone(bench: Bench) -> None:
     await bench.seconds(11)
     await app.drain()
     assert await chat.pending() == ()
+
+
+async def test_starting_a_process_only_registers_it(bench: Bench) -> None:
+    """E21: a turn says what shall run; whoever runs processes does it, here nobody."""
+    app = await bench.app(options=lash.WorkerOptions(processes=0))
+    ran: list[str] = []
+
+    @app.process
+    async def work(ctx: Context) -> None:
+        ran.append(ctx.process_id)
+
+    @app.agent
+    async def agent(turn: Turn) -> str:
+        return (await turn.start(work)).process_id
+
+    chat = app.session("s", agent)
+    await chat.send("go")
+    await app.drain()
+    _, process_id = texts(await chat.messages())[-1]
+    record = await app.handle(process_id).record()
+    assert (record.status, record.last_sequence, ran) == (lash.ProcessStatus.RUNNING, 0, [])
