@@ -295,6 +295,8 @@ class ArtifactStore:
         """Return an environment, or raise ArtifactNotFound; CorruptData if the bytes are none."""
     def list(self, namespace: str, *, limit: int = 100, cursor: str | None = None) -> ArtifactPage:
         """Return artifacts of the namespace in the order of their refs. Pages do not overlap."""
+    def namespaces(self) -> tuple[str, ...]:
+        """Return the namespaces that hold an artifact, in the order of their names."""
     def delete(self, namespace: str, ref: ArtifactRef) -> bool:
         """Remove an artifact that nothing refers to any more, and return whether it was there."""
 
@@ -336,6 +338,8 @@ class AttachmentStore:
 
         The first stamp stays. A commit of the session that names attachments does the same in its own transaction.
         """
+    def list(self, session_id: str, *, limit: int = 100, cursor: str | None = None) -> AttachmentPage:
+        """Return what a session has, committed or not, in the order of the ids. Pages do not overlap."""
     def list_uncommitted(
         self, older_than_ms: int = 0, *, limit: int = 100, cursor: str | None = None
     ) -> AttachmentPage:
