@@ -159,7 +159,9 @@ class Shell:
         # An event loop takes Ctrl-C for itself, and would notice it only after the answer.
         handler = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
-            agreed = click.confirm(question, default=False, err=True)
+            agreed = _agreed(question)
+        except KeyboardInterrupt:
+            raise click.Abort from None
         finally:
             signal.signal(signal.SIGINT, handler)
         if not agreed:
@@ -173,3 +175,18 @@ class Shell:
             return
         with click.progressbar(length=length, label=label, file=sys.stderr) as bar:
             yield bar.update
+
+
+def _agreed(question: str) -> bool:
+    """Ask until the answer is yes or no; the end of the input is a no.
+
+    Read without line editing: while that is being set up, Ctrl-C would be lost.
+    """
+    while True:
+        sys.stderr.write(f"{question} [y/N]: ")
+        sys.stderr.flush()
+        answer = sys.stdin.readline()
+        if answer.strip().casefold() in ("y", "yes"):
+            return True
+        if not answer or answer.strip().casefold() in ("", "n", "no"):
+            return False
