@@ -213,7 +213,8 @@ class Journal:
         try:
             value = await self._attempts(envelope.replay_key, body, options)
         except Permanent as failure:
-            await self._record(envelope, _as_error(failure))
+            # No attempt of this run helps; one that somebody asks for later, after mending something, may.
+            self._fail_for_now(envelope, failure)
             raise self._failed(envelope.replay_key, _as_error(failure)) from failure
         except Exception as failure:
             self._fail_for_now(envelope, failure)

@@ -265,7 +265,8 @@ class TurnRun:
         """Try again later, or make the input a dead letter if this was the last attempt or no other can help."""
         self._core.hooks.failed(error)
         await self._remember_history()
-        if self.attempt >= agent.retry.max_attempts or isinstance(error, InvalidInput):
+        hopeless = isinstance(error, InvalidInput) or self._require_journal().is_told(error)
+        if hopeless or self.attempt >= agent.retry.max_attempts:
             return await self._bury(error)
         self._core.hooks.note(
             "turn.retried",
