@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.cli.seed import Seeded, seed
@@ -11,6 +13,15 @@ from tests.cli.seed import Seeded, seed
 def backend_name(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name
+
+
+@pytest.fixture
+def empty_url(backend_name: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a database in which lash has never been."""
+    if backend_name == "sqlite":
+        return f"sqlite:///{tmp_path / 'empty.db'}"
+    url: str = request.getfixturevalue("postgres_schema_url")
+    return url
 
 
 @pytest.fixture

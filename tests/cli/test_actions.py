@@ -29,15 +29,15 @@ def ask(url: str, question: Callable[[lash.Storage], Awaitable[T]]) -> T:
     return asyncio.run(asking())
 
 
-def test_init_creates_once_and_says_so(backend_url: str) -> None:
+def test_init_creates_once_and_says_so(empty_url: str) -> None:
     """The first init creates, the second finds all as it should be; a dry run of migrate applies nothing."""
-    (dry,) = values("db", "migrate", "--dry-run", url=backend_url)
+    (dry,) = values("db", "migrate", "--dry-run", url=empty_url)
     assert (dry["created"], dry["dry_run"]) == (False, True)
     assert dry["migrations"][0] == "0001_sessions"
-    assert run("ps", url=backend_url).returncode == 6
-    (made,) = values("init", url=backend_url)
+    assert run("ps", url=empty_url).returncode == 6
+    (made,) = values("init", url=empty_url)
     assert (made["created"], made["migrations"]) == (True, dry["migrations"])
-    (again,) = values("db", "migrate", url=backend_url)
+    (again,) = values("db", "migrate", url=empty_url)
     assert (again["created"], again["migrations"]) == (False, [])
 
 

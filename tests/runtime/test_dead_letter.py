@@ -299,3 +299,27 @@ async def _die_with(bench: Bench, app: lash.App, times: int) -> None:
 async def _merging(app: lash.App, text: str) -> str:
     draft = BatchDraft(session_id="s", payloads=(TurnInput.of_text(text),), slot=Slot.JOIN, merge_key="m")
     return (await app.storage.queue.enqueue(draft)).batch_id
+
+
+async def test_a_permanent_failure_buries_at_once_and_runs_again_when_requeued(bench: Bench) -> None:
+    """No attempt is wasted on it; once somebody has mended the cause and requeues, the step is run, not replayed."""
+    app = await bench.app()
+    funds = [0, 5]
+
+    async def pay() -> int:
+        if not (left := funds.pop(0)):
+            raise lash.Permanent("the account is empty")
+        return left
+
+    @app.agent(retry=Retry(max_attempts=5, first_pause_s=0))
+    async def agent(turn: Turn) -> str:
+        return str(await turn.step(pay))
+
+    chat = app.session("s", agent)
+    sent = await chat.send("buy")
+    await app.drain()
+    (letter,) = await chat.dead_letters()
+    assert (letter.attempts, funds) == (1, [5])
+    await chat.requeue(sent.batch_id)
+    await app.drain()
+    assert texts(await chat.messages())[-1] == ("assistant", "5")

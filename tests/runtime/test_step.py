@@ -210,7 +210,7 @@ async def test_going_on_by_any_means_records_the_failure(world: World, what: str
     assert world.calls["broken"] == 1
 
 
-async def test_a_permanent_failure_is_recorded_at_once(world: World) -> None:
+async def test_a_permanent_failure_ends_the_attempts(world: World) -> None:
     """It is not tried again, neither the step nor, where it passes, the process: its failure is its end."""
     app = await world.app()
 

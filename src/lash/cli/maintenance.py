@@ -213,3 +213,25 @@ async def restore(shell: Shell, source: str, dry_run: bool, yes: bool) -> None: 
     said = f"{'would restore' if dry_run else 'restored'} {shell.shown_url} from {source}"
     beside = "" if kept is None else f"; what was there {'would be' if dry_run else 'is'} kept as {kept}"
     shell.done(clean(said + beside), {"url": shell.shown_url, "file": source, "kept": kept, "dry_run": dry_run})
+
+
+@command("copy", "lash db copy sqlite:///copy.db", group=db)
+@click.argument("target", metavar="TARGET-URL")
+async def copy(shell: Shell, target: str) -> None:
+    """Copy sessions, attachments, artifacts, triggers and schedules into another storage, on either backend.
+
+    Nobody should work with either storage meanwhile. Killed and run again, it goes on. Processes and their logs stay
+    behind. Ends with code 4 if something in the target has the name of something else.
+    """
+    from lash.cli.transfer import copy_to
+
+    report = await copy_to(shell, target)
+    if shell.json:
+        shell.value(report)
+    else:
+        for said, counts in (("copied", report.copied), ("there already", report.skipped)):
+            shell.lines(clean(f"{said}: {count:,} {noun}") for noun, count in counts.items() if count)
+        shell.lines(clean(f"left behind: {count:,} {noun}") for noun, count in report.never_copied.items() if count)
+    if not report.is_complete:
+        first = report.refused[0]
+        raise CommandFailed(exits.CONFLICT, f"{len(report.refused):,} things were refused; the first: {first}")

@@ -11,7 +11,7 @@ from lash.cli.command import Group, command, deletes, limited
 from lash.cli.exits import CommandFailed
 from lash.cli.shell import Shell
 from lash.cli.table import Column
-from lash.cli.text import age, clean, moment, plain, plural, shortened, width_of
+from lash.cli.text import age, clean, moment, plain, plural, shortened, size, width_of
 
 if TYPE_CHECKING:
     from lash.model.node import Node
@@ -31,7 +31,7 @@ _LAST: Final = 20
 
 @click.group(cls=Group)
 def sessions() -> None:
-    """List, show, draw, fork and remove sessions."""
+    """List, show, draw, fork, move and remove sessions."""
 
 
 @command("ls", "lash sessions ls", "lash sessions ls --no-limit --json", group=sessions)
@@ -258,3 +258,47 @@ async def _tell_what_goes(shell: Shell, storage: Storage, session_id: str) -> No
 
 def _named(session_ids: list[str]) -> str:
     return clean(", ".join(repr(each) for each in session_ids))
+
+
+@command(
+    "export",
+    "lash sessions export support-42 support-42.jsonl",
+    "lash sessions export support-42 - --with-queue | gzip > support-42.jsonl.gz",
+    group=sessions,
+)
+@click.argument("session_id", metavar="SESSION")
+@click.argument("target", metavar="FILE", type=click.Path(dir_okay=False, allow_dash=True))
+@click.option("--with-queue", is_flag=True, help="Add what is queued, claimed or not.")
+async def export(shell: Shell, session_id: str, target: str, with_queue: bool) -> None:  # noqa: FBT001 (click's)
+    """Write a session with all its branches, state and attachments to a new file of JSON lines, or to - for the output.
+
+    Others may go on working with it. docs/export-format.md describes the file.
+    """
+    from lash.cli.transfer import export_to
+
+    exported = await export_to(shell, session_id, target, with_queue=with_queue)
+    if target != "-":
+        said = f"exported {session_id} to {target}: {plural(exported.counts.nodes, 'node')}, {size(exported.bytes)}"
+        shell.done(clean(said), exported)
+
+
+@command(
+    "import",
+    "lash sessions export support-42 support-42.jsonl && lash sessions import support-42.jsonl --as support-43",
+    group=sessions,
+)
+@click.argument("source", metavar="FILE", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@click.option(
+    "--as", "session_id", metavar="SESSION", help="The id of the new session.  [default: the one in the file]"
+)
+async def import_(shell: Shell, source: str, session_id: str | None) -> None:
+    """Make a session from a file that `lash sessions export` wrote; all of it appears at once, or nothing.
+
+    Doing it again changes nothing. Ends with code 4 if another session has the id.
+    """
+    from lash.cli.transfer import import_from
+
+    imported = await import_from(shell, source, session_id)
+    verb = "imported" if imported.created else "there already:"
+    said = f"{verb} {imported.session_id}, {plural(imported.counts.nodes, 'node')}"
+    shell.done(clean(said), imported)

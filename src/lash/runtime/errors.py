@@ -8,7 +8,7 @@ _LONGEST_MESSAGE: Final = 4_000
 
 
 class Permanent(Exception):
-    """Raise this in a step, or a subclass of it, when trying again cannot help: the failure is recorded at once."""
+    """Raise this in a step, or a subclass of it, when trying again cannot help: no further attempts."""
 
 
 class Suspended(BaseException):

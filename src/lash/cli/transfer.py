@@ -1,0 +1,107 @@
+"""Sessions to files and back, and whole storages into others, with a bar that shows how far they are."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from lash.cli import exits
+from lash.cli.exits import CommandFailed, OutputClosed
+from lash.connect import open_storage
+from lash.transfer import CopyReport, Exported, Imported, Progress, copy_storage, export_session, import_session
+
+if TYPE_CHECKING:
+    from lash.cli.shell import Shell
+
+
+async def export_to(shell: Shell, session_id: str, target: str, *, with_queue: bool) -> Exported:
+    """Write a session to a file that does not exist yet, whole or not at all, or to standard output."""
+    async with shell.storage() as storage:
+        try:
+            with _new_file(target) as stream, _told() as progress:
+                return await export_session(storage, session_id, stream, with_queue=with_queue, progress=progress.show)
+        except BrokenPipeError:
+            raise OutputClosed from None
+
+
+async def import_from(shell: Shell, source: str, session_id: str | None) -> Imported:
+    """Make a session from a file or from standard input."""
+    async with shell.storage() as storage:
+        with _opened(source) as stream, _told() as progress:
+            return await import_session(storage, stream, session_id=session_id, progress=progress.show)
+
+
+async def copy_to(shell: Shell, target_url: str) -> CopyReport:
+    """Copy the storage into another one, which is created if it is not there."""
+    if target_url == shell.url:
+        raise CommandFailed(exits.USAGE, "a storage cannot be copied into itself; name another one")
+    async with shell.storage() as storage, await open_storage(target_url) as target:
+        with _told() as progress:
+            return await copy_storage(storage, target, progress=progress.show)
+
+
+class _Told:
+    """One line on a terminal's standard error that says how far the work is."""
+
+    def __init__(self) -> None:
+        self._shows = sys.stderr.isatty()
+        self._wrote = False
+
+    def show(self, progress: Progress) -> None:
+        if self._shows:
+            of = "" if progress.total is None else f" of {progress.total:,}"
+            sys.stderr.write(f"\r\x1b[K{progress.noun}: {progress.done:,}{of}")
+            sys.stderr.flush()
+            self._wrote = True
+
+    def end(self) -> None:
+        if self._wrote:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[_Told]:
+    told = _Told()
+    try:
+        yield told
+    finally:
+        told.end()
+
+
+@contextlib.contextmanager
+def _new_file(target: str) -> Iterator[BinaryIO]:
+    """Open a file beside its final name; it gets that name when all of it is on the disk."""
+    if target == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    file, partial = Path(target), Path(f"{target}.partial")
+    if file.exists():
+        raise CommandFailed(exits.CONFLICT, f"{target} exists already; name another file or remove it")
+    try:
+        with partial.open("wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.rename(file)
+    except OSError as error:
+        raise CommandFailed(exits.ERROR, f"{target} cannot be written: {error.strerror or error}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _opened(source: str) -> Iterator[BinaryIO]:
+    if source == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        with Path(source).open("rb") as stream:
+            yield stream
+    except OSError as error:
+        raise CommandFailed(exits.ERROR, f"{source} cannot be read: {error.strerror or error}") from error

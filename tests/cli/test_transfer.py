@@ -1,0 +1,54 @@
+"""Sessions as files and storages copied, as a person does it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cli.kit import run, values
+from tests.cli.seed import Seeded
+
+
+def test_a_session_goes_into_a_file_and_comes_back_under_another_id(seeded: Seeded, tmp_path: Path) -> None:
+    """What was exported and imported is exported the same again; doing it twice changes nothing."""
+    file, again = tmp_path / "one.jsonl", tmp_path / "two.jsonl"
+    (exported,) = values("sessions", "export", "support-42", str(file), url=seeded.url)
+    assert exported["bytes"] == file.stat().st_size
+    (imported,) = values("sessions", "import", str(file), "--as", "copy", url=seeded.url)
+    assert (imported["session_id"], imported["created"]) == ("copy", True)
+    (repeated,) = values("sessions", "import", str(file), "--as", "copy", url=seeded.url)
+    assert repeated["created"] is False
+    (copied,) = values("sessions", "export", "copy", str(again), url=seeded.url)
+    assert copied["content"] == exported["content"]
+
+
+def test_a_file_is_never_overwritten_and_never_half_written(seeded: Seeded, tmp_path: Path) -> None:
+    """A name that is taken is a conflict; an unknown session leaves no file behind."""
+    file = tmp_path / "one.jsonl"
+    file.write_text("mine")
+    assert run("sessions", "export", "support-42", str(file), url=seeded.url).returncode == 4
+    assert file.read_text() == "mine"
+    missing = tmp_path / "missing.jsonl"
+    assert run("sessions", "export", "nobody", str(missing), url=seeded.url).returncode == 3
+    assert list(tmp_path.glob("missing*")) == []
+
+
+def test_a_bad_file_is_refused_with_the_number_of_its_line(seeded: Seeded, tmp_path: Path) -> None:
+    """Nothing is imported from it."""
+    file = tmp_path / "bad.jsonl"
+    file.write_text('{"no": "header"}\n')
+    refused = run("sessions", "import", str(file), "--as", "new", url=seeded.url)
+    assert refused.returncode == 2
+    assert "line 1" in refused.stderr
+    assert run("sessions", "show", "new", url=seeded.url).returncode == 3
+
+
+def test_a_storage_is_copied_into_another(seeded: Seeded, tmp_path: Path) -> None:
+    """Its sessions are there afterwards; a second copy skips them, and a copy into itself is refused."""
+    target = f"sqlite:///{tmp_path / 'target.db'}"
+    (report,) = values("db", "copy", target, url=seeded.url)
+    ids = {each["meta"]["session_id"] for each in values("sessions", "ls", url=seeded.url)}
+    assert {each["meta"]["session_id"] for each in values("sessions", "ls", url=target)} == ids
+    assert report["refused"] == []
+    (again,) = values("db", "copy", target, url=seeded.url)
+    assert sum(again["copied"].values()) == 0
+    assert run("db", "copy", seeded.url, url=seeded.url).returncode == 2
