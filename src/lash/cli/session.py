@@ -263,7 +263,7 @@ def _named(session_ids: list[str]) -> str:
 @command(
     "export",
     "lash sessions export support-42 support-42.jsonl",
-    "lash sessions export support-42 - --with-queue | gzip > support-42.jsonl.gz",
+    "lash sessions export support-42 whole.jsonl --with-queue",
     group=sessions,
 )
 @click.argument("session_id", metavar="SESSION")
