@@ -23,6 +23,7 @@ _COMMANDS: Final = {
     "db": "lash.cli.maintenance:db",
     "worker": "lash.cli.work:worker",
     "doctor": "lash.cli.doctor:doctor",
+    "demo": "lash.cli.demo:demo",
     "completion": "lash.cli.completion:completion",
 }
 

@@ -1,0 +1,1 @@
+"""The promise, shown: a worker is killed in mid-turn, another one goes on, and nothing is lost or repeated."""

@@ -1,0 +1,136 @@
+"""The demonstration: it starts workers, kills one, and checks every claim against the database and the world."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+import lash
+from lash.demo.screen import Screen
+from lash.demo.trip import INPUT_TOKENS, LEDGER, OUTPUT_TOKENS, TOOLS, URL
+from lash.runtime.session import SessionHandle
+
+_PATIENCE_S: Final = 60.0
+_KILL_AFTER: Final = 2
+REQUEST: Final = "Book me a weekend in Rome: a flight, a hotel and a museum."
+THANKS: Final = "And thanks already!"
+
+
+def run(url: str | None) -> int:
+    """Show it on a throw-away file, or on the storage that the URL names; return 0 if every claim is true."""
+    with tempfile.TemporaryDirectory(prefix="lash-demo-") as folder:
+        ledger = Path(folder) / "ledger.txt"
+        ledger.touch()
+        return asyncio.run(_show(url or f"sqlite:///{Path(folder) / 'demo.db'}", ledger))
+
+
+async def _show(url: str, ledger: Path) -> int:
+    screen = Screen()
+    environment = {**os.environ, URL: url, LEDGER: str(ledger)}
+    async with await lash.open(url) as storage:
+        chat = SessionHandle(storage, f"demo-{time.time_ns()}", agent="travel_agent")
+        cursor = await chat.cursor()
+        screen.title("Two messages are sent: durable once sent, whoever runs")
+        for number, text in enumerate((REQUEST, THANKS), start=1):
+            await chat.send(text, key=f"message-{number}")
+            screen.line(f"you: {text}")
+        async with asyncio.timeout(_PATIENCE_S):
+            cursor = await _until_killed(screen, chat, cursor, environment)
+            await _until_answered(screen, chat, cursor, environment)
+        return await _check(screen, storage, chat, ledger)
+
+
+async def _until_killed(screen: Screen, chat: SessionHandle, cursor: str, environment: dict[str, str]) -> str:
+    """Let a worker begin, and kill it when it has called two tools of three."""
+    screen.title("A worker begins")
+    async with _worker(screen, environment) as worker, contextlib.aclosing(chat.observe(cursor)) as stream:
+        async for seen in stream:
+            cursor = seen.cursor
+            if not isinstance(seen, lash.TurnActivity) or not isinstance(seen.payload, dict):
+                continue
+            screen.line(str(seen.payload["says"]))
+            if seen.payload.get("tools") == _KILL_AFTER:
+                worker.send_signal(signal.SIGKILL)
+                await worker.wait()
+                screen.blow(f"kill -9 {worker.pid}, in the middle of the turn")
+                break
+    return cursor
+
+
+async def _until_answered(screen: Screen, chat: SessionHandle, cursor: str, environment: dict[str, str]) -> None:
+    """Let another worker go on until both messages and the news of the process are answered."""
+    screen.title("Another worker takes over")
+    async with _worker(screen, environment), contextlib.aclosing(chat.observe(cursor)) as stream:
+        async for seen in stream:
+            if isinstance(seen, lash.TurnActivity) and isinstance(seen.payload, dict):
+                screen.line(str(seen.payload["says"]))
+            elif isinstance(seen, lash.Committed):
+                said = await chat.messages()
+                screen.line(f"agent: {lash.text_of(said[-1])}")
+                if sum(message.role is lash.Role.USER for message in said) == 2 and any(  # noqa: PLR2004 (those sent)
+                    message.role is lash.Role.EVENT for message in said
+                ):
+                    return
+
+
+@contextlib.asynccontextmanager
+async def _worker(screen: Screen, environment: dict[str, str]) -> AsyncIterator[asyncio.subprocess.Process]:
+    command = (sys.executable, "-m", "lash", "worker", "lash.demo.trip:app", "--log-level", "error")
+    worker = await asyncio.create_subprocess_exec(*command, env=environment)
+    screen.line(f"worker {worker.pid} is started")
+    try:
+        yield worker
+    finally:
+        if worker.returncode is None:
+            worker.terminate()
+        await worker.wait()
+
+
+async def _check(screen: Screen, storage: lash.Storage, chat: SessionHandle, ledger: Path) -> int:
+    """Check every claim before it is printed."""
+    written = await asyncio.to_thread(ledger.read_text, encoding="utf-8")
+    happened = Counter(line.partition(" by ")[0] for line in written.splitlines())
+    said = await chat.messages()
+    users = [lash.text_of(message) for message in said if message.role is lash.Role.USER]
+    usage = await chat.usage()
+    spent = sum(entry.usage.total for entry in usage)
+    ended = [each.status for each in (await storage.processes.list(_of(chat))).processes]
+    replies = len(TOOLS) + 1
+    screen.title("What the database and the world outside say")
+    claims = {
+        f"no tool was called twice: {', '.join(f'{tool} {happened[tool]}' for tool in TOOLS)}": (
+            all(happened[tool] == 1 for tool in TOOLS)
+        ),
+        f"of {replies} answers of the model at most the one under way was asked for again: {happened['model']} calls": (
+            replies <= happened["model"] <= replies + 1
+        ),
+        "no message was lost, none was handled twice": users == [REQUEST, THANKS],
+        f"the process ran once beside it and woke the conversation: {happened['forecast']} forecast": (
+            happened["forecast"] == 1 and ended == [lash.ProcessStatus.COMPLETED]
+        ),
+        "nothing is left in the queue, and there is no dead letter": (
+            not await chat.pending() and not await chat.dead_letters()
+        ),
+        f"the tokens were booked once: {spent} for {replies} answers, however often they were asked for": (
+            spent == replies * (INPUT_TOKENS + OUTPUT_TOKENS)
+        ),
+    }
+    for text, holds in claims.items():
+        screen.claim(text, holds=holds)
+    screen.title("Where the tokens went")
+    for entry in usage:
+        screen.line(f"{entry.model} ({entry.source}): {entry.usage.input_tokens} in, {entry.usage.output_tokens} out")
+    return 0 if all(claims.values()) else 1
+
+
+def _of(chat: SessionHandle) -> lash.ProcessFilter:
+    return lash.ProcessFilter(wake_session_id=chat.session_id)
