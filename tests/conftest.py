@@ -7,6 +7,7 @@ over the whole suite in which no test ran on PostgreSQL fails, however green it 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -97,6 +98,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Whoever starts us in the background may have Ctrl-C ignored, which every process of the tests would inherit.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[_TALLY] = BackendTally()
     # Reports reach a plugin's hooks without the configuration, so the counting plugin carries its tally itself.
     config.pluginmanager.register(_Counter(config.stash[_TALLY]), "lash-backend-counter")
