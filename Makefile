@@ -2,10 +2,12 @@
 #   PYTHON=python3.13 make test     another interpreter (3.11 or newer)
 #   LASH_USE_UV=1 make test         demand uv (it is used by itself when it is on PATH); LASH_USE_UV= forbids it
 #   ARGS="-k lease" make test       arguments for the program that the target runs
+#   JOBS=0 make test                one process for all tests; by default one for each core
 
 PYTHON ?= python3
 LASH_USE_UV ?= $(if $(shell command -v uv 2>/dev/null),1,)
 ARGS ?=
+JOBS ?= auto
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -22,7 +24,7 @@ help: ## list the targets
 setup: $(INSTALLED) ## create .venv with all that development needs
 
 test: $(INSTALLED) ## run the tests, on SQLite and on a real PostgreSQL
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadscope $(ARGS)
 
 check: lint types imports rules plan-coverage ## run every check that is not a test
 

@@ -18,10 +18,9 @@ from tests.backends import (
     BACKENDS,
     TESTS_FOLDER,
     BackendTally,
+    ReusedDatabase,
     backend_of_path,
-    copied_database,
     fresh_schema,
-    template_database,
 )
 from tests.s3_server import S3Server
 
@@ -55,17 +54,18 @@ def postgres_schema_url(postgres_server: PostgresServer) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def postgres_template(postgres_server: PostgresServer) -> Iterator[str]:
-    """The name of a database with an empty storage, to copy."""
-    with template_database(postgres_server.url) as name:
-        yield name
+def reused_database(postgres_server: PostgresServer) -> Iterator[ReusedDatabase]:
+    """A database with a migrated storage that one test after the other uses."""
+    database = ReusedDatabase(postgres_server.url)
+    yield database
+    database.drop()
 
 
 @pytest.fixture
-def postgres_storage_url(postgres_server: PostgresServer, postgres_template: str) -> Iterator[str]:
-    """The URL of an empty storage, migrated already, in a database that belongs to this test alone."""
-    with copied_database(postgres_server.url, postgres_template) as url:
-        yield url
+def postgres_storage_url(reused_database: ReusedDatabase) -> Iterator[str]:
+    """The URL of an empty storage, migrated already, that no other test uses meanwhile."""
+    yield reused_database.url
+    reused_database.clean()
 
 
 @pytest.fixture(scope="session")
@@ -121,7 +121,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Say as the very last thing how many tests ran on each backend."""
-    if _TALLY not in config.stash or config.option.collectonly:
+    if _TALLY not in config.stash or config.option.collectonly or _is_helper(config):
         return
     writer = config.get_terminal_writer()
     for line in config.stash[_TALLY].lines():
@@ -156,9 +156,14 @@ def _backend_of(item: pytest.Item) -> str | None:
 
 
 def _postgres_is_missing(config: pytest.Config) -> bool:
-    if os.environ.get("CI") != "true" or config.option.collectonly or _is_narrowed(config):
+    if os.environ.get("CI") != "true" or config.option.collectonly or _is_narrowed(config) or _is_helper(config):
         return False
     return not config.stash[_TALLY].ran["postgres"]
+
+
+def _is_helper(config: pytest.Config) -> bool:
+    """Say whether this process runs a part of the tests for another one, which counts them all."""
+    return hasattr(config, "workerinput")
 
 
 def _is_narrowed(config: pytest.Config) -> bool:
