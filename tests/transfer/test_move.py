@@ -7,13 +7,14 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
+from urllib.parse import parse_qsl, urlsplit
 
 import apsw
 import msgspec
 import pytest
 
 import lash
-from lash.errors import Conflict
+from lash.errors import ConfigError, Conflict
 from lash.model.effect import TurnScope
 from lash.model.lease import Lease
 from lash.model.process import Success
@@ -309,3 +310,27 @@ async def test_of_two_moves_into_one_target_one_is_refused(backend_url: str) -> 
         assert [type(each) for each in outcomes if isinstance(each, BaseException)] == [Conflict]
         [report] = [each for each in outcomes if isinstance(each, MoveReport)]
         assert report.rows["lash_sessions"] == len((await target.sessions.list()).sessions)
+
+
+async def test_a_role_that_may_not_set_sequences_is_refused_first(postgres_schema_url: str) -> None:
+    """The role of an application, which has no right to sequences, is told before anything is written."""
+    parts = urlsplit(postgres_schema_url)
+    schema = dict(parse_qsl(parts.query))["schema"]
+    await (await lash.open(postgres_schema_url)).close()
+    for statement in (
+        f"CREATE ROLE {schema} LOGIN PASSWORD 'application'",
+        f"GRANT USAGE ON SCHEMA {schema} TO {schema}",
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {schema}",
+    ):
+        await raw(postgres_schema_url, statement)
+    try:
+        host = parts.netloc.rpartition("@")[2]
+        role_url = parts._replace(netloc=f"{schema}:application@{host}").geturl()
+        async with opened("sqlite://", role_url) as (source, target):
+            await created(source, "s")
+            with pytest.raises(ConfigError, match="move as the owner"):
+                await move_storage(source, target)
+        assert await raw(postgres_schema_url, "SELECT name FROM lash_secrets") == []
+    finally:
+        await raw(postgres_schema_url, f"DROP OWNED BY {schema}")
+        await raw(postgres_schema_url, f"DROP ROLE {schema}")

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from lash.errors import CorruptData
+from lash.errors import ConfigError, CorruptData
 from lash.postgres.database import Database
 from lash.sqlkit.catalogue import Table, load_catalogue
 from lash.sqlkit.queries import in_schema, quote_identifier
@@ -32,7 +32,8 @@ _LEAST: Final[dict[str, RowValue]] = {"bigint": -(2**63), "text": "", "boolean":
 
 class _Sequence(msgspec.Struct, frozen=True, array_like=True):
     table: str
-    number: int
+    number: int | None
+    allowed: bool
 
 
 class PostgresRowStore:
@@ -76,7 +77,12 @@ class PostgresRowStore:
 
     async def sequences(self) -> dict[str, int]:
         found = await self._database.read_all(_Sequence, "rows_sequences", self._database.options.schema)
-        return {row.table: row.number for row in found}
+        refused = [row.table for row in found if not row.allowed]
+        if refused:
+            raise ConfigError(
+                f"the role may not read and set the sequences of {', '.join(refused)}; move as the owner of the tables"
+            )
+        return {row.table: row.number for row in found if row.number is not None}
 
     async def mark(self) -> bytes | None:
         found = await self._database.read_one(Content, "rows_mark")

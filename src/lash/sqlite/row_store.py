@@ -46,7 +46,7 @@ class SQLiteRowStore:
             table.name: tuple(_LEAST[catalogue.tables[table.name].columns[column].type] for column in table.key)
             for table in tables
         }
-        self._database.teach({name: text for table in tables for name, text in _statements(table).items()})
+        self._database.teach({name: text for table in tables for name, text in row_statements(table).items()})
         return tables
 
     async def schema_number(self) -> int:
@@ -107,7 +107,8 @@ class SQLiteRowStore:
         return found.number
 
 
-def _statements(table: RowTable) -> dict[str, str]:
+def row_statements(table: RowTable) -> dict[str, str]:
+    """Return the statements that read, write and count the rows of a table, by name."""
     names = {
         "table": quote_identifier(table.name),
         "columns": _listed(table.columns),

@@ -48,7 +48,10 @@ class RowStore(Protocol):
         ...
 
     async def sequences(self) -> dict[str, int]:
-        """Return the last number that each table with numbers of its own has given, be its row still there or not."""
+        """Return the last number that each table with numbers of its own has given, be its row still there or not.
+
+        Raises `ConfigError` where the server would not let it be read, or set by `finish`.
+        """
         ...
 
     async def mark(self) -> bytes | None:

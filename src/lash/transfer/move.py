@@ -136,6 +136,9 @@ class _Move:
             raise Conflict(f"the source has migration {here} and the target {there}; migrate both first")
         if _columns(self._source) != _columns(self._target):
             raise ConfigError("the backends do not have the same tables and columns; this is a mistake of lash")
+        # Both say now, rather than after hours, if their numbers may not be read or set.
+        await self._source.sequences()
+        await self._target.sequences()
 
     async def _require_empty(self) -> None:
         """Raise Conflict if there is anything but the secret that any opened storage may have made."""

@@ -20,19 +20,21 @@ SELECT
     (SELECT coalesce(max(put_at_ms), 0)::bigint FROM :"schema".lash_artifacts);
 
 -- name: rows_sequences
--- The last number that each table has given; none for a table that has not given any.
-SELECT s.name, s.number
+-- The last number that each table has given (NULL: none yet), and whether the role may read and set such numbers; the
+-- server would hide them from one that may not.
+SELECT
+    s.name, CASE WHEN s.allowed THEN pg_sequence_last_value(s.sequence) END, s.allowed
 FROM (
     SELECT
         t.relname::text AS name,
-        pg_sequence_last_value(pg_get_serial_sequence(format('%I.%I', $1::text, t.relname), a.attname)::regclass)
-            AS number
+        q.oid::regclass AS sequence,
+        has_sequence_privilege(q.oid, 'SELECT') AND has_sequence_privilege(q.oid, 'UPDATE') AS allowed
     FROM pg_class AS t
     JOIN pg_namespace AS n ON n.oid = t.relnamespace
     JOIN pg_attribute AS a ON a.attrelid = t.oid AND a.attidentity <> ''
+    JOIN pg_class AS q ON q.oid = pg_get_serial_sequence(format('%I.%I', $1::text, t.relname), a.attname)::regclass
     WHERE n.nspname = $1 AND t.relname LIKE 'lash\_%' AND t.relkind = 'r'
 ) AS s
-WHERE s.number IS NOT NULL
 ORDER BY s.name;
 
 -- name: rows_set_sequence
