@@ -165,6 +165,7 @@ async def test_a_moved_storage_works(tmp_path: Path, postgres_schema_url: str, *
     await move(source, target)
     async with opened(source, target) as (was, storage):
         assert await exported(storage, "s", with_queue=True) == await exported(was, "s", with_queue=True)
+        assert (await storage.events.changes()).changes == (await was.events.changes()).changes != ()
         assert await storage.occurrences.emit(pressed("reported")) == made.report
         await storage.waits.resolve(made.key, YES)
         wait = await storage.waits.get(made.key)
