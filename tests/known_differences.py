@@ -133,6 +133,7 @@ QUERY_DIFFERENCES: dict[str, str] = {
     "queue_page_pending": "PostgreSQL claims, enqueues and consumes in few statements, SQLite step by step",
     "queue_reserve_key": "PostgreSQL claims, enqueues and consumes in few statements, SQLite step by step",
     "queue_settle_key": "PostgreSQL claims, enqueues and consumes in few statements, SQLite step by step",
+    "rows_forget_sequence": "SQLite keeps its sequences in a table without a key",
     "schema_create": "a SQLite file has no schemas and takes its own write lock",
     "schema_exists": "a SQLite file has no schemas and takes its own write lock",
     "schema_lock": "a SQLite file has no schemas and takes its own write lock",

@@ -52,3 +52,17 @@ def test_a_storage_is_copied_into_another(seeded: Seeded, tmp_path: Path) -> Non
     (again,) = values("db", "copy", target, url=seeded.url)
     assert sum(again["copied"].values()) == 0
     assert run("db", "copy", seeded.url, url=seeded.url).returncode == 2
+
+
+def test_a_storage_is_moved_into_an_empty_one(seeded: Seeded, tmp_path: Path) -> None:
+    """Processes are there afterwards as well; a second move finds the target full, and one into itself is refused."""
+    target = f"sqlite:///{tmp_path / 'target.db'}"
+    (report,) = values("db", "move", target, url=seeded.url)
+    for listing, table in ((("sessions", "ls"), "lash_sessions"), (("ps", "-a"), "lash_processes")):
+        there = values(*listing, url=target)
+        assert there == values(*listing, url=seeded.url)
+        assert report["rows"][table] == len(there) > 0
+    again = run("db", "move", target, url=seeded.url)
+    assert again.returncode == 4
+    assert "not empty" in again.stderr
+    assert run("db", "move", seeded.url, url=seeded.url).returncode == 2

@@ -1,7 +1,8 @@
 """A process that moves sessions and is killed at it.
 
-``python -m tests.transfer.mover copy SOURCE_URL TARGET_URL STATEMENT`` and ``… import PATH TARGET_URL STATEMENT`` kill
-themselves before that statement on the target, and print a line if they live to hear of their success.
+``python -m tests.transfer.mover copy SOURCE_URL TARGET_URL STATEMENT``, the same with ``move``, and ``… import PATH
+TARGET_URL STATEMENT`` kill themselves before that statement on the target, and print a line if they live to hear of
+their success.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ import sys
 from pathlib import Path
 
 import lash
-from lash.transfer import copy_storage, import_session
+from lash.transfer import copy_storage, import_session, move_storage
 from tests.concurrency.trap import Trap
 
 
 async def main(order: str, source: str, target_url: str, statement: int) -> None:
     trap = Trap(statement)
     async with await lash.open(target_url, on_statement=trap) as target:
-        if order == "copy":
+        if order in ("copy", "move"):
             async with await lash.open(source) as storage:
                 trap.armed = True
-                await copy_storage(storage, target)
+                await (copy_storage if order == "copy" else move_storage)(storage, target)
         else:
             stream = io.BytesIO(await asyncio.to_thread(Path(source).read_bytes))
             trap.armed = True

@@ -235,3 +235,23 @@ async def copy(shell: Shell, target: str) -> None:
     if not report.is_complete:
         first = report.refused[0]
         raise CommandFailed(exits.CONFLICT, f"{len(report.refused):,} things were refused; the first: {first}")
+
+
+@command("move", "lash db move sqlite:///moved.db", group=db)
+@click.argument("target", metavar="TARGET-URL")
+async def move(shell: Shell, target: str) -> None:
+    """Copy everything into an empty storage, on either backend: processes, logs, waits and old checkpoints as well.
+
+    Stop all workers first. The source is left as it is; leases and claims are free in the target, and live activity
+    stays behind. Killed and run again, it goes on. Ends with code 4 if the target is not empty, or if somebody worked
+    with the source meanwhile.
+    """
+    from lash.cli.transfer import move_to
+
+    report = await move_to(shell, target)
+    if shell.json:
+        shell.value(report)
+        return
+    shell.lines(clean(f"{table.removeprefix('lash_')}: {count:,}") for table, count in report.rows.items() if count)
+    before = f", {report.resumed_at:,} of them by an earlier run" if report.resumed_at else ""
+    shell.lines([f"moved {sum(report.rows.values()):,} rows, counted in both storages{before}"])

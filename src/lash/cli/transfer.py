@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, BinaryIO
 from lash.cli import exits
 from lash.cli.exits import CommandFailed, OutputClosed
 from lash.connect import open_storage
-from lash.transfer import CopyReport, Exported, Imported, Progress, copy_storage, export_session, import_session
+from lash.transfer import (
+    CopyReport,
+    Exported,
+    Imported,
+    MoveReport,
+    Progress,
+    copy_storage,
+    export_session,
+    import_session,
+    move_storage,
+)
 
 if TYPE_CHECKING:
     from lash.cli.shell import Shell
@@ -42,6 +52,15 @@ async def copy_to(shell: Shell, target_url: str) -> CopyReport:
     async with shell.storage() as storage, await open_storage(target_url) as target:
         with _told() as progress:
             return await copy_storage(storage, target, progress=progress.show)
+
+
+async def move_to(shell: Shell, target_url: str) -> MoveReport:
+    """Move the storage into an empty one, which is created if it is not there."""
+    if target_url == shell.url:
+        raise CommandFailed(exits.USAGE, "a storage cannot be moved into itself; name another one")
+    async with shell.storage() as storage, await open_storage(target_url) as target:
+        with _told() as progress:
+            return await move_storage(storage, target, progress=progress.show)
 
 
 class _Told:

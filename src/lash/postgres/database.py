@@ -158,6 +158,10 @@ class Database:
         if asyncio.get_running_loop() is not self._loop:
             raise ConfigError("this storage was opened in another event loop; open one in each loop")
 
+    def teach(self, queries: Mapping[str, str]) -> None:
+        """Add named statements to those that it was opened with."""
+        self._queries = {**self._queries, **queries}
+
     def statement(self, name: str) -> str:
         """Return the text of a named statement."""
         return self._queries[name]

@@ -24,6 +24,7 @@ from lash.postgres.options import PostgresOptions
 from lash.postgres.process import PostgresProcessStore
 from lash.postgres.process_lease import PostgresProcessLeaseStore
 from lash.postgres.queue import PostgresQueueStore
+from lash.postgres.row_store import PostgresRowStore
 from lash.postgres.schedule import PostgresScheduleStore
 from lash.postgres.schema import prepare_schema
 from lash.postgres.seen_processes import SeenProcesses
@@ -50,6 +51,7 @@ class PostgresStorage:
         self.sessions = PostgresSessionStore(database, rules, self.signals)
         self.leases = PostgresLeaseStore(database, self.signals)
         self.maintenance = PostgresMaintenance(database)
+        self.rows = PostgresRowStore(database)
         self.queue = PostgresQueueStore(database, self.signals)
         seen = SeenProcesses()
         self.processes = PostgresProcessStore(database, seen, self.signals)

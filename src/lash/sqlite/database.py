@@ -93,6 +93,10 @@ class Database:
         """Run the body at once, on one snapshot of what is committed. It blocks the event loop: keep it short."""
         return self._check_usable().read(body)
 
+    def teach(self, queries: Mapping[str, str]) -> None:
+        """Add named queries to those that it was opened with."""
+        self._settings.statements.teach(queries)
+
     def data_version(self) -> int:
         """Return a number that is another one after anybody has committed to the file; it takes microseconds.
 

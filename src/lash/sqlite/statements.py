@@ -28,6 +28,10 @@ class Statements:
         self._hook = hook
         self._parameters: dict[str, frozenset[str]] = {}
 
+    def teach(self, queries: Mapping[str, str]) -> None:
+        """Add named queries; those of a name that is known already are replaced."""
+        self._queries = {**self._queries, **queries}
+
     def announce(self, name: str) -> None:
         """Tell the hook what is about to run."""
         if self._hook is not None:

@@ -29,6 +29,7 @@ from lash.sqlite.options import SQLiteOptions, StatementHook
 from lash.sqlite.process import SQLiteProcessStore
 from lash.sqlite.process_lease import SQLiteProcessLeaseStore
 from lash.sqlite.queue import SQLiteQueueStore
+from lash.sqlite.row_store import SQLiteRowStore
 from lash.sqlite.schedule import SQLiteScheduleStore
 from lash.sqlite.schema import MIGRATIONS, SchemaKeeper
 from lash.sqlite.session import SQLiteSession, SQLiteSessionStore
@@ -55,6 +56,7 @@ class SQLiteStorage:
         self.sessions = SQLiteSessionStore(database, rules, self.signals)
         self.leases = SQLiteLeaseStore(database, self.signals)
         self.maintenance = SQLiteMaintenance(database)
+        self.rows = SQLiteRowStore(database)
         self.queue = SQLiteQueueStore(database, self.signals)
         self.processes = SQLiteProcessStore(database, self.signals)
         self.process_leases = SQLiteProcessLeaseStore(database, self.signals)
