@@ -10,9 +10,9 @@ import msgspec
 
 from lash.errors import ConfigError, CorruptData
 from lash.postgres.database import Database
+from lash.row_tables import TRANSACTION_ID, row_tables
 from lash.sqlkit.catalogue import Table, load_catalogue
 from lash.sqlkit.queries import in_schema, quote_identifier
-from lash.sqlkit.row_tables import TRANSACTION_ID, row_tables
 from lash.sqlkit.rows import Content, Number
 from lash.stores.rows import Row, RowTable, RowValue, require_noted
 

@@ -9,10 +9,10 @@ from typing import Final
 import msgspec
 
 from lash.errors import CorruptData
+from lash.row_tables import row_tables
 from lash.sqlite.database import Database, Reader, SQLiteValue, Transaction
 from lash.sqlkit.catalogue import load_catalogue
 from lash.sqlkit.queries import quote_identifier
-from lash.sqlkit.row_tables import row_tables
 from lash.sqlkit.rows import Content, Number
 from lash.stores.rows import Row, RowTable, RowValue, require_noted
 

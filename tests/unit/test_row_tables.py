@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from lash.row_tables import row_tables
 from lash.sqlkit.catalogue import load_catalogue
-from lash.sqlkit.row_tables import row_tables
 
 BACKENDS = ("sqlite", "postgres")
 
