@@ -143,7 +143,7 @@ def test_what_an_encoded_effect_tells() -> None:
         Step(name="n", input=object()),  # type: ignore[arg-type]
         "step",
     ],
-    ids=repr,
+    ids=lambda each: type(each).__name__,
 )
 def test_impossible_commands_are_refused(command: object) -> None:
     """B.2, E20: what nobody could run, name or store is refused, with the key in the message."""
