@@ -113,6 +113,7 @@ CREATE TABLE test_kit.functions AS
 SELECT pg_get_functiondef(p.oid) AS definition
 FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
 WHERE n.nspname = '{schema}';;
+CREATE TABLE test_kit.migrations AS TABLE "{schema}".lash_migrations;;
 CREATE FUNCTION test_kit.fingerprint() RETURNS text LANGUAGE sql AS $$
     SELECT md5(string_agg(line, ',' ORDER BY line))
     FROM (
@@ -134,11 +135,10 @@ BEGIN
         EXECUTE item;
     END LOOP;
     SET LOCAL session_replication_role = replica;
-    FOR item IN
-        SELECT tablename FROM pg_tables WHERE schemaname = '{schema}' AND tablename <> 'lash_migrations'
-    LOOP
+    FOR item IN SELECT tablename FROM pg_tables WHERE schemaname = '{schema}' LOOP
         EXECUTE format('DELETE FROM "{schema}".%I', item);
     END LOOP;
+    INSERT INTO "{schema}".lash_migrations SELECT * FROM test_kit.migrations;
     PERFORM setval(c.oid, 1, false)
     FROM pg_class AS c WHERE c.relnamespace = '{schema}'::regnamespace AND c.relkind = 'S';
     RETURN test_kit.fingerprint() = (SELECT fingerprint FROM test_kit.pristine);
