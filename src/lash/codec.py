@@ -6,11 +6,14 @@ a value is refused while it can still be refused.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import enum
 import hashlib
 import math
 import re
+import threading
+from collections.abc import Iterator
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -66,12 +69,36 @@ def content_hash(content: bytes) -> str:
 
 
 _decoders: Final[dict[object, msgspec.json.Decoder[Any]]] = {}
+_described: Final[set[type[msgspec.Struct]]] = set()
+_describing: Final = threading.Lock()
+
+
+def describe_shapes() -> None:
+    """Let msgspec describe every record that is known by now, before several threads read records.
+
+    It describes a record when that is first read, and shows the half-made description to other threads meanwhile: two
+    threads that meet a new record at the same moment crash the interpreter.
+    """
+    with _describing:
+        for shape in _below(msgspec.Struct):
+            if shape not in _described:
+                # A record that names what only a type checker can see is read by nobody.
+                with contextlib.suppress(NameError, TypeError):
+                    msgspec.json.Decoder(shape)
+                _described.add(shape)
+
+
+def _below(shape: type[msgspec.Struct]) -> Iterator[type[msgspec.Struct]]:
+    for each in shape.__subclasses__():
+        yield each
+        yield from _below(each)
 
 
 def _decoder(shape: type[T]) -> msgspec.json.Decoder[T]:
     decoder = _decoders.get(shape)
     if decoder is None:
-        decoder = _decoders[shape] = msgspec.json.Decoder(shape)
+        with _describing:
+            decoder = _decoders[shape] = msgspec.json.Decoder(shape)
     return decoder
 
 

@@ -49,6 +49,7 @@ async def open_storage(
     of every statement before it runs.
     """
     # The plans are needed from here on only; a program that merely imports lash need not wait for them.
+    from lash.codec import describe_shapes
     from lash.plan.commit import CommitRules
 
     rules = CommitRules(compression=_compression(compression), budget=budget, retention=retention)
@@ -56,6 +57,7 @@ async def open_storage(
     if scheme in _POSTGRES:
         from lash.postgres.storage import PostgresStorage
 
+        describe_shapes()
         return await PostgresStorage.open(
             url,
             migrate=migrate,
@@ -70,6 +72,7 @@ async def open_storage(
         raise ConfigError("pool goes with a postgresql:// URL")
     from lash.sqlite.storage import SQLiteStorage, options_from_query
 
+    describe_shapes()
     path, query = _sqlite_path(url)
     return await SQLiteStorage.open(
         path,
