@@ -105,8 +105,8 @@ async def test_a_worker_may_die_anywhere(databases: Databases) -> None:
             with databases.fresh() as (url, folder):
                 killed += await _killed_at(run, url, folder, point)
     print(f"{killed} kills at {len(points)} of {len(trace)} boundaries")  # noqa: T201 (a figure to see)
-    # Two lines that run at once may pass each other, so that a point is not always met.
-    assert killed >= 0.9 * len(points)
+    # Two lines that run at once may pass each other, so that a point is not always met; of few points one weighs much.
+    assert killed >= 0.9 * len(points) - 1
 
 
 async def _undisturbed(run: Runner, url: str, folder: Path) -> list[str]:
