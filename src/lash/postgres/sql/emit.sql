@@ -147,15 +147,20 @@ LIMIT $2::bigint
 FOR UPDATE OF o SKIP LOCKED;
 
 -- name: emit_prune
--- Removes those of them of which nobody started a process before they were held.
-DELETE FROM :"schema".lash_trigger_occurrences AS o
-USING unnest($1::bigint[]) AS held (occurrence_key)
-WHERE o.occurrence_key = held.occurrence_key
-    AND NOT EXISTS (
-        SELECT 1
-        FROM :"schema".lash_trigger_deliveries AS d
-        JOIN :"schema".lash_processes AS p ON p.process_id = d.process_id
-        WHERE d.occurrence_key = o.occurrence_key AND p.status = 'running'
-        OFFSET 0
-    )
-RETURNING o.occurrence_id;
+-- Removes those of them of which nobody started a process before they were held; the oldest is named first.
+WITH gone AS (
+    DELETE FROM :"schema".lash_trigger_occurrences AS o
+    USING unnest($1::bigint[]) AS held (occurrence_key)
+    WHERE o.occurrence_key = held.occurrence_key
+        AND NOT EXISTS (
+            SELECT 1
+            FROM :"schema".lash_trigger_deliveries AS d
+            JOIN :"schema".lash_processes AS p ON p.process_id = d.process_id
+            WHERE d.occurrence_key = o.occurrence_key AND p.status = 'running'
+            OFFSET 0
+        )
+    RETURNING o.occurrence_id, o.occurred_at_ms, o.occurrence_key
+)
+SELECT gone.occurrence_id
+FROM gone
+ORDER BY gone.occurred_at_ms, gone.occurrence_key;
