@@ -1,0 +1,173 @@
+"""What processes did on one storage: written down as they go, read back, and paired into operations.
+
+Every line is one entry: a process begins an act (``invoke``) or learns how it ended (``ok``, ``fail`` or ``unknown``).
+The times are of the machine's monotonic clock, which all its processes share. A process that is killed leaves its last
+act without an end, and that act may have happened or not.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+
+
+class State(enum.StrEnum):
+    """How far an act has come."""
+
+    INVOKE = "invoke"
+    OK = "ok"
+    FAIL = "fail"
+    """It was refused, and has changed nothing."""
+    UNKNOWN = "unknown"
+    """Nobody can say whether it happened."""
+
+
+class _Act(msgspec.Struct, frozen=True, kw_only=True, tag_field="did"):
+    """What is asked for; the fields with a default are what is answered."""
+
+
+class CommitAct(_Act, frozen=True, kw_only=True, tag="commit"):
+    """Publish a head: ``nodes`` behind the leaf that was seen, for what is consumed."""
+
+    session: str
+    turn: str
+    expected: int
+    seen_leaf: str | None
+    nodes: tuple[str, ...]
+    consumed: tuple[str, ...] = ()
+    fencing: int | None = None
+    repeated: bool = False
+    """The same commit was acknowledged before."""
+    revision: int | None = None
+    actual: int | None = None
+    """The revision that a conflict named."""
+
+
+class ReadAct(_Act, frozen=True, kw_only=True, tag="read"):
+    """Look at the head; revision 0 and no leaf before the first commit."""
+
+    session: str
+    revision: int = 0
+    leaf: str | None = None
+
+
+class EnqueueAct(_Act, frozen=True, kw_only=True, tag="enqueue"):
+    session: str
+    key: str
+    created: bool | None = None
+
+
+class AcquireAct(_Act, frozen=True, kw_only=True, tag="acquire"):
+    """Take the lease of a session (``session:ID``) or of a process (``process:ID``)."""
+
+    subject: str
+    fencing: int = 0
+    token: str = ""
+
+
+class FencedAct(_Act, frozen=True, kw_only=True, tag="fenced"):
+    """Do anything else that a lease is needed for."""
+
+    subject: str
+    fencing: int
+    what: str
+
+
+class OfferAct(_Act, frozen=True, kw_only=True, tag="offer"):
+    """Give a value to what is set once: an effect, a wait, an occurrence. ``value`` is None if others make it."""
+
+    cell: str
+    value: str | None
+    standing: str | None = None
+    won: bool | None = None
+
+
+class AppendAct(_Act, frozen=True, kw_only=True, tag="append"):
+    process: str
+    payload: str
+    sequence: int | None = None
+
+
+Act: TypeAlias = CommitAct | ReadAct | EnqueueAct | AcquireAct | FencedAct | OfferAct | AppendAct
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of a history."""
+
+    process: str
+    number: int
+    at: int
+    state: State
+    act: Act
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True):
+    """An act from its beginning to its end; ``end`` is None where nobody learned of it."""
+
+    process: str
+    start: int
+    end: int | None
+    state: State
+    act: Act
+
+    def ended_before(self, other: Operation) -> bool:
+        """Say whether this was over before the other began."""
+        return self.end is not None and self.end < other.start
+
+
+class Recorder:
+    """Writes the history of one process; what is written survives its kill."""
+
+    def __init__(self, path: Path, process: str) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self._process = process
+        self._number = 0
+
+    def invoke(self, act: Act) -> int:
+        """Note that an act begins, and return its number."""
+        self._number += 1
+        self._write(self._number, State.INVOKE, act)
+        return self._number
+
+    def end(self, number: int, state: State, act: Act) -> None:
+        """Note how an act ended, with what was answered."""
+        self._write(number, state, act)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def _write(self, number: int, state: State, act: Act) -> None:
+        entry = Entry(process=self._process, number=number, at=time.monotonic_ns(), state=state, act=act)
+        os.write(self._file, msgspec.json.encode(entry) + b"\n")
+
+
+def read_history(paths: Iterable[Path]) -> list[Operation]:
+    """Return the operations of all files, by their beginning; a last line that a kill has torn is left out."""
+    decoder = msgspec.json.Decoder(Entry)
+    lines = [line for path in paths for line in path.read_bytes().splitlines(keepends=True)]
+    return paired(decoder.decode(line) for line in lines if line.endswith(b"\n"))
+
+
+def paired(entries: Iterable[Entry]) -> list[Operation]:
+    """Return the operations of which these are the beginnings and ends."""
+    begun: dict[tuple[str, int], Entry] = {}
+    ended: dict[tuple[str, int], Entry] = {}
+    for entry in entries:
+        (begun if entry.state is State.INVOKE else ended)[entry.process, entry.number] = entry
+    if lone := ended.keys() - begun.keys():
+        raise ValueError(f"acts that ended and never began: {sorted(lone)[:3]}")
+    return sorted(
+        (_operation(entry, ended.get(name)) for name, entry in begun.items()), key=lambda operation: operation.start
+    )
+
+
+def _operation(first: Entry, last: Entry | None) -> Operation:
+    if last is None or last.state is State.UNKNOWN:
+        return Operation(process=first.process, start=first.at, end=None, state=State.UNKNOWN, act=first.act)
+    return Operation(process=first.process, start=first.at, end=last.at, state=last.state, act=last.act)
