@@ -6,12 +6,12 @@ of the checker tell that a broken history was refused for the right reason.
 
 from __future__ import annotations
 
-import enum
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Generic, TypeVar
+from typing import TypeVar
+
+import msgspec
 
 from tests.contention.history import (
     AcquireAct,
@@ -23,98 +23,23 @@ from tests.contention.history import (
     OfferAct,
     Operation,
     ReadAct,
-    State,
 )
 from tests.contention.register import Call, first_impossible
+from tests.contention.verdict import Law, Stored, StoredSession, Told, Violation
 
 A = TypeVar("A", bound=Act)
 
 
-class Law(enum.StrEnum):
-    """What must hold."""
-
-    REGISTER = "the head of a session is one register that is compared and set"
-    CHAIN = "history is one line of exactly the commits that were made, each whole"
-    TURN = "a turn is committed once"
-    CONSUMED_ONCE = "an input is consumed once"
-    NOTHING_LOST = "an input that was acknowledged is consumed or still queued"
-    NOTHING_MADE_UP = "what is there was asked for"
-    ORDER = "what was acknowledged before another began comes before it"
-    FENCES_GROW = "every acquisition has a larger number than all before it"
-    STALE_FENCE = "who lost the lease changes nothing"
-    SET_ONCE = "what is set once has one value, for everybody"
-    LOG = "an event is in the log once, under the number that was answered"
-
-
-@dataclass(frozen=True)
-class Violation:
-    """A law that was broken, by whom or what."""
-
-    law: Law
-    subject: str
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.law.name} {self.subject}: {self.text}"
-
-
-@dataclass(frozen=True)
-class StoredNode:
-    """A live node; ``key`` is the input that it was made of."""
-
-    node_id: str
-    parent: str | None
-    key: str | None = None
-
-
-@dataclass(frozen=True)
-class StoredSession:
-    """The rows of one session. ``nodes`` are in the order of insertion, ``queued`` are the keys in the queue."""
-
-    revision: int
-    leaf: str | None
-    nodes: tuple[StoredNode, ...] = ()
-    turns: Mapping[str, int] = field(default_factory=dict)
-    queued: tuple[str, ...] = ()
-
-    @property
-    def consumed(self) -> list[str]:
-        return [node.key for node in self.nodes if node.key is not None]
-
-
-@dataclass(frozen=True)
-class Stored:
-    """What is stored in the end. A log has None where an event is none that a history tells of."""
-
-    sessions: Mapping[str, StoredSession] = field(default_factory=dict)
-    cells: Mapping[str, str] = field(default_factory=dict)
-    logs: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
-    fences: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Told(Generic[A]):
-    """An operation and its act, by its type."""
-
-    operation: Operation
-    act: A
-
-    @property
-    def is_ok(self) -> bool:
-        return self.operation.state is State.OK
-
-    @property
-    def may_have_happened(self) -> bool:
-        return self.operation.state is not State.FAIL
-
-
 def judge(history: Sequence[Operation], stored: Stored) -> list[Violation]:
     """Return every law that was broken, in a readable order."""
+    commits: defaultdict[str, list[Told[CommitAct]]] = defaultdict(list)
+    for told in _of(history, CommitAct):
+        commits[told.act.session].append(told)
     return [
-        *_registers(history),
-        *_chains(history, stored),
+        *_registers(history, commits),
+        *_chains(commits, stored),
         *_inputs(history, stored),
-        *_fences(history, stored),
+        *_fences(history, commits, stored),
         *_cells(history, stored),
         *_logs(history, stored),
     ]
@@ -129,45 +54,84 @@ def _of(history: Sequence[Operation], kind: type[A]) -> list[Told[A]]:
 Head = tuple[int, str | None]
 
 
-def _registers(history: Sequence[Operation]) -> Iterator[Violation]:
-    calls: defaultdict[str, list[tuple[Operation, Call[Head]]]] = defaultdict(list)
-    for operation in history:
-        act = operation.act
-        if isinstance(act, ReadAct | CommitAct) and (call := _call(operation, act)) is not None:
-            calls[act.session].append((operation, call))
-    for session, made in sorted(calls.items()):
-        number = first_impossible([call for _, call in made], (0, None))
+def _registers(history: Sequence[Operation], commits: Mapping[str, list[Told[CommitAct]]]) -> Iterator[Violation]:
+    calls: defaultdict[str, list[tuple[Act, Call[Head]]]] = defaultdict(list)
+    for told in _of(history, ReadAct):
+        if told.is_ok:
+            calls[told.act.session].append((told.act, _reading(told)))
+    for session, made in commits.items():
+        calls[session] += [(told.act, _refusing(told)) for told in made if told.act.actual is not None]
+        calls[session] += [(told.act, _publishing(told)) for told in _merged(made)]
+    for session, each in sorted(calls.items()):
+        number = first_impossible([call for _, call in each], (0, None))
         if number is not None:
-            operation = made[number][0]
-            yield Violation(
-                Law.REGISTER, session, f"no order explains the answer to {operation.process}'s {operation.act}"
-            )
+            yield Violation(Law.REGISTER, session, f"no order explains the answer to {each[number][0]}")
 
 
-def _call(operation: Operation, act: ReadAct | CommitAct) -> Call[Head] | None:
-    """Return what an operation says of the register, if it says anything."""
+def _reading(told: Told[ReadAct]) -> Call[Head]:
+    seen = (told.act.revision, told.act.leaf)
+    return Call(told.operation.start, told.operation.end, lambda head: (head,) if head == seen else ())
 
-    def read(head: Head) -> tuple[Head, ...]:
-        return (head,) if isinstance(act, ReadAct) and head == (act.revision, act.leaf) else ()
+
+def _refusing(told: Told[CommitAct]) -> Call[Head]:
+    act = told.act
+    return Call(
+        told.operation.start,
+        told.operation.end,
+        lambda head: (head,) if head[0] == act.actual and act.actual != act.expected else (),
+    )
+
+
+def _publishing(told: Told[CommitAct]) -> Call[Head]:
+    act = told.act
 
     def publish(head: Head) -> tuple[Head, ...]:
-        fits = isinstance(act, CommitAct) and head == (act.expected, act.seen_leaf)
-        return ((act.expected + 1, act.nodes[-1]),) if fits and isinstance(act, CommitAct) else ()
+        fits = head[0] == act.expected and (not act.nodes or head[1] == act.seen_leaf)
+        return ((act.expected + 1, act.nodes[-1] if act.nodes else head[1]),) if fits else ()
 
-    def refuse(head: Head) -> tuple[Head, ...]:
-        return (head,) if isinstance(act, CommitAct) and head[0] == act.actual != act.expected else ()
-
-    if isinstance(act, ReadAct):
-        return Call(operation.start, operation.end, read) if operation.state is State.OK else None
-    if operation.state is State.FAIL:
-        return None if act.actual is None else Call(operation.start, operation.end, refuse)
-    return None if act.repeated else Call(operation.start, operation.end, publish)
+    return Call(told.operation.start, told.operation.end, publish)
 
 
-def _chains(history: Sequence[Operation], stored: Stored) -> Iterator[Violation]:
-    commits: defaultdict[str, list[Told[CommitAct]]] = defaultdict(list)
-    for told in _of(history, CommitAct):
-        commits[told.act.session].append(told)
+def _merged(made: Sequence[Told[CommitAct]]) -> Iterator[Told[CommitAct]]:
+    """Return the tries of turns that may have taken effect; of a turn that was acknowledged only one.
+
+    That one took effect between the beginning of the first that could and the first acknowledgement.
+    """
+    answered: dict[str, Operation] = {}
+    for told in made:
+        if told.is_ok:
+            first = answered.setdefault(told.act.turn, told.operation)
+            answered[told.act.turn] = min(first, told.operation, key=lambda operation: operation.end or 0)
+    for turn, tries in _effective(made).items():
+        if turn in answered:
+            start = min(told.operation.start for told in tries)
+            yield Told(msgspec.structs.replace(answered[turn], start=start), tries[0].act)
+        else:
+            yield from tries
+
+
+def _effective(made: Sequence[Told[CommitAct]]) -> dict[str, list[Told[CommitAct]]]:
+    """Return, for each turn, the tries of which one may have published it; the others were answered with its result.
+
+    Of a turn that was acknowledged that is one that began before and expected the revision below.
+    """
+    turns: defaultdict[str, list[Told[CommitAct]]] = defaultdict(list)
+    for told in made:
+        if told.may_have_happened:
+            turns[told.act.turn].append(told)
+    for turn, tries in turns.items():
+        answered = [told for told in tries if told.is_ok]
+        if answered:
+            first = min(answered, key=lambda told: told.operation.end or 0)
+            turns[turn] = [
+                told
+                for told in tries
+                if told.act.expected + 1 == first.act.revision and not first.operation.ended_before(told.operation)
+            ] or [first]
+    return turns
+
+
+def _chains(commits: Mapping[str, list[Told[CommitAct]]], stored: Stored) -> Iterator[Violation]:
     for session, made in sorted(commits.items()):
         yield from _turns(session, made, stored.sessions[session])
         yield from _line(session, made, stored.sessions[session])
@@ -190,30 +154,25 @@ def _turns(session: str, made: Sequence[Told[CommitAct]], kept: StoredSession) -
 
 def _line(session: str, made: Sequence[Told[CommitAct]], kept: StoredSession) -> Iterator[Violation]:
     """Compare the nodes with those of the turns, one behind the other."""
-    acts = {told.act.turn: told.act for told in made}
-    if unasked := kept.turns.keys() - acts.keys():
-        yield Violation(Law.NOTHING_MADE_UP, session, f"nobody committed {sorted(unasked)[:3]}")
+    acts = {
+        (turn, told.act.expected + 1): told.act for turn, tries in _effective(made).items() for told in reversed(tries)
+    }
+    order = [acts.get(turn) for turn in sorted(kept.turns.items(), key=lambda each: each[1])]
+    known = [act for act in order if act is not None]
+    if len(known) < len(order):
+        yield Violation(Law.NOTHING_MADE_UP, session, f"{len(order) - len(known)} commits that nobody made")
         return
-    order = [acts[turn] for turn, _ in sorted(kept.turns.items(), key=lambda each: each[1])]
-    expected = [(node, key) for act in order for node, key in _nodes_of(act)]
-    found = [(node.node_id, node.key) for node in kept.nodes]
+    found, expected = [node.node_id for node in kept.nodes], [node for act in known for node in act.nodes]
     if found != expected:
         at = next((i for i, pair in enumerate(zip(found, expected, strict=False)) if pair[0] != pair[1]), None)
         yield Violation(Law.CHAIN, session, f"{len(found)} nodes of {len(expected)}, which differ from place {at} on")
+    elif kept.consumed != [key for act in known for key in act.consumed]:
+        yield Violation(Law.CHAIN, session, "the nodes are not those of the inputs that their commits consumed")
     parents = [None, *(node.node_id for node in kept.nodes)]
     if any(node.parent != parent for node, parent in zip(kept.nodes, parents, strict=False)):
         yield Violation(Law.CHAIN, session, "the nodes are no single line")
     if kept.leaf != (kept.nodes[-1].node_id if kept.nodes else None):
         yield Violation(Law.CHAIN, session, f"the head is at {kept.leaf}, which is not the last node")
-    fences = [act.fencing for act in order if act.fencing is not None]
-    if any(later < earlier for earlier, later in pairwise(fences)):
-        yield Violation(Law.STALE_FENCE, session, f"commits under the fences {fences} in this order")
-
-
-def _nodes_of(act: CommitAct) -> list[tuple[str, str | None]]:
-    """Return the nodes of a commit: those of its inputs, then one more."""
-    keys: list[str | None] = [*act.consumed, *[None] * (len(act.nodes) - len(act.consumed))]
-    return list(zip(act.nodes, keys, strict=True))
 
 
 # Inputs.
@@ -231,7 +190,7 @@ def _inputs(history: Sequence[Operation], stored: Stored) -> Iterator[Violation]
 
 
 def _account(session: str, asked: Sequence[Told[EnqueueAct]], kept: StoredSession) -> Iterator[Violation]:
-    there = Counter((*kept.consumed, *kept.queued))
+    there = Counter((*kept.consumed, *kept.queued, *kept.dead))
     for key, times in there.items():
         if times > 1:
             yield Violation(Law.CONSUMED_ONCE, session, f"{key} is there {times} times")
@@ -258,14 +217,17 @@ def _in_order(subject: str, places: Sequence[Operation]) -> Iterator[Violation]:
 # Fences.
 
 
-def _fences(history: Sequence[Operation], stored: Stored) -> Iterator[Violation]:
+def _fences(
+    history: Sequence[Operation], commits: Mapping[str, list[Told[CommitAct]]], stored: Stored
+) -> Iterator[Violation]:
     taken: defaultdict[str, list[Told[AcquireAct]]] = defaultdict(list)
     for told in _of(history, AcquireAct):
         if told.is_ok:
             taken[told.act.subject].append(told)
     for subject, made in sorted(taken.items()):
         yield from _growing(subject, made, stored.fences.get(subject, 0))
-    yield from _stale(history, taken)
+    yield from _stale(history, commits, taken)
+    yield from _going_back(commits, stored)
 
 
 def _growing(subject: str, made: Sequence[Told[AcquireAct]], last: int) -> Iterator[Violation]:
@@ -280,23 +242,41 @@ def _growing(subject: str, made: Sequence[Told[AcquireAct]], last: int) -> Itera
         yield Violation(Law.FENCES_GROW, subject, f"number {max(tokens)} was given and {last} is stored")
 
 
-def _stale(history: Sequence[Operation], taken: Mapping[str, list[Told[AcquireAct]]]) -> Iterator[Violation]:
-    fenced: defaultdict[str, list[tuple[Operation, int]]] = defaultdict(list)
-    for operation in history:
-        act = operation.act
-        if operation.state is not State.OK:
-            continue
-        if isinstance(act, FencedAct):
-            fenced[act.subject].append((operation, act.fencing))
-        elif isinstance(act, CommitAct) and act.fencing is not None and not act.repeated:
-            fenced[f"session:{act.session}"].append((operation, act.fencing))
-    for subject, made in sorted(fenced.items()):
-        highest = _highest_before(taken.get(subject, []), [operation for operation, _ in made])
-        for (operation, fencing), number in zip(made, highest, strict=True):
-            if number > fencing:
-                yield Violation(
-                    Law.STALE_FENCE, subject, f"{operation.process}'s {operation.act} after number {number} was given"
-                )
+def _stale(
+    history: Sequence[Operation],
+    commits: Mapping[str, list[Told[CommitAct]]],
+    taken: Mapping[str, list[Told[AcquireAct]]],
+) -> Iterator[Violation]:
+    """Say what was accepted under a fence after a larger one was given."""
+    fenced: defaultdict[str, list[list[tuple[Operation, int]]]] = defaultdict(list)
+    for told in _of(history, FencedAct):
+        if told.is_ok:
+            fenced[told.act.subject].append([(told.operation, told.act.fencing)])
+    for session, made in commits.items():
+        for tries in _effective(made).values():
+            under = [(told.operation, told.act.fencing) for told in tries if told.act.fencing is not None]
+            if len(under) == len(tries) and any(told.is_ok for told in tries):
+                fenced[f"session:{session}"].append([(operation, fencing or 0) for operation, fencing in under])
+    for subject, groups in sorted(fenced.items()):
+        highest = iter(_highest_before(taken.get(subject, []), [each for group in groups for each, _ in group]))
+        for group in groups:
+            # One of them took effect, and nobody can say which: one that may have is enough.
+            if all([next(highest) > fencing for _, fencing in group]):  # noqa: C419 - each has its number
+                operation = group[0][0]
+                yield Violation(Law.STALE_FENCE, subject, f"{operation.process}'s {operation.act}")
+
+
+def _going_back(commits: Mapping[str, list[Told[CommitAct]]], stored: Stored) -> Iterator[Violation]:
+    """Say where a commit under a smaller fence follows one under a larger."""
+    for session, made in sorted(commits.items()):
+        turns = stored.sessions[session].turns
+        fences = sorted(
+            (turns[turn], tries[0].act.fencing)
+            for turn, tries in _effective(made).items()
+            if turn in turns and len(tries) == 1 and tries[0].act.fencing is not None
+        )
+        if any((later or 0) < (earlier or 0) for (_, earlier), (_, later) in pairwise(fences)):
+            yield Violation(Law.STALE_FENCE, session, f"commits under the fences {fences} in this order")
 
 
 def _with_highest_before(
@@ -330,13 +310,15 @@ def _cells(history: Sequence[Operation], stored: Stored) -> Iterator[Violation]:
         if not standing:
             continue
         kept = stored.cells.get(cell)
+        if kept is None and not any(told.act.lasting for told in made):
+            kept = next(iter(standing))
         if standing != {kept}:
             yield Violation(Law.SET_ONCE, cell, f"answered were {sorted(map(str, standing))}, stored is {kept}")
         winners = [told.act.value for told in made if told.act.won]
         if len(winners) > 1 or any(value is not None and value != kept for value in winners):
             yield Violation(Law.SET_ONCE, cell, f"accepted were {winners}, stored is {kept}")
-        offered = {told.act.value for told in made if told.may_have_happened}
-        if None not in offered and kept not in offered:
+        offered = {told.act.value for told in made if told.may_have_happened and told.act.value is not None}
+        if offered and kept not in offered:
             yield Violation(Law.NOTHING_MADE_UP, cell, f"nobody offered {kept}")
 
 

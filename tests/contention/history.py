@@ -33,7 +33,11 @@ class _Act(msgspec.Struct, frozen=True, kw_only=True, tag_field="did"):
 
 
 class CommitAct(_Act, frozen=True, kw_only=True, tag="commit"):
-    """Publish a head: ``nodes`` behind the leaf that was seen, for what is consumed."""
+    """Publish a head: ``nodes`` behind the leaf that was seen, for what is consumed.
+
+    Without nodes the leaf stays what it is. A turn may be tried several times, by several processes; an answer of
+    another revision than the one behind ``expected`` says that an earlier try had succeeded.
+    """
 
     session: str
     turn: str
@@ -42,8 +46,6 @@ class CommitAct(_Act, frozen=True, kw_only=True, tag="commit"):
     nodes: tuple[str, ...]
     consumed: tuple[str, ...] = ()
     fencing: int | None = None
-    repeated: bool = False
-    """The same commit was acknowledged before."""
     revision: int | None = None
     actual: int | None = None
     """The revision that a conflict named."""
@@ -80,10 +82,14 @@ class FencedAct(_Act, frozen=True, kw_only=True, tag="fenced"):
 
 
 class OfferAct(_Act, frozen=True, kw_only=True, tag="offer"):
-    """Give a value to what is set once: an effect, a wait, an occurrence. ``value`` is None if others make it."""
+    """Give a value to what is set once: an effect, a wait, an occurrence; without one, only ask.
+
+    ``lasting`` is false for what is forgotten once it is no longer needed.
+    """
 
     cell: str
-    value: str | None
+    value: str | None = None
+    lasting: bool = True
     standing: str | None = None
     won: bool | None = None
 

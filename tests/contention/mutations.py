@@ -13,7 +13,6 @@ from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
-from tests.contention.checker import Law, Stored, StoredNode, StoredSession
 from tests.contention.history import (
     AcquireAct,
     Act,
@@ -25,6 +24,7 @@ from tests.contention.history import (
     ReadAct,
     State,
 )
+from tests.contention.verdict import Law, Stored, StoredNode, StoredSession
 
 A = TypeVar("A", bound=Act)
 

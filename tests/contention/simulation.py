@@ -13,7 +13,6 @@ from typing import Final
 
 import msgspec
 
-from tests.contention.checker import Stored, StoredNode, StoredSession
 from tests.contention.history import (
     AcquireAct,
     Act,
@@ -28,6 +27,7 @@ from tests.contention.history import (
     State,
     paired,
 )
+from tests.contention.verdict import Stored, StoredNode, StoredSession
 
 _SESSIONS: Final = ("s0", "s1")
 _CELLS: Final = 4

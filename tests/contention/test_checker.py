@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from tests.contention.checker import Law, Stored, StoredNode, StoredSession, judge
+from tests.contention.checker import judge
 from tests.contention.history import (
     AcquireAct,
     Act,
@@ -27,6 +27,7 @@ from tests.contention.history import (
 )
 from tests.contention.mutations import MUTATIONS, Mutation
 from tests.contention.simulation import Simulation
+from tests.contention.verdict import Law, Stored, StoredNode, StoredSession
 
 OK, FAIL, UNKNOWN = State.OK, State.FAIL, State.UNKNOWN
 
@@ -115,15 +116,37 @@ def test_a_vanished_commit_is_found() -> None:
     """What was acknowledged is there; what was refused is not."""
     assert broken([did(1, 2, FIRST), did(3, 4, SECOND)], stored(FIRST)) == {Law.TURN}
     refused = made("t2", 1, "t1.0")
-    assert broken([did(1, 2, FIRST), did(3, 4, refused, FAIL)], stored(FIRST, SECOND)) == {Law.TURN}
+    assert broken([did(1, 2, FIRST), did(3, 4, refused, FAIL)], stored(FIRST, SECOND)) == {
+        Law.TURN,
+        Law.NOTHING_MADE_UP,
+    }
 
 
 def test_a_repeated_turn_has_one_revision() -> None:
-    """The answer to a repetition is the first one."""
-    again = CommitAct(session="s", turn="t1", expected=0, seen_leaf=None, nodes=("t1.0",), repeated=True, revision=1)
-    assert broken([did(1, 2, FIRST), did(3, 4, SECOND), did(5, 6, again)], stored(FIRST, SECOND)) == set()
-    lie = CommitAct(session="s", turn="t1", expected=0, seen_leaf=None, nodes=("t1.0",), repeated=True, revision=2)
-    assert broken([did(1, 2, FIRST), did(3, 4, SECOND), did(5, 6, lie)], stored(FIRST, SECOND)) == {Law.TURN}
+    """Whoever repeats a turn, also after others, is told of the one commit that there was."""
+    again = CommitAct(session="s", turn="t1", expected=2, seen_leaf="t2.0", nodes=("t1.0",), revision=1)
+    kept = stored(FIRST, SECOND)
+    assert broken([did(1, 2, FIRST), did(3, 4, SECOND), did(5, 6, again)], kept) == set()
+    assert broken([did(1, None, FIRST, UNKNOWN), did(3, 4, SECOND), did(5, 6, again)], kept) == set()
+    assert broken([did(1, 2, FIRST), did(3, 4, SECOND), did(5, 6, FIRST)], kept) == set()
+    lie = CommitAct(session="s", turn="t1", expected=2, seen_leaf="t2.0", nodes=("t1.0",), revision=3)
+    assert broken([did(1, 2, FIRST), did(3, 4, SECOND), did(5, 6, lie)], kept) == {Law.TURN}
+
+
+def test_a_commit_without_nodes_keeps_the_leaf() -> None:
+    """The revision grows and the leaf stays."""
+    silent = CommitAct(session="s", turn="t2", expected=1, seen_leaf=None, nodes=(), revision=2)
+    kept = StoredSession(2, "t1.0", (StoredNode("t1.0", None),), {"t1": 1, "t2": 2})
+    history = [did(1, 2, FIRST), did(3, 4, silent), did(5, 6, seen(2, "t1.0"))]
+    assert broken(history, Stored(sessions={"s": kept})) == set()
+
+
+def test_nodes_of_other_inputs_are_found() -> None:
+    """A commit that consumes one input and stores another is found."""
+    commit = made("t1", 0, None, keys=("x",))
+    history = [put(1, 2, "x"), put(1, 2, "y"), did(3, 4, commit)]
+    kept = stored(made("t1", 0, None, keys=("y",)), queued=("x",))
+    assert broken(history, kept) == {Law.CHAIN}
 
 
 def test_a_forked_chain_is_found() -> None:
@@ -140,8 +163,7 @@ def test_a_torn_commit_is_found() -> None:
     both = made("t1", 0, None, keys=("x", "y"))
     whole = stored(both).sessions["s"]
     torn = StoredSession(1, "t1.0", whole.nodes[:1], whole.turns)
-    put = [did(1, 2, EnqueueAct(session="s", key=key, created=True)) for key in ("x", "y")]
-    history = [*put, did(3, None, both, UNKNOWN)]
+    history = [put(1, 2, "x"), put(1, 2, "y"), did(3, None, both, UNKNOWN)]
     assert broken(history, Stored(sessions={"s": whole})) == set()
     assert broken(history, Stored(sessions={"s": torn})) == {Law.CHAIN, Law.NOTHING_LOST}
 
@@ -206,6 +228,15 @@ def test_a_stale_fence_is_found() -> None:
     assert broken(overlapping, stored(old, new, late, fencing=2)) == {Law.STALE_FENCE}
 
 
+def test_an_old_holder_may_be_told_of_the_turn_that_its_heir_committed() -> None:
+    """Repeating a turn is safe without the lease, as it changes nothing; being the only one to commit it is not."""
+    old, new = made("t1", 0, None, fence=1), made("t1", 0, None, fence=2)
+    leases = [took(1, 2, 1), took(3, 4, 2, by="b")]
+    assert broken([*leases, did(5, 6, new), did(7, 8, old)], stored(new, fencing=2)) == set()
+    assert broken([*leases, did(5, 8, new), did(6, 7, old)], stored(new, fencing=2)) == set()
+    assert broken([*leases, did(5, 6, new, FAIL), did(7, 8, old)], stored(old, fencing=2)) == {Law.STALE_FENCE}
+
+
 def offered(value: str, standing: str | None, *, won: bool = False, state: State = OK) -> Operation:
     return did(1, 2, OfferAct(cell="c", value=value, standing=standing, won=won), state)
 
@@ -219,6 +250,14 @@ def test_a_second_outcome_is_found() -> None:
     assert broken([offered("x", "x", won=True), offered("x", "x", won=True)], kept) == {Law.SET_ONCE}
     assert broken([offered("y", "x")], kept) == {Law.NOTHING_MADE_UP}
     assert broken([offered("x", "x", won=True)], Stored()) == {Law.SET_ONCE, Law.NOTHING_MADE_UP}
+
+
+def test_what_is_forgotten_had_one_value() -> None:
+    """Of what does not last only the answers are compared."""
+    said = [did(1, 2, OfferAct(cell="c", value=value, standing="x", lasting=False)) for value in ("x", "y")]
+    assert broken(said, Stored()) == set()
+    other = did(1, 2, OfferAct(cell="c", value="y", standing="y", lasting=False))
+    assert broken([*said, other], Stored()) == {Law.SET_ONCE}
 
 
 def appended(start: int, payload: str, sequence: int | None, state: State = OK) -> Operation:
