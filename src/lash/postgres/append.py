@@ -13,7 +13,7 @@ from lash.model.event import Appended, EventDraft, ProcessEvent, WakeRecord, Wak
 from lash.model.process import ProcessFence, ProcessRecord
 from lash.plan.event import AppendDecision, EventRow, InsertEvent, check_draft, encode_projection, plan_append
 from lash.plan.process import ProcessRow, decode_process, missing_process
-from lash.plan.process_lease import require_abandonable, require_process_fence
+from lash.plan.process_lease import check_process_fence, require_abandonable, require_process_fence
 from lash.plan.wake import wake_batch
 from lash.postgres.database import Database, Transaction
 from lash.postgres.process_rows import AppendAnswer, EventFacts
@@ -28,12 +28,19 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """What must hold for an append beside the rules of the log."""
 
     fence: ProcessFence | None = None
-    """The lease must be live under this fence; the append frees it."""
+    """The lease must be live under this fence."""
+    ends: bool = False
+    """The append frees the lease; one that ended before is left to the plan, so that its end may be repeated."""
     abandons: bool = False
     """Somebody must have asked for the end, and no lease may be live."""
 
 
 NO_TERMS: Final = Terms()
+
+
+def fenced(fence: ProcessFence | None) -> Terms:
+    """Return the terms of somebody who runs the process, or of anybody else."""
+    return NO_TERMS if fence is None else Terms(fence=check_process_fence(fence))
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,9 +168,9 @@ def _plan(row: ProcessRow, draft: EventDraft, known: EventRow | None) -> AppendD
 
 
 def _require(facts: EventFacts, terms: Terms) -> None:
-    """Raise ProcessLeaseLost or Conflict unless the terms hold; a process that ended is left to the plan."""
+    """Raise ProcessLeaseLost or Conflict unless the terms hold."""
     record = decode_process(facts.process)
-    if terms.fence is not None and not record.is_terminal:
+    if terms.fence is not None and not (terms.ends and record.is_terminal):
         require_process_fence(facts.lease, terms.fence, facts.now_ms)
     if terms.abandons:
         require_abandonable(record, facts.lease, facts.now_ms)

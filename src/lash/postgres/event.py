@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from lash.limits import check_identifier, check_integer
 from lash.model.event import SIGNAL_PREFIX, Appended, EventDraft, EventPage, ProcessEvent, WakeRecord
-from lash.model.process import ChangePage
+from lash.model.process import ChangePage, ProcessFence
 from lash.model.value import JSON
 from lash.plan.change import ChangeRow, TailRow, decode_change_cursor, decode_changes, decode_tail
 from lash.plan.event import SequenceRow, decode_event
@@ -14,7 +14,7 @@ from lash.plan.event_draft import check_signal_name, signal_draft
 from lash.plan.grant import check_process_ids
 from lash.plan.session import check_limit
 from lash.plan.wake import LostWakeRow, decode_lost_wake, decode_wake
-from lash.postgres.append import missing_record, run_append
+from lash.postgres.append import fenced, missing_record, run_append
 from lash.postgres.database import Database
 from lash.postgres.process_rows import EventsAnswer, WakesAnswer
 from lash.postgres.seen_processes import SeenProcesses
@@ -30,8 +30,8 @@ class PostgresEventStore:
         self._seen = seen
         self._signals = signals
 
-    async def append(self, process_id: str, draft: EventDraft) -> Appended:
-        result = await run_append(self._database, self._seen, process_id, draft)
+    async def append(self, process_id: str, draft: EventDraft, *, fence: ProcessFence | None = None) -> Appended:
+        result = await run_append(self._database, self._seen, process_id, draft, fenced(fence))
         self._signals.touch()
         return result.appended
 

@@ -11,6 +11,7 @@ from lash.model.process import (
     Abandonment,
     ExternalRef,
     Outcome,
+    ProcessFence,
     ProcessFilter,
     ProcessPage,
     ProcessRecord,
@@ -44,7 +45,7 @@ from lash.plan.process import (
     wanted_definition,
 )
 from lash.plan.session import check_limit
-from lash.postgres.append import NO_TERMS, Terms, run_append
+from lash.postgres.append import NO_TERMS, Terms, fenced, run_append
 from lash.postgres.database import Database
 from lash.postgres.process_rows import PruneAnswer
 from lash.postgres.seen_processes import SeenProcesses
@@ -137,13 +138,15 @@ class PostgresProcessStore:
         check_identifier("process_id", process_id)
         return await self._append(process_id, external_ref_draft(reference))
 
-    async def set_wait(self, process_id: str, wait: SignalWait) -> ProcessRecord:
+    async def set_wait(self, process_id: str, wait: SignalWait, *, fence: ProcessFence | None = None) -> ProcessRecord:
         check_identifier("process_id", process_id)
-        return await self._append(process_id, waiting_draft(process_id, wait))
+        return await self._append(process_id, waiting_draft(process_id, wait), fenced(fence))
 
-    async def clear_wait(self, process_id: str, wait: SignalWait) -> ProcessRecord:
+    async def clear_wait(
+        self, process_id: str, wait: SignalWait, *, fence: ProcessFence | None = None
+    ) -> ProcessRecord:
         check_identifier("process_id", process_id)
-        return await self._append(process_id, resumed_draft(process_id, wait))
+        return await self._append(process_id, resumed_draft(process_id, wait), fenced(fence))
 
     async def prune(self, *, ended_before_ms: int, through_cursor: str | None, limit: int = 100) -> PrunedProcesses:
         check_integer("ended_before_ms", ended_before_ms)

@@ -126,7 +126,7 @@ class PostgresProcessLeaseStore:
     async def complete(self, fence: ProcessFence, outcome: Outcome) -> ProcessRecord:
         check_process_fence(fence)
         draft = completion_draft(fence.process_id, outcome)
-        result = await run_append(self._database, self._seen, fence.process_id, draft, Terms(fence=fence))
+        result = await run_append(self._database, self._seen, fence.process_id, draft, Terms(fence=fence, ends=True))
         self._signals.touch()
         if result.appended.replayed:
             # Somebody ended the process likewise without this lease, which is then still held.

@@ -199,7 +199,7 @@ class Context(Steps):
     async def _wake(self, key: str, text: str) -> None:
         async def body() -> JSON:
             draft = EventDraft(event_type=WAKE, payload={"text": text}, replay_key=key)
-            return (await self._run.storage.events.append(self.process_id, draft)).event.sequence
+            return (await self._run.storage.events.append(self.process_id, draft, fence=self._run.fence)).event.sequence
 
         await self._journal.recorded(key, _command("wake", text), body)
 

@@ -124,7 +124,8 @@ class ProcessRun:
                 return await self._end(_failure("process_arguments_invalid", error))
             with self._core.hooks.span(PROCESS, process_id=self.process_id, process=self.definition.name):
                 return await self._drive(arguments)
-        except (ProcessLeaseLost, ProcessTerminal) as lost:
+        except (ProcessLeaseLost, ProcessTerminal, EventConflict) as lost:
+            # The last one says that somebody else has ended it otherwise.
             self._core.hooks.note("lease.lost", process_id=self.process_id, message=str(lost))
             return RunEnd.LOST
 
@@ -196,7 +197,7 @@ class ProcessRun:
         """Note in the log that a signal that was waited for has come."""
         wait = self.record.projection.wait
         if wait is not None:
-            self.record = await self.storage.processes.clear_wait(self.process_id, wait)
+            self.record = await self.storage.processes.clear_wait(self.process_id, wait, fence=self.fence)
 
     async def wait_key(self, identity: WaitIdentity) -> WaitKey:
         return await self.storage.waits.key(ProcessScope(process_id=self.process_id), identity)
@@ -304,9 +305,9 @@ class ProcessRun:
         signal = next((signal for _, signal in self._waits if signal is not None), None)
         noted = self.record.projection.wait
         if signal is not None and noted != signal:
-            await self.storage.processes.set_wait(self.process_id, signal)
+            await self.storage.processes.set_wait(self.process_id, signal, fence=self.fence)
         elif signal is None and noted is not None:
-            await self.storage.processes.clear_wait(self.process_id, noted)
+            await self.storage.processes.clear_wait(self.process_id, noted, fence=self.fence)
         until_ms = min((until for until, _ in self._waits if until is not None), default=None)
         await self.storage.process_leases.park(self.fence, wake_seq=self._wake_seq, until_ms=until_ms)
         self._core.hooks.note("process.parked", process_id=self.process_id)
@@ -352,7 +353,7 @@ class ProcessRun:
     async def _note_failure(self, error: BaseException, name: str) -> None:
         payload: JSON = {"code": error_code(error), "message": error_text(error)}
         draft = EventDraft(event_type=ATTEMPT_FAILED, payload=payload, replay_key=f"attempt:{name}")
-        await self.storage.events.append(self.process_id, draft)
+        await self.storage.events.append(self.process_id, draft, fence=self.fence)
 
     def _suspend(self) -> None:
         """Park: every line waits for what only another run will see."""

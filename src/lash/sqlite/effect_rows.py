@@ -9,10 +9,9 @@ from lash.plan.lease import LeaseRow
 from lash.plan.scope import scope_id, scope_process_id, scope_session_id
 from lash.plan.session import missing_session
 from lash.sqlite.database import Reader, SQLiteValue
-from lash.sqlite.event import find_process
+from lash.sqlite.event import find_process, process_lease_row
 from lash.sqlite.head import is_deleted
 from lash.sqlite.lease import lease_row
-from lash.sqlite.process_lease import process_lease_row
 from lash.sqlkit.rows import Number, Text
 
 

@@ -9,7 +9,7 @@ from lash.errors import CorruptData
 from lash.ids import new_id
 from lash.limits import check_identifier, check_integer
 from lash.model.event import SIGNAL_PREFIX, Appended, EventDraft, EventPage, ProcessEvent, WakeRecord, WakeState
-from lash.model.process import ChangeKind, ChangePage
+from lash.model.process import ChangeKind, ChangePage, ProcessFence
 from lash.model.value import JSON
 from lash.plan.change import ChangeRow, TailRow, decode_change_cursor, decode_changes, decode_tail
 from lash.plan.event import (
@@ -24,7 +24,9 @@ from lash.plan.event import (
 )
 from lash.plan.event_draft import check_signal_name, signal_draft
 from lash.plan.grant import check_process_ids
+from lash.plan.lease import LeaseRow
 from lash.plan.process import ProcessRow, decode_process, missing_process
+from lash.plan.process_lease import check_process_fence, require_process_fence
 from lash.plan.session import check_limit
 from lash.plan.wake import LostWakeRow, WakeRow, decode_lost_wake, decode_wake, wake_batch
 from lash.sqlite.database import Database, Reader, Transaction
@@ -45,10 +47,12 @@ class SQLiteEventStore:
         self._database = database
         self._signals = signals
 
-    async def append(self, process_id: str, draft: EventDraft) -> Appended:
+    async def append(self, process_id: str, draft: EventDraft, *, fence: ProcessFence | None = None) -> Appended:
         check_identifier("process_id", process_id)
         check_draft(draft)
-        appended = await self._database.write(lambda transaction: append_event(transaction, process_id, draft))
+        if fence is not None:
+            check_process_fence(fence)
+        appended = await self._database.write(lambda transaction: append_event(transaction, process_id, draft, fence))
         self._signals.touch()
         return appended
 
@@ -163,9 +167,13 @@ def find_process(reader: Reader, process_id: str) -> ProcessRow:
     return row
 
 
-def append_event(transaction: Transaction, process_id: str, draft: EventDraft) -> Appended:
-    """Append an event with all that it means, inside any write transaction."""
+def append_event(
+    transaction: Transaction, process_id: str, draft: EventDraft, fence: ProcessFence | None = None
+) -> Appended:
+    """Append an event with all that it means, inside any write transaction; with a fence only if it is live."""
     row = find_process(transaction, process_id)
+    if fence is not None:
+        require_process_fence(process_lease_row(transaction, row.process_key), fence, transaction.now_ms)
     record, known = decode_process(row), None
     if draft.replay_key is not None:
         known = transaction.one(EventRow, "event_known", process_key=row.process_key, replay_key=draft.replay_key)
@@ -186,6 +194,14 @@ def append_event(transaction: Transaction, process_id: str, draft: EventDraft) -
         )
     _write(transaction, row, decision)
     return Appended(event=decision.event, wake=_deliver(transaction, row.process_key, decision.event))
+
+
+def process_lease_row(reader: Reader, process_key: int) -> LeaseRow:
+    """Return the lease row that every process has."""
+    row = reader.one(LeaseRow, "process_lease_row", process_key=process_key)
+    if row is None:
+        raise CorruptData("a process has no lease row")
+    return row
 
 
 def note_change(transaction: Transaction, process_id: str, kind: ChangeKind, **details: int | str | None) -> None:

@@ -12,6 +12,7 @@ from lash.model.process import (
     ChangeKind,
     ExternalRef,
     Outcome,
+    ProcessFence,
     ProcessFilter,
     ProcessPage,
     ProcessRecord,
@@ -44,11 +45,10 @@ from lash.plan.process import (
     same_registration,
     wanted_definition,
 )
-from lash.plan.process_lease import require_abandonable
+from lash.plan.process_lease import check_process_fence, require_abandonable
 from lash.plan.session import check_limit
 from lash.sqlite.database import Database, SQLiteValue, Transaction
-from lash.sqlite.event import append_event, find_process, note_change
-from lash.sqlite.process_lease import process_lease_row
+from lash.sqlite.event import append_event, find_process, note_change, process_lease_row
 from lash.stores.notify import ChangeSignals
 
 T = TypeVar("T")
@@ -159,13 +159,15 @@ class SQLiteProcessStore:
     async def set_external_ref(self, process_id: str, reference: ExternalRef) -> ProcessRecord:
         return await self._append(process_id, external_ref_draft(reference))
 
-    async def set_wait(self, process_id: str, wait: SignalWait) -> ProcessRecord:
+    async def set_wait(self, process_id: str, wait: SignalWait, *, fence: ProcessFence | None = None) -> ProcessRecord:
         check_identifier("process_id", process_id)
-        return await self._append(process_id, waiting_draft(process_id, wait))
+        return await self._append(process_id, waiting_draft(process_id, wait), fence)
 
-    async def clear_wait(self, process_id: str, wait: SignalWait) -> ProcessRecord:
+    async def clear_wait(
+        self, process_id: str, wait: SignalWait, *, fence: ProcessFence | None = None
+    ) -> ProcessRecord:
         check_identifier("process_id", process_id)
-        return await self._append(process_id, resumed_draft(process_id, wait))
+        return await self._append(process_id, resumed_draft(process_id, wait), fence)
 
     async def prune(self, *, ended_before_ms: int, through_cursor: str | None, limit: int = 100) -> PrunedProcesses:
         check_integer("ended_before_ms", ended_before_ms)
@@ -190,11 +192,13 @@ class SQLiteProcessStore:
 
         return await self._write(body)
 
-    async def _append(self, process_id: str, draft: EventDraft) -> ProcessRecord:
+    async def _append(self, process_id: str, draft: EventDraft, fence: ProcessFence | None = None) -> ProcessRecord:
         check_draft(draft)
+        if fence is not None:
+            check_process_fence(fence)
 
         def body(transaction: Transaction) -> ProcessRecord:
-            append_event(transaction, process_id, draft)
+            append_event(transaction, process_id, draft, fence)
             return decode_process(find_process(transaction, process_id))
 
         return await self._write(body)

@@ -46,7 +46,7 @@ from lash.plan.process_lease import (
 )
 from lash.plan.work import check_park
 from lash.sqlite.database import Database, Reader, Transaction
-from lash.sqlite.event import append_event, find_process
+from lash.sqlite.event import append_event, find_process, process_lease_row
 from lash.sqlkit.rows import Flag, Number
 from lash.stores.notify import ChangeSignals
 
@@ -149,14 +149,6 @@ class SQLiteProcessLeaseStore:
         value = await self._database.write(body)
         self._signals.touch()
         return value
-
-
-def process_lease_row(reader: Reader, process_key: int) -> LeaseRow:
-    """Return the lease row that every process has."""
-    row = reader.one(LeaseRow, "process_lease_row", process_key=process_key)
-    if row is None:
-        raise CorruptData("a process has no lease row")
-    return row
 
 
 def _claim(

@@ -79,12 +79,14 @@ class ProcessStore(Protocol):
         """Note where else the process can be found; the last one counts."""
         ...
 
-    async def set_wait(self, process_id: str, wait: SignalWait) -> ProcessRecord:
-        """Park a running process until a signal; raise ProcessTerminal if it ended."""
+    async def set_wait(self, process_id: str, wait: SignalWait, *, fence: ProcessFence | None = None) -> ProcessRecord:
+        """Park a running process until a signal; raise ProcessTerminal if it ended, ProcessLeaseLost as `append`."""
         ...
 
-    async def clear_wait(self, process_id: str, wait: SignalWait) -> ProcessRecord:
-        """Note that the process goes on after the signal."""
+    async def clear_wait(
+        self, process_id: str, wait: SignalWait, *, fence: ProcessFence | None = None
+    ) -> ProcessRecord:
+        """Note that the process goes on after the signal; the fence is that of `set_wait`."""
         ...
 
     async def prune(self, *, ended_before_ms: int, through_cursor: str | None, limit: int = 100) -> PrunedProcesses:

@@ -440,7 +440,7 @@ class EventStore:
 
     Methods that name a process raise ProcessNotFound or ProcessPruned where there is none.
     """
-    def append(self, process_id: str, draft: EventDraft) -> Appended:
+    def append(self, process_id: str, draft: EventDraft, *, fence: ProcessFence | None = None) -> Appended:
         """Append an event with all that it means, in one transaction: the record, the end of the process, the wake.
 
         A known replay key returns the first event and writes nothing; other content under it raises EventConflict. An
@@ -449,6 +449,9 @@ class EventStore:
 
         A wake is put into the queue of its session in the same transaction. Without a session it is kept as
         undeliverable.
+
+        A ``fence`` is for those who append to a process that they run: it must be live, else ProcessLeaseLost, and
+        nothing is written, whatever is known under the replay key.
         """
     def signal(self, process_id: str, name: str, *, signal_id: str, payload: JSON = None) -> Appended:
         """Append the event of a signal. The k-th wait for a name gets the k-th of its signals; none is lost."""
@@ -715,10 +718,10 @@ class ProcessStore:
         """Note that an operator gives the process up."""
     def set_external_ref(self, process_id: str, reference: ExternalRef) -> ProcessRecord:
         """Note where else the process can be found; the last one counts."""
-    def set_wait(self, process_id: str, wait: SignalWait) -> ProcessRecord:
-        """Park a running process until a signal; raise ProcessTerminal if it ended."""
-    def clear_wait(self, process_id: str, wait: SignalWait) -> ProcessRecord:
-        """Note that the process goes on after the signal."""
+    def set_wait(self, process_id: str, wait: SignalWait, *, fence: ProcessFence | None = None) -> ProcessRecord:
+        """Park a running process until a signal; raise ProcessTerminal if it ended, ProcessLeaseLost as `append`."""
+    def clear_wait(self, process_id: str, wait: SignalWait, *, fence: ProcessFence | None = None) -> ProcessRecord:
+        """Note that the process goes on after the signal; the fence is that of `set_wait`."""
     def prune(self, *, ended_before_ms: int, through_cursor: str | None, limit: int = 100) -> PrunedProcesses:
         """Remove processes that ended before a moment, with their logs, and leave tombstones.
 

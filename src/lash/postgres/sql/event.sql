@@ -39,9 +39,9 @@ FOR NO KEY UPDATE OF p;
 -- A whole append in one statement: the event, the process as it then stands, the change, and the wake with its batch.
 -- It writes everything, or nothing when a fact of the plan no longer holds: the number of events $2 and the wake target
 -- $3 of the process (which stand for all facts about it), no event of the replay key $5 yet, a live lease under the
--- fence $20 to $23 if there is one (which is then freed), no live lease at all if $24. The process gets one more reason to
--- run if $25; it is never run again if $26, and the one that started it gets a reason to run if $27. Answers the time and
--- what became of the wake, or no row.
+-- fence $20 to $23 if there is one, no live lease at all if $24. The process gets one more reason to run if $25; it is
+-- never run again if $26, which frees the lease of the fence, and the one that started it gets a reason to run if $27.
+-- Answers the time and what became of the wake, or no row.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 parent AS (
     SELECT started.process_key
@@ -144,13 +144,12 @@ wake AS (
     WHERE $8::text IS NOT NULL
     RETURNING state, batch_id
 ),
--- Only an end shows a fence.
 freed AS (
     UPDATE :"schema".lash_process_leases AS l
     SET owner_id = NULL, incarnation_id = NULL, process = NULL, token = NULL, claimed_at_ms = 0, expires_at_ms = 0,
         runnable = false, ready_at_ms = NULL
     FROM moved
-    WHERE l.process_key = moved.process_key AND l.token = $22::text
+    WHERE l.process_key = moved.process_key AND l.token = $22::text AND $26::boolean
 ),
 ended AS (
     UPDATE :"schema".lash_process_leases AS l

@@ -25,7 +25,18 @@ from lash.stores.storage import Storage
 from lash.testing.contract.process_state import check_logs, log, opened, refuse, world
 from lash.testing.factories import owner
 from lash.testing.harness import Harness
-from lash.testing.process_factories import DONE, event, external, process, process_lease, registered, stored
+from lash.testing.process_factories import (
+    DONE,
+    GO,
+    NOTE,
+    event,
+    external,
+    process,
+    process_lease,
+    registered,
+    stored,
+    wait,
+)
 
 TTL: Final = 1_000
 ANN, BOB = owner("ann"), owner("bob")
@@ -224,6 +235,40 @@ class FencedEndContract:
         if how == "taken over":
             process_lease(await storage.process_leases.claim("p", BOB, ttl_ms=TTL))
         await refuse(storage, storage.process_leases.complete(lease.fence, DONE), ProcessLeaseLost, naming="p")
+
+    @pytest.mark.parametrize("how", ["lapsed", "released", "taken over", "ended"])
+    async def test_a_stale_fence_notes_nothing(self, harness: Harness, how: str) -> None:
+        """Who lost the lease, or the process, can append nothing under its fence, also under a key that is known."""
+        storage = await _storage(harness)
+        lease = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
+        await storage.events.append("p", event(key="known"), fence=lease.fence)
+        if how == "released":
+            await storage.process_leases.release(lease.fence)
+        elif how == "ended":
+            await storage.process_leases.complete(lease.fence, DONE)
+        else:
+            await harness.clock.advance(TTL)
+        if how == "taken over":
+            process_lease(await storage.process_leases.claim("p", BOB, ttl_ms=TTL))
+        for call in (
+            storage.events.append("p", event(), fence=lease.fence),
+            storage.events.append("p", event(key="known"), fence=lease.fence),
+            storage.processes.set_wait("p", wait(), fence=lease.fence),
+            storage.processes.clear_wait("p", wait(), fence=lease.fence),
+        ):
+            await refuse(storage, call, ProcessLeaseLost, naming="p")
+
+    async def test_a_live_fence_notes_and_stays(self, harness: Harness) -> None:
+        """Under its lease a run appends and notes that it waits; the lease is neither freed nor extended by that."""
+        storage = await opened(harness)
+        await storage.processes.register(process("p", NOTE, GO))
+        lease = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
+        appended = await storage.events.append("p", event(payload=1), fence=lease.fence)
+        assert (appended.replayed, appended.event.sequence) == (False, 2)
+        assert (await storage.processes.set_wait("p", wait(), fence=lease.fence)).projection.wait == wait()
+        assert (await storage.processes.clear_wait("p", wait(), fence=lease.fence)).projection.wait is None
+        assert await storage.process_leases.holder("p") == lease
+        await storage.process_leases.complete(lease.fence, DONE)
 
     async def test_a_fence_of_an_earlier_life_ends_nothing(self, harness: Harness) -> None:
         """H57: after the process was pruned and registered again, an old fence means nothing."""
