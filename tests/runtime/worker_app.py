@@ -95,3 +95,13 @@ async def parked(ctx: lash.Context, seconds: float) -> float:
     asleep = await ctx.now()
     await ctx.sleep(seconds)
     return (await ctx.now()).timestamp() - asleep.timestamp() - seconds
+
+
+@app.process
+async def moody(ctx: lash.Context, name: str, mood: str) -> str:
+    """Wait at a gate, outside of any step; then the first run raises, if that is its mood, and all others return."""
+    is_first = not (FOLDER / f"{name}.began").exists()
+    await gate(name)
+    if is_first and mood == "raise":
+        raise RuntimeError("that took too long")
+    return str(os.getpid())
