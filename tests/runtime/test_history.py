@@ -15,6 +15,7 @@ from lash.runtime import history as history_module
 from lash.runtime.app import App
 from lash.runtime.history import Histories, History
 from lash.runtime.turn import Turn
+from lash.testing.factories import commit, node
 from tests.runtime.turn_bench import Bench, texts
 
 
@@ -43,6 +44,21 @@ async def test_a_session_in_memory_is_not_read_again(bench: Bench) -> None:
     await app.drain()
     assert sum(statements.values()) == second
     assert texts(await app.session("s").messages())[-1] == ("assistant", "47")
+
+
+async def test_a_first_commit_of_others_is_not_cut_off(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody who makes the first commit just while a worker looks is part of the history that it goes on from."""
+    storage = (await bench.app()).storage
+    really_create = storage.sessions.create
+    await really_create("s")
+
+    async def create_late(session_id: str) -> lash.CreatedSession:
+        await storage.session(session_id).commit(commit(0, node("a"), session_id=session_id))
+        return await really_create(session_id)
+
+    monkeypatch.setattr(storage.sessions, "create", create_late)
+    history = await Histories().load(storage, "s")
+    assert (history.revision, history.leaf_node_id) == (1, "a")
 
 
 async def test_what_others_committed_is_seen(bench: Bench) -> None:

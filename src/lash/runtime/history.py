@@ -125,7 +125,10 @@ class Histories:
         read = await session.load()
         if read is None:
             created = await storage.sessions.create(session_id)
-            return History(revision=created.revision)
+            # Somebody may have made the first commit meanwhile; its revision without its nodes would cut them off.
+            read = None if created.created else await session.load()
+            if read is None:
+                return History(revision=created.revision)
         return self._keep(session_id, History.of(read))
 
     def advance(self, session_id: str, commit: Commit, result: CommitResult) -> None:
