@@ -252,8 +252,12 @@ class _Effects(_Noun):
 
 
 class _Events(_Noun):
-    async def append(self, process_id: str, draft: lash.EventDraft) -> lash.Appended:
-        work = self._inner.append(process_id, draft)
+    async def append(
+        self, process_id: str, draft: lash.EventDraft, *, fence: ProcessFence | None = None
+    ) -> lash.Appended:
+        work = self._inner.append(process_id, draft, fence=fence)
+        if fence is not None:
+            work = self._fenced(fence, "append", work)
         if draft.event_type != "note":
             return cast("lash.Appended", await work)
         act = AppendAct(process=process_id, payload=str(draft.payload))

@@ -55,11 +55,14 @@ class Storm:
                 names = self._working()
                 if len(names) <= 1:
                     continue
-                name = self._chance.choice(names)
-                if self._chance.random() < 0.5:
+                name, chance = self._chance.choice(names), self._chance.random()
+                if chance < 0.5:
                     group.create_task(self._stop(name))
-                else:
+                elif chance < 0.9:
                     self._kill(name)
+                    self.hire()
+                else:
+                    group.create_task(self._end(name))
                     self.hire()
 
     def _working(self) -> list[str]:
@@ -88,8 +91,20 @@ class Storm:
         """Let the processes that are left end by themselves, and see that each of them does so in peace."""
         (self.folder / "end").touch()
         for name, process in self._alive.items():
+            await self._ended(name, process)
+
+    async def _end(self, name: str) -> None:
+        """Tell one process to end, while the others go on."""
+        process = self._alive.pop(name)
+        process.send_signal(signal.SIGTERM)
+        await self._ended(name, process)
+
+    async def _ended(self, name: str, process: subprocess.Popen[bytes]) -> None:
+        try:
             code = await asyncio.to_thread(process.wait, 60)
-            assert code == 0, f"{name} ended with {code}: {self.log(name)}"
+        finally:
+            process.kill()
+        assert code == 0, f"{name} ended with {code}: {self.log(name)}"
 
     def log(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text()

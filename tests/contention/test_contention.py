@@ -23,7 +23,7 @@ from tests.contention.storm import storm
 from tests.raw import raw
 from tests.runtime.worker_kit import until
 
-SECONDS: Final = float(os.environ.get("LASH_CONTENTION_SECONDS", "4"))
+SECONDS: Final = float(os.environ.get("LASH_CONTENTION_SECONDS", "3"))
 PROCESSES: Final = 4
 _ACTS: Final = {"AcquireAct", "AppendAct", "CommitAct", "EnqueueAct", "FencedAct", "OfferAct", "ReadAct"}
 

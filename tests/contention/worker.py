@@ -1,7 +1,7 @@
 """A process of an app with its worker and some clients, which writes down all that they ask of the storage.
 
 ``python -m tests.contention.worker URL NAME SEED FOLDER``: the clients stop when there is a file ``stop`` in the
-folder, and the process ends when there is a file ``end``.
+folder, and the process ends when there is a file ``end``. On SIGTERM it ends as well, in peace.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+import signal
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -57,13 +58,19 @@ async def work(url: str, name: str, seed: str, folder: Path) -> None:
     async def open_recorded(url: str, **options: Any) -> Storage:  # noqa: ANN401 - as they are
         return recorded(await really_open(url, **options), recorder)
 
+    told_to_end = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told_to_end.set)
+
+    def is_over(name: str) -> bool:
+        return told_to_end.is_set() or (folder / name).exists()
+
     with mock.patch.object(lash.runtime.app, "open_storage", open_recorded):
         app, chain = build(url, name)
         async with app, asyncio.TaskGroup() as group:
             for number in range(CLIENTS):
                 client = Client(app, chain, f"{name}.{number}", random.Random(f"{seed} {name} {number}"))
-                group.create_task(client.run((folder / "stop").exists))
-            while not (folder / "end").exists():  # noqa: ASYNC110 - another process makes it
+                group.create_task(client.run(lambda: is_over("stop")))
+            while not is_over("end"):  # noqa: ASYNC110 - another process makes it
                 await asyncio.sleep(0.05)
 
 

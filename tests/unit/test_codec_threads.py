@@ -1,6 +1,6 @@
 """Records are described before threads read them: msgspec crashes where two threads meet a new one at once.
 
-The crash itself was seen by tests/runtime/test_worker_soak.py, in two of six runs before this was so.
+The crash itself was seen by a test of workers that were killed at random, in two of six runs before this was so.
 """
 
 from __future__ import annotations
