@@ -15,7 +15,7 @@ INSTALLED := $(VENV)/.installed
 PLAN_TESTS := $(wildcard tests/plan/test_*.py)
 BENCHMARKS := $(patsubst benchmarks/%.py,benchmarks.%,$(wildcard benchmarks/[a-z]*.py))
 
-.PHONY: help setup test check lint types imports rules plan-coverage format demo bench docs clean
+.PHONY: help setup test check lint types imports rules plan-coverage format demo bench docs clean contention soak
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -57,13 +57,22 @@ demo: $(INSTALLED) ## show what works so far
 bench: $(INSTALLED) ## measure, as ratios within one run
 	@set -e; for program in $(BENCHMARKS); do echo "== $$program"; $(BIN)/python -m $$program $(ARGS); done
 
+contention: export LASH_CONTENTION_SECONDS = $(shell echo $$(( $(or $(MINUTES),1) * 60 )))
+contention: $(INSTALLED) ## kill and stop processes on one database and judge their history; MINUTES=1 for each backend
+	$(BIN)/python -m pytest --capture no tests/contention $(ARGS)
+
+soak: export LASH_SOAK_MINUTES = $(or $(MINUTES),1)
+soak: export LASH_SOAK_REPORT = $(CURDIR)/soak
+soak: $(INSTALLED) ## watch a worker under load, with a report in soak/; MINUTES=1 for each backend
+	$(BIN)/python -m pytest --capture no tests/soak $(ARGS)
+
 # Material for MkDocs prints an announcement of its makers at every start.
 docs: export NO_MKDOCS_2_WARNING = 1
 docs: $(INSTALLED) ## build the documentation into site/; ARGS=serve shows it while you write
 	$(BIN)/python -m mkdocs $(or $(ARGS),build --strict)
 
 clean: ## remove everything that make created
-	rm -rf $(VENV) dist site .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) dist site soak .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Debian may come without ensurepip: then the system's pip puts a pip into an environment made without one.

@@ -17,8 +17,8 @@ from tests.runtime.worker_kit import ROOT, until
 
 _LEAST: Final = 2
 _PAUSE_S: Final = (0.1, 0.5)
-_STOP_S: Final = (0.4, 2.0)
-"""For how long a process is stopped; leases last from 0.3 to 1 second."""
+_STOP_S: Final = (0.4, 3.0)
+"""For how long a process is stopped; leases last 0.3 or 2 seconds."""
 
 
 class Storm:

@@ -23,7 +23,7 @@ from tests.contention.history import Recorder
 from tests.contention.recording import recorded
 
 CLIENTS: Final = 2
-OPTIONS: Final = lash.WorkerOptions(lease_ttl_s=1.0, poll_s=0.3, grace_s=5, sessions=4, processes=8, maintenance_s=1.0)
+OPTIONS: Final = lash.WorkerOptions(lease_ttl_s=2.0, poll_s=0.3, grace_s=5, sessions=4, processes=8, maintenance_s=1.0)
 
 
 def build(url: str, name: str) -> tuple[lash.App, Chain]:
