@@ -16,6 +16,9 @@ from typing import Final
 from tests.runtime.worker_kit import ROOT, until
 
 _LEAST: Final = 2
+"""How many kills, and how many stops, there are at least."""
+_AT_WORK: Final = 3
+"""How many processes must be at work before another one is struck; on a busy machine it takes long to start one."""
 _PAUSE_S: Final = (0.1, 0.5)
 _STOP_S: Final = (0.4, 3.0)
 """For how long a process is stopped; leases last 0.3 or 2 seconds."""
@@ -53,7 +56,7 @@ class Storm:
             while loop.time() < end or min(self.kills, self.stops) < _LEAST:
                 await asyncio.sleep(self._chance.uniform(*_PAUSE_S))
                 names = self._working()
-                if len(names) <= 1:
+                if len(names) < _AT_WORK:
                     continue
                 name, chance = self._chance.choice(names), self._chance.random()
                 if chance < 0.5:

@@ -145,7 +145,7 @@ class Load:
         return cursor
 
     async def _is_answered(self, session_id: str) -> bool:
-        return not await self._app.session(session_id).pending()
+        return not await self._storage.queue.list(session_id)
 
     def sample(self, *, at_rest: bool) -> Inside:
         """Look at this process from the inside."""
