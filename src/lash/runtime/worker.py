@@ -40,6 +40,7 @@ class Worker:
         self._tasks: set[asyncio.Task[None]] = set()
         self._neighbours: tuple[Lease | ProcessLease, ...] = ()
         self._look_for_dead_at = 0.0
+        self._timer_pause_s = 0.0
         self._freed = asyncio.Event()
         self._stopping = asyncio.Event()
 
@@ -72,7 +73,8 @@ class Worker:
         keeping = asyncio.create_task(self._keep_leases(), name="lash-worker-leases")
         try:
             while True:
-                begun = await self._begin(await self._look())
+                work = await self._look()
+                begun = await self._begin(work) + await self._fire_timers(work)
                 runs += begun
                 if self._tasks:
                     await asyncio.wait(set(self._tasks), return_when=asyncio.FIRST_COMPLETED)
@@ -83,21 +85,22 @@ class Worker:
             await asyncio.wait({keeping})
 
     async def _look_for_ever(self) -> None:
-        pause_s = _FIRST_PAUSE_S
+        pause_s = 0.0
         with self._storage.signals.listen(everything=True) as hints:
             while not self._stopping.is_set():
                 self._freed.clear()
                 try:
                     work = await self._look()
                     await self._begin(work)
-                    pause_s = _FIRST_PAUSE_S
+                    pause_s = 0.0
                 except StorageClosed:
                     raise
                 except LashError as error:
-                    self._core.hooks.note("worker.trouble", error=f"{type(error).__qualname__}: {error}")
+                    self._note_trouble(error)
+                    pause_s = self._longer(pause_s)
                     await _either(self._stopping.wait(), asyncio.sleep(pause_s))
-                    pause_s = min(2 * pause_s, self._core.options.poll_s * 10)
                     continue
+                await self._try_timers(work)
                 if self._is_full():
                     # Orders to what runs are still to be found, but not in a hurry.
                     await _either(self._freed.wait(), asyncio.sleep(_FULL_PAUSE_S))
@@ -107,7 +110,7 @@ class Worker:
         """Return for how long nothing becomes ready by itself, as far as one can tell."""
         pause_s = min(self._core.options.poll_s, self._turns.next_try_s(), self._processes.next_try_s())
         if work.next_at_ms is not None and not self._is_full():
-            pause_s = min(pause_s, (work.next_at_ms - work.now_ms) / 1_000)
+            pause_s = min(pause_s, max(self._timer_pause_s, (work.next_at_ms - work.now_ms) / 1_000))
         return max(0.001, pause_s)
 
     async def _look(self) -> Work:
@@ -122,9 +125,6 @@ class Worker:
     async def _begin(self, work: Work) -> int:
         """Begin what was found, pass on orders, and return how many runs were begun."""
         begun = 0
-        if work.timers_due:
-            begun += len(await self._storage.schedules.fire_due())
-            begun += await self._storage.waits.expire()
         for session_id in self._turns.ranked(work.session_ids):
             if self._turns.take(session_id):
                 self._spawn(self._run_turn(session_id))
@@ -143,6 +143,27 @@ class Worker:
                 process.cancel_once("it was asked to stop")
         self._reclaim_dead(work)
         return begun
+
+    async def _fire_timers(self, work: Work) -> int:
+        """Do what is due by the clock, and return how much that was."""
+        if not work.timers_due:
+            return 0
+        return await self._storage.waits.expire() + len(await self._storage.schedules.fire_due())
+
+    async def _try_timers(self, work: Work) -> None:
+        """Do what is due; trouble with it must not keep back what has nothing to do with it."""
+        try:
+            await self._fire_timers(work)
+            self._timer_pause_s = 0.0
+        except StorageClosed:
+            raise
+        except LashError as error:
+            self._note_trouble(error)
+            self._timer_pause_s = self._longer(self._timer_pause_s)
+
+    def _longer(self, pause_s: float) -> float:
+        """Return how long to wait after trouble, if it was so long the last time."""
+        return min(max(_FIRST_PAUSE_S, 2 * pause_s), self._core.options.poll_s * 10)
 
     def _reclaim_dead(self, work: Work) -> None:
         """Free what dead workers of this machine held. Looking at processes costs more than looking at hints."""
@@ -214,20 +235,25 @@ class Worker:
 
     async def _keep_leases(self) -> None:
         """Renew the leases of all that runs; what cannot be renewed in time is stopped."""
-        renewed: dict[object, float] = {}
+        renewed: dict[TurnRun | ProcessRun, float] = {}
         while True:
             await asyncio.sleep(self._core.options.lease_ttl_s / 3)
             runs = self._runs()
             renewed = {run: renewed.get(run, time.monotonic()) for run in runs}
-            for run in runs:
-                try:
-                    await run.renew()
-                    renewed[run] = time.monotonic()
-                except (LeaseLost, ProcessLeaseLost):
-                    self._lose(run)
-                except LashError:
-                    if time.monotonic() - renewed[run] > self._core.options.lease_ttl_s:
-                        self._lose(run)
+            # All at once: one that hangs must not cost the others their leases.
+            await asyncio.gather(*(self._renew(run, renewed) for run in runs))
+
+    async def _renew(self, run: TurnRun | ProcessRun, renewed: dict[TurnRun | ProcessRun, float]) -> None:
+        ttl_s = self._core.options.lease_ttl_s
+        try:
+            async with asyncio.timeout(ttl_s / 3):
+                await run.renew()
+            renewed[run] = time.monotonic()
+        except (LeaseLost, ProcessLeaseLost):
+            self._lose(run)
+        except (LashError, TimeoutError):
+            if time.monotonic() - renewed[run] > ttl_s:
+                self._lose(run)
 
     def _lose(self, run: TurnRun | ProcessRun) -> None:
         # Its own end may have freed the lease just now.
@@ -271,7 +297,10 @@ class Worker:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             # The lease runs out by itself, and whoever looks then goes on from the records.
-            self._core.hooks.note("worker.trouble", error=f"{type(error).__qualname__}: {error}")
+            self._note_trouble(error)
+
+    def _note_trouble(self, error: BaseException) -> None:
+        self._core.hooks.note("worker.trouble", error=f"{type(error).__qualname__}: {error}")
 
 
 async def _either(*waits: Coroutine[object, object, object]) -> None:
