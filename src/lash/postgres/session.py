@@ -30,6 +30,7 @@ from lash.plan.node import WHOLE_PATH, check_node_ids, decode_node
 from lash.plan.session import (
     HeldNode,
     MetaRow,
+    ReadRow,
     check_limit,
     check_scope,
     decode_cursor,
@@ -154,11 +155,10 @@ class PostgresSession:
         return self._session_id
 
     async def head(self) -> SessionHead | None:
-        answer = await self._database.read_one(ReadAnswer, "session_read", self._session_id)
-        if answer is None:
-            raise await missing(self._database, self._session_id)
-        self._heads.remember(self._session_id, answer.head)
-        return decode_head(answer.read)
+        return decode_head(await self._read_row())
+
+    async def revision(self) -> int:
+        return (await self._read_row()).revision
 
     async def load(self, scope: ReadScope = ActivePath()) -> SessionRead | None:
         wanted = check_scope(scope)
@@ -243,6 +243,13 @@ class PostgresSession:
         if removed is None:
             raise await missing(self._database, self._session_id)
         return VacuumReport(removed_node_count=removed.number)
+
+    async def _read_row(self) -> ReadRow:
+        answer = await self._database.read_one(ReadAnswer, "session_read", self._session_id)
+        if answer is None:
+            raise await missing(self._database, self._session_id)
+        self._heads.remember(self._session_id, answer.head)
+        return answer.read
 
     async def _tombstone(self, transaction: Transaction, session_key: int, wanted: tuple[str, ...]) -> int:
         held = await transaction.all(HeldNode, "node_held", session_key, list(wanted))

@@ -124,8 +124,7 @@ class Histories:
                 return kept
         read = await session.load()
         if read is None:
-            created = await storage.sessions.create(session_id)
-            return History(revision=created.revision)
+            return History(revision=await session.revision())
         return self._keep(session_id, History.of(read))
 
     def advance(self, session_id: str, commit: Commit, result: CommitResult) -> None:

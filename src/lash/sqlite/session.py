@@ -151,6 +151,9 @@ class SQLiteSession:
     async def head(self) -> SessionHead | None:
         return decode_head(self._database.read(self._read_row))
 
+    async def revision(self) -> int:
+        return self._database.read(self._read_row).revision
+
     async def load(self, scope: ReadScope = ActivePath()) -> SessionRead | None:
         wanted = check_scope(scope)
         if isinstance(wanted, ActivePath) and wanted.last is not None:

@@ -350,11 +350,11 @@ class AttachmentStore:
         The bytes go with the next sweep, unless a session names them.
         """
     def sweep(self, older_than_ms: int, is_owner_gone: IsOwnerGone, *, dry_run: bool = False) -> SweepReport:
-        """Remove what is old, uncommitted and without a living owner, and the bytes that no session names.
+        """Remove what is old and uncommitted and which nobody will commit, and the bytes that no session names.
 
-        Nothing is removed on a guess: an owner about whom ``is_owner_gone`` fails counts as alive and is reported as
-        refused. If bytes cannot be deleted, or the database fails on the way, this raises SweepIncomplete with the
-        report so far. Any number of sweeps may run at the same time.
+        Nothing is removed on a guess: ``is_owner_gone`` is asked about each, also about what has no owner, and where
+        it fails the attachment stays and is reported as refused. If bytes cannot be deleted, or the database fails on
+        the way, this raises SweepIncomplete with the report so far. Any number of sweeps may run at the same time.
         """
 
 class ChangeSignals:
@@ -883,6 +883,8 @@ class Session:
     def session_id(self) -> str: ...
     def head(self) -> SessionHead | None:
         """Return the head alone, which is cheap; None before the first commit."""
+    def revision(self) -> int:
+        """Return the revision that the next commit must expect, which there is before the first one too."""
     def load(self, scope: ReadScope = ...) -> SessionRead | None:
         """Return one committed revision, never a mixture of two; None before the first commit.
 
