@@ -7,7 +7,8 @@ from lash.errors import CorruptData
 from lash.model.commit import CommitResult, ReplaceFull
 from lash.model.value import BlobRef
 from lash.plan.checkpoint import CurrentComponent, change_components
-from lash.plan.commit import Apply, CommitFacts, PreparedCommit, Replay, plan_commit
+from lash.plan.commit import Apply, CommitFacts, PreparedCommit, Replay, assume_nodes, plan_commit
+from lash.plan.lease import NEVER_HELD, LeaseRow
 from lash.plan.node import StoredNode
 from lash.plan.queue import HeldBatch, held_by_token
 from lash.plan.scope import turn_scope_id
@@ -18,7 +19,7 @@ from lash.sqlite.attachment import stamp_attachments
 from lash.sqlite.database import SQLiteValue, Transaction
 from lash.sqlite.effect import retire_effects
 from lash.sqlite.fork import graph_owners, reclaim_graphs
-from lash.sqlite.lease import lease_row, release_lease
+from lash.sqlite.lease import release_lease
 from lash.sqlite.parameters import json_array
 from lash.sqlkit.rows import Flag, Text
 
@@ -42,20 +43,41 @@ def _load_facts(transaction: Transaction, prepared: PreparedCommit) -> CommitFac
         raise missing_session(session_id, deleted=deleted is not None and deleted.value)
     key = head.session_key
     turn = None if turn_id is None else transaction.one(TurnRow, "commit_turn", session_key=key, turn_id=turn_id)
-    names, refs = prepared.named_nodes, prepared.required_refs
-    nodes = transaction.all(StoredNode, "node_stored", session_key=key, node_ids=json_array(names)) if names else []
+    refs = prepared.required_refs
     known = transaction.all(Text, "commit_known_refs", session_key=key, refs=json_array(refs)) if refs else []
     return CommitFacts(
         head=head,
         turn=turn,
-        lease=lease_row(transaction, session_id),
+        lease=NEVER_HELD if prepared.commit.fence is None else _lease(transaction, head),
         held_batches=_held_batches(transaction, prepared, key),
-        stored_nodes={node.node_id: node for node in nodes},
+        stored_nodes=_stored_nodes(transaction, prepared, head),
         missing_attachments=_missing_attachments(transaction, prepared, key),
         missing_refs=refs - {BlobRef(row.text) for row in known},
         now_ms=transaction.now_ms,
         is_inherited=_is_inherited(transaction, key) if isinstance(prepared.commit.graph, ReplaceFull) else False,
     )
+
+
+def _lease(transaction: Transaction, head: HeadRow) -> LeaseRow:
+    row = transaction.one(LeaseRow, "lease_of", session_key=head.session_key)
+    if row is None:
+        raise CorruptData(f"a session has no lease row (key {head.session_key})")
+    return row
+
+
+def _stored_nodes(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) -> dict[str, StoredNode]:
+    """Return the stored ones among the nodes that a commit names. Most add to the leaf, which the head tells."""
+    names = prepared.named_nodes
+    if not names:
+        return {}
+    assumed = assume_nodes(prepared, head)
+    if assumed is not None:
+        new = json_array(each.node_id for each in prepared.nodes)
+        taken = transaction.one(Flag, "node_any_stored", session_key=head.session_key, node_ids=new)
+        if taken is not None and not taken.value:
+            return assumed
+    nodes = transaction.all(StoredNode, "node_stored", session_key=head.session_key, node_ids=json_array(names))
+    return {node.node_id: node for node in nodes}
 
 
 def _is_inherited(transaction: Transaction, session_key: int) -> bool:
@@ -217,13 +239,18 @@ def _write_frames(transaction: Transaction, prepared: PreparedCommit, head: Head
 def _write_usage(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) -> None:
     if not prepared.usage:
         return
-    key = head.session_key
-    pairs = json_array((row.source, row.model) for row in prepared.usage_totals)
-    before = transaction.all(UsageRow, "commit_usage_totals", session_key=key, pairs=pairs)
-    # SQLite would turn a sum beyond 64 bits into a floating-point number without a word.
-    require_room(merge_usage([*before, *prepared.usage_totals]))
     transaction.run_many("commit_usage", _usage_rows(prepared.usage, head))
-    transaction.run_many("commit_usage_total", _usage_rows(prepared.usage_totals, head))
+    for total in _usage_rows(prepared.usage_totals, head):
+        if not transaction.run("commit_usage_total", **total):
+            _explain_usage(transaction, prepared, head)
+
+
+def _explain_usage(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) -> None:
+    """Raise what callers are to see of a sum that was not written."""
+    pairs = json_array((row.source, row.model) for row in prepared.usage_totals)
+    before = transaction.all(UsageRow, "commit_usage_totals", session_key=head.session_key, pairs=pairs)
+    require_room(merge_usage([*before, *prepared.usage_totals]))
+    raise CorruptData(f"the usage of session {prepared.commit.session_id!r} could not be added up")
 
 
 def _usage_rows(rows: tuple[UsageRow, ...], head: HeadRow) -> list[dict[str, SQLiteValue]]:

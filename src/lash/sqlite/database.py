@@ -43,8 +43,8 @@ class Database:
         self._closed = False
         self._inline: Snapshots | None = None
         self._lender = Lender(loop, enabled=settings.options.lend_gil)
-        self._writer = Writer(settings, loop, self._lender, self._end_reading)
-        self._threads = ReaderThreads(self._open_snapshots, loop, self._lender, settings.options.reader_threads)
+        self._writer = Writer(settings, self._lender, self._end_reading)
+        self._threads = ReaderThreads(self._open_snapshots, self._lender, settings.options.reader_threads)
 
     @classmethod
     async def open(

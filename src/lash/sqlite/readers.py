@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import queue
 import threading
@@ -96,11 +95,8 @@ class SharedSnapshots(Snapshots):
 class ReaderThreads:
     """A few threads for long reads, started when needed, each with its own way to read."""
 
-    def __init__(
-        self, open_snapshots: Callable[[], Snapshots], loop: asyncio.AbstractEventLoop, lender: Lender, limit: int
-    ) -> None:
+    def __init__(self, open_snapshots: Callable[[], Snapshots], lender: Lender, limit: int) -> None:
         self._open_snapshots = open_snapshots
-        self._loop = loop
         self._lender = lender
         self._limit = limit
         self._jobs: queue.SimpleQueue[Work[Reader] | None] = queue.SimpleQueue()
@@ -125,10 +121,7 @@ class ReaderThreads:
             thread.join()
 
     def _answer(self, job: Work[Reader]) -> None:
-        # A loop that was closed has nobody left to answer.
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._settle, job)
-        self._lender.call_back()
+        self._lender.answer(lambda: self._settle(job))
 
     def _settle(self, job: Work[Reader]) -> None:
         self._unsettled -= 1

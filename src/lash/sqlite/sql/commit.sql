@@ -147,7 +147,8 @@ VALUES (
 );
 
 -- name: commit_usage_total
--- Adds to the sum of one source and model.
+-- Adds to the sum of one source and model, unless that would go beyond 64 bits: SQLite would make a floating-point
+-- number of it.
 INSERT INTO lash_usage_totals (
     session_key, source, model, first_revision, first_ordinal, input_tokens, output_tokens, cached_input_tokens,
     reasoning_tokens
@@ -160,7 +161,11 @@ ON CONFLICT (session_key, source, model) DO UPDATE
 SET input_tokens = input_tokens + excluded.input_tokens,
     output_tokens = output_tokens + excluded.output_tokens,
     cached_input_tokens = cached_input_tokens + excluded.cached_input_tokens,
-    reasoning_tokens = reasoning_tokens + excluded.reasoning_tokens;
+    reasoning_tokens = reasoning_tokens + excluded.reasoning_tokens
+WHERE input_tokens <= 9223372036854775807 - excluded.input_tokens
+    AND output_tokens <= 9223372036854775807 - excluded.output_tokens
+    AND cached_input_tokens <= 9223372036854775807 - excluded.cached_input_tokens
+    AND reasoning_tokens <= 9223372036854775807 - excluded.reasoning_tokens;
 
 -- name: commit_stamp_turn
 -- Records the commit of a turn.

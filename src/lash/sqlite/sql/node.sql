@@ -29,6 +29,15 @@ CROSS JOIN json_each(:node_ids) AS wanted
 CROSS JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.node_id = wanted.value
 WHERE i.session_key = :session_key AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling;
 
+-- name: node_any_stored
+-- Whether any of some node ids (a JSON array) may be taken: by an own node, or by what the session has inherited.
+SELECT
+    EXISTS (SELECT 1 FROM lash_inherited AS i WHERE i.session_key = :session_key)
+    OR EXISTS (
+        SELECT 1 FROM json_each(:node_ids) AS wanted
+        CROSS JOIN lash_nodes AS n ON n.session_key = :session_key AND n.node_id = wanted.value
+    );
+
 -- name: node_one
 -- One live node by its id, own or inherited.
 SELECT node_id, parent_node_id, depth, 0, body
