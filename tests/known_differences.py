@@ -42,6 +42,7 @@ QUERY_DIFFERENCES: dict[str, str] = {
     "commit_known_attachments": "PostgreSQL reads the facts of a commit at once, SQLite one by one",
     "commit_known_refs": "PostgreSQL reads the facts of a commit at once, SQLite one by one",
     "commit_lock_graph": "SQLite has one writer, so it needs no row locks",
+    "commit_marks": "PostgreSQL writes a commit as one statement, SQLite step by step",
     "commit_node": "PostgreSQL writes a commit as one statement, SQLite step by step",
     "commit_segment": "PostgreSQL writes a commit as one statement, SQLite step by step",
     "commit_settle_keys": "PostgreSQL claims, enqueues and consumes in few statements, SQLite step by step",

@@ -44,6 +44,7 @@ from lash.plan.node import (
     place_replacement,
 )
 from lash.plan.queue import check_completions, require_completion
+from lash.plan.scope import turn_scope_id
 from lash.plan.session import HeadRow
 from lash.plan.turn import TurnRow, commit_hash, replay
 from lash.plan.usage import UsageRow, encode_usage, merge_usage, require_room
@@ -62,6 +63,8 @@ class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
 
     commit: Commit
     commit_hash: str | None
+    scope_id: str | None
+    """The scope of the turn's effects, which ends with its commit."""
     config: str
     frames: tuple[FrameRow, ...]
     nodes: tuple[EncodedNode, ...]
@@ -145,6 +148,7 @@ def prepare_commit(commit: Commit, session_id: str, rules: CommitRules) -> Prepa
     prepared = PreparedCommit(
         commit=commit,
         commit_hash=None if commit.turn_id is None else commit_hash(commit, components),
+        scope_id=None if commit.turn_id is None else turn_scope_id(commit.session_id, commit.turn_id),
         config=config,
         frames=frames.rows,
         nodes=nodes,

@@ -14,7 +14,6 @@ from lash.model.value import BlobRef
 from lash.plan.commit import Apply, CommitFacts, PreparedCommit, Replay, assume_facts, plan_commit
 from lash.plan.node import Placement
 from lash.plan.queue import held_by_token
-from lash.plan.scope import turn_scope_id
 from lash.plan.session import HeadRow, missing_session
 from lash.plan.usage import UsageRow
 from lash.postgres.database import Database, Transaction
@@ -130,7 +129,7 @@ def _arguments(prepared: PreparedCommit, decision: Apply) -> list[object]:
         *_usage(prepared.usage),
         *_completions(commit.completions),
         list(prepared.attachments),
-        None if commit.turn_id is None else turn_scope_id(commit.session_id, commit.turn_id),
+        prepared.scope_id,
     ]
 
 

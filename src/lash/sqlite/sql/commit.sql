@@ -1,3 +1,15 @@
+-- name: commit_marks
+-- What a commit of a turn and its scope finds beside the head, so that it asks for and removes only what is there:
+-- a commit of that turn, frames, components, checkpoints and components below the retention floor, effects.
+SELECT
+    EXISTS (SELECT 1 FROM lash_turns WHERE session_key = :session_key AND turn_id = :turn_id),
+    EXISTS (SELECT 1 FROM lash_frames WHERE session_key = :session_key),
+    EXISTS (SELECT 1 FROM lash_components WHERE session_key = :session_key),
+    EXISTS (SELECT 1 FROM lash_checkpoints WHERE session_key = :session_key AND revision < :floor),
+    EXISTS (SELECT 1 FROM lash_components WHERE session_key = :session_key AND last_revision < :floor),
+    EXISTS (SELECT 1 FROM lash_effects WHERE scope_id = :scope_id)
+    OR EXISTS (SELECT 1 FROM lash_effect_groups WHERE scope_id = :scope_id);
+
 -- name: commit_turn
 -- The commit that a turn already has.
 SELECT commit_hash, result FROM lash_turns WHERE session_key = :session_key AND turn_id = :turn_id;
