@@ -45,6 +45,7 @@ from lash.plan.session import (
     require_removable,
 )
 from lash.postgres.commit import run_commit
+from lash.postgres.commit_group import CommitGroups
 from lash.postgres.database import Database, Transaction
 from lash.postgres.fork import graph_owners, reclaim_graphs, recount, run_fork
 from lash.postgres.heads import SeenHeads
@@ -62,6 +63,7 @@ class PostgresSessionStore:
         self._rules = rules
         self._signals = signals
         self._heads = SeenHeads()
+        self._groups = CommitGroups(database)
 
     async def create(
         self,
@@ -114,7 +116,7 @@ class PostgresSessionStore:
 
     def handle(self, session_id: str) -> PostgresSession:
         check_identifier("session_id", session_id)
-        return PostgresSession(self._database, self._rules, self._heads, self._signals, session_id)
+        return PostgresSession(self._database, self._rules, self._heads, self._groups, self._signals, session_id)
 
     async def _delete(self, session_id: str) -> bool:
         async with self._database.transaction() as transaction:
@@ -142,11 +144,18 @@ class PostgresSession:
     """A handle on one session; the contract is `lash.stores.session.Session`."""
 
     def __init__(
-        self, database: Database, rules: CommitRules, heads: SeenHeads, signals: ChangeSignals, session_id: str
+        self,
+        database: Database,
+        rules: CommitRules,
+        heads: SeenHeads,
+        groups: CommitGroups,
+        signals: ChangeSignals,
+        session_id: str,
     ) -> None:
         self._database = database
         self._rules = rules
         self._heads = heads
+        self._groups = groups
         self._signals = signals
         self._session_id = session_id
 
@@ -212,7 +221,7 @@ class PostgresSession:
 
     async def commit(self, commit: Commit) -> CommitResult:
         prepared = prepare_commit(commit, self._session_id, self._rules)
-        result = await run_commit(self._database, self._heads, prepared)
+        result = await run_commit(self._database, self._groups, self._heads, prepared)
         self._signals.touch(process=False)
         return result
 
