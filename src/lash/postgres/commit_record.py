@@ -68,7 +68,7 @@ class PlannedCommit(msgspec.Struct, frozen=True):
     nodes: tuple[PlacedNode, ...]
     blobs: tuple[StoredBlob, ...]
     is_repeatable: bool
-    """Whether sending it twice is harmless: the guard refuses a turn that has its commit, and the plan then finds it."""
+    """Whether sending it twice is harmless: the guard refuses a turn that has its commit, and the plan finds that."""
 
 
 def planned_commit(prepared: PreparedCommit, decision: Apply) -> PlannedCommit:

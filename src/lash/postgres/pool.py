@@ -133,9 +133,10 @@ def _make_pool(options: PostgresOptions) -> AnyPool:
     )
 
 
-_PLANNING: Final = {"plan_cache_mode": "force_generic_plan", "jit": "off"}
-"""How the server plans: each statement once for each connection. Planning a commit for its very arguments takes many
-times as long as running it, and none of our statements has a better plan for some arguments than for others."""
+_PLANNING: Final = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "jit": "off"}
+"""How the server plans: each statement once for each connection, and by its indexes. Planning a commit for its very
+arguments takes many times as long as running it, and none of our statements has a better plan for some arguments than
+for others. A plan that was made while a table was empty must still be good when it has grown."""
 
 
 async def _keep_as_it_is(_connection: object) -> None:
