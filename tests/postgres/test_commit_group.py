@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import asyncpg
 import pytest
@@ -14,7 +16,11 @@ import lash
 from lash.errors import InvalidInput, RevisionConflict, StoreUnavailable
 from lash.model.commit import Commit, CommitResult
 from lash.model.session import SessionRead
-from lash.postgres.commit_record import MAX_TOGETHER
+from lash.postgres.commit_group import CommitGroups
+from lash.postgres.commit_record import MAX_TOGETHER, PlannedCommit, arguments_of
+from lash.postgres.options import PostgresOptions
+from lash.postgres.pool import PLANNING
+from lash.sqlkit.queries import load_queries
 from lash.testing.factories import chain, commit, created, draft, spent
 
 CALLERS = 40
@@ -143,3 +149,52 @@ async def test_a_lost_connection_is_told_to_those_who_cannot_repeat(
     assert isinstance(lost, StoreUnavailable)
     assert lost.outcome_unknown
     assert [each.revision for each in results if isinstance(each, CommitResult)] == [2] * (len(first) - 1)
+
+
+FILL = """
+INSERT INTO lash_sessions OVERRIDING SYSTEM VALUE
+SELECT (jsonb_populate_record(s, jsonb_build_object('session_key', 1000000 + n, 'session_id', 'other' || n))).*
+FROM lash_sessions AS s, generate_series(1, 5000) AS n
+WHERE s.session_id = 's1';
+INSERT INTO lash_session_leases (session_key) SELECT session_key FROM lash_sessions WHERE session_key > 1000000;
+INSERT INTO lash_turns SELECT session_key, 't0', 'hash', 'result', 1 FROM lash_sessions WHERE session_key > 1000000;
+"""
+"""Five thousand sessions beside those of the test."""
+
+
+async def test_a_commit_reads_few_rows_however_many_sessions_there_are(
+    storage: lash.Storage, postgres_storage_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No step of the statement touches more than a few rows, although one plan serves one commit and sixteen."""
+    await commit_all(storage, turn(1, 0))
+    planned: list[PlannedCommit] = []
+
+    async def note(_: CommitGroups, each: PlannedCommit) -> bool:
+        planned.append(each)
+        raise StoreUnavailable("noted")
+
+    monkeypatch.setattr(CommitGroups, "write", note)
+    await commit_all(storage, turn(1, 1))
+    options = PostgresOptions.from_url(postgres_storage_url)
+    text = load_queries("lash.postgres.sql", schema=options.schema)["commit_apply"]
+    connection = await asyncpg.connect(options.dsn, server_settings={"search_path": options.schema, **PLANNING})
+    try:
+        await connection.execute(FILL)
+        await connection.execute("ANALYZE lash_sessions, lash_session_leases, lash_turns")
+        explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {text}"
+        plan = json.loads(await connection.fetchval(explain, *arguments_of(planned)))[0]["Plan"]
+    finally:
+        await connection.close()
+    most = max(_steps(plan), key=_rows_read)
+    assert _rows_read(most) <= MAX_TOGETHER, most
+
+
+def _steps(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from _steps(child)
+
+
+def _rows_read(step: dict[str, Any]) -> float:
+    rows: float = step["Actual Rows"] + step.get("Rows Removed by Filter", 0)
+    return rows * float(step["Actual Loops"])

@@ -117,7 +117,7 @@ def _make_pool(options: PostgresOptions) -> AnyPool:
     if not options.pooler:
         settings["lock_timeout"] = str(options.lock_timeout_ms)
         settings["statement_timeout"] = str(options.statement_timeout_ms)
-        settings.update(_PLANNING)
+        settings.update(PLANNING)
     return asyncpg.create_pool(
         options.dsn,
         min_size=options.min_size,
@@ -133,7 +133,7 @@ def _make_pool(options: PostgresOptions) -> AnyPool:
     )
 
 
-_PLANNING: Final = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "jit": "off"}
+PLANNING: Final = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "jit": "off"}
 """How the server plans: each statement once for each connection, and by its indexes. Planning a commit for its very
 arguments takes many times as long as running it, and none of our statements has a better plan for some arguments than
 for others. A plan that was made while a table was empty must still be good when it has grown."""
