@@ -30,12 +30,17 @@ CROSS JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.node_id = wanted
 WHERE i.session_key = :session_key AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling;
 
 -- name: node_any_stored
--- Whether any of some node ids (a JSON array) may be taken: by an own node, or by what the session has inherited.
+-- Whether any of some node ids (a JSON array) is taken, by an own node or by an inherited one.
 SELECT
-    EXISTS (SELECT 1 FROM lash_inherited AS i WHERE i.session_key = :session_key)
-    OR EXISTS (
+    EXISTS (
         SELECT 1 FROM json_each(:node_ids) AS wanted
         CROSS JOIN lash_nodes AS n ON n.session_key = :session_key AND n.node_id = wanted.value
+    )
+    OR EXISTS (
+        SELECT 1 FROM lash_inherited AS i
+        CROSS JOIN json_each(:node_ids) AS wanted
+        CROSS JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.node_id = wanted.value
+        WHERE i.session_key = :session_key AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling
     );
 
 -- name: node_one
