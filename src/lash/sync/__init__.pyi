@@ -945,7 +945,7 @@ class SessionHandle:
         within ``timeout_s``: the message stays where it is, and asking again with the same key goes on waiting for it.
         """
     def messages(self, last: int | None = None) -> list[Message]:
-        """Return the conversation as it stands, or its last so many messages."""
+        """Return the conversation as it stands, or its last so many messages; none before the first was sent."""
     def usage(self) -> tuple[UsageEntry, ...]:
         """Return the tokens spent, in all."""
     def pending(self) -> tuple[Batch, ...]:
