@@ -35,7 +35,7 @@ lash() {
 python() { "$LASH_PYTHON" "$@"; }
 python3() { "$LASH_PYTHON" "$@"; }
 make() {
-  command make --no-print-directory -C "$LASH_ROOT" -o "$LASH_VENV/.installed" "VENV=$LASH_VENV" "$@"
+  command make --no-print-directory -C "$LASH_ROOT" -o "$LASH_VENV/.installed" -o "$LASH_VENV/.runtime" "VENV=$LASH_VENV" "$@"
 }
 """
 
