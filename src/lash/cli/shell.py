@@ -45,6 +45,10 @@ class Shell:
             raise CommandFailed(
                 exits.USAGE, f"which storage? Give --url or set {VARIABLE}, for example to sqlite:///agents.db"
             )
+        return self.checked(url)
+
+    def checked(self, url: str) -> str:
+        """Return a URL if it can be that of a storage which outlives this run."""
         if not is_postgres(url) and not url.startswith("sqlite://"):
             raise CommandFailed(
                 exits.USAGE, "a storage is named by a URL that begins with sqlite:/// or postgresql://; this does not"

@@ -60,7 +60,7 @@ async def import_from(shell: Shell, source: str, session_id: str | None) -> Impo
 
 async def copy_to(shell: Shell, target_url: str) -> CopyReport:
     """Copy the storage into another one, which is created if it is not there."""
-    if target_url == shell.url:
+    if shell.checked(target_url) == shell.url:
         raise CommandFailed(exits.USAGE, "a storage cannot be copied into itself; name another one")
     async with shell.storage() as storage, await open_storage(target_url) as target:
         with drawn() as bar:
@@ -69,7 +69,7 @@ async def copy_to(shell: Shell, target_url: str) -> CopyReport:
 
 async def move_to(shell: Shell, target_url: str) -> MoveReport:
     """Move the storage into an empty one, which is created if it is not there."""
-    if target_url == shell.url:
+    if shell.checked(target_url) == shell.url:
         raise CommandFailed(exits.USAGE, "a storage cannot be moved into itself; name another one")
     async with shell.storage() as storage, await open_storage(target_url) as target:
         with drawn() as bar:
