@@ -148,7 +148,7 @@ if TYPE_CHECKING:
     )
     from lash.model.frame import AgentFrame, AgentFrameAssignment, ModelLimits, ModelSpec, SessionPolicy
     from lash.model.lease import Acquired, Busy, Lease, LeaseFence, LeaseOwner, LocalProcess
-    from lash.model.maintenance import GarbageCount, GarbageReport, NounSize, PruneReport, StorageReport
+    from lash.model.maintenance import GarbageCount, GarbageReport, NounSize, Prunable, PruneReport, StorageReport
     from lash.model.message import AttachmentRef, Message, Part, PartKind, Role
     from lash.model.node import Graph, MessageEntry, Node, PluginEntry, ProtocolEntry
     from lash.model.process import (
@@ -483,6 +483,7 @@ __all__ = [
     "PromptUsage",
     "ProtocolEntry",
     "Provenance",
+    "Prunable",
     "PruneReport",
     "PrunedOccurrences",
     "PrunedProcesses",
@@ -633,7 +634,7 @@ _MODULES = {
     ),
     "lash.model.frame": "AgentFrame AgentFrameAssignment ModelLimits ModelSpec SessionPolicy",
     "lash.model.lease": "Acquired Busy Lease LeaseFence LeaseOwner LocalProcess",
-    "lash.model.maintenance": "GarbageCount GarbageReport NounSize PruneReport StorageReport",
+    "lash.model.maintenance": "GarbageCount GarbageReport NounSize Prunable PruneReport StorageReport",
     "lash.model.message": "AttachmentRef Message Part PartKind Role",
     "lash.model.node": "Graph MessageEntry Node PluginEntry ProtocolEntry",
     "lash.model.process": (

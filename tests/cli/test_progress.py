@@ -14,7 +14,7 @@ LONG_WORK = {
     "init": ("migrate", ["init"]),
     "check": ("check", ["db", "check"]),
     "gc": ("look for garbage", ["db", "gc", "--dry-run"]),
-    "vacuum": ("vacuum", ["db", "vacuum", "--yes"]),
+    "vacuum": ("count", ["db", "vacuum", "--dry-run"]),
     "backup": ("backup", ["db", "backup", "copy.db"]),
     "restore": ("restore", ["db", "restore", "saved.db", "--yes"]),
     "copy": ("copy sessions", ["db", "copy", "sqlite:///copied.db"]),

@@ -35,7 +35,8 @@ lash() {
 python() { "$LASH_PYTHON" "$@"; }
 python3() { "$LASH_PYTHON" "$@"; }
 make() {
-  command make --no-print-directory -C "$LASH_ROOT" -o "$LASH_VENV/.installed" -o "$LASH_VENV/.runtime" "VENV=$LASH_VENV" "$@"
+  command make --no-print-directory -C "$LASH_ROOT" "VENV=$LASH_VENV" \\
+    -o "$LASH_VENV/.installed" -o "$LASH_VENV/.runtime" "$@"
 }
 """
 

@@ -32,7 +32,7 @@ async def init(shell: Shell) -> None:
     await _migrate(shell, dry_run=False)
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, lazy={"prune": "lash.cli.prune:prune"})
 def db() -> None:
     """Migrate, check, measure and tidy the storage."""
 
@@ -118,26 +118,24 @@ async def vacuum(shell: Shell, session_ids: tuple[str, ...], dry_run: bool, yes:
         chosen = list(dict.fromkeys(session_ids)) or [
             summary.meta.session_id async for summary in pages.each(session_pages(storage))
         ]
-        if dry_run:
-            for session_id in session_ids:
-                await storage.session(session_id).meta()
-            shell.done(f"would vacuum {plural(len(chosen), 'session')}", {"sessions": len(chosen), "dry_run": True})
-            return
-        if chosen:
-            shell.confirm(f"Delete removed nodes of {plural(len(chosen), 'session')} for good?", yes=yes)
-        removed = await _vacuum(shell, storage, chosen)
-    text = f"deleted {plural(removed, 'removed node')} of {plural(len(chosen), 'session')}"
-    shell.done(text, {"sessions": len(chosen), "removed_node_count": removed, "dry_run": False})
+        removed = await _vacuum(shell, storage, chosen, dry_run=True)
+        if removed and not dry_run:
+            question = f"Delete {plural(removed, 'removed node')} of {plural(len(chosen), 'session')} for good?"
+            shell.confirm(question, yes=yes)
+            removed = await _vacuum(shell, storage, chosen, dry_run=False)
+    said = "would delete" if dry_run else "deleted"
+    text = f"{said} {plural(removed, 'removed node')} of {plural(len(chosen), 'session')}"
+    shell.done(text, {"sessions": len(chosen), "removed_node_count": removed, "dry_run": dry_run})
 
 
-async def _vacuum(shell: Shell, storage: Storage, session_ids: list[str]) -> int:
+async def _vacuum(shell: Shell, storage: Storage, session_ids: list[str], *, dry_run: bool) -> int:
     from lash.errors import SessionDeleted
 
     removed = 0
-    with shell.progress("vacuum", len(session_ids)) as step:
+    with shell.progress("count" if dry_run else "vacuum", len(session_ids)) as step:
         for session_id in session_ids:
             try:
-                removed += (await storage.session(session_id).vacuum()).removed_node_count
+                removed += (await storage.session(session_id).vacuum(dry_run=dry_run)).removed_node_count
             except SessionDeleted:
                 # Somebody deleted it since it was listed: then nothing of it is left to delete.
                 if len(session_ids) == 1:

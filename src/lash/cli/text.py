@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-_UNITS: Final = (("y", 31_536_000), ("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+UNITS: Final = (("y", 31_536_000), ("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 _SIZES: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 _KIBI: Final = 1024
 _SHORTER_UNIT_BELOW: Final = 2
@@ -90,13 +90,13 @@ def age(then_ms: int | None, now_ms: int | None = None) -> str:
     now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     seconds = abs(now - then_ms) // 1_000
     ahead = "+" if then_ms > now + 999 else ""
-    for index, (unit, size) in enumerate(_UNITS):
+    for index, (unit, size) in enumerate(UNITS):
         count = seconds // size
         if count >= _SHORTER_UNIT_BELOW or size == 1:
             return f"{ahead}{count}{unit}"
         if count:
             # 1d5h says more than 1d, and 29h would be harder to read.
-            smaller_unit, smaller_size = _UNITS[index + 1]
+            smaller_unit, smaller_size = UNITS[index + 1]
             rest = (seconds - count * size) // smaller_size
             return f"{ahead}{count}{unit}{rest}{smaller_unit}" if rest else f"{ahead}{count}{unit}"
     return f"{ahead}0s"
