@@ -8,14 +8,16 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from lash.cli import exits
 from lash.cli.exits import CommandFailed
 from lash.cli.shell import VARIABLE, Shell
-from lash.model.value import JSON
+
+if TYPE_CHECKING:
+    from lash.model.value import JSON
 
 Work = Callable[..., Coroutine[Any, Any, None]] | Callable[..., None]
 """What a command does: it takes the shell first, then its options."""

@@ -9,8 +9,6 @@ import unicodedata
 from datetime import UTC, datetime
 from typing import Final
 
-import msgspec
-
 UNITS: Final = (("y", 31_536_000), ("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 _SIZES: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 _KIBI: Final = 1024
@@ -19,6 +17,9 @@ _SHORTER_UNIT_BELOW: Final = 2
 
 def plain(value: object) -> object:
     """Return a value as plain JSON, every field written out, whether or not it holds its default."""
+    # Only here: help and completion need not wait for it.
+    import msgspec
+
     if isinstance(value, msgspec.Struct):
         config = type(value).__struct_config__
         fields: dict[str, object] = {} if config.tag_field is None else {config.tag_field: config.tag}
@@ -39,6 +40,8 @@ def plain(value: object) -> object:
 
 def json_text(value: object) -> str:
     """Return one line of JSON."""
+    import msgspec
+
     return msgspec.json.encode(plain(value)).decode()
 
 
