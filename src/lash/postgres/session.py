@@ -247,8 +247,11 @@ class PostgresSession:
                 return await self._tombstone(transaction, session.number, wanted)
         raise await missing(self._database, self._session_id)
 
-    async def vacuum(self) -> VacuumReport:
-        removed = await self._database.write_one(Number, "node_vacuum", self._session_id, repeatable=True)
+    async def vacuum(self, *, dry_run: bool = False) -> VacuumReport:
+        if dry_run:
+            removed = await self._database.read_one(Number, "node_removed_count", self._session_id)
+        else:
+            removed = await self._database.write_one(Number, "node_vacuum", self._session_id, repeatable=True)
         if removed is None:
             raise await missing(self._database, self._session_id)
         return VacuumReport(removed_node_count=removed.number)

@@ -88,8 +88,8 @@ class Session(Protocol):
         """
         ...
 
-    async def vacuum(self) -> VacuumReport:
-        """Delete the removed nodes of this session for good, and no other session's."""
+    async def vacuum(self, *, dry_run: bool = False) -> VacuumReport:
+        """Delete the removed nodes of this session for good, and no other session's; a dry run only counts them."""
         ...
 
 

@@ -24,7 +24,7 @@ from lash.model.effect import (
 )
 from lash.model.event import Appended, EventDraft, EventPage, ProcessEvent, WakeRecord
 from lash.model.lease import Lease, LeaseFence, LeaseOutcome, LeaseOwner
-from lash.model.maintenance import GarbageReport, PruneReport, StorageReport
+from lash.model.maintenance import GarbageReport, Prunable, PruneReport, StorageReport
 from lash.model.message import AttachmentRef, Message
 from lash.model.node import Node
 from lash.model.process import (
@@ -564,6 +564,11 @@ class Maintenance:
         Every write removes what it makes superfluous by itself, so this is an audit that should find nothing. It
         reads every table once.
         """
+    def prunable(self, *, older_than_ms: int) -> Prunable:
+        """Count what is older than this and could be pruned, here and by the other stores; nothing is changed.
+
+        It reads every table that has an age. Readers of the feed of changes are not asked how far they have come.
+        """
     def prune_turns(self, *, older_than_ms: int) -> PruneReport:
         """Remove the record of turns that were committed longer ago than this.
 
@@ -919,8 +924,8 @@ class Session:
         Unknown ids are ignored. A node on the active path, one that this session inherits from its source, or one
         that a fork inherits from it, is refused (InvalidInput) and then none is removed.
         """
-    def vacuum(self) -> VacuumReport:
-        """Delete the removed nodes of this session for good, and no other session's."""
+    def vacuum(self, *, dry_run: bool = False) -> VacuumReport:
+        """Delete the removed nodes of this session for good, and no other session's; a dry run only counts them."""
 
 class SessionHandle:
     """One durable conversation. It holds no state: every call asks the storage."""
@@ -947,7 +952,7 @@ class SessionHandle:
         within ``timeout_s``: the message stays where it is, and asking again with the same key goes on waiting for it.
         """
     def messages(self, last: int | None = None) -> list[Message]:
-        """Return the conversation as it stands, or its last so many messages."""
+        """Return the conversation as it stands, or its last so many messages; none before the first was sent."""
     def usage(self) -> tuple[UsageEntry, ...]:
         """Return the tokens spent, in all."""
     def pending(self) -> tuple[Batch, ...]:

@@ -178,6 +178,12 @@ SET closed = 1
 WHERE session_key = :session_key
     AND segment IN (SELECT segment FROM lash_nodes WHERE session_key = :session_key AND tombstoned_at_ms IS NOT NULL);
 
+-- name: node_removed_count
+-- Counts the removed nodes of one session; no row if there is no session.
+SELECT (SELECT COUNT(*) FROM lash_nodes AS n WHERE n.session_key = s.session_key AND n.tombstoned_at_ms IS NOT NULL)
+FROM lash_sessions AS s
+WHERE s.session_id = :session_id;
+
 -- name: node_vacuum
 -- Deletes the removed nodes of one session for good.
 DELETE FROM lash_nodes WHERE session_key = :session_key AND tombstoned_at_ms IS NOT NULL;

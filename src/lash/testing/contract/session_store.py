@@ -38,6 +38,7 @@ CALLS: dict[str, Callable[[Storage], Awaitable[object]]] = {
     "tombstone": lambda storage: storage.session("s").tombstone(["a"]),
     "tombstone nothing": lambda storage: storage.session("s").tombstone([]),
     "vacuum": lambda storage: storage.session("s").vacuum(),
+    "vacuum, dry": lambda storage: storage.session("s").vacuum(dry_run=True),
     "claim": lambda storage: storage.leases.claim("s", owner("w"), ttl_ms=10),
     "renew": lambda storage: storage.leases.renew(GONE_FENCE, ttl_ms=10),
     "release": lambda storage: storage.leases.release(GONE_FENCE),
