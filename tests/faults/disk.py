@@ -1,5 +1,7 @@
 """A disk under SQLite and under ``os``: it writes down what is asked of it, and fails when a test says so."""
 
+# ruff: noqa: N802 - SQLite names the methods of a file system
+
 from __future__ import annotations
 
 import os
@@ -7,13 +9,15 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import apsw
 import pytest
 
 from tests.faults.platter import FOLDER, Entry, FolderForced, Forced, ForceFailed, Named, Truncated, Written
 
+EFFORT: Final = int(os.environ.get("LASH_FAULTS", "1"))
+"""The short form, which runs with all other tests, is 1; the long form tries so many times as many moments."""
 _BASE: Final = "unix"
 _NAME: Final = "lash-test-disk"
 
@@ -83,7 +87,7 @@ class _DiskVFS(apsw.VFS):
         path = name.filename() if isinstance(name, apsw.URIFilename) else name or ""
         return _DiskFile(self._disk, path, name, flags) if self._disk.holds(path) else apsw.VFSFile(_BASE, name, flags)
 
-    def xDelete(self, filename: str, syncdir: bool) -> None:
+    def xDelete(self, filename: str, syncdir: bool) -> None:  # noqa: FBT001
         super().xDelete(filename, syncdir)
         self._disk.deleted(filename)
         if syncdir:
@@ -148,7 +152,7 @@ def _watch_os(disk: Disk, patch: pytest.MonkeyPatch) -> None:
     make, remove, replace = os.mkdir, os.unlink, os.replace
 
     def fsync(descriptor: int) -> None:
-        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        path = str(Path(f"/proc/self/fd/{descriptor}").readlink())
         if not disk.holds(path):
             return
         disk.ask("sync", path)
@@ -159,18 +163,18 @@ def _watch_os(disk: Disk, patch: pytest.MonkeyPatch) -> None:
             disk.log.append(Written(file, 0, Path(path).read_bytes()))
         disk.forced(path)
 
-    def mkdir(path: Any, *rest: Any, **options: Any) -> None:
-        make(path, *rest, **options)
+    def mkdir(path: str | os.PathLike[str], mode: int = 0o777) -> None:
+        make(path, mode)
         if disk.holds(os.fspath(path)):
             disk.made_folder(os.fspath(path))
 
-    def unlink(path: Any, **options: Any) -> None:
-        remove(path, **options)
+    def unlink(path: str | os.PathLike[str]) -> None:
+        remove(path)
         if disk.holds(os.fspath(path)):
             disk.deleted(os.fspath(path))
 
-    def move(source: Any, target: Any, **options: Any) -> None:
-        replace(source, target, **options)
+    def move(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
+        replace(source, target)
         if disk.holds(os.fspath(target)):
             disk.renamed(os.fspath(source), os.fspath(target))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import itertools
 import random
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -147,7 +148,7 @@ def _torn(changes: Iterable[Change], chance: random.Random) -> Iterator[Change]:
         cuts = [0, *range(first or SECTOR, len(change.content), SECTOR), len(change.content)]
         pieces = [
             Written(change.file, change.offset + start, change.content[start:end])
-            for start, end in zip(cuts, cuts[1:], strict=False)
+            for start, end in itertools.pairwise(cuts)
         ]
         chance.shuffle(pieces)
         yield from pieces

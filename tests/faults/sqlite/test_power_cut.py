@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 from pathlib import Path
-from typing import Final
 
 import pytest
 
-from tests.faults.disk import disk_below
+from tests.faults.disk import EFFORT, disk_below
 from tests.faults.sqlite.power import check_database, check_storage, live, remains
 
-LONG: Final = int(os.environ.get("LASH_FAULTS", "1"))
-"""How many times the usual effort the long form makes."""
 
-
-@pytest.mark.parametrize("seed", range(2 * LONG))
+@pytest.mark.parametrize("seed", range(2 * EFFORT))
 async def test_acknowledged_writes_survive_a_power_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
