@@ -61,7 +61,9 @@ async def test_acknowledged_writes_are_on_the_new_primary(pair: tuple[PostgresSe
             while len(sent) < before + 100:
                 await asyncio.sleep(0.01)
             enough.set()
-    found = [key for (key,) in await raw(f"{standby.url}?schema=public", "SELECT source_key FROM lash_batches ORDER BY seq")]
+    found = [
+        key for (key,) in await raw(f"{standby.url}?schema=public", "SELECT source_key FROM lash_batches ORDER BY seq")
+    ]
     assert sorted(found) == sorted(sent)
     for name in names:
         own = [key for key in found if key.startswith(f"{name} ")]
