@@ -277,7 +277,7 @@ class TurnRun:
             attempt=self.attempt,
             error=describe_failure(error),
         )
-        pause_s = agent.retry.pause_s(self.attempt)
+        pause_s = agent.retry.pause_s(self.attempt if counts else 1)
         return await self._give_back(TurnEnd.FAILED, pause_s=pause_s, count_attempt=counts)
 
     async def _bury(self, error: BaseException) -> TurnEnd:
