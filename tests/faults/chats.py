@@ -1,4 +1,4 @@
-"""An application with a worker, whose users write while its server has trouble."""
+"""An application with a worker, whose users write while its storage has trouble."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def talk(app: lash.App, session_id: str, count: int, progress: list[str]) 
             try:
                 await app.session(session_id).send(text, key=text)
                 break
-            except lash.StoreUnavailable:
+            except (lash.StoreUnavailable, lash.StorageFailure):
                 await asyncio.sleep(_PAUSE_S)
         progress.append(text)
 
@@ -68,7 +68,7 @@ async def said(app: lash.App, session_id: str, count: int) -> list[str]:
                 texts = [lash.text_of(message) for message in await app.session(session_id).messages()]
                 if len(texts) >= 2 * count:
                     return texts
-            except (lash.StoreUnavailable, lash.SessionNotFound):
+            except (lash.StoreUnavailable, lash.StorageFailure, lash.SessionNotFound):
                 pass
             await asyncio.sleep(_PAUSE_S)
 

@@ -15,7 +15,7 @@ import lash
 from lash.errors import StoreUnavailable
 from tests.backends import with_parameters
 from tests.faults.disk import EFFORT
-from tests.faults.postgres.chats import Troubles, expected, make_app, said, talk
+from tests.faults.chats import Troubles, expected, make_app, said, talk
 from tests.faults.work import OPERATIONS
 from tests.raw import raw
 

@@ -10,7 +10,7 @@ import pytest
 import lash
 from lash.testing.postgres_server import PostgresServer, find_binaries
 from tests.backends import fresh_schema, with_parameters
-from tests.faults.postgres.chats import Troubles, expected, make_app, said, talk
+from tests.faults.chats import Troubles, expected, make_app, said, talk
 from tests.faults.postgres.pooler import pooler_before
 from tests.faults.work import OPERATIONS
 

@@ -10,7 +10,7 @@ import pytest
 import lash
 from lash.testing.postgres_server import PostgresServer, find_binaries
 from tests.faults.disk import EFFORT
-from tests.faults.postgres.chats import PATIENCE_S, Troubles, expected, make_app, said, talk
+from tests.faults.chats import PATIENCE_S, Troubles, expected, make_app, said, talk
 from tests.raw import raw
 
 pytestmark = pytest.mark.timeout(240 * EFFORT)
