@@ -8,8 +8,9 @@ from typing import Final
 
 import lash
 from lash.runtime.hooks import Attributes, Hook
+from tests.faults.disk import EFFORT
 
-PATIENCE_S: Final = 90
+PATIENCE_S: Final = 90 * EFFORT
 _PAUSE_S: Final = 0.02
 
 

@@ -11,14 +11,16 @@ import pytest
 import pytest_asyncio
 
 import lash
-from tests.faults.disk import EFFORT
 from tests.faults.chats import Troubles, expected, make_app, said, talk
+from tests.faults.disk import EFFORT
 from tests.raw import raw
 from tests.runtime.turn_bench import Bench
+from tests.runtime.worker_kit import until
 
 YEARS_S = 10 * 365 * 24 * 3600
 HOUR_S = 3600
 COUNT = 12 * EFFORT
+ENDED = "SELECT count(*) FROM lash_processes WHERE status = 'completed'"
 
 
 @pytest_asyncio.fixture
@@ -75,9 +77,11 @@ async def test_a_worker_that_believes_in_another_year(
                     text = f"a {number}"
                     await sender.session("a").send(text, key=text)
                 assert await said(app, "a", 4) == expected("a", 4)
-                ended = "SELECT count(*) FROM lash_processes WHERE status = 'completed'"
-                while await raw(postgres_storage_url, ended) != [(4,)]:
-                    await asyncio.sleep(0.02)
+
+                async def ended() -> bool:
+                    return await raw(postgres_storage_url, ENDED) == [(4,)]
+
+                await until(ended)
     moments = "SELECT min(created_at_ms), max(ended_at_ms) FROM lash_processes"
     ((first, last),) = await raw(postgres_storage_url, moments)
     assert abs(first / 1000 - real()) < HOUR_S

@@ -29,7 +29,7 @@ async def main(url: str, ballast: Path) -> None:
         await storage.sessions.create("s")
         kind, sent = await _fill(storage)
         kept = len(await storage.queue.list("s", limit=_MANY))
-        ballast.unlink()
+        await asyncio.to_thread(ballast.unlink)
         await storage.queue.enqueue(late("after", source_key="after"))
         again = len(await storage.queue.list("s", limit=_MANY))
     sys.stdout.write(f"{kind} {kept == sent} {again == sent + 1}\n")

@@ -11,10 +11,12 @@ import lash
 from lash.errors import StoreUnavailable
 from lash.testing.contract.queue_state import late
 from lash.testing.postgres_server import PostgresServer, find_binaries
+from tests.faults.disk import EFFORT
 from tests.faults.postgres.servers import StandbyServer, both_hosts, follow_synchronously
 from tests.raw import raw
+from tests.runtime.worker_kit import until
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(240 * EFFORT)
 
 
 @pytest.fixture
@@ -52,14 +54,12 @@ async def test_acknowledged_writes_are_on_the_new_primary(pair: tuple[PostgresSe
         async with asyncio.TaskGroup() as group:
             for name in names:
                 group.create_task(send(storage, name, sent, enough))
-            while len(sent) < 100:
-                await asyncio.sleep(0.01)
+            await until(lambda: len(sent) >= 100)
             await asyncio.to_thread(primary.stop, immediate=True)
             before = len(sent)
             await asyncio.sleep(0.2)
             await asyncio.to_thread(standby.promote)
-            while len(sent) < before + 100:
-                await asyncio.sleep(0.01)
+            await until(lambda: len(sent) >= before + 100)
             enough.set()
     found = [
         key for (key,) in await raw(f"{standby.url}?schema=public", "SELECT source_key FROM lash_batches ORDER BY seq")

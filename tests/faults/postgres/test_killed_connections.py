@@ -14,14 +14,14 @@ import pytest
 import lash
 from lash.errors import StoreUnavailable
 from tests.backends import with_parameters
-from tests.faults.disk import EFFORT
 from tests.faults.chats import Troubles, expected, make_app, said, talk
+from tests.faults.disk import EFFORT
 from tests.faults.work import OPERATIONS
 from tests.raw import raw
 
 pytestmark = pytest.mark.timeout(240 * EFFORT)
 
-ROUNDS = 6 * EFFORT
+ROUNDS = 4 * EFFORT
 KILL = """
 SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 WHERE application_name = $1 AND pid <> pg_backend_pid() AND random() < 0.5
@@ -86,7 +86,7 @@ async def test_operations_on_connections_that_die(postgres_storage_url: str, pos
 
 async def test_a_worker_on_connections_that_die(postgres_storage_url: str) -> None:
     """Messages are handled once and in order all the same, and none becomes a dead letter."""
-    count = 15 * EFFORT
+    count = 10 * EFFORT
     url = with_parameters(postgres_storage_url, application_name="victim")
     async with make_app(url, Troubles()) as app:
         async with killing(postgres_storage_url, "victim", every_s=0.2) as killed, asyncio.TaskGroup() as group:

@@ -51,5 +51,5 @@ async def test_everything_works_behind_a_pooler(server: PostgresServer, schema: 
 async def test_a_pooler_that_was_not_announced_is_named(server: PostgresServer, schema: str) -> None:
     """Without the option, opening says what to add to the URL instead of failing later."""
     async with pooler_before(server, size=1) as (_, url):
-        with pytest.raises(lash.ConfigError, match="pooler=transaction|unsupported startup parameter"):
+        with pytest.raises(lash.ConfigError, match=r"pooler=transaction|unsupported startup parameter"):
             await lash.open(with_parameters(url, schema=schema))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
 import lash
 from lash.testing.postgres_server import PostgresServer, find_binaries
+from tests.faults.chats import Troubles, expected, make_app, said, talk
 from tests.faults.disk import EFFORT
-from tests.faults.chats import PATIENCE_S, Troubles, expected, make_app, said, talk
 from tests.raw import raw
+from tests.runtime.worker_kit import until
 
 pytestmark = pytest.mark.timeout(240 * EFFORT)
 
@@ -36,8 +38,8 @@ async def test_a_worker_outlives_its_server(server: PostgresServer) -> None:
         for name in SESSIONS:
             group.create_task(talk(app, name, count, progress))
         for restart in range(restarts):
-            while len(progress) < (restart + 1) * len(SESSIONS) * count // (restarts + 1):
-                await asyncio.sleep(0.01)
+            enough = (restart + 1) * len(SESSIONS) * count // (restarts + 1)
+            await until(partial(has, progress, enough))
             await asyncio.to_thread(server.stop, immediate=True)
             await asyncio.sleep(0.1)
             await asyncio.to_thread(server.start)
@@ -48,11 +50,17 @@ async def test_a_worker_outlives_its_server(server: PostgresServer) -> None:
     assert troubles.heard["worker.failed"] == 0
 
 
+def has(progress: list[str], enough: int) -> bool:
+    return len(progress) >= enough
+
+
 async def processes_end(url: str, count: int) -> None:
     """Wait until all processes have ended well."""
-    async with asyncio.timeout(PATIENCE_S):
-        while await raw(url, ENDED) != [(count,)]:
-            await asyncio.sleep(0.05)
+
+    async def ended() -> bool:
+        return await raw(url, ENDED) == [(count,)]
+
+    await until(ended)
 
 
 async def test_a_server_that_is_away_is_unavailable(server: PostgresServer) -> None:

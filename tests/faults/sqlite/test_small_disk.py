@@ -21,7 +21,7 @@ def can_mount() -> bool:
 
 
 def test_a_full_disk_refuses_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
-    """Every message that was taken is there, the rest was refused as such, and room is used as soon as there is some."""
+    """Every message that was taken is there, the rest was refused as such, and room is used once there is some."""
     if not can_mount():
         pytest.skip("no file system can be mounted here")
     done = subprocess.run(

@@ -12,7 +12,7 @@ import pytest
 from tests.faults.chats import Troubles, expected, make_app, said, talk
 from tests.faults.disk import EFFORT, disk_below
 
-COUNT = 12 * EFFORT
+COUNT = 8 * EFFORT
 
 
 async def test_a_worker_outlives_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
