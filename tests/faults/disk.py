@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -155,7 +156,10 @@ def _watch_os(disk: Disk, patch: pytest.MonkeyPatch) -> None:
         path = str(Path(f"/proc/self/fd/{descriptor}").readlink())
         if not disk.holds(path):
             return
-        disk.ask("sync", path)
+        try:
+            disk.ask("sync", path)
+        except apsw.Error as error:
+            raise OSError(errno.EIO, os.strerror(errno.EIO)) from error
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
             # What Python wrote is not seen while it is written; until here, nothing of it was safe.
             file = disk.file(path)

@@ -42,7 +42,7 @@ class Forced:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ForceFailed:
-    """The disk refused, and the system forgot that there was something to write: the next attempt succeeds."""
+    """The disk refused: some of it may be there all the same, and the rest is forgotten, so that the next succeeds."""
 
     file: int
 
@@ -76,7 +76,8 @@ class Cut(enum.Enum):
 class Platter:
     """The disk itself, after some of the entries."""
 
-    def __init__(self) -> None:
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
         self._safe: dict[int, bytes] = {}
         self._pending: dict[int, list[Change]] = {}
         self._names: dict[str, int] = {}
@@ -90,7 +91,9 @@ class Platter:
             case Forced(file):
                 self._safe[file] = _changed(self._safe.get(file, b""), self._pending.pop(file, ()))
             case ForceFailed(file):
-                self._pending.pop(file, None)
+                changes = self._pending.pop(file, [])
+                kept = self._chance.choice((changes, (), [each for each in changes if self._chance.random() < 0.5]))
+                self._safe[file] = _changed(self._safe.get(file, b""), kept)
             case Named():
                 self._loose.append(entry)
             case FolderForced(folder):

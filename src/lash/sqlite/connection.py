@@ -87,14 +87,6 @@ def switch_to_wal(connection: apsw.Connection, path: str, timeout_ms: int) -> No
         return
 
 
-def keep_log(connection: apsw.Connection) -> None:
-    """Make closing leave the log of this name alone."""
-    import ctypes
-
-    yes = ctypes.c_int(1)
-    connection.file_control("main", apsw.SQLITE_FCNTL_PERSIST_WAL, ctypes.addressof(yes))
-
-
 def _configure(connection: apsw.Connection, options: SQLiteOptions) -> None:
     connection.set_busy_timeout(options.busy_timeout_ms)
     # Strings in double quotes would hide a misspelt column; a hostile file must not run code through its schema.

@@ -9,7 +9,7 @@ import apsw
 
 from lash.clock import Clock
 from lash.sqlite.batch import BatchRunner
-from lash.sqlite.connection import Prepare, keep_log, open_memory, open_writer
+from lash.sqlite.connection import Prepare, open_memory, open_writer
 from lash.sqlite.jobs import Work
 from lash.sqlite.lockfile import NoTurns, ThreadTurns, Turns, open_turns
 from lash.sqlite.log import Checkpoints
@@ -64,9 +64,6 @@ class Engine:
     def close(self) -> None:
         """Close the connection; the last one of all processes copies the log back and removes it."""
         try:
-            if self.place is not None and self.place.has_foreign_log:
-                # SQLite would remove it by its name.
-                keep_log(self.connection)
             self.connection.close()
         finally:
             self.turns.close()

@@ -36,11 +36,6 @@ class Place:
             )
         self._checked_at = time.monotonic()
 
-    @property
-    def has_foreign_log(self) -> bool:
-        """Whether the log, or its index, under the database's name is another one than ours."""
-        return any(_identity(name) not in (identity, None) for name, identity in self._files[1:])
-
     def check_sometimes(self) -> None:
         """Check if that was not done for a second: a reader may see the old file for so long."""
         if time.monotonic() - self._checked_at >= _READ_AGAIN_AFTER_S:

@@ -102,7 +102,7 @@ class Remains:
 
 def remains(story: Story, positions: Sequence[int], target: Path, chance: random.Random) -> Iterator[Remains]:
     """Cut the power at each of these positions of the disk's log, which are in order."""
-    platter = Platter()
+    platter = Platter(random.Random(chance.random()))
     done = 0
     for number, position in enumerate(positions):
         for entry in story.disk.log[done:position]:

@@ -15,7 +15,7 @@ import pytest
 import lash
 from lash.errors import StorageFailure
 from tests.faults.disk import EFFORT, Disk, disk_below
-from tests.faults.platter import FolderForced, Forced, Truncated, Written
+from tests.faults.platter import FolderForced, Forced, ForceFailed, Truncated, Written
 from tests.faults.sqlite.power import FILE, FILES, Story, check_database, remains, storage_url
 from tests.faults.work import OPERATIONS
 
@@ -113,6 +113,23 @@ def moments(name: str) -> Iterator[tuple[int, int]]:
         yield chance.randint(1, 25 if name in {"sync", "truncate"} else 120), chance.choice((1, 2, 10_000))
 
 
+def cut_everywhere(story: Story, doubts: list[tuple[int, int]], target: Path, chance: random.Random) -> int:
+    """Cut the power at moments when everybody knows what to expect, look at what is left, and return how often."""
+    log = story.disk.log
+    # The moment after a refusal is the one at which somebody is told something; a refusal can mean this or that.
+    refusals = [place + 1 for place, entry in enumerate(log) if isinstance(entry, ForceFailed)][:1]
+    anywhere = sorted(chance.randint(story.known[0][0], len(log)) for _ in range(8))
+    cuts = 0
+    for number, positions in enumerate((anywhere, *(6 * [refusals]))):
+        settled = [each for each in positions if not any(began <= each < ended for began, ended in doubts)]
+        folder = target / str(number)
+        folder.mkdir(parents=True)
+        for left in remains(story, settled, folder, chance):
+            check_database(left)
+            cuts += 1
+    return cuts
+
+
 @pytest.mark.parametrize("name", FAULTS)
 async def test_a_disk_that_fails(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Each operation succeeds or says that the storage failed; repeated, it succeeds; and what was said is kept."""
@@ -126,14 +143,7 @@ async def test_a_disk_that_fails(template: Path, tmp_path: Path, monkeypatch: py
             lay_down(disk, template)
             story, errors, doubts = await stumble(disk, Failing(*FAULTS[name], first, count))
         failed += errors
-        start = story.known[0][0]
-        chance = random.Random(number)
-        positions = sorted(chance.randint(start, len(disk.log)) for _ in range(8))
-        settled = [each for each in positions if not any(began <= each < ended for began, ended in doubts)]
-        (tmp_path / f"cut{number}").mkdir()
-        for left in remains(story, settled, tmp_path / f"cut{number}", chance):
-            check_database(left)
-            cuts += 1
+        cuts += cut_everywhere(story, doubts, tmp_path / f"cut{number}", random.Random(number))
     assert cuts > 0
     # A checkpoint that failed hurts nobody, so not every fault is felt.
     assert failed or name == "truncate"
