@@ -57,7 +57,7 @@ demo: $(INSTALLED) ## show what works so far
 bench: $(INSTALLED) ## measure, as ratios within one run
 	@set -e; for program in $(BENCHMARKS); do echo "== $$program"; $(BIN)/python -m $$program $(ARGS); done
 
-# How many times as much as in make test: 10 takes about a quarter of an hour.
+# How many times as much as in make test: 10 takes some twenty minutes.
 FAULTS ?= 10
 faults: $(INSTALLED) ## disk, server and power faults, FAULTS=10 times as many as in make test
 	LASH_FAULTS=$(FAULTS) $(BIN)/python -m pytest --timeout 3600 --numprocesses $(JOBS) --dist loadscope $(ARGS) tests/faults
