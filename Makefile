@@ -16,7 +16,7 @@ RUNTIME := $(VENV)/.runtime
 PLAN_TESTS := $(wildcard tests/plan/test_*.py)
 BENCHMARKS := $(patsubst benchmarks/%.py,benchmarks.%,$(wildcard benchmarks/[a-z]*.py))
 
-.PHONY: help setup test check lint types imports rules plan-coverage format demo bench docs clean
+.PHONY: help setup test check lint types imports rules plan-coverage format demo bench faults docs clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -58,6 +58,11 @@ demo: $(if $(wildcard $(INSTALLED)),$(INSTALLED),$(RUNTIME)) ## kill a worker in
 
 bench: $(INSTALLED) ## measure, as ratios within one run
 	@set -e; for program in $(BENCHMARKS); do echo "== $$program"; $(BIN)/python -m $$program $(ARGS); done
+
+# How many times as much as in make test: 10 takes some twenty minutes.
+FAULTS ?= 10
+faults: $(INSTALLED) ## disk, server and power faults, FAULTS=10 times as many as in make test
+	LASH_FAULTS=$(FAULTS) $(BIN)/python -m pytest --timeout 3600 --numprocesses $(JOBS) --dist loadscope $(ARGS) tests/faults
 
 # Material for MkDocs prints an announcement of its makers at every start.
 docs: export NO_MKDOCS_2_WARNING = 1

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Final
 
 from lash.errors import LashError, LeaseLost, ProcessLeaseLost, StorageClosed
 from lash.liveness import is_provably_dead
-from lash.model.lease import Acquired, Lease
-from lash.model.process import ProcessAcquired, ProcessLease
+from lash.model.lease import Acquired, Lease, LeaseOutcome
+from lash.model.process import ProcessAcquired, ProcessLease, ProcessLeaseOutcome
 from lash.model.work import Work
 from lash.plan.work import MAX_LOOK
 from lash.runtime.core import Core
+from lash.runtime.errors import STORAGE_TROUBLE
 from lash.runtime.run_process import ProcessRun, RunEnd
 from lash.runtime.run_turn import TurnEnd, TurnRun
 from lash.runtime.slots import Slots
@@ -186,6 +188,7 @@ class Worker:
 
     async def _run_turn(self, session_id: str) -> None:
         end: TurnEnd | None = None
+        claimed: LeaseOutcome | None = None
         try:
             claimed = await self._storage.leases.claim(session_id, self._core.owner, ttl_ms=self._core.options.ttl_ms)
             if isinstance(claimed, Acquired) and self._stopping.is_set():
@@ -194,6 +197,11 @@ class Worker:
                 run = TurnRun(self._core, claimed.lease)
                 self._turns.fill(session_id, run)
                 end = await run.run()
+        except STORAGE_TROUBLE:
+            if isinstance(claimed, Acquired):
+                self._turns.empty(session_id)
+                await self._let_go(partial(self._storage.leases.release, claimed.lease.fence))
+            raise
         finally:
             self._turns.leave(session_id, in_vain=end in (None, TurnEnd.NOTHING, TurnEnd.LOST))
             if end is TurnEnd.UNKNOWN:
@@ -202,6 +210,7 @@ class Worker:
 
     async def _run_process(self, process_id: str) -> None:
         end: RunEnd | None = None
+        claimed: ProcessLeaseOutcome | None = None
         try:
             claimed = await self._storage.process_leases.claim(
                 process_id, self._core.owner, ttl_ms=self._core.options.ttl_ms
@@ -212,11 +221,29 @@ class Worker:
                 run = ProcessRun(self._core, claimed)
                 self._processes.fill(process_id, run)
                 end = await run.run()
+        except STORAGE_TROUBLE:
+            if isinstance(claimed, ProcessAcquired):
+                self._processes.empty(process_id)
+                await self._let_go(partial(self._storage.process_leases.release, claimed.lease.fence))
+            raise
         finally:
             self._processes.leave(process_id, in_vain=end in (None, RunEnd.LOST))
             if end is RunEnd.UNKNOWN:
                 self._processes.avoid(process_id, 10 * self._core.options.poll_s)
             self._freed.set()
+
+    async def _let_go(self, release: Callable[[], Awaitable[object]]) -> None:
+        """Give a lease back as soon as the storage takes that: its work should not have to wait until it runs out."""
+        end = time.monotonic() + self._core.options.lease_ttl_s
+        pause_s = _FIRST_PAUSE_S
+        while time.monotonic() < end and not self._stopping.is_set():
+            try:
+                await release()
+            except STORAGE_TROUBLE:
+                await _either(self._stopping.wait(), asyncio.sleep(pause_s))
+                pause_s = min(2 * pause_s, self._core.options.poll_s)
+            else:
+                return
 
     async def _reclaim(self, lease: Lease | ProcessLease) -> None:
         """Take a lease from a dead holder and give it back, so that anybody can go on at once."""

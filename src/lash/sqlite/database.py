@@ -146,14 +146,17 @@ class Database:
     def _open_snapshots(self) -> Snapshots:
         """Open a way to read; the writer has opened the database before."""
         settings = self._settings
+        engine: Engine = self._writer.opened.result()
         if settings.path is None:
-            engine: Engine = self._writer.opened.result()
             return SharedSnapshots(engine.connection, settings.statements, settings.clock, engine.turns)
+        if engine.place is not None:
+            # A reader must not be the first to see another file.
+            engine.place.check()
         try:
             connection = open_reader(settings.path, settings.options)
         except apsw.Error as error:
             raise translate(error, f"opening {settings.path} for reading") from error
-        return Snapshots(connection, settings.statements, settings.clock)
+        return Snapshots(connection, settings.statements, settings.clock, engine.place)
 
     def _begin_closing(self) -> None:
         if not self._closed:

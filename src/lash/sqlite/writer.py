@@ -91,7 +91,7 @@ class Writer:
             self._answer(batch)
             return
         try:
-            engine.turns.take()
+            engine.take_turn()
         except Exception as error:  # noqa: BLE001
             for job in batch:
                 # Each caller raises an exception of its own: a shared one would collect all their tracebacks.
