@@ -12,10 +12,11 @@ JOBS ?= auto
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+RUNTIME := $(VENV)/.runtime
 PLAN_TESTS := $(wildcard tests/plan/test_*.py)
 BENCHMARKS := $(patsubst benchmarks/%.py,benchmarks.%,$(wildcard benchmarks/[a-z]*.py))
 
-.PHONY: help setup test check lint types imports rules plan-coverage format demo bench docs clean contention soak
+.PHONY: help setup test check lint types imports rules plan-coverage format demo bench faults contention soak docs clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -51,7 +52,8 @@ format: $(INSTALLED) ## let ruff format and mend what it can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-demo: $(INSTALLED) ## show what works so far
+# What development needs takes minutes to fetch, and the demonstration does without.
+demo: $(if $(wildcard $(INSTALLED)),$(INSTALLED),$(RUNTIME)) ## kill a worker in mid-turn, and see that nothing is lost or repeated
 	$(BIN)/python -m lash.demo $(ARGS)
 
 bench: $(INSTALLED) ## measure, as ratios within one run
@@ -66,6 +68,11 @@ soak: export LASH_SOAK_REPORT = $(CURDIR)/soak
 soak: $(INSTALLED) ## watch a worker under load, with a report in soak/; MINUTES=1 for each backend
 	$(BIN)/python -m pytest --capture no tests/soak $(ARGS)
 
+# How many times as much as in make test: 10 takes some twenty minutes.
+FAULTS ?= 10
+faults: $(INSTALLED) ## disk, server and power faults, FAULTS=10 times as many as in make test
+	LASH_FAULTS=$(FAULTS) $(BIN)/python -m pytest --timeout 3600 --numprocesses $(JOBS) --dist loadscope $(ARGS) tests/faults
+
 # Material for MkDocs prints an announcement of its makers at every start.
 docs: export NO_MKDOCS_2_WARNING = 1
 docs: $(INSTALLED) ## build the documentation into site/; ARGS=serve shows it while you write
@@ -77,17 +84,23 @@ clean: ## remove everything that make created
 
 # Debian may come without ensurepip: then the system's pip puts a pip into an environment made without one.
 # pip installs dependency groups from 25.1 on, and the one that venv brings is usually older.
-$(INSTALLED): pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-	  || { echo "lash needs Python 3.11 or newer; name one: PYTHON=python3.13 make ..." >&2; exit 1; }
 ifneq ($(LASH_USE_UV),)
+define install
 	@test -x $(BIN)/python || uv venv --quiet --python $(PYTHON) $(VENV)
-	uv pip install --quiet --python $(BIN)/python --editable '.[postgres,s3,otel,testing]' --group dev
+	uv pip install --quiet --python $(BIN)/python --editable $(1)
+endef
 else
+define install
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) >/dev/null || $(PYTHON) -m venv --clear --without-pip $(VENV)
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m pip install --quiet \
 	  --target "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" pip
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable '.[postgres,s3,otel,testing]' --group dev
+	$(BIN)/python -m pip install --quiet --editable $(1)
+endef
 endif
+
+$(INSTALLED) $(RUNTIME): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "lash needs Python 3.11 or newer; name one: PYTHON=python3.13 make ..." >&2; exit 1; }
+	$(call install,$(if $(filter $@,$(RUNTIME)),'.[postgres]','.[postgres,s3,otel,testing]' --group dev))
 	@touch $@

@@ -94,10 +94,7 @@ async def read(chat_id: str) -> dict[str, object]:
     """Return the conversation, and the cursor with which to go on from it."""
     chat = app.session(chat_id)
     cursor = await chat.cursor()  # first: what happens until the messages are read is told again, not left out
-    messages: list[lash.Message] = []
-    with contextlib.suppress(lash.SessionNotFound):  # nobody has said anything yet
-        messages = await chat.messages()
-    spoken = [{"role": message.role, "text": lash.text_of(message)} for message in messages]
+    spoken = [{"role": message.role, "text": lash.text_of(message)} for message in await chat.messages()]
     return {"cursor": cursor, "messages": [each for each in spoken if each["text"]]}
 
 

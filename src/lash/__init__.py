@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from lash.connect import open_storage as open  # noqa: A004 - `lash.open(url)` is how a storage is opened
 from lash.errors import (
     Advice,
     ArtifactNotFound,
@@ -71,6 +70,7 @@ if TYPE_CHECKING:
     from lash import sync as sync
     from lash.bytestore.file import FileBytes
     from lash.bytestore.s3 import S3Bytes
+    from lash.connect import open_storage as open  # noqa: A004 - `lash.open(url)` is how a storage is opened
     from lash.liveness import current_owner
     from lash.model.activity import (
         ActivityDraft,
@@ -148,7 +148,7 @@ if TYPE_CHECKING:
     )
     from lash.model.frame import AgentFrame, AgentFrameAssignment, ModelLimits, ModelSpec, SessionPolicy
     from lash.model.lease import Acquired, Busy, Lease, LeaseFence, LeaseOwner, LocalProcess
-    from lash.model.maintenance import GarbageCount, GarbageReport, NounSize, PruneReport, StorageReport
+    from lash.model.maintenance import GarbageCount, GarbageReport, NounSize, Prunable, PruneReport, StorageReport
     from lash.model.message import AttachmentRef, Message, Part, PartKind, Role
     from lash.model.node import Graph, MessageEntry, Node, PluginEntry, ProtocolEntry
     from lash.model.process import (
@@ -483,6 +483,7 @@ __all__ = [
     "PromptUsage",
     "ProtocolEntry",
     "Provenance",
+    "Prunable",
     "PruneReport",
     "PrunedOccurrences",
     "PrunedProcesses",
@@ -611,6 +612,7 @@ __version__ = "0.1.0.dev0"
 _MODULES = {
     "lash.bytestore.file": "FileBytes",
     "lash.bytestore.s3": "S3Bytes",
+    "lash.connect": "open",
     "lash.liveness": "current_owner",
     "lash.model.activity": (
         "ActivityDraft Committed Gap GapReason Observed ProcessChanged QueueChanged QueueMark TurnActivity"
@@ -633,7 +635,7 @@ _MODULES = {
     ),
     "lash.model.frame": "AgentFrame AgentFrameAssignment ModelLimits ModelSpec SessionPolicy",
     "lash.model.lease": "Acquired Busy Lease LeaseFence LeaseOwner LocalProcess",
-    "lash.model.maintenance": "GarbageCount GarbageReport NounSize PruneReport StorageReport",
+    "lash.model.maintenance": "GarbageCount GarbageReport NounSize Prunable PruneReport StorageReport",
     "lash.model.message": "AttachmentRef Message Part PartKind Role",
     "lash.model.node": "Graph MessageEntry Node PluginEntry ProtocolEntry",
     "lash.model.process": (
@@ -689,10 +691,12 @@ _MODULES = {
     "lash.stores.trigger": "OccurrenceStore TriggerStore",
     "lash.stores.wait": "WaitStore",
 }
-"""Where each name comes from, but for errors and `open`: it is looked up when it is first asked for.
+"""Where each name comes from, but for errors: it is looked up when it is first asked for.
 
 A program that only opens a storage need not wait until every shape of every noun is built.
 """
+_RENAMED = {"open": "open_storage"}
+"""What is called otherwise at home."""
 _SUBMODULES = ("otel", "sync")
 """What is found as ``lash.sync`` without an import of its own."""
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
@@ -706,7 +710,7 @@ def __getattr__(name: str) -> object:
     module = _HOMES.get(name)
     if module is None:
         raise AttributeError(f"module 'lash' has no attribute {name!r}")
-    value: object = getattr(import_module(module), name)
+    value: object = getattr(import_module(module), _RENAMED.get(name, name))
     globals()[name] = value
     return value
 

@@ -101,16 +101,15 @@ class Sweep:
 
     async def _owner_is_gone(self, entry: AttachmentEntry) -> bool | None:
         """Return whether nobody can commit the attachment any more; None, noted as refused, if that is not known."""
-        if entry.owner is None:
-            return True
+        owner = "everybody" if entry.owner is None else f"{entry.owner.kind} {entry.owner.id!r}"
         try:
             answer: object = await self._is_owner_gone(entry)
         except Exception as error:  # noqa: BLE001 (the host's own code: whatever goes wrong there proves nothing)
-            reason = f"whether {entry.owner.kind} {entry.owner.id!r} is gone could not be told: {error!r}"
+            reason = f"whether {owner} who may commit it is gone could not be told: {error!r}"
         else:
             if isinstance(answer, bool):
                 return answer
-            reason = f"whether {entry.owner.kind} {entry.owner.id!r} is gone was answered by {answer!r:.80}"
+            reason = f"whether {owner} who may commit it is gone was answered by {answer!r:.80}"
         self._refused.append(SweepProblem(attachment_id=entry.ref.id, session_id=entry.session_id, reason=reason))
         return None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
@@ -13,7 +14,7 @@ import pytest
 import lash
 from lash.testing.factories import acquired, owner
 from lash.testing.trigger_factories import trigger
-from tests.cli.kit import run, values
+from tests.cli.kit import output, run, values
 from tests.cli.seed import Seeded
 
 T = TypeVar("T")
@@ -166,10 +167,33 @@ def test_waits_are_resolved_once(seeded: Seeded) -> None:
     assert len(values("waits", "ls", url=seeded.url)) == 1
 
 
+def test_prune_counts_asks_and_forgets(seeded: Seeded) -> None:
+    """A dry run counts what is old and keeps it; pruning removes the kinds that were named, once."""
+    everything = ("db", "prune", "--older-than", "0s")
+    (found,) = values(*everything, "--dry-run", url=seeded.url)
+    assert found["dry_run"]
+    assert {kind: count for kind, count in found["rows"].items() if count} == {"processes": 1}
+    assert re.search(r"^processes +1 +ended", output(*everything, "--dry-run", url=seeded.url), re.MULTILINE)
+    assert values("db", "prune", "--older-than", "1d", "--yes", url=seeded.url)[0]["rows"]["processes"] == 0
+    assert run(*everything, url=seeded.url).returncode == 2
+    (pruned,) = values(*everything, "--only", "processes", "--yes", url=seeded.url)
+    assert pruned["rows"] == {"processes": 1}
+    assert [record["process_id"] for record in values("ps", "--all", url=seeded.url)] == ["research-7"]
+    assert values(*everything, "--only", "processes", "--yes", url=seeded.url)[0]["rows"] == {"processes": 0}
+
+
+@pytest.mark.parametrize("age", ["", "30", "d", "3w", "-1d", "1.5h", "1d2h"])
+def test_what_is_no_age_prunes_nothing(age: str) -> None:
+    """The usage is explained, before a storage is opened."""
+    ended = run("db", "prune", "--older-than", age, "--yes", url="sqlite:///none.db")
+    assert ended.returncode == 2
+    assert "write a number and one of y, d, h, m, s" in ended.stderr
+
+
 def test_vacuum_deletes_removed_nodes(seeded: Seeded) -> None:
     """Nodes that were removed are counted once and then gone; a dry run leaves them."""
     ask(seeded.url, lambda storage: storage.session("support-42").tombstone(["curt"]))
-    assert run("db", "vacuum", "--dry-run", url=seeded.url).stdout == "would vacuum 1 session\n"
+    assert run("db", "vacuum", "--dry-run", url=seeded.url).stdout == "would delete 1 removed node of 1 session\n"
     assert run("db", "vacuum", url=seeded.url).returncode == 2
     (first,) = values("db", "vacuum", "--yes", url=seeded.url)
     (second,) = values("db", "vacuum", "support-42", "--yes", url=seeded.url)

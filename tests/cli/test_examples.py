@@ -96,6 +96,14 @@ def test_example_of_the_worker_works_until_it_is_told_to_stop(seeded: Seeded, fo
         worker.wait()
 
 
+@pytest.mark.parametrize("group", sorted({name.rpartition(" ")[0] for name in LEAVES}))
+def test_lists_of_commands_cut_nothing(group: str) -> None:
+    """What they say of a command is a clause of its help, whole."""
+    listed = run(*group.split(), "--help").stdout.partition("\nCommands:\n")[2]
+    assert len(listed.splitlines()) > 0
+    assert "..." not in listed
+
+
 @pytest.mark.parametrize("name", LEAVES)
 def test_every_command_has_help_and_an_example_of_itself(name: str) -> None:
     """The help of a command says what it does and shows it being used."""

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import lash
 from lash.testing.factories import commit, node
@@ -181,14 +180,3 @@ def test_a_closed_output_ends_quietly(seeded: Seeded) -> None:
     finally:
         os.close(writing)
     assert (ended.returncode, ended.stderr) == (141, "")
-
-
-def test_progress_is_shown_on_terminals_only(backend_url: str, tmp_path: Path) -> None:
-    """Long work has a bar on a terminal; in a pipe standard error stays empty."""
-    fill(backend_url, sessions=3)
-    with terminal("db", "check", url=backend_url) as screen:
-        assert screen.end() == 0
-        assert "check  [" in screen.text
-        assert "100%" in screen.text
-    piped = run("db", "check", url=backend_url, cwd=tmp_path)
-    assert (piped.returncode, piped.stderr) == (0, "")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.kit import run, values
 from tests.cli.seed import Seeded
 
@@ -66,3 +68,12 @@ def test_a_storage_is_moved_into_an_empty_one(seeded: Seeded, tmp_path: Path) ->
     assert again.returncode == 4
     assert "not empty" in again.stderr
     assert run("db", "move", seeded.url, url=seeded.url).returncode == 2
+
+
+@pytest.mark.parametrize("verb", ["copy", "move"])
+@pytest.mark.parametrize("target", ["sqlite://", "nonsense"])
+def test_a_target_outlives_the_command(verb: str, target: str, tmp_path: Path) -> None:
+    """What would be gone at once, or is no storage, is refused before anything is read."""
+    url = f"sqlite:///{tmp_path / 'none.db'}"
+    assert run("db", verb, target, url=url).returncode == 2
+    assert not list(tmp_path.iterdir())

@@ -30,8 +30,8 @@ ROOT: Final = Path(__file__).parents[2]
 _RACERS: Final = 3
 _KEYS: Final = 20
 _MOST_STATEMENTS: Final = {
-    ("sqlite", "record"): 6,
-    ("sqlite", "claim"): 13,
+    ("sqlite", "record"): 4,
+    ("sqlite", "claim"): 9,
     ("postgres", "record"): 2,
     ("postgres", "claim"): 3,
 }

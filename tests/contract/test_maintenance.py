@@ -10,6 +10,7 @@ from lash.errors import MaintenanceFailed, StorageFailure
 from lash.model.maintenance import GarbageCount, GarbageReport, PruneReport
 from lash.plan.maintenance import noun_of
 from lash.testing.contract.maintenance import MaintenanceContract
+from lash.testing.contract.prune import PruneContract
 from lash.testing.factories import acquired, chain, commit, draft, node, started
 from tests.raw import raw
 
@@ -23,6 +24,10 @@ _TABLES = {
 
 
 class TestMaintenance(MaintenanceContract):
+    """On each backend."""
+
+
+class TestPrune(PruneContract):
     """On each backend."""
 
 

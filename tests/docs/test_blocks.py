@@ -2,42 +2,81 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import SHELLS, blocks_of, compiled, markdown_files, page_id, program_of, run_page
+from lash.testing.postgres_server import PostgresServer, find_binaries
+from tests.backends import run_sql
+from tests.cli.kit import run
+from tests.docs.pages import README, SHELLS, blocks_of, markdown_files, page_id
+from tests.docs.running import run_page
 
-PAGES = markdown_files()
-WITH_PYTHON = [path for path in PAGES if program_of(blocks_of(path.read_text(encoding="utf-8"))).strip()]
+PAGES = [README, *markdown_files()]
+ELSEWHERE = {"cli.md": "its commands are run one by one, on both backends, by tests/cli/test_examples.py"}
+DATABASE = "postgresql://lash@db.example.com/agents"
+"""What pages call a database on a server; theirs is a real one in the tests."""
+SHOP = 'import lash\n\napp = lash.App("sqlite:///shop.db")\n'
 
 
-@pytest.mark.parametrize("path", WITH_PYTHON, ids=page_id)
-def test_a_page_is_a_program(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Its blocks run one after the other in an empty folder, and print what the page says they print."""
+def _runs(path: Path) -> bool:
+    blocks = blocks_of(path.read_text(encoding="utf-8"))
+    return page_id(path) not in ELSEWHERE and any(block.language in {"python", *SHELLS} for block in blocks)
+
+
+def _needs_server(path: Path) -> bool:
+    blocks = blocks_of(path.read_text(encoding="utf-8"))
+    return any(DATABASE in block.body for block in blocks if block.language in {"python", *SHELLS})
+
+
+WITHOUT_SERVER = [path for path in PAGES if _runs(path) and not _needs_server(path)]
+WITH_SERVER = [path for path in PAGES if _runs(path) and _needs_server(path)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that the reader stands in, with the application that guides speak of."""
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "agents.py").write_text(SHOP, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("LASH_URL", raising=False)
-    run_page(path, tmp_path)
-    printed = capsys.readouterr().out
-    for block in blocks_of(path.read_text(encoding="utf-8")):
-        if block.marker == "output":
-            before, found, printed = printed.partition(block.body)
-            assert found, f"line {block.line}: the program prints {before or printed!r}, the page says {block.body!r}"
+    return tmp_path
 
 
-@pytest.mark.parametrize("path", PAGES, ids=page_id)
-def test_fragments_compile(path: Path) -> None:
-    """A block that is not run is Python all the same."""
-    for block in blocks_of(path.read_text(encoding="utf-8")):
-        if block.language == "python" and block.marker == "fragment":
-            compiled(block.body, path)
+@pytest.fixture
+def database_url(postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A database with an empty storage, with the tools of its server on the path."""
+    if postgres_server.private:
+        monkeypatch.setenv("PATH", f"{find_binaries()}{os.pathsep}{os.environ['PATH']}")
+    if shutil.which("pg_dump") is None:
+        pytest.skip("the server that was named brings no pg_dump")
+    name = f"docs_{uuid.uuid4().hex}"
+    run_sql(postgres_server.url, f'CREATE DATABASE "{name}"')
+    url = postgres_server.url.rpartition("/")[0] + f"/{name}"
+    assert run("init", url=f"{url}?schema=lash").returncode == 0
+    yield url
+    run_sql(postgres_server.url, f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+@pytest.mark.parametrize("path", WITHOUT_SERVER, ids=page_id)
+def test_a_page_is_a_program(path: Path, folder: Path) -> None:
+    """Its blocks run one after the other in one folder, and print what the page says they print and nothing else."""
+    run_page(path, folder)
+
+
+@pytest.mark.parametrize("path", WITH_SERVER, ids=page_id)
+def test_a_page_about_postgresql_is_a_program(path: Path, folder: Path, database_url: str) -> None:
+    """The same, with a real server where the page has one."""
+    run_page(path, folder, server=(DATABASE, database_url))
 
 
 @pytest.mark.parametrize("path", PAGES, ids=page_id)
 def test_every_block_says_its_language(path: Path) -> None:
     """So that none is left out of the run by an oversight."""
-    known = {"python", "text", "mermaid", "sql", "ini", "json", "toml", "dockerfile", *SHELLS}
+    known = {"python", "text", "mermaid", "json", *SHELLS}
     for block in blocks_of(path.read_text(encoding="utf-8")):
         assert block.language in known, f"line {block.line}: {block.language!r}"

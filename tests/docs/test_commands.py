@@ -1,60 +1,68 @@
-"""What the documentation tells to type at a shell exists."""
+"""The commands that the documentation names in running text work as well."""
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import re
 import shlex
-from collections.abc import Iterator
+from importlib.metadata import metadata
+from pathlib import Path
 
+import click
 import pytest
 
-from tests.docs.pages import ROOT, SHELLS, blocks_of, markdown_files, page_id
+from tests.cli.seed import Seeded, seed
+from tests.cli.test_examples import LEAVES
+from tests.docs.pages import README, SHELLS, blocks_of, markdown_files
+from tests.docs.typed import INSTEAD, TypedShell, commands_of
 
-_KNOWN = frozenset({".", "echo", "export", "kill", "pg_dump", "pg_restore", "pip", "python3", "uvicorn"})
-"""Programs that are not ours."""
-
-
-def _commands() -> Iterator[tuple[str, str]]:
-    """Every line of every shell block, and every ``make`` and ``lash`` command in running text."""
-    for path in markdown_files():
-        text = path.read_text(encoding="utf-8")
-        for block in blocks_of(text):
-            if block.language in SHELLS:
-                lines = block.body.replace("\\\n", " ").splitlines()
-                parts = [part for line in lines if line and line[0] != "#" for part in re.split(r" \| | && ", line)]
-                yield from ((page_id(path), part.removeprefix("$ ")) for part in parts)
-        yield from ((page_id(path), command) for command in re.findall(r"`((?:make|lash) [a-z][^`\n]*)`", text))
+# The generated part of the page of commands is made from what tests/cli/test_examples.py runs.
+TEXTS = [path.read_text(encoding="utf-8").partition("<!-- generated")[0] for path in [README, *markdown_files()]]
+NAMED = sorted({command for text in TEXTS for command in re.findall(r"`((?:make|lash|pip) [a-z][^`\n]*)`", text)})
+_PLACEHOLDER = re.compile(r"[A-Z][A-Z_:-]+")
 
 
-@pytest.mark.parametrize(("page", "command"), sorted(set(_commands())))
-def test_a_command_exists(page: str, command: str) -> None:
-    """A target of the Makefile, a command of lash with options that it knows, or a program that is not ours."""
-    words = [word for word in shlex.split(command, comments=True) if not re.fullmatch(r"[A-Z_]+=.*", word)]
-    if words[0] == "make":
-        assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
-    elif words[0] == "lash":
-        _check_lash(words[1:])
-    else:
-        assert words[0] in _KNOWN
+def _needs_more(words: list[str]) -> bool:
+    """Say whether this is the name of a command that cannot be run without arguments, or with placeholders for them."""
+    command = LEAVES.get(" ".join(word for word in words[1:] if not _PLACEHOLDER.fullmatch(word)))
+    if command is None:
+        return False
+    required = any(isinstance(each, click.Argument) and each.required for each in command.params)
+    return required or any(_PLACEHOLDER.fullmatch(word) for word in words)
 
 
-def _check_lash(words: list[str]) -> None:
-    """Walk down the tree of commands, then look at the options."""
-    assert importlib.util.find_spec("lash.cli.root"), "there is no lash command yet"
-    import click
+TYPED = [command for command in NAMED if not _needs_more(shlex.split(command))]
 
-    root = importlib.import_module("lash.cli.root").root
-    command: click.Command = root
-    context = click.Context(command)
-    rest = list(words)
-    while isinstance(command, click.Group) and rest:
-        while rest and rest[0].startswith("-"):
-            del rest[: 2 if rest[0] == "--url" else 1]
-        found = command.get_command(context, rest.pop(0))
-        assert found is not None, words
-        command = found
-    known = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
-    given = {word.partition("=")[0] for word in rest if word.startswith("-") and word != "-"}
-    assert given <= known | {"--help", "--url", "--json"}, f"{sorted(given - known)} of {words}"
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Seeded]:
+    """A storage with one of everything, for all commands of this module."""
+    folder = tmp_path_factory.mktemp("commands")
+    return folder, seed(f"sqlite:///{folder / 'agents.db'}")
+
+
+@pytest.mark.parametrize("command", TYPED)
+def test_a_command_in_running_text_can_be_typed(command: str, filled: tuple[Path, Seeded]) -> None:
+    """It succeeds on a storage that has one of everything."""
+    folder, seeded = filled
+    TypedShell(folder, seeded.variables).run(command)
+
+
+def test_what_is_not_typed_names_a_command_whose_examples_are() -> None:
+    """Without its arguments it is a name; tests/cli/test_examples.py runs the examples of every command."""
+    left_out = [command for command in NAMED if command not in TYPED]
+    assert "lash worker" in left_out
+    assert not [command for command in left_out if not command.startswith("lash ")]
+
+
+def test_nothing_is_excused_that_no_page_shows() -> None:
+    """The list of commands that are replaced is no longer than it must be."""
+    blocks = [block for text in TEXTS for block in blocks_of(text) if block.language in SHELLS]
+    shown = {line for block in blocks for line in commands_of(block.body)}
+    assert set(INSTEAD) <= shown | {line for command in NAMED for line in commands_of(command)}
+
+
+def test_what_pip_installs_is_there() -> None:
+    """Every extra that a page names is one of the package."""
+    extras = {extra for text in TEXTS for extra in re.findall(r"'\.\[(\w+)\]'|lash\[(\w+)\]", text)}
+    assert extras
+    assert {first or second for first, second in extras} <= set(metadata("lash").get_all("Provides-Extra") or ())

@@ -7,13 +7,9 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Final
-
-import pytest
 
 import lash
-
-README: Final = Path(__file__).parents[2] / "README.md"
+from tests.docs.pages import DOCS, README, blocks_of
 
 
 def _run(folder: Path) -> subprocess.CompletedProcess[str]:
@@ -21,13 +17,10 @@ def _run(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
 
 
-def _blocks() -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```$", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-
-
 async def test_the_example_runs_and_can_be_run_again(tmp_path: Path) -> None:
     """The agent answers; a second run sends the same message again, which is one message, and gets the same answer."""
-    (example,) = _blocks()
+    blocks = blocks_of(README.read_text(encoding="utf-8"))
+    (example,) = (block.body for block in blocks if block.language == "python")
     (tmp_path / "example.py").write_text(example, encoding="utf-8")
     for _ in range(2):
         done = await asyncio.to_thread(_run, tmp_path)
@@ -38,9 +31,22 @@ async def test_the_example_runs_and_can_be_run_again(tmp_path: Path) -> None:
         assert [node.node_id.rpartition(":")[2] for node in read.graph.nodes] == ["0", "reply"]
 
 
-@pytest.mark.parametrize("command", ["make demo", "make test"])
-def test_the_commands_are_those_of_the_makefile(command: str) -> None:
-    """The two commands that the README names exist."""
-    makefile = (README.parent / "Makefile").read_text(encoding="utf-8")
-    assert command in README.read_text(encoding="utf-8")
-    assert re.search(rf"^{command.removeprefix('make ')}:", makefile, re.MULTILINE)
+def test_its_links_lead_somewhere() -> None:
+    """Files that were renamed or removed are noticed; the site is not built from this page."""
+    links = re.findall(r"\]\(([^)#]+)\)", README.read_text(encoding="utf-8"))
+    assert len(links) > 20
+    assert [link for link in links if "://" not in link and not (README.parent / link).exists()] == []
+
+
+def test_its_promises_are_among_the_guarantees() -> None:
+    """Each line of the table names tests, and the page of guarantees names tests of the same files."""
+    text = README.read_text(encoding="utf-8").partition("## What it promises")[2].partition("\n## ")[0]
+    rows = [line for line in text.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 5
+    proofs = (DOCS / "guarantees.md").read_text(encoding="utf-8")
+    for row in rows:
+        files = re.findall(r"\[`(\w+)`\]\((tests/\S+\.py)\)", row)
+        assert files, row
+        for name, path in files:
+            assert path.endswith(f"/{name}.py")
+            assert f"`{path}::" in proofs

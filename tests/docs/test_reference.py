@@ -146,11 +146,19 @@ def test_diagrams_show_every_state(page: str, states: type[StrEnum]) -> None:
 
 
 def test_every_moment_that_hooks_hear_of_is_explained() -> None:
-    """What the runtime notes is in the table of moments, and nothing else is."""
+    """What the runtime notes is in the table of moments and in the docstring of hooks, and nothing else is."""
     sources = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "src/lash/runtime").glob("*.py"))
     noted = set(re.findall(r'\bnote\(\s*"([a-z]+\.[a-z]+)"', sources))
     table = re.findall(r"^\| (`[a-z]+\.[a-z]+`(?:, `[a-z]+\.[a-z]+`)*) \|", _text("operations.md"), re.MULTILINE)
     assert {name for cell in table for name in re.findall(r"`([a-z.]+)`", cell)} == noted
+    assert set(re.findall(r"``([a-z]+\.[a-z]+)``", lash.Hook.note.__doc__ or "")) == noted
+
+
+def test_moments_on_which_to_act_are_logged_as_warnings() -> None:
+    """What the table calls ordinary life, and a takeover that went well, are not."""
+    rows = re.findall(r"^\| (`[a-z]+\.[a-z]+`.*?) \| .* \| (.*) \|$", _text("operations.md"), re.MULTILINE)
+    loud = {name for cell, act in rows if act != "never" for name in re.findall(r"`([a-z.]+)`", cell)}
+    assert loud - {"lease.reclaimed"} == lash.LoggingHook._LOUD
 
 
 def test_every_exported_name_is_explained() -> None:

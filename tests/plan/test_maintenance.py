@@ -5,17 +5,19 @@ from __future__ import annotations
 import pytest
 
 from lash.errors import InvalidInput
-from lash.model.maintenance import GarbageCount, GarbageReport, NounSize
+from lash.model.maintenance import GarbageCount, GarbageReport, NounSize, Prunable
 from lash.plan.maintenance import (
     COUNTED_ROWS,
     GARBAGE_KINDS,
     GarbageRow,
+    PrunableRow,
     TableRows,
     TableSize,
     check_age,
     count_garbage,
     estimate_rows,
     noun_of,
+    prunable,
     storage_report,
 )
 
@@ -81,3 +83,18 @@ def test_tables_are_summed_by_noun() -> None:
 def test_a_foreign_table_is_other() -> None:
     """A table that another version made is shown, not lost."""
     assert (noun_of("lash_nodes"), noun_of("lash_of_tomorrow")) == ("node", "other")
+
+
+def test_what_could_be_pruned_is_told_by_kind() -> None:
+    """Each count of the database's answer comes under its name."""
+    assert prunable(PrunableRow(9, 1, 2, 3, 4, 5, 6, 7, 8)) == Prunable(
+        before_ms=9,
+        turns=1,
+        source_keys=2,
+        processes=3,
+        occurrences=4,
+        receipts=5,
+        schedules=6,
+        waits=7,
+        activity=8,
+    )

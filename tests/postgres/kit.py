@@ -32,6 +32,7 @@ _QUERIES = {
     "no_schema": "CREATE TABLE absent_schema.items (id bigint)",
     "syntax": "SELEKT",
     "prepared": "SELECT 0::bigint, name FROM pg_prepared_statements WHERE name <> ''",
+    "planned_anew": "SELECT sum(custom_plans)::bigint, sum(generic_plans)::bigint FROM pg_prepared_statements",
     "lock_two": 'SELECT :"schema".lock_two($1, $2), 0::bigint',
     "raise": 'SELECT :"schema".fail($1)::bigint, 0::bigint',
 }

@@ -158,6 +158,17 @@ async def test_a_connection_is_replaced_when_it_is_old(postgres_schema_url: str)
     assert await backends(1e-9) == 3
 
 
+async def test_a_statement_is_planned_once_for_a_connection(postgres_schema_url: str) -> None:
+    """The server never plans for the very arguments: that takes longer than running a statement."""
+    async with opened(postgres_schema_url, max_size=1) as database:
+        for number in range(8):
+            await database.read_one(Item, "number", number)
+        plans = await database.read_one(Item, "planned_anew")
+        assert plans is not None
+        assert plans.id == 0
+        assert plans.n >= 8
+
+
 async def test_a_pool_of_the_caller_is_used_and_left_as_it_is(postgres_schema_url: str) -> None:
     """Its connections are shared, its settings stay, and closing the database does not close it."""
     options = PostgresOptions.from_url(postgres_schema_url)

@@ -20,6 +20,7 @@ from tests.raw import raw
 
 Call: TypeAlias = Callable[[lash.Storage, WaitKey], Coroutine[Any, Any, object]]
 
+_CANCEL: Final = """UPDATE lash_waits SET resolved_at_ms = 1, resolution = '{"resolution":{"status":"cancelled"}}'"""
 _BLOCKED: Final = (
     "SELECT count(*) FROM pg_stat_activity "
     "WHERE wait_event_type = 'Lock' AND query LIKE '%' || current_schema() || '%' AND pid <> pg_backend_pid()"
@@ -75,6 +76,33 @@ async def test_a_revocation_under_way_is_waited_for(postgres_schema_url: str, ca
         await connection.execute("COMMIT")
         assert await soon(task) == lash.UnknownOrRevoked()
         assert await raw(postgres_schema_url, "SELECT count(*) FROM lash_waits") == [(0,)]
+
+
+@pytest.mark.parametrize("timeout_ms", [None, 60_000])
+async def test_a_resolution_under_way_is_told(postgres_schema_url: str, timeout_ms: int | None) -> None:
+    """E16: whoever resolves an open wait while another does is told of the other's resolution."""
+    async with await lash.open(postgres_schema_url) as storage, rival(postgres_schema_url) as connection:
+        await placed(storage)
+        key = await key_of(storage)
+        await storage.waits.open(key, timeout_ms=timeout_ms)
+        await connection.execute(_CANCEL)
+        task = asyncio.create_task(storage.waits.resolve(key, YES))
+        await blocked(postgres_schema_url)
+        await connection.execute("COMMIT")
+        assert await soon(task) == lash.AlreadyResolved(terminal=lash.Cancelled())
+
+
+async def test_a_deadline_under_way_is_seen(postgres_schema_url: str) -> None:
+    """W15: whoever opens a wait while another sets its deadline sees that deadline, not none."""
+    async with await lash.open(postgres_schema_url) as storage, rival(postgres_schema_url) as connection:
+        await placed(storage)
+        key = await key_of(storage)
+        await storage.waits.open(key)
+        await connection.execute("UPDATE lash_waits SET deadline_ms = 4000000000000")
+        task = asyncio.create_task(storage.waits.open(key, timeout_ms=60_000))
+        await blocked(postgres_schema_url)
+        await connection.execute("COMMIT")
+        assert (await soon(task)).deadline_ms == 4_000_000_000_000
 
 
 async def test_a_revocation_waits_for_who_writes(postgres_schema_url: str) -> None:

@@ -51,6 +51,29 @@ async def test_a_failing_turn_is_tried_again_later_and_later(bench: Bench) -> No
     ]
 
 
+@pytest.mark.parametrize("trouble", [lash.StoreUnavailable, lash.StorageFailure])
+async def test_trouble_of_the_database_costs_no_attempt(bench: Bench, trouble: type[lash.StoreError]) -> None:
+    """However often the storage fails, the message is kept and answered once it works; the pauses do not grow."""
+    app = await bench.app()
+    attempts: list[int] = []
+
+    @app.agent(retry=Retry(max_attempts=2, first_pause_s=10))
+    async def agent(turn: Turn) -> str:
+        attempts.append(turn.attempt)
+        if len(attempts) < 6:
+            raise trouble("away or full")
+        return "ok"
+
+    chat = app.session("s", agent)
+    await chat.send("patient")
+    for _ in range(6):
+        await app.drain()
+        await bench.seconds(10)
+    assert attempts == [1] * 6
+    assert texts(await chat.messages()) == [("user", "patient"), ("assistant", "ok")]
+    assert await chat.dead_letters() == ()
+
+
 async def test_the_last_attempt_makes_a_dead_letter(bench: Bench) -> None:
     """The letter holds the message, the reason, the attempts and where it came from; the session goes on."""
     app = await bench.app()

@@ -49,14 +49,15 @@ async def test_a_session_in_memory_is_not_read_again(bench: Bench) -> None:
 async def test_a_first_commit_of_others_is_not_cut_off(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody who makes the first commit just while a worker looks is part of the history that it goes on from."""
     storage = (await bench.app()).storage
-    really_create = storage.sessions.create
-    await really_create("s")
+    await storage.sessions.create("s")
+    handle = type(storage.session("s"))
+    really_ask = handle.revision
 
-    async def create_late(session_id: str) -> lash.CreatedSession:
-        await storage.session(session_id).commit(commit(0, node("a"), session_id=session_id))
-        return await really_create(session_id)
+    async def ask_late(session: lash.Session) -> int:
+        await storage.session("s").commit(commit(0, node("a")))
+        return await really_ask(session)
 
-    monkeypatch.setattr(storage.sessions, "create", create_late)
+    monkeypatch.setattr(handle, "revision", ask_late)
     history = await Histories().load(storage, "s")
     assert (history.revision, history.leaf_node_id) == (1, "a")
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from lash.errors import StorageFailure, StoreError, StoreUnavailable
 from lash.model.process import (
     HOST,
     EngineInput,
@@ -144,6 +145,25 @@ async def test_attempts_are_counted_and_the_last_one_ends_the_process(world: Wor
     assert isinstance(outcome, Failure)
     assert (outcome.code, outcome.message) == ("OSError", "attempt 3")
     assert (await kinds_of(handle)).count("process.attempt_failed") == 3
+
+
+@pytest.mark.parametrize("trouble", [StoreUnavailable, StorageFailure])
+async def test_trouble_of_the_database_ends_no_process(world: World, trouble: type[StoreError]) -> None:
+    """However often the storage fails, the process goes on soon after and ends as if nothing had been."""
+    app = await world.app()
+
+    @app.process(retry=Retry(max_attempts=2, first_pause_s=1, factor=1))
+    async def patient(ctx: Context) -> str:
+        if world.count("attempt") < 6:
+            raise trouble("away or full")
+        return "done"
+
+    handle = await app.start(patient)
+    for _ in range(6):
+        await app.drain()
+        await world.seconds(1.1)
+    assert await handle.result(timeout_s=5) == "done"
+    assert world.calls["attempt"] == 6
 
 
 async def test_the_time_limit_of_a_process(world: World) -> None:

@@ -33,6 +33,20 @@ async def test_ask_returns_the_reply(bench: Bench) -> None:
     assert asked == ["hello"]
 
 
+async def test_a_session_nobody_spoke_to_is_empty(bench: Bench) -> None:
+    """Reading comes before the first message as well as after it; a session that was deleted is told apart."""
+    app = await bench.app()
+    chat = app.session("s")
+    assert (await chat.messages(), await chat.messages(last=2)) == ([], [])
+    assert (await chat.usage(), await chat.pending(), await chat.dead_letters()) == ((), (), ())
+    await chat.send("hello")
+    assert len(await chat.pending()) == 1
+    await chat.delete()
+    for reading in (chat.messages, chat.usage, chat.pending):
+        with pytest.raises(lash.SessionDeleted):
+            await reading()
+
+
 async def test_ask_raises_for_a_dead_letter(bench: Bench) -> None:
     """TurnFailed says why, also to whoever asks later, and also behind a hundred other dead letters."""
     app = await bench.app()

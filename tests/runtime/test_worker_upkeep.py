@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 
 import pytest_asyncio
 
@@ -76,3 +77,55 @@ async def test_an_attachment_stays_as_long_as_its_process_runs(stage: Stage) -> 
         await app.drain()
         await tidy(app._require())
         assert await _uncommitted(app) == []
+
+
+async def test_an_attachment_stays_as_long_as_a_message_names_it(stage: Stage) -> None:
+    """What was put for a message that is due only much later, or that died, is there when its turn comes."""
+    app = stage.app()
+
+    @app.agent(retry=lash.Retry(max_attempts=1))
+    async def reading(turn: lash.Turn) -> str:
+        (part,) = (part for part in turn.messages(last=1)[0].parts if part.attachment is not None)
+        assert part.attachment is not None
+        return (await app.storage.attachments.get("s", part.attachment.id)).content.decode()
+
+    async with app:
+        session = app.session("s")
+        await app.storage.sessions.create("s")
+        late = await app.storage.attachments.put("s", b"late", "text/plain", label="late")
+        await app.storage.attachments.put("s", b"nobody's", "text/plain", label="nobody's")
+        due = datetime.fromtimestamp(stage.clock.now_ms() / 1_000 + 3 * 24 * 3_600, tz=UTC)
+        await session.send("read it", key="1", attachments=[late], at=due)
+        await stage.clock.advance(DAY_MS + 1)
+        await tidy(app._require())
+        assert await _uncommitted(app) == ["late"]
+
+        await stage.clock.advance(2 * DAY_MS)
+        await app.drain()
+        assert [lash.text_of(each) for each in await session.messages()] == ["read it", "late"]
+
+
+async def test_files_of_many_dead_letters_stay(stage: Stage) -> None:
+    """However many dead letters there are, each keeps what its turn had attached."""
+    app = stage.app()
+
+    @app.agent(retry=lash.Retry(max_attempts=1))
+    async def failing(turn: lash.Turn) -> None:
+        await turn.attach(turn.text.encode(), "text/plain", label=turn.text)
+        raise ValueError("no")
+
+    numbers = [f"{number:03}" for number in range(103)]
+    async with app:
+        for number in numbers:
+            await app.session("s").send(number, key=number)
+        await app.drain()
+        await stage.clock.advance(DAY_MS + 1)
+        await tidy(app._require())
+        kept: list[str] = []
+        cursor: str | None = None
+        while True:
+            page = await app.storage.attachments.list_uncommitted(cursor=cursor)
+            kept.extend(entry.ref.label or "" for entry in page.entries)
+            if (cursor := page.next_cursor) is None:
+                break
+    assert sorted(kept) == numbers

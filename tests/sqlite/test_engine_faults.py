@@ -111,8 +111,7 @@ async def test_a_deferred_constraint_costs_only_the_culprit(tmp_path: Path) -> N
     await database.close()
 
 
-@pytest.mark.parametrize("name", ["begin", "savepoint", "insert_item", "release", "commit"])
-@pytest.mark.parametrize(
+_ERRORS = pytest.mark.parametrize(
     ("error", "expected"),
     [
         (apsw.BusyError("database is locked"), StoreUnavailable),
@@ -122,6 +121,10 @@ async def test_a_deferred_constraint_costs_only_the_culprit(tmp_path: Path) -> N
         (Unplugged(), Unplugged),
     ],
 )
+
+
+@pytest.mark.parametrize("name", ["begin", "insert_item", "commit"])
+@_ERRORS
 async def test_every_statement_may_fail(
     tmp_path: Path, name: str, error: BaseException, expected: type[BaseException]
 ) -> None:
@@ -134,6 +137,22 @@ async def test_every_statement_may_fail(
     assert database.read(ids) == []
     assert await database.write(insert(2)) == 1
     assert database.read(ids) == [2]
+    await database.close()
+
+
+@pytest.mark.parametrize("name", ["savepoint", "insert_item", "release"])
+@_ERRORS
+async def test_every_statement_of_a_group_may_fail(
+    tmp_path: Path, name: str, error: BaseException, expected: type[BaseException]
+) -> None:
+    """Whichever statement of a body fails, its caller alone hears of it, and the others keep their writes."""
+    faults = Faults()
+    database = await open_database(tmp_path / "x.db", hook=faults)
+    faults.add(name, error)
+    results = await queue_behind(database, Gate(), insert(1), insert(2), insert(3))
+    assert isinstance(results[0], expected)
+    assert results[1:] == [1, 1]
+    assert database.read(ids) == [2, 3]
     await database.close()
 
 

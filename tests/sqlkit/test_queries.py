@@ -56,3 +56,33 @@ def test_without_a_schema_the_statement_stays_as_it_is() -> None:
 def test_quotes_in_an_identifier_are_doubled() -> None:
     """No name can end its own quotation."""
     assert quote_identifier('a"; DROP TABLE b; --') == '"a""; DROP TABLE b; --"'
+
+
+def test_fragments_stand_in_the_queries_that_include_them() -> None:
+    """A fragment comes without its comment, any number of times, and is no query."""
+    text = (
+        "-- fragment: columns\n-- What is read.\nSELECT a, b\n\n"
+        "-- name: first\n-- One.\n-- include: columns\nFROM x;\n\n"
+        "-- name: second\n-- Two.\n-- include: columns\nFROM y;\n"
+    )
+    assert parse_queries(text) == [
+        ("first", "-- One.\nSELECT a, b\nFROM x;"),
+        ("second", "-- Two.\nSELECT a, b\nFROM y;"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("-- name: q\n-- include: absent\nFROM x;", "'q' includes 'absent'"),
+        ("-- fragment: f\nSELECT 1\n-- name: q\nSELECT 2;", "'f' is included nowhere"),
+        ("-- fragment: f\nSELECT 1\n-- fragment: f\nSELECT 2\n-- name: q\n-- include: f\n", "'f' is defined twice"),
+        ("-- fragment: f\n-- include: g\n-- fragment: g\nSELECT 1\n-- name: q\n-- include: f\n", "includes another"),
+        ("-- Fragment: f\nSELECT 1\n-- name: q\nSELECT 2;", "must read '-- fragment: some_lower_case_name'"),
+        ("-- name: q\n--include: f\nSELECT 2;", "must read '-- include: some_lower_case_name'"),
+    ],
+)
+def test_fragments_that_are_wrong_are_refused(text: str, reason: str) -> None:
+    """Whatever would silently be left out of a query is an error."""
+    with pytest.raises(ValueError, match=reason):
+        parse_queries(text)

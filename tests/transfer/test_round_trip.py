@@ -147,7 +147,7 @@ async def test_progress_is_told() -> None:
         stream = io.BytesIO()
         await export_session(source, "s", stream, progress=told.append)
         count = len(stream.getvalue().splitlines())
-        assert told[-1] == Progress(noun="line", done=count)
+        assert told[-1] == Progress(noun="line", done=count, total=count)
         told.clear()
         stream.seek(0)
         await import_session(target, stream, progress=told.append)

@@ -6,12 +6,14 @@ import asyncio
 import os
 import shlex
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import apsw
 
 from lash.cli import exits
+from lash.cli.bar import busy
 from lash.cli.exits import CommandFailed
 from lash.cli.url import is_postgres, sqlite_path, without_password
 from lash.errors import StoreError
@@ -46,7 +48,8 @@ async def restore_storage(shell: Shell, source: str, *, dry_run: bool, yes: bool
     The right to write is held all the while, so that no worker opens what is about to be replaced.
     """
     path = _path_of(shell, f"pg_restore --clean --if-exists --dbname={{url}} {shlex.quote(source)}")
-    problems = await examine(source)
+    async with busy("verify the backup"):
+        problems = await examine(source)
     if problems:
         raise CommandFailed(exits.ERROR, f"{source} is no backup that can be restored: {problems[0]}")
     target, kept = _places(path)
@@ -83,13 +86,25 @@ async def examine(path: str) -> list[str]:
     except apsw.Error as error:
         return [str(translate(error, path))]
     try:
-        return _examined(connection, path)
+        return await _interruptible(connection, lambda: _examined(connection, path))
     except apsw.Error as error:
         return [str(translate(error, path))]
     except StoreError as error:
         return [str(error)]
     finally:
         connection.close()
+
+
+async def _interruptible(connection: apsw.Connection, work: Callable[[], list[str]]) -> list[str]:
+    """Do long work of SQLite in a thread, which a cancellation ends soon."""
+    working = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        connection.interrupt()
+        await asyncio.wait({working})
+        working.exception()
+        raise
 
 
 def _examined(connection: apsw.Connection, path: str) -> list[str]:
@@ -110,7 +125,8 @@ async def _copy(shell: Shell, label: str, source: str, partial: Path) -> None:
         await _copy_pages(shell, label, source, partial)
     except apsw.Error as error:
         raise translate(error, f"copying {source}") from error
-    problems = await examine(str(partial))
+    async with busy("verify the copy"):
+        problems = await examine(str(partial))
     if problems:
         raise CommandFailed(exits.ERROR, f"the copy of {source} is damaged: {problems[0]}")
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import re
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from lash.cli import exits
 from lash.cli.exits import CommandFailed
 from lash.cli.shell import VARIABLE, Shell
-from lash.model.value import JSON
+
+if TYPE_CHECKING:
+    from lash.model.value import JSON
 
 Work = Callable[..., Coroutine[Any, Any, None]] | Callable[..., None]
 """What a command does: it takes the shell first, then its options."""
@@ -56,7 +59,16 @@ def common_options(*, storage: bool = True) -> list[click.Parameter]:
     ]
 
 
-class Command(click.Command):
+class Explained(click.Command):
+    """Whatever a list of commands names."""
+
+    def get_short_help_str(self, limit: int = 45) -> str:  # noqa: ARG002 (click's)
+        """Return what the list says: the first clause of the help, never cut in the middle."""
+        first = inspect.cleandoc(self.help or "").partition("\n\n")[0]
+        return re.split(r"[.:;](?: |$)", " ".join(first.split()), maxsplit=1)[0]
+
+
+class Command(Explained):
     """A command with the common options and examples."""
 
     examples: Sequence[str] = ()
@@ -68,7 +80,7 @@ class Command(click.Command):
                 formatter.write(f"  {example}\n")
 
 
-class Group(click.Group):
+class Group(Explained, click.Group):
     """A group whose commands are loaded when they are asked for: ``name -> module:attribute``."""
 
     def __init__(self, *args: Any, lazy: Mapping[str, str] | None = None, **kwargs: Any) -> None:  # noqa: ANN401
@@ -85,7 +97,7 @@ class Group(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click's)
         """Return the names in the order in which they were declared."""
-        return [*self._lazy, *self.commands]
+        return [*self.commands, *self._lazy]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         place = self._lazy.get(cmd_name)

@@ -7,7 +7,6 @@ import shutil
 import sys
 import time
 from collections.abc import AsyncIterator
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -52,6 +51,8 @@ async def doctor(shell: Shell) -> None:
 
 
 def _environment() -> list[Check]:
+    from importlib import metadata
+
     return [
         Check("python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
         Check("lash", "ok", f"{metadata.version('lash')} from {Path(sys.modules['lash'].__file__ or '').parent}"),
@@ -61,6 +62,8 @@ def _environment() -> list[Check]:
 
 
 def _package(name: str) -> Check:
+    from importlib import metadata
+
     try:
         return Check(name, "ok", metadata.version(name))
     except metadata.PackageNotFoundError:
@@ -68,6 +71,8 @@ def _package(name: str) -> Check:
 
 
 def _extra(name: str, extra: str) -> Check:
+    from importlib import metadata
+
     try:
         return Check(name, "ok", metadata.version(name))
     except metadata.PackageNotFoundError:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 import traceback
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,8 +14,19 @@ if TYPE_CHECKING:
     from lash.cli.shell import Shell
 
 
+_INTERRUPTED: Final = 130
+"""As in `lash.cli.exits`, which may not be loaded yet when somebody types Ctrl-C."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code; `lash.cli.exits` says what each means."""
+    try:
+        return _main(arguments)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     try:
         import click  # noqa: F401 (asked for here, so that its absence can be explained)
     except ImportError:

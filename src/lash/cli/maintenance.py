@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from lash.cli import exits, pages
+from lash.cli.bar import busy
 from lash.cli.command import Group, command, deletes
 from lash.cli.exits import CommandFailed
 from lash.cli.session import session_pages
@@ -31,7 +32,7 @@ async def init(shell: Shell) -> None:
     await _migrate(shell, dry_run=False)
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, lazy={"prune": "lash.cli.prune:prune"})
 def db() -> None:
     """Migrate, check, measure and tidy the storage."""
 
@@ -54,7 +55,7 @@ async def _migrate(shell: Shell, *, dry_run: bool) -> None:
     except PendingMigrations as pending:
         due, new = pending.pending, pending.found == 0
     if due and not dry_run:
-        async with shell.storage(migrate=True):
+        async with busy("migrate"), shell.storage(migrate=True):
             pass
     said = "would apply" if dry_run else "created the storage with" if new else "applied"
     text = f"{said} {plural(len(due), 'migration')}: {', '.join(due)}" if due else "the schema is up to date"
@@ -84,11 +85,13 @@ def _report_row(item: tuple[str, NounSize]) -> tuple[str, ...]:
 async def collect(shell: Shell, dry_run: bool, yes: bool) -> None:  # noqa: FBT001 (click's)
     """Find what nothing needs, and remove it. Every write tidies up after itself, so little or nothing is found."""
     async with shell.storage() as storage:
-        found = await storage.maintenance.collect_garbage(dry_run=True)
+        async with busy("look for garbage"):
+            found = await storage.maintenance.collect_garbage(dry_run=True)
         rows = sum(_counted(found, name).rows for name in _GARBAGE)
         if not dry_run and rows:
             shell.confirm(f"Remove {plural(rows, 'row')} that nothing needs?", yes=yes)
-            found = await storage.maintenance.collect_garbage()
+            async with busy("remove garbage"):
+                found = await storage.maintenance.collect_garbage()
     if shell.json:
         shell.value(found)
         return
@@ -115,26 +118,24 @@ async def vacuum(shell: Shell, session_ids: tuple[str, ...], dry_run: bool, yes:
         chosen = list(dict.fromkeys(session_ids)) or [
             summary.meta.session_id async for summary in pages.each(session_pages(storage))
         ]
-        if dry_run:
-            for session_id in session_ids:
-                await storage.session(session_id).meta()
-            shell.done(f"would vacuum {plural(len(chosen), 'session')}", {"sessions": len(chosen), "dry_run": True})
-            return
-        if chosen:
-            shell.confirm(f"Delete removed nodes of {plural(len(chosen), 'session')} for good?", yes=yes)
-        removed = await _vacuum(shell, storage, chosen)
-    text = f"deleted {plural(removed, 'removed node')} of {plural(len(chosen), 'session')}"
-    shell.done(text, {"sessions": len(chosen), "removed_node_count": removed, "dry_run": False})
+        removed = await _vacuum(shell, storage, chosen, dry_run=True)
+        if removed and not dry_run:
+            question = f"Delete {plural(removed, 'removed node')} of {plural(len(chosen), 'session')} for good?"
+            shell.confirm(question, yes=yes)
+            removed = await _vacuum(shell, storage, chosen, dry_run=False)
+    said = "would delete" if dry_run else "deleted"
+    text = f"{said} {plural(removed, 'removed node')} of {plural(len(chosen), 'session')}"
+    shell.done(text, {"sessions": len(chosen), "removed_node_count": removed, "dry_run": dry_run})
 
 
-async def _vacuum(shell: Shell, storage: Storage, session_ids: list[str]) -> int:
+async def _vacuum(shell: Shell, storage: Storage, session_ids: list[str], *, dry_run: bool) -> int:
     from lash.errors import SessionDeleted
 
     removed = 0
-    with shell.progress("vacuum", len(session_ids)) as step:
+    with shell.progress("count" if dry_run else "vacuum", len(session_ids)) as step:
         for session_id in session_ids:
             try:
-                removed += (await storage.session(session_id).vacuum()).removed_node_count
+                removed += (await storage.session(session_id).vacuum(dry_run=dry_run)).removed_node_count
             except SessionDeleted:
                 # Somebody deleted it since it was listed: then nothing of it is left to delete.
                 if len(session_ids) == 1:
@@ -173,7 +174,9 @@ async def _findings(shell: Shell, storage: Storage) -> AsyncIterator[tuple[str, 
             ids.append(summary.meta.session_id)  # noqa: PERF401 (those before a damaged one are kept)
     except CorruptData as error:
         yield "sessions", clean(f"{error}; those behind it were not read")
-    for problem in await file_problems(shell.url):
+    async with busy("examine the file"):
+        problems = await file_problems(shell.url)
+    for problem in problems:
         yield "file", clean(problem)
     with shell.progress("check", len(ids)) as step:
         for session_id in ids:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import click
 
 from lash.cli import exits
+from lash.cli.bar import drawn
 from lash.cli.exits import CommandFailed, OutputClosed
 from lash.cli.table import Column, colour, draw, plainly
 from lash.cli.text import json_text
@@ -44,6 +45,10 @@ class Shell:
             raise CommandFailed(
                 exits.USAGE, f"which storage? Give --url or set {VARIABLE}, for example to sqlite:///agents.db"
             )
+        return self.checked(url)
+
+    def checked(self, url: str) -> str:
+        """Return a URL if it can be that of a storage which outlives this run."""
         if not is_postgres(url) and not url.startswith("sqlite://"):
             raise CommandFailed(
                 exits.USAGE, "a storage is named by a URL that begins with sqlite:/// or postgresql://; this does not"
@@ -168,13 +173,19 @@ class Shell:
             raise CommandFailed(exits.ERROR, "nothing was done")
 
     @contextlib.contextmanager
-    def progress(self, label: str, length: int | None) -> Iterator[Callable[[int], None]]:
+    def progress(self, label: str, length: int) -> Iterator[Callable[[int], None]]:
         """Show a bar on standard error if that is a terminal; yields what is called with each step done."""
-        if not sys.stderr.isatty() or not length:
-            yield lambda _steps: None
-            return
-        with click.progressbar(length=length, label=label, file=sys.stderr) as bar:
-            yield bar.update
+        done = 0
+
+        def step(count: int) -> None:
+            nonlocal done
+            done += count
+            bar.show(label, done, length)
+
+        with drawn() as bar:
+            if length:
+                bar.show(label, 0, length)
+            yield step
 
 
 def _agreed(question: str) -> bool:

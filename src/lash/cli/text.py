@@ -9,9 +9,7 @@ import unicodedata
 from datetime import UTC, datetime
 from typing import Final
 
-import msgspec
-
-_UNITS: Final = (("y", 31_536_000), ("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+UNITS: Final = (("y", 31_536_000), ("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 _SIZES: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 _KIBI: Final = 1024
 _SHORTER_UNIT_BELOW: Final = 2
@@ -19,6 +17,9 @@ _SHORTER_UNIT_BELOW: Final = 2
 
 def plain(value: object) -> object:
     """Return a value as plain JSON, every field written out, whether or not it holds its default."""
+    # Only here: help and completion need not wait for it.
+    import msgspec
+
     if isinstance(value, msgspec.Struct):
         config = type(value).__struct_config__
         fields: dict[str, object] = {} if config.tag_field is None else {config.tag_field: config.tag}
@@ -39,6 +40,8 @@ def plain(value: object) -> object:
 
 def json_text(value: object) -> str:
     """Return one line of JSON."""
+    import msgspec
+
     return msgspec.json.encode(plain(value)).decode()
 
 
@@ -90,13 +93,13 @@ def age(then_ms: int | None, now_ms: int | None = None) -> str:
     now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     seconds = abs(now - then_ms) // 1_000
     ahead = "+" if then_ms > now + 999 else ""
-    for index, (unit, size) in enumerate(_UNITS):
+    for index, (unit, size) in enumerate(UNITS):
         count = seconds // size
         if count >= _SHORTER_UNIT_BELOW or size == 1:
             return f"{ahead}{count}{unit}"
         if count:
             # 1d5h says more than 1d, and 29h would be harder to read.
-            smaller_unit, smaller_size = _UNITS[index + 1]
+            smaller_unit, smaller_size = UNITS[index + 1]
             rest = (seconds - count * size) // smaller_size
             return f"{ahead}{count}{unit}{rest}{smaller_unit}" if rest else f"{ahead}{count}{unit}"
     return f"{ahead}0s"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from lash.cli import exits
+from lash.cli.bar import Bar, drawn
 from lash.cli.exits import CommandFailed, OutputClosed
 from lash.connect import open_storage
 from lash.transfer import (
@@ -32,8 +35,10 @@ async def export_to(shell: Shell, session_id: str, target: str, *, with_queue: b
     """Write a session to a file that does not exist yet, whole or not at all, or to standard output."""
     async with shell.storage() as storage:
         try:
-            with _new_file(target) as stream, _told() as progress:
-                return await export_session(storage, session_id, stream, with_queue=with_queue, progress=progress.show)
+            with _new_file(target) as stream, drawn() as bar:
+                return await export_session(
+                    storage, session_id, stream, with_queue=with_queue, progress=partial(_show, bar, "export")
+                )
         except BrokenPipeError:
             raise OutputClosed from None
 
@@ -41,55 +46,44 @@ async def export_to(shell: Shell, session_id: str, target: str, *, with_queue: b
 async def import_from(shell: Shell, source: str, session_id: str | None) -> Imported:
     """Make a session from a file or from standard input."""
     async with shell.storage() as storage:
-        with _opened(source) as stream, _told() as progress:
-            return await import_session(storage, stream, session_id=session_id, progress=progress.show)
+        with _opened(source) as stream, drawn() as bar:
+            size = _size_of(stream)
+
+            def show(progress: Progress) -> None:
+                if progress.total is None and size is not None:
+                    bar.show("read", stream.tell(), size)
+                else:
+                    _show(bar, "import", progress)
+
+            return await import_session(storage, stream, session_id=session_id, progress=show)
 
 
 async def copy_to(shell: Shell, target_url: str) -> CopyReport:
     """Copy the storage into another one, which is created if it is not there."""
-    if target_url == shell.url:
+    if shell.checked(target_url) == shell.url:
         raise CommandFailed(exits.USAGE, "a storage cannot be copied into itself; name another one")
     async with shell.storage() as storage, await open_storage(target_url) as target:
-        with _told() as progress:
-            return await copy_storage(storage, target, progress=progress.show)
+        with drawn() as bar:
+            return await copy_storage(storage, target, progress=partial(_show, bar, "copy"))
 
 
 async def move_to(shell: Shell, target_url: str) -> MoveReport:
     """Move the storage into an empty one, which is created if it is not there."""
-    if target_url == shell.url:
+    if shell.checked(target_url) == shell.url:
         raise CommandFailed(exits.USAGE, "a storage cannot be moved into itself; name another one")
     async with shell.storage() as storage, await open_storage(target_url) as target:
-        with _told() as progress:
-            return await move_storage(storage, target, progress=progress.show)
+        with drawn() as bar:
+            return await move_storage(storage, target, progress=partial(_show, bar, "move"))
 
 
-class _Told:
-    """One line on a terminal's standard error that says how far the work is."""
-
-    def __init__(self) -> None:
-        self._shows = sys.stderr.isatty()
-        self._wrote = False
-
-    def show(self, progress: Progress) -> None:
-        if self._shows:
-            of = "" if progress.total is None else f" of {progress.total:,}"
-            sys.stderr.write(f"\r\x1b[K{progress.noun}: {progress.done:,}{of}")
-            sys.stderr.flush()
-            self._wrote = True
-
-    def end(self) -> None:
-        if self._wrote:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+def _show(bar: Bar, verb: str, progress: Progress) -> None:
+    bar.show(f"{verb} {progress.noun}s", progress.done, progress.total)
 
 
-@contextlib.contextmanager
-def _told() -> Iterator[_Told]:
-    told = _Told()
-    try:
-        yield told
-    finally:
-        told.end()
+def _size_of(stream: BinaryIO) -> int | None:
+    """Return how many bytes a file has; None for what is no file, such as a pipe."""
+    status = os.fstat(stream.fileno())
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
 @contextlib.contextmanager

@@ -44,6 +44,26 @@ class PruneReport(Value, frozen=True, kw_only=True):
     removed_count: Count = 0
 
 
+class Prunable(Value, frozen=True, kw_only=True):
+    """How much is old enough to be pruned, counted at one moment."""
+
+    before_ms: int
+    """What is older than this, by the clock of the storage, was counted."""
+    turns: Count = 0
+    source_keys: Count = 0
+    processes: Count = 0
+    """Ended ones, whose wakes were all consumed."""
+    occurrences: Count = 0
+    """Those of which no process runs any more."""
+    receipts: Count = 0
+    """Answers to changes of triggers, and tombstones of triggers."""
+    schedules: Count = 0
+    """Deleted ones."""
+    waits: Count = 0
+    """Resolved ones that belong to no session and no process."""
+    activity: Count = 0
+
+
 class NounSize(Value, frozen=True, kw_only=True):
     """How much one noun takes. ``exact`` speaks of the rows; ``bytes`` is None where asking would cost too much."""
 

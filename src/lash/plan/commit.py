@@ -33,7 +33,7 @@ from lash.model.session import Retention, SessionConfig
 from lash.model.value import BlobRef, Compression
 from lash.plan.checkpoint import EncodedCheckpoint, encode_checkpoint
 from lash.plan.frame import FrameRow, encode_frames
-from lash.plan.lease import LeaseRow, check_fence, require_fence
+from lash.plan.lease import NEVER_HELD, LeaseRow, check_fence, require_fence
 from lash.plan.node import (
     EncodedNode,
     Placement,
@@ -44,6 +44,7 @@ from lash.plan.node import (
     place_replacement,
 )
 from lash.plan.queue import check_completions, require_completion
+from lash.plan.scope import turn_scope_id
 from lash.plan.session import HeadRow
 from lash.plan.turn import TurnRow, commit_hash, replay
 from lash.plan.usage import UsageRow, encode_usage, merge_usage, require_room
@@ -62,6 +63,8 @@ class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
 
     commit: Commit
     commit_hash: str | None
+    scope_id: str | None
+    """The scope of the turn's effects, which ends with its commit."""
     config: str
     frames: tuple[FrameRow, ...]
     nodes: tuple[EncodedNode, ...]
@@ -145,6 +148,7 @@ def prepare_commit(commit: Commit, session_id: str, rules: CommitRules) -> Prepa
     prepared = PreparedCommit(
         commit=commit,
         commit_hash=None if commit.turn_id is None else commit_hash(commit, components),
+        scope_id=None if commit.turn_id is None else turn_scope_id(commit.session_id, commit.turn_id),
         config=config,
         frames=frames.rows,
         nodes=nodes,
@@ -200,18 +204,27 @@ def plan_commit(prepared: PreparedCommit, facts: CommitFacts) -> CommitDecision:
     )
 
 
+def assume_nodes(prepared: PreparedCommit, head: HeadRow) -> dict[str, StoredNode] | None:
+    """Return what a commit must know of stored nodes, if that follows from the head; None if it does not.
+
+    Whoever goes by it must make sure that no new node id is taken, neither by an own node nor by an inherited one.
+    """
+    leaf = head.leaf_as_stored_node()
+    known = {} if leaf is None else {leaf.node_id: leaf}
+    new = {each.node_id for each in prepared.nodes}
+    if new & known.keys() or set(prepared.named_nodes) - new - known.keys():
+        return None
+    return known
+
+
 def assume_facts(prepared: PreparedCommit, head: HeadRow) -> CommitFacts | None:
     """Return the facts under which the commit lands, if they follow from a head that was seen before.
 
     None when the head is of another revision, or when more than its leaf would have to be known. Whoever writes
     on these facts must guard them: no turn row, the fence holds, no new node id is taken, every ref resolves.
     """
-    commit, leaf = prepared.commit, head.leaf_as_stored_node()
-    known = {} if leaf is None else {leaf.node_id: leaf}
-    new = {each.node_id for each in prepared.nodes}
-    if isinstance(commit.graph, ReplaceFull) or head.revision != commit.expected_revision or new & known.keys():
-        return None
-    if set(prepared.named_nodes) - new - known.keys():
+    commit, known = prepared.commit, assume_nodes(prepared, head)
+    if known is None or isinstance(commit.graph, ReplaceFull) or head.revision != commit.expected_revision:
         return None
     if commit.fence is not None and commit.fence.session_id != commit.session_id:
         return None
@@ -229,7 +242,7 @@ def assume_facts(prepared: PreparedCommit, head: HeadRow) -> CommitFacts | None:
 
 def _lease_as_shown(fence: LeaseFence | None) -> LeaseRow:
     if fence is None:
-        return LeaseRow(0, None, None, None, None, 0, 0)
+        return NEVER_HELD
     return LeaseRow(fence.fencing, fence.owner_id, fence.incarnation_id, None, fence.token, 0, 1)
 
 

@@ -30,6 +30,10 @@ class LeaseRow(msgspec.Struct, frozen=True, array_like=True):
         return self.token is not None and self.expires_at_ms > now_ms
 
 
+NEVER_HELD: Final = LeaseRow(0, None, None, None, None, 0, 0)
+"""The lease row of a new session; it also stands for one that nobody has asked about."""
+
+
 class Acquire(Value, frozen=True, kw_only=True):
     """Take the lease over from ``displaced`` (or from nobody) with the next fencing number."""
 

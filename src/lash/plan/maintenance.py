@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from lash.limits import check_integer
-from lash.model.maintenance import GarbageCount, GarbageReport, NounSize, StorageReport
+from lash.model.maintenance import GarbageCount, GarbageReport, NounSize, Prunable, StorageReport
 
 BATCH: Final = 500
 """How many rows one transaction of maintenance removes at most."""
@@ -107,6 +107,25 @@ class TableBytes(msgspec.Struct, frozen=True, array_like=True):
 
 BEFORE_ALL: Final = GarbageRow(-1, "", 0, 0, 0)
 """The place before the first thing that an audit can find."""
+
+
+class PrunableRow(msgspec.Struct, frozen=True, array_like=True):
+    """The counts of `Prunable`, as the database answers them."""
+
+    before_ms: int
+    turns: int
+    source_keys: int
+    processes: int
+    occurrences: int
+    receipts: int
+    schedules: int
+    waits: int
+    activity: int
+
+
+def prunable(row: PrunableRow) -> Prunable:
+    """Return what a storage counted."""
+    return msgspec.convert(msgspec.structs.asdict(row), Prunable)
 
 
 def check_age(older_than_ms: object) -> int:

@@ -7,14 +7,16 @@ refused; and a schema refers to nothing outside itself, so that checking a paylo
 from __future__ import annotations
 
 import functools
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import jsonschema_rs
 import msgspec
 
 from lash.codec import canonical
 from lash.errors import InvalidInput
 from lash.model.value import JSON, JSONObject
+
+if TYPE_CHECKING:
+    import jsonschema_rs
 
 _CACHED_SCHEMAS: Final = 1_024
 _NAMED: Final = ("properties", "patternProperties", "$defs", "definitions")
@@ -42,6 +44,9 @@ def check_payload(what: str, schema: JSONObject, payload: JSON) -> None:
 
 @functools.lru_cache(maxsize=_CACHED_SCHEMAS)
 def _validator(schema: bytes) -> jsonschema_rs.Validator:
+    # Only here: most programs that open a storage, such as the command, never check a payload.
+    import jsonschema_rs
+
     try:
         return jsonschema_rs.validator_for(_closed(msgspec.json.decode(schema)), retriever=_refuse)
     except (jsonschema_rs.ValidationError, ValueError) as error:

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
-from lash.codec import encode
 from lash.errors import StoreUnavailable
 from lash.model.commit import CommitResult
-from lash.model.lease import LeaseFence
-from lash.model.queue import ClaimCompletion
 from lash.model.value import BlobRef
 from lash.plan.commit import Apply, CommitFacts, PreparedCommit, Replay, assume_facts, plan_commit
-from lash.plan.node import Placement
 from lash.plan.queue import held_by_token
-from lash.plan.scope import turn_scope_id
 from lash.plan.session import HeadRow, missing_session
-from lash.plan.usage import UsageRow
+from lash.postgres.commit_group import CommitGroups
+from lash.postgres.commit_record import PlannedCommit, arguments_of, planned_commit
 from lash.postgres.database import Database, Transaction
 from lash.postgres.fork import graph_owners, reclaim_graphs
 from lash.postgres.heads import SeenHeads
@@ -31,7 +26,9 @@ class _StalePlanError(Exception):
     """Ends a transaction whose guard refused the plan."""
 
 
-async def run_commit(database: Database, heads: SeenHeads, prepared: PreparedCommit) -> CommitResult:
+async def run_commit(
+    database: Database, groups: CommitGroups, heads: SeenHeads, prepared: PreparedCommit
+) -> CommitResult:
     """Apply one commit or raise why not. One round trip if the head was seen before and nothing is in the way."""
     session_id = prepared.commit.session_id
     seen = heads.get(session_id)
@@ -42,7 +39,7 @@ async def run_commit(database: Database, heads: SeenHeads, prepared: PreparedCom
             if prepared.commit.release is not None:
                 await release_lease(database, prepared.commit.release)
             return decision.result
-        if await _apply(database, prepared, decision):
+        if await _apply(database, groups, prepared, decision):
             heads.remember(session_id, decision.head)
             return prepared.result
         facts = None
@@ -80,22 +77,20 @@ async def _load_facts(database: Database, heads: SeenHeads, prepared: PreparedCo
     )
 
 
-async def _apply(database: Database, prepared: PreparedCommit, decision: Apply) -> bool:
+async def _apply(database: Database, groups: CommitGroups, prepared: PreparedCommit, decision: Apply) -> bool:
     """Write what was decided, and return whether the guard let it pass."""
-    arguments = _arguments(prepared, decision)
+    planned = planned_commit(prepared, decision)
     if not decision.replace:
-        # Repeating a commit with a turn id is harmless: the guard refuses it, and the plan then finds the turn.
-        repeatable = prepared.commit.turn_id is not None
-        return await database.write_one(Number, "commit_apply", *arguments, repeatable=repeatable) is not None
+        return await groups.write(planned)
     try:
         async with database.transaction() as transaction:
-            await _replace(transaction, database.options.schema, decision.assumed, arguments)
+            await _replace(transaction, database.options.schema, decision.assumed, planned)
     except _StalePlanError:
         return False
     return True
 
 
-async def _replace(transaction: Transaction, schema: str, head: HeadRow, arguments: list[object]) -> None:
+async def _replace(transaction: Transaction, schema: str, head: HeadRow, planned: PlannedCommit) -> None:
     """Clear the graph and write the new one; within one statement the order of the two would be open."""
     key = head.session_key
     if await transaction.one(Number, "commit_lock_graph", key, head.revision, head.node_count) is None:
@@ -104,62 +99,6 @@ async def _replace(transaction: Transaction, schema: str, head: HeadRow, argumen
     await transaction.run("fork_disinherit", key)
     if await transaction.run("commit_clear_graph", key) == 0 and head.node_count > 0:
         raise _StalePlanError
-    if await transaction.one(Number, "commit_apply", *arguments) is None:
+    if await transaction.one(Number, "commit_apply", *arguments_of([planned])) is None:
         raise _StalePlanError
     await reclaim_graphs(transaction, schema, owners)
-
-
-def _arguments(prepared: PreparedCommit, decision: Apply) -> list[object]:
-    """Return the arguments of ``commit_apply`` in their order."""
-    commit, head = prepared.commit, decision.head
-    return [
-        *(head.session_key, decision.assumed.revision, decision.assumed.node_count),
-        *(commit.turn_id, prepared.commit_hash, encode(prepared.result, CommitResult, "the commit's result")),
-        *_fence(commit.fence),
-        *_fence(commit.release),
-        *(prepared.config, commit.current_frame_id, prepared.checkpoint.ref),
-        *(head.leaf_node_id, head.leaf_segment, head.leaf_depth),
-        *(head.segment_count, head.node_seq, head.node_count, head.first_user_message, head.user_message_count),
-        *(prepared.checkpoint.turn_state, prepared.checkpoint.manifest.plugin_snapshot_revision),
-        prepared.retention_floor,
-        *_graph(decision.placement),
-        *_columns(prepared.blobs, 4),
-        list(prepared.required_refs),
-        *(list(prepared.components), list(prepared.components.values())),
-        *([row.frame_id for row in prepared.frames], [row.body for row in prepared.frames]),
-        *_usage(prepared.usage),
-        *_completions(commit.completions),
-        list(prepared.attachments),
-        None if commit.turn_id is None else turn_scope_id(commit.session_id, commit.turn_id),
-    ]
-
-
-def _fence(fence: LeaseFence | None) -> tuple[str | None, str | None, str | None, int | None]:
-    if fence is None:
-        return (None, None, None, None)
-    return (fence.owner_id, fence.incarnation_id, fence.token, fence.fencing)
-
-
-def _graph(placement: Placement) -> list[list[object]]:
-    nodes = [
-        (
-            *(placed.segment, placed.depth, placed.seq, placed.node.node_id, placed.node.parent_node_id),
-            *(placed.node.user_text is not None, placed.node.body),
-        )
-        for placed in placement.nodes
-    ]
-    return [*_columns(placement.segments, 3), *_columns(nodes, 7)]
-
-
-def _usage(rows: tuple[UsageRow, ...]) -> list[list[object]]:
-    return _columns([(row.source, row.model, *row.counters) for row in rows], 6)
-
-
-def _completions(completions: tuple[ClaimCompletion, ...]) -> list[list[object]]:
-    rows = [(each.token, each.claim_id, batch_id) for each in completions for batch_id in each.batch_ids]
-    return _columns(rows, 3)
-
-
-def _columns(rows: Iterable[tuple[object, ...]], width: int) -> list[list[object]]:
-    """Turn rows into the arrays that ``unnest`` takes."""
-    return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(width)]

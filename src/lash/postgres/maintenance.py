@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from lash.model.maintenance import GarbageReport, PruneReport, StorageReport
+from lash.model.maintenance import GarbageReport, Prunable, PruneReport, StorageReport
 from lash.plan.activity import KEPT_MS
-from lash.plan.maintenance import BATCH, ENVIRONMENT_GRACE_MS, GarbageRow, TableSize, check_age, storage_report
+from lash.plan.maintenance import (
+    BATCH,
+    ENVIRONMENT_GRACE_MS,
+    GarbageRow,
+    PrunableRow,
+    TableSize,
+    check_age,
+    prunable,
+    storage_report,
+)
 from lash.postgres.database import Database
 from lash.postgres.fork import reclaim_graphs
 from lash.stores.sweep import sweep_garbage, sweep_old
@@ -39,6 +48,10 @@ class PostgresMaintenance:
 
     async def collect_garbage(self, *, dry_run: bool = False) -> GarbageReport:
         return await sweep_garbage(_Sweeper(self._database, ENVIRONMENT_GRACE_MS), dry_run=dry_run)
+
+    async def prunable(self, *, older_than_ms: int) -> Prunable:
+        (row,) = await self._database.read_all(PrunableRow, "maintenance_prunable", check_age(older_than_ms))
+        return prunable(row)
 
     async def prune_turns(self, *, older_than_ms: int) -> PruneReport:
         return await sweep_old(_Sweeper(self._database, check_age(older_than_ms)), "turns")

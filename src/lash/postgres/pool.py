@@ -7,7 +7,7 @@ import contextlib
 import random
 import time
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lash.errors import ConfigError
 from lash.postgres.driver import asyncpg
@@ -117,6 +117,7 @@ def _make_pool(options: PostgresOptions) -> AnyPool:
     if not options.pooler:
         settings["lock_timeout"] = str(options.lock_timeout_ms)
         settings["statement_timeout"] = str(options.statement_timeout_ms)
+        settings.update(PLANNING)
     return asyncpg.create_pool(
         options.dsn,
         min_size=options.min_size,
@@ -130,6 +131,12 @@ def _make_pool(options: PostgresOptions) -> AnyPool:
         max_cached_statement_lifetime=0,
         max_cacheable_statement_size=0,
     )
+
+
+PLANNING: Final = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "jit": "off"}
+"""How the server plans: each statement once for each connection, and by its indexes. Planning a commit for its very
+arguments takes many times as long as running it, and none of our statements has a better plan for some arguments than
+for others. A plan that was made while a table was empty must still be good when it has grown."""
 
 
 async def _keep_as_it_is(_connection: object) -> None:

@@ -30,6 +30,7 @@ from lash.plan.node import WHOLE_PATH, check_node_ids, decode_node
 from lash.plan.session import (
     HeldNode,
     MetaRow,
+    ReadRow,
     check_limit,
     check_scope,
     decode_cursor,
@@ -44,6 +45,7 @@ from lash.plan.session import (
     require_removable,
 )
 from lash.postgres.commit import run_commit
+from lash.postgres.commit_group import CommitGroups
 from lash.postgres.database import Database, Transaction
 from lash.postgres.fork import graph_owners, reclaim_graphs, recount, run_fork
 from lash.postgres.heads import SeenHeads
@@ -61,6 +63,7 @@ class PostgresSessionStore:
         self._rules = rules
         self._signals = signals
         self._heads = SeenHeads()
+        self._groups = CommitGroups(database)
 
     async def create(
         self,
@@ -113,7 +116,7 @@ class PostgresSessionStore:
 
     def handle(self, session_id: str) -> PostgresSession:
         check_identifier("session_id", session_id)
-        return PostgresSession(self._database, self._rules, self._heads, self._signals, session_id)
+        return PostgresSession(self._database, self._rules, self._heads, self._groups, self._signals, session_id)
 
     async def _delete(self, session_id: str) -> bool:
         async with self._database.transaction() as transaction:
@@ -141,11 +144,18 @@ class PostgresSession:
     """A handle on one session; the contract is `lash.stores.session.Session`."""
 
     def __init__(
-        self, database: Database, rules: CommitRules, heads: SeenHeads, signals: ChangeSignals, session_id: str
+        self,
+        database: Database,
+        rules: CommitRules,
+        heads: SeenHeads,
+        groups: CommitGroups,
+        signals: ChangeSignals,
+        session_id: str,
     ) -> None:
         self._database = database
         self._rules = rules
         self._heads = heads
+        self._groups = groups
         self._signals = signals
         self._session_id = session_id
 
@@ -154,11 +164,10 @@ class PostgresSession:
         return self._session_id
 
     async def head(self) -> SessionHead | None:
-        answer = await self._database.read_one(ReadAnswer, "session_read", self._session_id)
-        if answer is None:
-            raise await missing(self._database, self._session_id)
-        self._heads.remember(self._session_id, answer.head)
-        return decode_head(answer.read)
+        return decode_head(await self._read_row())
+
+    async def revision(self) -> int:
+        return (await self._read_row()).revision
 
     async def load(self, scope: ReadScope = ActivePath()) -> SessionRead | None:
         wanted = check_scope(scope)
@@ -212,7 +221,7 @@ class PostgresSession:
 
     async def commit(self, commit: Commit) -> CommitResult:
         prepared = prepare_commit(commit, self._session_id, self._rules)
-        result = await run_commit(self._database, self._heads, prepared)
+        result = await run_commit(self._database, self._groups, self._heads, prepared)
         self._signals.touch(process=False)
         return result
 
@@ -238,11 +247,21 @@ class PostgresSession:
                 return await self._tombstone(transaction, session.number, wanted)
         raise await missing(self._database, self._session_id)
 
-    async def vacuum(self) -> VacuumReport:
-        removed = await self._database.write_one(Number, "node_vacuum", self._session_id, repeatable=True)
+    async def vacuum(self, *, dry_run: bool = False) -> VacuumReport:
+        if dry_run:
+            removed = await self._database.read_one(Number, "node_removed_count", self._session_id)
+        else:
+            removed = await self._database.write_one(Number, "node_vacuum", self._session_id, repeatable=True)
         if removed is None:
             raise await missing(self._database, self._session_id)
         return VacuumReport(removed_node_count=removed.number)
+
+    async def _read_row(self) -> ReadRow:
+        answer = await self._database.read_one(ReadAnswer, "session_read", self._session_id)
+        if answer is None:
+            raise await missing(self._database, self._session_id)
+        self._heads.remember(self._session_id, answer.head)
+        return answer.read
 
     async def _tombstone(self, transaction: Transaction, session_key: int, wanted: tuple[str, ...]) -> int:
         held = await transaction.all(HeldNode, "node_held", session_key, list(wanted))

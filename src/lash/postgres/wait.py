@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final
 
 from lash.errors import CorruptData, StoreUnavailable
@@ -47,10 +47,10 @@ class PostgresWaitRows:
         return life.number
 
     async def open(self, key: StoredKey, timeout_ms: int | None) -> WaitAnswer:
-        return await self._write("wait_open", key, timeout_ms)
+        return await self._write("wait_open", key, timeout_ms, None if timeout_ms is None else _has_no_deadline)
 
     async def resolve(self, key: StoredKey, resolution: str) -> WaitAnswer:
-        return await self._write("wait_resolve", key, resolution)
+        return await self._write("wait_resolve", key, resolution, _is_unresolved)
 
     async def row(self, key_id: str) -> WaitRow | None:
         return await self._database.read_one(WaitRow, "wait_row", key_id)
@@ -81,7 +81,9 @@ class PostgresWaitRows:
         pruned = await self._database.write_one(Number, "wait_prune", resolved_before_ms, limit, repeatable=True)
         return 0 if pruned is None else pruned.number
 
-    async def _write(self, query: str, key: StoredKey, value: str | int | None) -> WaitAnswer:
+    async def _write(
+        self, query: str, key: StoredKey, value: str | int | None, could_write: Callable[[WaitRow], bool] | None
+    ) -> WaitAnswer:
         """Run a guarded statement, again while another one writes the same wait at the same moment."""
         for _ in range(_MAX_TRIES):
             answer = await self._database.write_one(
@@ -91,6 +93,24 @@ class PostgresWaitRows:
                 *(key.session_key, key.revocations, key.process_key, value),
                 repeatable=True,
             )
-            if answer is not None and (answer.row is not None or not answer.lives):
+            if answer is not None and not _is_overtaken(answer, could_write):
                 return answer
         raise StoreUnavailable(f"wait {key.key_id} changed {_MAX_TRIES} times while it was written")
+
+
+def _is_unresolved(row: WaitRow) -> bool:
+    return row.resolution is None
+
+
+def _has_no_deadline(row: WaitRow) -> bool:
+    return row.resolution is None and row.deadline_ms is None
+
+
+def _is_overtaken(answer: WaitAnswer, could_write: Callable[[WaitRow], bool] | None) -> bool:
+    """Say whether another statement wrote the wait at the same moment, so that the answer tells of the time before.
+
+    Either the row was not there yet, or it was one that this statement would have written to, and yet it did not.
+    """
+    if not answer.lives or answer.written:
+        return False
+    return answer.row is None or (could_write is not None and could_write(answer.row))

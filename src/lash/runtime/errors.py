@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from lash.errors import StorageFailure, StoreUnavailable
+
+STORAGE_TROUBLE: Final = (StoreUnavailable, StorageFailure)
+"""The database is away, full or failing: nothing that more attempts of the same work could be blamed for."""
 _LONGEST_MESSAGE: Final = 4_000
 
 

@@ -124,11 +124,11 @@ class Histories:
                 return kept
         read = await session.load()
         if read is None:
-            created = await storage.sessions.create(session_id)
+            revision = await session.revision()
             # Somebody may have made the first commit meanwhile; its revision without its nodes would cut them off.
-            read = None if created.created else await session.load()
+            read = await session.load()
             if read is None:
-                return History(revision=created.revision)
+                return History(revision=revision)
         return self._keep(session_id, History.of(read))
 
     def advance(self, session_id: str, commit: Commit, result: CommitResult) -> None:

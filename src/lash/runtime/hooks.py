@@ -67,8 +67,9 @@ class Hook:
         """Hear of a moment.
 
         These are ``step.replayed``, ``turn.retried``, ``turn.buried`` (it is a dead letter now), ``process.retried``,
-        ``process.parked``, ``lease.lost``, ``lease.reclaimed``, ``definition.unknown``, ``loop.blocked`` and
-        ``worker.trouble``; more may come.
+        ``process.parked``, ``lease.lost``, ``lease.reclaimed``, ``definition.unknown``, ``command.unknown`` (to a
+        session, by a newer version), ``activity.lost``, ``loop.blocked``, ``worker.trouble`` (it goes on) and
+        ``worker.failed`` (it does not); more may come.
         """
 
     def statement(self, name: str) -> None:
@@ -86,7 +87,10 @@ class LoggingHook(Hook):
             "lease.lost",
             "loop.blocked",
             "definition.unknown",
+            "command.unknown",
+            "activity.lost",
             "worker.trouble",
+            "worker.failed",
         }
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 import msgspec
@@ -90,13 +90,10 @@ class Intake:
 
     async def order_to_cancel(self, turn_id: str) -> str | None:
         """Return the reason of an order to cancel this turn, wherever in the queue it is; None if there is none."""
-        after_seq = 0
-        while page := await self._queue.list(self._fence.session_id, limit=_PAGE, after_seq=after_seq):
-            for batch in page:
-                command = command_of(batch)
-                if command is not None and command.command == _CANCEL + turn_id:
-                    return command.reason
-            after_seq = page[-1].seq
+        async for batch in _queued(self._storage, self._fence.session_id):
+            command = command_of(batch)
+            if command is not None and command.command == _CANCEL + turn_id:
+                return command.reason
         return None
 
     async def claim_order(self, turn_id: str) -> None:
@@ -170,15 +167,42 @@ def input_messages(batch: Batch) -> list[Message]:
     return messages
 
 
+def attachment_ids(batch: Batch) -> set[str]:
+    """Return the ids of the attachments that a batch names."""
+    inputs = (payload for payload in batch.payloads if isinstance(payload, TurnInput))
+    return {item.attachment.id for each in inputs for item in each.items if isinstance(item, AttachmentItem)}
+
+
+async def waiting_batches(storage: Storage, session_id: str) -> AsyncIterator[Batch]:
+    """Yield all that a session may still be given: what is queued, however late, and then its dead letters."""
+    async for batch in _queued(storage, session_id):
+        yield batch
+    async for letter in _dead_letters(storage, session_id):
+        yield letter.batch
+
+
 async def find_letter(storage: Storage, session_id: str, batch_id: str) -> DeadLetter | None:
     """Return the dead letter that a batch has become."""
+    async for letter in _dead_letters(storage, session_id):
+        if letter.batch.batch_id == batch_id:
+            return letter
+    return None
+
+
+async def _queued(storage: Storage, session_id: str) -> AsyncIterator[Batch]:
+    after_seq = 0
+    while page := await storage.queue.list(session_id, limit=_PAGE, after_seq=after_seq):
+        for batch in page:
+            yield batch
+        after_seq = page[-1].seq
+
+
+async def _dead_letters(storage: Storage, session_id: str) -> AsyncIterator[DeadLetter]:
     after: int | None = None
     while page := await storage.queue.dead(session_id=session_id, limit=_PAGE, after=after):
         for letter in page:
-            if letter.batch.batch_id == batch_id:
-                return letter
+            yield letter
         after = page[-1].place
-    return None
 
 
 def _wake_message(message_id: str, wake: ProcessWake) -> Message:

@@ -18,7 +18,6 @@ from lash.errors import (
     ProcessLeaseLost,
     ProcessTerminal,
     RegistrationConflict,
-    StoreUnavailable,
     UnknownDefinition,
 )
 from lash.model.causal import ProcessCause
@@ -42,7 +41,7 @@ from lash.model.wait import Resolution, WaitIdentity, WaitKey
 from lash.plan.effect import replay_key
 from lash.runtime.definition import ENGINE, ProcessDefinition
 from lash.runtime.effect import Journal
-from lash.runtime.errors import Suspended, error_code, error_text
+from lash.runtime.errors import STORAGE_TROUBLE, Suspended, error_code, error_text
 from lash.runtime.hooks import PROCESS
 from lash.runtime.process import Context
 from lash.runtime.values import read_arguments, result_type, to_json
@@ -56,7 +55,7 @@ _MENDABLE: Final = (
     EventConflict,
     OccurrenceConflict,
     OutcomeUnknown,
-    StoreUnavailable,
+    *STORAGE_TROUBLE,
 )
 """What somebody has to mend, in the code, in the database or by looking something up: no reason to give up."""
 _FINAL: Final = (InvalidInput, ConfigError)
@@ -338,7 +337,7 @@ class ProcessRun:
         last = attempt >= retry.max_attempts or isinstance(error, _FINAL) or self._journal.is_told(error)
         if last and not stuck:
             return await self._end(_failure(error_code(error), error))
-        waits_for_somebody = stuck and not isinstance(error, StoreUnavailable)
+        waits_for_somebody = stuck and not isinstance(error, STORAGE_TROUBLE)
         pause_s = retry.longest_pause_s if waits_for_somebody else retry.pause_s(max(attempt, 1))
         self._core.hooks.note(
             "process.retried",

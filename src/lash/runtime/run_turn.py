@@ -24,7 +24,7 @@ from lash.model.value import JSON
 from lash.runtime.definition import AgentDefinition
 from lash.runtime.draft import AGENT_OPTION, TurnDraft, consume_order
 from lash.runtime.effect import Journal, root_branch
-from lash.runtime.errors import Suspended
+from lash.runtime.errors import STORAGE_TROUBLE, Suspended
 from lash.runtime.failure import describe_failure, trace_of
 from lash.runtime.history import History
 from lash.runtime.hooks import TURN
@@ -266,7 +266,9 @@ class TurnRun:
         self._core.hooks.failed(error)
         await self._remember_history()
         hopeless = isinstance(error, InvalidInput) or self._require_journal().is_told(error)
-        if hopeless or self.attempt >= agent.retry.max_attempts:
+        # A database that is away or full is no fault of the message: it is kept for when that has ended.
+        counts = not isinstance(error, STORAGE_TROUBLE)
+        if hopeless or (counts and self.attempt >= agent.retry.max_attempts):
             return await self._bury(error)
         self._core.hooks.note(
             "turn.retried",
@@ -275,7 +277,8 @@ class TurnRun:
             attempt=self.attempt,
             error=describe_failure(error),
         )
-        return await self._give_back(TurnEnd.FAILED, pause_s=agent.retry.pause_s(self.attempt))
+        pause_s = agent.retry.pause_s(self.attempt if counts else 1)
+        return await self._give_back(TurnEnd.FAILED, pause_s=pause_s, count_attempt=counts)
 
     async def _bury(self, error: BaseException) -> TurnEnd:
         reason = describe_failure(error)

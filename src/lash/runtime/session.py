@@ -23,7 +23,7 @@ from lash.model.queue import (
     TextItem,
     TurnInput,
 )
-from lash.model.session import ActivePath
+from lash.model.session import ActivePath, SessionRead
 from lash.model.usage import UsageEntry
 from lash.runtime.draft import AGENT_OPTION, cancelled_id, reply_id
 from lash.runtime.intake import cancel_command, command_of, find_letter, turn_id_of
@@ -89,11 +89,11 @@ class SessionHandle:
                 raise WaitTimedOut(None, f"reply to {draft.source_key!r}", timeout_s or 0) from None
 
     async def messages(self, last: int | None = None) -> list[Message]:
-        """Return the conversation as it stands, or its last so many messages."""
+        """Return the conversation as it stands, or its last so many messages; none before the first was sent."""
         size = last
         while True:
             scope = ActivePath(last=None if size is None else max(1, size))
-            read = await self._storage.session(self.session_id).load(scope)
+            read = await self._load(scope)
             nodes = () if read is None else read.graph.nodes
             found = [node.entry.message for node in nodes if isinstance(node.entry, MessageEntry)]
             if last is None or size is None or len(found) >= last or len(nodes) < size:
@@ -103,12 +103,15 @@ class SessionHandle:
 
     async def usage(self) -> tuple[UsageEntry, ...]:
         """Return the tokens spent, in all."""
-        read = await self._storage.session(self.session_id).load(ActivePath(last=1))
+        read = await self._load(ActivePath(last=1))
         return () if read is None else read.usage
 
     async def pending(self) -> tuple[Batch, ...]:
         """Return what is queued, claimed or not."""
-        return await self._storage.queue.list(self.session_id)
+        try:
+            return await self._storage.queue.list(self.session_id)
+        except SessionNotFound:
+            return ()
 
     async def cancel(self, reason: str = "") -> bool:
         """Cancel the turn that has begun and is not done, and return whether there was one.
@@ -125,7 +128,10 @@ class SessionHandle:
 
     async def dead_letters(self) -> tuple[DeadLetter, ...]:
         """Return the input whose turns failed for good."""
-        return await self._storage.queue.dead(session_id=self.session_id)
+        try:
+            return await self._storage.queue.dead(session_id=self.session_id)
+        except SessionNotFound:
+            return ()
 
     async def requeue(self, batch_id: str) -> Batch:
         """Give a dead letter another try, behind what is queued now; its recorded steps are not run again."""
@@ -171,6 +177,13 @@ class SessionHandle:
             delivery=Delivery.EARLIEST_SAFE_BOUNDARY if early else Delivery.AFTER_CURRENT_TURN_COMMIT,
             available_at_ms=0 if at is None else max(0, round(at.timestamp() * 1_000)),
         )
+
+    async def _load(self, scope: ActivePath) -> SessionRead | None:
+        try:
+            return await self._storage.session(self.session_id).load(scope)
+        except SessionNotFound:
+            # Nobody has spoken to it yet. One that was deleted is another matter, and stays an error.
+            return None
 
     async def _enqueue(self, draft: BatchDraft) -> Enqueued:
         try:

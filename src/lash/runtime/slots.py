@@ -63,6 +63,10 @@ class Slots(Generic[Run]):
         """Say what runs in a slot that was taken."""
         self._runs[name] = run
 
+    def empty(self, name: str) -> None:
+        """Say that nothing runs in the slot any more, which is kept all the same."""
+        self._runs[name] = None
+
     def get(self, name: str) -> Run | None:
         return self._runs.get(name)
 

@@ -10,12 +10,12 @@ from lash.errors import LashError, StorageClosed
 from lash.model.attachment import AttachmentEntry, OwnerKind
 from lash.model.process import ProcessStatus
 from lash.runtime.core import Core
+from lash.runtime.intake import attachment_ids, turn_id_of, waiting_batches
 from lash.stores.storage import Storage
 
 _UNCOMMITTED_MS: Final = 24 * 3_600_000
 """How old an attachment must be before anybody asks whether it will still be committed."""
 _PAGE: Final = 100
-_TURN_PREFIX: Final = "turn:"
 
 
 async def keep_tidy(core: Core) -> None:
@@ -37,11 +37,7 @@ async def keep_tidy(core: Core) -> None:
 async def tidy(core: Core) -> None:
     """Remove attachments that nobody will commit, and processes that have ended long enough ago."""
     storage = core.storage
-
-    async def is_owner_gone(entry: AttachmentEntry) -> bool:
-        return await _is_owner_gone(storage, entry)
-
-    await storage.attachments.sweep(_UNCOMMITTED_MS, is_owner_gone)
+    await storage.attachments.sweep(_UNCOMMITTED_MS, _Owners(storage).is_gone)
     keep_s = core.options.keep_ended_processes_s
     if keep_s is None:
         return
@@ -54,16 +50,30 @@ async def tidy(core: Core) -> None:
         more = pruned.more
 
 
-async def _is_owner_gone(storage: Storage, entry: AttachmentEntry) -> bool:
-    """Say whether what put an attachment can never commit it: its turn was consumed, its process has ended."""
-    owner = entry.owner
-    if owner is None:
-        return True
-    if owner.kind is OwnerKind.PROCESS:
-        record = await storage.processes.get(owner.id)
-        return record is None or record.status is not ProcessStatus.RUNNING
-    batch_id = owner.id.removeprefix(_TURN_PREFIX)
-    queued = {batch.batch_id for batch in await storage.queue.list(entry.session_id)}
-    # A dead letter may be given another try.
-    dead = {letter.batch.batch_id for letter in await storage.queue.dead(session_id=entry.session_id)}
-    return batch_id not in queued | dead
+class _Owners:
+    """Knows, for one sweep, who may still commit an attachment. What waits in a session is read once."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._waiting: dict[str, frozenset[str]] = {}
+
+    async def is_gone(self, entry: AttachmentEntry) -> bool:
+        """Say whether nobody can commit it any more: no running process, no input that had it or names it."""
+        owner = entry.owner
+        if owner is not None and owner.kind is OwnerKind.PROCESS:
+            record = await self._storage.processes.get(owner.id)
+            if record is not None and record.status is ProcessStatus.RUNNING:
+                return False
+        waiting = await self._waiting_in(entry.session_id)
+        return entry.ref.id not in waiting and (owner is None or owner.id not in waiting)
+
+    async def _waiting_in(self, session_id: str) -> frozenset[str]:
+        """Return the ids of the turns that input may still begin, and of the attachments that it names."""
+        known = self._waiting.get(session_id)
+        if known is None:
+            names: set[str] = set()
+            async for batch in waiting_batches(self._storage, session_id):
+                names.add(turn_id_of(batch.batch_id))
+                names.update(attachment_ids(batch))
+            known = self._waiting[session_id] = frozenset(names)
+        return known

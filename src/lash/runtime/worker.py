@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Final
 
 from lash.errors import LashError, LeaseLost, ProcessLeaseLost, StorageClosed
 from lash.liveness import is_provably_dead
-from lash.model.lease import Acquired, Lease
-from lash.model.process import ProcessAcquired, ProcessLease
+from lash.model.lease import Acquired, Lease, LeaseOutcome
+from lash.model.process import ProcessAcquired, ProcessLease, ProcessLeaseOutcome
 from lash.model.work import Work
 from lash.plan.work import MAX_LOOK
 from lash.runtime.core import Core
+from lash.runtime.errors import STORAGE_TROUBLE
 from lash.runtime.run_process import ProcessRun, RunEnd
 from lash.runtime.run_turn import TurnEnd, TurnRun
 from lash.runtime.slots import Slots
@@ -40,6 +42,7 @@ class Worker:
         self._tasks: set[asyncio.Task[None]] = set()
         self._neighbours: tuple[Lease | ProcessLease, ...] = ()
         self._look_for_dead_at = 0.0
+        self._timer_pause_s = 0.0
         self._freed = asyncio.Event()
         self._stopping = asyncio.Event()
 
@@ -72,7 +75,8 @@ class Worker:
         keeping = asyncio.create_task(self._keep_leases(), name="lash-worker-leases")
         try:
             while True:
-                begun = await self._begin(await self._look())
+                work = await self._look()
+                begun = await self._begin(work) + await self._fire_timers(work)
                 runs += begun
                 if self._tasks:
                     await asyncio.wait(set(self._tasks), return_when=asyncio.FIRST_COMPLETED)
@@ -83,21 +87,22 @@ class Worker:
             await asyncio.wait({keeping})
 
     async def _look_for_ever(self) -> None:
-        pause_s = _FIRST_PAUSE_S
+        pause_s = 0.0
         with self._storage.signals.listen(everything=True) as hints:
             while not self._stopping.is_set():
                 self._freed.clear()
                 try:
                     work = await self._look()
                     await self._begin(work)
-                    pause_s = _FIRST_PAUSE_S
+                    pause_s = 0.0
                 except StorageClosed:
                     raise
                 except LashError as error:
-                    self._core.hooks.note("worker.trouble", error=f"{type(error).__qualname__}: {error}")
+                    self._note_trouble(error)
+                    pause_s = self._longer(pause_s)
                     await _either(self._stopping.wait(), asyncio.sleep(pause_s))
-                    pause_s = min(2 * pause_s, self._core.options.poll_s * 10)
                     continue
+                await self._try_timers(work)
                 if self._is_full():
                     # Orders to what runs are still to be found, but not in a hurry.
                     await _either(self._freed.wait(), asyncio.sleep(_FULL_PAUSE_S))
@@ -107,7 +112,7 @@ class Worker:
         """Return for how long nothing becomes ready by itself, as far as one can tell."""
         pause_s = min(self._core.options.poll_s, self._turns.next_try_s(), self._processes.next_try_s())
         if work.next_at_ms is not None and not self._is_full():
-            pause_s = min(pause_s, (work.next_at_ms - work.now_ms) / 1_000)
+            pause_s = min(pause_s, max(self._timer_pause_s, (work.next_at_ms - work.now_ms) / 1_000))
         return max(0.001, pause_s)
 
     async def _look(self) -> Work:
@@ -122,9 +127,6 @@ class Worker:
     async def _begin(self, work: Work) -> int:
         """Begin what was found, pass on orders, and return how many runs were begun."""
         begun = 0
-        if work.timers_due:
-            begun += len(await self._storage.schedules.fire_due())
-            begun += await self._storage.waits.expire()
         for session_id in self._turns.ranked(work.session_ids):
             if self._turns.take(session_id):
                 self._spawn(self._run_turn(session_id))
@@ -143,6 +145,27 @@ class Worker:
                 process.cancel_once("it was asked to stop")
         self._reclaim_dead(work)
         return begun
+
+    async def _fire_timers(self, work: Work) -> int:
+        """Do what is due by the clock, and return how much that was."""
+        if not work.timers_due:
+            return 0
+        return await self._storage.waits.expire() + len(await self._storage.schedules.fire_due())
+
+    async def _try_timers(self, work: Work) -> None:
+        """Do what is due; trouble with it must not keep back what has nothing to do with it."""
+        try:
+            await self._fire_timers(work)
+            self._timer_pause_s = 0.0
+        except StorageClosed:
+            raise
+        except LashError as error:
+            self._note_trouble(error)
+            self._timer_pause_s = self._longer(self._timer_pause_s)
+
+    def _longer(self, pause_s: float) -> float:
+        """Return how long to wait after trouble, if it was so long the last time."""
+        return min(max(_FIRST_PAUSE_S, 2 * pause_s), self._core.options.poll_s * 10)
 
     def _reclaim_dead(self, work: Work) -> None:
         """Free what dead workers of this machine held. Looking at processes costs more than looking at hints."""
@@ -165,6 +188,7 @@ class Worker:
 
     async def _run_turn(self, session_id: str) -> None:
         end: TurnEnd | None = None
+        claimed: LeaseOutcome | None = None
         try:
             claimed = await self._storage.leases.claim(session_id, self._core.owner, ttl_ms=self._core.options.ttl_ms)
             if isinstance(claimed, Acquired) and self._stopping.is_set():
@@ -173,6 +197,11 @@ class Worker:
                 run = TurnRun(self._core, claimed.lease)
                 self._turns.fill(session_id, run)
                 end = await run.run()
+        except STORAGE_TROUBLE:
+            if isinstance(claimed, Acquired):
+                self._turns.empty(session_id)
+                await self._let_go(partial(self._storage.leases.release, claimed.lease.fence))
+            raise
         finally:
             self._turns.leave(session_id, in_vain=end in (None, TurnEnd.NOTHING, TurnEnd.LOST))
             if end is TurnEnd.UNKNOWN:
@@ -181,6 +210,7 @@ class Worker:
 
     async def _run_process(self, process_id: str) -> None:
         end: RunEnd | None = None
+        claimed: ProcessLeaseOutcome | None = None
         try:
             claimed = await self._storage.process_leases.claim(
                 process_id, self._core.owner, ttl_ms=self._core.options.ttl_ms
@@ -191,11 +221,29 @@ class Worker:
                 run = ProcessRun(self._core, claimed)
                 self._processes.fill(process_id, run)
                 end = await run.run()
+        except STORAGE_TROUBLE:
+            if isinstance(claimed, ProcessAcquired):
+                self._processes.empty(process_id)
+                await self._let_go(partial(self._storage.process_leases.release, claimed.lease.fence))
+            raise
         finally:
             self._processes.leave(process_id, in_vain=end in (None, RunEnd.LOST))
             if end is RunEnd.UNKNOWN:
                 self._processes.avoid(process_id, 10 * self._core.options.poll_s)
             self._freed.set()
+
+    async def _let_go(self, release: Callable[[], Awaitable[object]]) -> None:
+        """Give a lease back as soon as the storage takes that: its work should not have to wait until it runs out."""
+        end = time.monotonic() + self._core.options.lease_ttl_s
+        pause_s = _FIRST_PAUSE_S
+        while time.monotonic() < end and not self._stopping.is_set():
+            try:
+                await release()
+            except STORAGE_TROUBLE:
+                await _either(self._stopping.wait(), asyncio.sleep(pause_s))
+                pause_s = min(2 * pause_s, self._core.options.poll_s)
+            else:
+                return
 
     async def _reclaim(self, lease: Lease | ProcessLease) -> None:
         """Take a lease from a dead holder and give it back, so that anybody can go on at once."""
@@ -214,20 +262,25 @@ class Worker:
 
     async def _keep_leases(self) -> None:
         """Renew the leases of all that runs; what cannot be renewed in time is stopped."""
-        renewed: dict[object, float] = {}
+        renewed: dict[TurnRun | ProcessRun, float] = {}
         while True:
             await asyncio.sleep(self._core.options.lease_ttl_s / 3)
             runs = self._runs()
             renewed = {run: renewed.get(run, time.monotonic()) for run in runs}
-            for run in runs:
-                try:
-                    await run.renew()
-                    renewed[run] = time.monotonic()
-                except (LeaseLost, ProcessLeaseLost):
-                    self._lose(run)
-                except LashError:
-                    if time.monotonic() - renewed[run] > self._core.options.lease_ttl_s:
-                        self._lose(run)
+            # All at once: one that hangs must not cost the others their leases.
+            await asyncio.gather(*(self._renew(run, renewed) for run in runs))
+
+    async def _renew(self, run: TurnRun | ProcessRun, renewed: dict[TurnRun | ProcessRun, float]) -> None:
+        ttl_s = self._core.options.lease_ttl_s
+        try:
+            async with asyncio.timeout(ttl_s / 3):
+                await run.renew()
+            renewed[run] = time.monotonic()
+        except (LeaseLost, ProcessLeaseLost):
+            self._lose(run)
+        except (LashError, TimeoutError):
+            if time.monotonic() - renewed[run] > ttl_s:
+                self._lose(run)
 
     def _lose(self, run: TurnRun | ProcessRun) -> None:
         # Its own end may have freed the lease just now.
@@ -271,7 +324,10 @@ class Worker:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             # The lease runs out by itself, and whoever looks then goes on from the records.
-            self._core.hooks.note("worker.trouble", error=f"{type(error).__qualname__}: {error}")
+            self._note_trouble(error)
+
+    def _note_trouble(self, error: BaseException) -> None:
+        self._core.hooks.note("worker.trouble", error=f"{type(error).__qualname__}: {error}")
 
 
 async def _either(*waits: Coroutine[object, object, object]) -> None:

@@ -1,4 +1,4 @@
-"""Group commit: several bodies in one transaction, each in a savepoint of its own."""
+"""Group commit: several bodies in one transaction, each in a savepoint of its own; one alone needs none."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class BatchRunner:
         """
         waiting = list(jobs)
         try:
-            while culprit := self._attempt(waiting):
+            while waiting and (culprit := self._attempt(waiting)):
                 waiting.remove(culprit)
         except BaseException:
             self._abandon()
@@ -45,29 +45,32 @@ class BatchRunner:
             for job in jobs:
                 job.fail(in_our_terms(error, "beginning a transaction"))
             return None
+        alone = len(jobs) == 1
         for job in jobs:
-            if not job.abandoned and not self._run_one(job):
+            if not job.abandoned and not self._run_one(job, alone=alone):
                 self._abandon()
                 return job
         self._commit(jobs)
         return None
 
-    def _run_one(self, job: Work[Transaction]) -> bool:
-        """Run one job; return whether the transaction is still good for the others."""
+    def _run_one(self, job: Work[Transaction], *, alone: bool) -> bool:
+        """Run one job; return whether the transaction may be committed."""
         try:
             now_ms = self._clock.now_ms()
-            self._control("savepoint")
-        except Exception as error:  # noqa: BLE001
+            if not alone:
+                self._control("savepoint")
+        except BaseException as error:  # noqa: BLE001
             job.fail(in_our_terms(error, "opening a savepoint"))
             return False
         transaction = Transaction(self._connection, self._statements, now_ms)
         try:
             job.attempt(transaction)
             transaction.check_not_lost()
-            self._control("release")
+            if not alone:
+                self._control("release")
         except BaseException as error:  # noqa: BLE001
             job.fail(in_our_terms(error, "running a transaction"))
-            return self._undo()
+            return not alone and self._undo()
         finally:
             transaction.end()
         return True

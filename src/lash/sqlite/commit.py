@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from lash.codec import encode
 from lash.errors import CorruptData
 from lash.model.commit import CommitResult, ReplaceFull
 from lash.model.value import BlobRef
 from lash.plan.checkpoint import CurrentComponent, change_components
-from lash.plan.commit import Apply, CommitFacts, PreparedCommit, Replay, plan_commit
+from lash.plan.commit import Apply, CommitFacts, PreparedCommit, Replay, assume_nodes, plan_commit
+from lash.plan.lease import NEVER_HELD, LeaseRow
 from lash.plan.node import StoredNode
 from lash.plan.queue import HeldBatch, held_by_token
-from lash.plan.scope import turn_scope_id
 from lash.plan.session import HeadRow, missing_session
 from lash.plan.turn import TurnRow
 from lash.plan.usage import UsageRow, merge_usage, require_room
@@ -18,44 +20,95 @@ from lash.sqlite.attachment import stamp_attachments
 from lash.sqlite.database import SQLiteValue, Transaction
 from lash.sqlite.effect import retire_effects
 from lash.sqlite.fork import graph_owners, reclaim_graphs
-from lash.sqlite.lease import lease_row, release_lease
+from lash.sqlite.lease import release_lease
 from lash.sqlite.parameters import json_array
 from lash.sqlkit.rows import Flag, Text
 
 
+class Marks(msgspec.Struct, frozen=True, array_like=True):
+    """What there is of a session beside its head; most commits find next to nothing, and then ask no more."""
+
+    turn: bool
+    frames: bool
+    components: bool
+    old_checkpoints: bool
+    old_components: bool
+    effects: bool
+
+
 def apply_commit(transaction: Transaction, prepared: PreparedCommit) -> CommitResult:
     """Run one commit inside a write transaction; whatever is raised leaves nothing behind."""
-    facts = _load_facts(transaction, prepared)
-    decision = plan_commit(prepared, facts)
+    head = _load_head(transaction, prepared)
+    marks = _load_marks(transaction, prepared, head)
+    decision = plan_commit(prepared, _load_facts(transaction, prepared, head, marks))
     if isinstance(decision, Apply):
-        _write(transaction, prepared, decision)
+        _write(transaction, prepared, decision, marks)
     if prepared.commit.release is not None:
         release_lease(transaction, prepared.commit.release)
     return decision.result if isinstance(decision, Replay) else prepared.result
 
 
-def _load_facts(transaction: Transaction, prepared: PreparedCommit) -> CommitFacts:
-    session_id, turn_id = prepared.commit.session_id, prepared.commit.turn_id
+def _load_head(transaction: Transaction, prepared: PreparedCommit) -> HeadRow:
+    session_id = prepared.commit.session_id
     head = transaction.one(HeadRow, "session_head", session_id=session_id)
     if head is None:
         deleted = transaction.one(Flag, "session_is_deleted", session_id=session_id)
         raise missing_session(session_id, deleted=deleted is not None and deleted.value)
-    key = head.session_key
-    turn = None if turn_id is None else transaction.one(TurnRow, "commit_turn", session_key=key, turn_id=turn_id)
-    names, refs = prepared.named_nodes, prepared.required_refs
-    nodes = transaction.all(StoredNode, "node_stored", session_key=key, node_ids=json_array(names)) if names else []
+    return head
+
+
+def _load_marks(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) -> Marks:
+    marks = transaction.one(
+        Marks,
+        "commit_marks",
+        session_key=head.session_key,
+        turn_id=prepared.commit.turn_id,
+        floor=prepared.retention_floor,
+        scope_id=prepared.scope_id,
+    )
+    if marks is None:
+        raise CorruptData("the query commit_marks returned no row")
+    return marks
+
+
+def _load_facts(transaction: Transaction, prepared: PreparedCommit, head: HeadRow, marks: Marks) -> CommitFacts:
+    key, turn_id = head.session_key, prepared.commit.turn_id
+    turn = transaction.one(TurnRow, "commit_turn", session_key=key, turn_id=turn_id) if marks.turn else None
+    refs = prepared.required_refs
     known = transaction.all(Text, "commit_known_refs", session_key=key, refs=json_array(refs)) if refs else []
     return CommitFacts(
         head=head,
         turn=turn,
-        lease=lease_row(transaction, session_id),
+        lease=NEVER_HELD if prepared.commit.fence is None else _lease(transaction, head),
         held_batches=_held_batches(transaction, prepared, key),
-        stored_nodes={node.node_id: node for node in nodes},
+        stored_nodes=_stored_nodes(transaction, prepared, head),
         missing_attachments=_missing_attachments(transaction, prepared, key),
         missing_refs=refs - {BlobRef(row.text) for row in known},
         now_ms=transaction.now_ms,
         is_inherited=_is_inherited(transaction, key) if isinstance(prepared.commit.graph, ReplaceFull) else False,
     )
+
+
+def _lease(transaction: Transaction, head: HeadRow) -> LeaseRow:
+    row = transaction.one(LeaseRow, "lease_of", session_key=head.session_key)
+    if row is None:
+        raise CorruptData(f"a session has no lease row (key {head.session_key})")
+    return row
+
+
+def _stored_nodes(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) -> dict[str, StoredNode]:
+    """Return the stored ones among the nodes that a commit names. Most add to the leaf, which the head tells."""
+    names = prepared.named_nodes
+    if not names:
+        return {}
+    assumed = assume_nodes(prepared, head)
+    if assumed is not None:
+        new = json_array(each.node_id for each in prepared.nodes)
+        taken = transaction.one(Flag, "node_any_stored", session_key=head.session_key, node_ids=new)
+        if taken is not None and not taken.value:
+            return assumed
+    nodes = transaction.all(StoredNode, "node_stored", session_key=head.session_key, node_ids=json_array(names))
+    return {node.node_id: node for node in nodes}
 
 
 def _is_inherited(transaction: Transaction, session_key: int) -> bool:
@@ -89,16 +142,22 @@ def _consume(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) 
         transaction.run("commit_consume", session_key=key, tokens=tokens)
 
 
-def _write(transaction: Transaction, prepared: PreparedCommit, decision: Apply) -> None:
+def _write(transaction: Transaction, prepared: PreparedCommit, decision: Apply, marks: Marks) -> None:
     _write_head(transaction, prepared, decision.head)
     _write_graph(transaction, decision)
     _write_checkpoint(transaction, prepared, decision.head)
-    _write_frames(transaction, prepared, decision.head)
+    if marks.components or prepared.components:
+        _write_components(transaction, prepared, decision.head)
+    _drop_below_floor(transaction, prepared, decision.head, marks)
+    if marks.frames or prepared.frames:
+        _write_frames(transaction, prepared, decision.head)
     _write_usage(transaction, prepared, decision.head)
     _consume(transaction, prepared, decision.head)
     if prepared.attachments:
         stamp_attachments(transaction, decision.head.session_key, prepared.attachments)
     _write_turn(transaction, prepared, decision.head)
+    if marks.effects and prepared.scope_id is not None:
+        retire_effects(transaction, prepared.scope_id)
 
 
 def _write_head(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) -> None:
@@ -177,6 +236,10 @@ def _write_checkpoint(transaction: Transaction, prepared: PreparedCommit, head: 
         turn_state=prepared.checkpoint.turn_state,
         plugin_snapshot_revision=prepared.checkpoint.manifest.plugin_snapshot_revision,
     )
+
+
+def _write_components(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) -> None:
+    key = head.session_key
     current = transaction.all(CurrentComponent, "commit_current_components", session_key=key)
     changes = change_components(current, prepared.components)
     transaction.run_many(
@@ -190,15 +253,18 @@ def _write_checkpoint(transaction: Transaction, prepared: PreparedCommit, head: 
             for begun in changes.begun
         ),
     )
-    _drop_below_floor(transaction, key, prepared.retention_floor)
 
 
-def _drop_below_floor(transaction: Transaction, session_key: int, floor: int) -> None:
-    transaction.run("commit_drop_checkpoints", session_key=session_key, floor=floor)
-    dropped = transaction.all(Text, "commit_drop_components", session_key=session_key, floor=floor)
-    if dropped:
-        hashes = json_array({row.text for row in dropped})
-        transaction.run("commit_drop_blobs", session_key=session_key, hashes=hashes)
+def _drop_below_floor(transaction: Transaction, prepared: PreparedCommit, head: HeadRow, marks: Marks) -> None:
+    key, floor = head.session_key, prepared.retention_floor
+    if marks.old_checkpoints:
+        transaction.run("commit_drop_checkpoints", session_key=key, floor=floor)
+    # One that this commit has ended may lie below the floor already.
+    if marks.old_components or marks.components:
+        dropped = transaction.all(Text, "commit_drop_components", session_key=key, floor=floor)
+        if dropped:
+            hashes = json_array({row.text for row in dropped})
+            transaction.run("commit_drop_blobs", session_key=key, hashes=hashes)
 
 
 def _write_frames(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) -> None:
@@ -217,13 +283,18 @@ def _write_frames(transaction: Transaction, prepared: PreparedCommit, head: Head
 def _write_usage(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) -> None:
     if not prepared.usage:
         return
-    key = head.session_key
-    pairs = json_array((row.source, row.model) for row in prepared.usage_totals)
-    before = transaction.all(UsageRow, "commit_usage_totals", session_key=key, pairs=pairs)
-    # SQLite would turn a sum beyond 64 bits into a floating-point number without a word.
-    require_room(merge_usage([*before, *prepared.usage_totals]))
     transaction.run_many("commit_usage", _usage_rows(prepared.usage, head))
-    transaction.run_many("commit_usage_total", _usage_rows(prepared.usage_totals, head))
+    for total in _usage_rows(prepared.usage_totals, head):
+        if not transaction.run("commit_usage_total", **total):
+            _explain_usage(transaction, prepared, head)
+
+
+def _explain_usage(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) -> None:
+    """Raise what callers are to see of a sum that was not written."""
+    pairs = json_array((row.source, row.model) for row in prepared.usage_totals)
+    before = transaction.all(UsageRow, "commit_usage_totals", session_key=head.session_key, pairs=pairs)
+    require_room(merge_usage([*before, *prepared.usage_totals]))
+    raise CorruptData(f"the usage of session {prepared.commit.session_id!r} could not be added up")
 
 
 def _usage_rows(rows: tuple[UsageRow, ...], head: HeadRow) -> list[dict[str, SQLiteValue]]:
@@ -254,4 +325,3 @@ def _write_turn(transaction: Transaction, prepared: PreparedCommit, head: HeadRo
         result=encode(prepared.result, CommitResult, "the commit's result"),
         now_ms=transaction.now_ms,
     )
-    retire_effects(transaction, turn_scope_id(prepared.commit.session_id, prepared.commit.turn_id))

@@ -43,8 +43,8 @@ class Database:
         self._closed = False
         self._inline: Snapshots | None = None
         self._lender = Lender(loop, enabled=settings.options.lend_gil)
-        self._writer = Writer(settings, loop, self._lender, self._end_reading)
-        self._threads = ReaderThreads(self._open_snapshots, loop, self._lender, settings.options.reader_threads)
+        self._writer = Writer(settings, self._lender, self._end_reading)
+        self._threads = ReaderThreads(self._open_snapshots, self._lender, settings.options.reader_threads)
 
     @classmethod
     async def open(
@@ -146,14 +146,17 @@ class Database:
     def _open_snapshots(self) -> Snapshots:
         """Open a way to read; the writer has opened the database before."""
         settings = self._settings
+        engine: Engine = self._writer.opened.result()
         if settings.path is None:
-            engine: Engine = self._writer.opened.result()
             return SharedSnapshots(engine.connection, settings.statements, settings.clock, engine.turns)
+        if engine.place is not None:
+            # A reader must not be the first to see another file.
+            engine.place.check()
         try:
             connection = open_reader(settings.path, settings.options)
         except apsw.Error as error:
             raise translate(error, f"opening {settings.path} for reading") from error
-        return Snapshots(connection, settings.statements, settings.clock)
+        return Snapshots(connection, settings.statements, settings.clock, engine.place)
 
     def _begin_closing(self) -> None:
         if not self._closed:

@@ -14,6 +14,7 @@ from lash.sqlite.jobs import Work
 from lash.sqlite.lockfile import NoTurns, ThreadTurns, Turns, open_turns
 from lash.sqlite.log import Checkpoints
 from lash.sqlite.options import SQLiteOptions
+from lash.sqlite.place import Place
 from lash.sqlite.statements import Statements
 from lash.sqlite.transaction import Transaction
 
@@ -35,10 +36,21 @@ class Engine:
     def __init__(self, connection: apsw.Connection, turns: Turns, settings: Settings) -> None:
         self.connection = connection
         self.turns = turns
+        self.place = None if settings.path is None else Place(settings.path)
         self._runner = BatchRunner(connection, settings.statements, settings.clock)
         self._checkpoints = (
             None if settings.path is None else Checkpoints(connection, settings.statements, settings.options)
         )
+
+    def take_turn(self) -> None:
+        """Wait for the right to write, and look whether there still is something to write to."""
+        self.turns.take()
+        try:
+            if self.place is not None:
+                self.place.check()
+        except BaseException:
+            self.turns.give_back()
+            raise
 
     def run(self, jobs: Sequence[Work[Transaction]]) -> None:
         """Give every job its outcome, in as few transactions as possible."""

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from lash.errors import CorruptData
-from lash.model.maintenance import GarbageReport, PruneReport, StorageReport
+from lash.model.maintenance import GarbageReport, Prunable, PruneReport, StorageReport
 from lash.plan.activity import KEPT_MS
 from lash.plan.maintenance import (
     BATCH,
@@ -15,10 +15,12 @@ from lash.plan.maintenance import (
     ENVIRONMENT_GRACE_MS,
     MEASURED_PAGES,
     GarbageRow,
+    PrunableRow,
     TableBytes,
     TableRows,
     check_age,
     estimate_rows,
+    prunable,
     storage_report,
 )
 from lash.sqlite.database import Database, Reader, SQLiteValue, Transaction
@@ -58,6 +60,15 @@ class SQLiteMaintenance:
 
     async def collect_garbage(self, *, dry_run: bool = False) -> GarbageReport:
         return await sweep_garbage(_Sweeper(self._database, ENVIRONMENT_GRACE_MS), dry_run=dry_run)
+
+    async def prunable(self, *, older_than_ms: int) -> Prunable:
+        age_ms = check_age(older_than_ms)
+
+        def body(reader: Reader) -> Prunable:
+            (row,) = reader.all(PrunableRow, "maintenance_prunable", before_ms=reader.now_ms - age_ms)
+            return prunable(row)
+
+        return await self._database.read_in_thread(body)
 
     async def prune_turns(self, *, older_than_ms: int) -> PruneReport:
         return await sweep_old(_Sweeper(self._database, check_age(older_than_ms)), "turns")

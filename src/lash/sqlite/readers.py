@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import queue
 import threading
@@ -17,6 +16,7 @@ from lash.sqlite.errors import in_our_terms, translate
 from lash.sqlite.jobs import Work
 from lash.sqlite.lender import Lender
 from lash.sqlite.lockfile import Turns
+from lash.sqlite.place import Place
 from lash.sqlite.statements import Statements
 from lash.sqlite.transaction import Reader
 
@@ -26,8 +26,11 @@ T = TypeVar("T")
 class Snapshots:
     """Reads through a connection of its own, one body at a time."""
 
-    def __init__(self, connection: apsw.Connection, statements: Statements, clock: Clock) -> None:
+    def __init__(
+        self, connection: apsw.Connection, statements: Statements, clock: Clock, place: Place | None = None
+    ) -> None:
         self._connection = connection
+        self._place = place
         self._statements = statements
         self._clock = clock
         self._reading = False
@@ -38,6 +41,7 @@ class Snapshots:
             raise ConfigError("a read was started inside the body of another; use the reader that the body was given")
         self._reading = True
         try:
+            self._check_place()
             return self._read(body)
         except apsw.Error as error:
             raise translate(error, "reading") from error
@@ -46,6 +50,7 @@ class Snapshots:
 
     def data_version(self) -> int:
         """Return a number that is another one after any other connection has committed."""
+        self._check_place()
         try:
             return int(self._connection.execute("PRAGMA data_version").get)
         except apsw.Error as error:
@@ -55,6 +60,10 @@ class Snapshots:
         """Close the connection."""
         with contextlib.suppress(apsw.Error):
             self._connection.close()
+
+    def _check_place(self) -> None:
+        if self._place is not None:
+            self._place.check_sometimes()
 
     def _read(self, body: Callable[[Reader], T]) -> T:
         try:
@@ -96,11 +105,8 @@ class SharedSnapshots(Snapshots):
 class ReaderThreads:
     """A few threads for long reads, started when needed, each with its own way to read."""
 
-    def __init__(
-        self, open_snapshots: Callable[[], Snapshots], loop: asyncio.AbstractEventLoop, lender: Lender, limit: int
-    ) -> None:
+    def __init__(self, open_snapshots: Callable[[], Snapshots], lender: Lender, limit: int) -> None:
         self._open_snapshots = open_snapshots
-        self._loop = loop
         self._lender = lender
         self._limit = limit
         self._jobs: queue.SimpleQueue[Work[Reader] | None] = queue.SimpleQueue()
@@ -125,10 +131,7 @@ class ReaderThreads:
             thread.join()
 
     def _answer(self, job: Work[Reader]) -> None:
-        # A loop that was closed has nobody left to answer.
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._settle, job)
-        self._lender.call_back()
+        self._lender.answer(lambda: self._settle(job))
 
     def _settle(self, job: Work[Reader]) -> None:
         self._unsettled -= 1

@@ -54,6 +54,7 @@ from lash.sqlite.head import find_head, find_meta, insert_session, is_deleted
 from lash.sqlite.parameters import json_array
 from lash.sqlite.schedule import delete_session_schedules
 from lash.sqlite.trigger import delete_subscriptions
+from lash.sqlkit.rows import Number
 from lash.stores.notify import ChangeSignals
 
 
@@ -151,6 +152,9 @@ class SQLiteSession:
     async def head(self) -> SessionHead | None:
         return decode_head(self._database.read(self._read_row))
 
+    async def revision(self) -> int:
+        return self._database.read(self._read_row).revision
+
     async def load(self, scope: ReadScope = ActivePath()) -> SessionRead | None:
         wanted = check_scope(scope)
         if isinstance(wanted, ActivePath) and wanted.last is not None:
@@ -231,13 +235,22 @@ class SQLiteSession:
 
         return await self._database.write(body)
 
-    async def vacuum(self) -> VacuumReport:
+    async def vacuum(self, *, dry_run: bool = False) -> VacuumReport:
+        if dry_run:
+            return VacuumReport(removed_node_count=self._database.read(self._removed_count))
+
         def body(transaction: Transaction) -> int:
             key = find_head(transaction, self._session_id).session_key
             transaction.run("node_close_segments", session_key=key)
             return transaction.run("node_vacuum", session_key=key)
 
         return VacuumReport(removed_node_count=await self._database.write(body))
+
+    def _removed_count(self, reader: Reader) -> int:
+        counted = reader.one(Number, "node_removed_count", session_id=self._session_id)
+        if counted is None:
+            raise missing_session(self._session_id, deleted=is_deleted(reader, self._session_id))
+        return counted.number
 
     def _read_row(self, reader: Reader) -> ReadRow:
         row = reader.one(ReadRow, "session_read", session_id=self._session_id)

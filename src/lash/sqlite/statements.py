@@ -26,7 +26,7 @@ class Statements:
     def __init__(self, queries: Mapping[str, str], hook: StatementHook | None) -> None:
         self._queries = queries
         self._hook = hook
-        self._parameters: dict[str, frozenset[str]] = {}
+        self._parameters: dict[str, AbstractSet[str]] = {}
 
     def teach(self, queries: Mapping[str, str]) -> None:
         """Add named queries; those of a name that is known already are replaced."""
@@ -55,7 +55,10 @@ class Statements:
         A missing or surplus parameter is a mistake of the caller and raises `TypeError`, an unknown query
         `LookupError`.
         """
-        self._check(connection, name, parameters)
+        if parameters.keys() != self._parameters.get(name):
+            self._check(connection, name, parameters)
+        if self._hook is not None:
+            self._tell_hook(name)
         try:
             return connection.execute(self._queries[name], parameters).fetchall()
         except apsw.Error as error:
@@ -65,7 +68,10 @@ class Statements:
 
     def run_many(self, connection: apsw.Connection, name: str, rows: Sequence[Mapping[str, SQLiteValue]]) -> None:
         """Run one query for each of some rows of parameters, all of one form; announced once."""
-        self._check(connection, name, rows[0])
+        if rows[0].keys() != self._parameters.get(name):
+            self._check(connection, name, rows[0])
+        if self._hook is not None:
+            self._tell_hook(name)
         try:
             connection.executemany(self._queries[name], rows).fetchall()
         except apsw.Error as error:
@@ -73,19 +79,22 @@ class Statements:
         except UNSTORABLE as error:
             raise InvalidInput(f"query {name}: a parameter cannot be stored: {error}") from error
 
-    def _check(self, connection: apsw.Connection, name: str, parameters: Mapping[str, SQLiteValue]) -> None:
-        """Refuse wrong parameters, then tell the hook what is about to run."""
+    def _tell_hook(self, name: str) -> None:
         try:
-            expected = self._parameters.get(name)
-            if expected is None:
-                expected = self._learn(connection, name)
-            if parameters.keys() != expected:
-                raise TypeError(_disagreement(name, expected, parameters.keys()))
             self.announce(name)
         except apsw.Error as error:
             raise translate(error, f"query {name}") from error
 
-    def _learn(self, connection: apsw.Connection, name: str) -> frozenset[str]:
+    def _check(self, connection: apsw.Connection, name: str, parameters: Mapping[str, SQLiteValue]) -> None:
+        """Learn what the query asks for, if that is not known, and refuse other parameters."""
+        try:
+            expected = self._parameters.get(name) or self._learn(connection, name)
+        except apsw.Error as error:
+            raise translate(error, f"query {name}") from error
+        if parameters.keys() != expected:
+            raise TypeError(_disagreement(name, expected, parameters.keys()))
+
+    def _learn(self, connection: apsw.Connection, name: str) -> AbstractSet[str]:
         if name not in self._queries:
             raise LookupError(f"there is no query {name!r}")
         asked = _Asked()
@@ -106,6 +115,6 @@ class _Asked(dict[str, None]):
         self.names.add(name)
 
 
-def _disagreement(name: str, expected: frozenset[str], given: AbstractSet[str]) -> str:
+def _disagreement(name: str, expected: AbstractSet[str], given: AbstractSet[str]) -> str:
     missing, surplus = sorted(expected - given), sorted(given - expected)
     return f"query {name}: missing parameters {missing}, surplus parameters {surplus}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 import apsw
@@ -77,8 +77,13 @@ class Transaction(Reader):
         """Run the query once for each mapping of parameters, in order; the hook hears of it once."""
         self._check_not_ended()
         given = list(rows)
+        self.check_not_lost()
         if given:
-            self._guarded(lambda: self._statements.run_many(self._connection, name, given))
+            try:
+                self._statements.run_many(self._connection, name, given)
+            except LashError as error:
+                self._note_loss(error)
+                raise
 
     def check_not_lost(self) -> None:
         """Raise the error with which SQLite gave the whole transaction up, if it did."""
@@ -86,18 +91,18 @@ class Transaction(Reader):
             raise self._loss
 
     def _rows(self, name: str, parameters: Mapping[str, SQLiteValue]) -> list[tuple[apsw.SQLiteValue, ...]]:
-        return self._guarded(lambda: super(Transaction, self)._rows(name, parameters))
-
-    def _guarded(self, statement: Callable[[], T]) -> T:
-        """Run a statement and notice when SQLite gave the whole transaction up for it."""
-        # Without the transaction, a body that swallowed the error would commit statement by statement.
         self.check_not_lost()
         try:
-            return statement()
+            return super()._rows(name, parameters)
         except LashError as error:
-            if not self._ended and self._connection.get_autocommit():
-                self._loss = error
+            self._note_loss(error)
             raise
+
+    def _note_loss(self, error: LashError) -> None:
+        """Notice when SQLite gave the whole transaction up for a statement that failed."""
+        # Without the transaction, a body that swallowed the error would commit statement by statement.
+        if not self._ended and self._connection.get_autocommit():
+            self._loss = error
 
 
 def _shaped(row: tuple[apsw.SQLiteValue, ...], shape: type[T], name: str) -> T:

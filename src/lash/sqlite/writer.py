@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import copy
 import queue
@@ -22,16 +21,13 @@ from lash.sqlite.transaction import Transaction
 class Writer:
     """Takes jobs in order, runs all that wait in one transaction, and answers after the commit."""
 
-    def __init__(
-        self, settings: Settings, loop: asyncio.AbstractEventLoop, lender: Lender, before_closing: Callable[[], None]
-    ) -> None:
+    def __init__(self, settings: Settings, lender: Lender, before_closing: Callable[[], None]) -> None:
         self.opened: Future[Engine] = Future()
         """Done when the database is usable, or with the reason why it is not."""
         self.ended: Future[None] = Future()
         """Done when the thread has closed its connection."""
         self._settings = settings
         self._before_closing = before_closing
-        self._loop = loop
         self._lender = lender
         self._group_limit = settings.options.group_limit
         self._jobs: queue.SimpleQueue[Work[Transaction] | None] = queue.SimpleQueue()
@@ -95,7 +91,7 @@ class Writer:
             self._answer(batch)
             return
         try:
-            engine.turns.take()
+            engine.take_turn()
         except Exception as error:  # noqa: BLE001
             for job in batch:
                 # Each caller raises an exception of its own: a shared one would collect all their tracebacks.
@@ -110,10 +106,7 @@ class Writer:
             engine.turns.give_back()
 
     def _answer(self, batch: list[Work[Transaction]]) -> None:
-        # A loop that was closed has nobody left to answer.
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._settle, batch)
-        self._lender.call_back()
+        self._lender.answer(lambda: self._settle(batch))
 
     def _settle(self, batch: list[Work[Transaction]]) -> None:
         self._lender.settled(len(batch))

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from importlib import resources
 from typing import TypeAlias
 
 import msgspec
+
+from lash.sqlkit.queries import package_folder
 
 
 class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,7 +61,7 @@ ForeignKeyRow: TypeAlias = tuple[str, str, str, str]
 
 def load_catalogue(package: str) -> Catalogue:
     """Return the package's ``catalogue.json``."""
-    text = resources.files(package).joinpath("catalogue.json").read_bytes()
+    text = package_folder(package).joinpath("catalogue.json").read_bytes()
     return msgspec.json.decode(text, type=Catalogue)
 
 

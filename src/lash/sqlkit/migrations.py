@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from importlib import resources
-from importlib.resources.abc import Traversable
+from pathlib import Path
 
 import msgspec
 
 from lash.errors import NewerSchema, PendingMigrations
-from lash.sqlkit.queries import in_schema, sql_files
+from lash.sqlkit.queries import in_schema, package_folder, sql_files
 
 _FILE_NAME = re.compile(r"(?P<number>[0-9]{4})_(?P<name>[a-z][a-z0-9_]*)\.sql")
 
@@ -29,10 +28,10 @@ class Migration(msgspec.Struct, frozen=True):
 
 def load_migrations(package: str, *, schema: str | None = None) -> tuple[Migration, ...]:
     """Return the migrations of the package that directly holds their files, in order."""
-    return read_migrations(resources.files(package), schema=schema)
+    return read_migrations(package_folder(package), schema=schema)
 
 
-def read_migrations(folder: Traversable, *, schema: str | None = None) -> tuple[Migration, ...]:
+def read_migrations(folder: Path, *, schema: str | None = None) -> tuple[Migration, ...]:
     """Return the migrations of the folder in order; a misnamed file, a gap or a doubled number is a ValueError."""
     migrations = sorted((_read(file, schema) for file in sql_files(folder)), key=lambda migration: migration.number)
     for expected, migration in enumerate(migrations, start=1):
@@ -59,7 +58,7 @@ def pending_error(applied: int, due: Sequence[Migration]) -> PendingMigrations:
     return PendingMigrations(applied, tuple(f"{step.number:04}_{step.name}" for step in due))
 
 
-def _read(file: Traversable, schema: str | None) -> Migration:
+def _read(file: Path, schema: str | None) -> Migration:
     match = _FILE_NAME.fullmatch(file.name)
     if match is None:
         raise ValueError(f"{file.name!r} is no migration: the name must look like 0001_first_tables.sql")

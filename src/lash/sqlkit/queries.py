@@ -8,25 +8,37 @@ A file holds the queries of one noun::
 
 The first line names the query, the comment below says what it is for, the rest is the statement in the
 database's own parameter style. ``:"schema"`` stands for the quoted schema, as it does in psql.
+
+What several queries of a file share stands in it once, as a fragment, and each of them includes it::
+
+    -- fragment: session_columns
+    -- What is read of a session.
+    SELECT s.session_key, s.revision
+
+    -- name: session_head
+    -- The head of one session.
+    -- include: session_columns
+    FROM …;
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from importlib import resources
-from importlib.resources.abc import Traversable
+from importlib.util import find_spec
+from pathlib import Path
 from types import MappingProxyType
 
-_NAME = re.compile(r"^-- name: (?P<name>[a-z][a-z0-9_]*)[ \t]*$", re.MULTILINE)
-_NAME_LIKE = re.compile(r"^[ \t]*--[ \t]*name[ \t]*:.*$", re.MULTILINE | re.IGNORECASE)
+_MARK = re.compile(r"^-- (?P<kind>name|fragment): (?P<name>[a-z][a-z0-9_]*)[ \t]*$", re.MULTILINE)
+_INCLUDE = re.compile(r"^-- include: (?P<name>[a-z][a-z0-9_]*)[ \t]*$", re.MULTILINE)
+_MARK_LIKE = re.compile(r"^[ \t]*--[ \t]*(?P<kind>name|fragment|include)[ \t]*:.*$", re.MULTILINE | re.IGNORECASE)
 _SCHEMA = ':"schema"'
 
 
 def load_queries(package: str, *, schema: str | None = None) -> Mapping[str, str]:
     """Return every named query of the package's ``.sql`` files, by name."""
     queries: dict[str, str] = {}
-    for file in sql_files(resources.files(package)):
+    for file in sql_files(package_folder(package)):
         for name, statement in parse_queries(file.read_text(encoding="utf-8")):
             if name in queries:
                 raise ValueError(f"query {name!r} is defined twice; the second time in {file.name}")
@@ -34,27 +46,66 @@ def load_queries(package: str, *, schema: str | None = None) -> Mapping[str, str
     return MappingProxyType(queries)
 
 
-def sql_files(folder: Traversable) -> list[Traversable]:
+def package_folder(package: str) -> Path:
+    """Return the folder of a package; `importlib.resources` would do as well, and takes longer to load than all SQL."""
+    spec = find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise ValueError(f"{package!r} is no package")
+    return Path(spec.submodule_search_locations[0])
+
+
+def sql_files(folder: Path) -> list[Path]:
     """Return the ``.sql`` files directly below the folder, by name."""
     files = (entry for entry in folder.iterdir() if entry.is_file() and entry.name.endswith(".sql"))
     return sorted(files, key=lambda entry: entry.name)
 
 
 def parse_queries(text: str) -> list[tuple[str, str]]:
-    """Split the text of one file into (name, statement) pairs, in order.
+    """Split the text of one file into (name, statement) pairs, in order, with fragments in their places.
 
-    A line that only resembles a name is a ValueError: it would silently become part of the query before it.
+    A line that only resembles a mark is a ValueError: it would silently become part of the query before it. So is a
+    fragment that is defined twice, includes another, is included nowhere, or is included and not there.
     """
-    marks = list(_NAME.finditer(text))
-    _refuse_misspelt_names(text, {mark.start() for mark in marks})
+    marks = list(_MARK.finditer(text))
+    _refuse_misspelt_marks(text, {mark.start() for mark in (*marks, *_INCLUDE.finditer(text))})
     ends = [mark.start() for mark in marks[1:]] + [len(text)]
-    return [(mark["name"], text[mark.end() : end].strip()) for mark, end in zip(marks, ends, strict=True)]
+    parts = [
+        (mark["kind"], mark["name"], text[mark.end() : end].strip()) for mark, end in zip(marks, ends, strict=True)
+    ]
+    fragments = _fragments([(name, body) for kind, name, body in parts if kind == "fragment"])
+    _refuse_unused_fragments(fragments, text)
+    return [(name, _with_fragments(name, body, fragments)) for kind, name, body in parts if kind == "name"]
 
 
-def _refuse_misspelt_names(text: str, starts: set[int]) -> None:
-    for line in _NAME_LIKE.finditer(text):
+def _fragments(parts: list[tuple[str, str]]) -> dict[str, str]:
+    fragments: dict[str, str] = {}
+    for name, body in parts:
+        if name in fragments or _INCLUDE.search(body):
+            raise ValueError(f"fragment {name!r} is defined twice, or includes another")
+        # Its comment says what it is for, not what the query does that includes it.
+        fragments[name] = "\n".join(line for line in body.splitlines() if not line.startswith("--"))
+    return fragments
+
+
+def _refuse_unused_fragments(fragments: Mapping[str, str], text: str) -> None:
+    unused = fragments.keys() - {mark["name"] for mark in _INCLUDE.finditer(text)}
+    if unused:
+        raise ValueError(f"fragment {min(unused)!r} is included nowhere")
+
+
+def _with_fragments(name: str, body: str, fragments: Mapping[str, str]) -> str:
+    def text_of(mark: re.Match[str]) -> str:
+        if mark["name"] not in fragments:
+            raise ValueError(f"query {name!r} includes {mark['name']!r}, which is no fragment of its file")
+        return fragments[mark["name"]]
+
+    return _INCLUDE.sub(text_of, body)
+
+
+def _refuse_misspelt_marks(text: str, starts: set[int]) -> None:
+    for line in _MARK_LIKE.finditer(text):
         if line.start() not in starts:
-            raise ValueError(f"{line[0].strip()!r} must read '-- name: some_lower_case_name'")
+            raise ValueError(f"{line[0].strip()!r} must read '-- {line['kind'].lower()}: some_lower_case_name'")
 
 
 def in_schema(statement: str, schema: str | None) -> str:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from lash.plan.attachment import AttachmentRow, FenceRow, Intent, Move, Place, UnnamedFences
 
 IsOwnerGone: TypeAlias = Callable[[AttachmentEntry], Awaitable[bool]]
-"""Answers whether the owner of an uncommitted attachment can never commit it any more."""
+"""Answers whether nobody can commit an uncommitted attachment any more: neither its owner, if it has one, nor the turn
+of a message that names it."""
 
 
 class ByteStore(Protocol):
@@ -113,11 +114,11 @@ class AttachmentStore(Protocol):
         ...
 
     async def sweep(self, older_than_ms: int, is_owner_gone: IsOwnerGone, *, dry_run: bool = False) -> SweepReport:
-        """Remove what is old, uncommitted and without a living owner, and the bytes that no session names.
+        """Remove what is old and uncommitted and which nobody will commit, and the bytes that no session names.
 
-        Nothing is removed on a guess: an owner about whom ``is_owner_gone`` fails counts as alive and is reported as
-        refused. If bytes cannot be deleted, or the database fails on the way, this raises SweepIncomplete with the
-        report so far. Any number of sweeps may run at the same time.
+        Nothing is removed on a guess: ``is_owner_gone`` is asked about each, also about what has no owner, and where
+        it fails the attachment stays and is reported as refused. If bytes cannot be deleted, or the database fails on
+        the way, this raises SweepIncomplete with the report so far. Any number of sweeps may run at the same time.
         """
         ...
 

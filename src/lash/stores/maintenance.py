@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from lash.model.maintenance import GarbageReport, PruneReport
+from lash.model.maintenance import GarbageReport, Prunable, PruneReport
 
 
 class Maintenance(Protocol):
@@ -19,6 +19,13 @@ class Maintenance(Protocol):
 
         Every write removes what it makes superfluous by itself, so this is an audit that should find nothing. It
         reads every table once.
+        """
+        ...
+
+    async def prunable(self, *, older_than_ms: int) -> Prunable:
+        """Count what is older than this and could be pruned, here and by the other stores; nothing is changed.
+
+        It reads every table that has an age. Readers of the feed of changes are not asked how far they have come.
         """
         ...
 

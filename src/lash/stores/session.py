@@ -34,6 +34,10 @@ class Session(Protocol):
         """Return the head alone, which is cheap; None before the first commit."""
         ...
 
+    async def revision(self) -> int:
+        """Return the revision that the next commit must expect, which there is before the first one too."""
+        ...
+
     async def load(self, scope: ReadScope = ...) -> SessionRead | None:
         """Return one committed revision, never a mixture of two; None before the first commit.
 
@@ -84,8 +88,8 @@ class Session(Protocol):
         """
         ...
 
-    async def vacuum(self) -> VacuumReport:
-        """Delete the removed nodes of this session for good, and no other session's."""
+    async def vacuum(self, *, dry_run: bool = False) -> VacuumReport:
+        """Delete the removed nodes of this session for good, and no other session's; a dry run only counts them."""
         ...
 
 

@@ -24,7 +24,7 @@ from lash.model.effect import (
 )
 from lash.model.event import Appended, EventDraft, EventPage, ProcessEvent, WakeRecord
 from lash.model.lease import Lease, LeaseFence, LeaseOutcome, LeaseOwner
-from lash.model.maintenance import GarbageReport, PruneReport, StorageReport
+from lash.model.maintenance import GarbageReport, Prunable, PruneReport, StorageReport
 from lash.model.message import AttachmentRef, Message
 from lash.model.node import Node
 from lash.model.process import (
@@ -350,11 +350,11 @@ class AttachmentStore:
         The bytes go with the next sweep, unless a session names them.
         """
     def sweep(self, older_than_ms: int, is_owner_gone: IsOwnerGone, *, dry_run: bool = False) -> SweepReport:
-        """Remove what is old, uncommitted and without a living owner, and the bytes that no session names.
+        """Remove what is old and uncommitted and which nobody will commit, and the bytes that no session names.
 
-        Nothing is removed on a guess: an owner about whom ``is_owner_gone`` fails counts as alive and is reported as
-        refused. If bytes cannot be deleted, or the database fails on the way, this raises SweepIncomplete with the
-        report so far. Any number of sweeps may run at the same time.
+        Nothing is removed on a guess: ``is_owner_gone`` is asked about each, also about what has no owner, and where
+        it fails the attachment stays and is reported as refused. If bytes cannot be deleted, or the database fails on
+        the way, this raises SweepIncomplete with the report so far. Any number of sweeps may run at the same time.
         """
 
 class ChangeSignals:
@@ -566,6 +566,11 @@ class Maintenance:
 
         Every write removes what it makes superfluous by itself, so this is an audit that should find nothing. It
         reads every table once.
+        """
+    def prunable(self, *, older_than_ms: int) -> Prunable:
+        """Count what is older than this and could be pruned, here and by the other stores; nothing is changed.
+
+        It reads every table that has an age. Readers of the feed of changes are not asked how far they have come.
         """
     def prune_turns(self, *, older_than_ms: int) -> PruneReport:
         """Remove the record of turns that were committed longer ago than this.
@@ -886,6 +891,8 @@ class Session:
     def session_id(self) -> str: ...
     def head(self) -> SessionHead | None:
         """Return the head alone, which is cheap; None before the first commit."""
+    def revision(self) -> int:
+        """Return the revision that the next commit must expect, which there is before the first one too."""
     def load(self, scope: ReadScope = ...) -> SessionRead | None:
         """Return one committed revision, never a mixture of two; None before the first commit.
 
@@ -920,8 +927,8 @@ class Session:
         Unknown ids are ignored. A node on the active path, one that this session inherits from its source, or one
         that a fork inherits from it, is refused (InvalidInput) and then none is removed.
         """
-    def vacuum(self) -> VacuumReport:
-        """Delete the removed nodes of this session for good, and no other session's."""
+    def vacuum(self, *, dry_run: bool = False) -> VacuumReport:
+        """Delete the removed nodes of this session for good, and no other session's; a dry run only counts them."""
 
 class SessionHandle:
     """One durable conversation. It holds no state: every call asks the storage."""
@@ -948,7 +955,7 @@ class SessionHandle:
         within ``timeout_s``: the message stays where it is, and asking again with the same key goes on waiting for it.
         """
     def messages(self, last: int | None = None) -> list[Message]:
-        """Return the conversation as it stands, or its last so many messages."""
+        """Return the conversation as it stands, or its last so many messages; none before the first was sent."""
     def usage(self) -> tuple[UsageEntry, ...]:
         """Return the tokens spent, in all."""
     def pending(self) -> tuple[Batch, ...]:

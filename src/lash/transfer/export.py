@@ -18,6 +18,7 @@ from lash.transfer.lines import (
     Counts,
     EndLine,
     Line,
+    data_line_count,
     data_lines,
     encode_line,
 )
@@ -59,7 +60,7 @@ async def export_session(
     """
     taken = await take(storage, session_id, with_queue=with_queue)
     snapshot, header = taken.snapshot, taken.header(FORMAT, VERSION)
-    writer = _Writer(stream, Meter("line", None, progress))
+    writer = _Writer(stream, Meter("line", _line_count(snapshot), progress))
     await writer.write([header])
     await writer.write(_session_lines(snapshot))
     for attachment in snapshot.attachments:
@@ -76,6 +77,13 @@ async def export_session(
         content=identity,
         bytes=writer.byte_count,
     )
+
+
+def _line_count(snapshot: Snapshot) -> int:
+    """Return how many lines there will be, with the first and the last one."""
+    sizes = [len(content) for content in snapshot.blobs.values()]
+    sizes += [attachment.ref.byte_len for attachment in snapshot.attachments]
+    return 2 + sum(1 for _ in snapshot.lines()) + sum(map(data_line_count, sizes)) + len(snapshot.batches)
 
 
 def _session_lines(snapshot: Snapshot) -> Iterator[Line]:

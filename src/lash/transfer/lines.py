@@ -200,6 +200,11 @@ def decode_line(raw: bytes) -> Line:
     return line
 
 
+def data_line_count(byte_count: int) -> int:
+    """Return how many lines hold so many bytes."""
+    return -(-byte_count // PIECE_BYTES)
+
+
 def data_lines(content: bytes) -> Iterator[DataLine]:
     """Return the lines that hold the bytes."""
     if 0 < len(content) <= PIECE_BYTES:

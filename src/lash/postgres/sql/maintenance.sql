@@ -79,6 +79,46 @@ GROUP BY session_key
 ORDER BY session_key
 LIMIT $4::bigint;
 
+-- name: maintenance_prunable
+-- Counts what was done with longer ago than $1, by what it is; the answer begins with the moment.
+SELECT
+    clock.before_ms,
+    (SELECT count(*) FROM :"schema".lash_turns AS t WHERE t.committed_at_ms < clock.before_ms),
+    (SELECT count(*) FROM :"schema".lash_source_keys AS k WHERE k.settled_at_ms < clock.before_ms),
+    (
+        SELECT count(*)
+        FROM :"schema".lash_processes AS p
+        WHERE p.ended_at_ms < clock.before_ms
+            AND NOT EXISTS (
+                SELECT 1 FROM :"schema".lash_wakes AS w WHERE w.process_key = p.process_key AND w.state = 'queued'
+            )
+    ),
+    (
+        SELECT count(*)
+        FROM :"schema".lash_trigger_occurrences AS o
+        WHERE o.occurred_at_ms < clock.before_ms
+            AND NOT EXISTS (
+                SELECT 1
+                FROM :"schema".lash_trigger_deliveries AS d
+                JOIN :"schema".lash_processes AS p ON p.process_id = d.process_id
+                WHERE d.occurrence_key = o.occurrence_key AND p.status = 'running'
+            )
+    ),
+    (SELECT count(*) FROM :"schema".lash_trigger_receipts AS r WHERE r.created_at_ms < clock.before_ms)
+    + (SELECT count(*) FROM :"schema".lash_trigger_tombstones AS b WHERE b.deleted_at_ms < clock.before_ms),
+    (
+        SELECT count(*)
+        FROM :"schema".lash_schedules AS d
+        WHERE d.definition IS NULL AND d.updated_at_ms < clock.before_ms
+    ),
+    (
+        SELECT count(*)
+        FROM :"schema".lash_waits AS w
+        WHERE w.session_key IS NULL AND w.process_key IS NULL AND w.resolved_at_ms < clock.before_ms
+    ),
+    (SELECT count(*) FROM :"schema".lash_activity AS a WHERE a.created_at_ms < clock.before_ms)
+FROM (SELECT :"schema".lash_now_ms() - $1::bigint AS before_ms) AS clock;
+
 -- name: maintenance_find_turns
 -- Turns that were committed longer ago than $5.
 SELECT t.session_key, t.turn_id, 0, 1, 0

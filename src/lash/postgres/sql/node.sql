@@ -94,6 +94,16 @@ SET (node_count, user_message_count) = (
     first_user_message = $2::text
 WHERE session_key = $1::bigint;
 
+-- name: node_removed_count
+-- Counts the removed nodes of one session; no row if there is no session.
+SELECT (
+    SELECT count(*)
+    FROM :"schema".lash_nodes AS n
+    WHERE n.session_key = s.session_key AND n.tombstoned_at_ms IS NOT NULL
+)
+FROM :"schema".lash_sessions AS s
+WHERE s.session_id = $1::text;
+
 -- name: node_vacuum
 -- Deletes the removed nodes of one session for good, and counts them; no row if there is no session. The segments they
 -- lay on are closed, so that their places are not used again.

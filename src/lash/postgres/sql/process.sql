@@ -1,3 +1,25 @@
+-- fragment: process_columns
+-- What is read of a process.
+SELECT
+    p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
+    p.last_sequence, p.created_at_ms, p.updated_at_ms
+
+-- fragment: process_filters
+-- What a list may be narrowed by, in a form that no index is chosen for.
+    AND CASE
+        WHEN ($3::text IS NULL OR p.definition_hash = $3::text)
+            AND ($4::text IS NULL OR p.wake_session_id = $4::text)
+            AND ($5::text IS NULL OR p.originator_session_id = $5::text)
+            AND ($6::text IS NULL OR p.label = $6::text)
+            AND ($7::text IS NULL OR p.kind = $7::text)
+            AND ($8::boolean IS NULL OR p.waiting = $8::boolean)
+            AND ($9::text IS NULL OR p.status = $9::text)
+            AND ($10::bigint IS NULL OR p.created_at_ms > $10::bigint)
+            AND ($11::bigint IS NULL OR p.created_at_ms < $11::bigint)
+            THEN true
+        ELSE false
+    END
+
 -- name: process_register
 -- Registers a process with its lease row, above the fencing number of a pruned one of the same id; no row if it exists.
 -- A row that is being pruned counts as existing, because its tombstone cannot be seen yet. If workers run it ($13), it
@@ -54,195 +76,87 @@ SELECT EXISTS (SELECT 1 FROM :"schema".lash_process_tombstones WHERE process_id 
 -- name: process_page_all
 -- Processes in the order of lists, narrowed by whatever is given. CASE keeps the planner from a guess at how many fit,
 -- which it would take for next to none.
-SELECT
-    p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
-    p.last_sequence, p.created_at_ms, p.updated_at_ms
+-- include: process_columns
 FROM :"schema".lash_processes AS p
 WHERE p.process_key < coalesce($1::bigint, 9223372036854775807)
-    AND CASE
-        WHEN ($3::text IS NULL OR p.definition_hash = $3::text)
-            AND ($4::text IS NULL OR p.wake_session_id = $4::text)
-            AND ($5::text IS NULL OR p.originator_session_id = $5::text)
-            AND ($6::text IS NULL OR p.label = $6::text)
-            AND ($7::text IS NULL OR p.kind = $7::text)
-            AND ($8::boolean IS NULL OR p.waiting = $8::boolean)
-            AND ($9::text IS NULL OR p.status = $9::text)
-            AND ($10::bigint IS NULL OR p.created_at_ms > $10::bigint)
-            AND ($11::bigint IS NULL OR p.created_at_ms < $11::bigint)
-            THEN true
-        ELSE false
-    END
+-- include: process_filters
 ORDER BY p.process_key DESC
 LIMIT $2::bigint;
 
 -- name: process_page_definition
 -- The same, read by definition. A range and an order over two columns leave no other index to choose, however common
 -- the planner thinks the definition is.
-SELECT
-    p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
-    p.last_sequence, p.created_at_ms, p.updated_at_ms
+-- include: process_columns
 FROM :"schema".lash_processes AS p
 WHERE (p.definition_hash, p.process_key) < ($3::text, coalesce($1::bigint, 9223372036854775807))
     AND p.definition_hash >= $3::text
-    AND CASE
-        WHEN ($4::text IS NULL OR p.wake_session_id = $4::text)
-            AND ($5::text IS NULL OR p.originator_session_id = $5::text)
-            AND ($6::text IS NULL OR p.label = $6::text)
-            AND ($7::text IS NULL OR p.kind = $7::text)
-            AND ($8::boolean IS NULL OR p.waiting = $8::boolean)
-            AND ($9::text IS NULL OR p.status = $9::text)
-            AND ($10::bigint IS NULL OR p.created_at_ms > $10::bigint)
-            AND ($11::bigint IS NULL OR p.created_at_ms < $11::bigint)
-            THEN true
-        ELSE false
-    END
+-- include: process_filters
 ORDER BY p.definition_hash DESC, p.process_key DESC
 LIMIT $2::bigint;
 
 -- name: process_page_wake
 -- The same, read by the session that is woken.
-SELECT
-    p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
-    p.last_sequence, p.created_at_ms, p.updated_at_ms
+-- include: process_columns
 FROM :"schema".lash_processes AS p
 WHERE (p.wake_session_id, p.process_key) < ($4::text, coalesce($1::bigint, 9223372036854775807))
     AND p.wake_session_id >= $4::text
-    AND CASE
-        WHEN ($3::text IS NULL OR p.definition_hash = $3::text)
-            AND ($5::text IS NULL OR p.originator_session_id = $5::text)
-            AND ($6::text IS NULL OR p.label = $6::text)
-            AND ($7::text IS NULL OR p.kind = $7::text)
-            AND ($8::boolean IS NULL OR p.waiting = $8::boolean)
-            AND ($9::text IS NULL OR p.status = $9::text)
-            AND ($10::bigint IS NULL OR p.created_at_ms > $10::bigint)
-            AND ($11::bigint IS NULL OR p.created_at_ms < $11::bigint)
-            THEN true
-        ELSE false
-    END
+-- include: process_filters
 ORDER BY p.wake_session_id DESC, p.process_key DESC
 LIMIT $2::bigint;
 
 -- name: process_page_originator
 -- The same, read by the session that started them.
-SELECT
-    p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
-    p.last_sequence, p.created_at_ms, p.updated_at_ms
+-- include: process_columns
 FROM :"schema".lash_processes AS p
 WHERE (p.originator_session_id, p.process_key) < ($5::text, coalesce($1::bigint, 9223372036854775807))
     AND p.originator_session_id >= $5::text
-    AND CASE
-        WHEN ($3::text IS NULL OR p.definition_hash = $3::text)
-            AND ($4::text IS NULL OR p.wake_session_id = $4::text)
-            AND ($6::text IS NULL OR p.label = $6::text)
-            AND ($7::text IS NULL OR p.kind = $7::text)
-            AND ($8::boolean IS NULL OR p.waiting = $8::boolean)
-            AND ($9::text IS NULL OR p.status = $9::text)
-            AND ($10::bigint IS NULL OR p.created_at_ms > $10::bigint)
-            AND ($11::bigint IS NULL OR p.created_at_ms < $11::bigint)
-            THEN true
-        ELSE false
-    END
+-- include: process_filters
 ORDER BY p.originator_session_id DESC, p.process_key DESC
 LIMIT $2::bigint;
 
 -- name: process_page_label
 -- The same, read by label.
-SELECT
-    p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
-    p.last_sequence, p.created_at_ms, p.updated_at_ms
+-- include: process_columns
 FROM :"schema".lash_processes AS p
 WHERE (p.label, p.process_key) < ($6::text, coalesce($1::bigint, 9223372036854775807))
     AND p.label >= $6::text
-    AND CASE
-        WHEN ($3::text IS NULL OR p.definition_hash = $3::text)
-            AND ($4::text IS NULL OR p.wake_session_id = $4::text)
-            AND ($5::text IS NULL OR p.originator_session_id = $5::text)
-            AND ($7::text IS NULL OR p.kind = $7::text)
-            AND ($8::boolean IS NULL OR p.waiting = $8::boolean)
-            AND ($9::text IS NULL OR p.status = $9::text)
-            AND ($10::bigint IS NULL OR p.created_at_ms > $10::bigint)
-            AND ($11::bigint IS NULL OR p.created_at_ms < $11::bigint)
-            THEN true
-        ELSE false
-    END
+-- include: process_filters
 ORDER BY p.label DESC, p.process_key DESC
 LIMIT $2::bigint;
 
 -- name: process_page_kind
 -- The same, read by kind.
-SELECT
-    p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
-    p.last_sequence, p.created_at_ms, p.updated_at_ms
+-- include: process_columns
 FROM :"schema".lash_processes AS p
 WHERE (p.kind, p.process_key) < ($7::text, coalesce($1::bigint, 9223372036854775807))
     AND p.kind >= $7::text
-    AND CASE
-        WHEN ($3::text IS NULL OR p.definition_hash = $3::text)
-            AND ($4::text IS NULL OR p.wake_session_id = $4::text)
-            AND ($5::text IS NULL OR p.originator_session_id = $5::text)
-            AND ($6::text IS NULL OR p.label = $6::text)
-            AND ($8::boolean IS NULL OR p.waiting = $8::boolean)
-            AND ($9::text IS NULL OR p.status = $9::text)
-            AND ($10::bigint IS NULL OR p.created_at_ms > $10::bigint)
-            AND ($11::bigint IS NULL OR p.created_at_ms < $11::bigint)
-            THEN true
-        ELSE false
-    END
+-- include: process_filters
 ORDER BY p.kind DESC, p.process_key DESC
 LIMIT $2::bigint;
 
 -- name: process_page_waiting
 -- The same, read by being parked.
-SELECT
-    p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
-    p.last_sequence, p.created_at_ms, p.updated_at_ms
+-- include: process_columns
 FROM :"schema".lash_processes AS p
 WHERE p.waiting
     AND p.process_key < coalesce($1::bigint, 9223372036854775807)
-    AND CASE
-        WHEN ($3::text IS NULL OR p.definition_hash = $3::text)
-            AND ($4::text IS NULL OR p.wake_session_id = $4::text)
-            AND ($5::text IS NULL OR p.originator_session_id = $5::text)
-            AND ($6::text IS NULL OR p.label = $6::text)
-            AND ($7::text IS NULL OR p.kind = $7::text)
-            AND ($8::boolean IS NULL OR p.waiting = $8::boolean)
-            AND ($9::text IS NULL OR p.status = $9::text)
-            AND ($10::bigint IS NULL OR p.created_at_ms > $10::bigint)
-            AND ($11::bigint IS NULL OR p.created_at_ms < $11::bigint)
-            THEN true
-        ELSE false
-    END
+-- include: process_filters
 ORDER BY p.process_key DESC
 LIMIT $2::bigint;
 
 -- name: process_page_status
 -- The same, read by status.
-SELECT
-    p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
-    p.last_sequence, p.created_at_ms, p.updated_at_ms
+-- include: process_columns
 FROM :"schema".lash_processes AS p
 WHERE (p.status, p.process_key) < ($9::text, coalesce($1::bigint, 9223372036854775807))
     AND p.status >= $9::text
-    AND CASE
-        WHEN ($3::text IS NULL OR p.definition_hash = $3::text)
-            AND ($4::text IS NULL OR p.wake_session_id = $4::text)
-            AND ($5::text IS NULL OR p.originator_session_id = $5::text)
-            AND ($6::text IS NULL OR p.label = $6::text)
-            AND ($7::text IS NULL OR p.kind = $7::text)
-            AND ($8::boolean IS NULL OR p.waiting = $8::boolean)
-            AND ($10::bigint IS NULL OR p.created_at_ms > $10::bigint)
-            AND ($11::bigint IS NULL OR p.created_at_ms < $11::bigint)
-            THEN true
-        ELSE false
-    END
+-- include: process_filters
 ORDER BY p.status DESC, p.process_key DESC
 LIMIT $2::bigint;
 
 -- name: process_runnable
 -- Running processes behind an id that workers may run and that no live lease holds, by their ids.
-SELECT
-    p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
-    p.last_sequence, p.created_at_ms, p.updated_at_ms
+-- include: process_columns
 FROM :"schema".lash_processes AS p
 JOIN :"schema".lash_process_leases AS l ON l.process_key = p.process_key
 WHERE p.status = 'running' AND p.recovery <> 'external' AND p.process_id > coalesce($2::text, '')

@@ -1,3 +1,15 @@
+-- name: commit_marks
+-- What a commit of a turn and its scope finds beside the head, so that it asks for and removes only what is there:
+-- a commit of that turn, frames, components, checkpoints and components below the retention floor, effects.
+SELECT
+    EXISTS (SELECT 1 FROM lash_turns WHERE session_key = :session_key AND turn_id = :turn_id),
+    EXISTS (SELECT 1 FROM lash_frames WHERE session_key = :session_key),
+    EXISTS (SELECT 1 FROM lash_components WHERE session_key = :session_key),
+    EXISTS (SELECT 1 FROM lash_checkpoints WHERE session_key = :session_key AND revision < :floor),
+    EXISTS (SELECT 1 FROM lash_components WHERE session_key = :session_key AND last_revision < :floor),
+    EXISTS (SELECT 1 FROM lash_effects WHERE scope_id = :scope_id)
+    OR EXISTS (SELECT 1 FROM lash_effect_groups WHERE scope_id = :scope_id);
+
 -- name: commit_turn
 -- The commit that a turn already has.
 SELECT commit_hash, result FROM lash_turns WHERE session_key = :session_key AND turn_id = :turn_id;
@@ -147,7 +159,8 @@ VALUES (
 );
 
 -- name: commit_usage_total
--- Adds to the sum of one source and model.
+-- Adds to the sum of one source and model, unless that would go beyond 64 bits: SQLite would make a floating-point
+-- number of it.
 INSERT INTO lash_usage_totals (
     session_key, source, model, first_revision, first_ordinal, input_tokens, output_tokens, cached_input_tokens,
     reasoning_tokens
@@ -160,7 +173,11 @@ ON CONFLICT (session_key, source, model) DO UPDATE
 SET input_tokens = input_tokens + excluded.input_tokens,
     output_tokens = output_tokens + excluded.output_tokens,
     cached_input_tokens = cached_input_tokens + excluded.cached_input_tokens,
-    reasoning_tokens = reasoning_tokens + excluded.reasoning_tokens;
+    reasoning_tokens = reasoning_tokens + excluded.reasoning_tokens
+WHERE input_tokens <= 9223372036854775807 - excluded.input_tokens
+    AND output_tokens <= 9223372036854775807 - excluded.output_tokens
+    AND cached_input_tokens <= 9223372036854775807 - excluded.cached_input_tokens
+    AND reasoning_tokens <= 9223372036854775807 - excluded.reasoning_tokens;
 
 -- name: commit_stamp_turn
 -- Records the commit of a turn.

@@ -5,6 +5,12 @@ FROM lash_sessions AS s
 JOIN lash_session_leases AS l ON l.session_key = s.session_key
 WHERE s.session_id = :session_id;
 
+-- name: lease_of
+-- The lease row of one session, by its key.
+SELECT fencing, owner_id, incarnation_id, process, token, claimed_at_ms, expires_at_ms
+FROM lash_session_leases
+WHERE session_key = :session_key;
+
 -- name: lease_acquire
 -- Gives the lease to a new holder under the next fencing number; a pause is over.
 UPDATE lash_session_leases

@@ -74,6 +74,39 @@ GROUP BY session_key
 ORDER BY session_key
 LIMIT :limit;
 
+-- name: maintenance_prunable
+-- Counts what was done with before a moment, by what it is; the answer begins with the moment.
+SELECT
+    :before_ms,
+    (SELECT COUNT(*) FROM lash_turns AS t WHERE t.committed_at_ms < :before_ms),
+    (SELECT COUNT(*) FROM lash_source_keys AS k WHERE k.settled_at_ms < :before_ms),
+    (
+        SELECT COUNT(*)
+        FROM lash_processes AS p
+        WHERE p.ended_at_ms < :before_ms
+            AND NOT EXISTS (SELECT 1 FROM lash_wakes AS w WHERE w.process_key = p.process_key AND w.state = 'queued')
+    ),
+    (
+        SELECT COUNT(*)
+        FROM lash_trigger_occurrences AS o
+        WHERE o.occurred_at_ms < :before_ms
+            AND NOT EXISTS (
+                SELECT 1
+                FROM lash_trigger_deliveries AS d
+                JOIN lash_processes AS p ON p.process_id = d.process_id
+                WHERE d.occurrence_key = o.occurrence_key AND p.status = 'running'
+            )
+    ),
+    (SELECT COUNT(*) FROM lash_trigger_receipts AS r WHERE r.created_at_ms < :before_ms)
+    + (SELECT COUNT(*) FROM lash_trigger_tombstones AS b WHERE b.deleted_at_ms < :before_ms),
+    (SELECT COUNT(*) FROM lash_schedules AS d WHERE d.definition IS NULL AND d.updated_at_ms < :before_ms),
+    (
+        SELECT COUNT(*)
+        FROM lash_waits AS w
+        WHERE w.session_key IS NULL AND w.process_key IS NULL AND w.resolved_at_ms < :before_ms
+    ),
+    (SELECT COUNT(*) FROM lash_activity AS a WHERE a.created_at_ms < :before_ms);
+
 -- name: maintenance_find_turns
 -- Turns that were committed before some moment.
 SELECT t.session_key, t.turn_id, 0, 1, 0

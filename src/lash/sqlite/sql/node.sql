@@ -29,6 +29,20 @@ CROSS JOIN json_each(:node_ids) AS wanted
 CROSS JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.node_id = wanted.value
 WHERE i.session_key = :session_key AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling;
 
+-- name: node_any_stored
+-- Whether any of some node ids (a JSON array) is taken, by an own node or by an inherited one.
+SELECT
+    EXISTS (
+        SELECT 1 FROM json_each(:node_ids) AS wanted
+        CROSS JOIN lash_nodes AS n ON n.session_key = :session_key AND n.node_id = wanted.value
+    )
+    OR EXISTS (
+        SELECT 1 FROM lash_inherited AS i
+        CROSS JOIN json_each(:node_ids) AS wanted
+        CROSS JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.node_id = wanted.value
+        WHERE i.session_key = :session_key AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling
+    );
+
 -- name: node_one
 -- One live node by its id, own or inherited.
 SELECT node_id, parent_node_id, depth, 0, body
@@ -163,6 +177,12 @@ UPDATE lash_segments
 SET closed = 1
 WHERE session_key = :session_key
     AND segment IN (SELECT segment FROM lash_nodes WHERE session_key = :session_key AND tombstoned_at_ms IS NOT NULL);
+
+-- name: node_removed_count
+-- Counts the removed nodes of one session; no row if there is no session.
+SELECT (SELECT COUNT(*) FROM lash_nodes AS n WHERE n.session_key = s.session_key AND n.tombstoned_at_ms IS NOT NULL)
+FROM lash_sessions AS s
+WHERE s.session_id = :session_id;
 
 -- name: node_vacuum
 -- Deletes the removed nodes of one session for good.

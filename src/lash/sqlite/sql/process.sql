@@ -1,8 +1,26 @@
--- name: process_row
--- One process.
+-- fragment: process_columns
+-- What is read of a process.
 SELECT
     p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
     p.last_sequence, p.created_at_ms, p.updated_at_ms
+
+-- fragment: process_filters
+-- What a list may be narrowed by, with its order and its end.
+    AND (:definition_hash IS NULL OR p.definition_hash = :definition_hash)
+    AND (:wake_session_id IS NULL OR p.wake_session_id = :wake_session_id)
+    AND (:originator_session_id IS NULL OR p.originator_session_id = :originator_session_id)
+    AND (:label IS NULL OR p.label = :label)
+    AND (:kind IS NULL OR p.kind = :kind)
+    AND (:waiting IS NULL OR p.waiting = :waiting)
+    AND (:status IS NULL OR p.status = :status)
+    AND (:created_after_ms IS NULL OR p.created_at_ms > :created_after_ms)
+    AND (:created_before_ms IS NULL OR p.created_at_ms < :created_before_ms)
+ORDER BY p.process_key DESC
+LIMIT :limit;
+
+-- name: process_row
+-- One process.
+-- include: process_columns
 FROM lash_processes AS p
 WHERE p.process_id = :process_id;
 
@@ -67,9 +85,7 @@ LIMIT :limit;
 
 -- name: process_runnable
 -- Running processes that workers may run and that no live lease holds.
-SELECT
-    p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
-    p.last_sequence, p.created_at_ms, p.updated_at_ms
+-- include: process_columns
 FROM lash_processes AS p INDEXED BY lash_processes_runnable
 JOIN lash_process_leases AS l ON l.process_key = p.process_key
 WHERE p.status = 'running' AND p.recovery <> 'external' AND p.process_id > :after
@@ -106,152 +122,63 @@ DELETE FROM lash_process_changes WHERE seq <= :through;
 
 -- name: process_page_all
 -- Processes in the order of lists, narrowed by whatever is given.
-SELECT
-    p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
-    p.last_sequence, p.created_at_ms, p.updated_at_ms
+-- include: process_columns
 FROM lash_processes AS p
 WHERE p.process_key < COALESCE(:before, 9223372036854775807)
-    AND (:definition_hash IS NULL OR p.definition_hash = :definition_hash)
-    AND (:wake_session_id IS NULL OR p.wake_session_id = :wake_session_id)
-    AND (:originator_session_id IS NULL OR p.originator_session_id = :originator_session_id)
-    AND (:label IS NULL OR p.label = :label)
-    AND (:kind IS NULL OR p.kind = :kind)
-    AND (:waiting IS NULL OR p.waiting = :waiting)
-    AND (:status IS NULL OR p.status = :status)
-    AND (:created_after_ms IS NULL OR p.created_at_ms > :created_after_ms)
-    AND (:created_before_ms IS NULL OR p.created_at_ms < :created_before_ms)
-ORDER BY p.process_key DESC
-LIMIT :limit;
+-- include: process_filters
 
 -- name: process_page_definition
 -- The same, read by definition.
-SELECT
-    p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
-    p.last_sequence, p.created_at_ms, p.updated_at_ms
+-- include: process_columns
 FROM lash_processes AS p INDEXED BY lash_processes_definition
 WHERE p.definition_hash = :definition_hash
     AND p.process_key < COALESCE(:before, 9223372036854775807)
-    AND (:wake_session_id IS NULL OR p.wake_session_id = :wake_session_id)
-    AND (:originator_session_id IS NULL OR p.originator_session_id = :originator_session_id)
-    AND (:label IS NULL OR p.label = :label)
-    AND (:kind IS NULL OR p.kind = :kind)
-    AND (:waiting IS NULL OR p.waiting = :waiting)
-    AND (:status IS NULL OR p.status = :status)
-    AND (:created_after_ms IS NULL OR p.created_at_ms > :created_after_ms)
-    AND (:created_before_ms IS NULL OR p.created_at_ms < :created_before_ms)
-ORDER BY p.process_key DESC
-LIMIT :limit;
+-- include: process_filters
 
 -- name: process_page_wake
 -- The same, read by the session that is woken.
-SELECT
-    p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
-    p.last_sequence, p.created_at_ms, p.updated_at_ms
+-- include: process_columns
 FROM lash_processes AS p INDEXED BY lash_processes_wake
 WHERE p.wake_session_id = :wake_session_id
     AND p.process_key < COALESCE(:before, 9223372036854775807)
-    AND (:definition_hash IS NULL OR p.definition_hash = :definition_hash)
-    AND (:originator_session_id IS NULL OR p.originator_session_id = :originator_session_id)
-    AND (:label IS NULL OR p.label = :label)
-    AND (:kind IS NULL OR p.kind = :kind)
-    AND (:waiting IS NULL OR p.waiting = :waiting)
-    AND (:status IS NULL OR p.status = :status)
-    AND (:created_after_ms IS NULL OR p.created_at_ms > :created_after_ms)
-    AND (:created_before_ms IS NULL OR p.created_at_ms < :created_before_ms)
-ORDER BY p.process_key DESC
-LIMIT :limit;
+-- include: process_filters
 
 -- name: process_page_originator
 -- The same, read by the session that started them.
-SELECT
-    p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
-    p.last_sequence, p.created_at_ms, p.updated_at_ms
+-- include: process_columns
 FROM lash_processes AS p INDEXED BY lash_processes_originator
 WHERE p.originator_session_id = :originator_session_id
     AND p.process_key < COALESCE(:before, 9223372036854775807)
-    AND (:definition_hash IS NULL OR p.definition_hash = :definition_hash)
-    AND (:wake_session_id IS NULL OR p.wake_session_id = :wake_session_id)
-    AND (:label IS NULL OR p.label = :label)
-    AND (:kind IS NULL OR p.kind = :kind)
-    AND (:waiting IS NULL OR p.waiting = :waiting)
-    AND (:status IS NULL OR p.status = :status)
-    AND (:created_after_ms IS NULL OR p.created_at_ms > :created_after_ms)
-    AND (:created_before_ms IS NULL OR p.created_at_ms < :created_before_ms)
-ORDER BY p.process_key DESC
-LIMIT :limit;
+-- include: process_filters
 
 -- name: process_page_label
 -- The same, read by label.
-SELECT
-    p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
-    p.last_sequence, p.created_at_ms, p.updated_at_ms
+-- include: process_columns
 FROM lash_processes AS p INDEXED BY lash_processes_label
 WHERE p.label = :label
     AND p.process_key < COALESCE(:before, 9223372036854775807)
-    AND (:definition_hash IS NULL OR p.definition_hash = :definition_hash)
-    AND (:wake_session_id IS NULL OR p.wake_session_id = :wake_session_id)
-    AND (:originator_session_id IS NULL OR p.originator_session_id = :originator_session_id)
-    AND (:kind IS NULL OR p.kind = :kind)
-    AND (:waiting IS NULL OR p.waiting = :waiting)
-    AND (:status IS NULL OR p.status = :status)
-    AND (:created_after_ms IS NULL OR p.created_at_ms > :created_after_ms)
-    AND (:created_before_ms IS NULL OR p.created_at_ms < :created_before_ms)
-ORDER BY p.process_key DESC
-LIMIT :limit;
+-- include: process_filters
 
 -- name: process_page_kind
 -- The same, read by kind.
-SELECT
-    p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
-    p.last_sequence, p.created_at_ms, p.updated_at_ms
+-- include: process_columns
 FROM lash_processes AS p INDEXED BY lash_processes_kind
 WHERE p.kind = :kind
     AND p.process_key < COALESCE(:before, 9223372036854775807)
-    AND (:definition_hash IS NULL OR p.definition_hash = :definition_hash)
-    AND (:wake_session_id IS NULL OR p.wake_session_id = :wake_session_id)
-    AND (:originator_session_id IS NULL OR p.originator_session_id = :originator_session_id)
-    AND (:label IS NULL OR p.label = :label)
-    AND (:waiting IS NULL OR p.waiting = :waiting)
-    AND (:status IS NULL OR p.status = :status)
-    AND (:created_after_ms IS NULL OR p.created_at_ms > :created_after_ms)
-    AND (:created_before_ms IS NULL OR p.created_at_ms < :created_before_ms)
-ORDER BY p.process_key DESC
-LIMIT :limit;
+-- include: process_filters
 
 -- name: process_page_waiting
 -- The same, read by being parked.
-SELECT
-    p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
-    p.last_sequence, p.created_at_ms, p.updated_at_ms
+-- include: process_columns
 FROM lash_processes AS p INDEXED BY lash_processes_waiting
 WHERE p.waiting = 1
     AND p.process_key < COALESCE(:before, 9223372036854775807)
-    AND (:definition_hash IS NULL OR p.definition_hash = :definition_hash)
-    AND (:wake_session_id IS NULL OR p.wake_session_id = :wake_session_id)
-    AND (:originator_session_id IS NULL OR p.originator_session_id = :originator_session_id)
-    AND (:label IS NULL OR p.label = :label)
-    AND (:kind IS NULL OR p.kind = :kind)
-    AND (:status IS NULL OR p.status = :status)
-    AND (:created_after_ms IS NULL OR p.created_at_ms > :created_after_ms)
-    AND (:created_before_ms IS NULL OR p.created_at_ms < :created_before_ms)
-ORDER BY p.process_key DESC
-LIMIT :limit;
+-- include: process_filters
 
 -- name: process_page_status
 -- The same, read by status.
-SELECT
-    p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
-    p.last_sequence, p.created_at_ms, p.updated_at_ms
+-- include: process_columns
 FROM lash_processes AS p INDEXED BY lash_processes_status
 WHERE p.status = :status
     AND p.process_key < COALESCE(:before, 9223372036854775807)
-    AND (:definition_hash IS NULL OR p.definition_hash = :definition_hash)
-    AND (:wake_session_id IS NULL OR p.wake_session_id = :wake_session_id)
-    AND (:originator_session_id IS NULL OR p.originator_session_id = :originator_session_id)
-    AND (:label IS NULL OR p.label = :label)
-    AND (:kind IS NULL OR p.kind = :kind)
-    AND (:waiting IS NULL OR p.waiting = :waiting)
-    AND (:created_after_ms IS NULL OR p.created_at_ms > :created_after_ms)
-    AND (:created_before_ms IS NULL OR p.created_at_ms < :created_before_ms)
-ORDER BY p.process_key DESC
-LIMIT :limit;
+-- include: process_filters

@@ -29,9 +29,9 @@ async def nobody_lives(_: AttachmentEntry) -> bool:
     return True
 
 
-async def everybody_lives(_: AttachmentEntry) -> bool:
-    """Answer that the owner may still commit."""
-    return False
+async def owners_live(entry: AttachmentEntry) -> bool:
+    """Answer that every owner may still commit, and that nobody commits what has none."""
+    return entry.owner is None
 
 
 async def scripted(harness: Harness, *session_ids: str) -> tuple[Storage, ScriptedBytes]:
@@ -101,7 +101,7 @@ class AttachmentSweepContract:
         await harness.clock.advance(1_000)
         young = await storage.attachments.put("s", b"young", "text/plain")
 
-        report = await storage.attachments.sweep(1_000, everybody_lives)
+        report = await storage.attachments.sweep(1_000, owners_live)
 
         assert [entry.ref for entry in report.swept] == [old]
         assert (report.deleted, report.freed_bytes, report.dry_run) == ((old.id,), 7, False)
@@ -110,6 +110,18 @@ class AttachmentSweepContract:
         with pytest.raises(AttachmentNotFound):
             await storage.attachments.get("s", old.id)
         assert (await storage.attachments.get("s", committed.id)).content == b"committed"
+
+    async def test_the_host_is_asked_about_what_has_no_owner_too(self, harness: Harness) -> None:
+        """H53: a message that nobody has begun may name an attachment that was put without an owner."""
+        storage, byte_store = await scripted(harness)
+        ref = await storage.attachments.put("s", b"of a message", "text/plain")
+
+        async def a_message_names_it(entry: AttachmentEntry) -> bool:
+            return entry.ref != ref
+
+        report = await storage.attachments.sweep(0, a_message_names_it)
+        assert ([entry.ref for entry in report.kept], report.swept) == ([ref], ())
+        assert set(byte_store.contents) == {ref.id}
 
     async def test_a_living_owner_keeps_its_attachments_at_any_age(self, harness: Harness) -> None:
         """H53: the announcement of a live turn or process survives any age, and goes once its owner is gone."""
@@ -124,7 +136,7 @@ class AttachmentSweepContract:
             asked.append((entry.session_id, entry.owner))
             return entry.owner == process
 
-        report = await storage.attachments.sweep(DAY, everybody_lives)
+        report = await storage.attachments.sweep(DAY, owners_live)
         assert {entry.ref.id for entry in report.kept} == {mine.id, theirs.id}
         assert (report.swept, report.deleted) == ((), ())
         report = await storage.attachments.sweep(DAY, only_the_turn_lives)
@@ -143,7 +155,7 @@ class AttachmentSweepContract:
         async def unsure(entry: AttachmentEntry) -> bool:
             if entry.owner == turn("broken"):
                 raise RuntimeError("the registry is unreadable")
-            return None  # type: ignore[return-value]
+            return True if entry.owner is None else None  # type: ignore[return-value]
 
         report = await storage.attachments.sweep(0, unsure)
         assert {problem.attachment_id for problem in report.refused} == {broken.id, vague.id}
@@ -160,10 +172,10 @@ class AttachmentSweepContract:
         await storage.attachments.put("announced", b"shared", "text/plain", owner=turn("t"))
         await storage.attachments.commit_refs("committed", [ref.id])
 
-        report = await storage.attachments.sweep(0, everybody_lives)
+        report = await storage.attachments.sweep(0, owners_live)
         assert ([entry.session_id for entry in report.swept], report.deleted) == (["s"], ())
         await storage.attachments.forget("committed", ref.id)
-        assert (await storage.attachments.sweep(0, everybody_lives)).deleted == ()
+        assert (await storage.attachments.sweep(0, owners_live)).deleted == ()
         assert (await storage.attachments.get("announced", ref.id)).content == b"shared"
         assert (await storage.attachments.sweep(0, nobody_lives)).deleted == (ref.id,)
         assert byte_store.contents == {}
@@ -175,9 +187,9 @@ class AttachmentSweepContract:
         await storage.attachments.put("other", b"0", "text/plain")
         await storage.attachments.commit_refs("s", [ref.id for ref in refs])
         await storage.sessions.delete("s")
-        assert set((await storage.attachments.sweep(DAY, everybody_lives)).deleted) == {refs[1].id, refs[2].id}
+        assert set((await storage.attachments.sweep(DAY, owners_live)).deleted) == {refs[1].id, refs[2].id}
         await storage.sessions.delete("other")
-        assert (await storage.attachments.sweep(DAY, everybody_lives)).deleted == (refs[0].id,)
+        assert (await storage.attachments.sweep(DAY, owners_live)).deleted == (refs[0].id,)
         assert byte_store.contents == {}
 
     async def test_a_dry_run_foresees_and_changes_nothing(self, harness: Harness) -> None:
@@ -191,11 +203,11 @@ class AttachmentSweepContract:
         await storage.sessions.delete("deleted")
         before, listed = dict(byte_store.contents), await uncommitted(storage)
 
-        foreseen = await storage.attachments.sweep(0, everybody_lives, dry_run=True)
+        foreseen = await storage.attachments.sweep(0, owners_live, dry_run=True)
 
         assert (byte_store.contents, await uncommitted(storage)) == (before, listed)
         assert foreseen.dry_run
-        done = await storage.attachments.sweep(0, everybody_lives)
+        done = await storage.attachments.sweep(0, owners_live)
         assert (set(foreseen.swept), set(foreseen.kept)) == (set(done.swept), set(done.kept))
         assert set(foreseen.deleted) == set(done.deleted) == {digest(b"both"), digest(b"orphan")}
         assert foreseen.freed_bytes == done.freed_bytes == 10

@@ -54,6 +54,7 @@ class SessionCommitContract:
         storage = await harness.open()
         session = await created(storage)
         for revision in range(1, 6):
+            assert await session.revision() == revision - 1
             assert (await session.commit(commit(revision - 1, turn_id=f"t{revision}"))).revision == revision
 
         assert (await session.commit(commit(0, turn_id="t3"))).revision == 3

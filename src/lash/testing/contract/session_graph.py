@@ -264,7 +264,10 @@ class SessionGraphContract:
         await session.tombstone(["b", "c"])
         before = await observe(storage)
 
+        for _ in range(2):
+            assert await session.vacuum(dry_run=True) == VacuumReport(removed_node_count=2)
         assert await session.vacuum() == VacuumReport(removed_node_count=2)
+        assert await session.vacuum(dry_run=True) == VacuumReport(removed_node_count=0)
         assert await session.vacuum() == VacuumReport(removed_node_count=0)
 
         assert await observe(storage) == before

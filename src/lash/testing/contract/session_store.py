@@ -24,6 +24,7 @@ GONE_FENCE = LeaseFence(session_id="s", owner_id="w", incarnation_id="1", token=
 
 CALLS: dict[str, Callable[[Storage], Awaitable[object]]] = {
     "head": lambda storage: storage.session("s").head(),
+    "revision": lambda storage: storage.session("s").revision(),
     "load": lambda storage: storage.session("s").load(),
     "node": lambda storage: storage.session("s").node("a"),
     "checkpoint": lambda storage: storage.session("s").checkpoint(),
@@ -37,6 +38,7 @@ CALLS: dict[str, Callable[[Storage], Awaitable[object]]] = {
     "tombstone": lambda storage: storage.session("s").tombstone(["a"]),
     "tombstone nothing": lambda storage: storage.session("s").tombstone([]),
     "vacuum": lambda storage: storage.session("s").vacuum(),
+    "vacuum, dry": lambda storage: storage.session("s").vacuum(dry_run=True),
     "claim": lambda storage: storage.leases.claim("s", owner("w"), ttl_ms=10),
     "renew": lambda storage: storage.leases.renew(GONE_FENCE, ttl_ms=10),
     "release": lambda storage: storage.leases.release(GONE_FENCE),
@@ -207,7 +209,7 @@ class SessionStoreContract:
         old = acquired(await storage.leases.claim("s", owner("w"), ttl_ms=60_000))
         await storage.sessions.delete("s")
         made = await storage.sessions.create("s")
-        assert made.revision == 3
+        assert made.revision == await stale.session("s").revision() == 3
 
         for expected in (0, 1, 2):
             with pytest.raises(RevisionConflict):

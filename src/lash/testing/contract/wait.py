@@ -111,6 +111,16 @@ class WaitContract:
         assert [each for each in answers if each != Accepted()] == [AlreadyResolved(terminal=terminal)] * 19
         assert await storages[0].waits.wait(key) == terminal
 
+    async def test_concurrent_resolvers_of_an_open_wait_agree(self, harness: Harness) -> None:
+        """E16: the same where somebody waits already, with a deadline or without."""
+        storages = [await harness.open() for _ in range(3)]
+        await placed(storages[0])
+        for number in range(10):
+            key = await key_of(storages[0], str(number))
+            await storages[0].waits.open(key, timeout_ms=60_000 if number % 2 else None)
+            answers = await asyncio.gather(*(storage.waits.resolve(key, YES) for storage in storages))
+            assert sorted(answers, key=str) == [Accepted(), *[AlreadyResolved(terminal=YES)] * 2]
+
     async def test_concurrent_openers_agree(self, harness: Harness) -> None:
         """W15: of many who open with different deadlines, one sets it and all see it."""
         storages = [await harness.open() for _ in range(4)]

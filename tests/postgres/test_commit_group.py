@@ -1,0 +1,200 @@
+"""Commits of many callers share statements on PostgreSQL, and each is still whole or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import asyncpg
+import pytest
+import pytest_asyncio
+
+import lash
+from lash.errors import InvalidInput, RevisionConflict, StoreUnavailable
+from lash.model.commit import Commit, CommitResult
+from lash.model.session import SessionRead
+from lash.postgres.commit_group import CommitGroups
+from lash.postgres.commit_record import MAX_TOGETHER, PlannedCommit, arguments_of
+from lash.postgres.options import PostgresOptions
+from lash.postgres.pool import PLANNING
+from lash.sqlkit.queries import load_queries
+from lash.testing.factories import chain, commit, created, draft, spent
+
+CALLERS = 40
+MOST_TOKENS = 2**63 - 1
+
+
+class Statements:
+    """Counts statements, and breaks the connection before the commits of one number."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.break_at = 0
+
+    def __call__(self, name: str) -> None:
+        self.counts[name] += 1
+        if name == "commit_apply" and self.counts[name] == self.break_at:
+            raise asyncpg.ConnectionDoesNotExistError("connection was closed in the middle of operation")
+
+
+@pytest.fixture
+def statements() -> Statements:
+    return Statements()
+
+
+@pytest_asyncio.fixture
+async def storage(postgres_storage_url: str, statements: Statements) -> AsyncIterator[lash.Storage]:
+    async with await lash.open(postgres_storage_url, on_statement=statements) as opened:
+        for number in range(CALLERS):
+            await created(opened, f"s{number}")
+        yield opened
+
+
+def turn(number: int, revision: int, *, tokens: int = 1, turn_id: str | None = "") -> Commit:
+    """Return a commit to one of the sessions, of a size that depends on which."""
+    names = [f"{revision}-{index}" for index in range(number % 4 + 1)]
+    return commit(
+        revision,
+        *chain(*names, after=f"{revision - 1}-{number % 4}" if revision else None),
+        session_id=f"s{number}",
+        turn_id=f"t{revision}" if turn_id == "" else turn_id,
+        usage=(spent(tokens),),
+        checkpoint=draft(revision, {"state": f"{number} at {revision}".encode()}),
+    )
+
+
+async def read(storage: lash.Storage, number: int) -> SessionRead:
+    found = await storage.session(f"s{number}").load()
+    assert found is not None
+    return found
+
+
+async def commit_all(storage: lash.Storage, *commits: Commit) -> list[CommitResult | BaseException]:
+    """Commit at the same moment."""
+    calls = (storage.session(each.session_id).commit(each) for each in commits)
+    return await asyncio.gather(*calls, return_exceptions=True)
+
+
+async def test_commits_that_wait_share_a_statement(storage: lash.Storage, statements: Statements) -> None:
+    """Forty callers with three commits each need a third of the statements, and every session has what is its own."""
+
+    async def three(number: int) -> None:
+        for revision in range(3):
+            result = await storage.session(f"s{number}").commit(turn(number, revision, tokens=number + 1))
+            assert result.revision == revision + 1
+
+    await asyncio.gather(*(three(number) for number in range(CALLERS)))
+    assert statements.counts["commit_apply"] <= CALLERS * 3 / 3
+    for number in range(CALLERS):
+        found = await read(storage, number)
+        expected = [f"{revision}-{index}" for revision in range(3) for index in range(number % 4 + 1)]
+        assert [each.node_id for each in found.graph.nodes] == expected
+        assert found.usage == (spent(3 * (number + 1)),)
+        assert found.checkpoint.components == {"state": f"{number} at 2".encode()}
+
+
+async def test_a_refusal_concerns_one_commit(storage: lash.Storage) -> None:
+    """Stale, repeated and impossible commits in the same statement leave the others alone."""
+    await commit_all(storage, *(turn(number, 0, tokens=MOST_TOKENS) for number in range(20)))
+    stale, repeated, impossible = turn(3, 0, turn_id="other"), turn(4, 0, tokens=MOST_TOKENS), turn(5, 1)
+    others = [turn(number, 1, tokens=0) for number in range(6, 20)]
+    results = await commit_all(
+        storage, turn(1, 1, tokens=0), turn(2, 1, tokens=0), stale, repeated, impossible, *others
+    )
+    assert isinstance(results[2], RevisionConflict)
+    assert isinstance(results[3], CommitResult)
+    assert results[3].revision == 1
+    assert isinstance(results[4], InvalidInput)
+    assert [each.revision for each in results[5:] if isinstance(each, CommitResult)] == [2] * len(others)
+    assert (await read(storage, 5)).head.revision == 1
+
+
+async def test_two_commits_to_one_session_are_told_apart(storage: lash.Storage) -> None:
+    """Of rivals that meet in one moment exactly one lands, however they are sent."""
+    rivals = [turn(number, 0, turn_id=f"{number}-{rival}") for number in range(10) for rival in range(4)]
+    results = await commit_all(storage, *rivals)
+    landed = Counter(
+        each.session_id for each, result in zip(rivals, results, strict=True) if isinstance(result, CommitResult)
+    )
+    assert landed == {f"s{number}": 1 for number in range(10)}
+    assert all(isinstance(each, CommitResult | RevisionConflict) for each in results)
+
+
+async def test_a_caller_that_gives_up_costs_nobody_else(storage: lash.Storage) -> None:
+    """A commit whose caller is cancelled while it waits is whole or absent; its neighbours land."""
+    calls = [asyncio.create_task(storage.session(f"s{number}").commit(turn(number, 0))) for number in range(12)]
+    await asyncio.sleep(0)
+    for call in calls[6:]:
+        call.cancel()
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    assert [each.revision for each in results[:6] if isinstance(each, CommitResult)] == [1] * 6
+    for number in range(6, 12):
+        assert await storage.session(f"s{number}").revision() in (0, 1)
+
+
+async def test_a_lost_connection_is_told_to_those_who_cannot_repeat(
+    storage: lash.Storage, statements: Statements
+) -> None:
+    """Turns are sent again, which is harmless; a commit without a turn may have landed, and its caller hears so."""
+    first = [*range(30, 32), *range(MAX_TOGETHER)]
+    await commit_all(storage, *(turn(number, 0) for number in first))
+    # The first two are sent at once, the others together.
+    statements.break_at = statements.counts["commit_apply"] + 3
+    second = [turn(number, 1, turn_id=None if number == 5 else "") for number in first]
+    results = await commit_all(storage, *second)
+    lost = results[first.index(5)]
+    assert isinstance(lost, StoreUnavailable)
+    assert lost.outcome_unknown
+    assert [each.revision for each in results if isinstance(each, CommitResult)] == [2] * (len(first) - 1)
+
+
+FILL = """
+INSERT INTO lash_sessions OVERRIDING SYSTEM VALUE
+SELECT (jsonb_populate_record(s, jsonb_build_object('session_key', 1000000 + n, 'session_id', 'other' || n))).*
+FROM lash_sessions AS s, generate_series(1, 5000) AS n
+WHERE s.session_id = 's1';
+INSERT INTO lash_session_leases (session_key) SELECT session_key FROM lash_sessions WHERE session_key > 1000000;
+INSERT INTO lash_turns SELECT session_key, 't0', 'hash', 'result', 1 FROM lash_sessions WHERE session_key > 1000000;
+"""
+"""Five thousand sessions beside those of the test."""
+
+
+async def test_a_commit_reads_few_rows_however_many_sessions_there_are(
+    storage: lash.Storage, postgres_storage_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No step of the statement touches more than a few rows, although one plan serves one commit and sixteen."""
+    await commit_all(storage, turn(1, 0))
+    planned: list[PlannedCommit] = []
+
+    async def note(_: CommitGroups, each: PlannedCommit) -> bool:
+        planned.append(each)
+        raise StoreUnavailable("noted")
+
+    monkeypatch.setattr(CommitGroups, "write", note)
+    await commit_all(storage, turn(1, 1))
+    options = PostgresOptions.from_url(postgres_storage_url)
+    text = load_queries("lash.postgres.sql", schema=options.schema)["commit_apply"]
+    connection = await asyncpg.connect(options.dsn, server_settings={"search_path": options.schema, **PLANNING})
+    try:
+        await connection.execute(FILL)
+        await connection.execute("ANALYZE lash_sessions, lash_session_leases, lash_turns")
+        explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {text}"
+        plan = json.loads(await connection.fetchval(explain, *arguments_of(planned)))[0]["Plan"]
+    finally:
+        await connection.close()
+    most = max(_steps(plan), key=_rows_read)
+    assert _rows_read(most) <= MAX_TOGETHER, most
+
+
+def _steps(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from _steps(child)
+
+
+def _rows_read(step: dict[str, Any]) -> float:
+    rows: float = step["Actual Rows"] + step.get("Rows Removed by Filter", 0)
+    return rows * float(step["Actual Loops"])

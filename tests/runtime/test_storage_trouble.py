@@ -1,0 +1,64 @@
+"""A worker whose storage fails at the wrong moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import lash
+from tests.runtime.turn_bench import Bench, texts
+from tests.runtime.worker_kit import until
+
+
+def fails(times: int, then: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """Return a method that says so many times that the storage is away."""
+    left = times
+
+    async def unreliable(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (those of the store)
+        nonlocal left
+        if left > 0:
+            left -= 1
+            raise lash.StoreUnavailable("made for the test")
+        return await then(*args, **kwargs)
+
+    return unreliable
+
+
+async def test_a_turn_that_could_not_be_given_back_does_not_wait_for_its_lease(bench: Bench) -> None:
+    """The worker frees the session as soon as it can: the turn is run again though the time of its lease stands."""
+    app = await bench.app(worker=True, options=lash.WorkerOptions(poll_s=0.05))
+    attempts: list[int] = []
+
+    @app.agent
+    async def agent(turn: lash.Turn) -> str:
+        attempts.append(turn.attempt)
+        if len(attempts) == 1:
+            raise lash.StoreUnavailable("made for the test")
+        return "ok"
+
+    queue, leases = app.storage.queue, app.storage.leases
+    queue.abandon = fails(1, queue.abandon)  # type: ignore[method-assign]
+    leases.release = fails(2, leases.release)  # type: ignore[method-assign]
+    assert await app.session("s", agent).ask("hello", timeout_s=60) == "ok"
+    assert texts(await app.session("s").messages()) == [("user", "hello"), ("assistant", "ok")]
+    assert len(attempts) == 2
+
+
+async def test_a_process_that_could_not_be_parked_does_not_wait_for_its_lease(bench: Bench) -> None:
+    """The same for a process."""
+    app = await bench.app(worker=True, options=lash.WorkerOptions(poll_s=0.05))
+    leases = app.storage.process_leases
+    complete = leases.complete
+
+    @app.process
+    async def process(ctx: lash.Context) -> str:
+        return "done"
+
+    leases.complete = fails(1, complete)  # type: ignore[method-assign]
+    leases.release = fails(2, leases.release)  # type: ignore[method-assign]
+    handle = await app.start(process)
+
+    async def ended() -> bool:
+        return await handle.status() is lash.ProcessStatus.COMPLETED
+
+    await until(ended)

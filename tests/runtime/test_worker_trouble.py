@@ -1,0 +1,84 @@
+"""A worker in trouble: what goes wrong in one place leaves the others alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+import lash
+from lash.model.lease import Lease, LeaseFence
+from lash.model.schedule import Fired
+from lash.runtime.hooks import Attributes
+from tests.runtime.stage_kit import staged
+from tests.runtime.worker_kit import PATIENCE_S, until
+
+
+class Notes(lash.Hook):
+    """Remembers what was noted."""
+
+    def __init__(self) -> None:
+        self.troubles: list[str] = []
+
+    def note(self, kind: str, attributes: Attributes) -> None:
+        if kind == "worker.trouble":
+            self.troubles.append(str(attributes["error"]))
+
+
+async def test_a_timer_that_cannot_be_fired_keeps_no_message_back(
+    backend_name: str, backend_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Turns and processes go on while what is due by the clock fails again and again, and somebody hears of it."""
+    notes = Notes()
+
+    async def refuse(*, limit: int = 100) -> tuple[Fired, ...]:
+        raise lash.StoreUnavailable("the schedules cannot be read")
+
+    async with staged(backend_name, backend_url) as stage:
+        app = stage.app(notes, worker=True, options=lash.WorkerOptions(poll_s=0.1))
+
+        @app.agent
+        async def answering(turn: lash.Turn) -> str:
+            return f"heard {turn.text}"
+
+        @app.process
+        async def ticking(ctx: lash.Context) -> str:
+            return "ran"
+
+        app.cron("* * * * *", ticking)
+        async with app:
+            monkeypatch.setattr(app.storage.schedules, "fire_due", refuse)
+            await stage.clock.advance(3_600_000)
+            await until(lambda: len(notes.troubles) >= 2)
+            assert await app.session("s").ask("one", timeout_s=PATIENCE_S) == "heard one"
+            assert await (await app.start(ticking)).result(timeout_s=PATIENCE_S) == "ran"
+    assert set(notes.troubles) == {"StoreUnavailable: the schedules cannot be read"}
+
+
+async def test_a_renewal_that_hangs_costs_no_other_its_lease(backend_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All leases are renewed at once, and the one that cannot be renewed in time is given up."""
+    app = lash.App(backend_url, options=lash.WorkerOptions(lease_ttl_s=1.5))
+    renewed: Counter[str] = Counter()
+    gate = asyncio.Event()
+
+    @app.agent
+    async def waiting(turn: lash.Turn) -> str:
+        await gate.wait()
+        return "done"
+
+    async with app:
+        renew = app.storage.leases.renew
+
+        async def hang(fence: LeaseFence, *, ttl_ms: int) -> Lease:
+            renewed[fence.session_id] += 1
+            if fence.session_id == "hangs":
+                await asyncio.Event().wait()
+            return await renew(fence, ttl_ms=ttl_ms)
+
+        monkeypatch.setattr(app.storage.leases, "renew", hang)
+        await app.session("hangs").send("x", key="1")
+        asked = asyncio.create_task(app.session("lives").ask("x", key="1"))
+        await until(lambda: renewed["hangs"] >= 2 and renewed["lives"] >= 4)
+        gate.set()
+        assert await asked == "done"
