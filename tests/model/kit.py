@@ -3,7 +3,7 @@
 A machine is a Hypothesis ``RuleBasedStateMachine``. Its steps are methods marked with ``action``, which call ``step``
 with an operation, done on both backends, and with what the model says to it. The two answers must agree in everything
 but made-up ids, and with the model. An operation class is ``name:ok`` or ``name:ErrorClass``, or what an action counts
-itself with ``count``; a run that never reached one of the classes which its machine lists fails, however green it looks.
+itself with ``count``; a run that never reached one of the classes that its machine lists fails, however green it looks.
 
 ``LASH_MODEL_EXAMPLES=n`` runs n examples of every machine from a random seed, which is printed;
 ``LASH_MODEL_SEED=…`` repeats one. A failure is made small, which can take minutes; ``LASH_MODEL_SHRINK=0`` shows it as
