@@ -10,8 +10,10 @@ import msgspec
 
 T = TypeVar("T")
 
-MADE_UP: Final = re.compile(r"(?<![0-9a-f])[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}(?![0-9a-f])")
-"""Ids and tokens of lash: 32 hex digits in the layout of UUID version 7."""
+MADE_UP: Final = re.compile(
+    r"(?<![0-9a-f])[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}(?![0-9a-f])|wake:[0-9a-f]{64}(?![0-9a-f])"
+)
+"""Ids and tokens of lash, 32 hex digits in the layout of UUID version 7; and ids of wakes, in which a row number is."""
 OPAQUE_FIELDS: Final = frozenset(
     {
         ("SessionPage", "next_cursor"),

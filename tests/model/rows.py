@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from lash.stores.rows import RowTable
@@ -30,15 +30,24 @@ _TABLE_NUMBERS: Final = {
 }
 
 
-def comparable(found: Mapping[RowTable, Sequence[RawRow]], names: Names) -> Dump:
-    """Return the rows with ranks in the place of row numbers and symbols in the place of ids, sorted."""
+def comparable(
+    found: Mapping[RowTable, Sequence[RawRow]], names: Names, left_out: Collection[tuple[str, str]] = ()
+) -> Dump:
+    """Return the rows with ranks in the place of row numbers and symbols in the place of ids, sorted.
+
+    Of the columns that are left out, by table and name, only whether there is a value is compared.
+    """
     ranks = _ranks(found)
     dump: Dump = {}
     for table, rows in found.items():
         if rows:
             kinds = [_kind(table.name, column) for column in table.columns]
+            hidden = [(table.name, column) in left_out for column in table.columns]
             ranked = [
-                tuple(value if kind is None else ranks[kind].get(value) for kind, value in zip(kinds, row, strict=True))
+                tuple(
+                    value is None if hide else value if kind is None else ranks[kind].get(value)
+                    for kind, hide, value in zip(kinds, hidden, row, strict=True)
+                )
                 for row in rows
             ]
             # Sorted without what was never seen before, which then gets its names in that order.

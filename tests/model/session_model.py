@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 from msgspec import UnsetType
@@ -13,6 +13,7 @@ from lash.model.checkpoint import Checkpoint, CheckpointDraft, CheckpointManifes
 from lash.model.commit import Append, Commit, CommitResult, ReplaceFull
 from lash.model.frame import AgentFrame
 from lash.model.node import Graph, Node
+from lash.model.queue import ClaimCompletion
 from lash.model.session import (
     CreatedSession,
     ForkRelation,
@@ -101,6 +102,12 @@ class Histories:
         self.sessions = sessions
         self._histories: dict[tuple[str, int], History] = {}
         self._refs: dict[bytes, BlobRef] = {}
+        self.check_claims: Callable[[Commit], None] = _nothing
+        """Refuses a commit whose claims do not hold; called between the checks of revision and graph."""
+        self.check_attachments: Callable[[Commit], None] = _nothing
+        """Refuses a commit that names attachments which are not there; called as the last check."""
+        self.settle: Callable[[Commit], None] = _nothing
+        """Does what else a commit does."""
 
     def of(self, session_id: str) -> History:
         state = self.sessions.need(session_id)
@@ -143,9 +150,11 @@ class Histories:
                 raise Refused("TurnConflict", session_id=commit.session_id, turn_id=commit.turn_id)
             self._release(commit)
             return result
-        self.check(commit, state)
+        self._check(commit, state)
+        self.check_claims(commit)
         nodes, leaf = self._graph(commit, history)
         saved = self._save(commit, history, made)
+        self.check_attachments(commit)
         assert made is not None, "nothing is in the way of this commit"
         state.revision += 1
         history.nodes, history.leaf, history.saved = nodes, leaf, saved
@@ -153,10 +162,11 @@ class Histories:
         result = CommitResult(revision=state.revision, checkpoint_ref=saved.ref, manifest=saved.manifest)
         if commit.turn_id is not None:
             history.turns[commit.turn_id] = (commit, result)
+        self.settle(commit)
         self._release(commit)
         return result
 
-    def check(self, commit: Commit, state: SessionState) -> None:
+    def _check(self, commit: Commit, state: SessionState) -> None:
         """Refuse a commit whose fence or revision does not hold."""
         if commit.fence is not None:
             lease_model.live(state, commit.fence, self.sessions.now_ms)
@@ -237,7 +247,9 @@ class Histories:
             components={key: hash_of(content) for key, content in sorted(components.items())},
         )
         ref = BlobRef("") if made is None else made.checkpoint_ref
-        assert self._refs.setdefault(msgspec.json.encode(manifest, order="sorted"), ref) == ref or made is None
+        if made is not None:
+            known = self._refs.setdefault(msgspec.json.encode(manifest, order="sorted"), ref)
+            assert known == ref, "the same state has the same ref"
         return Saved(
             ref, manifest, components, states, commit.config, frames, commit.current_frame_id, self.sessions.now_ms
         )
@@ -249,6 +261,10 @@ class Histories:
 
 def hash_of(content: bytes) -> BlobRef:
     return BlobRef(hashlib.sha256(content).hexdigest())
+
+
+def _nothing(_commit: Commit) -> None:
+    """What a commit does without queue and attachments."""
 
 
 def _head(state: SessionState, history: History, saved: Saved) -> SessionHead:
@@ -311,7 +327,14 @@ def _content(commit: Commit) -> Commit:
         plugin_snapshot_revision=commit.checkpoint.plugin_snapshot_revision,
         components=components,
     )
-    return msgspec.structs.replace(commit, expected_revision=0, fence=None, release=None, checkpoint=checkpoint)
+    return msgspec.structs.replace(
+        commit, expected_revision=0, fence=None, release=None, checkpoint=checkpoint, completions=_consumed(commit)
+    )
+
+
+def _consumed(commit: Commit) -> tuple[ClaimCompletion, ...]:
+    """Return which batches a commit consumes, under whatever claim."""
+    return tuple(msgspec.structs.replace(each, claim_id="", token="") for each in commit.completions)
 
 
 def _components(commit: Commit) -> list[tuple[str, bytes | BlobRef]]:

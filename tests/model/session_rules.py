@@ -14,7 +14,8 @@ from lash.model.checkpoint import CheckpointDraft, TurnState
 from lash.model.commit import Append, Commit, CommitResult, GraphDelta, ReplaceFull, Unchanged
 from lash.model.frame import AgentFrame
 from lash.model.node import Node
-from lash.model.session import ActivePath, FullGraph, SessionConfig, SessionMeta
+from lash.model.queue import ClaimCompletion
+from lash.model.session import ActivePath, CreatedSession, FullGraph, SessionConfig, SessionMeta
 from lash.model.usage import TokenUsage, UsageEntry
 from lash.model.value import BlobRef
 from lash.testing.factories import MOMENT, node
@@ -54,8 +55,8 @@ class SessionRules(LeaseRules):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.histories = Histories(self.sessions)
+        self.histories.settle = self.settle
         self._made = 0
-        self._seen = SESSION_IDS[0]
         self._turns: list[Commit] = []
 
     @action(
@@ -101,6 +102,7 @@ class SessionRules(LeaseRules):
             graph=self._delta(history, delta, size, place),
             checkpoint=CheckpointDraft(turn_state=TurnState(turn_index=place), components=_state(history, state)),
             usage=USAGE[usage],
+            completions=self.completions_for(session_id, place),
         )
         if self.commit_it("commit", commit) is not None and commit.turn_id is not None:
             self._turns.insert(0, commit)
@@ -136,7 +138,7 @@ class SessionRules(LeaseRules):
 
     @action(1, session_id=session_ids)
     def vacuum(self, session_id: str) -> None:
-        self._seen = session_id
+        self.touched = session_id
         self.step("vacuum", lambda side: _vacuum(side, session_id), lambda _: self.histories.vacuum(session_id))
 
     @action(
@@ -152,11 +154,11 @@ class SessionRules(LeaseRules):
         history = self._history(source_id)
         chosen = _pick([*(history.live() if at == "node" else history.nodes)], place, "none")
         node_id = None if at == "leaf" else chosen
-        self._seen = new_id
+        self.touched = new_id
         made = self.step(
             "fork",
             lambda side: side.storage.sessions.fork(source_id, new_id, node_id=node_id),
-            lambda got: self.histories.fork(source_id, new_id, node_id, got),
+            lambda got: self.forked(source_id, new_id, node_id, got),
         )
         if made is not None:
             self.count("fork:new" if made.created else "fork:again")
@@ -200,28 +202,39 @@ class SessionRules(LeaseRules):
     @invariant()
     def sessions_read_as_the_model(self) -> None:
         """Head, frames, the whole graph, checkpoint with its bytes and ledger of the session that was touched last."""
-        if self._seen in self.sessions.live:
+        if self.touched in self.sessions.live:
             self.look(
                 "load whole",
-                lambda side: side.storage.session(self._seen).load(FullGraph()),
-                self.histories.read(self._seen),
+                lambda side: side.storage.session(self.touched).load(FullGraph()),
+                self.histories.read(self.touched),
             )
 
     def commit_it(self, name: str, commit: Commit) -> CommitResult | None:
         """Commit, and hold it against the model."""
-        self._seen = commit.session_id
+        self.touched = commit.session_id
         return self.step(
             name,
             lambda side: side.storage.session(commit.session_id).commit(side.own(commit)),
             lambda got: self.histories.commit(commit, got),
         )
 
+    def settle(self, commit: Commit) -> None:
+        """Do in the model what a commit does besides; machines with a queue or attachments say it here."""
+
+    def completions_for(self, session_id: str, place: int) -> tuple[ClaimCompletion, ...]:
+        """Return claims for a commit to consume; machines with a queue have some."""
+        return ()
+
+    def forked(self, source_id: str, new_id: str, node_id: str | None, got: CreatedSession | None) -> CreatedSession:
+        """Fork in the model; machines with more than the history say here what else a fork begins with."""
+        return self.histories.fork(source_id, new_id, node_id, got)
+
     def meta_of(self, state: SessionState) -> SessionMeta:
         meta, relation = super().meta_of(state), self.histories.of(state.session_id).fork
         return meta if relation is None else msgspec.structs.replace(meta, relation=relation)
 
     def _history(self, session_id: str) -> History:
-        self._seen = session_id
+        self.touched = session_id
         return self.histories.of(session_id) if session_id in self.sessions.live else History()
 
     def _number(self) -> int:
