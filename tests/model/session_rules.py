@@ -33,8 +33,8 @@ DELTAS: Final = (
     + ("again", "other content", "orphan", "lost leaf", "nothing")
 )
 BYTES: Final = {"x": b"x", "y": b"y", "big": b"z" * 5_000}
-STATES: Final = ("none", "x", "y", "x y", "big", "keep", "keep", "move", "unknown")
-FRAMES: Final = ("none", "none", "plain", "with x", "with y", "keep", "unknown")
+STATES: Final = ("none", "none", "x", "y", "x y", "big", "keep", "keep", "keep", "move", "move", "unknown")
+FRAMES: Final = ("none", "none", "none", "none", "plain", "with x", "with y", "keep", "keep", "unknown")
 USAGE: Final = {
     "none": (),
     "some": (UsageEntry(source="turn", model="m", usage=TokenUsage(input_tokens=5, output_tokens=2)),),
@@ -68,9 +68,9 @@ class SessionRules(LeaseRules):
         state=st.sampled_from(STATES),
         frames=st.sampled_from(FRAMES),
         usage=st.sampled_from(tuple(USAGE)),
-        stale=st.sampled_from((0,) * 8 + (-1, 1)),
+        stale=st.sampled_from((0,) * 10 + (-1, 1)),
         turn=st.booleans(),
-        fence=st.sampled_from(("none", "none", "held", "released", "stale")),
+        fence=st.sampled_from(("none", "none", "none", "held", "held", "held", "released", "stale")),
     )
     def commit(  # the arguments are drawn by their names
         self,
