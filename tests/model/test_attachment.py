@@ -2,14 +2,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import pytest
-
 from tests.model.artifact_rules import ArtifactRules
 from tests.model.attachment_rules import AttachmentRules
 from tests.model.kit import run_machine
 from tests.model.world import World
-
-pytestmark = pytest.mark.timeout(900)
 
 
 class AttachmentMachine(AttachmentRules, ArtifactRules):

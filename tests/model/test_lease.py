@@ -2,13 +2,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import pytest
-
 from tests.model.kit import run_machine
 from tests.model.lease_rules import LeaseRules
 from tests.model.world import World
-
-pytestmark = pytest.mark.timeout(900)
 
 
 class LeaseMachine(LeaseRules):

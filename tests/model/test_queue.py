@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import pytest
 from hypothesis import strategies as st
 
 from lash.model.commit import Commit
@@ -12,8 +11,6 @@ from tests.model.kit import Refused, action, run_machine
 from tests.model.lease_rules import recent
 from tests.model.queue_rules import QueueRules
 from tests.model.world import Side, World
-
-pytestmark = pytest.mark.timeout(900)
 
 _CLAIMS = ("empty", "not_yet_available", "claimed", "command_at_head", "LeaseLost", "SessionDeleted")
 

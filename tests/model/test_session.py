@@ -2,13 +2,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import pytest
-
 from tests.model.kit import run_machine
 from tests.model.session_rules import SessionRules
 from tests.model.world import World
-
-pytestmark = pytest.mark.timeout(900)
 
 _REFUSED = (
     "RevisionConflict",

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import pytest
-
 from lash.model.commit import Commit
 from lash.model.queue import ClaimCompletion
 from tests.model.artifact_rules import ArtifactRules
@@ -12,8 +10,6 @@ from tests.model.kit import run_machine
 from tests.model.rows import Dump
 from tests.model.wake_rules import WakeRules
 from tests.model.world import World
-
-pytestmark = pytest.mark.timeout(900)
 
 
 class StorageMachine(WakeRules, AttachmentRules, ArtifactRules):
