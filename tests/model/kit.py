@@ -35,6 +35,8 @@ _SHORT_SEED = 20_240_229
 _ROUND = 9
 """How many examples are drawn from one seed. From the tenth on, Hypothesis makes more and more of them out of parts of
 others, which finds less here than new ones do."""
+_PATIENCE = 3
+"""How many times as long a run takes at most, before what it has not reached counts as out of reach."""
 
 
 class Refused(Exception):
@@ -225,18 +227,30 @@ class Machine(RuleBasedStateMachine):
 
 
 def run_machine(machine: type[Machine], world: World, *, examples: int, steps: int) -> None:
-    """Run a machine for so many examples of so many steps, or as the environment says, and judge what was reached."""
+    """Run a machine for so many examples of so many steps, or as the environment says, and judge what was reached.
+
+    A run that has not reached everything goes on for some rounds: another release of Hypothesis draws other examples.
+    """
     wanted = os.environ.get("LASH_MODEL_EXAMPLES")
     first = int(os.environ.get("LASH_MODEL_SEED", random.getrandbits(32) if wanted else _SHORT_SEED))
-    for number in range(first, first + -(-int(wanted or examples) // _ROUND)):
+    rounds = -(-int(wanted or examples) // _ROUND)
+    for number in range(first, first + rounds * _PATIENCE):
+        if number >= first + rounds and not _starved(machine, world):
+            break
         try:
             _run_round(machine, world, number, steps)
         except Exception as error:
             error.add_note(f"repeat it with LASH_MODEL_SEED={number} LASH_MODEL_EXAMPLES={_ROUND}")
             raise
     report(machine, world)
-    starved = sorted(machine.CLASSES - world.reached.keys())
-    assert not starved, f"alphabet starvation: {machine.__name__} never reached {starved}"
+    assert not _starved(machine, world), (
+        f"alphabet starvation: {machine.__name__} never reached {_starved(machine, world)}"
+    )
+
+
+def _starved(machine: type[Machine], world: World) -> list[str]:
+    """Return the classes that a run should have reached and has not."""
+    return sorted(machine.CLASSES - world.reached.keys())
 
 
 def _run_round(machine: type[Machine], world: World, number: int, steps: int) -> None:

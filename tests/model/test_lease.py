@@ -32,4 +32,4 @@ class LeaseMachine(LeaseRules):
 
 def test_lease(world: World) -> None:
     """H14 to H20, D4.3(1): whatever is claimed, renewed and released, both backends say what the model says."""
-    run_machine(LeaseMachine, world, examples=36, steps=30)
+    run_machine(LeaseMachine, world, examples=27, steps=30)

@@ -61,4 +61,4 @@ class StorageMachine(WakeRules, AttachmentRules, ArtifactRules):
 
 def test_storage(world: World) -> None:
     """DESIGN §7: all nouns on one storage, with forks, deletions, sweeps, reopening and clocks that jump."""
-    run_machine(StorageMachine, world, examples=27, steps=70)
+    run_machine(StorageMachine, world, examples=27, steps=60)
