@@ -9,7 +9,7 @@ WHERE s.session_id = $1::text;
 
 -- name: lease_acquire
 -- Gives the lease to a new holder under the next fencing number if it is free or lapsed, or if it is still the very one
--- of token $7 and fencing number $8; a pause is then over. Answers the time, the lease as it was, and, where it was taken, as it is.
+-- of token $7 and fencing number $8 and somebody else's; a pause is then over. Answers the time, the lease as it was, and, where it was taken, as it is.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 before AS (
     SELECT l.*
@@ -28,7 +28,10 @@ taken AS (
         AND (
             before.token IS NULL
             OR before.expires_at_ms <= clock.now_ms
-            OR (before.token = $7::text AND before.fencing = $8::bigint)
+            OR (
+                before.token = $7::text AND before.fencing = $8::bigint
+                AND (before.owner_id, before.incarnation_id) <> ($2::text, $3::text)
+            )
         )
     RETURNING
         row(l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms) AS lease

@@ -38,7 +38,10 @@ taken AS (
         AND (
             before.token IS NULL
             OR before.expires_at_ms <= clock.now_ms
-            OR (before.token = $9::text AND before.fencing = $10::bigint)
+            OR (
+                before.token = $9::text AND before.fencing = $10::bigint
+                AND (before.owner_id, before.incarnation_id) <> ($4::text, $5::text)
+            )
         )
     RETURNING
         l.process_key,

@@ -315,6 +315,10 @@ class FencedEndContract:
         assert await storage.process_leases.reclaim("p", BOB, observed=held, ttl_ms=TTL) == busy
         outdated = msgspec.structs.replace(held, token="outdated")
         assert await storage.process_leases.reclaim("p", next_one, observed=outdated, ttl_ms=TTL) == busy
+        namesake = owner("dead", process=alive)
+        again = await storage.process_leases.reclaim("p", namesake, observed=held, ttl_ms=TTL)
+        assert isinstance(again, ProcessAcquired)
+        assert (again.reentered, again.lease) == (True, held)
         outcome = await storage.process_leases.reclaim("p", next_one, observed=held, ttl_ms=TTL)
         assert isinstance(outcome, ProcessAcquired)
         assert (outcome.displaced, outcome.lease.fencing) == (held, held.fencing + 1)

@@ -87,6 +87,14 @@ class ReclaimContract:
         await storage.leases.release(outcome.lease.fence)
         assert acquired(await storage.leases.reclaim("s", owner("third"), observed=held, ttl_ms=TTL)).fencing > 2
 
+    async def test_a_holder_displaces_nobody_under_its_own_name(self, harness: Harness) -> None:
+        """L37, L47: who goes by both ids of a dead holder re-enters its lease, also by a reclaim."""
+        storage, held = await _held(harness, _dead())
+        namesake = owner("holder", process=_alive())
+        again = await storage.leases.reclaim("s", namesake, observed=held, ttl_ms=TTL)
+        assert again == Acquired(lease=held, reentered=True)
+        assert await storage.leases.holder("s") == held
+
     async def test_a_forged_observation_displaces_nobody(self, harness: Harness) -> None:
         """L48: an observation that calls a live holder dead under a token of its own is Busy."""
         storage, held = await _held(harness, _alive())

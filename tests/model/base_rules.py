@@ -1,0 +1,59 @@
+"""Rules that most machines need: sessions come and go, and time moves."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hypothesis import strategies as st
+
+from lash.model.session import CreatedSession, SessionMeta
+from tests.model.base_model import Sessions
+from tests.model.kit import Machine, action
+from tests.model.world import World
+
+SESSION_IDS: Final = ("s0", "s1", "s2")
+session_ids: Final = st.sampled_from(SESSION_IDS)
+JUMPS: Final = (1, 400, 1_000, 5_000, 60_000, -300)
+"""How far clocks jump, in milliseconds: within a lease, to its very end, beyond it, and back."""
+
+
+class SessionLife(Machine):
+    """A machine whose sessions can be created, deleted and created again."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.sessions = Sessions(lambda: world.now_ms)
+
+    @action(4, session_id=session_ids)
+    def create(self, session_id: str) -> None:
+        self.step(
+            "create",
+            lambda side: side.storage.sessions.create(session_id),
+            lambda got: self._created(session_id, got),
+        )
+
+    @action(1, session_id=session_ids)
+    def delete(self, session_id: str) -> None:
+        self.step(
+            "delete",
+            lambda side: side.storage.sessions.delete(session_id),
+            lambda _: self.forget_session(session_id),
+        )
+
+    @action(milliseconds=st.sampled_from(JUMPS))
+    def jump(self, milliseconds: int) -> None:
+        self.world.advance(milliseconds)
+        self.count("jump back" if milliseconds < 0 else "jump")
+
+    def forget_session(self, session_id: str) -> bool:
+        """Delete the session from the model; machines with more about it say so here."""
+        return self.sessions.remove(session_id)
+
+    def _created(self, session_id: str, got: CreatedSession | None) -> CreatedSession:
+        assert got is not None, "creating a session never fails"
+        known = self.sessions.live.get(session_id)
+        state = known or self.sessions.add(session_id, got.revision)
+        if known is None:
+            self.count("create:again" if state.incarnation > 1 else "create:new")
+        meta = SessionMeta(session_id=session_id, name=session_id, created_at_ms=state.created_at_ms)
+        return CreatedSession(meta=meta, revision=state.revision, created=known is None)
