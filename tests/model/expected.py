@@ -26,6 +26,10 @@ def like(expect: Callable[[], object]) -> Callable[[T | None], object]:
     return judge
 
 
+_HASHED_KEYS: Final = frozenset({"process.cancel_requested", "process.abandon_requested", "process.started"})
+"""Events whose replay key has a hash in it, unless somebody appended them by hand."""
+
+
 def plain(value: object) -> object:
     """Return a value as plain data, with a mark wherever the storage makes a name of its own."""
     return _marked(msgspec.to_builtins(value))
@@ -33,6 +37,8 @@ def plain(value: object) -> object:
 
 def _marked(value: object) -> object:
     if isinstance(value, dict):
+        if value.get("event_type") in _HASHED_KEYS:
+            value = value | {"replay_key": "*"}
         return {
             key: "*" if key in _MADE_BY_THE_STORE and item is not None else _marked(item)
             for key, item in value.items()

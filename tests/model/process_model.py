@@ -244,11 +244,10 @@ class ProcessModel:
         return len(targets)
 
     def delete_session(self, session_id: str, now: int) -> bool:
-        if self.queues.pop(session_id, None) is None:
-            return False
-        del self.delivered[session_id]
+        """Cut a session off, whether or not it ever was there, and return whether it was."""
         self.detach_session(session_id, now)
-        return True
+        self.delivered.pop(session_id, None)
+        return self.queues.pop(session_id, None) is not None
 
     def open_wakes(self, process_id: str, after: int) -> list[WakeRecord]:
         done = (WakeState.ACKNOWLEDGED, WakeState.MERGED)

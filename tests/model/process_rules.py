@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Final
 
+import msgspec
 from hypothesis import strategies as st
 
 from lash.model.causal import ProcessCause
@@ -31,7 +32,7 @@ from lash.model.queue import Boundary, Claim, ProcessWake
 from lash.model.session import CreatedSession
 from lash.model.value import JSON
 from lash.testing.factories import acquired, commit, owner
-from tests.model.base_rules import SESSION_IDS, SessionLife, session_ids
+from tests.model.base_rules import SessionLife, session_ids
 from tests.model.event_types import DECLARED
 from tests.model.expected import like
 from tests.model.kit import action
@@ -40,7 +41,7 @@ from tests.model.world import Side, World
 
 PROCESS_IDS: Final = ("P", "a", "ä")
 """In the order of their code points, which is not that of every language."""
-process_ids: Final = st.sampled_from(PROCESS_IDS)
+process_ids: Final = st.sampled_from(("a", "a", "a", *PROCESS_IDS))
 
 ENGINE: Final = EngineInput(kind="work", payload={"n": 1})
 KINDS: Final[tuple[dict[str, Any], ...]] = (
@@ -105,6 +106,8 @@ class ProcessRules(SessionLife):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.processes = ProcessModel()
+        self.create("s0")
+        self.register("a", 0)
 
     @action(6, process_id=process_ids, kind=st.sampled_from((0, 0, 1, 2, 3)))
     def register(self, process_id: str, kind: int) -> None:
@@ -318,9 +321,6 @@ class ProcessRules(SessionLife):
         self.processes.delete_session(session_id, self.now_ms)
         return super().forget_session(session_id)
 
-    def teardown(self) -> None:
-        super().teardown()
-
     def _created(self, session_id: str, got: CreatedSession | None) -> CreatedSession:
         if session_id not in self.sessions.live:
             self.processes.create_session(session_id)
@@ -367,13 +367,8 @@ async def _consumed(side: Side, session_id: str, revision: int) -> tuple[str, in
     claim = await storage.queue.claim(lease.fence, boundary=Boundary.IDLE, ttl_ms=60_000)
     assert isinstance(claim, Claim), claim
     values = commit(revision, session_id=session_id, fence=lease.fence, release=lease.fence)
-    import msgspec
-
     await storage.session(session_id).commit(msgspec.structs.replace(values, completions=(claim.completion,)))
     [batch] = claim.batches
-    [wake] = [item.payload for item in batch.items]
+    [wake] = batch.payloads
     assert isinstance(wake, ProcessWake)
     return wake.process_id, wake.sequence, wake.input
-
-
-assert set(SESSION_IDS) >= {"s0", "s1", "s2"}
