@@ -40,8 +40,7 @@ def _marked(value: object) -> object:
         if value.get("event_type") in _HASHED_KEYS:
             value = value | {"replay_key": "*"}
         return {
-            key: "*" if key in _MADE_BY_THE_STORE and item is not None else _marked(item)
-            for key, item in value.items()
+            key: "*" if key in _MADE_BY_THE_STORE and item is not None else _marked(item) for key, item in value.items()
         }
     if isinstance(value, list | tuple):
         return [_marked(item) for item in value]

@@ -166,9 +166,7 @@ class ProcessModel:
 
     def signal(self, process_id: str, name: str, signal_id: str, payload: JSON, now: int) -> Appended:
         key = f"process:{process_id}:signal.{name}:{signal_id}"
-        return self.append(
-            process_id, EventDraft(event_type=f"signal.{name}", payload=payload, replay_key=key), now
-        )
+        return self.append(process_id, EventDraft(event_type=f"signal.{name}", payload=payload, replay_key=key), now)
 
     def own_event(self, process_id: str, name: str, payload: JSON, key: str | None, now: int) -> ProcessRecord:
         """Append an event that an operation of the storage means; ``key`` is what makes it the same one again."""
@@ -325,6 +323,4 @@ class ProcessModel:
     def _changed(
         self, process: Process, kind: ChangeKind, *, sequence: int | None = None, status: ProcessStatus | None = None
     ) -> None:
-        self.feed.append(
-            ProcessChange(process_id=process.process_id, kind=kind, sequence=sequence, status=status)
-        )
+        self.feed.append(ProcessChange(process_id=process.process_id, kind=kind, sequence=sequence, status=status))

@@ -8,52 +8,24 @@ from typing import Any, Final
 import msgspec
 from hypothesis import strategies as st
 
-from lash.model.causal import ProcessCause
 from lash.model.event import EventDraft, WakeState
 from lash.model.process import (
     Abandonment,
-    Cancellation,
-    EngineInput,
-    ExternalInput,
     ExternalRef,
-    Failure,
-    Identity,
-    Outcome,
     ProcessFilter,
     ProcessRecord,
     ProcessStatus,
-    Provenance,
-    Recovery,
-    Registration,
     SignalWait,
-    Success,
 )
 from lash.model.queue import Boundary, Claim, ProcessWake
-from lash.model.session import CreatedSession
 from lash.model.value import JSON
 from lash.testing.factories import acquired, commit, owner
-from tests.model.base_rules import SessionLife, session_ids
-from tests.model.event_types import DECLARED
+from tests.model.base_rules import session_ids
 from tests.model.expected import like
 from tests.model.kit import action
-from tests.model.process_model import ProcessModel
-from tests.model.world import Side, World
+from tests.model.process_life import PROCESS_IDS, ProcessLife, process_ids
+from tests.model.world import Side
 
-PROCESS_IDS: Final = ("P", "a", "ä")
-"""In the order of their code points, which is not that of every language."""
-process_ids: Final = st.sampled_from(("a", "a", "a", *PROCESS_IDS))
-
-ENGINE: Final = EngineInput(kind="work", payload={"n": 1})
-KINDS: Final[tuple[dict[str, Any], ...]] = (
-    {"input": ENGINE, "environment_ref": "e", "wake_session_id": "s0"},
-    {"input": ENGINE, "environment_ref": "e", "wake_session_id": "s1", "recovery": Recovery.OWNER_BOUND},
-    {"input": ExternalInput(metadata={"at": "elsewhere"}), "recovery": Recovery.EXTERNAL},
-    {
-        "input": ENGINE,
-        "environment_ref": "e",
-        "provenance": Provenance(caused_by=ProcessCause(process_id="a")),
-    },
-)
 PAYLOADS: Final[tuple[tuple[str, JSON], ...]] = (
     ("note", None),
     ("note", {"x": [1, 2.5, "ü"]}),
@@ -71,13 +43,6 @@ PAYLOADS: Final[tuple[tuple[str, JSON], ...]] = (
     ("process.cancel_requested", {"reason": "by hand"}),
     ("unheard_of", None),
 )
-OUTCOMES: Final[tuple[Outcome, ...]] = (
-    Success(value={"answer": 42}),
-    Success(value=None),
-    Failure(code="broken", message="it broke"),
-    Cancellation(message="as asked"),
-    Abandonment(message="gone", evidence={"since": 3}),
-)
 REFERENCES: Final = (ExternalRef(backend="k8s", id="pod-1"), ExternalRef(backend="k8s", id="pod-2", metadata=[1]))
 WAITS: Final = (SignalWait(name="go", ordinal=1), SignalWait(name="go", ordinal=2), SignalWait(name="stop", ordinal=1))
 FILTERS: Final = (
@@ -89,36 +54,8 @@ FILTERS: Final = (
 )
 
 
-def registration(process_id: str, kind: int) -> Registration:
-    """Return one of the registrations that there are of an id."""
-    fields = KINDS[kind]
-    return Registration(
-        process_id=process_id,
-        identity=Identity(kind="external" if kind == 2 else "work"),  # noqa: PLR2004 (the third is external)
-        event_types=DECLARED,
-        **fields,
-    )
-
-
-class ProcessRules(SessionLife):
+class ProcessRules(ProcessLife):
     """Processes, their logs, their wakes and their ends."""
-
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
-        self.processes = ProcessModel()
-        self.create("s0")
-        self.register("a", 0)
-
-    @action(6, process_id=process_ids, kind=st.sampled_from((0, 0, 1, 2, 3)))
-    def register(self, process_id: str, kind: int) -> None:
-        wanted = registration(process_id, kind)
-        made = self.step(
-            "register",
-            lambda side: side.storage.processes.register(wanted),
-            like(lambda: self.processes.register(wanted, self.now_ms)),
-        )
-        if made is not None:
-            self.count("register:new" if made.created else "register:known")
 
     @action(
         8,
@@ -140,30 +77,6 @@ class ProcessRules(SessionLife):
                 self.count(f"wake:{appended.wake.state.value}")
         self.check(process_id)
 
-    @action(
-        4,
-        process_id=process_ids,
-        name=st.sampled_from(("go", "go", "stop", "unheard_of")),
-        signal_id=st.sampled_from("abc"),
-        payload=st.sampled_from(("x", 3)),
-    )
-    def signal(self, process_id: str, name: str, signal_id: str, payload: JSON) -> None:
-        self.step(
-            "signal",
-            lambda side: side.storage.events.signal(process_id, name, signal_id=signal_id, payload=payload),
-            like(lambda: self.processes.signal(process_id, name, signal_id, payload, self.now_ms)),
-        )
-        self.check(process_id)
-
-    @action(2, process_id=process_ids, outcome=st.sampled_from(OUTCOMES))
-    def complete(self, process_id: str, outcome: Outcome) -> None:
-        self.step(
-            "complete",
-            lambda side: side.storage.processes.complete(process_id, outcome),
-            like(lambda: self.processes.complete(process_id, outcome, self.now_ms)),
-        )
-        self.check(process_id)
-
     @action(2, process_id=process_ids)
     def abandon(self, process_id: str) -> None:
         outcome = Abandonment(message="gone", evidence={"since": 3})
@@ -171,24 +84,6 @@ class ProcessRules(SessionLife):
             "abandon",
             lambda side: side.storage.processes.abandon(process_id, outcome),
             like(lambda: self.processes.abandon(process_id, outcome, self.now_ms)),
-        )
-        self.check(process_id)
-
-    @action(3, process_id=process_ids, what=st.sampled_from(("cancel", "abandon")), reason=st.sampled_from(("", "why")))
-    def request(self, process_id: str, what: str, reason: str) -> None:
-        async def ask(side: Side) -> ProcessRecord:
-            store = side.storage.processes
-            request = store.request_cancel if what == "cancel" else store.request_abandon
-            return await request(process_id, reason=reason)
-
-        self.step(
-            f"request_{what}",
-            ask,
-            like(
-                lambda: self.processes.own_event(
-                    process_id, f"{what}_requested", {"reason": reason}, f"{what}:{reason}", self.now_ms
-                )
-            ),
         )
         self.check(process_id)
 
@@ -226,16 +121,6 @@ class ProcessRules(SessionLife):
         )
         self.check(process_id)
 
-    @action(3, age=st.sampled_from((-1, 0, 1_000)))
-    def prune(self, age: int) -> None:
-        before = self.now_ms - age
-        pruned = self.step(
-            "prune",
-            lambda side: _pruned(side, before),
-            lambda _: sorted(self.pruned(before)),
-        )
-        self.count("prune:some" if pruned else "prune:none")
-
     @action(2, process_id=process_ids, sequence=st.integers(1, 6))
     def acknowledge(self, process_id: str, sequence: int) -> None:
         was_open = self.step(
@@ -250,9 +135,7 @@ class ProcessRules(SessionLife):
         if not self.processes.queues.get(session_id):
             return
         revision = self.sessions.live[session_id].revision
-        self.step(
-            "consume", lambda side: _consumed(side, session_id, revision), lambda _: self._consume(session_id)
-        )
+        self.step("consume", lambda side: _consumed(side, session_id, revision), lambda _: self._consume(session_id))
 
     @action(1, process_id=process_ids, ordinal=st.integers(1, 3), after=st.integers(0, 4))
     def read(self, process_id: str, ordinal: int, after: int) -> None:
@@ -302,30 +185,6 @@ class ProcessRules(SessionLife):
             ),
         )
 
-    def check(self, process_id: str) -> None:
-        """The record is what the log adds up to, and the log has no gap."""
-        known = self.processes.processes.get(process_id)
-        self.step(
-            "get",
-            lambda side: side.storage.processes.get(process_id),
-            like(lambda: None if known is None else known.record()),
-        )
-        if known is not None:
-            self.step("log", lambda side: side.storage.events.after(process_id), like(lambda: known.log))
-
-    def pruned(self, before: int) -> set[str]:
-        """Prune in the model; machines with more about processes say so here."""
-        return self.processes.prune(before, None)
-
-    def forget_session(self, session_id: str) -> bool:
-        self.processes.delete_session(session_id, self.now_ms)
-        return super().forget_session(session_id)
-
-    def _created(self, session_id: str, got: CreatedSession | None) -> CreatedSession:
-        if session_id not in self.sessions.live:
-            self.processes.create_session(session_id)
-        return super()._created(session_id, got)
-
     def _consume(self, session_id: str) -> tuple[str, int, str]:
         wake = self.processes.consume(session_id)
         self.sessions.live[session_id].revision += 1
@@ -352,12 +211,6 @@ def _fits(record: ProcessRecord, wanted: ProcessFilter) -> bool:
         and wanted.kind in (None, None if identity is None else identity.kind)
         and wanted.wake_session_id in (None, record.wake_session_id)
     )
-
-
-async def _pruned(side: Side, before: int) -> list[str]:
-    answer = await side.storage.processes.prune(ended_before_ms=before, through_cursor=None)
-    assert not answer.more
-    return sorted(answer.pruned_process_ids)
 
 
 async def _consumed(side: Side, session_id: str, revision: int) -> tuple[str, int, str]:

@@ -134,8 +134,7 @@ class ScheduleModel:
         due.sort(key=lambda each: each[:2])
         answers = (*(answer or ()), *([None] * len(due)))
         return tuple(
-            self._fire(name, each, told, now)
-            for (_, _, name, each), told in zip(due[:limit], answers, strict=False)
+            self._fire(name, each, told, now) for (_, _, name, each), told in zip(due[:limit], answers, strict=False)
         )
 
     def _fire(self, name: Name, planned: Planned, answer: Fired | None, now: int) -> Fired:

@@ -290,9 +290,7 @@ def _definition(draft: TriggerDraft) -> TriggerDraft:
     return draft
 
 
-def _registration(
-    draft: TriggerDraft, process_id: str, occurrence_id: str, inputs: dict[str, JSON]
-) -> Registration:
+def _registration(draft: TriggerDraft, process_id: str, occurrence_id: str, inputs: dict[str, JSON]) -> Registration:
     assert isinstance(draft.target.payload, dict)
     return Registration(
         process_id=process_id,

@@ -117,9 +117,7 @@ class WaitModel:
 
     def pending(self, scope: ExecutionScope | None) -> list[WaitRecord]:
         return [
-            wait.record()
-            for wait in self.waits.values()
-            if wait.resolution is None and scope in (None, wait.key.scope)
+            wait.record() for wait in self.waits.values() if wait.resolution is None and scope in (None, wait.key.scope)
         ]
 
     def due(self, now: int) -> list[Wait]:
