@@ -265,7 +265,7 @@ acknowledged AS (
     UPDATE :"schema".lash_wakes AS w
     SET state = 'acknowledged'
     FROM process
-    WHERE w.process_key = process.process_key AND w.sequence = $2::bigint AND w.state <> 'acknowledged'
+    WHERE w.process_key = process.process_key AND w.sequence = $2::bigint AND w.state NOT IN ('acknowledged', 'merged')
     RETURNING 1
 )
 SELECT EXISTS (SELECT 1 FROM acknowledged) FROM process;

@@ -76,10 +76,10 @@ WHERE w.process_key = :process_key AND w.sequence > :sequence AND w.state NOT IN
 ORDER BY w.sequence;
 
 -- name: event_acknowledge_wake
--- Acknowledges one wake.
+-- Acknowledges one wake that is open.
 UPDATE lash_wakes
 SET state = 'acknowledged'
-WHERE process_key = :process_key AND sequence = :sequence AND state <> 'acknowledged';
+WHERE process_key = :process_key AND sequence = :sequence AND state NOT IN ('acknowledged', 'merged');
 
 -- name: event_acknowledge_batch
 -- Acknowledges the wake that lay in a batch.
