@@ -124,6 +124,8 @@ class ProcessModel:
         self.delivered: dict[str, set[str]] = {}
         """For each session that there is, the shared keys of all wakes that it ever got."""
         self.feed: list[ProcessChange] = []
+        self.feed_lives: list[Process] = []
+        """For each change, the life of the process that changed."""
         self.feed_floor = 0
         """How many changes were pruned from the beginning of the feed."""
 
@@ -213,7 +215,7 @@ class ProcessModel:
     def acknowledge(self, process_id: str, sequence: int) -> bool:
         process = self.find(process_id)
         wake = process.wakes.get(sequence)
-        if wake is None or wake.state is WakeState.ACKNOWLEDGED:
+        if wake is None or wake.state in (WakeState.ACKNOWLEDGED, WakeState.MERGED):
             return False
         self._settle(process, wake, WakeState.ACKNOWLEDGED)
         return True
@@ -323,4 +325,5 @@ class ProcessModel:
     def _changed(
         self, process: Process, kind: ChangeKind, *, sequence: int | None = None, status: ProcessStatus | None = None
     ) -> None:
+        self.feed_lives.append(process)
         self.feed.append(ProcessChange(process_id=process.process_id, kind=kind, sequence=sequence, status=status))
