@@ -96,6 +96,8 @@ class EffectModel:
         self.leases: dict[str, Lease] = {}
         """By what there is: ``session:…`` or ``process:…``."""
         self.deleted: set[str] = set()
+        self.gone_fencing: dict[str, int] = {}
+        """The last number of each lease whose session or process is gone."""
         self.effects: dict[tuple[ExecutionScope, str], Effect] = {}
         self.groups: dict[tuple[ExecutionScope, str], Group] = {}
 
@@ -227,9 +229,14 @@ class EffectModel:
         self.groups = {place: group for place, group in self.groups.items() if place[0] != scope}
         return len(gone)
 
+    def add_owner(self, name: str) -> None:
+        """A session or a process is there from now on, unless it is already."""
+        if name not in self.leases:
+            self.leases[name] = Lease(self.gone_fencing.get(name, 0))
+
     def remove_owner(self, name: str) -> None:
         """Forget a session or a process with all its scopes."""
-        del self.leases[name]
+        self.gone_fencing[name] = self.leases.pop(name).fencing
         self.deleted.add(name)
         for scope in {place[0] for place in (*self.effects, *self.groups) if owner_of(place[0]) == name}:
             self.retire(scope)
