@@ -5,8 +5,8 @@ with an operation, done on both backends, and with what the model says to it. Th
 but made-up ids, and with the model. An operation class is ``name:ok`` or ``name:ErrorClass``, or what an action counts
 itself with ``count``; a run that never reached one of the classes that its machine lists fails, however green it looks.
 
-``LASH_MODEL_EXAMPLES=n`` runs n examples of every machine from a random seed, which is printed;
-``LASH_MODEL_SEED=…`` repeats one. A failure is made small, which can take minutes; ``LASH_MODEL_SHRINK=0`` shows it as
+``LASH_MODEL_EXAMPLES=n`` runs n examples of every machine from random seeds; a failure says which ``LASH_MODEL_SEED``
+repeats it. A failure is made small, which can take minutes; ``LASH_MODEL_SHRINK=0`` shows it as
 it was found.
 """
 
@@ -31,6 +31,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _SHORT_SEED = 20_240_229
+_ROUND = 9
+"""How many examples are drawn from one seed. From the tenth on, Hypothesis makes more and more of them out of parts of
+others, which finds less here than new ones do."""
 
 
 class Refused(Exception):
@@ -91,6 +94,8 @@ class Machine(RuleBasedStateMachine):
 
     CLASSES: ClassVar[frozenset[str]] = frozenset()
     """Every operation class that a run must reach."""
+    WEIGHTS: ClassVar[dict[str, int]] = {}
+    """Where actions weigh otherwise in this machine than they do by themselves."""
     REOPENS: ClassVar[tuple[int, ...]] = (0, 0, 0, 0, 0, 0, 0, 1)
     """How often an example may close and open its storages, which is slow; one of these is drawn."""
 
@@ -151,18 +156,27 @@ class Machine(RuleBasedStateMachine):
     def possible(self) -> list[str]:
         """Return the actions that make sense now, each as often as it weighs."""
         chosen = ((name, each) for name, each in self.ACTIONS.items() if each.when is None or each.when(self))
-        return [name for name, each in chosen for _ in range(each.weight)]
+        # First what costs nothing: every round begins with an example of nothing else.
+        return ["use_other_storage", *(name for name, each in chosen for _ in range(self.weigh(name, each)))]
+
+    def weigh(self, name: str, each: Action) -> int:
+        """Return how often the action is drawn by this machine."""
+        return self.WEIGHTS.get(name, each.weight)
 
     @initialize(reopens=st.data())
     def start(self, reopens: st.DataObject) -> None:
         self._reopens = reopens.draw(st.sampled_from(self.REOPENS), label="reopens")
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Do what every example begins with; nothing unless a machine says otherwise."""
 
     @rule(step=st.data())
     def act(self, step: st.DataObject) -> None:
         call = step.draw(_calls(self), label="")
         getattr(self, call.name)(**call.arguments)
 
-    @action(hand=st.integers(0, HANDS - 1))
+    @action(1, hand=st.integers(0, HANDS - 1))
     def use_other_storage(self, hand: int) -> None:
         self.world.use_hand(hand)
         self.count("other storage")
@@ -192,24 +206,31 @@ class Machine(RuleBasedStateMachine):
 def run_machine(machine: type[Machine], world: World, *, examples: int, steps: int) -> None:
     """Run a machine for so many examples of so many steps, or as the environment says, and judge what was reached."""
     wanted = os.environ.get("LASH_MODEL_EXAMPLES")
-    chosen = int(os.environ.get("LASH_MODEL_SEED", random.getrandbits(32) if wanted else _SHORT_SEED))
-    if wanted:
-        print(f"{machine.__name__}: LASH_MODEL_SEED={chosen}")  # noqa: T201 (the way to repeat a long run)
-    factory = seed(chosen)(lambda: machine(world))
-    run_state_machine_as_test(
-        cast("type[RuleBasedStateMachine]", factory),
-        settings=settings(
-            max_examples=int(wanted or examples),
-            stateful_step_count=steps,
-            deadline=None,
-            database=None,
-            phases=[Phase.generate, Phase.shrink] if os.environ.get("LASH_MODEL_SHRINK") != "0" else [Phase.generate],
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    first = int(os.environ.get("LASH_MODEL_SEED", random.getrandbits(32) if wanted else _SHORT_SEED))
+    for number in range(first, first + -(-int(wanted or examples) // _ROUND)):
+        try:
+            _run_round(machine, world, number, steps)
+        except Exception as error:
+            error.add_note(f"repeat it with LASH_MODEL_SEED={number} LASH_MODEL_EXAMPLES={_ROUND}")
+            raise
     report(machine, world)
     starved = sorted(machine.CLASSES - world.reached.keys())
     assert not starved, f"alphabet starvation: {machine.__name__} never reached {starved}"
+
+
+def _run_round(machine: type[Machine], world: World, number: int, steps: int) -> None:
+    shrinks = os.environ.get("LASH_MODEL_SHRINK") != "0"
+    run_state_machine_as_test(
+        cast("type[RuleBasedStateMachine]", seed(number)(lambda: machine(world))),
+        settings=settings(
+            max_examples=_ROUND,
+            stateful_step_count=steps,
+            deadline=None,
+            database=None,
+            phases=[Phase.generate, Phase.shrink] if shrinks else [Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
 
 
 def report(machine: type[Machine], world: World) -> None:

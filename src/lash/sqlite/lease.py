@@ -75,12 +75,6 @@ class SQLiteLeaseStore:
             row = lease_row(transaction, fence.session_id)
             lease = plan_renewal(row, fence=fence, ttl_ms=ttl_ms, now_ms=transaction.now_ms)
             _extend(transaction, lease)
-            transaction.run(
-                "queue_extend_under_lease",
-                session_id=fence.session_id,
-                fencing=fence.fencing,
-                expires_at_ms=lease.expires_at_ms,
-            )
             return lease
 
         return await self._database.write(body)
@@ -161,10 +155,17 @@ def _acquire(transaction: Transaction, decision: Acquire, session_id: str, owner
 
 
 def _extend(transaction: Transaction, lease: Lease) -> None:
+    """Write the new expiry of a lease, and keep the claims made under it as long."""
     transaction.run(
         "lease_extend",
         session_id=lease.session_id,
         token=lease.token,
+        fencing=lease.fencing,
+        expires_at_ms=lease.expires_at_ms,
+    )
+    transaction.run(
+        "queue_extend_under_lease",
+        session_id=lease.session_id,
         fencing=lease.fencing,
         expires_at_ms=lease.expires_at_ms,
     )

@@ -17,8 +17,8 @@ class LeaseStore(Protocol):
     async def claim(self, session_id: str, owner: LeaseOwner, *, ttl_ms: int) -> LeaseOutcome:
         """Take the lease if it is free or lapsed.
 
-        The same holder re-enters its live lease, which is extended but never shortened and keeps its token; repeating
-        a claim of unknown outcome is therefore safe.
+        The same holder re-enters its live lease, which is extended but never shortened and keeps its token, and so are
+        the claims made under it, as by a renewal; repeating a claim of unknown outcome is therefore safe.
         """
         ...
 

@@ -143,6 +143,15 @@ class QueueLifeContract:
         await harness.clock.advance(1)
         assert texts(await storage.queue.list_pending("s")) == ["a", "b", "c"]
 
+    async def test_re_entry_keeps_every_claim(self, harness: Harness) -> None:
+        """L37: a holder that claims its lease again keeps its work as long as the lease, as if it had renewed it."""
+        storage, fence, claim = await _held(harness)
+        await harness.clock.advance(TTL - 1)
+        assert await leased(storage, ttl_ms=LONG) == fence
+        await harness.clock.advance(LONG - 1)
+        assert nothing(await _try(storage, fence)) is EmptyReason.CLAIMED
+        assert (await storage.queue.renew(claim, ttl_ms=0)).expires_at_ms == harness.clock.now_ms() + 1
+
     async def test_a_refused_heartbeat_keeps_no_claim(self, harness: Harness) -> None:
         """L39, L103: the claims of a lease that is lost run out."""
         storage, fence, _ = await _held(harness)
