@@ -76,7 +76,6 @@ class EffectRules(SessionLife):
         self.fences: list[Fence] = []
         self.committed: set[tuple[str, int]] = set()
         """The sessions whose one turn was committed."""
-        self.create("s0")
 
     @action(10, envelope=envelopes, who=owners, ttl_ms=ttls, once=st.booleans(), strict=st.sampled_from((False, False, True)))
     def begin(self, envelope: Envelope, who: str, ttl_ms: int, *, once: bool, strict: bool) -> None:

@@ -71,7 +71,9 @@ class ProcessLife(SessionLife):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.processes = ProcessModel()
-        self.create("s0")
+
+    def prepare(self) -> None:
+        super().prepare()
         self.register("a", 0)
 
     @action(6, process_id=process_ids, kind=st.sampled_from((0, 0, 1, 2, 3)))

@@ -68,7 +68,6 @@ class WaitRules(SessionLife):
         super().__init__(world)
         self.waits = WaitModel()
         self.seen: list[Seen] = []
-        self.create("s0")
 
     @action(8, scope=scopes, identity=identities)
     def make_key(self, scope: ExecutionScope, identity: WaitIdentity) -> None:
