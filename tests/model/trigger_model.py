@@ -91,7 +91,9 @@ class TriggerModel:
         self.occurrences: dict[tuple[str, str, str], Happened] = {}
         self.grants: set[tuple[str, str]] = set()
 
-    def register(self, draft: TriggerDraft, operation: str | None, now: int) -> RegisteredTrigger:
+    def register(self, draft: TriggerDraft, operation: str | None, made_id: str, now: int) -> RegisteredTrigger:
+        """Register; what is new gets the id that the storage made."""
+
         def apply() -> RegisteredTrigger:
             name = name_of(draft.owner, draft.key)
             self._require_session(name[0])
@@ -101,7 +103,7 @@ class TriggerModel:
                     raise Refused("TriggerConflict")
                 return RegisteredTrigger(subscription=known.told(), created=False)
             revision, _ = self.buried.pop(name, (0, 0))
-            made = self.subscriptions[name] = Subscription(draft, revision + 1, now, now)
+            made = self.subscriptions[name] = Subscription(draft, revision + 1, now, now, subscription_id=made_id)
             return RegisteredTrigger(subscription=made.told(), created=True)
 
         return self._once(operation, ("register", _definition(draft)), apply, now)
@@ -142,8 +144,9 @@ class TriggerModel:
         return len(names)
 
     def delete_session(self, session_id: str, now: int) -> None:
-        self.sessions.discard(session_id)
-        self.deleted_sessions.add(session_id)
+        if session_id in self.sessions:
+            self.sessions.discard(session_id)
+            self.deleted_sessions.add(session_id)
         self.delete_owned(session_id, now)
         self.grants = {each for each in self.grants if each[0] != session_id}
         self.processes.delete_session(session_id, now)
