@@ -38,10 +38,17 @@ TURNS: Final = (TurnScope(session_id="s0", turn_id="t"), TurnScope(session_id="s
 RUN: Final = ProcessScope(process_id="p")
 SCOPES: Final[tuple[ExecutionScope, ...]] = (*TURNS, RUN, OperationScope(operation_id="o"))
 scopes: Final = st.sampled_from((TURNS[0], *SCOPES))
-COMMANDS: Final = (Step(name="a"), Step(name="a", input={"n": 1}), Sleep(duration_ms=500), Sleep(until_ms=1_700_000_009_000))
+COMMANDS: Final = (
+    Step(name="a"),
+    Step(name="a", input={"n": 1}),
+    Sleep(duration_ms=500),
+    Sleep(until_ms=1_700_000_009_000),
+)
 OUTCOMES: Final = ({"n": 1}, None, EffectError(code="broken", message="it broke"))
 envelopes: Final = st.builds(
-    lambda scope, key, command, group: Envelope(scope=scope, replay_key=key, command=COMMANDS[command], group_key=group),
+    lambda scope, key, command, group: Envelope(
+        scope=scope, replay_key=key, command=COMMANDS[command], group_key=group
+    ),
     scopes,
     st.sampled_from(("k", "k", "K", "ö")),
     st.sampled_from((0, 0, 0, 1, 2, 3)),
@@ -77,7 +84,14 @@ class EffectRules(SessionLife):
         self.committed: set[tuple[str, int]] = set()
         """The sessions whose one turn was committed."""
 
-    @action(10, envelope=envelopes, who=owners, ttl_ms=ttls, once=st.booleans(), strict=st.sampled_from((False, False, True)))
+    @action(
+        10,
+        envelope=envelopes,
+        who=owners,
+        ttl_ms=ttls,
+        once=st.booleans(),
+        strict=st.sampled_from((False, False, True)),
+    )
     def begin(self, envelope: Envelope, who: str, ttl_ms: int, *, once: bool, strict: bool) -> None:
         decision = self.step(
             "begin",
@@ -140,7 +154,9 @@ class EffectRules(SessionLife):
         )
         self.count(f"release:{freed}")
 
-    @action(5, name=st.sampled_from(("session:s0", "session:s1", "process:p")), ttl_ms=st.sampled_from((1, 1_000, 60_000)))
+    @action(
+        5, name=st.sampled_from(("session:s0", "session:s1", "process:p")), ttl_ms=st.sampled_from((1, 1_000, 60_000))
+    )
     def lease(self, name: str, ttl_ms: int) -> None:
         """Take the lease of a session or a process anew, as a worker does that took it from another."""
         lease = self.effects.leases.get(name)

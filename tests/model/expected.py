@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
-
-T = TypeVar("T")
 
 _MADE_BY_THE_STORE: Final = frozenset(
     {"registration_hash", "token", "batch_id", "wake_id", "envelope_hash", "key_id"}
@@ -16,10 +14,10 @@ _MADE_BY_THE_STORE: Final = frozenset(
 """Fields that no model can foretell. The two backends are held against each other on them, one name for one name."""
 
 
-def like(expect: Callable[[], object]) -> Callable[[T | None], object]:
+def like(expect: Callable[[], object]) -> Callable[[object], object]:
     """Return what `Machine.step` asks: the answer itself where it says what is expected, else what is expected."""
 
-    def judge(answer: T | None) -> object:
+    def judge(answer: object) -> object:
         expected = expect()
         return answer if answer is not None and plain(answer) == plain(expected) else expected
 

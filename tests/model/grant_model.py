@@ -48,9 +48,9 @@ class GrantModel:
     def has(self, scope: Scope, process_id: str) -> bool:
         return _key(scope, process_id) in self._grants
 
-    def of_process(self, process_id: str) -> list[Grant]:
+    def of_process(self, process_id: str) -> tuple[Grant, ...]:
         self._all.find(process_id)
-        return [grant for _, grant in sorted(self._grants.items()) if grant.process_id == process_id]
+        return tuple(grant for _, grant in sorted(self._grants.items()) if grant.process_id == process_id)
 
     def drop_processes(self, process_ids: set[str]) -> None:
         """Grants go with what they show."""

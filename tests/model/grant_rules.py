@@ -66,7 +66,7 @@ class GrantRules(ProcessLife):
         self.step(
             "of_process",
             lambda side: side.storage.grants.of_process(process_id),
-            lambda _: tuple(self.grants.of_process(process_id)),
+            lambda _: self.grants.of_process(process_id),
         )
 
     @action(3, session_id=st.one_of(session_ids, st.just("never")))
@@ -77,7 +77,12 @@ class GrantRules(ProcessLife):
             lambda _: self.grants.detach_session(session_id, self.now_ms),
         )
         assert report is not None
-        for name in ("revoked_grant_count", "cleared_wake_target_count", "orphaned_process_ids", "preserved_process_ids"):
+        for name in (
+            "revoked_grant_count",
+            "cleared_wake_target_count",
+            "orphaned_process_ids",
+            "preserved_process_ids",
+        ):
             if getattr(report, name):
                 self.count(f"detach:{name}")
 

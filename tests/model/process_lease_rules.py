@@ -91,15 +91,19 @@ class ProcessLeaseRules(ProcessLife):
         )
         self.count(f"release:{freed}")
 
-    @action(5, when=lambda self: self.seen, which=recent, late=st.sampled_from((0, 0, 1)), pause=st.sampled_from((None, 0, 1_000)))
+    @action(
+        5,
+        when=lambda self: self.seen,
+        which=recent,
+        late=st.sampled_from((0, 0, 1)),
+        pause=st.sampled_from((None, 0, 1_000)),
+    )
     def park(self, which: int, late: int, pause: int | None) -> None:
         seen, until = self._seen(which), None if pause is None else self.now_ms + pause
         reasons = seen.held.reasons + late
         parked = self.step(
             "park",
-            lambda side: side.storage.process_leases.park(
-                side.own(seen.lease.fence), wake_seq=reasons, until_ms=until
-            ),
+            lambda side: side.storage.process_leases.park(side.own(seen.lease.fence), wake_seq=reasons, until_ms=until),
             lambda _: self.leases.park(seen.held, reasons, until, self.now_ms),
         )
         self.count(f"park:{parked}")

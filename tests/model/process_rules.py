@@ -18,12 +18,13 @@ from lash.model.process import (
     SignalWait,
 )
 from lash.model.queue import Boundary, Claim, ProcessWake
-from lash.model.value import JSON
+from lash.model.value import JSON, JSONObject
 from lash.testing.factories import acquired, commit, owner
 from tests.model.base_rules import session_ids
 from tests.model.expected import like
 from tests.model.kit import action
 from tests.model.process_life import PROCESS_IDS, ProcessLife, process_ids
+from tests.model.rows import Dump
 from tests.model.world import Side
 
 PAYLOADS: Final[tuple[tuple[str, JSON], ...]] = (
@@ -89,7 +90,7 @@ class ProcessRules(ProcessLife):
 
     @action(1, process_id=process_ids, reference=st.sampled_from(REFERENCES))
     def set_external_ref(self, process_id: str, reference: ExternalRef) -> None:
-        payload = {"backend": reference.backend, "id": reference.id}
+        payload: JSONObject = {"backend": reference.backend, "id": reference.id}
         if reference.metadata is not None:
             payload["metadata"] = reference.metadata
         self.step(
@@ -196,11 +197,14 @@ class ProcessRules(ProcessLife):
     def _newest_first(self) -> list[ProcessRecord]:
         return [each.record() for each in reversed(self.processes.processes.values())]
 
-    def wake_states(self) -> Counter[str]:
-        """Return how many wakes there should be of each state."""
-        return Counter(
-            wake.state.value for process in self.processes.processes.values() for wake in process.wakes.values()
-        )
+    def compare_rows(self) -> Dump:
+        """Hold the rows of wakes against the model too: none is lost, and none is in two states."""
+        dump = super().compare_rows()
+        [columns] = [table.columns for table in self.world.sides[0].tables if table.name == "lash_wakes"]
+        stored = Counter(row[columns.index("state")] for row in dump.get("lash_wakes", ()))
+        lives = self.processes.processes.values()
+        assert stored == Counter(wake.state.value for process in lives for wake in process.wakes.values())
+        return dump
 
 
 def _fits(record: ProcessRecord, wanted: ProcessFilter) -> bool:
@@ -213,7 +217,7 @@ def _fits(record: ProcessRecord, wanted: ProcessFilter) -> bool:
     )
 
 
-async def _consumed(side: Side, session_id: str, revision: int) -> tuple[str, int, str]:
+async def _consumed(side: Side, session_id: str, revision: int) -> tuple[str, int, JSON]:
     """Run a turn that takes the next wake, and return what it was."""
     storage = side.storage
     lease = acquired(await storage.leases.claim(session_id, owner("consumer"), ttl_ms=60_000))

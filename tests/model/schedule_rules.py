@@ -33,7 +33,7 @@ HOUR_MS: Final = 3_600_000
 JUMPS: Final = (60_000, HOUR_MS, 24 * HOUR_MS, 33 * 24 * HOUR_MS, -HOUR_MS, -26 * HOUR_MS)
 """How far clocks jump, in milliseconds: from tick to tick, over many of them, and back over some."""
 MOMENTS: Final = (1_711_834_200_000, 1_711_846_800_000, 1_729_985_400_000, 1_729_989_000_000)
-"""Around the nights in which clocks were changed in Berlin: 2024-03-30 21:30 and 03-31 01:00, 10-26 23:30 and 10-27 00:30."""
+"""Around the nights in which clocks were changed in Berlin: 2024-03-30 21:30, 03-31 01:00, 10-26 23:30, 10-27 00:30."""
 owners: Final = st.sampled_from((HOST, *OWNERS))
 keys: Final = st.sampled_from("kkö")
 stale: Final = st.sampled_from((0, 0, 0, 1))
@@ -200,7 +200,9 @@ class ScheduleRules(SessionLife):
             lambda side: _listed(side, enabled=enabled),
             lambda got: _unnamed(self.schedules.listed(enabled=enabled), got),
         )
-        self.step("next_fire", lambda side: side.storage.schedules.next_fire_at_ms(), lambda _: self.schedules.next_fire())
+        self.step(
+            "next_fire", lambda side: side.storage.schedules.next_fire_at_ms(), lambda _: self.schedules.next_fire()
+        )
 
     @action(2)
     def look_at_processes(self) -> None:

@@ -8,9 +8,25 @@ from tests.model.world import World
 
 
 class ProcessMachine(ProcessRules):
-    CLASSES: ClassVar[frozenset[str]] = frozenset()
+    WEIGHTS: ClassVar[dict[str, int]] = {"append": 14, "consume": 4}
+    CLASSES: ClassVar[frozenset[str]] = frozenset(
+        {
+            *("create:again", "delete:ok", "jump", "jump back", "other storage", "reopen"),
+            *(f"register:{each}" for each in ("new", "known", "RegistrationConflict")),
+            *(f"append:{each}" for each in ("new", "replayed", "EventConflict", "InvalidInput", "ProcessTerminal")),
+            *(f"append:{each}" for each in ("ProcessNotFound", "ProcessPruned")),
+            *(f"wake:{each}" for each in ("queued", "merged", "undeliverable", "no_target")),
+            *(f"signal:{each}" for each in ("ok", "InvalidInput", "EventConflict", "ProcessPruned")),
+            *(f"complete:{each}" for each in ("ok", "EventConflict", "ProcessTerminal", "InvalidInput")),
+            *(f"abandon:{each}" for each in ("ok", "Conflict", "ProcessTerminal")),
+            *(f"request_{each}:ok" for each in ("cancel", "abandon")),
+            *(f"set_wait:{each}" for each in ("ok", "ProcessTerminal")),
+            *("clear_wait:ok", "external_ref:ok", "prune:some", "prune:none", "consume:ok"),
+            *("acknowledge:True", "acknowledge:False", "signal_at:ok", "wakes_after:ok", "recent:ok", "list:ok"),
+        }
+    )
 
 
 def test_process(world: World) -> None:
-    """D4.4(1), H55: whatever is done to processes, both backends say what the model says."""
-    run_machine(ProcessMachine, world, examples=40, steps=40)
+    """D4.4(1,4,5,6), H55, H62: whatever is done to processes, both backends say what the model says."""
+    run_machine(ProcessMachine, world, examples=27, steps=40)

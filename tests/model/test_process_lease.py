@@ -8,9 +8,23 @@ from tests.model.world import World
 
 
 class ProcessLeaseMachine(ProcessLeaseRules):
-    CLASSES: ClassVar[frozenset[str]] = frozenset()
+    WEIGHTS: ClassVar[dict[str, int]] = {"complete": 1, "create": 1, "prune": 2, "claim": 12}
+    CLASSES: ClassVar[frozenset[str]] = frozenset(
+        {
+            *("create:again", "delete:ok", "jump", "jump back", "other storage", "reopen"),
+            *(f"claim:{each}" for each in ("acquired", "displaced", "reentered", "busy")),
+            *(f"claim:{each}" for each in ("terminal", "external", "owner_bound", "ProcessNotFound", "ProcessPruned")),
+            *(f"reclaim:{each}" for each in ("acquired", "displaced", "reentered", "busy", "terminal")),
+            *(f"renew:{each}" for each in ("ok", "ProcessLeaseLost", "ProcessPruned")),
+            *(f"release:{each}" for each in ("True", "False")),
+            *(f"park:{each}" for each in ("True", "False", "ProcessLeaseLost")),
+            *(f"complete_leased:{each}" for each in ("ok", "ProcessLeaseLost", "EventConflict", "ProcessTerminal")),
+            *(f"abandon:{each}" for each in ("ok", "Conflict")),
+            *("look:ok", "runnable:ok", "holder:ok"),
+        }
+    )
 
 
 def test_process_lease(world: World) -> None:
-    """D4.3(1), D4.4(2,3): whoever claims, parks and completes, both backends say what the model says."""
-    run_machine(ProcessLeaseMachine, world, examples=30, steps=40)
+    """D4.3(1,2), D4.4(2,3): whoever claims, parks and completes, both backends say what the model says."""
+    run_machine(ProcessLeaseMachine, world, examples=18, steps=40)

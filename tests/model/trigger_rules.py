@@ -198,14 +198,16 @@ class TriggerRules(SessionLife):
     @action(2, when=lambda self: self.happened, which=st.integers(0, 3))
     def squat(self, which: int) -> None:
         """Register another process under the id that a rejected delivery would have."""
-        for delivery in self.happened[which % len(self.happened)].deliveries:
-            if delivery.state is DeliveryState.REJECTED and delivery.process_id not in self.processes.processes:
-                squatter = process(delivery.process_id, identity=Identity(kind="work"))
-                self.step(
-                    "squat",
-                    lambda side, squatter=squatter: side.storage.processes.register(side.own(squatter)),
-                    like(lambda squatter=squatter: self.processes.register(squatter, self.now_ms)),
-                )
+        deliveries = self.happened[which % len(self.happened)].deliveries
+        wanted = [each.process_id for each in deliveries if each.state is DeliveryState.REJECTED]
+        if not wanted or wanted[0] in self.processes.processes:
+            return
+        squatter = process(wanted[0], identity=Identity(kind="work"))
+        self.step(
+            "squat",
+            lambda side: side.storage.processes.register(side.own(squatter)),
+            like(lambda: self.processes.register(squatter, self.now_ms)),
+        )
 
     @action(4, when=lambda self: self.processes.processes, which=st.integers(0, 5))
     def end(self, which: int) -> None:

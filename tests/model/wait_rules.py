@@ -26,7 +26,7 @@ from lash.model.wait import (
 )
 from lash.testing.factories import owner
 from lash.testing.process_factories import process
-from tests.model.base_rules import SessionLife, session_ids
+from tests.model.base_rules import SessionLife
 from tests.model.expected import like, plain
 from tests.model.kit import Refused, action
 from tests.model.lease_rules import recent
@@ -95,7 +95,9 @@ class WaitRules(SessionLife):
             like(lambda: self.waits.open(seen.known, timeout_ms, self.now_ms)),
         )
 
-    @action(8, when=lambda self: self.seen, which=recent, resolution=st.sampled_from(RESOLUTIONS), as_text=st.booleans())
+    @action(
+        8, when=lambda self: self.seen, which=recent, resolution=st.sampled_from(RESOLUTIONS), as_text=st.booleans()
+    )
     def resolve(self, which: int, resolution: Resolution, *, as_text: bool) -> None:
         seen = self._seen(which)
         answer = self.step(
@@ -181,7 +183,9 @@ class WaitRules(SessionLife):
     @action(4, when=lambda self: self.seen, which=recent, scope=st.one_of(st.none(), scopes))
     def read(self, which: int, scope: ExecutionScope | None) -> None:
         seen = self._seen(which)
-        self.step("get", lambda side: side.storage.waits.get(side.own(seen.key)), like(lambda: self.waits.get(seen.known)))
+        self.step(
+            "get", lambda side: side.storage.waits.get(side.own(seen.key)), like(lambda: self.waits.get(seen.known))
+        )
         self.step(
             "pending",
             lambda side: _pending(side, scope),
@@ -248,5 +252,3 @@ async def _ended(side: Side, now_ms: int) -> bool:
     await side.storage.processes.complete("p", Success())
     pruned = await side.storage.processes.prune(ended_before_ms=now_ms + 1, through_cursor=None)
     return pruned.pruned_process_ids == ("p",)
-
-
