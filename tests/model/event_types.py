@@ -67,6 +67,8 @@ class Meaning:
     """What an event of a type means."""
 
     fits: Callable[[Any], bool] = lambda _payload: True
+    yields: Callable[[Any], bool] = lambda _payload: True
+    """Whether it has what those who wait for the end get; asked of a running process only."""
     wakes: Callable[[Any], Wanted | None] = lambda _payload: None
     ends: Callable[[Any], Outcome] | None = None
 
@@ -100,7 +102,7 @@ MEANINGS: Final[dict[str, Meaning]] = {
     ),
     "news": Meaning(fits=_has("text"), wakes=_news),
     "ping": Meaning(wakes=_ping),
-    "done": Meaning(fits=_has("answer"), ends=lambda payload: Success(value=payload["answer"])),
+    "done": Meaning(yields=_has("answer"), ends=lambda payload: Success(value=payload["answer"])),
     "broke": Meaning(ends=lambda payload: Failure(code="process_failed", message=str(payload), raw=payload)),
     "signal.go": Meaning(),
     "signal.stop": Meaning(fits=lambda payload: isinstance(payload, str)),

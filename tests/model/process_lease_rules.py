@@ -19,12 +19,15 @@ from lash.model.process import (
 )
 from tests.model.expected import like
 from tests.model.kit import action
-from tests.model.lease_rules import OWNERS, owners, recent, ttls
+from tests.model.lease_rules import OWNERS, recent, ttls
 from tests.model.process_lease_model import Held, ProcessLeaseModel, lease_of
 from tests.model.process_life import OUTCOMES, ProcessLife, process_ids
 from tests.model.world import Side, World
 
 DEAD: Final = OWNERS["eve"]
+owners: Final = st.sampled_from((*OWNERS, "eve"))
+ABLE: Final = ("ann", "ann", "bob", "eve anew")
+"""Mostly those who can tell that a process of their machine is dead."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +48,11 @@ class ProcessLeaseRules(ProcessLife):
         """Every acquisition, the newest first: mostly of the past, so that old fences are tried again and again."""
         self._highest: dict[str, int] = {}
 
+    def prepare(self) -> None:
+        super().prepare()
+        self.register("P", 1)
+        self.register("ä", 2)
+
     @action(8, process_id=process_ids, who=owners, ttl_ms=ttls)
     def claim(self, process_id: str, who: str, ttl_ms: int) -> None:
         claimant = OWNERS[who]
@@ -56,7 +64,7 @@ class ProcessLeaseRules(ProcessLife):
         self._remember("claim", outcome)
         self.check(process_id)
 
-    @action(4, when=lambda self: self.seen, which=recent, who=owners, ttl_ms=ttls)
+    @action(6, when=lambda self: self.seen, which=st.integers(0, 1), who=st.sampled_from(ABLE), ttl_ms=ttls)
     def reclaim(self, which: int, who: str, ttl_ms: int) -> None:
         claimant = OWNERS[who]
         seen = self._seen(which)

@@ -164,6 +164,8 @@ class ProcessModel:
         only_running = meaning.ends is not None or draft.event_type in ("process.waiting", "process.started")
         if only_running and not process.is_running:
             raise Refused("ProcessTerminal")
+        if not meaning.yields(draft.payload):
+            raise Refused("InvalidInput")
         return self._write(process, draft, now)
 
     def signal(self, process_id: str, name: str, signal_id: str, payload: JSON, now: int) -> Appended:

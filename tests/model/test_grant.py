@@ -8,7 +8,7 @@ from tests.model.world import World
 
 
 class GrantMachine(GrantRules):
-    WEIGHTS: ClassVar[dict[str, int]] = {"complete": 1, "signal": 0, "request": 0, "prune": 1, "grant": 14}
+    WEIGHTS: ClassVar[dict[str, int]] = {"signal": 0, "request": 0, "prune": 3, "complete": 2, "grant": 14}
     CLASSES: ClassVar[frozenset[str]] = frozenset(
         {
             *("create:again", "delete:ok", "jump", "jump back", "other storage", "reopen"),

@@ -8,7 +8,7 @@ from tests.model.world import World
 
 
 class ProcessMachine(ProcessRules):
-    WEIGHTS: ClassVar[dict[str, int]] = {"append": 14, "consume": 4}
+    WEIGHTS: ClassVar[dict[str, int]] = {"append": 14, "consume": 4, "complete": 4, "abandon": 2}
     CLASSES: ClassVar[frozenset[str]] = frozenset(
         {
             *("create:again", "delete:ok", "jump", "jump back", "other storage", "reopen"),

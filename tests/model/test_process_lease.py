@@ -8,7 +8,7 @@ from tests.model.world import World
 
 
 class ProcessLeaseMachine(ProcessLeaseRules):
-    WEIGHTS: ClassVar[dict[str, int]] = {"complete": 1, "create": 1, "prune": 2, "claim": 12}
+    WEIGHTS: ClassVar[dict[str, int]] = {"complete": 1, "create": 2, "delete": 2, "prune": 2, "claim": 12, "signal": 3}
     CLASSES: ClassVar[frozenset[str]] = frozenset(
         {
             *("create:again", "delete:ok", "jump", "jump back", "other storage", "reopen"),
