@@ -12,6 +12,7 @@ T = TypeVar("T")
 
 MADE_UP: Final = re.compile(
     r"(?<![0-9a-f])[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}(?![0-9a-f])|(?:wake|process:trigger):[0-9a-f]{64}"
+    r"|(?<=wait )[0-9a-f]{64}"
 )
 """Ids and tokens of lash: 32 hex digits in the layout of UUID version 7, and hashes of those or of row numbers."""
 OPAQUE_FIELDS: Final = frozenset(

@@ -126,7 +126,7 @@ class ProcessLeaseRules(ProcessLife):
         )
         self.check(seen.lease.process_id)
 
-    @action(2, process_id=process_ids)
+    @action(3, process_id=process_ids)
     def abandon(self, process_id: str) -> None:
         outcome = Abandonment(message="gone", evidence={"since": 3})
         self.step(

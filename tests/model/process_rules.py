@@ -78,7 +78,7 @@ class ProcessRules(ProcessLife):
                 self.count(f"wake:{appended.wake.state.value}")
         self.check(process_id)
 
-    @action(2, process_id=process_ids)
+    @action(4, process_id=process_ids)
     def abandon(self, process_id: str) -> None:
         outcome = Abandonment(message="gone", evidence={"since": 3})
         self.step(
@@ -124,6 +124,9 @@ class ProcessRules(ProcessLife):
 
     @action(2, process_id=process_ids, sequence=st.integers(1, 6))
     def acknowledge(self, process_id: str, sequence: int) -> None:
+        process = self.processes.processes.get(process_id)
+        if process is not None and process.wakes and sequence > 2:
+            sequence = sorted(process.wakes)[sequence % len(process.wakes)]
         was_open = self.step(
             "acknowledge",
             lambda side: side.storage.events.acknowledge_wake(process_id, sequence),

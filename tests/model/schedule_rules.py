@@ -34,7 +34,7 @@ JUMPS: Final = (60_000, HOUR_MS, 24 * HOUR_MS, 33 * 24 * HOUR_MS, -HOUR_MS, -26 
 """How far clocks jump, in milliseconds: from tick to tick, over many of them, and back over some."""
 MOMENTS: Final = (1_711_834_200_000, 1_711_846_800_000, 1_729_985_400_000, 1_729_989_000_000)
 """Around the nights in which clocks were changed in Berlin: 2024-03-30 21:30, 03-31 01:00, 10-26 23:30, 10-27 00:30."""
-owners: Final = st.sampled_from((HOST, *OWNERS))
+owners: Final = st.sampled_from((HOST, HOST, HOST, *OWNERS))
 keys: Final = st.sampled_from("kkö")
 stale: Final = st.sampled_from((0, 0, 0, 1))
 drafts: Final = st.builds(
@@ -50,11 +50,11 @@ drafts: Final = st.builds(
     ),
     owners,
     keys,
-    st.integers(0, len(LINES) - 1),
+    st.sampled_from((0, 0, 0, *range(len(LINES)))),
     st.sampled_from(CatchUp),
-    st.sampled_from((1_000, 2 * HOUR_MS)),
-    st.booleans(),
-    st.sampled_from((1, 1, 2)),
+    st.sampled_from((1_000, 2 * HOUR_MS, 2 * HOUR_MS)),
+    st.sampled_from((False, False, True)),
+    st.sampled_from((1, 2)),
 )
 
 
@@ -70,7 +70,10 @@ class ScheduleRules(SessionLife):
     def prepare(self) -> None:
         super().prepare()
         self.subscribe()
-        self.register(ScheduleDraft(key="k", cron="*/15 * * * *", source_key=SOURCE, payload={"n": 1}))
+        often = ScheduleDraft(key="k", cron="*/15 * * * *", source_key=SOURCE, payload={"n": 1})
+        self.register(often)
+        again = msgspec.structs.replace(often, key="ö", catch_up=CatchUp.SKIP, grace_ms=2 * HOUR_MS, payload={"n": 2})
+        self.register(again)
 
     def subscribe(self) -> None:
         """Let every tick of the shared source start a process."""
@@ -101,6 +104,12 @@ class ScheduleRules(SessionLife):
         if answer is not None:
             self.count("register:new" if answer.created else "register:known")
 
+    @action(1, when=lambda self: self.schedules.schedules, which=st.integers(0, 2))
+    def register_again(self, which: int) -> None:
+        known = [each.draft for each in self.schedules.schedules.values() if each.draft is not None]
+        if known:
+            self.register(known[which % len(known)])
+
     @action(5, wanted=drafts, behind=stale)
     def update(self, wanted: ScheduleDraft, behind: int) -> None:
         revision = self._revision(wanted.owner, wanted.key, behind)
@@ -124,7 +133,7 @@ class ScheduleRules(SessionLife):
             lambda got: _unnamed(self.schedules.switch(name, revision, self.now_ms, enabled=enabled), got),
         )
 
-    @action(2, owner=owners, key=keys, behind=stale)
+    @action(3, owner=owners, key=keys, behind=stale)
     def remove(self, owner: TriggerOwner, key: str, behind: int) -> None:
         revision, name = self._revision(owner, key, behind), name_of(owner, key)
         self.step(

@@ -17,7 +17,7 @@ class FeedMachine(FeedRules):
     }
     CLASSES: ClassVar[frozenset[str]] = frozenset(
         {
-            *("create:again", "delete:ok", "jump", "jump back", "other storage", "reopen"),
+            *("create:again", "delete:ok", "jump", "jump back", "other storage"),
             *("changes:some", "changes:none", "tail:some", "tail:none"),
             *("prune:some", "prune_behind:some", "prune_behind:none", "detach:ok"),
             *("register:new", "append:ok", "append:ProcessPruned", "complete:ok"),

@@ -11,7 +11,7 @@ class GrantMachine(GrantRules):
     WEIGHTS: ClassVar[dict[str, int]] = {"signal": 0, "request": 0, "prune": 3, "complete": 2, "grant": 14}
     CLASSES: ClassVar[frozenset[str]] = frozenset(
         {
-            *("create:again", "delete:ok", "jump", "jump back", "other storage", "reopen"),
+            *("create:again", "delete:ok", "jump", "jump back", "other storage"),
             *(f"grant:{each}" for each in ("ok", "ProcessNotFound", "ProcessPruned")),
             *(f"revoke:{each}" for each in ("True", "False")),
             *(f"transfer:{each}" for each in ("ok", "GrantNotFound", "InvalidInput")),

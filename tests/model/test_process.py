@@ -8,10 +8,10 @@ from tests.model.world import World
 
 
 class ProcessMachine(ProcessRules):
-    WEIGHTS: ClassVar[dict[str, int]] = {"append": 14, "consume": 4, "complete": 4, "abandon": 2}
+    WEIGHTS: ClassVar[dict[str, int]] = {"append": 14, "consume": 4, "complete": 4, "abandon": 4, "request": 4}
     CLASSES: ClassVar[frozenset[str]] = frozenset(
         {
-            *("create:again", "delete:ok", "jump", "jump back", "other storage", "reopen"),
+            *("create:again", "delete:ok", "jump", "jump back", "other storage"),
             *(f"register:{each}" for each in ("new", "known", "RegistrationConflict")),
             *(f"append:{each}" for each in ("new", "replayed", "EventConflict", "InvalidInput", "ProcessTerminal")),
             *(f"append:{each}" for each in ("ProcessNotFound", "ProcessPruned")),

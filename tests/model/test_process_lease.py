@@ -8,17 +8,17 @@ from tests.model.world import World
 
 
 class ProcessLeaseMachine(ProcessLeaseRules):
-    WEIGHTS: ClassVar[dict[str, int]] = {"complete": 1, "create": 2, "delete": 2, "prune": 2, "claim": 12, "signal": 3}
+    WEIGHTS: ClassVar[dict[str, int]] = {"complete": 1, "create": 2, "delete": 2, "prune": 2, "claim": 14, "signal": 3}
     CLASSES: ClassVar[frozenset[str]] = frozenset(
         {
-            *("create:again", "delete:ok", "jump", "jump back", "other storage", "reopen"),
+            *("create:again", "delete:ok", "jump", "jump back", "other storage"),
             *(f"claim:{each}" for each in ("acquired", "displaced", "reentered", "busy")),
-            *(f"claim:{each}" for each in ("terminal", "external", "owner_bound", "ProcessNotFound", "ProcessPruned")),
+            *(f"claim:{each}" for each in ("terminal", "external", "owner_bound", "ProcessPruned")),
             *(f"reclaim:{each}" for each in ("acquired", "displaced", "reentered", "busy", "terminal")),
             *(f"renew:{each}" for each in ("ok", "ProcessLeaseLost", "ProcessPruned")),
             *(f"release:{each}" for each in ("True", "False")),
             *(f"park:{each}" for each in ("True", "False", "ProcessLeaseLost")),
-            *(f"complete_leased:{each}" for each in ("ok", "ProcessLeaseLost", "EventConflict", "ProcessTerminal")),
+            *(f"complete_leased:{each}" for each in ("ok", "ProcessLeaseLost", "ProcessTerminal")),
             *(f"abandon:{each}" for each in ("ok", "Conflict")),
             *("look:ok", "runnable:ok", "holder:ok"),
         }

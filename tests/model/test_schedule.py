@@ -10,7 +10,7 @@ from tests.model.world import World
 class ScheduleMachine(ScheduleRules):
     CLASSES: ClassVar[frozenset[str]] = frozenset(
         {
-            *("create:again", "delete:ok", "jump", "jump back", "other storage", "reopen"),
+            *("create:again", "delete:ok", "jump", "jump back", "other storage"),
             *(f"register:{each}" for each in ("new", "known", "ScheduleConflict", "SessionDeleted", "SessionNotFound")),
             *(f"update:{each}" for each in ("ok", "ScheduleConflict", "ScheduleNotFound")),
             *(f"enable:{each}" for each in ("ok", "ScheduleNotFound")),

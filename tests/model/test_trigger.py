@@ -11,7 +11,7 @@ class TriggerMachine(TriggerRules):
     WEIGHTS: ClassVar[dict[str, int]] = {"retry": 8}
     CLASSES: ClassVar[frozenset[str]] = frozenset(
         {
-            *("create:again", "delete:ok", "jump", "jump back", "other storage", "reopen"),
+            *("create:again", "delete:ok", "jump", "jump back", "other storage"),
             *(f"register:{each}" for each in ("new", "known", "TriggerConflict", "SessionDeleted", "SessionNotFound")),
             *(f"update:{each}" for each in ("ok", "TriggerConflict", "TriggerNotFound")),
             *(f"enable:{each}" for each in ("ok", "TriggerConflict", "TriggerNotFound")),

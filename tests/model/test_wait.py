@@ -10,7 +10,7 @@ from tests.model.world import World
 class WaitMachine(WaitRules):
     CLASSES: ClassVar[frozenset[str]] = frozenset(
         {
-            *("create:again", "delete:ok", "jump", "jump back", "other storage", "reopen"),
+            *("create:again", "delete:ok", "jump", "jump back", "other storage"),
             *(
                 f"key:{each}"
                 for each in ("ok", "SessionDeleted", "SessionNotFound", "ProcessPruned", "ProcessNotFound")

@@ -49,7 +49,7 @@ VARIANTS: Final[tuple[dict[str, Any], ...]] = (
     {"input_template": {"n": EventPointer(path="/n"), "one": FixedInput(value=1)}, "wake_session_id": "s2"},
     {"source_key": "red"},
 )
-PAYLOADS: Final[tuple[JSON, ...]] = (None, {"n": 1}, {"n": "one"})
+PAYLOADS: Final[tuple[JSON, ...]] = (None, {"n": 1}, {"n": "one"}, {"n": "one"})
 owners: Final = st.sampled_from((HOST, *OWNERS))
 keys: Final = st.sampled_from("kkü")
 variants: Final = st.integers(0, len(VARIANTS) - 1)
@@ -86,7 +86,7 @@ class TriggerRules(SessionLife):
 
     def prepare(self) -> None:
         super().prepare()
-        self.register(HOST, "k", 0, None)
+        self.register(HOST, "k", 1, None)
 
     @action(8, owner=owners, key=keys, variant=variants, operation=operations)
     def register(self, owner: TriggerOwner, key: str, variant: int, operation: str | None) -> None:
@@ -184,7 +184,7 @@ class TriggerRules(SessionLife):
     def retry(self, which: int, whom: int) -> None:
         old = self.happened[which % len(self.happened)]
         rejected = [each.subscription_id for each in old.deliveries if each.state is DeliveryState.REJECTED]
-        candidates = [*rejected, *self.known]
+        candidates = rejected if rejected and whom > 0 else self.known
         subscription_id = candidates[whom % len(candidates)]
         kept = next((each for each in self.triggers.occurrences.values() if each is old), None)
         if kept is None and old.occurrence_id in {each.occurrence_id for each in self.triggers.occurrences.values()}:
