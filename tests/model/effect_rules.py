@@ -31,10 +31,11 @@ from tests.model.base_rules import SessionLife, session_ids
 from tests.model.effect_model import Claimed, EffectModel, Lease, owner_of
 from tests.model.expected import like
 from tests.model.kit import action
-from tests.model.lease_rules import OWNERS, owners, recent, ttls
+from tests.model.lease_rules import OWNERS, owners, recent
 from tests.model.world import Side, World
 
 TURNS: Final = (TurnScope(session_id="s0", turn_id="t"), TurnScope(session_id="s1", turn_id="t"))
+ttls: Final = st.sampled_from((5_000, 1_000, 1, 0))
 RUN: Final = ProcessScope(process_id="p")
 SCOPES: Final[tuple[ExecutionScope, ...]] = (*TURNS, RUN, OperationScope(operation_id="o"))
 scopes: Final = st.sampled_from((TURNS[0], TURNS[0], *SCOPES))
@@ -84,13 +85,19 @@ class EffectRules(SessionLife):
         self.committed: set[tuple[str, int]] = set()
         """The sessions whose one turn was committed."""
 
+    def prepare(self) -> None:
+        super().prepare()
+        self.create("s1")
+        self.register()
+        self.lease("session:s0", 60_000)
+
     @action(
         10,
         envelope=envelopes,
         who=owners,
         ttl_ms=ttls,
         once=st.sampled_from((False, False, True)),
-        strict=st.sampled_from((False, False, True)),
+        strict=st.sampled_from((False, False, False, False, True)),
     )
     def begin(self, envelope: Envelope, who: str, ttl_ms: int, *, once: bool, strict: bool) -> None:
         decision = self.step(
