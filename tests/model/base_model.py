@@ -51,10 +51,10 @@ class Sessions:
             return self.live[session_id]
         raise Refused("SessionDeleted" if session_id in self.deleted else "SessionNotFound", session_id=session_id)
 
-    def add(self, session_id: str, revision: int) -> SessionState:
-        """Create the session; what was deleted under its id is only remembered for its numbers."""
+    def add(self, session_id: str, revision: int, *, forked: bool = False) -> SessionState:
+        """Create the session, with a first revision if it is a fork; of a deleted one only the numbers are kept."""
         old = self.deleted.pop(session_id, None)
-        assert revision == 0 if old is None else revision > old.revision, "a new session starts above the old one"
+        assert revision == forked if old is None else revision > old.revision, "a new session starts above the old one"
         self.live[session_id] = SessionState(
             session_id=session_id,
             created_at_ms=self.now_ms,

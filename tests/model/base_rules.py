@@ -7,7 +7,7 @@ from typing import Final
 from hypothesis import strategies as st
 
 from lash.model.session import CreatedSession, SessionMeta
-from tests.model.base_model import Sessions
+from tests.model.base_model import Sessions, SessionState
 from tests.model.kit import Machine, action
 from tests.model.world import World
 
@@ -60,5 +60,8 @@ class SessionLife(Machine):
         state = known or self.sessions.add(session_id, got.revision)
         if known is None:
             self.count("create:again" if state.incarnation > 1 else "create:new")
-        meta = SessionMeta(session_id=session_id, name=session_id, created_at_ms=state.created_at_ms)
-        return CreatedSession(meta=meta, revision=state.revision, created=known is None)
+        return CreatedSession(meta=self.meta_of(state), revision=state.revision, created=known is None)
+
+    def meta_of(self, state: SessionState) -> SessionMeta:
+        """Return the metadata of a session; machines with forks know more of it."""
+        return SessionMeta(session_id=state.session_id, name=state.session_id, created_at_ms=state.created_at_ms)

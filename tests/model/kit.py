@@ -83,7 +83,9 @@ class Call:
 @st.composite
 def _calls(draw: st.DrawFn, machine: Machine) -> Call:
     name = draw(st.sampled_from(machine.possible()))
-    return Call(name, draw(st.fixed_dictionaries(machine.ACTIONS[name].arguments)))
+    arguments = machine.ACTIONS[name].arguments
+    # No st.fixed_dictionaries, which draws the order of the keys as well; long examples would be cut short.
+    return Call(name, dict(zip(arguments, draw(st.tuples(*arguments.values())), strict=True)))
 
 
 class Machine(RuleBasedStateMachine):
@@ -94,9 +96,11 @@ class Machine(RuleBasedStateMachine):
 
     CLASSES: ClassVar[frozenset[str]] = frozenset()
     """Every operation class that a run must reach."""
+    LEFT_OUT: ClassVar[frozenset[tuple[str, str]]] = frozenset()
+    """Columns, by table and name, in which each database has values of its own: hashes of what it made up."""
     WEIGHTS: ClassVar[dict[str, int]] = {}
     """Where actions weigh otherwise in this machine than they do by themselves."""
-    REOPENS: ClassVar[tuple[int, ...]] = (0, 0, 0, 0, 0, 0, 0, 1)
+    REOPENS: ClassVar[tuple[int, ...]] = (0, 0, 0, 0, 1)
     """How often an example may close and open its storages, which is slow; one of these is drawn."""
 
     def __init_subclass__(cls) -> None:
@@ -107,6 +111,8 @@ class Machine(RuleBasedStateMachine):
     def __init__(self, world: World) -> None:
         super().__init__()
         self.world = world
+        self.touched = ""
+        """Whatever the last action was about, by its id, so that invariants look at that and not at everything."""
         self._reopens = 0
         self._names_before = 0
         world.begin()
@@ -174,6 +180,7 @@ class Machine(RuleBasedStateMachine):
     @rule(step=st.data())
     def act(self, step: st.DataObject) -> None:
         call = step.draw(_calls(self), label="")
+        self.touched = ""
         getattr(self, call.name)(**call.arguments)
 
     @action(1, hand=st.integers(0, HANDS - 1))
@@ -185,7 +192,11 @@ class Machine(RuleBasedStateMachine):
     def reopen(self) -> None:
         self._reopens -= 1
         self.world.reopen()
+        self.reopened()
         self.count("reopen")
+
+    def reopened(self) -> None:
+        """Forget in the model what storages remember only as long as they are open."""
 
     def teardown(self) -> None:
         """Compare the rows, unless the example has failed already."""
@@ -194,7 +205,7 @@ class Machine(RuleBasedStateMachine):
 
     def compare_rows(self) -> Dump:
         """Assert that both databases hold the same rows, and return them."""
-        first, *others = self.world.dumps()
+        first, *others = self.world.dumps(self.LEFT_OUT)
         for side, other in zip(self.world.sides[1:], others, strict=True):
             for table in sorted(first.keys() | other.keys()):
                 assert other.get(table) == first.get(table), (

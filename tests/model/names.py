@@ -11,10 +11,10 @@ import msgspec
 T = TypeVar("T")
 
 MADE_UP: Final = re.compile(
-    r"(?<![0-9a-f])[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}(?![0-9a-f])|(?:wake|process:trigger):[0-9a-f]{64}"
-    r"|(?<=wait )[0-9a-f]{64}"
+    r"(?<![0-9a-f])[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}(?![0-9a-f])"
+    r"|(?:wake:|process:trigger:|(?<=wait ))[0-9a-f]{64}(?![0-9a-f])"
 )
-"""Ids and tokens of lash: 32 hex digits in the layout of UUID version 7, and hashes of those or of row numbers."""
+"""Ids and tokens of lash, 32 hex digits in the layout of UUID version 7; and hashes of those, or of row numbers."""
 OPAQUE_FIELDS: Final = frozenset(
     {
         ("SessionPage", "next_cursor"),

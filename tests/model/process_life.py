@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from hypothesis import strategies as st
 
@@ -67,6 +67,8 @@ def registration(process_id: str, kind: int) -> Registration:
 
 class ProcessLife(SessionLife):
     """A machine whose processes come and go."""
+
+    LEFT_OUT: ClassVar[frozenset[tuple[str, str]]] = frozenset({("lash_source_keys", "content_hash")})
 
     def __init__(self, world: World) -> None:
         super().__init__(world)

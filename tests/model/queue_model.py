@@ -94,6 +94,12 @@ class Queue:
     born: set[str] = dataclasses.field(default_factory=set)
     """Every batch that was ever enqueued."""
 
+    def learn_numbers(self, listed: Sequence[Batch]) -> None:
+        """Take over the row numbers of batches that came with an event, whose answer does not show them."""
+        for item, batch in zip(self.items, listed, strict=False):
+            if item.batch.seq == 0 and item.batch.batch_id == batch.batch_id:
+                item.batch = msgspec.structs.replace(item.batch, seq=batch.seq)
+
     def settle(self, batch: Batch, state: BatchState, now_ms: int) -> None:
         self.settled[batch.batch_id] = state
         if batch.source_key is not None:

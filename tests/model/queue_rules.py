@@ -52,7 +52,6 @@ class QueueRules(LeaseRules):
         self.queues = Queues(self.sessions)
         self.claims: list[Claim] = []
         """Every claim that was made, the newest first."""
-        self._touched = "s0"
 
     def prepare(self) -> None:
         super().prepare()
@@ -73,7 +72,7 @@ class QueueRules(LeaseRules):
         answer = self.step(
             "enqueue", lambda side: side.storage.queue.enqueue(draft), lambda got: self.queues.enqueue(draft, got)
         )
-        self._touched = session_id
+        self.touched = session_id
         if answer is not None:
             self.count("enqueue:created" if answer.created else f"enqueue:known {answer.state.value}")
 
@@ -211,14 +210,15 @@ class QueueRules(LeaseRules):
     @invariant()
     def every_batch_is_in_one_place(self) -> None:
         """What was enqueued is queued (claimed or not), dead, consumed or cancelled, and only one of these."""
-        if self._touched not in self.sessions.live:
+        if self.touched not in self.sessions.live:
             return
-        queue = self.queues.of(self._touched)
+        queue = self.queues.of(self.touched)
         seen: list[set[str]] = []
 
         def expected(got: tuple[tuple[Batch, ...], tuple[DeadLetter, ...]] | None) -> object:
             assert got is not None
             listed, dead = got
+            queue.learn_numbers(listed)
             seen.extend(({batch.batch_id for batch in listed}, {letter.batch.batch_id for letter in dead}))
             letters = zip(queue.letters, dead, strict=True)
             # The place of a letter is a row number; that they are in order is what counts.
@@ -227,7 +227,7 @@ class QueueRules(LeaseRules):
                 tuple(msgspec.structs.replace(mine.letter, place=its.place) for mine, its in letters),
             )
 
-        self.step("list", lambda side: _listed_and_dead(side, self._touched), expected)
+        self.step("list", lambda side: _listed_and_dead(side, self.touched), expected)
         fates = [*seen, set(queue.settled)]
         assert sum(map(len, fates)) == len(queue.born), "a batch is in two places, or in none"
         assert set().union(*fates) == queue.born
@@ -239,21 +239,21 @@ class QueueRules(LeaseRules):
     def seen_claim(self, which: int) -> Claim:
         """Return a claim of now or before."""
         claim = self.claims[which % len(self.claims)]
-        self._touched = claim.session_id
+        self.touched = claim.session_id
         return claim
 
     def _listed(self, session_id: str) -> list[Batch]:
         live = session_id in self.sessions.live
-        self._touched = session_id
+        self.touched = session_id
         return [item.batch for item in self.queues.of(session_id).items] if live else []
 
     def _dead_id(self, session_id: str, place: int) -> str:
         letters = self.queues.of(session_id).letters if session_id in self.sessions.live else []
-        self._touched = session_id
+        self.touched = session_id
         return letters[place % len(letters)].letter.batch.batch_id if letters else "none"
 
     def _remember_claim(self, name: str, fence: LeaseFence, outcome: ClaimOutcome | None) -> None:
-        self._touched = fence.session_id
+        self.touched = fence.session_id
         if isinstance(outcome, NothingClaimed):
             self.count(f"{name}:{outcome.reason.value}")
         elif outcome is not None:

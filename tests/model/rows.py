@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from lash.stores.rows import RowTable
@@ -28,24 +28,27 @@ _TABLE_NUMBERS: Final = {
     ("lash_process_changes", "seq"): "change",
     ("lash_process_change_floor", "seq"): "change",
 }
-_HASHES: Final = {
-    "lash_waits": ("key_id", "scope_id", ""),
-    "lash_processes": ("registration_hash", "process_id", "process:trigger:"),
-    "lash_source_keys": ("content_hash", "source_key", "wake:"),
-}
-"""Columns with hashes over what a database makes up, in the rows whose other column begins like this."""
 
 
-def comparable(found: Mapping[RowTable, Sequence[RawRow]], names: Names) -> Dump:
-    """Return the rows with ranks in the place of row numbers and symbols in the place of ids, sorted."""
+def comparable(
+    found: Mapping[RowTable, Sequence[RawRow]], names: Names, left_out: Collection[tuple[str, str]] = ()
+) -> Dump:
+    """Return the rows with ranks in the place of row numbers and symbols in the place of ids, sorted.
+
+    Of the columns that are left out, by table and name, only whether there is a value is compared.
+    """
     ranks = _ranks(found)
     dump: Dump = {}
     for table, rows in found.items():
         if rows:
             kinds = [_kind(table.name, column) for column in table.columns]
+            hidden = [(table.name, column) in left_out for column in table.columns]
             ranked = [
-                tuple(value if kind is None else ranks[kind].get(value) for kind, value in zip(kinds, row, strict=True))
-                for row in (_without_hash(table, row) for row in rows)
+                tuple(
+                    value is None if hide else value if kind is None else ranks[kind].get(value)
+                    for kind, hide, value in zip(kinds, hidden, row, strict=True)
+                )
+                for row in rows
             ]
             # Sorted without what was never seen before, which then gets its names in that order.
             ranked.sort(
@@ -53,16 +56,6 @@ def comparable(found: Mapping[RowTable, Sequence[RawRow]], names: Names) -> Dump
             )
             dump[table.name] = [names.symbolic(row) for row in ranked]
     return dump
-
-
-def _without_hash(table: RowTable, row: RawRow) -> RawRow:
-    if table.name not in _HASHES:
-        return row
-    hashed, told, prefix = _HASHES[table.name]
-    if not row[table.columns.index(told)].startswith(prefix):
-        return row
-    place = table.columns.index(hashed)
-    return (*row[:place], "#", *row[place + 1 :])
 
 
 def _ranks(found: Mapping[RowTable, Sequence[RawRow]]) -> dict[str, dict[Any, int]]:

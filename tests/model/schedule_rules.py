@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 from hypothesis import strategies as st
@@ -60,6 +60,8 @@ drafts: Final = st.builds(
 
 class ScheduleRules(SessionLife):
     """Schedules come, change and go, and are fired by whoever comes first."""
+
+    LEFT_OUT: ClassVar[frozenset[tuple[str, str]]] = frozenset({("lash_processes", "registration_hash")})
 
     def __init__(self, world: World) -> None:
         super().__init__(world)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
 from hypothesis import strategies as st
@@ -74,6 +74,8 @@ def draft(owner: TriggerOwner, key: str, variant: int) -> TriggerDraft:
 
 class TriggerRules(SessionLife):
     """Subscriptions come, change and go; things happen, and processes are started for them."""
+
+    LEFT_OUT: ClassVar[frozenset[tuple[str, str]]] = frozenset({("lash_processes", "registration_hash")})
 
     def __init__(self, world: World) -> None:
         super().__init__(world)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 from hypothesis import strategies as st
@@ -63,6 +63,8 @@ class Seen:
 
 class WaitRules(SessionLife):
     """Keys are made, waits are opened, resolved, timed out, cancelled and revoked."""
+
+    LEFT_OUT: ClassVar[frozenset[tuple[str, str]]] = frozenset({("lash_waits", "key_id")})
 
     def __init__(self, world: World) -> None:
         super().__init__(world)

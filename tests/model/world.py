@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Any, Final, TypeVar, Unpack
 
 from lash.errors import LashError
@@ -88,10 +88,10 @@ class Side:
             text, facts = self.names.symbolic((str(error), dict(vars(error))))
             return Refusal(type(error).__name__, text, facts)
 
-    async def dump(self) -> Dump:
+    async def dump(self, left_out: Collection[tuple[str, str]]) -> Dump:
         """Return all rows, as they can be compared with those of another side."""
         found = {table: await self.control.select(table) for table in self.tables}
-        return comparable(found, self.names)
+        return comparable(found, self.names, left_out)
 
 
 class World:
@@ -102,6 +102,7 @@ class World:
         self._options = options
         self.sides = sides
         self.now_ms = START_MS
+        self.hand = 0
         self.example = 0
         """How many examples were begun. A name made with it is the same on both sides, and new to every cache."""
         self.steps = 0
@@ -126,6 +127,7 @@ class World:
 
     def use_hand(self, hand: int) -> None:
         """Let the following operations come from this storage of each side."""
+        self.hand = hand
         for side in self.sides:
             side.hand = hand
 
@@ -139,9 +141,9 @@ class World:
         if milliseconds:
             self.run(self._on_all(lambda side: side.harness.clock.advance(milliseconds)))
 
-    def dumps(self) -> list[Dump]:
-        """Return all rows of every side."""
-        return self.run(self._on_all(Side.dump))
+    def dumps(self, left_out: Collection[tuple[str, str]]) -> list[Dump]:
+        """Return all rows of every side, but for columns that cannot be compared."""
+        return self.run(self._on_all(lambda side: side.dump(left_out)))
 
     async def close(self) -> None:
         for side in self.sides:

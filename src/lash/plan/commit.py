@@ -188,13 +188,14 @@ def plan_commit(prepared: PreparedCommit, facts: CommitFacts) -> CommitDecision:
         held = facts.held_batches.get(completion.token, frozenset())
         require_completion(commit.session_id, completion, held)
     placement = _place(prepared, facts)
+    head = _next_head(prepared, facts, placement)
     for ref in sorted(facts.missing_refs):
         raise BlobNotFound(commit.session_id, ref)
     for attachment_id in sorted(facts.missing_attachments):
         raise AttachmentNotFound(commit.session_id, attachment_id)
     return Apply(
         assumed=facts.head,
-        head=_next_head(prepared, facts, placement),
+        head=head,
         placement=placement,
         replace=isinstance(commit.graph, ReplaceFull),
     )

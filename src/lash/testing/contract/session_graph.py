@@ -8,8 +8,9 @@ import pytest
 from lash.errors import GraphConflict, InvalidInput, NodeConflict, NodeNotFound
 from lash.model.commit import GraphDelta, ReplaceFull, Unchanged
 from lash.model.session import ActivePath, FullGraph, VacuumReport
+from lash.model.value import BlobRef
 from lash.testing.contract.state import ids, loaded, observe, refuse
-from lash.testing.factories import append, chain, commit, created, node, started
+from lash.testing.factories import append, chain, commit, created, draft, node, started
 from lash.testing.harness import Harness
 
 
@@ -126,6 +127,8 @@ class SessionGraphContract:
         storage = await harness.open()
         await started(storage)
         await refuse(storage, commit(1, graph=delta), NodeNotFound)
+        # The graph is checked before the bytes, as callers are told.
+        await refuse(storage, commit(1, graph=delta, checkpoint=draft(0, {"k": BlobRef("0" * 64)})), NodeNotFound)
 
     async def test_a_parent_of_another_session_is_missing(self, harness: Harness) -> None:
         """H8: nodes are looked up in their own session only."""
