@@ -135,6 +135,12 @@ class EffectRules(SessionLife):
     def begin_seen(self, which: int, who: str, ttl_ms: int, *, once: bool) -> None:
         self.begin(self._seen(which).claimed.effect.envelope, who, ttl_ms, once=once, strict=False)
 
+    @action(3, when=lambda self: self.seen, which=recent, who=owners)
+    def begin_lapsed(self, which: int, who: str) -> None:
+        """Begin once more what somebody began whose claim has lapsed by then."""
+        self.jump(5_000)
+        self.begin_seen(which, who, 1_000, once=False)
+
     @action(3, when=lambda self: self.seen, which=recent, ttl_ms=ttls)
     def renew(self, which: int, ttl_ms: int) -> None:
         seen = self._seen(which)

@@ -34,7 +34,8 @@ PAYLOADS: Final[tuple[tuple[str, JSON], ...]] = (
     ("count", {"n": "one"}),
     ("news", {"text": "hello"}),
     ("news", {"txt": "hello"}),
-    ("ping", {"who": "ann"}),
+    ("news", {"text": "hello again"}),
+    *(("ping", {"who": "ann"}),) * 3,
     ("ping", {"who": "bob"}),
     ("ping", {}),
     ("done", {"answer": 42}),
@@ -57,6 +58,10 @@ FILTERS: Final = (
 
 class ProcessRules(ProcessLife):
     """Processes, their logs, their wakes and their ends."""
+
+    def prepare(self) -> None:
+        super().prepare()
+        self.register("P", 3)
 
     @action(
         8,
@@ -87,6 +92,17 @@ class ProcessRules(ProcessLife):
             like(lambda: self.processes.abandon(process_id, outcome, self.now_ms)),
         )
         self.check(process_id)
+
+    @action(2, process_id=process_ids)
+    def give_up(self, process_id: str) -> None:
+        """Ask for it, and do it: seldom enough the two meet by chance."""
+        self.request(process_id, "abandon", "")
+        self.abandon(process_id)
+
+    @action(2, process_id=process_ids)
+    def end_twice(self, process_id: str) -> None:
+        self.append(process_id, ("broke", "it did"), "k1", None)
+        self.append(process_id, ("done", {"answer": 42}), "k2", None)
 
     @action(1, process_id=process_ids, reference=st.sampled_from(REFERENCES))
     def set_external_ref(self, process_id: str, reference: ExternalRef) -> None:

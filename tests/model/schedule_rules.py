@@ -52,7 +52,7 @@ drafts: Final = st.builds(
     keys,
     st.sampled_from((0, 0, 0, *range(len(LINES)))),
     st.sampled_from(CatchUp),
-    st.sampled_from((1_000, 2 * HOUR_MS, 2 * HOUR_MS)),
+    st.sampled_from((1_000, 1_000, 2 * HOUR_MS)),
     st.sampled_from((False, False, True)),
     st.sampled_from((1, 2)),
 )
@@ -76,6 +76,8 @@ class ScheduleRules(SessionLife):
         self.register(often)
         again = msgspec.structs.replace(often, key="ö", catch_up=CatchUp.SKIP, grace_ms=2 * HOUR_MS, payload={"n": 2})
         self.register(again)
+        late = msgspec.structs.replace(often, owner=OWNERS[1], cron="0 * * * *", catch_up=CatchUp.SKIP, grace_ms=1_000)
+        self.register(late)
 
     def subscribe(self) -> None:
         """Let every tick of the shared source start a process."""

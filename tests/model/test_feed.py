@@ -9,11 +9,13 @@ from tests.model.world import World
 
 class FeedMachine(FeedRules):
     WEIGHTS: ClassVar[dict[str, int]] = {
-        "signal": 1,
-        "request": 1,
-        "register": 8,
-        "complete": 1,
-        "use_other_storage": 2,
+        "signal": 0,
+        "request": 0,
+        "register": 10,
+        "complete": 0,
+        "tail": 8,
+        "end": 8,
+        "create": 1,
     }
     CLASSES: ClassVar[frozenset[str]] = frozenset(
         {
