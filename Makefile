@@ -15,7 +15,7 @@ INSTALLED := $(VENV)/.installed
 PLAN_TESTS := $(wildcard tests/plan/test_*.py)
 BENCHMARKS := $(patsubst benchmarks/%.py,benchmarks.%,$(wildcard benchmarks/[a-z]*.py))
 
-.PHONY: help setup test check lint types imports rules plan-coverage format demo bench docs clean
+.PHONY: help setup test check lint types imports rules plan-coverage model format demo bench docs clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -25,6 +25,10 @@ setup: $(INSTALLED) ## create .venv with all that development needs
 
 test: $(INSTALLED) ## run the tests, on SQLite and on a real PostgreSQL
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadscope $(ARGS)
+
+model: $(INSTALLED) ## state machines on both backends, from random seeds; LASH_MODEL_EXAMPLES=n for each (default 500)
+	LASH_MODEL_EXAMPLES=$${LASH_MODEL_EXAMPLES:-500} $(BIN)/python -m pytest tests/model -rP \
+	  --numprocesses $(JOBS) --dist loadscope $(ARGS)
 
 check: lint types imports rules plan-coverage ## run every check that is not a test
 

@@ -12,7 +12,7 @@ from tests.model.kit import Machine, action
 from tests.model.world import World
 
 SESSION_IDS: Final = ("s0", "s1", "s2")
-session_ids: Final = st.sampled_from((*SESSION_IDS[:1] * 6, *SESSION_IDS[1:]))
+session_ids: Final = st.sampled_from((*SESSION_IDS[:1] * 8, *SESSION_IDS[1:]))
 """Mostly the first, so that something comes of it."""
 JUMPS: Final = (1, 400, 400, 1_000, 1_000, 5_000, 60_000, -300)
 """How far clocks jump, in milliseconds: within a lease, to its very end, beyond it, and back."""

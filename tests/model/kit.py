@@ -13,6 +13,7 @@ it was found.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import random
 import sys
@@ -53,6 +54,11 @@ class Action:
     when: Callable[[Any], object] | None
     arguments: dict[str, st.SearchStrategy[Any]]
 
+    @functools.cached_property
+    def values(self) -> st.SearchStrategy[tuple[Any, ...]]:
+        """The arguments at once; not as st.fixed_dictionaries, which draws the order of the keys as well."""
+        return st.tuples(*self.arguments.values())
+
 
 def action(
     weight: int = 2, *, when: Callable[[Any], object] | None = None, **arguments: st.SearchStrategy[Any]
@@ -82,10 +88,14 @@ class Call:
 
 @st.composite
 def _calls(draw: st.DrawFn, machine: Machine) -> Call:
-    name = draw(st.sampled_from(machine.possible()))
-    arguments = machine.ACTIONS[name].arguments
-    # No st.fixed_dictionaries, which draws the order of the keys as well; long examples would be cut short.
-    return Call(name, dict(zip(arguments, draw(st.tuples(*arguments.values())), strict=True)))
+    name = draw(_any_of(tuple(machine.possible())))
+    each = machine.ACTIONS[name]
+    return Call(name, dict(zip(each.arguments, draw(each.values), strict=True)))
+
+
+@functools.cache
+def _any_of(names: tuple[str, ...]) -> st.SearchStrategy[str]:
+    return st.sampled_from(names)
 
 
 class Machine(RuleBasedStateMachine):

@@ -16,9 +16,9 @@ from tests.model.base_rules import SessionLife, session_ids
 from tests.model.kit import action
 from tests.model.world import World
 
-TTLS: Final = (5_000, 5_000, 5_000, 1_000, 1_000, 1, 0)
+TTLS: Final = (60_000, 5_000, 5_000, 5_000, 1_000, 1_000, 1_000, 1, 0)
 ttls: Final = st.sampled_from(TTLS)
-recent: Final = st.sampled_from((0, 0, 0, 0, 1, 1, 2, 5))
+recent: Final = st.sampled_from((0, 0, 0, 0, 0, 0, 1, 1, 2, 5))
 """Which of the fences seen, the newest first."""
 
 

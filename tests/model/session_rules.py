@@ -23,6 +23,7 @@ from tests.model.base_model import SessionState
 from tests.model.base_rules import SESSION_IDS, session_ids
 from tests.model.kit import Refused, action
 from tests.model.lease_rules import LeaseRules
+from tests.model.rows import Dump
 from tests.model.session_model import Histories, History, hash_of
 from tests.model.world import Side, World
 
@@ -33,8 +34,8 @@ DELTAS: Final = (
     + ("again", "other content", "orphan", "lost leaf", "nothing")
 )
 BYTES: Final = {"x": b"x", "y": b"y", "big": b"z" * 5_000}
-STATES: Final = ("none", "x", "y", "x y", "big", "keep", "keep", "move", "unknown")
-FRAMES: Final = ("none", "none", "plain", "with x", "with y", "keep", "unknown")
+STATES: Final = ("none", "none", "x", "y", "x y", "big", "keep", "keep", "keep", "move", "move", "unknown")
+FRAMES: Final = ("none", "none", "none", "none", "plain", "with x", "with y", "keep", "keep", "unknown")
 USAGE: Final = {
     "none": (),
     "some": (UsageEntry(source="turn", model="m", usage=TokenUsage(input_tokens=5, output_tokens=2)),),
@@ -68,9 +69,9 @@ class SessionRules(LeaseRules):
         state=st.sampled_from(STATES),
         frames=st.sampled_from(FRAMES),
         usage=st.sampled_from(tuple(USAGE)),
-        stale=st.sampled_from((0,) * 8 + (-1, 1)),
+        stale=st.sampled_from((0,) * 10 + (-1, 1)),
         turn=st.booleans(),
-        fence=st.sampled_from(("none", "none", "held", "released", "stale")),
+        fence=st.sampled_from(("none", "none", "none", "held", "held", "held", "released", "stale")),
     )
     def commit(  # the arguments are drawn by their names
         self,
@@ -208,6 +209,21 @@ class SessionRules(LeaseRules):
                 lambda side: side.storage.session(self.touched).load(FullGraph()),
                 self.histories.read(self.touched),
             )
+
+    def compare_rows(self) -> Dump:
+        """Compare the rows of both sides, and hold bytes and ledger among them against the model."""
+        dump = super().compare_rows()
+        columns = {table.name: table.columns for table in self.world.sides[0].tables}
+        stored = sorted(row[columns["lash_blobs"].index("hash")] for row in dump.get("lash_blobs", []))
+        saved = [history.saved.blobs() for history in self.histories.all() if history.saved is not None]
+        assert stored == sorted(ref for blobs in saved for ref in blobs), "bytes are stored that no head needs, or not"
+        entries = [entry.usage for history in self.histories.all() for entry in history.usage]
+        for counter in TokenUsage.__struct_fields__:
+            for table in ("lash_usage", "lash_usage_totals"):
+                place = columns[table].index(counter)
+                total = sum(row[place] for row in dump.get(table, []))
+                assert total == sum(getattr(usage, counter) for usage in entries), f"{table}: {counter} do not add up"
+        return dump
 
     def commit_it(self, name: str, commit: Commit) -> CommitResult | None:
         """Commit, and hold it against the model."""

@@ -2,14 +2,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import pytest
-
 from tests.model.artifact_rules import ArtifactRules
 from tests.model.attachment_rules import AttachmentRules
 from tests.model.kit import run_machine
 from tests.model.world import World
-
-pytestmark = pytest.mark.timeout(900)
 
 
 class AttachmentMachine(AttachmentRules, ArtifactRules):
@@ -44,4 +40,4 @@ class AttachmentMachine(AttachmentRules, ArtifactRules):
 
 def test_attachment(world: World) -> None:
     """H52, H53, D4.2(3): no bytes are lost that somebody needs, and none are kept that nobody does."""
-    run_machine(AttachmentMachine, world, examples=36, steps=50)
+    run_machine(AttachmentMachine, world, examples=36, steps=40)

@@ -2,13 +2,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import pytest
-
 from tests.model.kit import run_machine
 from tests.model.lease_rules import LeaseRules
 from tests.model.world import World
-
-pytestmark = pytest.mark.timeout(900)
 
 
 class LeaseMachine(LeaseRules):
@@ -36,4 +32,4 @@ class LeaseMachine(LeaseRules):
 
 def test_lease(world: World) -> None:
     """H14 to H20, D4.3(1): whatever is claimed, renewed and released, both backends say what the model says."""
-    run_machine(LeaseMachine, world, examples=40, steps=40)
+    run_machine(LeaseMachine, world, examples=36, steps=30)

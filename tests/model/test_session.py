@@ -2,13 +2,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import pytest
-
 from tests.model.kit import run_machine
 from tests.model.session_rules import SessionRules
 from tests.model.world import World
-
-pytestmark = pytest.mark.timeout(900)
 
 _REFUSED = (
     "RevisionConflict",
@@ -47,4 +43,4 @@ class SessionMachine(SessionRules):
 
 def test_session(world: World) -> None:
     """H1 to H8, H40 to H50, D4.2: commits are whole or nothing, and every session reads as if nothing were shared."""
-    run_machine(SessionMachine, world, examples=45, steps=60)
+    run_machine(SessionMachine, world, examples=36, steps=60)

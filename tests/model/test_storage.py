@@ -2,18 +2,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import pytest
-
 from lash.model.commit import Commit
 from lash.model.queue import ClaimCompletion
 from tests.model.artifact_rules import ArtifactRules
 from tests.model.attachment_rules import AttachmentRules
 from tests.model.kit import run_machine
-from tests.model.rows import Dump
 from tests.model.wake_rules import WakeRules
 from tests.model.world import World
-
-pytestmark = pytest.mark.timeout(900)
 
 
 class StorageMachine(WakeRules, AttachmentRules, ArtifactRules):
@@ -63,23 +58,7 @@ class StorageMachine(WakeRules, AttachmentRules, ArtifactRules):
         if commit.completions:
             self.count("commit:consumed")
 
-    def compare_rows(self) -> Dump:
-        dump = super().compare_rows()
-        self._usage_adds_up(dump)
-        return dump
-
-    def _usage_adds_up(self, dump: Dump) -> None:
-        """The rows of the ledger, its running totals and the model count the same tokens."""
-        counters = ("input_tokens", "output_tokens", "cached_input_tokens", "reasoning_tokens")
-        columns = {table.name: table.columns for table in self.world.sides[0].tables}
-        entries = [entry for history in self.histories.all() for entry in history.usage]
-        for counter in counters:
-            expected = sum(getattr(entry.usage, counter) for entry in entries)
-            for table in ("lash_usage", "lash_usage_totals"):
-                place = columns[table].index(counter)
-                assert sum(row[place] for row in dump.get(table, [])) == expected
-
 
 def test_storage(world: World) -> None:
     """DESIGN §7: all nouns on one storage, with forks, deletions, sweeps, reopening and clocks that jump."""
-    run_machine(StorageMachine, world, examples=45, steps=70)
+    run_machine(StorageMachine, world, examples=27, steps=70)

@@ -20,7 +20,7 @@ from tests.model.queue_rules import QueueRules
 from tests.model.world import Side, World
 
 PROCESS_IDS: Final = ("p0", "p1")
-process_ids: Final = st.sampled_from(PROCESS_IDS)
+process_ids: Final = st.sampled_from((*PROCESS_IDS[:1] * 2, *PROCESS_IDS))
 Told = tuple[int, str, str | None, str, bool]
 """The number of an event, what became of its wake, the batch and the id of the wake, and whether it is a replay."""
 
@@ -52,6 +52,10 @@ class WakeRules(QueueRules):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.processes: dict[str, Process] = {}
+
+    def prepare(self) -> None:
+        super().prepare()
+        self.register(PROCESS_IDS[0])
 
     @action(2, process_id=process_ids)
     def register(self, process_id: str) -> None:

@@ -514,8 +514,8 @@ class LeaseStore:
     def claim(self, session_id: str, owner: LeaseOwner, *, ttl_ms: int) -> LeaseOutcome:
         """Take the lease if it is free or lapsed.
 
-        The same holder re-enters its live lease, which is extended but never shortened and keeps its token; repeating
-        a claim of unknown outcome is therefore safe.
+        The same holder re-enters its live lease, which is extended but never shortened and keeps its token, and so are
+        the claims made under it, as by a renewal; repeating a claim of unknown outcome is therefore safe.
         """
     def reclaim(self, session_id: str, owner: LeaseOwner, *, observed: Lease, ttl_ms: int) -> LeaseOutcome:
         """Take the lease from a holder seen before, if it still holds and is provably a dead process of this machine.
