@@ -89,6 +89,7 @@ class TriggerRules(SessionLife):
     def prepare(self) -> None:
         super().prepare()
         self.register(HOST, "k", 1, None)
+        self.register(HOST, "ü", 0, None)
 
     @action(8, owner=owners, key=keys, variant=variants, operation=operations)
     def register(self, owner: TriggerOwner, key: str, variant: int, operation: str | None) -> None:
@@ -226,7 +227,7 @@ class TriggerRules(SessionLife):
         before = self.now_ms + 1
         self.step("prune_processes", lambda side: _pruned(side, before), lambda _: self._pruned(before))
 
-    @action(3, age=st.sampled_from((-1, -1, 0, 1_000)))
+    @action(5, age=st.sampled_from((-1, -1, -1, 1_000)))
     def prune(self, age: int) -> None:
         before = self.now_ms - age
         gone = self.step("prune", lambda side: _forgotten(side, before), lambda _: self.triggers.prune(before))
