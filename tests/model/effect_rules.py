@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
+import msgspec
 from hypothesis import strategies as st
 
 from lash.model.commit import Commit
@@ -195,6 +196,15 @@ class EffectRules(SessionLife):
             lambda side: side.storage.effects.record(side.own(seen.fence), envelope, outcome),
             like(lambda: self.effects.record(envelope, seen.holder, seen.fencing, outcome, self.now_ms)),
         )
+
+    @action(3, when=lambda self: self.effects.effects, which=st.integers(0, 3), command=st.integers(0, 3))
+    def record_again(self, which: int, command: int) -> None:
+        """Record under the newest fence of its owner what is there already, as it is or otherwise."""
+        known = list(self.effects.effects.values())
+        envelope = known[which % len(known)].envelope
+        places = [place for place, each in enumerate(self.fences) if each.holder == owner_of(envelope.scope)]
+        if places:
+            self.record(places[0], msgspec.structs.replace(envelope, command=COMMANDS[command]), {"n": 1})
 
     @action(3, scope=scopes, size=st.sampled_from((1, 2, 2)))
     def open_group(self, scope: ExecutionScope, size: int) -> None:

@@ -126,6 +126,12 @@ class ProcessLeaseRules(ProcessLife):
         )
         self.check(seen.lease.process_id)
 
+    @action(2)
+    def claim_bound(self) -> None:
+        """Let one owner begin what is then bound to it, and another one ask once the lease has lapsed."""
+        self.claim("P", "ann", 0)
+        self.claim("P", "bob", 1_000)
+
     @action(3, process_id=process_ids)
     def abandon(self, process_id: str) -> None:
         outcome = Abandonment(message="gone", evidence={"since": 3})

@@ -8,7 +8,14 @@ from tests.model.world import World
 
 
 class EffectMachine(EffectRules):
-    WEIGHTS: ClassVar[dict[str, int]] = {"finish": 9, "jump": 4, "open_group": 4, "begin_seen": 6, "delete": 3}
+    WEIGHTS: ClassVar[dict[str, int]] = {
+        "finish": 9,
+        "jump": 4,
+        "open_group": 4,
+        "begin_seen": 6,
+        "delete": 3,
+        "read": 3,
+    }
     CLASSES: ClassVar[frozenset[str]] = frozenset(
         {
             *("create:again", "delete:ok", "jump", "jump back", "other storage"),

@@ -8,7 +8,7 @@ from tests.model.world import World
 
 
 class TriggerMachine(TriggerRules):
-    WEIGHTS: ClassVar[dict[str, int]] = {"retry": 10, "remove": 6}
+    WEIGHTS: ClassVar[dict[str, int]] = {"retry": 10, "remove": 6, "delete": 3, "create": 4, "jump": 5, "squat": 6}
     CLASSES: ClassVar[frozenset[str]] = frozenset(
         {
             *("create:again", "delete:ok", "jump", "jump back", "other storage"),
@@ -28,4 +28,4 @@ class TriggerMachine(TriggerRules):
 
 def test_trigger(world: World) -> None:
     """D4.5(1,2): each occurrence starts each process once, and both backends say what the model says."""
-    run_machine(TriggerMachine, world, examples=18, steps=40)
+    run_machine(TriggerMachine, world, examples=27, steps=40)
