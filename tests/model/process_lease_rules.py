@@ -132,6 +132,15 @@ class ProcessLeaseRules(ProcessLife):
         self.claim("P", "ann", 0)
         self.claim("P", "bob", 1_000)
 
+    @action(1, when=lambda self: self.seen, which=recent)
+    def lose(self, which: int) -> None:
+        """End and prune a process, and go on as if nothing had happened."""
+        process_id = self._seen(which).lease.process_id
+        self.complete(process_id, OUTCOMES[0])
+        self.prune(-1)
+        self.renew(which, 1_000)
+        self.claim(process_id, "ann", 1_000)
+
     @action(3, process_id=process_ids)
     def abandon(self, process_id: str) -> None:
         outcome = Abandonment(message="gone", evidence={"since": 3})

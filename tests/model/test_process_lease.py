@@ -8,7 +8,15 @@ from tests.model.world import World
 
 
 class ProcessLeaseMachine(ProcessLeaseRules):
-    WEIGHTS: ClassVar[dict[str, int]] = {"complete": 1, "create": 2, "delete": 2, "prune": 2, "claim": 14, "signal": 3}
+    WEIGHTS: ClassVar[dict[str, int]] = {
+        "complete": 1,
+        "create": 2,
+        "delete": 2,
+        "jump": 5,
+        "prune": 2,
+        "claim": 14,
+        "signal": 3,
+    }
     CLASSES: ClassVar[frozenset[str]] = frozenset(
         {
             *("create:again", "delete:ok", "jump", "jump back", "other storage"),
@@ -27,4 +35,4 @@ class ProcessLeaseMachine(ProcessLeaseRules):
 
 def test_process_lease(world: World) -> None:
     """D4.3(1,2), D4.4(2,3): whoever claims, parks and completes, both backends say what the model says."""
-    run_machine(ProcessLeaseMachine, world, examples=18, steps=40)
+    run_machine(ProcessLeaseMachine, world, examples=27, steps=40)

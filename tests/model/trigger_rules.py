@@ -198,6 +198,19 @@ class TriggerRules(SessionLife):
             lambda got: _unreasoned(self.triggers.retry(kept, subscription_id, self.now_ms), got),
         )
 
+    @action(4, when=lambda self: self.happened, which=st.integers(0, 3), gone=st.booleans())
+    def retry_in_vain(self, which: int, *, gone: bool) -> None:
+        """Disable or remove what got nothing of an occurrence, and try to deliver it once more."""
+        old = self.happened[which % len(self.happened)]
+        rejected = {each.subscription_id for each in old.deliveries if each.state is DeliveryState.REJECTED}
+        found = [each.draft for each in self.triggers.subscriptions.values() if each.subscription_id in rejected]
+        if found:
+            if gone:
+                self.remove(found[0].owner, found[0].key, 0, None)
+            else:
+                self.switch(found[0].owner, found[0].key, 0, None, enabled=False)
+            self.retry(which, 1)
+
     @action(2, when=lambda self: self.happened, which=st.integers(0, 3))
     def squat(self, which: int) -> None:
         """Register another process under the id that a rejected delivery would have."""
