@@ -34,4 +34,4 @@ class EffectMachine(EffectRules):
 
 def test_effect(world: World) -> None:
     """D4.6(1-4,6): whoever begins, finishes and takes over, both backends say what the model says."""
-    run_machine(EffectMachine, world, examples=18, steps=40)
+    run_machine(EffectMachine, world, examples=45, steps=40)
