@@ -11,15 +11,21 @@ import msgspec
 T = TypeVar("T")
 
 MADE_UP: Final = re.compile(
-    r"(?<![0-9a-f])[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}(?![0-9a-f])|wake:[0-9a-f]{64}(?![0-9a-f])"
+    r"(?<![0-9a-f])[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}(?![0-9a-f])"
+    r"|(?:wake:|process:trigger:|(?<=wait ))[0-9a-f]{64}(?![0-9a-f])"
 )
-"""Ids and tokens of lash, 32 hex digits in the layout of UUID version 7; and ids of wakes, in which a row number is."""
+"""Ids and tokens of lash, 32 hex digits in the layout of UUID version 7; and hashes of those, or of row numbers."""
 OPAQUE_FIELDS: Final = frozenset(
     {
         ("SessionPage", "next_cursor"),
         ("AttachmentPage", "next_cursor"),
         ("ChangePage", "cursor"),
         ("EventPage", "cursor"),
+        ("ProcessRecord", "registration_hash"),
+        ("WaitKey", "generation"),
+        ("WaitKey", "key_id"),
+        ("WaitKey", "text"),
+        ("WaitRecord", "key_id"),
     }
 )
 """Texts that mean nothing to callers, and may differ."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from lash.codec import encode
 from lash.errors import CorruptData, OccurrenceNotFound
 from lash.limits import check_identifier, check_integer
@@ -39,6 +41,14 @@ from lash.sqlite.database import Database, Reader, Transaction
 from lash.sqlite.parameters import json_array
 from lash.sqlkit.rows import Number, Text
 from lash.stores.notify import ChangeSignals
+
+
+class _PrunedRow(msgspec.Struct, frozen=True, array_like=True):
+    """An occurrence that was removed."""
+
+    occurred_at_ms: int
+    occurrence_key: int
+    occurrence_id: str
 
 
 class SQLiteOccurrenceStore:
@@ -80,9 +90,13 @@ class SQLiteOccurrenceStore:
         check_integer("before_ms", before_ms)
         size = check_limit(limit)
         rows = await self._database.write(
-            lambda transaction: transaction.all(Text, "emit_prune", before_ms=before_ms, limit=size)
+            lambda transaction: transaction.all(_PrunedRow, "emit_prune", before_ms=before_ms, limit=size)
         )
-        return PrunedOccurrences(occurrence_ids=tuple(row.text for row in rows), more=len(rows) == size)
+        # They are removed in the order of the table, which is another one if the clock was ever set back.
+        oldest_first = sorted(rows, key=lambda row: (row.occurred_at_ms, row.occurrence_key))
+        return PrunedOccurrences(
+            occurrence_ids=tuple(row.occurrence_id for row in oldest_first), more=len(rows) == size
+        )
 
 
 def emit_in(transaction: Transaction, request: OccurrenceRequest) -> EmitReport:

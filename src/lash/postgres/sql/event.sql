@@ -264,7 +264,7 @@ acknowledged AS (
     UPDATE :"schema".lash_wakes AS w
     SET state = 'acknowledged'
     FROM process
-    WHERE w.process_key = process.process_key AND w.sequence = $2::bigint AND w.state <> 'acknowledged'
+    WHERE w.process_key = process.process_key AND w.sequence = $2::bigint AND w.state NOT IN ('acknowledged', 'merged')
     RETURNING 1
 )
 SELECT EXISTS (SELECT 1 FROM acknowledged) FROM process;
@@ -285,13 +285,21 @@ UPDATE :"schema".lash_wakes SET state = 'undeliverable' WHERE target_session_id 
 
 -- name: event_tail
 -- The events of all processes behind a place in the feed of changes; what could yet be overtaken waits, as in the feed.
+-- A change from before a process of its id was pruned is none of the one that has the id now.
+WITH pruned AS MATERIALIZED (
+    SELECT process_id, max(seq) AS seq
+    FROM :"schema".lash_process_changes
+    WHERE (xid, seq) > ($1::text::xid8, $2::bigint) AND kind = 'pruned'
+    GROUP BY process_id
+)
 SELECT
     c.seq, c.process_id, e.sequence, e.event_type, e.replay_key, e.payload_hash, e.payload, e.wake, e.occurred_at_ms,
     c.xid::text
 FROM :"schema".lash_process_changes AS c
 JOIN :"schema".lash_processes AS p ON p.process_id = c.process_id
 JOIN :"schema".lash_process_events AS e ON e.process_key = p.process_key AND e.sequence = c.sequence
+LEFT JOIN pruned AS g ON g.process_id = c.process_id
 WHERE (c.xid, c.seq) > ($1::text::xid8, $2::bigint) AND c.xid < pg_snapshot_xmin(pg_current_snapshot())
-    AND c.kind = 'event'
+    AND c.kind = 'event' AND (g.seq IS NULL OR c.seq > g.seq)
 ORDER BY c.xid, c.seq
 LIMIT $3::bigint;

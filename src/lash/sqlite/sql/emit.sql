@@ -127,4 +127,4 @@ WHERE occurrence_key IN (
     ORDER BY o.occurred_at_ms, o.occurrence_key
     LIMIT :limit
 )
-RETURNING occurrence_id;
+RETURNING occurred_at_ms, occurrence_key, occurrence_id;

@@ -76,10 +76,10 @@ WHERE w.process_key = :process_key AND w.sequence > :sequence AND w.state NOT IN
 ORDER BY w.sequence;
 
 -- name: event_acknowledge_wake
--- Acknowledges one wake.
+-- Acknowledges one wake that is open.
 UPDATE lash_wakes
 SET state = 'acknowledged'
-WHERE process_key = :process_key AND sequence = :sequence AND state <> 'acknowledged';
+WHERE process_key = :process_key AND sequence = :sequence AND state NOT IN ('acknowledged', 'merged');
 
 -- name: event_acknowledge_batch
 -- Acknowledges the wake that lay in a batch.
@@ -104,12 +104,17 @@ UPDATE lash_wakes SET state = 'undeliverable' WHERE target_session_id = :session
 SELECT session_key FROM lash_sessions WHERE session_id = :session_id;
 
 -- name: event_tail
--- The events of all processes behind a place in the feed of changes.
+-- The events of all processes behind a place in the feed of changes. A change from before a process of its id was pruned
+-- is none of the one that has the id now.
+WITH pruned (process_id, seq) AS MATERIALIZED (
+    SELECT process_id, MAX(seq) FROM lash_process_changes WHERE seq > :after AND kind = 'pruned' GROUP BY process_id
+)
 SELECT
     c.seq, c.process_id, e.sequence, e.event_type, e.replay_key, e.payload_hash, e.payload, e.wake, e.occurred_at_ms
 FROM lash_process_changes AS c
 CROSS JOIN lash_processes AS p ON p.process_id = c.process_id
 CROSS JOIN lash_process_events AS e ON e.process_key = p.process_key AND e.sequence = c.sequence
-WHERE c.seq > :after AND c.kind = 'event'
+LEFT JOIN pruned AS g ON g.process_id = c.process_id
+WHERE c.seq > :after AND c.kind = 'event' AND (g.seq IS NULL OR c.seq > g.seq)
 ORDER BY c.seq
 LIMIT :limit;

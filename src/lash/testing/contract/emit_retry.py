@@ -131,6 +131,16 @@ class OccurrencePruneContract:
         assert await storage.occurrences.emit(pressed()) == report
         assert (await stored(storage, report.started_process_ids[0])).status is ProcessStatus.RUNNING
 
+    async def test_the_oldest_is_named_first_by_the_clock(self, harness: Harness) -> None:
+        """T30: what happened after the clock was set back is older than what happened before."""
+        storage = await harness.open()
+        ids = []
+        for number in range(3):
+            ids.append((await storage.occurrences.emit(pressed(str(number)))).occurrence_id)
+            await harness.clock.advance(-1)
+        pruned = await storage.occurrences.prune(before_ms=harness.clock.now_ms() + 10)
+        assert pruned.occurrence_ids == tuple(reversed(ids))
+
     async def test_pruning_is_done_in_portions(self, harness: Harness) -> None:
         """T30: the oldest first, and the answer says whether to come again."""
         storage = await harness.open()

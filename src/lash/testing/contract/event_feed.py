@@ -61,6 +61,19 @@ class ChangeFeedContract:
         left = await storage.events.tail(limit=10)
         assert {each.process_id for each in left.events} == {"q"}
 
+    async def test_a_new_life_has_a_tail_of_its_own(self, harness: Harness) -> None:
+        """H59: events of a pruned process are not taken for those of another that was registered under its id since."""
+        storage = await opened(harness)
+        await registered(storage)
+        await storage.events.append("p", event(payload="old"))
+        await storage.processes.complete("p", DONE)
+        await storage.processes.prune(ended_before_ms=harness.clock.now_ms() + 1, through_cursor=None)
+        await registered(storage)
+        fresh = (await storage.events.append("p", event(payload="new"))).event
+        page = await storage.events.tail(limit=10)
+        assert page.events == (fresh,)
+        assert (await storage.events.changes(page.cursor)).changes == ()
+
     async def test_many_writers_hide_nothing(self, harness: Harness) -> None:
         """H59: beside 48 writers a reader of two at a time sees every change once, in the order of each log."""
         storages = [await harness.open() for _ in range(4)]

@@ -214,6 +214,13 @@ class WakeContract:
         assert await storage.events.wakes_after("p") == ()
         assert len(await log(storage)) == 1
 
+    async def test_a_merged_wake_is_not_open(self, harness: Harness) -> None:
+        """Law 52: an earlier wake stands for a merged one, so that there is nothing to acknowledge."""
+        storage = await _woken(harness, waking("w", Constant(value="x"), dedupe_key=Constant(value="k")))
+        for _ in range(2):
+            await storage.events.append("p", event("w"))
+        assert [await storage.events.acknowledge_wake("p", sequence) for sequence in (2, 1)] == [False, True]
+
     async def test_a_cancelled_batch_is_no_open_wake(self, harness: Harness) -> None:
         """H62: who cancels the batch of a wake has seen it; the process can be pruned then."""
         storage = await _woken(harness, NEWS)
