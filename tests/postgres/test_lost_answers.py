@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lash
+from lash.model.attachment import AttachmentEntry
 from lash.model.queue import Boundary
 from lash.testing.contract.queue_state import claimed, late, leased, queued
 from lash.testing.factories import created
@@ -19,3 +20,18 @@ async def test_a_claim_whose_answer_was_lost_is_one_attempt(postgres_storage_url
         claim = claimed(await storage.queue.claim(fence, boundary=Boundary.IDLE, ttl_ms=60_000))
         assert [batch.attempts for batch in claim.batches] == [1]
         assert [batch.attempts for batch in await storage.queue.list("s")] == [1]
+
+
+async def test_a_sweep_goes_on_after_a_lost_answer(postgres_storage_url: str) -> None:
+    """A step of a deletion whose answer was lost is recognised as its own, and the bytes are deleted."""
+
+    async def gone(_entry: AttachmentEntry) -> bool:
+        return True
+
+    async with proxy_before(postgres_storage_url) as (proxy, url), await lash.open(url) as storage:
+        await created(storage)
+        ref = await storage.attachments.put("s", b"picture", "image/png")
+        await storage.attachments.forget("s", ref.id)
+        # The statement has the phase to which it moves among its values, and nobody else has it.
+        proxy.cut_once(b"\x00\x00\x00\x09condemned", Cut.BEFORE_ANSWERING)
+        assert (await storage.attachments.sweep(0, gone)).deleted == (ref.id,)
