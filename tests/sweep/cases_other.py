@@ -75,7 +75,7 @@ async def moving(storage: Storage, _clock: ManualClock) -> None:
     await rows_of(storage).begin(b"first")
 
 
-ROW = {"session_id": "gone", "revision": 3, "fencing": 4, "deleted_at_ms": 5}
+ROW: dict[str, int | str] = {"session_id": "gone", "revision": 3, "fencing": 4, "deleted_at_ms": 5}
 
 ARTIFACTS: tuple[AnyCase, ...] = (
     Case(

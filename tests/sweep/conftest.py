@@ -10,9 +10,12 @@ import pytest
 import pytest_asyncio
 
 import lash
-from tests.sweep.bench import PostgresBench, SQLiteBench
+from tests.backends import ReusedDatabase
+from tests.sweep.bench import SQLiteBench
+from tests.sweep.bench_postgres import PostgresBench
 from tests.sweep.ground import steady
 from tests.sweep.killer import Killer
+from tests.sweep.seam import Seam
 
 
 @pytest.fixture(scope="session")
@@ -41,9 +44,19 @@ def sqlite_bench(tmp_path: Path, empty_file: Path) -> Iterator[SQLiteBench]:
         yield SQLiteBench(tmp_path, empty_file)
 
 
-@pytest_asyncio.fixture
-async def postgres_bench(postgres_storage_url: str) -> AsyncIterator[PostgresBench]:
-    """A schema that can be put back."""
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_postgres_bench(reused_database: ReusedDatabase) -> AsyncIterator[PostgresBench]:
+    """A schema that can be put back; one for all cases, whose server then plans its statements once."""
+    async with PostgresBench.made(reused_database.url) as bench:
+        yield bench
+    reused_database.clean()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def postgres_bench(shared_postgres_bench: PostgresBench) -> AsyncIterator[PostgresBench]:
+    """An empty schema that can be put back."""
     with steady():
-        async with PostgresBench.made(postgres_storage_url) as bench:
-            yield bench
+        # The first storage brings the clock of the test with it.
+        async with shared_postgres_bench.opened(Seam()):
+            await shared_postgres_bench.clear()
+        yield shared_postgres_bench

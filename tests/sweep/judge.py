@@ -64,12 +64,11 @@ def _is_unknown(error: BaseException | None) -> bool:
 async def _lasting_problems(bench: Bench) -> list[str]:
     """Return what the database finds wrong, and still does after a moment."""
     for _ in range(100):
-        problems = await bench.problems()
-        if not problems:
-            break
+        if not await bench.problems():
+            return []
         # A server takes a moment to notice that its client is gone.
         await asyncio.sleep(0.02)
-    return problems
+    return await bench.problems()
 
 
 def _mixture(learned: Learned[G], left: State) -> str:

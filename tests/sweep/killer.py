@@ -11,7 +11,7 @@ import pickle
 import signal
 import subprocess
 import sys
-from typing import BinaryIO, NamedTuple, Self
+from typing import IO, NamedTuple, Self
 
 import lash
 from lash.testing.clock import ManualClock
@@ -65,7 +65,7 @@ class Killer:
         return status != SURVIVED
 
 
-def serve(asking: BinaryIO, answering: BinaryIO) -> None:
+def serve(asking: IO[bytes], answering: IO[bytes]) -> None:
     """Fork for each request, one after the other, and answer with how the child ended."""
     while length := asking.read(_LENGTH):
         text = asking.read(int.from_bytes(length))
@@ -77,7 +77,7 @@ def serve(asking: BinaryIO, answering: BinaryIO) -> None:
         answering.flush()
 
 
-def _send(pipe: BinaryIO, text: bytes) -> None:
+def _send(pipe: IO[bytes], text: bytes) -> None:
     pipe.write(len(text).to_bytes(_LENGTH) + text)
     pipe.flush()
 

@@ -14,7 +14,6 @@ WHOLE = os.environ.get("LASH_SWEEP") == "all"
 """Whether this is the long form."""
 
 G = TypeVar("G")
-_KILL_EVERY = 3
 
 
 def chosen(name: str, learned: Learned[G]) -> list[Strike | int]:
@@ -35,13 +34,12 @@ def every_point(learned: Learned[G]) -> Iterator[Strike | int]:
 def sample(name: str, learned: Learned[G]) -> Iterator[Strike | int]:
     """Return a few points, always the same ones for a name: the answer of the last statement is always lost."""
     count, chance = len(learned.texts), zlib.crc32(name.encode())
-    moments = list(When)
+    number, when = chance // 8 % count, list(When)[chance // 4 % 2]
     yield Strike(count - 1, When.AFTER, Blow.FAIL)
-    yield Strike(chance % count, moments[chance // 2 % 2], Blow.FAIL)
-    yield chance % learned.waits
-    if chance % _KILL_EVERY == 0:
-        yield Strike(chance // 3 % count, moments[chance // 5 % 2], Blow.KILL)
-    elif chance % _KILL_EVERY == 1:
-        yield Strike(chance // 7 % count, When.BEFORE, Blow.REFUSE)
-    else:
-        yield Strike(chance // 11 % count, moments[chance // 13 % 2], Blow.CANCEL)
+    yield Strike(chance % count, list(When)[chance // 2 % 2], Blow.FAIL)
+    yield (
+        Strike(number, when, Blow.KILL),
+        Strike(number, when, Blow.CANCEL),
+        Strike(number, When.BEFORE, Blow.REFUSE),
+        chance // 8 % learned.waits,
+    )[chance % 4]

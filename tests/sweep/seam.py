@@ -20,8 +20,7 @@ import apsw
 import asyncpg
 import pytest
 
-import lash.sqlite.database
-import lash.sqlite.engine
+from lash.sqlite.connection import open_reader, open_writer
 
 
 class When(enum.StrEnum):
@@ -161,7 +160,7 @@ def _cancel_from_any_thread(victim: asyncio.Task[Any] | None) -> None:
 def server_connection(seam: Seam) -> type[asyncpg.Connection[asyncpg.Record]]:
     """Return a class of connections for the driver's pool that passes every statement through the seam."""
 
-    class ServerConnection(asyncpg.Connection):  # type: ignore[type-arg]
+    class ServerConnection(asyncpg.Connection):
         async def fetch(self, query: str, *values: Any, **options: Any) -> Any:  # noqa: ANN401 (the driver's)
             return await self._pass(query, super().fetch, values, options)
 
@@ -200,10 +199,9 @@ def server_connection(seam: Seam) -> type[asyncpg.Connection[asyncpg.Record]]:
 @contextmanager
 def installed(seam: Seam) -> Iterator[None]:
     """Put the seam below every storage that is opened meanwhile."""
-    open_writer, open_reader = lash.sqlite.engine.open_writer, lash.sqlite.database.open_reader
     create_pool = asyncpg.create_pool
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lash.sqlite.engine, "open_writer", lambda *given: SQLiteConnection(open_writer(*given), seam))
-        patch.setattr(lash.sqlite.database, "open_reader", lambda *given: SQLiteConnection(open_reader(*given), seam))
+        patch.setattr("lash.sqlite.engine.open_writer", lambda *given: SQLiteConnection(open_writer(*given), seam))
+        patch.setattr("lash.sqlite.database.open_reader", lambda *given: SQLiteConnection(open_reader(*given), seam))
         patch.setattr(asyncpg, "create_pool", functools.partial(create_pool, connection_class=server_connection(seam)))
         yield
