@@ -70,11 +70,17 @@ class SQLiteBench:
     def __init__(self, folder: Path, empty: Path) -> None:
         """Begin with a copy of an empty storage."""
         self._folder = folder
+        self._empty = empty
         self._kept = folder / "kept.db"
         self._now = folder / "0.db"
         self._restored = 0
         self.clock = ManualClock()
         shutil.copyfile(empty, self._now)
+
+    def clear(self) -> None:
+        """Begin anew, for another case."""
+        self._begin_with(self._empty)
+        self.clock = ManualClock()
 
     @property
     def url(self) -> str:
@@ -108,12 +114,15 @@ class SQLiteBench:
         shutil.copyfile(self._now, self._kept)
 
     async def restore(self) -> None:
+        self._begin_with(self._kept)
+
+    def _begin_with(self, file: Path) -> None:
         for old in self._folder.glob(f"{self._now.name}*"):
             old.unlink()
         # Another name each time: no process may mistake the new file for one that it has open.
         self._restored += 1
         self._now = self._folder / f"{self._restored}.db"
-        shutil.copyfile(self._kept, self._now)
+        shutil.copyfile(file, self._now)
 
     async def note_numbers(self) -> None:
         """Do nothing: on SQLite a number that was not committed was not given."""

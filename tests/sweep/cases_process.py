@@ -10,6 +10,7 @@ from lash.model.lease import LeaseOwner
 from lash.model.process import Abandonment, ExternalRef, ProcessLease
 from lash.stores.storage import Storage
 from lash.testing.clock import ManualClock
+from lash.testing.contract.work_state import child
 from lash.testing.factories import created, owner
 from lash.testing.process_factories import (
     DONE,
@@ -39,6 +40,13 @@ async def running(storage: Storage, _clock: ManualClock) -> None:
     await created(storage)
     await storage.processes.register(process("p", NEWS, GO, wake_session_id="s"))
     await storage.grants.grant(granted("s"))
+
+
+async def with_parent(storage: Storage, clock: ManualClock) -> None:
+    """A process whose end wakes the one that started it, which is parked."""
+    lease, wake_seq = await leased(storage, clock)
+    await storage.processes.register(child())
+    await storage.process_leases.park(lease.fence, wake_seq=wake_seq, until_ms=None)
 
 
 async def parked(storage: Storage, clock: ManualClock) -> None:
@@ -96,6 +104,13 @@ PROCESSES: tuple[AnyCase, ...] = (
         method="ProcessStore.complete",
         ground=running,
         call=lambda storage, _: storage.processes.complete("p", DONE),
+        again=Again.SAME,
+    ),
+    Case(
+        method="ProcessStore.complete",
+        variant="child",
+        ground=with_parent,
+        call=lambda storage, _: storage.processes.complete("c", DONE),
         again=Again.SAME,
     ),
     Case(

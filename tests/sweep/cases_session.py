@@ -29,7 +29,7 @@ async def branched(storage: Storage, _clock: ManualClock) -> None:
     """A session with a side branch, and a checkpoint."""
     session = await started(storage, "s", "a", "b")
     await session.commit(commit(1, node("side", "a"), checkpoint=draft(1, {"k": b"v" * 2_000}), frames=(frame("f"),)))
-    await session.commit(commit(2, graph=append(node("c", "b"))))
+    await session.commit(commit(2, graph=append(node("c", "b")), checkpoint=draft(2, {"k": b"v" * 2_000})))
 
 
 async def tombstoned(storage: Storage, clock: ManualClock) -> None:
@@ -70,7 +70,7 @@ async def full_turn(storage: Storage, _clock: ManualClock) -> Commit:
 async def replacing(storage: Storage, clock: ManualClock) -> Commit:
     await branched(storage, clock)
     graph = ReplaceFull(nodes=chain("x", "y"), leaf_node_id="y", replaced_node_count=4)
-    return commit(3, graph=graph, checkpoint=draft(2, {"k": b"w" * 2_000}))
+    return commit(3, graph=graph, checkpoint=draft(3, {"k": b"w" * 2_000}))
 
 
 async def owning(storage: Storage, clock: ManualClock) -> None:
