@@ -15,7 +15,7 @@ INSTALLED := $(VENV)/.installed
 PLAN_TESTS := $(wildcard tests/plan/test_*.py)
 BENCHMARKS := $(patsubst benchmarks/%.py,benchmarks.%,$(wildcard benchmarks/[a-z]*.py))
 
-.PHONY: help setup test check lint types imports rules plan-coverage format demo bench docs clean
+.PHONY: help setup test check lint types imports rules plan-coverage format demo bench sweep docs clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -56,6 +56,9 @@ demo: $(INSTALLED) ## show what works so far
 
 bench: $(INSTALLED) ## measure, as ratios within one run
 	@set -e; for program in $(BENCHMARKS); do echo "== $$program"; $(BIN)/python -m $$program $(ARGS); done
+
+sweep: $(INSTALLED) ## strike every operation at every one of its statements (make test: a sample); ARGS="-k Queue" for a part
+	LASH_SWEEP=all $(BIN)/python -m pytest --timeout 3600 --numprocesses $(JOBS) --dist load $(ARGS) tests/sweep
 
 # Material for MkDocs prints an announcement of its makers at every start.
 docs: export NO_MKDOCS_2_WARNING = 1

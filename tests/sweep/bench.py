@@ -89,12 +89,12 @@ class SQLiteBench:
     @asynccontextmanager
     async def opened(self, seam: Seam) -> AsyncIterator[Storage]:
         harness = URLHarness(self.backend, self.url, self.clock)
+        # All the while: threads that read open their connections when they are first needed.
         with installed(seam):
-            storage = await harness.open()
-        try:
-            yield storage
-        finally:
-            await harness.close()
+            try:
+                yield await harness.open()
+            finally:
+                await harness.close()
 
     async def lines(self) -> Lines:
         return self.read()

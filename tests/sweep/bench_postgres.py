@@ -23,7 +23,7 @@ class PostgresBench:
 
     def __init__(self, url: str) -> None:
         # One connection: whoever does not give it back stops all that come after.
-        self.url = with_parameters(url, max_size="1")
+        self.url = with_parameters(url, max_size="1", acquire_timeout_s="5")
         self._harness = PostgresHarness(self.url)
         self._connection: asyncpg.Connection[asyncpg.Record]
 
@@ -50,11 +50,10 @@ class PostgresBench:
     @asynccontextmanager
     async def opened(self, seam: Seam) -> AsyncIterator[Storage]:
         with installed(seam):
-            storage = await self._harness.open()
-        try:
-            yield storage
-        finally:
-            await self._harness.close()
+            try:
+                yield await self._harness.open()
+            finally:
+                await self._harness.close()
 
     async def lines(self) -> Lines:
         return tuple(str(row[0]) for row in await self._connection.fetch("SELECT line FROM sweep_kit.lines"))
