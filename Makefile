@@ -16,7 +16,7 @@ RUNTIME := $(VENV)/.runtime
 PLAN_TESTS := $(wildcard tests/plan/test_*.py)
 BENCHMARKS := $(patsubst benchmarks/%.py,benchmarks.%,$(wildcard benchmarks/[a-z]*.py))
 
-.PHONY: help setup test check lint types imports rules plan-coverage format demo bench faults contention soak docs clean model
+.PHONY: help setup test check lint types imports rules plan-coverage format demo bench faults contention soak docs clean model sweep
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -76,6 +76,8 @@ soak: $(INSTALLED) ## watch a worker under load, with a report in soak/; MINUTES
 FAULTS ?= 10
 faults: $(INSTALLED) ## disk, server and power faults, FAULTS=10 times as many as in make test
 	LASH_FAULTS=$(FAULTS) $(BIN)/python -m pytest --timeout 3600 --numprocesses $(JOBS) --dist loadscope $(ARGS) tests/faults
+sweep: $(INSTALLED) ## strike every operation at every one of its statements (make test: a sample); ARGS="-k Queue" for a part
+	LASH_SWEEP=all $(BIN)/python -m pytest --timeout 3600 --numprocesses $(JOBS) --dist load $(ARGS) tests/sweep
 
 # Material for MkDocs prints an announcement of its makers at every start.
 docs: export NO_MKDOCS_2_WARNING = 1

@@ -116,4 +116,5 @@ class AgentFrame(Value, frozen=True, kw_only=True):
     execution_state: bytes | None = None
 
     def __post_init__(self) -> None:
+        share_default(self, "reason", INITIAL)
         share_default(self, "assignment", _ASSIGNMENT)

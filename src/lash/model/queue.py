@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import enum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
 from lash.model.causal import CausalRef
 from lash.model.message import AttachmentRef
-from lash.model.value import JSON, Count, JSONObject, Value
+from lash.model.value import JSON, Count, JSONObject, Value, share_default
 
 
 class Delivery(enum.StrEnum):
@@ -64,15 +64,21 @@ class TurnInput(_Payload, frozen=True, kw_only=True, tag="turn_input"):
         return cls(items=(TextItem(text=text),))
 
 
+_WAKE: Final = "process.wake"
+
+
 class ProcessWake(_Payload, frozen=True, kw_only=True, tag="process_wake"):
     """A message from a background process, derived from one of its events."""
 
     wake_id: str
     process_id: str
     sequence: Count
-    event_type: str = "process.wake"
+    event_type: str = _WAKE
     input: JSON = None
     caused_by: CausalRef | None = None
+
+    def __post_init__(self) -> None:
+        share_default(self, "event_type", _WAKE)
 
 
 class SessionCommand(_Payload, frozen=True, kw_only=True, tag="session_command"):

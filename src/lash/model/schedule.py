@@ -26,6 +26,10 @@ class CatchUp(enum.StrEnum):
     """Every tick is emitted, however late."""
 
 
+_UTC: Final = "UTC"
+_GRACE_MS: Final = 60_000
+
+
 class ScheduleDraft(Value, frozen=True, kw_only=True):
     """What a schedule is: when it ticks, and what its occurrences say.
 
@@ -38,15 +42,17 @@ class ScheduleDraft(Value, frozen=True, kw_only=True):
     owner: TriggerOwner = HOST
     key: str
     cron: str
-    time_zone: str = "UTC"
+    time_zone: str = _UTC
     catch_up: CatchUp = CatchUp.LAST
-    grace_ms: Count = 60_000
+    grace_ms: Count = _GRACE_MS
     jitter_ms: Count = 0
     payload: JSONObject = msgspec.field(default_factory=dict)
     source_key: str | None = None
 
     def __post_init__(self) -> None:
         share_default(self, "owner", HOST)
+        share_default(self, "time_zone", _UTC)
+        share_default(self, "grace_ms", _GRACE_MS)
 
 
 class Schedule(Value, frozen=True, kw_only=True):

@@ -34,7 +34,7 @@ class Compression(enum.StrEnum):
     """From 1,024 bytes on, thoroughly."""
 
 
-def share_default(value: msgspec.Struct, name: str, default: msgspec.Struct) -> None:
+def share_default(value: msgspec.Struct, name: str, default: msgspec.Struct | str | int) -> None:
     """Put the default itself in the place of an equal value.
 
     A field is left out of the stored form when it holds the default object; an equal one would be written. Sharing

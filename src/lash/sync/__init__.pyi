@@ -1037,7 +1037,14 @@ class Starter:
         """Start a process and return a handle on it."""
 
 class Storage:
-    """One database with everything in it, used from the event loop that opened it."""
+    """One database with everything in it, used from the event loop that opened it.
+
+    A call that raises has changed nothing, unless its error says ``outcome_unknown``: then it was applied whole or not
+    at all, and the same call again finds out. On PostgreSQL lash itself repeats a call whose connection was lost, where
+    that is harmless; if the first try had been applied, the answer is the one that a second call gets: ``created`` is
+    false, ``replayed`` or ``reentered`` true, nothing is left to count, release or remove. Maintenance, sweeps and
+    putting an attachment are several transactions, of which those before the error stay.
+    """
     @property
     def durability(self) -> Durability:
         """What an acknowledged write survives."""

@@ -142,10 +142,14 @@ SELECT
 
 -- name: attachment_move
 -- Takes one step of a fence that is still as it was seen, and whose digest no session names. The version alone would
--- do: whoever names the digest changes it.
+-- do: whoever names the digest changes it. A repeat after a lost answer finds the step that it took, and answers so.
 UPDATE :"schema".lash_attachment_fences AS f
-SET phase = $3::text, version = f.version + 1, sweeper = $4::text, changed_at_ms = :"schema".lash_now_ms()
-WHERE f.attachment_id = $1::text AND f.version = $2::bigint
+SET phase = $3::text, version = $2::bigint + 1, sweeper = $4::text, changed_at_ms = :"schema".lash_now_ms()
+WHERE f.attachment_id = $1::text
+    AND (
+        f.version = $2::bigint
+        OR (f.version = $2::bigint + 1 AND f.phase = $3::text AND f.sweeper IS NOT DISTINCT FROM $4::text)
+    )
     AND NOT EXISTS (SELECT 1 FROM :"schema".lash_attachments AS a WHERE a.attachment_id = f.attachment_id)
 RETURNING true;
 

@@ -130,8 +130,9 @@ guard AS (
 ),
 stamped AS (
     UPDATE :"schema".lash_batches AS b
-    SET claim_count = b.claim_count + 1, claim_id = $7::text, claim_token = $8::text, claim_lease_fencing = $6::bigint,
-        claim_expires_at_ms = guard.now_ms + $9::bigint
+    -- A repeat after a lost answer finds its own claim, and that is one attempt.
+    SET claim_count = b.claim_count + CASE WHEN b.claim_token = $8::text THEN 0 ELSE 1 END, claim_id = $7::text,
+        claim_token = $8::text, claim_lease_fencing = $6::bigint, claim_expires_at_ms = guard.now_ms + $9::bigint
     FROM guard
     WHERE b.session_key = $1::bigint AND b.seq = ANY ($2::bigint[])
     RETURNING

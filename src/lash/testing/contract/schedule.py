@@ -59,8 +59,11 @@ class ScheduleContract:
         storage = await opened(harness)
         first = await made(storage, schedule(payload={"a": 1}))
         await harness.clock.advance(5 * HOUR)
-        again = await storage.schedules.register(schedule(payload={"a": 1}))
-        assert again == RegisteredSchedule(schedule=first, created=False)
+        # As from a file: values that are equal to the defaults, in other objects.
+        stated = schedule(payload={"a": 1}, time_zone="utc".upper(), grace_ms=int("60000"))
+        for same in (schedule(payload={"a": 1}), stated):
+            again = await storage.schedules.register(same)
+            assert again == RegisteredSchedule(schedule=first, created=False)
         for other in (schedule(payload={"a": 2}), schedule(payload={"a": 1}, jitter_ms=1), schedule(cron="1 * * * *")):
             with pytest.raises(ScheduleConflict, match=r"'k' of the host.*another definition"):
                 await storage.schedules.register(other)
