@@ -11,7 +11,6 @@ from tests.raw import raw
 pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 
 
-@pytest.mark.xfail(reason="upkeep prunes ended processes, but never the feed of their changes", strict=True)
 async def test_retention_bounds_the_feed_of_changes(backend_url: str) -> None:
     """A worker that removes ended processes removes old changes of them too; what is left does not add up."""
     app = lash.App(backend_url, worker=False, options=lash.WorkerOptions(keep_ended_processes_s=0))

@@ -155,6 +155,12 @@ PROCESSES: tuple[AnyCase, ...] = (
         call=lambda storage, moment: storage.processes.prune(ended_before_ms=moment, through_cursor=None),
         again=Again.TOLD,
     ),
+    Case(
+        method="ProcessStore.prune_changes",
+        ground=ended,
+        call=lambda storage, moment: storage.processes.prune_changes(before_ms=moment),
+        again=Again.TOLD,
+    ),
 )
 
 LEASES: tuple[AnyCase, ...] = (

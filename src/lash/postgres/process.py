@@ -164,6 +164,14 @@ class PostgresProcessStore:
         more = await self._prune_changes(str(through.transaction_id), through.seq)
         return PrunedProcesses(pruned_process_ids=pruned, more=more or (answer is not None and answer.more))
 
+    async def prune_changes(self, *, before_ms: int, limit: int = 1_000) -> int:
+        check_integer("before_ms", before_ms)
+        # Not repeated after a lost connection: a repeat would count nothing.
+        forgotten = await self._database.write_one(
+            Number, "process_changes_before", before_ms, check_limit(limit), repeatable=False
+        )
+        return 0 if forgotten is None else forgotten.number
+
     async def _prune_changes(self, transaction_id: str, seq: int) -> bool:
         """Remove changes up to a place, and return whether there may be more of them."""
         removed = await self._database.write_one(

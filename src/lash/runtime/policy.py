@@ -48,7 +48,10 @@ class WorkerOptions(Value, frozen=True, kw_only=True):
     maintenance_s: float | None = 300.0
     """How often a worker tidies up; None leaves it to somebody else."""
     keep_ended_processes_s: float | None = None
-    """For how long processes are kept after their end; None keeps them until somebody prunes."""
+    """For how long processes are kept after their end, and changes in the feed; None keeps them until somebody prunes.
+
+    Whoever reads the feed of changes must not be further behind than that.
+    """
 
     def __post_init__(self) -> None:
         limits = (self.sessions, self.processes, self.grace_s, self.keep_ended_processes_s or 0)

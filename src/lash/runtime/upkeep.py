@@ -16,6 +16,7 @@ from lash.stores.storage import Storage
 _UNCOMMITTED_MS: Final = 24 * 3_600_000
 """How old an attachment must be before anybody asks whether it will still be committed."""
 _PAGE: Final = 100
+_CHANGES: Final = 1_000
 
 
 async def keep_tidy(core: Core) -> None:
@@ -42,12 +43,11 @@ async def tidy(core: Core) -> None:
     if keep_s is None:
         return
     now_ms = (await storage.work.look(sessions=0, processes=0, owner=core.owner)).now_ms
-    more = True
-    while more:
-        pruned = await storage.processes.prune(
-            ended_before_ms=max(0, now_ms - round(keep_s * 1_000)), through_cursor=None, limit=_PAGE
-        )
-        more = pruned.more
+    before_ms = max(0, now_ms - round(keep_s * 1_000))
+    while (await storage.processes.prune(ended_before_ms=before_ms, through_cursor=None, limit=_PAGE)).more:
+        pass
+    while await storage.processes.prune_changes(before_ms=before_ms, limit=_CHANGES) == _CHANGES:
+        pass
 
 
 class _Owners:

@@ -49,6 +49,7 @@ from lash.plan.process_lease import check_process_fence, require_abandonable
 from lash.plan.session import check_limit
 from lash.sqlite.database import Database, SQLiteValue, Transaction
 from lash.sqlite.event import append_event, find_process, note_change, process_lease_row
+from lash.sqlkit.rows import Number
 from lash.stores.notify import ChangeSignals
 
 T = TypeVar("T")
@@ -184,13 +185,21 @@ class SQLiteProcessStore:
             )
             for row in rows[:size]:
                 _prune(transaction, row)
-            seen = 0 if through_cursor is None else through
-            transaction.run("process_prune_changes", through=seen)
-            transaction.run("activity_raise_change_floor", through=seen)
+            _forget_changes(transaction, 0 if through_cursor is None else through)
             pruned = tuple(row.process_id for row in rows[:size])
             return PrunedProcesses(pruned_process_ids=pruned, more=len(rows) > size)
 
         return await self._write(body)
+
+    async def prune_changes(self, *, before_ms: int, limit: int = 1_000) -> int:
+        check_integer("before_ms", before_ms)
+        size = check_limit(limit)
+
+        def body(transaction: Transaction) -> int:
+            last = transaction.one(Number, "process_changes_before", before_ms=before_ms, limit=size)
+            return 0 if last is None else _forget_changes(transaction, last.number)
+
+        return await self._database.write(body)
 
     async def _append(self, process_id: str, draft: EventDraft, fence: ProcessFence | None = None) -> ProcessRecord:
         check_draft(draft)
@@ -208,6 +217,13 @@ class SQLiteProcessStore:
         value = await self._database.write(body)
         self._signals.touch()
         return value
+
+
+def _forget_changes(transaction: Transaction, through: int) -> int:
+    """Remove the changes up to a place in the feed, note how far, and return how many there were."""
+    forgotten = transaction.run("process_prune_changes", through=through)
+    transaction.run("activity_raise_change_floor", through=through)
+    return forgotten
 
 
 def _prune(transaction: Transaction, row: PrunableRow) -> None:

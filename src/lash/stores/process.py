@@ -97,6 +97,14 @@ class ProcessStore(Protocol):
         """
         ...
 
+    async def prune_changes(self, *, before_ms: int, limit: int = 1_000) -> int:
+        """Forget the oldest changes of the feed, at most so many, that happened before a moment; return how many.
+
+        A reader whose cursor is further behind misses them, and so does the tail of events; the logs of the processes
+        keep all their events.
+        """
+        ...
+
 
 class ProcessLeaseStore(Protocol):
     """Expiring, fenced rights to run a process. Fencing numbers only grow.

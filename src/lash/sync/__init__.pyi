@@ -733,6 +733,12 @@ class ProcessStore:
         ``through_cursor`` is how far the slowest reader of the change feed has come: nothing is removed that it has not
         seen. None says that nobody reads the feed.
         """
+    def prune_changes(self, *, before_ms: int, limit: int = 1000) -> int:
+        """Forget the oldest changes of the feed, at most so many, that happened before a moment; return how many.
+
+        A reader whose cursor is further behind misses them, and so does the tail of events; the logs of the processes
+        keep all their events.
+        """
 
 class ProcessWaiter:
     """Waits for events and ends of processes, without a query for each waiter.

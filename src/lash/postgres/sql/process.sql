@@ -211,15 +211,8 @@ SELECT
     array(SELECT process_id FROM gone ORDER BY ended_at_ms, process_key),
     (SELECT count(*) FROM chosen) > $4::bigint;
 
--- name: process_prune_changes
--- Removes at most $3 changes that every reader of the feed has seen, notes how far, and says how many.
-WITH seen AS (
-    SELECT c.seq
-    FROM :"schema".lash_process_changes AS c
-    WHERE (c.xid, c.seq) <= ($1::text::xid8, $2::bigint)
-    ORDER BY c.xid, c.seq
-    LIMIT $3::bigint
-),
+-- fragment: process_forget
+-- Removes the changes that were chosen, notes how far the feed is pruned, and says how many they were.
 forgotten AS (
     DELETE FROM :"schema".lash_process_changes AS c USING seen WHERE c.seq = seen.seq RETURNING c.xid, c.seq
 ),
@@ -230,6 +223,36 @@ floor AS (
     WHERE (excluded.xid, excluded.seq) > (f.xid, f.seq)
 )
 SELECT count(*) FROM forgotten;
+
+-- name: process_prune_changes
+-- Removes at most $3 changes that every reader of the feed has seen.
+WITH seen AS (
+    SELECT c.seq
+    FROM :"schema".lash_process_changes AS c
+    WHERE (c.xid, c.seq) <= ($1::text::xid8, $2::bigint)
+    ORDER BY c.xid, c.seq
+    LIMIT $3::bigint
+),
+-- include: process_forget
+
+-- name: process_changes_before
+-- Removes the oldest changes, at most $2, that all happened before $1. Something could yet appear below the oldest
+-- transaction that still runs, so what lies above it stays.
+WITH oldest AS (
+    SELECT c.xid, c.seq, c.occurred_at_ms
+    FROM :"schema".lash_process_changes AS c
+    WHERE c.xid < pg_snapshot_xmin(pg_current_snapshot())
+    ORDER BY c.xid, c.seq
+    LIMIT $2::bigint
+),
+seen AS (
+    SELECT o.seq
+    FROM oldest AS o
+    WHERE NOT EXISTS (
+        SELECT 1 FROM oldest AS y WHERE y.occurred_at_ms >= $1::bigint AND (y.xid, y.seq) <= (o.xid, o.seq)
+    )
+),
+-- include: process_forget
 
 -- name: process_changes_after
 -- The changes behind a place in the feed. What lies at or above the oldest transaction that still runs waits: something

@@ -120,6 +120,13 @@ DELETE FROM lash_processes WHERE process_key = :process_key;
 -- Removes what every reader of the feed has seen.
 DELETE FROM lash_process_changes WHERE seq <= :through;
 
+-- name: process_changes_before
+-- The place of the last of the oldest changes, at most so many, that all happened before a moment; 0 if there is none.
+WITH oldest AS (SELECT c.seq, c.occurred_at_ms FROM lash_process_changes AS c ORDER BY c.seq LIMIT :limit)
+SELECT COALESCE(MAX(o.seq), 0)
+FROM oldest AS o
+WHERE NOT EXISTS (SELECT 1 FROM oldest AS y WHERE y.occurred_at_ms >= :before_ms AND y.seq <= o.seq);
+
 -- name: process_page_all
 -- Processes in the order of lists, narrowed by whatever is given.
 -- include: process_columns

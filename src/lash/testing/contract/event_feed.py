@@ -74,6 +74,21 @@ class ChangeFeedContract:
         assert page.events == (fresh,)
         assert (await storage.events.changes(page.cursor)).changes == ()
 
+    async def test_old_changes_are_forgotten_from_the_front(self, harness: Harness) -> None:
+        """H60: what happened before a moment goes, in portions; what came later stays, and so do the logs."""
+        storage = await opened(harness)
+        await registered(storage, "old")
+        await storage.events.append("old", event(payload=1))
+        await harness.clock.advance(10)
+        moment = harness.clock.now_ms()
+        await registered(storage, "young")
+        assert await storage.processes.prune_changes(before_ms=moment, limit=1) == 1
+        assert await storage.processes.prune_changes(before_ms=moment) == 1
+        assert await storage.processes.prune_changes(before_ms=moment) == 0
+        changes, _ = await feed(storage)
+        assert [change.process_id for change in changes] == ["young"]
+        assert len(await storage.events.after("old", 0)) == 1
+
     async def test_many_writers_hide_nothing(self, harness: Harness) -> None:
         """H59: beside 48 writers a reader of two at a time sees every change once, in the order of each log."""
         storages = [await harness.open() for _ in range(4)]
