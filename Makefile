@@ -15,7 +15,7 @@ INSTALLED := $(VENV)/.installed
 PLAN_TESTS := $(wildcard tests/plan/test_*.py)
 BENCHMARKS := $(patsubst benchmarks/%.py,benchmarks.%,$(wildcard benchmarks/[a-z]*.py))
 
-.PHONY: help setup test check lint types imports rules plan-coverage format demo bench docs clean
+.PHONY: help setup test check lint types imports rules plan-coverage format demo bench docs clean planted
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -46,6 +46,9 @@ ifneq ($(PLAN_TESTS),)
 	$(BIN)/coverage run -m pytest --quiet tests/plan
 	$(BIN)/coverage report
 endif
+
+planted: $(INSTALLED) ## plant each bug of tests/planted in a copy of the tree: its check must fail; ARGS=word narrows
+	$(BIN)/python -m tools.planted $(ARGS)
 
 format: $(INSTALLED) ## let ruff format and mend what it can
 	$(BIN)/ruff format .
