@@ -8,6 +8,7 @@ PYTHON ?= python3
 LASH_USE_UV ?= $(if $(shell command -v uv 2>/dev/null),1,)
 ARGS ?=
 JOBS ?= auto
+MODULE ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -15,7 +16,7 @@ INSTALLED := $(VENV)/.installed
 PLAN_TESTS := $(wildcard tests/plan/test_*.py)
 BENCHMARKS := $(patsubst benchmarks/%.py,benchmarks.%,$(wildcard benchmarks/[a-z]*.py))
 
-.PHONY: help setup test check lint types imports rules plan-coverage format demo bench docs clean planted
+.PHONY: help setup test check lint types imports rules plan-coverage format demo bench docs clean planted mutation
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -50,6 +51,9 @@ endif
 planted: $(INSTALLED) ## plant each bug of tests/planted in a copy of the tree: its check must fail; ARGS=word narrows
 	$(BIN)/python -m tools.planted $(ARGS)
 
+mutation: $(INSTALLED) ## break plan/ in every small way: its tests must notice; MODULE=plan/lease narrows, a broken-off run goes on
+	$(BIN)/python -m tools.mutation $(MODULE)
+
 format: $(INSTALLED) ## let ruff format and mend what it can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -66,7 +70,7 @@ docs: $(INSTALLED) ## build the documentation into site/; ARGS=serve shows it wh
 	$(BIN)/python -m mkdocs $(or $(ARGS),build --strict)
 
 clean: ## remove everything that make created
-	rm -rf $(VENV) dist site .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) dist site .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .mutation
 	find src tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Debian may come without ensurepip: then the system's pip puts a pip into an environment made without one.
