@@ -1,7 +1,7 @@
 """Mutants of a module: each is the module with one small thing in it changed.
 
-Messages are left alone (what is raised, and any text with spaces), and so are annotations, docstrings and asserts:
-their mutants say nothing about a decision.
+Messages are left alone (what is raised, and any text with spaces), and so are annotations, docstrings, asserts and the
+numbers that a module only names (its limits): their mutants say nothing about a decision.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ class Mutant(msgspec.Struct, frozen=True):
     line: int
     path: tuple[Step, ...]
     choice: int
+    in_function: bool
 
 
 def mutants(path: Path, name: str) -> list[Mutant]:
@@ -60,18 +61,16 @@ def mutants(path: Path, name: str) -> list[Mutant]:
             key = f"{name}:{function} {_text(node)} -> {_text(other)}"
             seen[key] += 1
             number = f" ({seen[key]})" if seen[key] > 1 else ""
-            found.append(Mutant(key=key + number, line=getattr(node, "lineno", 0), path=place, choice=choice))
+            inside = any(isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) for each in _way(tree, place[:-1]))
+            found.append(Mutant(key + number, getattr(node, "lineno", 0), place, choice, inside))
     return found
 
 
 def mutated(path: Path, mutant: Mutant) -> ast.Module:
     """Return the tree of the file with the one change."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    *way, (field, index) = mutant.path
-    parent: ast.AST = tree
-    for step in way:
-        parent = _child(parent, step)
-    node = _child(parent, (field, index))
+    *_, parent, node = _way(tree, mutant.path)
+    field, index = mutant.path[-1]
     other = list(_alternatives(node))[mutant.choice]
     ast.copy_location(other, node)
     if index is None:
@@ -81,11 +80,13 @@ def mutated(path: Path, mutant: Mutant) -> ast.Module:
     return ast.fix_missing_locations(tree)
 
 
-def _child(node: ast.AST, step: Step) -> ast.AST:
-    field, index = step
-    value = getattr(node, field)
-    child: ast.AST = value if index is None else value[index]
-    return child
+def _way(tree: ast.AST, path: tuple[Step, ...]) -> list[ast.AST]:
+    """Return the nodes from the tree to the end of a path."""
+    nodes = [tree]
+    for field, index in path:
+        value = getattr(nodes[-1], field)
+        nodes.append(value if index is None else value[index])
+    return nodes
 
 
 def _places(node: ast.AST, path: tuple[Step, ...], function: str) -> Iterator[tuple[tuple[Step, ...], ast.AST, str]]:
@@ -115,7 +116,17 @@ def _is_left_alone(parent: ast.AST, field: str, child: ast.AST) -> bool:
     # What is aliased or imported is a type; the arguments of a class are msgspec's; an index of a type is none.
     aliased = isinstance(parent, ast.AnnAssign) and "TypeAlias" in ast.unparse(parent.annotation)
     of_class = isinstance(parent, ast.ClassDef) and field == "keywords"
-    return aliased or of_class or isinstance(child, ast.Import | ast.ImportFrom) or _is_docstring(child)
+    limit = isinstance(parent, ast.Module) and isinstance(child, ast.Assign | ast.AnnAssign) and _is_limit(child.value)
+    return aliased or of_class or limit or isinstance(child, ast.Import | ast.ImportFrom) or _is_docstring(child)
+
+
+def _is_limit(value: ast.expr | None) -> bool:
+    """Say whether this is a number, or is calculated from numbers alone."""
+    nodes = [] if value is None else list(ast.walk(value))
+    numbers = all(isinstance(node.value, int | float) for node in nodes if isinstance(node, ast.Constant))
+    return numbers and all(
+        isinstance(n, ast.Constant | ast.BinOp | ast.UnaryOp | ast.operator | ast.unaryop) for n in nodes
+    )
 
 
 def _is_docstring(node: ast.AST) -> bool:

@@ -1,9 +1,11 @@
 """Mutation testing of ``plan/``: ``python -m tools.mutation``, as ``make mutation`` does.
 
 Every mutant of a module (`tools.mutants`) must be noticed by the pure tests: by the files that name the module, else by
-all of ``tests/plan``. Each runs in a process of its own, forked from this one, which has pytest loaded but nothing of
-lash. What was found is kept in ``.mutation/``, so a run that was interrupted goes on. A survivor is either killed by a
-new test or listed in ``tests/mutation/accepted.json`` with the reason why no test can tell it from the original.
+all of ``tests/plan``. Each runs in a process of its own. One with a change inside a function is forked from a process
+that has loaded lash and the tests, and gets the changed function; any other from one that has loaded nothing of lash,
+and imports the changed module. What was found is
+kept in ``.mutation/``, so a run that was interrupted goes on. A survivor is either killed by a new test or listed in
+``tests/mutation/accepted.json`` with the reason why no test can tell it from the original.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import gc
 import hashlib
 import importlib
 import importlib.abc
@@ -23,8 +26,8 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from types import CodeType, ModuleType
-from typing import Final
+from types import CodeType, FunctionType, ModuleType
+from typing import Final, NoReturn
 
 import msgspec
 
@@ -77,11 +80,11 @@ def test_files(module: Path) -> tuple[list[Path], list[Path], list[Path]]:
     return near, beside, [path for path in every if path not in near + beside]
 
 
-def run_mutant(module: Path, mutant: Mutant) -> str:
-    """Return ``killed``, ``survived`` or ``killed by time``."""
+def run_mutant(module: Path, mutant: Mutant, *, loaded: bool) -> str:
+    """Return ``killed``, ``survived`` or ``killed by time``; ``loaded`` says that this process has loaded lash."""
     pid = os.fork()
     if pid == 0:
-        _become(module, mutant)
+        _become(module, mutant, loaded=loaded)
     deadline = time.monotonic() + _SECONDS
     while True:
         done, status = os.waitpid(pid, os.WNOHANG)
@@ -98,14 +101,96 @@ def run_mutant(module: Path, mutant: Mutant) -> str:
         time.sleep(0.005)
 
 
-def _become(module: Path, mutant: Mutant) -> None:
+class Loaded:
+    """A process that has loaded lash and its pure tests, and forks those that try mutants."""
+
+    def __init__(self) -> None:
+        orders, self._orders = os.pipe()
+        self._answers, answers = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            os.close(self._orders)
+            os.close(self._answers)
+            self._serve(orders, answers)
+        os.close(orders)
+        os.close(answers)
+        self._read = os.fdopen(self._answers, "rb")
+
+    def run(self, module: Path, mutant: Mutant) -> str:
+        os.write(self._orders, msgspec.json.encode((str(module), mutant)) + b"\n")
+        answer = self._read.readline().decode().strip()
+        if not answer:
+            raise SystemExit(f"no test could be run for {mutant.key}")
+        return answer
+
+    def close(self) -> None:
+        os.close(self._orders)
+        os.waitpid(self._pid, 0)
+        self._read.close()
+
+    @staticmethod
+    def _serve(orders: int, answers: int) -> NoReturn:
+        import pytest
+
+        code = 1
+        try:
+            _silence()
+            pytest.main([*_ARGUMENTS, "--collect-only", str(TESTS)])
+            # What is loaded stays: the garbage collector need not look at it in every child.
+            gc.freeze()
+            with os.fdopen(orders, "rb") as file:
+                for line in file:
+                    module, mutant = msgspec.json.decode(line, type=tuple[str, Mutant])
+                    os.write(answers, run_mutant(Path(module), mutant, loaded=True).encode() + b"\n")
+            code = 0
+        finally:
+            os._exit(code)
+
+
+def _silence() -> None:
+    with Path(os.devnull).open("r+b") as nothing:
+        for stream in (0, 1, 2):
+            os.dup2(nothing.fileno(), stream)
+
+
+def _change_functions(module: Path, tree: ast.Module) -> None:
+    """Give the functions of the loaded module the code that they have in the tree."""
+    loaded = sys.modules[f"lash.plan.{module.stem}"]
+    changed = ModuleType(loaded.__name__)
+    changed.__file__ = loaded.__file__
+    exec(compile(tree, str(module), "exec"), changed.__dict__)  # noqa: S102 (our own module, with one thing changed)
+    for name, value in vars(changed).items():
+        old = vars(loaded).get(name)
+        if isinstance(value, type) and isinstance(old, type) and value.__module__ == loaded.__name__:
+            for inner, method in vars(value).items():
+                _change_function(vars(old).get(inner), method)
+        else:
+            _change_function(old, value)
+
+
+def _change_function(old: object, new: object) -> None:
+    old, new = _plain_function(old), _plain_function(new)
+    if isinstance(old, FunctionType) and isinstance(new, FunctionType) and old.__module__ == new.__module__:
+        old.__code__, old.__defaults__, old.__kwdefaults__ = new.__code__, new.__defaults__, new.__kwdefaults__
+
+
+def _plain_function(value: object) -> object:
+    if isinstance(value, property):
+        return value.fget
+    inner = getattr(value, "__wrapped__", None) or getattr(value, "__func__", None)
+    return value if inner is None else inner
+
+
+def _become(module: Path, mutant: Mutant, *, loaded: bool) -> NoReturn:
     """Run the tests with the mutant in the module's place, and end this process with what they say."""
     code = _BROKEN
     try:
-        with Path(os.devnull).open("r+b") as nothing:
-            for stream in (0, 1, 2):
-                os.dup2(nothing.fileno(), stream)
-        sys.meta_path.insert(0, _Finder(module, mutated(module, mutant)))
+        _silence()
+        tree = mutated(module, mutant)
+        if loaded:
+            _change_functions(module, tree)
+        else:
+            sys.meta_path.insert(0, _Finder(module, tree))
         code = _tests_say(module)
     finally:
         os._exit(code)
@@ -177,16 +262,20 @@ class Memory:
 def results(files: Iterable[Path], memory: Memory, keys: frozenset[str] | None) -> Iterator[Record]:
     """Try the mutants of the modules, or only those with these keys."""
     tests = _digest(*sorted(TESTS.glob("*.py")))
-    for module in files:
-        source = _digest(module)
-        for mutant in mutants(module, f"plan/{module.stem}"):
-            if keys is not None and mutant.key not in keys:
-                continue
-            record = memory.recall(mutant.key, source, tests)
-            if record is None:
-                record = Record(mutant.key, mutant.line, run_mutant(module, mutant), source, tests)
-                memory.note(record)
-            yield record
+    with contextlib.closing(Loaded()) as server:
+        for module in files:
+            source = _digest(module)
+            for mutant in mutants(module, f"plan/{module.stem}"):
+                if keys is not None and mutant.key not in keys:
+                    continue
+                record = memory.recall(mutant.key, source, tests)
+                if record is None:
+                    verdict = (
+                        server.run(module, mutant) if mutant.in_function else run_mutant(module, mutant, loaded=False)
+                    )
+                    record = Record(mutant.key, mutant.line, verdict, source, tests)
+                    memory.note(record)
+                yield record
 
 
 def _digest(*paths: Path) -> str:
