@@ -65,8 +65,8 @@ async def lash_only_from(call: Awaitable[T]) -> T | lash.LashError:
 
 
 def told(error: lash.LashError) -> lash.LashError:
-    """Return the error if it says something, in a message of a bearable length."""
-    assert 0 < len(str(error)) < 20_000
+    """Return the error if it says something, and is no longer than the hostile value that it may quote."""
+    assert 0 < len(str(error)) < 2 * len(DEEP)
     return error
 
 
