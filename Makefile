@@ -9,6 +9,7 @@ LASH_USE_UV ?= $(if $(shell command -v uv 2>/dev/null),1,)
 ARGS ?=
 JOBS ?= auto
 MODULE ?=
+MINUTES ?= 10
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -16,7 +17,7 @@ INSTALLED := $(VENV)/.installed
 PLAN_TESTS := $(wildcard tests/plan/test_*.py)
 BENCHMARKS := $(patsubst benchmarks/%.py,benchmarks.%,$(wildcard benchmarks/[a-z]*.py))
 
-.PHONY: help setup test check lint types imports rules plan-coverage format demo bench docs clean planted mutation
+.PHONY: help setup test check lint types imports rules plan-coverage format demo bench docs clean planted mutation fuzz
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -50,6 +51,9 @@ endif
 
 planted: $(INSTALLED) ## plant each bug of tests/planted in a copy of the tree: its check must fail; ARGS=word narrows
 	$(BIN)/python -m tools.planted $(ARGS)
+
+fuzz: $(INSTALLED) ## hostile text, files, values and rows, new ones in each round: MINUTES=10
+	$(BIN)/python -m tools.fuzz --minutes $(MINUTES) $(ARGS)
 
 mutation: $(INSTALLED) ## break plan/ in every small way: its tests must notice; MODULE=plan/lease narrows, a broken-off run goes on
 	$(BIN)/python -m tools.mutation $(MODULE)
