@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
-from hypothesis import settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
 import lash
 
 T = TypeVar("T")
 
-fuzzed: Final = settings.get_profile("lash-fuzz")
-"""The settings of every test here; see ``conftest.py``."""
+_EXAMPLES: Final = int(os.environ.get("LASH_FUZZ_EXAMPLES", "0"))
+fuzzed: Final = settings(
+    max_examples=_EXAMPLES or 40,
+    derandomize=not _EXAMPLES,
+    database=None,
+    deadline=None,
+    # What is found is shrunk only in the long form: in the short one the first find is the same each time.
+    phases=[Phase.explicit, Phase.generate, Phase.target, *([Phase.shrink] if _EXAMPLES else [])],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],
+    print_blob=True,
+)
+"""Few inputs, always the same, in ``make test``; many and new ones in ``make fuzz``."""
 
 LONG_NUMBER: Final = "9" * 5_000
 DEEP: Final = "[" * 20_000
