@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
@@ -77,9 +78,7 @@ async def _tables(url: str) -> list[object]:
     return await raw(url, "SELECT table_name, column_name FROM information_schema.columns ORDER BY 1, 2")  # type: ignore[return-value]
 
 
-@pytest.mark.parametrize(
-    "schema", ['a"; DROP SCHEMA public CASCADE; --', "a'b", "a b", "%s", "$1", 'x"y', "Ä", "pg\\x"]
-)
+@pytest.mark.parametrize("schema", ['a"; DROP SCHEMA public CASCADE; --', "a'b $1 %s", "Ä"])
 async def test_a_schema_of_any_name_is_one_schema(postgres_server: PostgresServer, schema: str) -> None:
     """It is quoted wherever it stands: the storage is made, used and opened again in it, and nowhere else."""
     quoted = '"' + schema.replace('"', '""') + '"'
