@@ -17,7 +17,7 @@ INSTALLED := $(VENV)/.installed
 PLAN_TESTS := $(wildcard tests/plan/test_*.py)
 BENCHMARKS := $(patsubst benchmarks/%.py,benchmarks.%,$(wildcard benchmarks/[a-z]*.py))
 
-.PHONY: help setup test check lint types imports rules plan-coverage format demo bench docs clean planted mutation fuzz
+.PHONY: help setup test check lint types imports rules plan-coverage format demo bench docs clean planted mutation fuzz audit
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -51,6 +51,9 @@ endif
 
 planted: $(INSTALLED) ## plant each bug of tests/planted in a copy of the tree: its check must fail; ARGS=word narrows
 	$(BIN)/python -m tools.planted $(ARGS)
+
+audit: $(INSTALLED) ## known vulnerabilities of what is installed; asks PyPI, ARGS=--strict demands its answer
+	$(BIN)/python -m tools.audit $(ARGS)
 
 fuzz: $(INSTALLED) ## hostile text, files, values and rows, new ones in each round: MINUTES=10
 	$(BIN)/python -m tools.fuzz --minutes $(MINUTES) $(ARGS)

@@ -69,7 +69,7 @@ async def test_a_name_is_never_more_than_a_name(
         assert {each.process_id for each in (await storage.processes.list()).processes} == set(NAMES)
         assert set(await storage.artifacts.namespaces()) == set(NAMES)
     assert await _tables(backend_url) == before
-    assert {name.partition(".")[0] for name in os.listdir(tmp_path)} <= {"lash"}
+    assert {name.partition(".")[0] for _, _, names in os.walk(tmp_path) for name in names} <= {"lash"}
 
 
 async def _tables(url: str) -> list[object]:
