@@ -1,7 +1,8 @@
 """Mutants of a module: each is the module with one small thing in it changed.
 
-Messages are left alone (what is raised, and any text with spaces), and so are annotations, docstrings, asserts and the
-numbers that a module only names (its limits): their mutants say nothing about a decision.
+Messages are left alone (what is raised, any text with spaces, what a check, encoder or decoder calls the thing), and so
+are annotations, docstrings, asserts and the numbers that a module only names (its limits): their mutants say nothing
+about a decision.
 """
 
 from __future__ import annotations
@@ -117,7 +118,15 @@ def _is_left_alone(parent: ast.AST, field: str, child: ast.AST) -> bool:
     aliased = isinstance(parent, ast.AnnAssign) and "TypeAlias" in ast.unparse(parent.annotation)
     of_class = isinstance(parent, ast.ClassDef) and field == "keywords"
     limit = isinstance(parent, ast.Module) and isinstance(child, ast.Assign | ast.AnnAssign) and _is_limit(child.value)
-    return aliased or of_class or limit or isinstance(child, ast.Import | ast.ImportFrom) or _is_docstring(child)
+    label = isinstance(parent, ast.Call) and isinstance(child, ast.Constant) and _names_things(parent.func)
+    return (
+        aliased or of_class or limit or label or isinstance(child, ast.Import | ast.ImportFrom) or _is_docstring(child)
+    )
+
+
+def _names_things(function: ast.expr) -> bool:
+    """Say whether a function takes text only to name in a message what it is about."""
+    return isinstance(function, ast.Name) and function.id.lstrip("_").partition("_")[0] in {"check", "encode", "decode"}
 
 
 def _is_limit(value: ast.expr | None) -> bool:

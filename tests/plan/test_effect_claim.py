@@ -274,6 +274,7 @@ def test_claims_are_made_from_rows() -> None:
     """A claim carries what was written; a row without a term or a holder is damaged."""
     assert claim_of(ENCODED, LIVE) == CLAIM
     assert new_claim(ENCODED, ANN, "T", ClaimRow(3, 100, None)) == CLAIM
+    assert claim_of(ENCODED, msgspec.structs.replace(LIVE, due_at_ms=7)).due_at_ms == 7
     for row in (RELEASED, COMPLETED):
         with pytest.raises(CorruptData, match="without a term"):
             claim_of(ENCODED, row)
