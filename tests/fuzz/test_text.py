@@ -139,17 +139,17 @@ def test_a_cursor_is_a_place_or_refused(name: str, cursor: str) -> None:
 
 
 @fuzzed
-@given(
-    text=texts
-    | st.builds(
-        lambda place, letter: GENUINE[:place] + letter + GENUINE[place + 1 :],
-        st.integers(0, len(GENUINE) - 1),
-        st.sampled_from("A-_.=~ü\0 "),
-    )
-)
+@given(text=texts)
 def test_a_key_that_was_not_given_out_is_none(text: str) -> None:
     """Only the very text that was signed is a key; all others are refused alike."""
-    assert (verify_key(SECRET, text) is not None) == (text == GENUINE)
+    assert verify_key(SECRET, text) is None
+
+
+def test_a_key_with_one_other_letter_is_none() -> None:
+    """Whatever letter of it is changed: of what it says, or of its signature."""
+    assert verify_key(SECRET, GENUINE) is not None
+    changed = {GENUINE[:place] + letter + GENUINE[place + 1 :] for place in range(len(GENUINE)) for letter in "AB-_.= "}
+    assert [text for text in changed - {GENUINE} if verify_key(SECRET, text) is not None] == []
 
 
 @fuzzed
@@ -188,11 +188,25 @@ def test_what_is_stored_can_always_be_shown(text: str, at_ms: int) -> None:
     assert moment(at_ms)
 
 
+SHAPES = (lash.Node, lash.SessionConfig, ExecutionScope, dict, lash.Registration, lash.Success)
+
+
+def read_as_anything(text: bytes) -> None:
+    """Read a text as records of several shapes."""
+    for shape in SHAPES:
+        outcome = lash_only(decode, text, shape, "a record")
+        assert not isinstance(outcome, lash.LashError) or isinstance(outcome, lash.CorruptData)
+
+
+@pytest.mark.parametrize("around", ["{}", '{{"value":{}}}', '{{"type":"turn","session_id":{}}}', '{{"payload":[{}]}}'])
+def test_hostile_text_of_a_shape_is_read_or_damage(around: str) -> None:
+    """Each hostile text, by itself and where any JSON may stand."""
+    for text in HOSTILE_JSON:
+        read_as_anything(around.format(text).encode(errors="surrogatepass"))
+
+
 @fuzzed
-@given(text=st.sampled_from(HOSTILE_JSON) | anything.map(repr) | st.binary(max_size=30))
+@given(text=anything.map(repr) | st.binary(max_size=30))
 def test_stored_text_of_a_shape_is_read_or_damage(text: str | bytes) -> None:
     """Every record is read through this one function."""
-    for shape in (lash.Node, lash.SessionConfig, ExecutionScope, dict, lash.Registration):
-        given_text = text if isinstance(text, bytes) else text.encode(errors="surrogatepass")
-        outcome = lash_only(decode, given_text, shape, "a record")
-        assert not isinstance(outcome, lash.LashError) or isinstance(outcome, lash.CorruptData)
+    read_as_anything(text if isinstance(text, bytes) else text.encode(errors="surrogatepass"))
