@@ -57,12 +57,11 @@ def mutants(path: Path, name: str) -> list[Mutant]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     seen: Counter[str] = Counter()
     found: list[Mutant] = []
-    for place, node, function in _places(tree, (), ""):
+    for place, node, function, inside in _places(tree, (), "", inside=False):
         for choice, other in enumerate(_alternatives(node)):
             key = f"{name}:{function} {_text(node)} -> {_text(other)}"
             seen[key] += 1
             number = f" ({seen[key]})" if seen[key] > 1 else ""
-            inside = any(isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) for each in _way(tree, place[:-1]))
             found.append(Mutant(key + number, getattr(node, "lineno", 0), place, choice, inside))
     return found
 
@@ -90,17 +89,20 @@ def _way(tree: ast.AST, path: tuple[Step, ...]) -> list[ast.AST]:
     return nodes
 
 
-def _places(node: ast.AST, path: tuple[Step, ...], function: str) -> Iterator[tuple[tuple[Step, ...], ast.AST, str]]:
-    """Return every node that may be changed, with the way to it and the function it stands in."""
+def _places(
+    node: ast.AST, path: tuple[Step, ...], function: str, *, inside: bool
+) -> Iterator[tuple[tuple[Step, ...], ast.AST, str, bool]]:
+    """Return every node that may be changed: the way to it, what it stands in, and whether that is a function."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         function = f"{function}.{node.name}" if function else node.name
+        inside = inside or not isinstance(node, ast.ClassDef)
     for step, child in _children(node):
         if _is_left_alone(node, step[0], child):
             continue
         here = (*path, step)
-        yield here, child, function
+        yield here, child, function, inside
         if not isinstance(child, ast.Raise | ast.JoinedStr):
-            yield from _places(child, here, function)
+            yield from _places(child, here, function, inside=inside)
 
 
 def _children(node: ast.AST) -> Iterator[tuple[Step, ast.AST]]:

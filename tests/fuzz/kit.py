@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 _EXAMPLES: Final = int(os.environ.get("LASH_FUZZ_EXAMPLES", "0"))
 fuzzed: Final = settings(
-    max_examples=_EXAMPLES or 40,
+    max_examples=_EXAMPLES or 30,
     derandomize=not _EXAMPLES,
     database=None,
     deadline=None,
