@@ -8,6 +8,8 @@ PYTHON ?= python3
 LASH_USE_UV ?= $(if $(shell command -v uv 2>/dev/null),1,)
 ARGS ?=
 JOBS ?= auto
+MODULE ?=
+MINUTES ?= 10
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -16,7 +18,7 @@ RUNTIME := $(VENV)/.runtime
 PLAN_TESTS := $(wildcard tests/plan/test_*.py)
 BENCHMARKS := $(patsubst benchmarks/%.py,benchmarks.%,$(wildcard benchmarks/[a-z]*.py))
 
-.PHONY: help setup test check lint types imports rules plan-coverage format demo bench faults contention soak docs clean model sweep
+.PHONY: help setup test check lint types imports rules plan-coverage format demo bench faults contention soak docs clean model sweep planted mutation fuzz audit
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -52,6 +54,18 @@ ifneq ($(PLAN_TESTS),)
 	$(BIN)/coverage report
 endif
 
+planted: $(INSTALLED) ## plant each bug of tests/planted in a copy of the tree: its check must fail; ARGS=word narrows
+	$(BIN)/python -m tools.planted $(ARGS)
+
+audit: $(INSTALLED) ## known vulnerabilities of what is installed; asks PyPI, ARGS=--strict demands its answer
+	$(BIN)/python -m tools.audit $(ARGS)
+
+fuzz: $(INSTALLED) ## hostile text, files, values and rows, new ones in each round: MINUTES=10
+	$(BIN)/python -m tools.fuzz --minutes $(MINUTES) $(ARGS)
+
+mutation: $(INSTALLED) ## break plan/ in every small way: its tests must notice; MODULE=plan/lease narrows, a broken-off run goes on
+	$(BIN)/python -m tools.mutation $(MODULE)
+
 format: $(INSTALLED) ## let ruff format and mend what it can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -86,6 +100,7 @@ docs: $(INSTALLED) ## build the documentation into site/; ARGS=serve shows it wh
 
 clean: ## remove everything that make created
 	rm -rf $(VENV) dist site soak .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) dist site .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .mutation
 	find src tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Debian may come without ensurepip: then the system's pip puts a pip into an environment made without one.

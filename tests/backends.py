@@ -73,6 +73,17 @@ def fresh_schema(url: str) -> Iterator[str]:
         run_sql(url, "SET lock_timeout = '5s'", f'DROP SCHEMA "{schema}" CASCADE')
 
 
+@contextmanager
+def scratch_database(url: str) -> Iterator[str]:
+    """Create an empty database, give its URL, and drop it whoever is still connected."""
+    name = f"test_{uuid.uuid4().hex}"
+    run_sql(url, f'CREATE DATABASE "{name}"')
+    try:
+        yield _on_database(url, name)
+    finally:
+        run_sql(url, f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
 class ReusedDatabase:
     """A database with an empty storage, emptied again after each test: far quicker than making a new one.
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from tools.compile_rules import postgres_compiles, sqlite_compiles
-from tools.python_rules import long_files_and_functions, no_sql_from_strings
+from tools.python_rules import long_files_and_functions, no_sql_from_strings, nothing_runs_data
 from tools.repository import Finding, Repository, Rule
 from tools.sql_rules import (
     backends_agree,
@@ -28,6 +28,7 @@ RULES: Final[tuple[Rule, ...]] = (
     backends_agree,
     queries_are_used_and_exist,
     no_sql_from_strings,
+    nothing_runs_data,
     nothing_left_to_do,
     decisions_are_numbered,
     sqlite_compiles,

@@ -1,4 +1,4 @@
-"""Rules about Python code: no SQL from strings, and a report on lengths."""
+"""Rules about Python code: no SQL from strings, no data that is run as code, and a report on lengths."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ _STATEMENT = re.compile(
     re.DOTALL,
 )
 _CLAUSE = re.compile(r"\s*(?:WHERE|AND|OR|ORDER BY|GROUP BY|LIMIT|JOIN|VALUES|RETURNING|ON CONFLICT|FROM|SET)\b")
+_RUNNERS: Final = frozenset({"eval", "exec", "compile", "__import__"})
+_SHELLS: Final = frozenset({"system", "popen"})
+_UNSAFE_MODULES: Final = frozenset(
+    {"pickle", "cPickle", "marshal", "shelve", "dill", "cloudpickle", "jsonpickle", "joblib", "yaml", "code", "pty"}
+)
 _RUNNING_METHODS = frozenset({"execute", "executemany", "execute_script", "fetch", "fetchrow", "fetchval", "prepare"})
 
 
@@ -32,6 +37,43 @@ def no_sql_from_strings(repository: Repository) -> Iterator[Finding]:
         visitor.visit(module)
         for line in sorted(visitor.lines):
             yield Finding(path, line, "SQL is built from strings; write a named query")
+
+
+def nothing_runs_data(repository: Repository) -> Iterator[Finding]:
+    """No module of the product can turn stored bytes into code, or text into a command of a shell."""
+    for path, module in repository.modules(SOURCE):
+        for node in ast.walk(module):
+            yield from (Finding(path, getattr(node, "lineno", 0), message) for message in _runs_data(node))
+
+
+def _runs_data(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.Import(names=names) | ast.ImportFrom(module="os", names=names):
+            modules = [name.name for name in names]
+        case ast.ImportFrom(module=str(module)):
+            modules = [module]
+        case ast.Call(func=ast.Name(id=name)) if name in _RUNNERS:
+            yield f"{name}() runs data as code"
+            return
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="os"), attr=name)) if name in _SHELLS:
+            yield f"os.{name}() hands text to a shell"
+            return
+        case ast.Call(keywords=keywords) if any(_is_shell(keyword) for keyword in keywords):
+            yield "shell=True hands text to a shell"
+            return
+        case ast.Attribute(attr="create_subprocess_shell"):
+            yield "create_subprocess_shell() hands text to a shell"
+            return
+        case _:
+            return
+    for module in modules:
+        if module.partition(".")[0] in _UNSAFE_MODULES or module in _SHELLS:
+            yield f"{module} can run what it reads"
+
+
+def _is_shell(keyword: ast.keyword) -> bool:
+    """Say whether this is ``shell=`` with anything but a plain False."""
+    return keyword.arg == "shell" and not (isinstance(keyword.value, ast.Constant) and keyword.value.value is False)
 
 
 def long_files_and_functions(repository: Repository) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from lash.codec import content_hash
 from lash.errors import CorruptData
+from lash.limits import MAX_CONTENT_BYTES, check_content
 from lash.model.value import BlobRef, Compression
 
 if sys.version_info >= (3, 14):
@@ -40,6 +41,7 @@ _RULES: Final = {Compression.BALANCED: _Rule(4_096, 3), Compression.COMPACT: _Ru
 
 def pack(content: bytes, compression: Compression) -> StoredBlob:
     """Return the stored form of the bytes; compression that would not make them smaller is left out."""
+    check_content("content", content, limit=MAX_CONTENT_BYTES)
     ref = BlobRef(content_hash(content))
     rule = _RULES.get(compression)
     if rule is not None and len(content) >= rule.threshold:
@@ -67,8 +69,8 @@ def unpack_stored(ref: str, codec: str, size: int, content: bytes) -> bytes:
 
 
 def _expand(blob: StoredBlob) -> bytes:
-    if not 0 <= blob.size < sys.maxsize:
-        # The decompressor takes a negative limit for none at all.
+    if not 0 <= blob.size <= MAX_CONTENT_BYTES:
+        # The decompressor takes a negative limit for none at all, and a few bytes can stand for terabytes.
         raise CorruptData(f"the stored bytes of {blob.ref} have the impossible size {blob.size}")
     decompressor = zstd.ZstdDecompressor()
     try:

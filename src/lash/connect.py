@@ -67,7 +67,7 @@ async def open_storage(
             on_statement=on_statement,
         )
     if scheme != "sqlite":
-        raise ConfigError(f"{scheme or url!r} is no kind of storage; use {_EXAMPLES}")
+        raise ConfigError(f"{_shown(scheme or url)} is no kind of storage; use {_EXAMPLES}")
     if pool is not None:
         raise ConfigError("pool goes with a postgresql:// URL")
     from lash.sqlite.storage import SQLiteStorage, options_from_query
@@ -98,16 +98,22 @@ def _scheme(url: str) -> str:
     return url.partition("://")[0] if "://" in url else ""
 
 
+def _shown(text: str) -> str:
+    """Return a text for a message; one with a user in it may hold a password and is not repeated."""
+    return "a text with '@' in it" if "@" in text else f"{text!r:.80}"
+
+
 def _sqlite_path(url: str) -> tuple[str | None, str]:
     """Return the path, None for memory, and the query string."""
     try:
         parts = urlsplit(url)
     except ValueError as error:
-        raise ConfigError(f"{url!r} is no URL: {error}") from None
+        raise ConfigError(f"{_shown(url)} is no URL: {error}") from None
     if parts.fragment:
-        raise ConfigError(f"{url!r} contains '#'; in the name of a file it is written %23")
+        raise ConfigError(f"{_shown(url)} contains '#'; in the name of a file it is written %23")
     if parts.netloc:
-        raise ConfigError(f"{url!r} names a host; a file is written with three slashes: sqlite:///{parts.netloc}")
+        host = "file" if "@" in parts.netloc else parts.netloc[:80]
+        raise ConfigError(f"{_shown(url)} names a host; a file is written with three slashes: sqlite:///{host}")
     path = unquote(parts.path.removeprefix("/"))
     if "\0" in path:
         raise ConfigError("the path of the storage contains a NUL character")

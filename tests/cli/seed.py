@@ -36,14 +36,19 @@ def seed(url: str) -> Seeded:
 
 async def _seed(url: str) -> Seeded:
     async with await lash.open(url) as storage:
-        await _conversation(storage)
-        batch = await _dead_letter(storage)
-        await _processes(storage)
-        await _sources(storage)
-        scope = lash.ProcessScope(process_id="research-7")
-        keys = [await storage.waits.key(scope, lash.CustomIdentity(key=name)) for name in ("approval", "budget")]
-        for key in keys:
-            await storage.waits.open(key)
+        return await fill(storage, url)
+
+
+async def fill(storage: lash.Storage, url: str = "") -> Seeded:
+    """Fill an empty storage that is open already."""
+    await _conversation(storage)
+    batch = await _dead_letter(storage)
+    await _processes(storage)
+    await _sources(storage)
+    scope = lash.ProcessScope(process_id="research-7")
+    keys = [await storage.waits.key(scope, lash.CustomIdentity(key=name)) for name in ("approval", "budget")]
+    for key in keys:
+        await storage.waits.open(key)
     return Seeded(url=url, batch=batch, key=keys[0].text, other_key=keys[1].text)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.meta.trees import messages, places, tree
-from tools.python_rules import long_files_and_functions, no_sql_from_strings
+from tools.python_rules import long_files_and_functions, no_sql_from_strings, nothing_runs_data
 
 BUILT = [
     'sql = f"SELECT * FROM {table}"',
@@ -49,6 +49,45 @@ def test_other_text_is_left_alone(tmp_path: Path, code: str) -> None:
     """Constant statements, named queries and ordinary sentences are no findings."""
     repository = tree(tmp_path, {"src/lash/sqlite/session.py": code})
     assert messages(no_sql_from_strings, repository) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import pickle",
+        "from marshal import loads",
+        "import yaml.constructor",
+        "x = eval(text)",
+        "exec(text)",
+        "code = compile(text, '', 'exec')",
+        "__import__(name)",
+        "os.system(text)",
+        "from os import popen",
+        "subprocess.run(text, shell=True)",
+        "subprocess.run(text, shell=flag)",
+        "asyncio.create_subprocess_shell(text)",
+    ],
+)
+def test_what_runs_data_is_found(tmp_path: Path, code: str) -> None:
+    """Each way to turn data into code, or text into a command, is one finding."""
+    repository = tree(tmp_path, {"src/lash/runtime/values.py": f"def work():\n    {code}\n"})
+    assert places(list(nothing_runs_data(repository))) == [("src/lash/runtime/values.py", 2)]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import os",
+        "re.compile(text)",
+        "from os import path",
+        "subprocess.run(words, shell=False)",
+        "connection.execute(x)",
+    ],
+)
+def test_what_runs_no_data_is_left_alone(tmp_path: Path, code: str) -> None:
+    """Look-alikes are no findings."""
+    repository = tree(tmp_path, {"src/lash/runtime/values.py": code})
+    assert messages(nothing_runs_data, repository) == []
 
 
 def test_the_finding_names_the_line(tmp_path: Path) -> None:

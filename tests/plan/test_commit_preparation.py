@@ -139,6 +139,7 @@ def test_a_commit_cannot_release_the_lease_of_another_session() -> None:
         (commit(completions="claim"), "completions must be a tuple, not str"),
         (commit(completions=("claim",)), r"completions\[0\] must be a ClaimCompletion, not str"),
         (commit(completions=(DONE, DONE)), "completions names a claim twice"),
+        (commit(attachments=("../../etc/passwd",)), "attachments must be 64 lowercase hex digits"),
         (commit(graph=None), "graph must be Unchanged, Append or ReplaceFull"),
         (commit(graph=Append(nodes=None)), "with a tuple of nodes"),  # type: ignore[arg-type]
         (commit(graph=ReplaceFull(nodes=(), leaf_node_id=None, replaced_node_count=-1)), "replaced_node_count"),

@@ -253,6 +253,7 @@ def test_who_is_live() -> None:
     """E8, E9: up to the moment of expiry, that moment excluded."""
     assert [is_live(LIVE, now) for now in (99, 100, 101)] == [True, False, False]
     assert not is_live(RELEASED, 50)
+    assert not is_live(msgspec.structs.replace(LIVE, token=None), 50)
     assert not is_live(COMPLETED, 50)
 
 
@@ -274,6 +275,7 @@ def test_claims_are_made_from_rows() -> None:
     """A claim carries what was written; a row without a term or a holder is damaged."""
     assert claim_of(ENCODED, LIVE) == CLAIM
     assert new_claim(ENCODED, ANN, "T", ClaimRow(3, 100, None)) == CLAIM
+    assert claim_of(ENCODED, msgspec.structs.replace(LIVE, due_at_ms=7)).due_at_ms == 7
     for row in (RELEASED, COMPLETED):
         with pytest.raises(CorruptData, match="without a term"):
             claim_of(ENCODED, row)
@@ -284,6 +286,7 @@ def test_claims_are_made_from_rows() -> None:
 
 def test_records_are_decoded() -> None:
     """E2, E3: a record says all that is stored."""
+    assert decode_record(msgspec.structs.replace(LIVE, due_at_ms=7), TURN).due_at_ms == 7
     process = '{"host_id":"h","boot_id":"b","pid":1,"process_start":"1"}'
     done = decode_record(msgspec.structs.replace(COMPLETED, process=process), TURN)
     assert done == EffectRecord(
@@ -347,6 +350,7 @@ def test_damaged_rows_are_corrupt(damage: dict[str, Any]) -> None:
 def test_claims_are_checked() -> None:
     """A claim of the wrong kind is refused before anything is looked at."""
     assert check_effect_claim(CLAIM) == "turn:1:s:t"
+    assert check_effect_claim(msgspec.structs.replace(CLAIM, fencing=1)) == "turn:1:s:t"
     assert name_claim(CLAIM) == "effect 'k' of turn:1:s:t"
     with pytest.raises(InvalidInput, match="not str"):
         check_effect_claim("claim")

@@ -32,6 +32,7 @@ def row(relation: SessionRelation) -> MetaRow:
 
 def test_a_fork_is_named_like_its_id_unless_told() -> None:
     """The metadata is what was given, and nothing of the source's."""
+    assert prepare(node_id="n").meta.relation == ForkRelation(source_session_id="s", node_id="n")
     assert prepare().meta.name == "t"
     named = prepare(name="branch", model="m", node_id="n")
     assert (named.meta.name, named.meta.model, named.node_id, named.source_session_id) == ("branch", "m", "n", "s")

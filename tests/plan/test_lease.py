@@ -176,7 +176,9 @@ def test_a_fence_that_holds_proves_its_lease() -> None:
 
 def test_a_row_without_a_token_carries_no_lease() -> None:
     """A free row is free, whoever held it last."""
-    assert held_lease(LeaseRow(5, "worker", "first", PROCESS_TEXT, None, 0, 9_999), SESSION) is None
+    free = LeaseRow(5, "worker", "first", PROCESS_TEXT, None, 0, 9_999)
+    assert held_lease(free, SESSION) is None
+    assert not free.is_live(0)
     assert held_lease(ROW, SESSION) == LEASE
     without_process = LeaseRow(5, "worker", "first", None, "token", 1_000, 2_000)
     assert held_lease(without_process, SESSION) == replace(LEASE, owner=replace(HOLDER, process=None))

@@ -182,6 +182,7 @@ def test_a_batch_waits_in_the_lane_of_its_kind_and_delivery(payload: Payload, de
         (replace(DRAFT, payloads=None), "payloads must be a tuple of at least one payload"),
         (replace(DRAFT, payloads=(HELLO, "text")), "payloads holds a str, which is no payload"),
         (replace(DRAFT, payloads=(HELLO, WAKE)), "one kind of payload, not 2"),
+        (replace(DRAFT, payloads=(HELLO, WAKE, SessionCommand(command="reset"))), "one kind of payload, not 3"),
         (replace(DRAFT, payloads=(TurnInput.of_text("\ud800"),)), "payloads contains a lone surrogate"),
         (replace(DRAFT, payloads=(replace(WAKE, sequence=-1),)), "payloads"),
         (replace(DRAFT, payloads=(replace(WAKE, sequence=2**64),)), "payloads"),
@@ -278,6 +279,7 @@ def test_a_boundary_is_one_of_the_two() -> None:
 def test_batch_ids_that_make_no_sense_are_refused(wrong: object, message: str) -> None:
     """H24: the error says what is wrong with the list."""
     assert check_batch_ids(["b", "a"]) == ("b", "a")
+    assert len(check_batch_ids([f"b{number}" for number in range(1_000)])) == 1_000
     with pytest.raises(InvalidInput, match=message):
         check_batch_ids(wrong)
 

@@ -124,13 +124,18 @@ def test_a_command_comes_when_no_turn_work_is_before_it(known: QueueFacts, chose
         (facts(early(1), early(2)), ["b1", "b2"], EmptyReason.NOT_AT_HEAD),
         (facts(early(1), command=0), ["b1"], EmptyReason.COMMAND_AT_HEAD),
         (facts(), ["b1"], EmptyReason.EMPTY),
+        (facts(next_ms=50), ["b1"], EmptyReason.NOT_YET_AVAILABLE),
     ],
 )
 def test_exact_batches_are_chosen_if_they_come_next(
     known: QueueFacts, batch_ids: list[str], chosen: list[int] | EmptyReason
 ) -> None:
     """L63, H37: asking for batches never skips, reorders or widens."""
-    expected = NothingClaimed(reason=chosen) if isinstance(chosen, EmptyReason) else chosen
+    expected: list[int] | NothingClaimed
+    if isinstance(chosen, EmptyReason):
+        expected = NothingClaimed(reason=chosen, next_available_at_ms=known.next_available_at_ms)
+    else:
+        expected = chosen
     assert choose_exactly(known, batch_ids=batch_ids) == expected
 
 

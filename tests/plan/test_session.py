@@ -221,6 +221,7 @@ CHILD_TEXT = (
 def test_the_relation_is_stored_with_its_kind() -> None:
     """Root and child are told apart by a tag."""
     assert encode_meta(META, SESSION) == '{"relation":{"kind":"root"}}'
+    assert encode_meta(replace(META, model="m" * 255), SESSION) == '{"relation":{"kind":"root"}}'
     assert encode_meta(replace(META, relation=CHILD, cwd=None), SESSION) == CHILD_TEXT
 
 
@@ -286,6 +287,7 @@ def test_a_page_has_a_cursor_only_when_there_is_more() -> None:
     more = decode_page(rows(9, 8, 7), 2)
     assert [summary.meta.session_id for summary in more.sessions] == ["s9", "s8"]
     assert more.next_cursor == base64.urlsafe_b64encode(b"s1:8").decode()
+    assert decode_page(rows(9, 8, 7, 6), 3).next_cursor == base64.urlsafe_b64encode(b"s1:7").decode()
     exact = decode_page(rows(9, 8), 2)
     assert (len(exact.sessions), exact.next_cursor) == (2, None)
     assert decode_page([], 2).sessions == ()

@@ -4,14 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 import asyncpg
+import pytest
 
 import lash
+from tests.backends import run_sql
 from tests.docs.pages import DOCS
+from tests.fuzz.everything import demands, fill_everything, questions
+from tests.fuzz.kit import lash_only_from
 
 _ROLE = "lash_documented_role"
+_REFUSED = (
+    "CREATE TABLE {schema}.mine (a int)",
+    "CREATE FUNCTION {schema}.mine() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+    "CREATE OR REPLACE FUNCTION {schema}.lash_now_ms() RETURNS bigint LANGUAGE sql AS 'SELECT 0::bigint'",
+    "CREATE TRIGGER mine AFTER INSERT ON {schema}.lash_nodes EXECUTE FUNCTION lash_now_ms()",
+    "ALTER TABLE {schema}.lash_sessions ADD COLUMN mine int",
+    "ALTER TABLE {schema}.lash_sessions DISABLE TRIGGER ALL",
+    "DROP TABLE {schema}.lash_nodes",
+    "DROP SCHEMA {schema} CASCADE",
+    "TRUNCATE {schema}.lash_nodes CASCADE",
+    "CREATE INDEX mine ON {schema}.lash_nodes (node_id)",
+    "ALTER ROLE lash_documented_role SUPERUSER",
+    "SET session_replication_role = replica",
+    "COPY {schema}.lash_nodes TO PROGRAM 'id'",
+    "SELECT pg_read_file('/etc/passwd')",
+)
 
 
 async def _grant(url: str, schema: str) -> None:
@@ -41,18 +63,52 @@ async def _drop(url: str) -> None:
         await connection.close()
 
 
-async def test_the_role_of_the_application(postgres_schema_url: str) -> None:
-    """Turns, processes, waits, triggers, upkeep, forking and deleting work without a right to change tables."""
-    parts = urlsplit(postgres_schema_url)
+@asynccontextmanager
+async def _as_the_role(storage_url: str) -> AsyncIterator[tuple[str, str]]:
+    """Make a storage, and give the URL with which the role reaches it, and its schema."""
+    parts = urlsplit(storage_url)
     server = urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
     (schema,) = parse_qs(parts.query)["schema"]
-    await (await lash.open(postgres_schema_url)).close()
+    await (await lash.open(storage_url)).close()
     await _grant(server, schema)
     try:
         host = parts.netloc.rpartition("@")[2]
-        await _use(urlunsplit((parts.scheme, f"{_ROLE}:documented@{host}", parts.path, parts.query, "")))
+        yield urlunsplit((parts.scheme, f"{_ROLE}:documented@{host}", parts.path, parts.query, "")), schema
     finally:
         await _drop(server)
+
+
+async def test_the_role_of_the_application(postgres_schema_url: str) -> None:
+    """Turns, processes, waits, triggers, upkeep, forking and deleting work without a right to change tables."""
+    async with _as_the_role(postgres_schema_url) as (url, _schema):
+        await _use(url)
+
+
+async def test_the_role_of_the_application_changes_no_tables(postgres_schema_url: str) -> None:
+    """Whoever steals the application's login can change rows of this storage, and nothing else."""
+    async with _as_the_role(postgres_schema_url) as (url, schema):
+        connection = await asyncpg.connect(urlunsplit(urlsplit(url)._replace(query="")))
+        try:
+            for statement in _REFUSED:
+                with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                    await connection.execute(statement.format(schema=f'"{schema}"'))
+        finally:
+            await connection.close()
+
+
+async def test_the_role_of_the_application_can_do_everything_else(postgres_schema_url: str) -> None:
+    """All that a storage can be asked or told works, and a missing migration is told, not tried half."""
+    async with _as_the_role(postgres_schema_url) as (url, schema):
+        async with await lash.open(url, migrate=False) as storage:
+            known = await fill_everything(storage)
+            for group in (questions, demands):
+                for name, call in group(storage, known):
+                    outcome = await lash_only_from(call())
+                    assert not isinstance(outcome, lash.StorageFailure | lash.SchemaMismatch), (name, outcome)
+        run_sql(postgres_schema_url.partition("?")[0], f'DELETE FROM "{schema}".lash_migrations WHERE number > 9')
+        for migrate in (False, True):
+            with pytest.raises(lash.StoreError):
+                await lash.open(url, migrate=migrate)
 
 
 async def _use(url: str) -> None:

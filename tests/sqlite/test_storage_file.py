@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import apsw
+import pytest
+
 import lash
 from lash.testing.factories import commit, node
 
@@ -42,3 +45,16 @@ async def test_a_failure_after_the_commit_is_not_a_failed_commit(tmp_path: Path)
         again = await storage.session("s").commit(commit(result.revision, node("b", "a")))
     assert again.revision == revision + 2
     assert "checkpoint" in heard
+
+
+async def test_text_that_is_no_utf8_is_damage(tmp_path: Path) -> None:
+    """H78: bytes that somebody else wrote where text belongs are told as damage, not as a wrong parameter."""
+    url = f"sqlite:///{tmp_path / 'lash.db'}"
+    async with await lash.open(url) as storage:
+        await storage.sessions.create("s")
+    connection = apsw.Connection(str(tmp_path / "lash.db"))
+    connection.execute("UPDATE lash_sessions SET name = CAST(x'ff' AS TEXT)")
+    connection.close()
+    async with await lash.open(url) as storage:
+        with pytest.raises(lash.CorruptData, match="a stored text is no UTF-8"):
+            await storage.sessions.list()

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lash.blob import Codec, StoredBlob, pack, unpack
-from lash.errors import CorruptData
+from lash.errors import CorruptData, InvalidInput
 from lash.model.value import BlobRef, Compression
 from tests.plan.kit import sha256
 
@@ -115,7 +115,7 @@ def test_a_flipped_bit_never_gives_other_bytes(bit: int) -> None:
         assert unpack(PACKED._replace(content=bytes(damaged))) == CONTENT
 
 
-@pytest.mark.parametrize("claimed", [0, 100, -1, -2, -(2**63)])
+@pytest.mark.parametrize("claimed", [0, 100, -1, -2, -(2**63), 2**29 + 1, 2**40])
 def test_a_bomb_is_refused_without_being_expanded(claimed: int) -> None:
     """A small frame that would expand to 64 MiB takes no more memory than its row claims."""
     bomb = zstd.compress(bytes(64 * 1024 * 1024), level=3)
@@ -128,6 +128,16 @@ def test_a_bomb_is_refused_without_being_expanded(claimed: int) -> None:
     finally:
         tracemalloc.stop()
     assert peak < 4 * 1024 * 1024
+
+
+def test_what_could_not_be_read_again_is_not_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same limit holds for both ways, so that nothing is stored that is refused afterwards."""
+    monkeypatch.setattr("lash.blob.MAX_CONTENT_BYTES", 5_000)
+    assert len(unpack(pack(b"a" * 5_000, Compression.BALANCED))) == 5_000
+    with pytest.raises(InvalidInput, match="5,001 bytes; at most 5,000"):
+        pack(b"a" * 5_001, Compression.BALANCED)
+    with pytest.raises(CorruptData, match="impossible size 5001"):
+        unpack(PACKED._replace(size=5_001))
 
 
 def test_a_failure_of_the_decompressor_is_kept_as_the_cause() -> None:

@@ -164,7 +164,7 @@ def json_argument(text: str, what: str = "the payload") -> JSON:
         text = sys.stdin.read()
     try:
         value: JSON = msgspec.json.Decoder().decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         raise CommandFailed(
             exits.USAGE, f"{what} is no JSON ({error}); text is written with quotes in quotes: '\"yes\"'"
         ) from None

@@ -106,8 +106,11 @@ def age(then_ms: int | None, now_ms: int | None = None) -> str:
 
 
 def moment(at_ms: int) -> str:
-    """Return a moment in UTC, to the millisecond."""
-    at = datetime.fromtimestamp(at_ms / 1_000, UTC)
+    """Return a moment in UTC, to the millisecond; one beyond the calendar as its milliseconds since 1970."""
+    try:
+        at = datetime.fromtimestamp(at_ms / 1_000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{at_ms} ms"
     return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at_ms % 1_000:03}Z"
 
 

@@ -31,10 +31,15 @@ def checked_path(path: str) -> str:
     """
     if not path or "\0" in path:
         raise ConfigError(f"{path!r} is no file name")
-    file = Path(path).resolve()
-    if file.is_dir():
+    try:
+        file = Path(path).resolve()
+        is_folder, has_folder = file.is_dir(), file.parent.is_dir()
+    except (OSError, RuntimeError, UnicodeEncodeError) as error:
+        # Too long, a circle of links, a folder that may not be read, half a character.
+        raise ConfigError(f"{path!r:.80} can be no file: {getattr(error, 'strerror', None) or error}") from None
+    if is_folder:
         raise ConfigError(f"{path} is a folder; name a file in it")
-    if not file.parent.is_dir():
+    if not has_folder:
         raise ConfigError(f"the folder {file.parent} does not exist; create it first")
     check_file_system(str(file.parent), mounts=_mounts())
     return str(file)

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 
 import apsw
 
-from lash.errors import InvalidInput
+from lash.errors import CorruptData, InvalidInput
 from lash.sqlite.errors import UNSTORABLE, translate
 from lash.sqlite.options import SQLiteValue, StatementHook
 
@@ -63,6 +63,9 @@ class Statements:
             return connection.execute(self._queries[name], parameters).fetchall()
         except apsw.Error as error:
             raise translate(error, f"query {name}") from error
+        except UnicodeDecodeError as error:
+            # Parameters are encoded, never decoded: this is a stored text that somebody else has written.
+            raise CorruptData(f"query {name}: a stored text is no UTF-8: {error}") from error
         except UNSTORABLE as error:
             raise InvalidInput(f"query {name}: a parameter cannot be stored: {error}") from error
 

@@ -1,0 +1,29 @@
+"""What claims to be huge takes little memory: a child with 1 GiB of address space reads it and says what is wrong."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHILD = Path(__file__).with_name("small_child.py")
+LONG = "LASH_FUZZ_EXAMPLES" in os.environ
+CASES = (
+    "bomb in a row",
+    "line without an end",
+    "long number",
+    *(("bomb", "many lines of data", "deep file") if LONG else ()),
+)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_huge_is_refused_in_little_memory(case: str, tmp_path: Path) -> None:
+    """The child ends by itself, with an error of lash and not for want of memory."""
+    done = subprocess.run(
+        [sys.executable, str(CHILD), case, str(tmp_path)], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[0] in {"CorruptData", "InvalidInput"}, done.stdout
