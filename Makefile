@@ -13,7 +13,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PLAN_TESTS := $(wildcard tests/plan/test_*.py)
-BENCHMARKS := $(patsubst benchmarks/%.py,benchmarks.%,$(wildcard benchmarks/[a-z]*.py))
+SCENARIO ?=
 
 .PHONY: help setup test check lint types imports rules plan-coverage format demo bench docs clean
 .DEFAULT_GOAL := help
@@ -54,8 +54,8 @@ format: $(INSTALLED) ## let ruff format and mend what it can
 demo: $(INSTALLED) ## show what works so far
 	$(BIN)/python -m lash.demo $(ARGS)
 
-bench: $(INSTALLED) ## measure, as ratios within one run
-	@set -e; for program in $(BENCHMARKS); do echo "== $$program"; $(BIN)/python -m $$program $(ARGS); done
+bench: $(INSTALLED) ## measure, as ratios within one run; SCENARIO=name for one, ARGS=--quick for a look
+	@$(BIN)/python -m benchmarks.run $(SCENARIO) $(ARGS)
 
 # Material for MkDocs prints an announcement of its makers at every start.
 docs: export NO_MKDOCS_2_WARNING = 1

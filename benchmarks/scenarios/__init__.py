@@ -1,0 +1,13 @@
+"""The scenarios, one file for each group."""
+
+from __future__ import annotations
+
+import importlib
+
+_FILES = ("sqlite_driver", "postgres_driver")
+
+
+def load() -> None:
+    """Import them all, in the order in which they are run."""
+    for name in _FILES:
+        importlib.import_module(f"benchmarks.scenarios.{name}")
