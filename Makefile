@@ -15,7 +15,7 @@ INSTALLED := $(VENV)/.installed
 PLAN_TESTS := $(wildcard tests/plan/test_*.py)
 SCENARIO ?=
 
-.PHONY: help setup test check lint types imports rules plan-coverage format demo bench docs clean
+.PHONY: help setup test check lint types imports rules plan-coverage format demo bench rivals docs clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -56,6 +56,9 @@ demo: $(INSTALLED) ## show what works so far
 
 bench: $(INSTALLED) ## measure, as ratios within one run; SCENARIO=name for one, ARGS=--quick for a look
 	@$(BIN)/python -m benchmarks.run $(SCENARIO) $(ARGS)
+
+rivals: ## install what lash is measured against, each in an environment of its own
+	@PYTHON=$(PYTHON) benchmarks/rivals/setup.sh $(ARGS)
 
 # Material for MkDocs prints an announcement of its makers at every start.
 docs: export NO_MKDOCS_2_WARNING = 1

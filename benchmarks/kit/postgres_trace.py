@@ -26,7 +26,14 @@ Lane = list[list[Statement]]
 """The statements of each call of one lane."""
 
 
-class RecordingConnection(asyncpg.Connection[asyncpg.Record] if TYPE_CHECKING else asyncpg.Connection):
+if TYPE_CHECKING:
+    # The stubs make it generic; at run time it is a plain class.
+    _Connection = asyncpg.Connection[asyncpg.Record]
+else:
+    _Connection = asyncpg.Connection
+
+
+class RecordingConnection(_Connection):
     """A connection that keeps what it was asked, in the list of its class."""
 
     heard: ClassVar[list[Statement]] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 
-_FILES = ("sqlite_driver", "postgres_driver")
+_FILES = ("sqlite_driver", "postgres_driver", "postgres_rows")
 
 
 def load() -> None:
