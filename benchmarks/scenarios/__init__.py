@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 
-_FILES = ("sqlite_driver", "postgres_driver", "postgres_rows")
+_FILES = ("sqlite_driver", "postgres_driver", "postgres_rows", "chats", "engines")
 
 
 def load() -> None:
