@@ -8,12 +8,18 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 _RIVALS = ROOT / "benchmarks" / "rivals"
+
+
+_LIMIT_S = 60.0
+_OWN = ("lash", "bare")
+"""Programs of ours, which run where the benchmarks do."""
 
 
 class RivalMissing(Exception):
@@ -64,9 +70,12 @@ class Program:
         self._process.stdin.flush()
 
     def hear(self) -> dict[str, Any]:
-        """Return the answer to the last question."""
+        """Return the answer to the last question; a program that takes too long for it is ended."""
         assert self._process.stdout is not None
+        alarm = threading.Timer(_LIMIT_S, self._process.kill)
+        alarm.start()
         line = self._process.stdout.readline()
+        alarm.cancel()
         if not line:
             raise RivalFailed(f"the program of {self.name} ended (status {self._process.wait()}); LASH_BENCH_VERBOSE=1")
         answer: dict[str, Any] = json.loads(line)
@@ -111,8 +120,8 @@ def programs(*names: str) -> Iterator[dict[str, Program]]:
 
 
 def is_installed(name: str) -> bool:
-    """Say whether the environment of a rival is complete; lash needs none of its own."""
-    if name == "lash":
+    """Say whether the environment of a rival is complete; programs of ours need none."""
+    if name in _OWN:
         return True
     installed, wanted = _RIVALS / ".venvs" / name / ".installed", _RIVALS / name / "requirements.txt"
     return installed.exists() and installed.read_text() == wanted.read_text()
@@ -127,8 +136,8 @@ def require(*names: str) -> None:
 
 def _interpreter(name: str) -> str:
     require(name)
-    return sys.executable if name == "lash" else str(_RIVALS / ".venvs" / name / "bin" / "python")
+    return sys.executable if name in _OWN else str(_RIVALS / ".venvs" / name / "bin" / "python")
 
 
 def _search_path(name: str) -> str:
-    return f"{ROOT / 'src'}{os.pathsep}{ROOT}" if name == "lash" else str(ROOT)
+    return f"{ROOT / 'src'}{os.pathsep}{ROOT}" if name in _OWN else str(ROOT)

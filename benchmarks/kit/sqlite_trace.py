@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import struct
 import subprocess
 import time
@@ -21,7 +20,6 @@ Statement = tuple[str, dict[str, Value]]
 Transactions = list[list[Statement]]
 """What each transaction did, without its control statements."""
 
-_SOURCE = Path(__file__).resolve().parent.parent / "native" / "replay_sqlite.c"
 _SAVEPOINTS = ("SAVEPOINT", "RELEASE")
 
 
@@ -81,22 +79,6 @@ def _run(connection: apsw.Connection, transactions: Transactions, group: int) ->
             for statement, bindings in transaction:
                 execute(statement, bindings).fetchall()
         execute("COMMIT")
-
-
-def build_native(folder: Path) -> Path | None:
-    """Compile the program in C; None, with a word about it, where there is no compiler or no SQLite to link."""
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
-        print("no C compiler found: the comparison with C is left out")
-        return None
-    program = folder / "replay_sqlite"
-    done = subprocess.run(
-        [compiler, "-O2", "-o", program, _SOURCE, "-lsqlite3"], check=False, capture_output=True, text=True
-    )
-    if done.returncode != 0:
-        print(f"replay_sqlite.c was not built, the comparison with C is left out:\n{done.stderr}")
-        return None
-    return program
 
 
 def native_rate(program: Path, path: Path, trace: Path, *, warm: int, group: int = 1) -> tuple[float, str]:

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import importlib
 
-_FILES = ("sqlite_driver", "postgres_driver", "postgres_rows", "chats", "engines")
+_FILES = (
+    "sqlite_driver",
+    "postgres_driver",
+    "postgres_rows",
+    "chats",
+    "engines",
+    "flatness",
+    "latency",
+    "footprint",
+    "hardship",
+)
 
 
 def load() -> None:

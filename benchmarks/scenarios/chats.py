@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-import apsw
-
 from benchmarks.kit.contest import fresh, measure
+from benchmarks.kit.disk import stored_bytes
 from benchmarks.kit.measure import Samples, percentile
 from benchmarks.kit.place import Place
 from benchmarks.kit.registry import Scenario, register
@@ -50,17 +48,8 @@ def converse(place: Place, program: Program, contender: Contender, sessions: int
     numbers = range(sessions)
     with fresh(place, contender.backend) as url:
         answer = checked(contender, program.ask(question(contender, url, numbers, turns)), numbers, turns)
-        if contender.backend == "sqlite":
-            answer["bytes"] = size_of(Path(url.removeprefix("sqlite:///")))
+        answer["bytes"] = stored_bytes(url)
         return answer
-
-
-def size_of(path: Path) -> int:
-    """Return the size of a SQLite file, after its log was copied back."""
-    connection = apsw.Connection(str(path))
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    connection.close()
-    return sum(each.stat().st_size for each in path.parent.iterdir())
 
 
 def rate_of(answer: dict[str, Any]) -> float:

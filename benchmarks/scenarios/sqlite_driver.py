@@ -12,10 +12,11 @@ from pathlib import Path
 import lash
 from benchmarks.kit.machine import lash_versions
 from benchmarks.kit.measure import by_turns
+from benchmarks.kit.native import build
 from benchmarks.kit.place import Place
 from benchmarks.kit.registry import Scenario, register
 from benchmarks.kit.report import Ratio, Report, Row
-from benchmarks.kit.sqlite_trace import Transactions, bare_rate, build_native, native_rate, recording, write_trace
+from benchmarks.kit.sqlite_trace import Transactions, bare_rate, native_rate, recording, write_trace
 from benchmarks.kit.works import (
     WARM,
     AppendWork,
@@ -105,7 +106,7 @@ def duel(place: Place, work: Work, calls: int) -> Iterator[Duel]:
             template=template,
             transactions=transactions,
             trace=trace,
-            native=build_native(place.folder),
+            native=build("replay_sqlite", place.folder, "-lsqlite3"),
         )
 
 

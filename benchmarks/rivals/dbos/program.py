@@ -6,8 +6,7 @@ import concurrent.futures
 import threading
 import time
 
-
-from dbos import DBOS
+from dbos import DBOS, DBOSClient
 
 from benchmarks.rivals.protocol import Answer, Question, Watch, digest, serve
 
@@ -35,10 +34,12 @@ def nothing(number: int) -> None:
         _done.append(number)
 
 
+def _database(url: str) -> str:
+    return url.replace("postgresql://", "postgresql+psycopg://")
+
+
 def _launch(url: str) -> None:
-    # A thread for each workflow comes from a pool that DBOS sizes itself.
-    database = url.replace("postgresql://", "postgresql+psycopg://")
-    DBOS(config={"name": "bench-dbos", "system_database_url": database, "log_level": "ERROR", "executor_id": "bench"})
+    DBOS(config={"name": "bench-dbos", "system_database_url": _database(url), "log_level": "ERROR"})
     DBOS.launch()
 
 
@@ -62,21 +63,20 @@ def steps(question: Question) -> Answer:
 
 
 def queue(question: Question) -> Answer:
-    """Queue jobs that do nothing; DBOS begins with them at once, so the clock runs from the first to the last."""
-    _launch(question["url"])
-    _done.clear()
-    jobs, watch = question["jobs"], Watch()
-    # Nothing is taken from the queue before it is listened to, which the registration does.
-    begin = time.monotonic()
-    DBOS.register_queue("jobs", polling_interval_sec=3600)
-    for number in range(jobs):
-        DBOS.enqueue_workflow("jobs", nothing, number)
-    queued_s = time.monotonic() - begin
+    """Queue jobs that do nothing from a client, then let one process do them all."""
+    url, jobs, watch = question["url"], question["jobs"], Watch()
+    _launch(url)
+    DBOS.register_queue("jobs", polling_interval_sec=_POLL_S)
     DBOS.destroy()
+    client = DBOSClient(system_database_url=_database(url))
+    begin = time.monotonic()
+    for number in range(jobs):
+        client.enqueue({"queue_name": "jobs", "workflow_name": nothing.__qualname__}, number)
+    queued_s = time.monotonic() - begin
+    client.destroy()
     _done.clear()
-    _launch(question["url"])
     watch.start()
-    DBOS.register_queue("jobs", polling_interval_sec=_POLL_S, on_conflict="update")
+    _launch(url)
     while len(_done) < jobs:
         time.sleep(0.002)
     watch.stop()

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import lash
+from benchmarks.rivals.lash.latency import LATENCY
 from benchmarks.rivals.protocol import Answer, Question, Watch, all_turns, digest, serve
 from lash.ids import new_id
 from lash.model.commit import Append, Commit
@@ -135,4 +136,4 @@ async def queue(question: Question) -> Answer:
     return watch.answer(queued_s=queued_s, done=sorted(_done))
 
 
-serve(("lash", "apsw", "asyncpg"), {"chat": chat, "reopen": reopen, "steps": steps, "queue": queue})
+serve(("lash", "apsw", "asyncpg"), {"chat": chat, "reopen": reopen, "steps": steps, "queue": queue, **LATENCY})
