@@ -10,6 +10,9 @@ from benchmarks.kit.measure import Samples
 JSONValue: TypeAlias = "None | bool | int | float | str | list[JSONValue] | dict[str, JSONValue]"
 
 
+_BEYOND = 1e9
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
     """One figure of one contender; ``case`` says under which circumstances."""
@@ -41,7 +44,10 @@ class Ratio:
 
     @property
     def value(self) -> float:
-        return self.ours.median / self.other.median if self.other.median else float("inf")
+        if self.other.median == 0:
+            # Nothing over nothing is even; anything over nothing is beyond any bound.
+            return 1.0 if self.ours.median == 0 else _BEYOND
+        return self.ours.median / self.other.median
 
     @classmethod
     def of(cls, ours: Row, other: Row) -> Ratio:

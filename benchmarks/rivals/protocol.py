@@ -15,6 +15,7 @@ import threading
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from benchmarks.kit.text import prose
@@ -80,6 +81,12 @@ def expected_digest(session: int, turns: int) -> str:
     return digest(text for number in range(turns) for text in turn_texts(session, number).values())
 
 
+def count_whole(said: Sequence[str], texts: Sequence[str]) -> int:
+    """Return how many of the texts are there, each with its answer right behind it."""
+    behind = dict(zip(said, [*said[1:], ""], strict=True))
+    return sum(behind.get(text) == f"answer to {text}" for text in texts)
+
+
 class Watch:
     """Takes the time of each turn; the clock is the machine's, so that several programs can be put together."""
 
@@ -88,7 +95,10 @@ class Watch:
         self._lock = threading.Lock()
         self._begin = self._end = time.monotonic()
 
-    def start(self) -> None:
+    def start(self, question: Question | None = None) -> None:
+        """Start the clock; a question may name the moment, at which several programs then begin together."""
+        at = (question or {}).get("at", 0.0)
+        time.sleep(max(0.0, at - time.monotonic()))
         self._begin = time.monotonic()
 
     def stop(self) -> None:
@@ -104,3 +114,27 @@ class Watch:
         """Return the times, in the order of the turns."""
         taken = [each * 1e3 for number in sorted(self._taken) for each in self._taken[number]]
         return {"begin": self._begin, "end": self._end, "taken_ms": taken, **more}
+
+
+class Hang:
+    """A job of two steps that leave a line each, of which the second hangs as long as a file is there."""
+
+    def __init__(self, question: Question) -> None:
+        self._folder = Path(question["folder"])
+
+    def first(self) -> str:
+        """Leave the line of the first step."""
+        return self._note("first")
+
+    def second(self) -> str:
+        """Leave the line of the second step, and hang if this is the run that will be killed."""
+        moment = self._note("second")
+        while (self._folder / "hang").exists():
+            time.sleep(0.01)
+        return moment
+
+    def _note(self, name: str) -> str:
+        moment = repr(time.monotonic())
+        with (self._folder / name).open("a") as file:
+            file.write(moment + "\n")
+        return moment

@@ -10,10 +10,12 @@ import psycopg
 from absurd_sdk import AsyncAbsurd
 from absurdctl import BUNDLED_SCHEMA_SQL
 
-from benchmarks.rivals.protocol import Answer, Question, Watch, digest, serve
+from benchmarks.rivals.protocol import Answer, Hang, Question, Watch, digest, serve
 
 _POLL_S = 0.01
 _BATCH = 50
+_CLAIM_S = 5
+"""Shorter claims are lost by workers that are merely busy."""
 
 
 async def _client(url: str) -> AsyncAbsurd:
@@ -96,4 +98,30 @@ async def queue(question: Question) -> Answer:
     return watch.answer(queued_s=queued_s, done=sorted(done))
 
 
-serve(("absurd-sdk",), {"steps": steps, "queue": queue})
+async def recover(question: Question) -> Answer:
+    """Run a job of two steps, or stand by until the claim of the worker that runs it is over."""
+    hang, ended = Hang(question), asyncio.get_running_loop().create_future()
+
+    async def job(_params: dict[str, Any], context: Any) -> str:  # noqa: ANN401 (absurd's own)
+        async def first() -> str:
+            return hang.first()
+
+        async def second() -> str:
+            return await asyncio.to_thread(hang.second)
+
+        await context.step("first", first)
+        ended.set_result(await context.step("second", second))
+        return "done"
+
+    worker = AsyncAbsurd(question["url"], queue_name="bench")
+    if not question["standby"]:
+        client = await _client(question["url"])
+        await client.spawn("job", {}, queue="bench", max_attempts=3, retry_strategy={"kind": "none"})
+    worker.register_task("job")(job)
+    working = asyncio.create_task(worker.start_worker(claim_timeout=_CLAIM_S, poll_interval=_POLL_S))
+    entered = float(await ended)
+    working.cancel()
+    return {"entered": entered}
+
+
+serve(("absurd-sdk",), {"steps": steps, "queue": queue, "recover": recover})

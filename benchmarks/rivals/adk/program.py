@@ -11,7 +11,7 @@ from google.adk.sessions.database_session_service import DatabaseSessionService
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai import types
 
-from benchmarks.rivals.protocol import Answer, Question, Watch, all_turns, digest, serve
+from benchmarks.rivals.protocol import Answer, Question, Watch, all_turns, count_whole, digest, serve
 
 _APP, _USER = "bench", "user"
 
@@ -69,7 +69,7 @@ async def chat(question: Question) -> Answer:
                 await service.append_event(session, event)
             watch.note(number, began)
 
-    watch.start()
+    watch.start(question)
     await asyncio.gather(*(converse(sessions[number], texts[number]) for number in numbers))
     watch.stop()
     digests = [await _digest(service, number) for number in numbers]
@@ -103,4 +103,29 @@ async def reopen(question: Question) -> Answer:
     return answer
 
 
-serve(("google-adk", "sqlalchemy"), {"chat": chat, "reopen": reopen})
+async def contend(question: Question) -> Answer:
+    """Run several turns of one session at once, as ADK's runner does: load, append the input, append the answer."""
+    service, whole = _service(question), 0
+
+    async def turn(name: str, text: str) -> None:
+        session = await service.get_session(app_name=_APP, user_id=_USER, session_id=name)
+        await service.append_event(session, _said("user", text))
+        await asyncio.sleep(0.01)
+        await service.append_event(session, _said("model", f"answer to {text}"))
+
+    for number in range(question["rounds"]):
+        name = f"session-{number}"
+        await service.create_session(app_name=_APP, user_id=_USER, session_id=name)
+        texts = [f"message {caller}" for caller in range(question["callers"])]
+        await asyncio.gather(*(turn(name, text) for text in texts), return_exceptions=True)
+        session = await service.get_session(app_name=_APP, user_id=_USER, session_id=name)
+        whole += count_whole([_text(event) for event in session.events], texts)
+    await _close(service)
+    return {"whole": whole}
+
+
+def _said(role: str, text: str) -> Event:
+    return Event(author=role, content=types.Content(role=role, parts=[types.Part(text=text)]))
+
+
+serve(("google-adk", "sqlalchemy"), {"chat": chat, "reopen": reopen, "contend": contend})

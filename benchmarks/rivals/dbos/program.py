@@ -6,9 +6,9 @@ import concurrent.futures
 import threading
 import time
 
-from dbos import DBOS, DBOSClient
+from dbos import DBOS, DBOSClient, SetWorkflowID
 
-from benchmarks.rivals.protocol import Answer, Question, Watch, digest, serve
+from benchmarks.rivals.protocol import Answer, Hang, Question, Watch, digest, serve
 
 _POLL_S = 0.01
 _done: list[int] = []
@@ -84,4 +84,40 @@ def queue(question: Question) -> Answer:
     return watch.answer(queued_s=queued_s, done=sorted(_done))
 
 
-serve(("dbos",), {"steps": steps, "queue": queue})
+_hang: list[Hang] = []
+
+
+@DBOS.step()
+def first() -> str:
+    """Leave a line."""
+    return _hang[-1].first()
+
+
+@DBOS.step()
+def second() -> str:
+    """Leave a line, and hang if this is the run that will be killed."""
+    return _hang[-1].second()
+
+
+@DBOS.workflow()
+def job() -> str:
+    """Run two steps."""
+    first()
+    return second()
+
+
+def recover(question: Question) -> Answer:
+    """Run a job of two steps, or go on with it: a process recovers what one of its own name has left when it starts."""
+    _hang.append(Hang(question))
+    _launch(question["url"])
+    if question["standby"]:
+        handle = DBOS.retrieve_workflow("job")
+    else:
+        with SetWorkflowID("job"):
+            handle = DBOS.start_workflow(job)
+    result = handle.get_result()
+    DBOS.destroy()
+    return {"entered": float(result)}
+
+
+serve(("dbos",), {"steps": steps, "queue": queue, "recover": recover})

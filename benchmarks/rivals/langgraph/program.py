@@ -13,7 +13,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 
-from benchmarks.rivals.protocol import Answer, Question, Watch, all_turns, digest, serve
+from benchmarks.rivals.protocol import Answer, Question, Watch, all_turns, count_whole, digest, serve
 
 
 class State(TypedDict):
@@ -81,7 +81,7 @@ async def chat(question: Question) -> Answer:
                 await graph.ainvoke({"messages": [HumanMessage(content=turn["user"])]}, config, durability="sync")
                 watch.note(number, began)
 
-        watch.start()
+        watch.start(question)
         await asyncio.gather(*(converse(thread) for thread in texts))
         watch.stop()
         return watch.answer(digests=[await _digest(graph, thread) for thread in texts])
@@ -107,4 +107,40 @@ async def reopen(question: Question) -> Answer:
     return {"last_ms": taken, "all_ms": taken, "digests": [found]}
 
 
-serve(("langgraph", "langgraph-checkpoint-sqlite", "langgraph-checkpoint-postgres"), {"chat": chat, "reopen": reopen})
+async def delete(question: Question) -> Answer:
+    """Delete threads."""
+    async with _saver(question["url"]) as saver:
+        begin = time.monotonic()
+        for session in question["sessions"]:
+            await saver.adelete_thread(f"session-{session}")
+        return {"begin": begin, "end": time.monotonic()}
+
+
+async def contend(question: Question) -> Answer:
+    """Invoke one thread several times at once, and count the turns that are there, whole and in order."""
+    whole = 0
+    async with _saver(question["url"]) as saver:
+        graph = StateGraph(State)
+
+        async def answer(state: State) -> State:
+            await asyncio.sleep(0.01)
+            return {"messages": [AIMessage(content=f"answer to {state['messages'][-1].content}")]}
+
+        graph.add_node("answer", answer)
+        graph.add_edge(START, "answer")
+        graph.add_edge("answer", END)
+        app = graph.compile(checkpointer=saver)
+        for number in range(question["rounds"]):
+            config = {"configurable": {"thread_id": f"session-{number}"}}
+            texts = [f"message {caller}" for caller in range(question["callers"])]
+            calls = (app.ainvoke({"messages": [HumanMessage(content=text)]}, config) for text in texts)
+            await asyncio.gather(*calls, return_exceptions=True)
+            said = [str(each.content) for each in (await app.aget_state(config)).values["messages"]]
+            whole += count_whole(said, texts)
+    return {"whole": whole}
+
+
+serve(
+    ("langgraph", "langgraph-checkpoint-sqlite", "langgraph-checkpoint-postgres"),
+    {"chat": chat, "reopen": reopen, "delete": delete, "contend": contend},
+)

@@ -12,7 +12,7 @@ from agents import SQLiteSession
 from agents.extensions.memory import AdvancedSQLiteSession, SQLAlchemySession
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from benchmarks.rivals.protocol import Answer, Question, Watch, all_turns, digest, serve
+from benchmarks.rivals.protocol import Answer, Question, Watch, all_turns, count_whole, digest, serve
 
 Session = Any
 
@@ -75,7 +75,7 @@ async def chat(question: Question) -> Answer:
             await session.add_items(_items(turn, number))
             watch.note(number, began)
 
-    watch.start()
+    watch.start(question)
     await asyncio.gather(*(converse(session, texts[number]) for session, number in zip(sessions, numbers, strict=True)))
     watch.stop()
     digests = [digest(_texts(await session.get_items())) for session in sessions]
@@ -96,4 +96,35 @@ async def reopen(question: Question) -> Answer:
     return answer
 
 
-serve(("openai-agents", "sqlalchemy"), {"chat": chat, "reopen": reopen})
+async def delete(question: Question) -> Answer:
+    """Clear sessions."""
+    made = Sessions(question)
+    sessions = [made.open(number) for number in question["sessions"]]
+    begin = time.monotonic()
+    for session in sessions:
+        await session.clear_session()
+    answer = {"begin": begin, "end": time.monotonic()}
+    await made.close(sessions)
+    return answer
+
+
+async def contend(question: Question) -> Answer:
+    """Run several turns of one session at once, as the SDK's runner does: read, save the input, save the answer."""
+    made, whole = Sessions(question), 0
+
+    async def turn(session: Session, text: str) -> None:
+        await session.get_items()
+        await session.add_items([{"role": "user", "content": text}])
+        await asyncio.sleep(0.01)
+        await session.add_items([{"role": "assistant", "content": f"answer to {text}"}])
+
+    for number in range(question["rounds"]):
+        session = made.open(number)
+        texts = [f"message {caller}" for caller in range(question["callers"])]
+        await asyncio.gather(*(turn(session, text) for text in texts), return_exceptions=True)
+        whole += count_whole([item["content"] for item in await session.get_items()], texts)
+        await made.close([session])
+    return {"whole": whole}
+
+
+serve(("openai-agents", "sqlalchemy"), {"chat": chat, "reopen": reopen, "delete": delete, "contend": contend})

@@ -33,7 +33,7 @@ async def _converse(question: Question, write: Write) -> Watch:
             await write(session, turn)
             watch.note(number, began)
 
-    watch.start()
+    watch.start(question)
     await asyncio.gather(*(one(session) for session in numbers))
     watch.stop()
     return watch
