@@ -62,11 +62,16 @@ def _run_here(scenario: Scenario, options: argparse.Namespace) -> int:
         except RivalMissing as missing:
             print(f"{scenario.name}: {missing}", file=sys.stderr)
             return 3
-    _print_report(scenario, report)
     if options.output is not None:
         options.output.write_text(json.dumps(report.as_json(scenario.name)))
-    print(json.dumps(report.headline(scenario.name)), flush=True)
+    tell(scenario, report)
     return 0
+
+
+def tell(scenario: Scenario, report: Report) -> None:
+    """Print the figures, and as the last line one JSON object."""
+    _print_report(scenario, report)
+    print(json.dumps(report.headline(scenario.name)), flush=True)
 
 
 def _run_apart(scenarios: list[Scenario], options: argparse.Namespace) -> int:

@@ -19,16 +19,22 @@ from lash.testing.postgres_server import PostgresServer
 class Place:
     """Folder, server and size of one run. Everything in it is removed when the block ends."""
 
-    def __init__(self, folder: Path, *, rounds: int = 5, scale: float = 1.0) -> None:
+    def __init__(self, folder: Path, *, rounds: int, scale: float, server: PostgresServer | None = None) -> None:
         self.folder = folder
         self.rounds = rounds
         self.scale = scale
-        self._server: PostgresServer | None = None
+        self._server = server
+        self._owns_server = server is None
         self._numbers = itertools.count(1)
 
     def count(self, full: int, *, least: int = 1) -> int:
         """Return how many of something to do: ``full`` in a real run, fewer in a short one."""
         return max(least, round(full * self.scale))
+
+    @property
+    def warm(self) -> int:
+        """How many calls of each lane come before the clock starts: enough for a server to settle on its plans."""
+        return self.count(10)
 
     def new_path(self, suffix: str = "") -> Path:
         """Return a path in the folder that nothing has yet."""
@@ -68,19 +74,19 @@ class Place:
             shutil.rmtree(folder)
 
     def close(self) -> None:
-        if self._server is not None:
+        if self._server is not None and self._owns_server:
             self._server.close()
 
 
 @contextlib.contextmanager
-def place(base: Path, *, rounds: int, scale: float) -> Iterator[Place]:
-    """Make a place below a folder, and clean up."""
+def place(base: Path, *, rounds: int, scale: float, server: PostgresServer | None = None) -> Iterator[Place]:
+    """Make a place below a folder, and clean up. A server that is handed in is used and left alone."""
     with tempfile.TemporaryDirectory(prefix="lashbench", dir=base) as name:
         folder = Path(name)
         # The server may run as another user, who must find its own folder in here.
         folder.chmod(0o711)
         before, tempfile.tempdir = tempfile.tempdir, name
-        here = Place(folder, rounds=rounds, scale=scale)
+        here = Place(folder, rounds=rounds, scale=scale, server=server)
         try:
             yield here
         finally:

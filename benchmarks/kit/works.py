@@ -30,8 +30,6 @@ from lash.testing.process_factories import process
 
 OWNER = LeaseOwner(owner_id="bench", incarnation_id="1")
 LONG_MS = 3_600_000
-WARM = 10
-"""Calls of each lane before the clock starts: enough for a server to settle on its plans."""
 
 
 class Work(Protocol):
@@ -194,20 +192,20 @@ async def _in_order(storage: lash.Storage, drafts: Iterable[BatchDraft]) -> None
         await storage.queue.enqueue(draft)
 
 
-async def rate(storage: lash.Storage, work: Work, *, lanes: int, calls: int) -> float:
+async def rate(storage: lash.Storage, work: Work, *, lanes: int, calls: int, warm: int) -> float:
     """Do the calls, all lanes at once, and return how many were done in a second; the first ones do not count."""
-    await asyncio.gather(*(_lane(storage, work, lane, range(WARM)) for lane in range(lanes)))
+    await asyncio.gather(*(_lane(storage, work, lane, range(warm)) for lane in range(lanes)))
     begin = time.perf_counter()
-    await asyncio.gather(*(_lane(storage, work, lane, range(WARM, calls)) for lane in range(lanes)))
-    return lanes * (calls - WARM) / (time.perf_counter() - begin)
+    await asyncio.gather(*(_lane(storage, work, lane, range(warm, calls)) for lane in range(lanes)))
+    return lanes * (calls - warm) / (time.perf_counter() - begin)
 
 
-async def rate_in_sequence(storage: lash.Storage, work: Work, *, lanes: int, calls: int) -> float:
+async def rate_in_sequence(storage: lash.Storage, work: Work, *, lanes: int, calls: int, warm: int) -> float:
     """Do the same calls one after the other, going round the lanes."""
-    await in_sequence(storage, work, lanes, range(WARM))
+    await in_sequence(storage, work, lanes, range(warm))
     begin = time.perf_counter()
-    await in_sequence(storage, work, lanes, range(WARM, calls))
-    return lanes * (calls - WARM) / (time.perf_counter() - begin)
+    await in_sequence(storage, work, lanes, range(warm, calls))
+    return lanes * (calls - warm) / (time.perf_counter() - begin)
 
 
 async def in_sequence(storage: lash.Storage, work: Work, lanes: int, numbers: range) -> None:

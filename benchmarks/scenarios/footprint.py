@@ -21,7 +21,7 @@ from benchmarks.kit.measure import by_turns
 from benchmarks.kit.place import Place
 from benchmarks.kit.registry import Better, Scenario, register
 from benchmarks.kit.report import Ratio, Report, Row
-from benchmarks.kit.rival import Program
+from benchmarks.kit.rival import programs
 from benchmarks.kit.text import prose
 from benchmarks.rivals.protocol import turn_texts
 from lash.ids import new_id
@@ -68,10 +68,8 @@ def idle_worker(place: Place) -> Report:
     queries: dict[tuple[str, str], list[float]] = {side: [] for side in sides}
 
     def cpu(side: tuple[str, str], _number: int) -> float:
-        with fresh(place, side[1]) as url:
-            program = Program(side[0])
-            answer = program.ask({"do": "idle", "url": url, "seconds": seconds})
-            program.close()
+        with fresh(place, side[1]) as url, programs(side[0]) as running:
+            answer = running[side[0]].ask({"do": "idle", "url": url, "seconds": seconds})
         queries[side].append(answer["queries_s"])
         return float(answer["cpu"]) * 1e3
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import statistics
 
@@ -10,7 +9,7 @@ from benchmarks.kit.contest import fresh, measure
 from benchmarks.kit.place import Place
 from benchmarks.kit.registry import Better, Scenario, register
 from benchmarks.kit.report import Ratio, Report
-from benchmarks.kit.rival import Contender, Program
+from benchmarks.kit.rival import Contender, Program, programs
 
 _CONTENDERS = (
     Contender(program="lash", backend="postgres"),
@@ -21,13 +20,12 @@ _CONTENDERS = (
 _EVENTS = 40
 
 
-def median_ms(place: Place, contender: Contender, kind: str, events: int, _number: int) -> float:
+def median_ms(
+    place: Place, contender: Contender, pair: tuple[Program, Program], kind: str, events: int, _number: int
+) -> float:
     """Return how many milliseconds after its acknowledgement the middle one of some events was taken up."""
-    with contextlib.ExitStack() as stack:
-        url = stack.enter_context(fresh(place, contender.backend))
-        worker, sender = Program(contender.program), Program(contender.program)
-        stack.callback(worker.close)
-        stack.callback(sender.close)
+    worker, sender = pair
+    with fresh(place, contender.backend) as url:
         question = {"url": url, "kind": kind, "events": events, "ready": str(place.new_path(".ready"))}
         worker.tell(question | {"do": "latency_worker"})
         acknowledged: list[float] = sender.ask(question | {"do": "latency_sender"})["acknowledged"]
@@ -39,12 +37,16 @@ def median_ms(place: Place, contender: Contender, kind: str, events: int, _numbe
 def compare(kind: str, place: Place) -> Report:
     """Measure both databases against the least that the driver alone needs."""
     events = place.count(_EVENTS, least=3)
-    sides = {each: functools.partial(median_ms, place, each, kind, events) for each in _CONTENDERS}
-    rows = measure(sides, place.rounds, unit="ms", case=f"median of {events}")
+    with programs("lash", "bare") as workers, programs("lash", "bare") as senders:
+        sides = {
+            each: functools.partial(
+                median_ms, place, each, (workers[each.program], senders[each.program]), kind, events
+            )
+            for each in _CONTENDERS
+        }
+        rows = measure(sides, place.rounds, unit="ms", case=f"median of {events}")
+        versions = workers["lash"].versions
     ratios = [Ratio.of(rows[first], rows[first + 1]) for first in range(0, len(rows), 2)]
-    probe = Program("lash")
-    versions = probe.versions
-    probe.close()
     return Report(
         ratios=tuple(sorted(ratios, key=lambda ratio: -ratio.value)),
         rows=tuple(rows),

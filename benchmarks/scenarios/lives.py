@@ -121,7 +121,7 @@ def _together(
     with fresh(place, contender.backend) as url:
         # The tables are made by one of them.
         several[0].ask(question(contender, url, [len(several)], 1))
-        at = time.monotonic() + 0.5
+        at = time.monotonic() + 1.5
         for session, program in enumerate(several):
             program.tell(question(contender, url, [session], turns) | {"at": at})
         # All are heard before any is judged, so that none is left in mid-answer.

@@ -23,7 +23,7 @@ from benchmarks.kit.postgres_trace import (
 )
 from benchmarks.kit.registry import Scenario, register
 from benchmarks.kit.report import Ratio, Report, Row
-from benchmarks.kit.works import WARM, AppendWork, ClaimWork, CommitWork, StepWork, Work, check_all, rate
+from benchmarks.kit.works import AppendWork, ClaimWork, CommitWork, StepWork, Work, check_all, rate
 
 _UNIT = "calls/s"
 CALLERS = (1, 8, 32)
@@ -49,14 +49,14 @@ class Duel:
 
     async def _ours(self, url: str, callers: int) -> float:
         async with await lash.open(url) as storage:
-            figure = await rate(storage, self.work, lanes=callers, calls=self.calls)
+            figure = await rate(storage, self.work, lanes=callers, calls=self.calls, warm=self.place.warm)
             await check_all(storage, self.work, lanes=callers, calls=self.calls)
             return figure
 
     def bare(self, callers: int, _number: int) -> float:
         """Run the statements with the driver alone; lash then reads what it should have written itself."""
         with self.place.database(self.template) as url:
-            figure = asyncio.run(bare_rate(url, self.lanes[:callers], warm=WARM))
+            figure = asyncio.run(bare_rate(url, self.lanes[:callers], warm=self.place.warm))
             self._check(url, callers)
             return figure
 
@@ -64,7 +64,7 @@ class Duel:
         """Run the statements with pgbench."""
         assert self.pgbench is not None
         with self.place.database(self.template) as url:
-            figure = pgbench_rate(self.pgbench, self.place, url, self.lanes[:callers], warm=WARM)
+            figure = pgbench_rate(self.pgbench, self.place, url, self.lanes[:callers], warm=self.place.warm)
             self._check(url, callers)
             return figure
 
@@ -79,7 +79,7 @@ class Duel:
 @contextlib.contextmanager
 def duel(place: Place, work: Work, calls: int, lanes: int) -> Iterator[Duel]:
     """Prepare the template and record the statements of every lane."""
-    calls = WARM + place.count(calls)
+    calls = place.warm + place.count(calls)
     with place.database() as template:
         asyncio.run(_prepare(template, work, lanes, calls))
         with place.database(template) as copy:

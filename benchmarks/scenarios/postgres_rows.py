@@ -18,7 +18,7 @@ from benchmarks.kit.measure import by_turns
 from benchmarks.kit.place import Place
 from benchmarks.kit.registry import Scenario, register
 from benchmarks.kit.report import Ratio, Report, Row
-from benchmarks.kit.works import WARM, CommitWork, check_all, commit_of, nodes_of, rate
+from benchmarks.kit.works import CommitWork, check_all, commit_of, nodes_of, rate
 
 _NODES = (20, 1, 200)
 """The first is the headline."""
@@ -77,7 +77,7 @@ def ours(place: Place, nodes: int, calls: int, _number: int) -> float:
         work = CommitWork(nodes)
         async with await lash.open(url) as storage:
             await work.prepare(storage, 1, calls)
-            figure = await rate(storage, work, lanes=1, calls=calls)
+            figure = await rate(storage, work, lanes=1, calls=calls, warm=place.warm)
             await check_all(storage, work, lanes=1, calls=calls)
             return figure
 
@@ -92,16 +92,16 @@ def row_by_row(place: Place, nodes: int, calls: int, _number: int) -> float:
         turns = [_rows(number, nodes) for number in range(calls)]
         connection = await asyncpg.connect(url)
         await connection.execute(_TABLES)
-        for number in range(WARM):
+        for number in range(place.warm):
             await commit_row_by_row(connection, number, *turns[number])
         begin = time.perf_counter()
-        for number in range(WARM, calls):
+        for number in range(place.warm, calls):
             await commit_row_by_row(connection, number, *turns[number])
         taken = time.perf_counter() - begin
         stored = await connection.fetch("SELECT body FROM nodes ORDER BY seq")
         assert [row["body"] for row in stored] == [body for bodies, _ in turns for _, _, body in bodies]
         await connection.close()
-        return (calls - WARM) / taken
+        return (calls - place.warm) / taken
 
     with place.database() as url:
         return asyncio.run(run(url))
@@ -119,7 +119,7 @@ def compare(place: Place) -> Report:
     rows: list[Row] = []
     ratios: list[Ratio] = []
     for nodes in _NODES:
-        calls = WARM + place.count(_CALLS[nodes])
+        calls = place.warm + place.count(_CALLS[nodes])
         sides = [functools.partial(side, place, nodes, calls) for side in (ours, row_by_row)]
         mine, theirs = (
             Row(contender=name, case=f"{nodes} nodes", unit="commits/s", samples=samples)

@@ -18,7 +18,6 @@ from benchmarks.kit.registry import Scenario, register
 from benchmarks.kit.report import Ratio, Report, Row
 from benchmarks.kit.sqlite_trace import Transactions, bare_rate, native_rate, recording, write_trace
 from benchmarks.kit.works import (
-    WARM,
     AppendWork,
     CommitWork,
     StepWork,
@@ -49,7 +48,7 @@ class Duel:
 
     @property
     def warm(self) -> int:
-        return _LANES * WARM
+        return _LANES * self.place.warm
 
     def ours(self, do: Do, _number: int) -> float:
         """Do the work with lash on a fresh copy, and look whether it was done."""
@@ -58,7 +57,7 @@ class Duel:
 
     async def _ours(self, path: Path, do: Do) -> float:
         async with await lash.open(f"sqlite:///{path}") as storage:
-            figure = await do(storage, self.work, lanes=_LANES, calls=self.calls)
+            figure = await do(storage, self.work, lanes=_LANES, calls=self.calls, warm=self.place.warm)
             await check_all(storage, self.work, lanes=_LANES, calls=self.calls)
             return figure
 
@@ -92,7 +91,7 @@ class Duel:
 @contextlib.contextmanager
 def duel(place: Place, work: Work, calls: int) -> Iterator[Duel]:
     """Prepare the template and record the statements of all calls, done one after the other."""
-    calls = WARM + place.count(calls)
+    calls = place.warm + place.count(calls)
     with place.file() as template, place.file() as recorded:
         asyncio.run(_prepare(template, work, calls))
         recorded.write_bytes(template.read_bytes())
