@@ -72,6 +72,9 @@ def page(document: dict[str, Any], plots: Path) -> Iterable[str]:
         yield "!!! warning"
         yield "    These results come from a shortened run. They show that the programs work, and nothing else."
         yield ""
+    if not document["results"]:
+        yield "Nothing was measured yet: run `make bench`, then `python -m benchmarks.page` with its file of results."
+        return
     yield from _overview(document["results"])
     for group, title in _GROUPS.items():
         results = [each for each in document["results"] if each["group"] == group]

@@ -19,7 +19,7 @@ from benchmarks.kit.machine import machine_facts
 from benchmarks.kit.place import file_system, place
 from benchmarks.kit.registry import Scenario, load_all
 from benchmarks.kit.report import JSONValue, Report
-from benchmarks.kit.rival import RivalMissing
+from benchmarks.kit.rival import RivalMissing, require
 
 RESULTS = Path(__file__).resolve().parent / "results"
 _LIMIT_S = 600
@@ -56,12 +56,13 @@ def _options() -> argparse.Namespace:
 def _run_here(scenario: Scenario, options: argparse.Namespace) -> int:
     if file_system(options.folder) == "tmpfs":
         print(f"{options.folder} lies in memory: no side waits for a disk. Set LASH_BENCH_DIR to a folder on a disk.")
+    try:
+        require(*scenario.rivals)
+    except RivalMissing as missing:
+        print(f"{scenario.name}: {missing}", file=sys.stderr)
+        return 3
     with place(options.folder, rounds=options.rounds, scale=options.scale) as here:
-        try:
-            report = scenario.run(here)
-        except RivalMissing as missing:
-            print(f"{scenario.name}: {missing}", file=sys.stderr)
-            return 3
+        report = scenario.run(here)
     if options.output is not None:
         options.output.write_text(json.dumps(report.as_json(scenario.name)))
     tell(scenario, report)

@@ -61,7 +61,11 @@ class Program:
         if self._process.stderr is not None:
             # Read by nobody, a full pipe would stop the program.
             self._drain = subprocess.Popen(["cat"], stdin=self._process.stderr, stdout=subprocess.DEVNULL)
-        self.versions: dict[str, str] = self.ask({"do": "hello"})["versions"]
+        try:
+            self.versions: dict[str, str] = self.ask({"do": "hello"})["versions"]
+        except BaseException:
+            self.close()
+            raise
 
     def tell(self, question: dict[str, Any]) -> None:
         """Ask without waiting for the answer."""
@@ -91,6 +95,9 @@ class Program:
         """End it as a crash would."""
         self._process.kill()
         self._process.wait()
+        if self._process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
 
     def close(self) -> None:
         """Let it end, and make sure that it does."""
