@@ -15,8 +15,8 @@ from benchmarks.run import main, tell
 from lash.testing.postgres_server import PostgresServer
 
 _KEYS = {"scenario", "ours", "other", "ratio", "unit", "versions"}
-_WIDE = ("postgres-append", "postgres-claim", "postgres-steps")
-"""Like postgres-commit they are measured with 1, 8 and 32 callers; here 8 suffice."""
+_WIDE = ("postgres-commit", "postgres-append", "postgres-claim")
+"""Like postgres-steps they are measured with 1, 8 and 32 callers; here 8 suffice."""
 _ALONE = tuple(
     f"{name}-8" if name in _WIDE else name
     for name, each in load_all().items()
