@@ -133,12 +133,12 @@ def _print_report(scenario: Scenario, report: Report) -> None:
 
 
 def _print_table(results: list[JSONValue]) -> None:
-    print(f"{'scenario':<24}{'ours':>12}{'other':>12}  {'unit':<12}{'ratio':>8}  {'better':<6}target")
+    print(f"{'scenario':<24}{'ours':>12}{'other':>12}  {'unit':<12}{'ratio':>8}  {'better':<8}target")
     for result in results:
         assert isinstance(result, dict)
         print(
             f"{result['scenario']:<24}{result['ours']:>12,}{result['other']:>12,}  {result['unit']:<12}"
-            f"{result['ratio']:>8}  {result['better']:<6}{result['target']}"
+            f"{result['ratio']:>8}  {result['better']:<8}{result['target']}"
         )
 
 
