@@ -249,6 +249,12 @@ def test_bad_parts_of_an_identity_are_refused(identity: WaitIdentity, field: str
         sign_key(SECRET, OperationScope(operation_id="o"), identity, "0")
 
 
+def test_the_first_signal_has_the_ordinal_1() -> None:
+    """B.8: signals are counted from one."""
+    first = msgspec.structs.replace(SIGNAL, ordinal=1)
+    assert check_wait_identity(first) == first
+
+
 def test_arguments_are_checked() -> None:
     """Keys, times and places of the right kind pass, others do not."""
     assert (check_key("text"), check_timeout(None), check_timeout(0), check_after(None)) == ("text", None, 0, "")
