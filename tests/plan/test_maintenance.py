@@ -75,8 +75,8 @@ def test_tables_are_summed_by_noun() -> None:
         [
             TableSize("lash_nodes", 5, 50, True),
             TableSize("lash_segments", 2, 20, True),
-            TableSize("lash_blobs", 1, None, True),
-            TableSize("lash_components", 1, 10, False),
+            TableSize("lash_components", 1, 10, True),
+            TableSize("lash_blobs", 1, None, False),
             TableSize("lash_checkpoints", 1, 10, True),
         ],
     )
