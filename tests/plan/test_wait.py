@@ -287,19 +287,19 @@ def test_the_timeout_is_a_resolution() -> None:
 
 
 @pytest.mark.parametrize(
-    "bad",
+    ("bad", "why"),
     [
-        None,
-        "ok",
-        Accepted(),
-        Resolved(value=_ANYTHING),
-        Rejected(code="", message="m"),
-        Rejected(code="c", message=_ANYTHING),
+        (None, "a wait is resolved by a resolution, not by NoneType"),
+        ("ok", "a wait is resolved by a resolution, not by str"),
+        (Accepted(), "a wait is resolved by a resolution, not by Accepted"),
+        (Resolved(value=_ANYTHING), "resolution.value"),
+        (Rejected(code="", message="m"), "resolution.code is blank"),
+        (Rejected(code="c", message=_ANYTHING), "resolution.message"),
     ],
 )
-def test_what_is_no_resolution_is_refused(bad: object) -> None:
-    """Before anything is written."""
-    with pytest.raises(InvalidInput):
+def test_what_is_no_resolution_is_refused(bad: object, why: str) -> None:
+    """Before anything is written, with what is wrong."""
+    with pytest.raises(InvalidInput, match=why):
         encode_resolution(bad)
 
 
