@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import hmac
 from typing import Any, Final
 
 import msgspec
@@ -202,6 +204,22 @@ def test_the_longest_key_is_within_the_limit() -> None:
     )
     assert len(key.text) < MAX_KEY_LENGTH
     assert verify_key(SECRET, key) is not None
+
+
+def test_a_text_beyond_the_limit_is_not_read() -> None:
+    """E19: a text as long as may be is a key if it is signed; one that is longer is none, whoever signed it."""
+
+    def unpadded(content: bytes) -> str:
+        return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
+
+    start, end = b'[{"type":"runtime_operation","operation_id":"o"},{"type":"custom","key":"', b'"},"0"]'
+    for size, length in ((12_252, 16_384), (12_255, 16_388)):
+        payload = start + b"x" * (size - len(start) - len(end)) + end
+        key_id = hashlib.sha256(b"lash.wait.id.v1\0" + payload).hexdigest()
+        signature = hmac.digest(SECRET, b"lash.wait.signature.v1\0" + key_id.encode(), "sha256")
+        text = f"lw1.{unpadded(payload)}.{unpadded(signature)}"
+        assert len(text) == length
+        assert (verify_key(SECRET, text) is not None) == (length == 16_384)
 
 
 def test_a_key_of_the_future_is_unknown() -> None:
