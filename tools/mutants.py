@@ -181,7 +181,8 @@ def _conditions(node: ast.AST) -> Iterator[ast.AST]:
             yield other_loop
     if isinstance(node, ast.match_case) and node.guard is not None:
         other_case = copy.deepcopy(node)
-        other_case.guard = None
+        # Without a guard, a pattern that fits everything would make the cases behind it an error.
+        other_case.guard = ast.Constant(value=True) if isinstance(node.pattern, ast.MatchAs) else None
         yield other_case
 
 

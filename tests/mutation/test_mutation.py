@@ -81,3 +81,15 @@ def test_a_mutant_is_the_module_with_one_change(module: Path) -> None:
         assert text != original
         assert len(set(text.splitlines()) - set(original.splitlines())) == 1
         compile(text, "m.py", "exec")
+
+
+def test_a_guard_that_is_taken_away_leaves_the_cases_behind_it(tmp_path: Path) -> None:
+    """A pattern that fits everything is no error without its guard: it is taken always."""
+    path = tmp_path / "m.py"
+    path.write_text(
+        "match place:\n    case _ if held:\n        free = 1\n    case _:\n        free = 2\n", encoding="utf-8"
+    )
+    every = mutants(path, "m")
+    assert "m: case _ if held: -> case _ if True:" in [mutant.key for mutant in every]
+    for mutant in every:
+        compile(mutated(path, mutant), "m.py", "exec")

@@ -11,6 +11,7 @@ from lash.errors import CorruptData, InvalidInput
 from lash.model.artifact import ArtifactPage, ArtifactRef, ArtifactSummary, ProcessEnvironment
 from lash.model.value import Compression
 from lash.plan.artifact import (
+    ENVIRONMENTS,
     ArtifactRow,
     ArtifactSummaryRow,
     check_artifact_cursor,
@@ -63,6 +64,7 @@ def test_a_page_ends_where_there_is_no_next_one() -> None:
     summaries = tuple(ArtifactSummary(ref=ArtifactRef(digit * 64), size=1, created_at_ms=2) for digit in "abc")
     assert decode_artifact_page(rows, 3) == ArtifactPage(artifacts=summaries)
     assert decode_artifact_page(rows, 2) == ArtifactPage(artifacts=summaries[:2], next_cursor="b" * 64)
+    assert decode_artifact_page(rows, 1) == ArtifactPage(artifacts=summaries[:1], next_cursor="a" * 64)
     assert decode_artifact_page([], 2) == ArtifactPage(artifacts=())
 
 
@@ -73,3 +75,8 @@ def test_refs_and_cursors_are_digests() -> None:
     for check in (check_artifact_ref, check_artifact_cursor):
         with pytest.raises(InvalidInput):
             check("x")
+
+
+def test_environments_are_found_where_they_were_put() -> None:
+    """The namespace is stored with each environment, so no later version may call it otherwise."""
+    assert ENVIRONMENTS == "process_environment"

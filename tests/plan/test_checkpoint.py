@@ -1,6 +1,7 @@
 """What a checkpoint stores, its ref, and how damage to it is told."""
 
 import hashlib
+import string
 
 import pytest
 
@@ -57,6 +58,15 @@ def test_a_manifest_has_its_golden_ref() -> None:
     )
     assert manifest_ref(MANIFEST) == GOLDEN
     assert manifest_ref(turned) == GOLDEN
+
+
+def test_a_draft_becomes_its_manifest_and_its_golden_ref() -> None:
+    """Turn state, revision of the plugins and components all are part of what is committed."""
+    whole = CheckpointDraft(
+        turn_state=MANIFEST.turn_state, plugin_snapshot_revision=2, components={"zeta": b"alpha", "eta": BETA}
+    )
+    encoded = encode_checkpoint(whole, Compression.LOW_LATENCY)
+    assert (encoded.manifest, encoded.ref) == (MANIFEST, GOLDEN)
 
 
 def test_bytes_are_stored_and_refs_are_required() -> None:
@@ -131,6 +141,13 @@ def test_what_is_no_ref_is_refused(wrong: object) -> None:
     """Length, case and alphabet all count."""
     with pytest.raises(InvalidInput, match="ref of 64 lowercase hex digits"):
         check_ref("ref", wrong)
+
+
+def test_no_other_character_stands_in_a_ref() -> None:
+    """Of all that can be printed, sixteen characters are lowercase hex digits."""
+    for character in set(string.printable) - set("0123456789abcdef"):
+        with pytest.raises(InvalidInput, match="ref of 64 lowercase hex digits"):
+            check_ref("ref", character * 64)
 
 
 TURN_STATE_TEXT = '{"turn_index":3,"token_usage":{"input_tokens":7},"protocol_turn_options":{"a":2,"b":1}}'

@@ -50,6 +50,7 @@ def test_a_commit_becomes_rows() -> None:
             usage=(used("turn", 1), used("idle", 0), used("turn", 2)),
         )
     )
+    assert rows.scope_id == f"turn:{len(SESSION)}:{SESSION}:turn"
     assert rows.config == '{"provider_id":"p","model":{"id":"large"}}'
     assert [row.frame_id for row in rows.frames] == ["f"]
     assert [node.node_id for node in rows.nodes] == ["n"]
@@ -129,7 +130,7 @@ def test_a_commit_cannot_release_the_lease_of_another_session() -> None:
         (commit(expected_revision=-1), "expected_revision must lie between 0"),
         (commit(expected_revision=True), "expected_revision must be an integer"),
         (commit(expected_revision=MOST), "the revision counter of this session is exhausted"),
-        (commit(turn_id=""), "turn_id is blank"),
+        (commit(turn_id=""), "^turn_id is blank"),
         (commit(current_frame_id=7), "current_frame_id must be text"),
         (commit(fence="token"), "fence must be a LeaseFence"),
         (commit(release="token"), "release must be a LeaseFence"),

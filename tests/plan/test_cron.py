@@ -136,6 +136,23 @@ def test_zones_that_are_not_known(zone: object) -> None:
         check_cron("* * * * *", zone)
 
 
+def test_the_longest_line_and_the_longest_name_are_looked_at() -> None:
+    """1,024 characters are a line and 255 a name; beyond that the length is what is wrong."""
+    check_cron("10" + ",0" * 507 + " * * * *", "UTC")
+    with pytest.raises(InvalidInput, match="cron has 1,025 characters"):
+        check_cron("10" + ",0" * 506 + ",10 * * * *", "UTC")
+    with pytest.raises(InvalidInput, match=r"time zone 'EEE.* is not known"):
+        zone_of("E" * 255)
+    with pytest.raises(InvalidInput, match="time_zone has 256 characters"):
+        zone_of("E" * 256)
+
+
+def test_a_line_that_cannot_be_read_has_no_next_tick() -> None:
+    """It is refused, and not taken for one that never happens."""
+    with pytest.raises(InvalidInput, match=r"^cron line '60 \* \* \* \*': "):
+        next_tick("60 * * * *", ZoneInfo("UTC"), 0)
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.text("0123456789*/,-#LWMONFEB ", max_size=30), st.integers(0, 4_000_000_000_000))
 def test_any_text_is_a_line_or_is_refused(line: str, after_ms: int) -> None:
@@ -190,6 +207,8 @@ def test_the_newest_tick_may_be_the_first() -> None:
     first = ms("2026-01-01")
     for until in (first - 1, first, first + 1):
         assert newest_tick("0 0 1 1 *", zone_of("UTC"), first, until) == first
+    last = ms("9999-01-01")
+    assert newest_tick("0 0 1 1 *", zone_of("UTC"), last, ms("9999-12-31")) == last
 
 
 def test_instants_are_iso_in_utc() -> None:

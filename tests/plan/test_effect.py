@@ -125,18 +125,26 @@ def test_what_an_encoded_effect_tells() -> None:
         attempt(call={"call_id": "c"}),
         attempt(attempt=0),
         attempt(attempt=2),
+        attempt(attempt="1"),
+        attempt(attempt=-1),
         attempt(max_attempts=0),
+        attempt(max_attempts=None),
         ToolBatch(batch_id="", calls=(BatchCall(call=CALL, replay_suffix="1"),)),
         ToolBatch(batch_id="b", calls=()),
         ToolBatch(batch_id="b", calls=(BatchCall(call=CALL, replay_suffix=" "),)),
         ToolBatch(batch_id="b", calls=(BatchCall(call=CALL, replay_suffix="1"),) * 2),
         ToolBatch(batch_id="b", calls=("c",)),  # type: ignore[arg-type]
+        ToolBatch(batch_id="b", calls=(BatchCall(call=msgspec.structs.replace(CALL, tool_id=""), replay_suffix="1"),)),
+        ToolBatch(batch_id="b", calls=(BatchCall(call="c", replay_suffix="1"),)),  # type: ignore[arg-type]
         ProcessCommand(op="explode"),
         ExecCode(language="", code=""),
         Sleep(),
         Sleep(duration_ms=1, until_ms=1),
         Sleep(duration_ms=-1),
+        Sleep(duration_ms=2**63),
+        Sleep(duration_ms="1"),  # type: ignore[arg-type]
         Sleep(until_ms=2**63),
+        Sleep(until_ms=1.5),  # type: ignore[arg-type]
         AwaitEvent(key_id=""),
         DurableStep(step_id=" "),
         LlmCall(request={"image": b"bytes"}),
@@ -162,6 +170,13 @@ def test_impossible_commands_are_refused(command: object) -> None:
         SyncEnvironment(),
         LlmCall(request={}),
         Sleep(duration_ms=0),
+        ProcessCommand(op="start"),
+        ProcessCommand(op="list"),
+        ProcessCommand(op="transfer"),
+        ProcessCommand(op="delete_session"),
+        ProcessCommand(op="await"),
+        ProcessCommand(op="cancel"),
+        ProcessCommand(op="signal"),
     ],
     ids=repr,
 )
@@ -190,6 +205,37 @@ def test_envelopes_are_bounded() -> None:
         encode_envelope(envelope(ExecCode(language="l", code="x" * 4_200_000)))
 
 
+def test_the_largest_envelope_has_exactly_4_mib() -> None:
+    """4,194,304 bytes of canonical text are an envelope, one more is not."""
+    rest = (
+        '{"command":{"code":"","kind":"exec_code","language":"l"},"replay_key":"k",'
+        '"scope":{"session_id":"s","turn_id":"t","type":"turn"}}'
+    )
+    room = 4_194_304 - len(rest)
+    assert len(encode_envelope(envelope(ExecCode(language="l", code="x" * room))).text) == 4_194_304
+    with pytest.raises(InvalidInput, match="has 4,194,305 bytes"):
+        encode_envelope(envelope(ExecCode(language="l", code="x" * (room + 1))))
+
+
+def test_the_largest_outcome_has_exactly_1_mib() -> None:
+    """1,048,576 characters of JSON are an outcome, one more is not."""
+    room = 1_048_576 - len('{"outcome":""}')
+    assert len(encode_outcome("it", "x" * room).outcome or "") == 1_048_576
+    with pytest.raises(InvalidInput, match="the outcome of it has 1,048,577 characters"):
+        encode_outcome("it", "x" * (room + 1))
+
+
+def test_the_longest_names_that_fit_an_index() -> None:
+    """A scope and a key of 2,400 bytes fit together, one byte more does not."""
+    wide = "\N{GRINNING FACE}" * 255
+    long = TurnScope(session_id=wide, turn_id=wide)
+    room = 2_400 - len(f"turn:255:{wide}:{wide}".encode())
+    key = "\N{GRINNING FACE}" * 50 + "k" * (room - 200)
+    assert check_key(long, key) == f"turn:255:{wide}:{wide}"
+    with pytest.raises(InvalidInput, match="2,401 bytes together"):
+        check_key(long, key + "k")
+
+
 def test_names_must_fit_an_index() -> None:
     """A scope and a key of many bytes are refused together, where a database could not index them."""
     wide = "\N{GRINNING FACE}" * 255
@@ -201,6 +247,10 @@ def test_names_must_fit_an_index() -> None:
     with pytest.raises(InvalidInput, match="bytes together"):
         check_key(long, wide)
     assert check_key(TURN, "k") == "turn:1:s:t"
+    with pytest.raises(InvalidInput, match=r"^replay_key is blank"):
+        check_key(TURN, "")
+    with pytest.raises(InvalidInput, match=r"^group_key is blank"):
+        check_key(TURN, "", "group_key")
 
 
 SCOPES: list[tuple[ExecutionScope, str, str | None, str | None]] = [
@@ -266,6 +316,12 @@ def test_impossible_replay_keys_are_refused(parts: tuple[Any, ...]) -> None:
     """A key of nothing, or of what is no text and no number, is refused."""
     with pytest.raises(InvalidInput):
         replay_key(*parts)
+
+
+def test_a_replay_key_of_nothing_is_told_so() -> None:
+    """What is missing is a part, not a better text."""
+    with pytest.raises(InvalidInput, match="a replay key needs at least one part"):
+        replay_key()
 
 
 @pytest.mark.parametrize("outcome", [None, 0, 1.5, "x", [1, [2]], {"a": None}])

@@ -125,6 +125,15 @@ def test_bad_occurrences(bad: Any) -> None:  # noqa: ANN401
         encode_occurrence(bad)
 
 
+def test_the_largest_occurrence() -> None:
+    """A.3: 262,144 characters of JSON are an occurrence, one more is not."""
+    room = 262_144 - len('{"source_type":"t","source_key":"s","idempotency_key":"i","payload":"","source":[2]}')
+    largest = encode_occurrence(msgspec.structs.replace(REQUEST, payload="x" * room))
+    assert len(largest.body) == 262_144
+    with pytest.raises(InvalidInput, match="has 262,145 characters"):
+        encode_occurrence(msgspec.structs.replace(REQUEST, payload="x" * (room + 1)))
+
+
 def test_a_tuple_is_a_list_from_the_start() -> None:
     """H65: what a process is given does not depend on whether it is started at once or on a retry."""
     request = msgspec.structs.replace(REQUEST, payload={"x": (1, 2)})
@@ -159,19 +168,30 @@ def test_the_same_occurrence() -> None:
 
 def test_a_start() -> None:
     """T7, A.5: args replace what stood there; identity, grant and columns follow from the definition."""
-    template = {"all": WholeEvent(), "one": EventPointer(path="/n"), "fixed": FixedInput(value=None)}
+    template = {
+        "all": WholeEvent(),
+        "one": EventPointer(path="/n"),
+        "fixed": FixedInput(value=[7]),
+        "none": FixedInput(value=None),
+    }
     planned = plan(subscription(input_template=template, wake_session_id="w", identity=Identity(kind="job", label="l")))
     assert isinstance(planned, Start)
     assert planned.process_id == PROCESS
     process_input = planned.registration.registration.input
     assert process_input == EngineInput(
-        kind="work", payload={"m": 1, "args": {"all": {"n": 1}, "one": 1, "fixed": None}}
+        kind="work", payload={"m": 1, "args": {"all": {"n": 1}, "one": 1, "fixed": [7], "none": None}}
     )
     columns = process_columns(planned)
     assert (columns[0], *columns[3:]) == (PROCESS, "rerunnable", "job", "l", None, None, "w", "e")
     assert columns[2] == planned.registration.body
     assert grant_columns([planned]) == [("w", PROCESS, "job", "l")]
     assert delivery_columns(planned) == ("id", "", "k", PROCESS, "started", None)
+
+
+def test_only_what_starts_wants_a_process() -> None:
+    """T11: a rejected match registers nothing."""
+    start, reject = plan(subscription()), plan(subscription(definition="{"))
+    assert starts_of([reject, start, reject]) == [start]
 
 
 def test_no_grant_without_a_session() -> None:
@@ -216,6 +236,14 @@ def test_reasons_fit_their_column() -> None:
     assert "\0" not in planned.reason
 
 
+def test_a_nul_in_the_name_of_a_property_is_spelt_out() -> None:
+    """T15: the reason names the place, and no database refuses it."""
+    row = subscription(payload_schema={"additionalProperties": {"type": "integer"}})
+    planned = plan(row, {"a\0b": "x"})
+    assert isinstance(planned, Reject)
+    assert planned.reason.startswith("payload.a\\0b: ")
+
+
 def test_ids_that_are_taken() -> None:
     """T17: an equal process is welcome, another one a rejection; what was rejected anyway stays so."""
     start, reject = plan(subscription()), plan(subscription(definition="{"))
@@ -239,8 +267,28 @@ def test_a_report() -> None:
     assert report.started_process_ids == (PROCESS,)
 
 
+def test_what_is_told_of_a_delivery() -> None:
+    """H67: whose subscription it is, which process was wanted, what became of it and at which attempt."""
+    host, damaged = plan(subscription()), subscription(definition="{")
+    told = TriggerDelivery(
+        subscription_id="id",
+        owner_session_id=None,
+        key="k",
+        process_id=PROCESS,
+        state=DeliveryState.STARTED,
+        reason=None,
+        attempts=1,
+    )
+    assert delivery_of(host) == told
+    rejected = plan(msgspec.structs.replace(damaged, owner_session_id="s"))
+    assert isinstance(rejected, Reject)
+    assert delivery_of(rejected, attempts=3) == msgspec.structs.replace(
+        told, owner_session_id="s", state=DeliveryState.REJECTED, reason=rejected.reason, attempts=3
+    )
+
+
 def delivery(state: str = "rejected", owner: str = "s") -> DeliveryRow:
-    return DeliveryRow("id", owner, "k", PROCESS, state, "why" if state == "rejected" else None, 1)
+    return DeliveryRow("id", owner, "k", PROCESS, state, "why" if state == "rejected" else None, 3)
 
 
 def test_reading_a_delivery() -> None:
@@ -252,6 +300,7 @@ def test_reading_a_delivery() -> None:
         process_id=PROCESS,
         state=DeliveryState.REJECTED,
         reason="why",
+        attempts=3,
     )
     assert decode_delivery(delivery(owner="")).owner_session_id is None
     with pytest.raises(CorruptData, match="'id'"):

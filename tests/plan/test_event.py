@@ -316,6 +316,14 @@ def test_damaged_events_are_reported_as_damage(damaged: EventRow) -> None:
         decode_event(damaged, PROCESS)
 
 
+def test_the_largest_payload_fits() -> None:
+    """1,048,576 characters of stored text are a payload, one more is not."""
+    room = 1_048_576 - len('{"payload":""}')
+    assert len(append(EventDraft(event_type="note", payload="x" * room)).payload) == 1_048_576
+    with pytest.raises(InvalidInput, match="has 1,048,577 characters"):
+        append(EventDraft(event_type="note", payload="x" * (room + 1)))
+
+
 def test_a_payload_that_is_too_large_is_refused_by_the_process_s_name() -> None:
     """An event is no place for large things; the message names the process and says where they belong."""
     draft = EventDraft(event_type="note", payload="x" * 1_048_577)

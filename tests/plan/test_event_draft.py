@@ -102,8 +102,10 @@ def test_a_cancellation_has_one_key_for_each_reason() -> None:
 
 def test_the_keys_of_the_other_drafts() -> None:
     """They name process, act and what makes the act the same, and never change."""
-    assert abandon_request_draft("p", "stuck").replay_key == "process:p:abandon:" + sha256(
-        b'lash.event.v1\0["process.abandon_requested",{"reason":"stuck"}]'
+    assert abandon_request_draft("p", "stuck") == EventDraft(
+        event_type="process.abandon_requested",
+        payload={"reason": "stuck"},
+        replay_key="process:p:abandon:" + sha256(b'lash.event.v1\0["process.abandon_requested",{"reason":"stuck"}]'),
     )
     assert signal_draft("p", "go-1_A", "id:7", [1]) == EventDraft(
         event_type="signal.go-1_A", payload=[1], replay_key="process:p:signal.go-1_A:id:7"

@@ -6,6 +6,7 @@ import pytest
 from lash.errors import CorruptData, InvalidInput, LeaseLost
 from lash.model.lease import Acquired, Busy, Lease, LeaseFence, LeaseOwner, LocalProcess
 from lash.plan.lease import (
+    NEVER_HELD,
     Acquire,
     ClaimDecision,
     LeaseRow,
@@ -36,6 +37,11 @@ RIVAL = LeaseOwner(owner_id="rival", incarnation_id="first")
 ROW = LeaseRow(5, "worker", "first", PROCESS_TEXT, "token", 1_000, 2_000)
 LEASE = Lease(session_id=SESSION, owner=HOLDER, token="token", fencing=5, claimed_at_ms=1_000, expires_at_ms=2_000)
 FENCE = LeaseFence(session_id=SESSION, owner_id="worker", incarnation_id="first", token="token", fencing=5)
+
+
+def test_a_lease_that_was_never_held_is_free_from_the_start() -> None:
+    """No fencing number was given, nobody has it, and it ran out at the beginning of time."""
+    assert NEVER_HELD == FREE_LEASE == LeaseRow(0, None, None, None, None, 0, 0)
 
 
 def claim(row: LeaseRow, owner: LeaseOwner, now_ms: int, ttl_ms: int = 500) -> ClaimDecision:

@@ -322,6 +322,12 @@ def test_registrations_that_cannot_be_stored_are_refused(wrong: Registration, me
         encode_registration(wrong)
 
 
+def test_the_longest_label_fits() -> None:
+    """255 characters are a label."""
+    encoded = encode_registration(replace(EXTERNAL, identity=Identity(kind="k", label="x" * 255)))
+    assert encoded.label == "x" * 255
+
+
 def waking(**selectors: Selector) -> EventSemantics:
     return EventSemantics(wake=WakeSpec(**{"input": Constant(value=""), **selectors}))
 

@@ -333,6 +333,7 @@ def test_filters_that_cannot_be_used_are_refused(wrong: object, message: str) ->
             created_after_ms=0,
             created_before_ms=MOST,
         ),
+        ProcessFilter(kind="x" * 255, label="x" * 255, originator_session_id="x" * 255, wake_session_id="x" * 255),
     ],
 )
 def test_usable_filters_are_returned(wanted: ProcessFilter) -> None:
@@ -369,6 +370,7 @@ def test_a_page_holds_what_was_asked_for_and_the_way_on() -> None:
     rows = [replace(ROW, process_key=key) for key in (9, 8, 7)]
     shown = decode_process(ROW)
     assert decode_process_page(rows, 2) == ProcessPage(processes=(shown,) * 2, next_cursor=cursor("p1:8"))
+    assert decode_process_page(rows, 1) == ProcessPage(processes=(shown,), next_cursor=cursor("p1:9"))
     assert decode_process_page(rows, 3) == ProcessPage(processes=(shown,) * 3)
     assert decode_process_page([], 3) == ProcessPage(processes=())
 

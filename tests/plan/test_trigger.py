@@ -8,10 +8,15 @@ import msgspec
 import pytest
 
 from lash.errors import CorruptData, InvalidInput, TriggerConflict, TriggerNotFound
+from lash.model.causal import TriggerOccurrenceCause
+from lash.model.event import EventType
 from lash.model.process import (
     EngineInput,
     HostOriginator,
     Identity,
+    Provenance,
+    Recovery,
+    Registration,
     Scope,
     SessionOriginator,
     ToolCallInput,
@@ -44,6 +49,7 @@ from lash.plan.trigger import (
     plan_register,
     plan_switch,
     plan_update,
+    registration_of,
 )
 from lash.plan.trigger_catalogue import event_catalogue
 from lash.plan.trigger_list import (
@@ -93,6 +99,14 @@ def test_golden_source_key() -> None:
     assert default_source_key("ui.button.pressed") == (
         "source:ui.button.pressed:v1:" + sha256(b'lash.trigger.source.v1\0["ui.button.pressed",{}]')
     )
+
+
+def test_sources_that_have_no_key() -> None:
+    """T1: a blank type, and a description that is no JSON, name no source."""
+    with pytest.raises(InvalidInput, match="source_type is blank"):
+        default_source_key(" ")
+    with pytest.raises(InvalidInput, match="the description"):
+        default_source_key("t", {"a": object()})
 
 
 def test_golden_fingerprint() -> None:
@@ -158,6 +172,8 @@ def test_the_columns_of_a_definition() -> None:
         ({"input_template": {"x": EventPointer(path="x")}}, "JSON pointer"),
         ({"input_template": {" ": FixedInput(value=1)}}, "blank"),
         ({"source_type": " "}, "source_type is blank"),
+        ({"source_key": " "}, "source_key is blank"),
+        ({"payload_schema": {"type": "wat"}}, "payload_schema: the JSON schema cannot be used"),
         ({"environment_ref": ""}, "cannot start a process"),
         ({"source": "x" * 262_144}, "at most 262,144"),
         ({"owner": None}, "owner"),
@@ -169,6 +185,18 @@ def test_bad_definitions(fields: dict[str, Any], saying: str) -> None:
         encode_draft(draft(**fields))
 
 
+def test_the_largest_definition() -> None:
+    """W11: 262,144 characters of JSON are a definition, one more is not."""
+    rest = (
+        '{"owner":{"type":"host"},"key":"k","source_type":"t","source_key":"s","source":"",'
+        '"target":{"type":"engine","kind":"work","payload":{}},"environment_ref":"e","identity":{"kind":"work"}}'
+    )
+    room = 262_144 - len(rest)
+    assert len(encode_draft(draft(source="x" * room)).body) == 262_144
+    with pytest.raises(InvalidInput, match="has 262,145 characters"):
+        encode_draft(draft(source="x" * (room + 1)))
+
+
 def test_fixed_inputs_must_fit_into_a_process() -> None:
     """W11: what could be stored in a definition and not in its processes is refused at once."""
     deep: Any = 1
@@ -176,6 +204,31 @@ def test_fixed_inputs_must_fit_into_a_process() -> None:
         deep = [deep]
     with pytest.raises(InvalidInput, match=r"cannot start a process: .*nested"):
         encode_draft(draft(input_template={"x": FixedInput(value=deep)}))
+
+
+def test_the_process_that_a_subscription_starts() -> None:
+    """A.5: everything that the definition says about its processes, who began them and what caused them."""
+    definition = encode_draft(
+        draft(
+            owner=session(frame="f"),
+            target=EngineInput(kind="work", payload={"m": 1, "args": "old"}),
+            identity=Identity(kind="job", label="l"),
+            recovery="owner_bound",
+            event_types=(EventType(name="note"),),
+            wake_session_id="w",
+        )
+    ).draft
+    started = registration_of(definition, process_id="p", occurrence_id="o", inputs={"x": 1})
+    assert started.registration == Registration(
+        process_id="p",
+        input=EngineInput(kind="work", payload={"m": 1, "args": {"x": 1}}),
+        recovery=Recovery.OWNER_BOUND,
+        identity=Identity(kind="job", label="l"),
+        event_types=(EventType(name="note"),),
+        provenance=Provenance(originator=session(frame="f"), caused_by=TriggerOccurrenceCause(occurrence_id="o")),
+        environment_ref="e",
+        wake_session_id="w",
+    )
 
 
 def test_what_is_no_definition() -> None:
@@ -195,6 +248,8 @@ def test_owners() -> None:
     assert check_name(session(), "k") == TriggerName(owner_session_id="s", key="k")
     with pytest.raises(InvalidInput, match="session_id"):
         owner_column(session(""))
+    with pytest.raises(InvalidInput, match="an owner is a HostOriginator or a SessionOriginator, not str"):
+        owner_column("s")
 
 
 def test_registering() -> None:
@@ -247,6 +302,7 @@ def test_the_wrong_revision() -> None:
         plan_delete(NAME, row(revision=3), revision=2)
     with pytest.raises(TriggerNotFound, match="the host has no trigger subscription 'k'"):
         plan_delete(NAME, None, revision=2)
+    assert check_revision(1) == 1
     with pytest.raises(InvalidInput):
         check_revision(0)
 

@@ -1,6 +1,7 @@
 """The identity of a turn's commit: what it ignores, what changes it, and its exact value."""
 
 import hashlib
+import json
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from lash.errors import CorruptData, TurnConflict
 from lash.model.causal import TurnCause
 from lash.model.checkpoint import CheckpointDraft, CheckpointManifest, TurnState
-from lash.model.commit import Append, Commit, CommitResult, ReplaceFull, Unchanged
+from lash.model.commit import Append, Commit, CommitResult, GraphDelta, ReplaceFull, Unchanged
 from lash.model.frame import AgentFrame, AgentFrameAssignment, FrameStatus, ModelLimits, ModelSpec
 from lash.model.lease import LeaseFence
 from lash.model.message import Message, Part, PartKind, Role
@@ -22,7 +23,7 @@ from lash.model.usage import TokenUsage, UsageEntry
 from lash.model.value import BlobRef
 from lash.plan.commit import prepare_commit
 from lash.plan.turn import TurnRow, commit_hash, replay
-from tests.plan.kit import NOON, SESSION, rules, said, sha256
+from tests.plan.kit import NOON, SESSION, canonical_json, rules, said, sha256
 
 replace = msgspec.structs.replace
 
@@ -316,6 +317,54 @@ def test_a_moved_leaf_is_another_commit() -> None:
     ]
     assert len(set(hashes)) == 3
     assert hashes[1] == hashes[2]
+
+
+def projected(**parts: object) -> str:
+    """The identity of a commit that publishes nothing but these parts, written by hand."""
+    content = {**json.loads(EMPTY_PROJECTION), **parts}
+    return sha256(b"lash.turn-commit.v1\0" + canonical_json(content))
+
+
+SAID = (said("a", "n-0"), said("b", "a"))
+SAID_TEXT = [
+    {
+        "agent_frame_id": None,
+        "caused_by": None,
+        "entry": {
+            "kind": "message",
+            "message": {"id": "", "parts": [{"content": "hello", "id": "", "kind": "text"}], "role": "user"},
+        },
+        "parent": parent,
+    }
+    for parent in ("earlier", 0)
+]
+
+
+@pytest.mark.parametrize(
+    ("graph", "written"),
+    [
+        (Unchanged(leaf_node_id="n-0"), {"delta": "unchanged", "leaf": "earlier"}),
+        (Unchanged(leaf_node_id=None), {"delta": "unchanged", "leaf": None}),
+        (Append(nodes=SAID), {"delta": "append", "leaf": 1, "nodes": SAID_TEXT}),
+        (Append(nodes=SAID, leaf_node_id="a"), {"delta": "append", "leaf": 0, "nodes": SAID_TEXT}),
+        (Append(nodes=SAID, leaf_node_id="n-0"), {"delta": "append", "leaf": "earlier", "nodes": SAID_TEXT}),
+        (Append(nodes=SAID, leaf_node_id=None), {"delta": "append", "leaf": None, "nodes": SAID_TEXT}),
+        (
+            ReplaceFull(nodes=SAID, leaf_node_id="b", replaced_node_count=7),
+            {"delta": "replace_full", "leaf": 1, "nodes": SAID_TEXT},
+        ),
+    ],
+    ids=["leaf moved", "no leaf", "append", "leaf by id", "leaf before", "append, no leaf", "replacement"],
+)
+def test_the_identity_of_each_change_of_the_graph_is_written_down(graph: GraphDelta, written: object) -> None:
+    """A turn that was committed by an older lash is recognised by a newer one, whatever it did to the graph."""
+    assert commit_hash(Commit(session_id="s", expected_revision=0, graph=graph), {}) == projected(graph=written)
+
+
+def test_the_identity_of_attachments_is_written_down() -> None:
+    """They stand under their own name, sorted and once each."""
+    given = Commit(session_id="s", expected_revision=0, attachments=("b" * 64, "a" * 64, "b" * 64))
+    assert commit_hash(given, {}) == projected(attachments=["a" * 64, "b" * 64])
 
 
 CONSUMING = replace(

@@ -11,6 +11,7 @@ from lash.errors import InvalidInput
 from lash.model.usage import TokenUsage, UsageEntry
 from lash.plan.usage import UsageRow, decode_usage, encode_usage, merge_usage, require_room
 
+replace = msgspec.structs.replace
 MOST = 9_223_372_036_854_775_807
 
 
@@ -39,6 +40,7 @@ def test_a_single_counter_is_enough_for_a_row(counter: str) -> None:
         ("text", r"usage\[1\] must be a UsageEntry"),
         (UsageEntry(source="s", model="m", usage=None), r"usage\[1\] must be a UsageEntry"),  # type: ignore[arg-type]
         (entry(source="\0"), r"usage\[1\]\.source contains a NUL"),
+        (entry(source="s" * 256), r"usage\[1\]\.source has 256 characters"),
         (entry(model="m" * 256), r"usage\[1\]\.model has 256 characters"),
         (entry(input_tokens=-1), r"usage\[1\]\.input_tokens must lie between 0"),
         (entry(output_tokens=MOST + 1), r"usage\[1\]\.output_tokens must lie between 0"),
@@ -50,6 +52,19 @@ def test_usage_that_cannot_be_stored_is_refused_by_its_path(wrong: UsageEntry, m
     """The error names the entry and the field."""
     with pytest.raises(InvalidInput, match=message):
         encode_usage((entry(input_tokens=1), wrong))
+
+
+@pytest.mark.parametrize("counter", ["input_tokens", "output_tokens", "cached_input_tokens", "reasoning_tokens"])
+def test_no_counter_goes_backwards(counter: str) -> None:
+    """A counter below nothing is refused by its name."""
+    with pytest.raises(InvalidInput, match=rf"usage\[0\]\.{counter} must lie between 0 and {MOST}"):
+        encode_usage((UsageEntry(source="turn", model="large", usage=replace(TokenUsage(), **{counter: -1})),))
+
+
+def test_the_longest_names_fit() -> None:
+    """255 characters are a source and a model."""
+    (row,) = encode_usage((entry("s" * 255, "m" * 255, input_tokens=1),))
+    assert (row.source, row.model) == ("s" * 255, "m" * 255)
 
 
 def test_rows_are_summed_by_source_and_model() -> None:

@@ -186,9 +186,7 @@ def plan_append(
         event_type=draft.event_type,
         payload=draft.payload,
         replay_key=draft.replay_key,
-        wake=make_wake(
-            declared.semantics.wake, draft, EventPlace(process_id, life, last_sequence + 1), wake_session_id
-        ),
+        wake=make_wake(declared.semantics.wake, draft, place, wake_session_id),
         occurred_at_ms=now_ms,
     )
     after = fold(registration, projection, event)
