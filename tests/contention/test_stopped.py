@@ -18,6 +18,7 @@ from lash.model.process import Success
 from tests.contention.rows import all_rows
 from tests.contention.sleeper import FAR, Rights
 from tests.raw import raw
+from tests.runtime.stopping import stop
 from tests.runtime.worker_app import moody
 from tests.runtime.worker_kit import PATIENCE_S, ROOT, crew, until
 
@@ -83,7 +84,7 @@ async def test_a_stopped_holder_changes_no_row(backend_url: str, backend_name: s
     with _sleeper(backend_url) as child:
         assert child.stdout is not None
         assert await asyncio.to_thread(child.stdout.readline) == "holds\n"
-        child.send_signal(signal.SIGSTOP)
+        await stop(child, backend_url)
         async with await lash.open(backend_url) as storage:
             free = _FREE.format(now=_NOW[backend_name])
             await until(lambda: _is_so(backend_url, free))
@@ -114,7 +115,7 @@ async def test_a_stopped_worker_changes_no_row(backend_url: str, tmp_path: Path)
             sleeper = workers.hire(ttl=2, poll=0.2)
             await sender.session("s").send("hold a", key="1")
             await workers.began("a")
-            sleeper.send_signal(signal.SIGSTOP)
+            await stop(sleeper, backend_url)
             other = workers.hire(ttl=600, poll=0.2)
             await workers.began("a", times=2)
             workers.open_gate("a")
@@ -139,7 +140,7 @@ async def test_a_stopped_run_of_a_process_changes_no_row(backend_url: str, tmp_p
             sleeper = workers.hire(ttl=2, poll=0.2)
             started = await sender.start(sender.process(moody.function), "a", mood)
             await workers.began("a")
-            sleeper.send_signal(signal.SIGSTOP)
+            await stop(sleeper, backend_url)
             other = workers.hire(ttl=600, poll=0.2)
             await workers.began("a", times=2)
             workers.open_gate("a")
