@@ -240,7 +240,7 @@ def _prune(transaction: Transaction, row: PrunableRow) -> None:
 
 def _page_parameters(wanted: ProcessFilter, *, before: int | None, limit: int) -> dict[str, SQLiteValue]:
     """Return the parameters of a page; the leading filter of each query is one of them."""
-    parameters: dict[str, SQLiteValue] = {
+    return {
         "definition_hash": wanted_definition(wanted),
         "wake_session_id": wanted.wake_session_id,
         "originator_session_id": wanted.originator_session_id,
@@ -253,6 +253,3 @@ def _page_parameters(wanted: ProcessFilter, *, before: int | None, limit: int) -
         "before": before,
         "limit": limit,
     }
-    if leading_filter(wanted) == "waiting":
-        del parameters["waiting"]
-    return parameters
