@@ -16,6 +16,7 @@ from lash.model.process import (
     ProcessRecord,
     ProcessStatus,
     SignalWait,
+    Success,
 )
 from lash.model.queue import Boundary, Claim, ProcessWake
 from lash.model.value import JSON, JSONObject
@@ -103,6 +104,11 @@ class ProcessRules(ProcessLife):
     def end_twice(self, process_id: str) -> None:
         self.append(process_id, ("broke", "it did"), "k1", None)
         self.append(process_id, ("done", {"answer": 42}), "k2", None)
+
+    @action(1, process_id=process_ids)
+    def complete_twice(self, process_id: str) -> None:
+        self.complete(process_id, Success(value={"answer": 42}))
+        self.complete(process_id, Success(value=None))
 
     @action(1, process_id=process_ids)
     def lose_wakes(self, process_id: str) -> None:
