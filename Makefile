@@ -16,9 +16,9 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 RUNTIME := $(VENV)/.runtime
 PLAN_TESTS := $(wildcard tests/plan/test_*.py)
-BENCHMARKS := $(patsubst benchmarks/%.py,benchmarks.%,$(wildcard benchmarks/[a-z]*.py))
+SCENARIO ?=
 
-.PHONY: help setup test check lint types imports rules plan-coverage format demo bench faults contention soak docs clean model sweep planted mutation fuzz audit
+.PHONY: help setup test check lint types imports rules plan-coverage format demo bench faults contention soak docs clean model sweep planted mutation fuzz audit rivals
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -74,8 +74,11 @@ format: $(INSTALLED) ## let ruff format and mend what it can
 demo: $(if $(wildcard $(INSTALLED)),$(INSTALLED),$(RUNTIME)) ## kill a worker in mid-turn, and see that nothing is lost or repeated
 	$(BIN)/python -m lash.demo $(ARGS)
 
-bench: $(INSTALLED) ## measure, as ratios within one run
-	@set -e; for program in $(BENCHMARKS); do echo "== $$program"; $(BIN)/python -m $$program $(ARGS); done
+bench: $(INSTALLED) ## measure, as ratios within one run; SCENARIO=name for one, ARGS=--quick for a look
+	@$(BIN)/python -m benchmarks.run $(SCENARIO) $(ARGS)
+
+rivals: ## install what lash is measured against, each in an environment of its own
+	@PYTHON=$(PYTHON) benchmarks/rivals/setup.sh $(ARGS)
 
 contention: export LASH_CONTENTION_SECONDS = $(shell echo $$(( $(or $(MINUTES),1) * 60 )))
 contention: $(INSTALLED) ## kill and stop processes on one database and judge their history; MINUTES=1 for each backend
@@ -101,6 +104,7 @@ docs: $(INSTALLED) ## build the documentation into site/; ARGS=serve shows it wh
 clean: ## remove everything that make created
 	rm -rf $(VENV) dist site soak .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	rm -rf $(VENV) dist site .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .mutation
+	rm -rf $(VENV) benchmarks/rivals/.venvs dist site .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Debian may come without ensurepip: then the system's pip puts a pip into an environment made without one.

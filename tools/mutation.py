@@ -147,12 +147,16 @@ def _silence() -> None:
             os.dup2(nothing.fileno(), stream)
 
 
-def _change_functions(module: Path, tree: ast.Module) -> None:
-    """Give the functions of the loaded module the code that they have in the tree."""
+def _change_functions(module: Path, tree: ast.Module) -> bool:
+    """Give the functions of the loaded module the code that they have in the tree; False if it cannot be loaded."""
     loaded = sys.modules[f"lash.plan.{module.stem}"]
     changed = ModuleType(loaded.__name__)
     changed.__file__ = loaded.__file__
-    exec(compile(tree, str(module), "exec"), changed.__dict__)  # noqa: S102 (our own module, with one thing changed)
+    code = compile(tree, str(module), "exec")
+    try:
+        exec(code, changed.__dict__)  # noqa: S102 (our own module, with one thing changed)
+    except Exception:  # noqa: BLE001 (whatever the changed code raises)
+        return False
     for name, value in vars(changed).items():
         old = vars(loaded).get(name)
         if isinstance(value, type) and isinstance(old, type) and value.__module__ == loaded.__name__:
@@ -160,6 +164,7 @@ def _change_functions(module: Path, tree: ast.Module) -> None:
                 _change_function(vars(old).get(inner), method)
         else:
             _change_function(old, value)
+    return True
 
 
 def _change_function(old: object, new: object) -> None:
@@ -183,11 +188,10 @@ def _become(module: Path, mutant: Mutant, *, loaded: bool) -> NoReturn:
         # Of the processor's time, not the clock's: on a busy machine a slow test is no endless one.
         resource.setrlimit(resource.RLIMIT_CPU, (_SECONDS, _SECONDS + 1))
         tree = mutated(module, mutant)
-        if loaded:
-            _change_functions(module, tree)
-        else:
+        if not loaded:
             sys.meta_path.insert(0, _Finder(module, tree))
-        code = _tests_say(module)
+        # A module that calls its own function while it is loaded may not get that far: noticed, without a test.
+        code = _KILLED if loaded and not _change_functions(module, tree) else _tests_say(module)
     finally:
         os._exit(code)
 

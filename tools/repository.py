@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -82,10 +83,12 @@ class Repository:
         return read_migrations(folder) if folder.is_dir() else ()
 
     def files(self, *folders: str, suffixes: tuple[str, ...]) -> Iterator[Path]:
-        """The files below the folders with one of the suffixes, by path."""
+        """The files below the folders with one of the suffixes, by path; what lies in hidden folders is not ours."""
         for folder in folders:
-            paths = sorted((self.root / folder).rglob("*"))
-            yield from (path for path in paths if path.is_file() and path.suffix in suffixes)
+            for parent, children, names in os.walk(self.root / folder):
+                children[:] = sorted(child for child in children if not child.startswith("."))
+                paths = (Path(parent) / name for name in sorted(names))
+                yield from (path for path in paths if path.suffix in suffixes)
 
     def modules(self, *folders: str) -> Iterator[tuple[str, ast.Module]]:
         """The parsed Python files below the folders, with their relative paths."""

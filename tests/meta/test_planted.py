@@ -47,6 +47,14 @@ def test_the_check_of_a_planted_bug_exists(path: Path) -> None:
     assert [name for name in files if not (ROOT / name).exists()] == []
 
 
+def test_the_documentation_lists_every_planted_bug() -> None:
+    """The page has a row for each patch, with the bug and the check that its first lines name, and no other."""
+    page = (ROOT / "docs/internals/proof/planted.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    planted = map(read_patch, PATCHES)
+    assert rows == [f"| `{each.name}` | {each.bug.rstrip('.')} | `{each.check}` |" for each in planted]
+
+
 @pytest.mark.parametrize(("test", "verdict"), [(NOTICES, "caught"), (BLIND, "missed"), ("", "broken")])
 def test_only_a_failing_test_has_caught_a_bug(tmp_path: Path, test: str, verdict: str) -> None:
     """A test that passes missed it, and a file without tests proves nothing; the tree is left as it was."""

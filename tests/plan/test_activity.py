@@ -80,8 +80,9 @@ def test_sizes_add_up_in_bytes() -> None:
 @pytest.mark.parametrize(
     ("items", "why"),
     [
-        ("text", "not str"),
-        (7, "not int"),
+        ("text", "items must be a sequence of ActivityDraft, not str"),
+        (b"text", "items must be a sequence of ActivityDraft, not bytes"),
+        (7, "items must be a sequence of ActivityDraft, not int"),
         ([], "not 0"),
         ([ActivityDraft(turn_id="t")] * 1_025, "not 1,025"),
         (["x"], "an ActivityDraft is needed, not str"),
@@ -94,6 +95,13 @@ def test_what_cannot_be_shown_is_refused(items: object, why: str) -> None:
     """The error says what is wrong with it."""
     with pytest.raises(InvalidInput, match=why):
         encode_activity(items)
+
+
+def test_as_much_as_may_be_is_taken() -> None:
+    """An append has up to 1,024 pieces, and a piece up to 65,536 bytes."""
+    assert len(encode_activity([ActivityDraft(turn_id="t")] * 1_024).bodies) == 1_024
+    room = 65_536 - len('{"turn_id":"t","payload":""}')
+    assert encode_activity([ActivityDraft(turn_id="t", payload="x" * room)]).sizes == [65_536]
 
 
 def test_a_place_is_a_place() -> None:
@@ -111,6 +119,7 @@ def test_a_look_without_a_place_is_where_the_session_stands() -> None:
     assert plan_look(None, session(), []) == Look(place=HERE)
     bare = SessionRow(3, 0, None, None, 0, 0, None, 0, 0)
     assert plan_look(None, bare, []) == Look(place=Place(life=3, change=START))
+    assert plan_look(None, session(), [row(5)]) == Look(place=HERE), "nothing of before is shown"
 
 
 def test_a_look_shows_what_follows_its_place() -> None:
@@ -169,6 +178,10 @@ def test_only_visible_changes_are_shown() -> None:
     assert seen is not None
     assert [each.cursor for each in seen.changes] == [base64.urlsafe_b64encode(b"c1:7:1").decode()]
     assert seen.cursor == base64.urlsafe_b64encode(b"c1:7:2").decode()
+    third = SeenChangeRow(1, "r", "event", 1, "running", visible=False, transaction_id=8)
+    longer = decode_seen_changes([*rows, third], ChangeCursor(0, 0), ChangeCursor(0, 0))
+    assert longer is not None
+    assert longer.cursor == base64.urlsafe_b64encode(b"c1:8:1").decode()
     telling = Telling("s", HERE)
     telling.changes(seen)
     assert telling.told == [
@@ -181,6 +194,12 @@ def test_only_visible_changes_are_shown() -> None:
         )
     ]
     assert telling.place == replace(HERE, change=seen.cursor)
+
+
+def test_cursors_are_golden() -> None:
+    """O5: cursors that are out in the world mean the same for ever; the three lengths of padding are left out."""
+    for session_id in ("q", "qq", "qqq"):
+        assert encode_place(session_id, HERE) == cursor(f"o1:3:5:2:4:3:9:1:e:YzE6MDow:{session_id}")
 
 
 @pytest.mark.parametrize("session_id", ["s", "a:b:c", "é 𝄞", "x" * 255, "\N{PILE OF POO}" * 255])
@@ -205,18 +224,43 @@ def test_a_cursor_means_its_place(session_id: str) -> None:
         cursor("o1:3:5:2:4:3:9:1:e::"),
         cursor("o1:3:5:2:4:3:9:-1:e::s"),
         cursor("o1:3:5:2:4:3:9:x:e::s"),
+        cursor("o1:3:5:2:4:3:9:+1:e::s"),
+        cursor("o1:3:5:2:4:3:9: 1:e::s"),
+        cursor("o1:3:5:2:4:3:9:1_0:e::s"),
         cursor("o1:3:5:2:4:3:9:²:e::s"),
         cursor("o1:3:5:2:4:3:9:٣:e::s"),
         cursor("o1:3:5:2:4:3:9:99999999999999999999:e::s"),
         cursor("o1:3:5:2:4:3:9:1:e:nonsense:s"),
         base64.urlsafe_b64encode(b"o1:3:5:2:4:3:9:1:e::\xff").decode(),
         encode_place("s", HERE) + "\n",
+        "!!!!" + encode_place("s", HERE),
+        encode_place("s", HERE)[:8] + "\n\n\n\n" + encode_place("s", HERE)[8:],
     ],
 )
 def test_what_is_no_cursor_is_refused(text: str) -> None:
     """O5: malformed text is an error, never a gap."""
     with pytest.raises(InvalidInput):
         decode_place("s", text)
+
+
+def test_a_cursor_has_up_to_4096_characters() -> None:
+    """O5: a longer text is not even read."""
+    start = "o1:3:5:2:4:3:9:1:e:YzE6MDow:"
+    for size, fits in ((3_072, True), (3_073, False), (3_075, False)):
+        session_id = "s" * (size - len(start))
+        text = cursor(start + session_id)
+        assert (len(text) <= 4_096) is fits
+        if fits:
+            assert decode_place(session_id, text) == HERE
+        else:
+            with pytest.raises(InvalidInput, match="is not a cursor of a session"):
+                decode_place(session_id, text)
+
+
+def test_a_cursor_names_a_session() -> None:
+    """O5: one that names none is no cursor, rather than that of another session."""
+    with pytest.raises(InvalidInput, match="is not a cursor of a session"):
+        decode_place("s", cursor("o1:3:5:2:4:3:9:1:e::"))
 
 
 def test_a_cursor_belongs_to_its_session() -> None:
@@ -287,3 +331,19 @@ def test_who_arrives_gets_the_numbers_of_the_session() -> None:
     look = plan_look(Place(), session(position=1), [row(1)])
     assert arrive(None, look) == look.place
     assert arrive(Place(), look) == Place(life=3, epoch="e", change=START)
+
+
+def test_who_was_there_keeps_what_he_has_seen() -> None:
+    """The feed goes on from where it was left, and nothing is put in place of what a gap is told about."""
+    seen = replace(HERE, change=cursor("c1:0:1"))
+    assert arrive(seen, plan_look(seen, session(change=2), [])) == seen
+    lost = replace(HERE, life=2)
+    assert arrive(lost, plan_look(lost, session(), [])) == lost
+
+
+def test_where_no_transactions_are_told_apart_the_feed_goes_by_number() -> None:
+    """A database of one writer stores no transaction with a change: all of them count as one and the same, 0."""
+    rows = [SeenChangeRow(1, "p", "event", 4, "completed", visible=True)]
+    seen = decode_seen_changes(rows, ChangeCursor(0, 0), ChangeCursor(0, 0))
+    assert seen is not None
+    assert (seen.changes[0].cursor, seen.cursor) == (cursor("c1:0:1"), cursor("c1:0:1"))

@@ -16,7 +16,6 @@ from lash.model.lease import LocalProcess
 from lash.model.message import AttachmentRef
 from lash.plan.attachment import (
     ABANDONED_AFTER_MS,
-    START,
     AttachmentRow,
     FenceRow,
     Move,
@@ -59,6 +58,11 @@ def move(to: Phase) -> Move:
     return Move(attachment_id=ID, version=5, to=to)
 
 
+def test_phases_are_stored_by_these_names() -> None:
+    """A fence that another version has shut is found shut."""
+    assert [phase.value for phase in (Phase.KEPT, Phase.CONDEMNED, Phase.DELETING)] == ["kept", "condemned", "deleting"]
+
+
 def test_a_put_makes_keeps_or_revokes_a_fence() -> None:
     """H52: a put begins a fence, changes the version of one that is kept or condemned, and waits for a deletion."""
     assert plan_announcement(None) == 1
@@ -68,9 +72,10 @@ def test_a_put_makes_keeps_or_revokes_a_fence() -> None:
 
 
 def test_a_sweep_condemns_before_it_deletes() -> None:
-    """H52: kept is condemned, condemned is deleted, each step on the version that was seen."""
+    """H52: kept is condemned, condemned is deleted by anybody, each step on the version that was seen."""
     assert plan_removal(fence(Phase.KEPT), sweeper_is_dead=False, now_ms=1_000) == move(Phase.CONDEMNED)
     assert plan_removal(fence(Phase.CONDEMNED), sweeper_is_dead=False, now_ms=1_000) == move(Phase.DELETING)
+    assert plan_removal(fence(Phase.CONDEMNED, HELD), sweeper_is_dead=False, now_ms=1_000) == move(Phase.DELETING)
 
 
 def test_a_deletion_is_taken_over_only_when_it_was_given_up() -> None:
@@ -203,6 +208,8 @@ def test_a_page_of_one_session_goes_on_behind_an_id() -> None:
     assert decode_line_page([ROW, later], 1).next_cursor == ID
     assert [entry.ref.id for entry in decode_line_page([ROW, later], 1).entries] == [ID]
     assert decode_line_page([ROW, later], 2).next_cursor is None
+    four = [msgspec.structs.replace(ROW, attachment_id=digit * 64) for digit in "1234"]
+    assert decode_line_page(four, 3).next_cursor == "3" * 64
     assert decode_line_cursor(None) == ""
     assert decode_line_cursor(ID) == ID
     with pytest.raises(InvalidInput, match="cursor"):
@@ -227,6 +234,22 @@ def test_what_is_no_media_type_is_refused(media_type: object) -> None:
         normal_media_type(media_type)
 
 
+def test_the_longest_media_type() -> None:
+    """A type and a subtype of 127 characters each are one, and whatever is longer is said to be too long."""
+    longest = "a" * 127 + "/" + "b" * 127
+    assert normal_media_type(longest) == longest
+    with pytest.raises(InvalidInput, match="256 characters; at most 255"):
+        normal_media_type(longest + "b")
+
+
+@pytest.mark.parametrize("name", ["width", "height"])
+def test_an_image_is_a_pixel_wide_and_high_at_least(name: str) -> None:
+    """A size that no image has is refused by its name."""
+    assert getattr(prepare_put("s", b"", "a/b", **{name: 1}).ref, name) == 1
+    with pytest.raises(InvalidInput, match=name):
+        prepare_put("s", b"", "a/b", **{name: 0})
+
+
 @pytest.mark.parametrize(
     "owner",
     ["turn", AttachmentOwner(kind="job", id="x"), AttachmentOwner(kind=OwnerKind.TURN, id=" ")],  # type: ignore[arg-type]
@@ -243,14 +266,14 @@ def test_ids_are_digests_each_once() -> None:
     assert check_attachment_id(ID) == ID
     assert check_attachment_ids([ID, other, ID]) == tuple(sorted((ID, other)))
     assert check_attachment_ids(set()) == ()
-    for bad in (ID, b"x", 5, None, ["../x"], [5]):
+    for bad in (ID, b"x", "", b"", 5, None, ["../x"], [5]):
         with pytest.raises(InvalidInput):
             check_attachment_ids(bad)
 
 
 def test_an_age_is_a_number_of_milliseconds() -> None:
     """An age is not negative; one that no clock can reach is shortened to what can be subtracted."""
-    assert check_age(5) == 5
+    assert [check_age(age) for age in (0, 5)] == [0, 5]
     assert check_age(2**63 - 1) == 2**62
     with pytest.raises(InvalidInput):
         check_age(-1)
@@ -261,6 +284,7 @@ def test_a_row_is_a_line_of_the_manifest() -> None:
     ref = AttachmentRef(id=ID, media_type="image/png", byte_len=7, width=3, height=4, label="a cat")
     owner = AttachmentOwner(kind=OwnerKind.TURN, id="t")
     assert decode_entry(ROW) == AttachmentEntry(session_id="s", ref=ref, owner=owner, intent_at_ms=100)
+    assert decode_entry(msgspec.structs.replace(ROW, committed_at_ms=200)).committed_at_ms == 200
     assert decode_entry(msgspec.structs.replace(ROW, owner_kind=None)).owner is None
     assert decode_entry(msgspec.structs.replace(ROW, owner_id=None)).owner is None
     with pytest.raises(CorruptData, match="job"):
@@ -275,6 +299,9 @@ def test_bytes_must_be_the_ones_that_the_id_names() -> None:
     for damage in (b"conten", b"CONTENT", b""):
         with pytest.raises(CorruptData, match="damaged"):
             verify(entry, damage)
+    longer = msgspec.structs.replace(entry, ref=msgspec.structs.replace(entry.ref, byte_len=8))
+    with pytest.raises(CorruptData, match="damaged"):
+        verify(longer, CONTENT)
     with pytest.raises(AttachmentNotFound):
         verify(entry, None)
     with pytest.raises(CorruptData, match="missing"):
@@ -289,11 +316,13 @@ def test_a_page_ends_where_there_is_no_next_one() -> None:
     assert [entry.intent_at_ms for entry in page.entries] == [100]
     assert decode_place(page.next_cursor) == place_of(ROW) == Place(100, ID, 7)
     assert decode_attachment_page([], 1).entries == ()
+    four = [msgspec.structs.replace(ROW, session_key=number) for number in range(4)]
+    assert decode_place(decode_attachment_page(four, 3).next_cursor) == Place(100, ID, 2)
 
 
 def test_a_cursor_is_one_of_ours() -> None:
-    """No cursor is the beginning; anything that is not a place is InvalidInput."""
-    assert decode_place(None) == START
+    """No cursor is the beginning, before every number and text of a column; what is no place is InvalidInput."""
+    assert decode_place(None) == Place(-(2**63), "", 0)
     for text in ("!", "x", "bnVsbA==", encode_place(Place(2**70, ID, 1)), encode_place(Place(1, "x", 1))):
         with pytest.raises(InvalidInput):
             decode_place(text)

@@ -49,6 +49,16 @@ def test_a_node_is_read_back_as_it_was_written() -> None:
     )
 
 
+def test_a_node_is_written_with_its_frame_and_its_cause() -> None:
+    """What has no column of its own and is not the default stands in the body."""
+    cause = ProcessCause(process_id="p")
+    entry = PluginEntry(plugin_type="note", body=1)
+    (encoded,) = encode_nodes([Node(node_id="n", timestamp=NOON, entry=entry, agent_frame_id="f", caused_by=cause)])
+    assert encoded.body == (
+        (NOTE_TEXT % "1")[:-1] + ',"agent_frame_id":"f","caused_by":{"type":"process","process_id":"p"}}'
+    )
+
+
 @pytest.mark.parametrize("body", ["", "{", '{"timestamp":"2025-06-01T12:00:00Z"}', NOTE_TEXT % "1" + "x"])
 def test_an_unreadable_body_is_corrupt_data(body: str) -> None:
     """A damaged body is reported with the id of its node."""
@@ -119,6 +129,11 @@ def test_a_stored_node_of_the_same_content_is_left_out() -> None:
         "n-2": stored("n-2", 1, 1, parent="n-1", body=NOTE_TEXT % "1"),
     }
     assert [node.node_id for node in new_nodes(SESSION, given, known)] == ["n-3"]
+
+
+def test_the_same_text_is_the_same_content() -> None:
+    """It is not read for that, whatever it says."""
+    assert new_nodes(SESSION, [bare("n-1", body="?")], {"n-1": stored("n-1", 1, 0, body="?")}) == []
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Where nodes are placed: on which segment, at which depth, in which order."""
 
 import dataclasses
+import itertools
 import random
 
 import pytest
@@ -109,6 +110,22 @@ def test_a_long_chain_named_backwards_is_placed_without_recursion() -> None:
     placement = replaced(*reversed(nodes))
     assert len(placement.segments) == 1
     assert where(placement)["n4999"] == (5, 4_999, 11)
+
+
+def test_no_path_is_climbed_twice() -> None:
+    """The work of placing a graph grows with its nodes, not with the lengths of their paths."""
+
+    class Counted(str):
+        __slots__ = ()
+        lookups = 0
+
+        def __hash__(self) -> int:
+            Counted.lookups += 1
+            return super().__hash__()
+
+    ids = [Counted(f"n{number}") for number in range(200)]
+    replaced(bare(ids[0]), *(bare(child, parent) for parent, child in itertools.pairwise(ids)))
+    assert Counted.lookups < 200 * 20
 
 
 @dataclasses.dataclass

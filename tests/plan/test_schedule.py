@@ -35,6 +35,7 @@ from lash.plan.schedule import (
     unreadable,
 )
 from lash.plan.tick import Moment
+from tests.plan.kit import sha256
 
 HOUR = 3_600_000
 NOON = 1_780_315_200_000
@@ -43,6 +44,8 @@ HOURLY = ScheduleDraft(key="k", cron="0 * * * *", payload={"a": 1})
 OF_SESSION = SessionOriginator(scope=Scope(session_id="s", agent_frame_id="f"))
 BODY = '{"key":"k","cron":"0 * * * *","payload":{"a":1}}'
 HOST_K = "schedule:05058d02e8dfdd8eee369a12220d371c6a37146802066d346a9624f52d391d17"
+
+SESSION_K = "schedule:" + sha256(b'lash.schedule.v1\0["s","k"]')
 
 
 def stored(**changes: object) -> ScheduleRow:
@@ -74,7 +77,7 @@ class TestCheck:
             ({"time_zone": "Nowhere"}, "time zone"),
             ({"catch_up": "some"}, "catch_up"),
             ({"grace_ms": 999}, "grace_ms"),
-            ({"jitter_ms": -1}, "schedule 'k'"),
+            ({"jitter_ms": -1}, "jitter_ms"),
             ({"jitter_ms": 86_400_001}, "jitter_ms"),
             ({"payload": {"scheduled_at": 1}}, "scheduled_at"),
             ({"payload": {"x": "y" * 65_536}}, "characters"),
@@ -87,6 +90,16 @@ class TestCheck:
         """The error names what is wrong."""
         with pytest.raises(InvalidInput, match=named):
             check_schedule(msgspec.structs.replace(HOURLY, **changes))
+
+    def test_the_largest_that_is_accepted(self) -> None:
+        """A jitter of a day, the shortest grace, and a definition of as many characters as may be."""
+        bounds = msgspec.structs.replace(HOURLY, jitter_ms=86_400_000, grace_ms=1_000)
+        assert check_schedule(bounds) == bounds
+        room = 65_536 - len('{"key":"k","cron":"0 * * * *","payload":{"x":""}}')
+        longest = msgspec.structs.replace(HOURLY, payload={"x": "y" * room})
+        assert check_schedule(longest) == longest
+        with pytest.raises(InvalidInput, match="65,537 characters"):
+            check_schedule(msgspec.structs.replace(HOURLY, payload={"x": "y" * (room + 1)}))
 
     def test_only_drafts_are_drafts(self) -> None:
         """Anything else is refused by its type."""
@@ -149,6 +162,8 @@ class TestRow:
         last = decode_schedule_page(rows, 3)
         assert (len(last.schedules), last.next_cursor) == (2, None)
         assert decode_schedule_page([], 3).schedules == ()
+        four = [stored(key=key) for key in "abcd"]
+        assert decode_schedule_cursor(decode_schedule_page(four, 3).next_cursor) == ("", "c")
         assert decode_schedule_cursor(None) == ("", "")
 
     @pytest.mark.parametrize("cursor", ["x", "%%%", base64.urlsafe_b64encode(b'["a"]').decode(), "ä", 5])
@@ -225,10 +240,19 @@ class TestChange:
         assert plan_switch(Target("", "k"), resting, 3, NOON, enabled=False) is None
 
     def test_deleting(self) -> None:
-        """What cannot be read can be deleted."""
-        change = plan_deletion(Target("", "k"), stored(definition="{"), 3, NOON)
-        assert (change.definition, change.enabled, change.next) == (None, False, None)
-        assert (change.expected_revision, change.expected_last_tick_ms, change.created_at_ms) == (3, NOON - HOUR, 5)
+        """What cannot be read can be deleted, and its numbers are kept."""
+        damaged = stored(owner_session_id="s", definition="{")
+        assert plan_deletion(Target("s", "k"), damaged, 3, NOON) == ScheduleChange(
+            owner_session_id="s",
+            key="k",
+            definition=None,
+            enabled=False,
+            expected_revision=3,
+            expected_last_tick_ms=NOON - HOUR,
+            next=None,
+            created_at_ms=5,
+            now_ms=NOON,
+        )
 
     @pytest.mark.parametrize("row", [None, GONE])
     def test_what_is_not_there(self, row: ScheduleRow | None) -> None:
@@ -283,6 +307,15 @@ class TestTicks:
         ended = msgspec.structs.replace(plan, next=None)
         assert fired(ended, []).next_fire_ms is None
         report = unreadable(Target("s", "k"), InvalidInput("no such zone"), NOON)
-        assert (report.owner_session_id, report.key, report.next_fire_ms) == ("s", "k", NOON)
-        assert (report.problem, report.ticks) == ("no such zone", ())
+        assert report == Fired(
+            schedule_id=SESSION_K, owner_session_id="s", key="k", next_fire_ms=NOON, problem="no such zone"
+        )
         assert unreadable(Target("", "k"), InvalidInput("x"), NOON).owner_session_id is None
+
+    def test_a_report_names_the_session(self) -> None:
+        """A session's schedule is told by the session's id."""
+        body = '{"owner":{"type":"session","scope":{"session_id":"s"}},' + BODY[1:]
+        plan = plan_ticks(stored(owner_session_id="s", definition=body), NOON)
+        assert plan is not None
+        report = fired(plan, [])
+        assert (report.schedule_id, report.owner_session_id) == (SESSION_K, "s")

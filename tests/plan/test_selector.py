@@ -212,6 +212,7 @@ def test_usable_selectors_are_accepted(selector: Selector) -> None:
         ),
         (Template(template="{a{b}}", fields={"a{b}": WholePayload()}), r"has no braces, 'a\{b\}' has"),
         (Template(template="{a}}", fields={"a}": WholePayload()}), r"has no braces, 'a\}' has"),
+        (Template(template="{{a}", fields={"{a": WholePayload()}), r"has no braces, '\{a' has"),
     ],
 )
 def test_unusable_selectors_are_refused(selector: Selector, message: str) -> None:

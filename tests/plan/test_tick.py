@@ -55,11 +55,17 @@ def test_skip_keeps_all_that_are_within_a_long_grace() -> None:
     assert due_ticks(draft, at(NOON - 9 * HOUR), NOON) == (due, NOON)
 
 
+def test_the_first_moment_is_the_one_that_was_stored() -> None:
+    """Whether a tick is late is judged by when it was to be emitted, not by what this machine would work out now."""
+    assert due_ticks(hourly(CatchUp.SKIP), Moment(NOON, NOON + 5), NOON + MINUTE + 3) == ((NOON,), NOON)
+
+
 def test_last_emits_the_newest() -> None:
     """However many were missed and however late, one is emitted."""
     draft = hourly(CatchUp.LAST)
     assert due_ticks(draft, at(NOON), NOON + 30 * MINUTE) == ((NOON,), NOON)
     assert due_ticks(draft, at(NOON - 1_000 * HOUR), NOON + 59 * MINUTE) == ((NOON,), NOON)
+    assert due_ticks(draft, at(NOON - 3 * HOUR), NOON) == ((NOON,), NOON)
 
 
 def test_years_of_minutes_are_not_walked_through() -> None:
@@ -98,6 +104,9 @@ def test_jitter_is_golden() -> None:
         owner=SessionOriginator(scope=Scope(session_id="s")), key="k", cron="0 * * * *", jitter_ms=600_000
     )
     assert moment_after(other, NOON - 1) == Moment(NOON, NOON + 324_857)
+    # A jitter longer than the minute between two ticks is taken modulo 60,000: the last moment is one before the next.
+    each_minute = hourly(CatchUp.ALL, jitter_ms=HOUR, cron="* * * * *")
+    assert moment_after(each_minute, NOON - 1) == Moment(NOON, NOON + 13_648)
 
 
 @settings(max_examples=60, deadline=None)
@@ -123,6 +132,16 @@ def test_jitter_spreads() -> None:
         assert moment is not None
         fires.add(moment.fire_ms)
     assert len(fires) == 50
+
+
+def test_the_smallest_jitter_counts() -> None:
+    """A jitter of a millisecond delays some schedules by it and some not at all."""
+    delays = set()
+    for number in range(50):
+        moment = moment_after(ScheduleDraft(key=f"k{number}", cron="0 0 * * *", jitter_ms=1), NOON)
+        assert moment is not None
+        delays.add(moment.fire_ms - moment.tick_ms)
+    assert delays == {0, 1}
 
 
 @pytest.mark.parametrize("policy", list(CatchUp))

@@ -268,6 +268,13 @@ def test_bad_cursors(cursor: str) -> None:
         decode_trigger_cursor(cursor)
 
 
+def test_a_page_goes_on_behind_its_last_row() -> None:
+    """Law 69: the cursor of a page means the last of the rows that it shows, which every number from 0 on can be."""
+    rows = [msgspec.structs.replace(row(), subscription_key=number) for number in (9, 8, 7, 6)]
+    assert decode_trigger_cursor(decode_trigger_page(rows, 3).next_cursor) == 7
+    assert decode_trigger_cursor("dDE6MA==") == 0
+
+
 def test_no_cursor_is_the_beginning() -> None:
     """Law 69: without a cursor a list starts with the newest."""
     assert decode_trigger_cursor(None) is None
@@ -303,19 +310,22 @@ def test_what_a_filter_asks_for() -> None:
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    ("wanted", "saying"),
     [
-        None,
-        TriggerFilter(enabled=1),  # type: ignore[arg-type]
-        TriggerFilter(owner="x"),  # type: ignore[arg-type]
-        TriggerFilter(key=""),
-        TriggerFilter(definition=float("inf")),
-        TriggerFilter(owner=HOST, session_id="s"),
+        (None, "a TriggerFilter is needed, not NoneType"),
+        (TriggerFilter(enabled=1), "enabled must be true, false or None, not 1"),  # type: ignore[arg-type]
+        (TriggerFilter(owner="x"), "an owner is a HostOriginator or a SessionOriginator, not str"),  # type: ignore[arg-type]
+        (TriggerFilter(session_id=""), "session_id is blank"),
+        (TriggerFilter(key=""), "key is blank"),
+        (TriggerFilter(source_type=""), "source_type is blank"),
+        (TriggerFilter(source_key=""), "source_key is blank"),
+        (TriggerFilter(definition=float("inf")), "filter.definition"),
+        (TriggerFilter(owner=HOST, session_id="s"), "owner and session_id 's' are two different owners"),
     ],
 )
-def test_bad_filters(wanted: object) -> None:
-    """Law 69: a filter that means nothing is refused."""
-    with pytest.raises(InvalidInput):
+def test_bad_filters(wanted: object, saying: str) -> None:
+    """Law 69: a filter that means nothing is refused, with what is wrong."""
+    with pytest.raises(InvalidInput, match=saying):
         check_trigger_filter(wanted)
 
 
@@ -362,6 +372,7 @@ def test_a_catalogue_is_sorted_and_found_by_source() -> None:
         ({"a": [None]}, "NoneType"),
         ({"a": [declared(alias="")]}, "alias"),
         ({"a": [declared(type="nonsense")]}, "payload_schema"),
+        ({"a": [declared(default=b"x")]}, r"the declaration of 'a'.payload_schema.default is of type bytes"),
         ({"a": [declared(alias="x" * 128)]}, "128"),
     ],
 )

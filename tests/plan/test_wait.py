@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import hmac
 from typing import Any, Final
 
 import msgspec
@@ -204,6 +206,22 @@ def test_the_longest_key_is_within_the_limit() -> None:
     assert verify_key(SECRET, key) is not None
 
 
+def test_a_text_beyond_the_limit_is_not_read() -> None:
+    """E19: a text as long as may be is a key if it is signed; one that is longer is none, whoever signed it."""
+
+    def unpadded(content: bytes) -> str:
+        return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
+
+    start, end = b'[{"type":"runtime_operation","operation_id":"o"},{"type":"custom","key":"', b'"},"0"]'
+    for size, length in ((12_252, 16_384), (12_255, 16_388)):
+        payload = start + b"x" * (size - len(start) - len(end)) + end
+        key_id = hashlib.sha256(b"lash.wait.id.v1\0" + payload).hexdigest()
+        signature = hmac.digest(SECRET, b"lash.wait.signature.v1\0" + key_id.encode(), "sha256")
+        text = f"lw1.{unpadded(payload)}.{unpadded(signature)}"
+        assert len(text) == length
+        assert (verify_key(SECRET, text) is not None) == (length == 16_384)
+
+
 def test_a_key_of_the_future_is_unknown() -> None:
     """E19: a genuine key of a kind that this version does not know is refused like any other."""
     assert verify_key(SECRET, OF_THE_FUTURE) is None
@@ -249,6 +267,12 @@ def test_bad_parts_of_an_identity_are_refused(identity: WaitIdentity, field: str
         sign_key(SECRET, OperationScope(operation_id="o"), identity, "0")
 
 
+def test_the_first_signal_has_the_ordinal_1() -> None:
+    """B.8: signals are counted from one."""
+    first = msgspec.structs.replace(SIGNAL, ordinal=1)
+    assert check_wait_identity(first) == first
+
+
 def test_arguments_are_checked() -> None:
     """Keys, times and places of the right kind pass, others do not."""
     assert (check_key("text"), check_timeout(None), check_timeout(0), check_after(None)) == ("text", None, 0, "")
@@ -281,19 +305,19 @@ def test_the_timeout_is_a_resolution() -> None:
 
 
 @pytest.mark.parametrize(
-    "bad",
+    ("bad", "why"),
     [
-        None,
-        "ok",
-        Accepted(),
-        Resolved(value=_ANYTHING),
-        Rejected(code="", message="m"),
-        Rejected(code="c", message=_ANYTHING),
+        (None, "a wait is resolved by a resolution, not by NoneType"),
+        ("ok", "a wait is resolved by a resolution, not by str"),
+        (Accepted(), "a wait is resolved by a resolution, not by Accepted"),
+        (Resolved(value=_ANYTHING), "resolution.value"),
+        (Rejected(code="", message="m"), "resolution.code is blank"),
+        (Rejected(code="c", message=_ANYTHING), "resolution.message"),
     ],
 )
-def test_what_is_no_resolution_is_refused(bad: object) -> None:
-    """Before anything is written."""
-    with pytest.raises(InvalidInput):
+def test_what_is_no_resolution_is_refused(bad: object, why: str) -> None:
+    """Before anything is written, with what is wrong."""
+    with pytest.raises(InvalidInput, match=why):
         encode_resolution(bad)
 
 

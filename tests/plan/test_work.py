@@ -79,6 +79,16 @@ def test_what_ended_is_not_woken(event_type: str) -> None:
     assert plan_work(registration(ProcessCause(process_id="q")), ENDED, event_type, ENDED) == WorkChange()
 
 
+@pytest.mark.parametrize(
+    ("event_type", "after", "told"),
+    [("note", RUNNING, set()), ("signal.go", RUNNING, {"wakes"}), ("process.completed", ENDED, {"ends"})],
+)
+def test_an_event_means_no_more_than_it_says(event_type: str, after: Projection, told: set[str]) -> None:
+    """A process that is woken does not end, and none ends or wakes anybody by an event that says nothing of it."""
+    change = plan_work(registration(), RUNNING, event_type, after)
+    assert {name for name in ("wakes", "ends", "wakes_parent") if getattr(change, name)} == told
+
+
 def test_an_append_says_what_it_means_for_the_work_list() -> None:
     """The decision about an append carries the decision about the work list."""
     draft = EventDraft(event_type="process.cancel_requested", payload={}, replay_key="k")

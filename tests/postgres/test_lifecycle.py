@@ -138,7 +138,7 @@ async def test_a_cancelled_transaction_is_not_reported_as_a_fault(
 
 async def test_an_exhausted_pool_is_unavailable(postgres_schema_url: str) -> None:
     """A caller waits no longer than it was told for a free connection."""
-    async with opened(postgres_schema_url, max_size=1, acquire_timeout_s=0.02) as database:
+    async with opened(postgres_schema_url, min_size=1, max_size=1, acquire_timeout_s=0.05) as database:
         async with database.transaction():
             with pytest.raises(StoreUnavailable) as caught:
                 await database.write_one(Item, "one", repeatable=False)

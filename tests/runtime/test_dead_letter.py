@@ -215,7 +215,7 @@ async def test_trouble_with_another_session_is_a_failure_of_the_turn(bench: Benc
 
     @app.agent(retry=NO_RETRY)
     async def agent(turn: Turn) -> str:
-        return str(await app.session("nowhere").messages())
+        return str(await app.storage.session("nowhere").load())
 
     chat = app.session("s", agent)
     await chat.send("x")

@@ -21,6 +21,7 @@ _WHOLE_GRAPH = {
     "node_recount",
     "node_first_user",
     "node_close_segments",
+    "node_removed_count",
     "node_vacuum",
     "commit_clear_graph",
     "fork_reclaim_nodes",

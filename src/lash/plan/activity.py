@@ -306,7 +306,7 @@ def _decode_cursor(cursor: str) -> tuple[str, Place]:
             padded = cursor + "=" * (-len(cursor) % 4)
             parts = base64.b64decode(padded.encode("ascii"), altchars=b"-_", validate=True).decode().split(":", 10)
             version, *numbers, epoch, change, session_id = parts
-            if version == _VERSION and len(numbers) == 7 and session_id:  # noqa: PLR2004 (see encode_place)
+            if version == _VERSION and session_id:
                 return session_id, _place(numbers, epoch, change)
     except (binascii.Error, ValueError, UnicodeError):
         pass
@@ -317,7 +317,7 @@ def _place(numbers: Sequence[str], epoch: str, change: str) -> Place:
     if not all(number.isdecimal() and number.isascii() for number in numbers):
         raise ValueError
     life, position, revision, queued, claimed, newest_seq, dead = (
-        check_integer("cursor", int(number), at_least=0) for number in numbers
+        check_integer("cursor", int(number)) for number in numbers
     )
     if change:
         decode_change_cursor(change)

@@ -107,7 +107,7 @@ def check_schedule(draft: object) -> ScheduleDraft:
     owner_column(plain.owner)
     check_cron(plain.cron, plain.time_zone)
     check_integer(f"{what}: grace_ms", plain.grace_ms, at_least=MIN_GRACE_MS)
-    if check_integer(f"{what}: jitter_ms", plain.jitter_ms, at_least=0) > MAX_JITTER_MS:
+    if plain.jitter_ms > MAX_JITTER_MS:
         raise InvalidInput(f"{what}: jitter_ms must be at most {MAX_JITTER_MS:,}, one day")
     if len(body) > MAX_PAYLOAD_LENGTH:
         raise InvalidInput(f"{what} has {len(body):,} characters; at most {MAX_PAYLOAD_LENGTH:,} are allowed")

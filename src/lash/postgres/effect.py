@@ -60,6 +60,13 @@ from lash.stores.notify import ChangeSignals
 _MAX_PLANS: Final = 10
 
 
+class _PageRow(msgspec.Struct, frozen=True, array_like=True):
+    """An effect of a scope, if it has any, and whether the session or process of the scope is there."""
+
+    has_owner: bool
+    effect: EffectRow | None
+
+
 class _FactsAnswer(msgspec.Struct, frozen=True, array_like=True):
     """What a plan must know about an effect, and whether its session or process is there."""
 
@@ -176,10 +183,11 @@ class PostgresEffectStore:
         self, scope: ExecutionScope, *, limit: int = 1_000, after: str | None = None
     ) -> tuple[EffectRecord, ...]:
         name = scope_id(scope) if after is None else check_key(scope, after, "after")
-        rows = await self._database.read_all(EffectRow, "effect_page", name, after or "", check_limit(limit))
-        if not rows:
-            await self._require_owner(scope)
-        return tuple(decode_record(row, scope) for row in rows)
+        owner = (scope_session_id(scope), scope_process_id(scope))
+        rows = await self._database.read_all(_PageRow, "effect_page", name, after or "", *owner, check_limit(limit))
+        if not all(row.has_owner for row in rows):
+            raise await self._missing(scope)
+        return tuple(decode_record(row.effect, scope) for row in rows if row.effect is not None)
 
     async def retire(self, scope: ExecutionScope) -> int:
         retired = await self._database.write_one(Number, "effect_retire", scope_id(scope), repeatable=True)

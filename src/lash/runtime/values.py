@@ -16,6 +16,7 @@ from lash.model.value import JSON, Value
 
 UNTYPED: Final = object()
 """Stands for a type that was not declared."""
+_KEPT_FUNCTIONS: Final = 1_024
 _PLAIN: Final = (type(None), bool, int, float, str, list, dict)
 
 
@@ -100,18 +101,16 @@ def result_type(function: Callable[..., object]) -> object:
 def parameter_types(function: Callable[..., object], *, skip: int) -> dict[str, object]:
     """Return the parameters behind the first ``skip`` ones by name, each with its declared type or UNTYPED."""
     hints = _hints(function)
-    parameters = list(inspect.signature(function).parameters.values())[skip:]
-    return {each.name: hints.get(each.name, UNTYPED) for each in parameters}
+    names = list(_signature(function).parameters)[skip:]
+    return {name: hints.get(name, UNTYPED) for name in names}
 
 
 def bind_arguments(
     function: Callable[..., object], what: str, args: tuple[object, ...], kwargs: Mapping[str, object]
 ) -> dict[str, JSON]:
     """Return the arguments behind the context, by name and as JSON, or raise InvalidInput if they do not fit."""
-    signature = inspect.signature(function)
-    shortened = signature.replace(parameters=list(signature.parameters.values())[1:])
     try:
-        bound = shortened.bind(*args, **kwargs)
+        bound = _signature_behind_context(function).bind(*args, **kwargs)
     except TypeError as error:
         raise InvalidInput(f"{what}: {error}") from None
     kinds = parameter_types(function, skip=1)
@@ -125,9 +124,8 @@ def read_arguments(function: Callable[..., object], what: str, stored: Mapping[s
     if unknown:
         raise InvalidInput(f"{what} takes no argument {unknown[0]!r}")
     arguments = {name: from_json(value, kinds[name], f"{what}: argument {name!r}") for name, value in stored.items()}
-    signature = inspect.signature(function)
     try:
-        signature.replace(parameters=list(signature.parameters.values())[1:]).bind(**arguments)
+        _signature_behind_context(function).bind(**arguments)
     except TypeError as error:
         raise InvalidInput(f"{what}: {error}") from None
     return arguments
@@ -163,10 +161,27 @@ def _plain(value: object, what: str, order: Literal["deterministic"] | None = No
     return decode(encode(box, _Box, what), _Box, what).value
 
 
+@functools.lru_cache(maxsize=_KEPT_FUNCTIONS)
+def _signature(function: Callable[..., object]) -> inspect.Signature:
+    return inspect.signature(function)
+
+
+@functools.lru_cache(maxsize=_KEPT_FUNCTIONS)
+def _signature_behind_context(function: Callable[..., object]) -> inspect.Signature:
+    signature = _signature(function)
+    return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+
+@functools.lru_cache(maxsize=_KEPT_FUNCTIONS)
+def _hints_of(function: Callable[..., object]) -> dict[str, object]:
+    """Return the declared types, or raise; what cannot be told yet, because a name comes later, is not remembered."""
+    return get_type_hints(function, include_extras=True)
+
+
 def _hints(function: Callable[..., object]) -> dict[str, object]:
     function = inspect.unwrap(function.func if isinstance(function, functools.partial) else function)
     try:
-        return get_type_hints(function, include_extras=True)
+        return _hints_of(function)
     except (NameError, TypeError, AttributeError):
         found: dict[str, object] = {}
     for name, annotation in getattr(function, "__annotations__", {}).items():

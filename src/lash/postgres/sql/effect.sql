@@ -5,27 +5,47 @@ SELECT e.replay_key, e.envelope, e.envelope_hash, e.status, e.outcome, e.error, 
 FROM :"schema".lash_effects AS e
 WHERE e.scope_id = $1::text AND e.replay_key = $2::text;
 
--- name: effect_page
--- Effects of a scope by their keys.
-SELECT e.replay_key, e.envelope, e.envelope_hash, e.status, e.outcome, e.error, e.once, e.owner_id, e.incarnation_id,
-    e.process, e.token, e.fencing, e.expires_at_ms, e.due_at_ms, e.settled_rank, e.created_at_ms, e.updated_at_ms
-FROM :"schema".lash_effects AS e
-WHERE e.scope_id = $1::text AND e.replay_key > $2::text
-ORDER BY e.replay_key
-LIMIT $3::bigint;
-
--- name: effect_facts
--- What a plan must know about the effect of scope $1 and key $2, of session $3 or process $4, in group $5: the time,
--- whether the session or process is there, its lease, the group and the effect.
-SELECT
-    :"schema".lash_now_ms(),
+-- fragment: effect_has_owner
+-- Whether the session $3 or the process $4 of a scope is there; a scope without either needs none.
     CASE
         WHEN $3::text IS NOT NULL
         THEN EXISTS (SELECT 1 FROM :"schema".lash_sessions AS s WHERE s.session_id = $3::text)
         WHEN $4::text IS NOT NULL
         THEN EXISTS (SELECT 1 FROM :"schema".lash_processes AS p WHERE p.process_id = $4::text)
         ELSE true
-    END,
+    END
+
+-- name: effect_page
+-- Effects of a scope by their keys, at most $5, each with whether the owner of the scope is there; one row without an
+-- effect if there is none.
+SELECT owner.is_there, page.effect
+FROM (
+    SELECT
+-- include: effect_has_owner
+    AS is_there
+) AS owner
+LEFT JOIN LATERAL (
+    SELECT
+        e.replay_key,
+        row(
+            e.replay_key, e.envelope, e.envelope_hash, e.status, e.outcome, e.error, e.once, e.owner_id,
+            e.incarnation_id, e.process, e.token, e.fencing, e.expires_at_ms, e.due_at_ms, e.settled_rank,
+            e.created_at_ms, e.updated_at_ms
+        ) AS effect
+    FROM :"schema".lash_effects AS e
+    WHERE e.scope_id = $1::text AND e.replay_key > $2::text
+    ORDER BY e.replay_key
+    LIMIT $5::bigint
+) AS page ON true
+ORDER BY page.replay_key;
+
+-- name: effect_facts
+-- What a plan must know about the effect of scope $1 and key $2, of session $3 or process $4, in group $5: the time,
+-- whether the session or process is there, its lease, the group and the effect.
+SELECT
+    :"schema".lash_now_ms(),
+-- include: effect_has_owner
+    ,
     coalesce(
         (
             SELECT row(l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms)

@@ -56,6 +56,7 @@ started AS (
         AND NOT EXISTS (
             SELECT 1 FROM :"schema".lash_process_events AS e
             WHERE e.process_key = taken.process_key AND e.replay_key = $12::text
+            OFFSET 0
         )
     RETURNING p.process_key, p.process_id, p.last_sequence, p.status, p.updated_at_ms AS now_ms
 ),

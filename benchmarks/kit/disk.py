@@ -1,0 +1,37 @@
+"""How much room a database takes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import apsw
+import asyncpg
+
+
+def stored_bytes(url: str) -> int:
+    """Return the bytes on disk, after the log of SQLite was copied back or the tables of PostgreSQL were vacuumed."""
+    if url.startswith("postgresql"):
+        return asyncio.run(_on_postgres(url))
+    return file_bytes(Path(url.removeprefix("sqlite:///")))
+
+
+def file_bytes(path: Path) -> int:
+    """Return the size of a SQLite file and of what lies beside it."""
+    connection = apsw.Connection(str(path))
+    connection.set_busy_timeout(15_000)
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    connection.close()
+    return sum(each.stat().st_size for each in path.parent.iterdir() if each.name.startswith(path.name))
+
+
+async def _on_postgres(url: str) -> int:
+    connection = await asyncpg.connect(url)
+    await connection.execute("VACUUM")
+    size: int = await connection.fetchval(
+        "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class AS c "
+        "JOIN pg_namespace AS n ON n.oid = c.relnamespace "
+        "WHERE c.relkind IN ('r', 'm') AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')"
+    )
+    await connection.close()
+    return size

@@ -1,0 +1,150 @@
+"""Programs of contenders, each in an environment of its own, and lash's among them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+_RIVALS = ROOT / "benchmarks" / "rivals"
+
+
+_LIMIT_S = 60.0
+_OWN = ("lash", "bare")
+"""Programs of ours, which run where the benchmarks do."""
+
+
+class RivalMissing(Exception):
+    """The environment of a rival is not there; the text says how to get it."""
+
+
+class RivalFailed(Exception):
+    """A program answered with an error, or not at all."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Contender:
+    """One way of doing a workload: whose program, which of its variants, on which database."""
+
+    program: str
+    variant: str = ""
+    backend: str = "sqlite"
+
+    @property
+    def name(self) -> str:
+        return " ".join(part for part in (self.program, self.variant) if part)
+
+
+class Program:
+    """A running program that answers questions."""
+
+    def __init__(self, name: str, environment: dict[str, str] | None = None) -> None:
+        self.name = name
+        variables = {**os.environ, "PYTHONPATH": _search_path(name), **(environment or {})}
+        self._process = subprocess.Popen(
+            [_interpreter(name), _RIVALS / name / "program.py"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE if not os.environ.get("LASH_BENCH_VERBOSE") else None,
+            text=True,
+            env=variables,
+            cwd=ROOT,
+        )
+        if self._process.stderr is not None:
+            # Read by nobody, a full pipe would stop the program.
+            self._drain = subprocess.Popen(["cat"], stdin=self._process.stderr, stdout=subprocess.DEVNULL)
+        try:
+            self.versions: dict[str, str] = self.ask({"do": "hello"})["versions"]
+        except BaseException:
+            self.close()
+            raise
+
+    def tell(self, question: dict[str, Any]) -> None:
+        """Ask without waiting for the answer."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(question) + "\n")
+        self._process.stdin.flush()
+
+    def hear(self) -> dict[str, Any]:
+        """Return the answer to the last question; a program that takes too long for it is ended."""
+        assert self._process.stdout is not None
+        alarm = threading.Timer(_LIMIT_S, self._process.kill)
+        alarm.start()
+        line = self._process.stdout.readline()
+        alarm.cancel()
+        if not line:
+            raise RivalFailed(f"the program of {self.name} ended (status {self._process.wait()}); LASH_BENCH_VERBOSE=1")
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise RivalFailed(f"{self.name}: {answer['error']}")
+        return answer
+
+    def ask(self, question: dict[str, Any]) -> dict[str, Any]:
+        self.tell(question)
+        return self.hear()
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        self._process.kill()
+        self._process.wait()
+        if self._process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
+
+    def close(self) -> None:
+        """Let it end, and make sure that it does."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        if self._process.stderr is not None:
+            self._process.stderr.close()
+            self._drain.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+
+@contextlib.contextmanager
+def programs(*names: str) -> Iterator[dict[str, Program]]:
+    """Run these programs, one of each, as long as the block."""
+    with contextlib.ExitStack() as stack:
+        running: dict[str, Program] = {}
+        for name in dict.fromkeys(names):
+            running[name] = Program(name)
+            stack.callback(running[name].close)
+        yield running
+
+
+def is_installed(name: str) -> bool:
+    """Say whether the environment of a rival is complete; programs of ours need none."""
+    if name in _OWN:
+        return True
+    installed, wanted = _RIVALS / ".venvs" / name / ".installed", _RIVALS / name / "requirements.txt"
+    return installed.exists() and installed.read_text() == wanted.read_text()
+
+
+def require(*names: str) -> None:
+    """Raise RivalMissing, naming all of them, unless the rivals are installed."""
+    missing = [name for name in dict.fromkeys(names) if not is_installed(name)]
+    if missing:
+        raise RivalMissing(f"{', '.join(missing)} not installed (as pinned): run `make rivals` first")
+
+
+def _interpreter(name: str) -> str:
+    require(name)
+    return sys.executable if name in _OWN else str(_RIVALS / ".venvs" / name / "bin" / "python")
+
+
+def _search_path(name: str) -> str:
+    return f"{ROOT / 'src'}{os.pathsep}{ROOT}" if name in _OWN else str(ROOT)

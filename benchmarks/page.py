@@ -1,0 +1,127 @@
+"""Writes ``docs/benchmarks.md`` from a file of results: ``python -m benchmarks.page [RESULTS]``.
+
+The file is copied to ``benchmarks/results/published.json``, so that the page can be written again; plots go to
+``docs/assets/benchmarks/``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.kit.plot import bars
+
+ROOT = Path(__file__).resolve().parents[1]
+PUBLISHED = ROOT / "benchmarks" / "results" / "published.json"
+_GROUPS = {
+    "bare driver": "Against the driver alone, and against C",
+    "the seeds' way": "Against the seeds' way of committing",
+    "peers": "Against peers",
+    "flatness": "Flatness",
+    "latency": "Latency across processes",
+    "footprint": "Footprint",
+}
+_INTRODUCTION = """\
+# Benchmarks
+
+What lash costs, as ratios measured in one run on one machine: `make bench` measures everything again, `make bench
+SCENARIO=chat` one scenario, `make rivals` installs what lash is measured against. This page is written by
+`python -m benchmarks.page` from the results of such a run.
+
+Every figure is a median of {rounds} rounds in which all contenders take turns, with the distance of the extremes
+beside it. What was written is read back and compared after each round; a contender that fails has no figure. Texts
+are seeded prose of pseudo-words, which zlib makes about 2.5 times smaller. Every side waits for the disk (SQLite:
+`synchronous=FULL`; PostgreSQL: `fsync` and `synchronous_commit` on). The driver alone runs the very statements that
+lash runs, recorded and replayed on a copy of the same database, without lash's checks and savepoints; so do C and
+pgbench. Peers run in environments of their own, called as their users call them.
+
+**Absolute figures are those of this machine; the ratios are what to compare.** "More" means that a higher ratio is
+better for lash, "less" that a lower one is.
+"""
+
+
+def main() -> None:
+    """Write the page."""
+    parser = argparse.ArgumentParser(description="Write docs/benchmarks.md from results.")
+    parser.add_argument("results", nargs="?", type=Path, default=PUBLISHED)
+    parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="the folder of the documentation")
+    options = parser.parse_args()
+    document = json.loads(options.results.read_text())
+    plots = options.docs / "assets" / "benchmarks"
+    plots.mkdir(parents=True, exist_ok=True)
+    (options.docs / "benchmarks.md").write_text("\n".join(page(document, plots)) + "\n")
+    if options.results.resolve() != PUBLISHED and options.docs == ROOT / "docs":
+        shutil.copyfile(options.results, PUBLISHED)
+
+
+def page(document: dict[str, Any], plots: Path) -> Iterable[str]:
+    """Return the lines of the page, and write its plots."""
+    yield _INTRODUCTION.format(rounds=document["rounds"])
+    yield "## Machine"
+    yield ""
+    yield "| | |"
+    yield "|---|---|"
+    for name, value in document["machine"].items():
+        yield f"| {name.replace('_', ' ')} | {value} |"
+    yield ""
+    if document["scale"] < 1 or document["rounds"] < 5:
+        yield "!!! warning"
+        yield "    These results come from a shortened run. They show that the programs work, and nothing else."
+        yield ""
+    if not document["results"]:
+        yield "Nothing was measured yet: run `make bench`, then `python -m benchmarks.page` with its file of results."
+        return
+    yield from _overview(document["results"])
+    for group, title in _GROUPS.items():
+        results = [each for each in document["results"] if each["group"] == group]
+        if results:
+            yield f"## {title}"
+            yield ""
+            for result in results:
+                yield from _scenario(result, plots)
+
+
+def _overview(results: list[dict[str, Any]]) -> Iterable[str]:
+    yield "## Overview"
+    yield ""
+    yield "| scenario | ours | other | unit | ratio | better | target |"
+    yield "|---|---:|---:|---|---:|---|---|"
+    for each in results:
+        yield (
+            f"| [{each['scenario']}](#{each['scenario']}) | {each['ours']:,} | {each['other']:,} | {each['unit']} "
+            f"| **{each['ratio']}** | {each['better']} | {each['target']} |"
+        )
+    yield ""
+
+
+def _scenario(result: dict[str, Any], plots: Path) -> Iterable[str]:
+    name = result["scenario"]
+    yield f"### {name}"
+    yield ""
+    yield f"{result['what'][:1].upper()}{result['what'][1:]}. The ratio is {result['compared']}."
+    yield ""
+    (plots / f"{name}.svg").write_text(bars(result))
+    yield f"![{name}](assets/benchmarks/{name}.svg)"
+    yield ""
+    yield "| contender | case | median | unit | apart |"
+    yield "|---|---|---:|---|---:|"
+    for row in result["rows"]:
+        yield (
+            f"| {row['contender']} | {row['case']} | {row['median']:,} | {row['unit']} | {row['spread'] * 100:.0f} % |"
+        )
+    yield ""
+    for ratio in result["ratios"][1:]:
+        yield f"- {ratio['ratio']} = {ratio['case']}"
+    for note in result["notes"]:
+        yield f"- {note}"
+    versions = ", ".join(f"{package} {version}" for package, version in result["versions"].items())
+    yield f"- {versions}; {result['seconds']:.0f} s"
+    yield ""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Creates one environment for each rival, below benchmarks/rivals/.venvs; those that are complete are left alone.
+#   setup.sh [NAME ...]      PYTHON names the interpreter
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+python="${PYTHON:-python3}"
+failed=()
+
+install() {
+  local folder=$1 requirements=$2
+  if command -v uv >/dev/null; then
+    uv venv --quiet --clear --python "$python" "$folder" \
+      && uv pip install --quiet --python "$folder/bin/python" --requirement "$requirements"
+  else
+    "$python" -m venv --clear "$folder" \
+      && "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --requirement "$requirements"
+  fi
+}
+
+for name in "${@:-*}"; do
+  for requirements in $name/requirements.txt; do
+    rival=$(dirname "$requirements")
+    folder=.venvs/$rival
+    if cmp --silent "$requirements" "$folder/.installed"; then continue; fi
+    echo "$rival ..."
+    # An environment counts as complete when it holds a copy of what was asked for.
+    if install "$folder" "$requirements"; then cp "$requirements" "$folder/.installed"; else failed+=("$rival"); fi
+  done
+done
+if ((${#failed[@]})); then echo "not installed: ${failed[*]}" >&2; exit 1; fi
