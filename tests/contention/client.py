@@ -89,8 +89,13 @@ class Client:
             fence, boundary=lash.Boundary.IDLE, ttl_ms=TTL_MS, max_batches=self._chance.randint(1, 5)
         )
         if isinstance(claim, lash.Claim):
-            await self._dawdle(fence)
-            await self._consume(fence, claim)
+            try:
+                await self._dawdle(fence)
+                await self._consume(fence, claim)
+            except lash.LashError:
+                # Whoever keeps it and comes back under the same lease gets what lies behind it, and overtakes itself.
+                await self._storage.queue.abandon(claim, count_attempt=False)
+                raise
         elif self._chance.random() < 0.8:
             await self._storage.leases.release(fence)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import signal
 import subprocess
 import sys
@@ -11,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -20,6 +18,7 @@ from lash.model.process import Success
 from tests.contention.rows import all_rows
 from tests.contention.sleeper import FAR, Rights
 from tests.raw import raw
+from tests.runtime.stopping import stop
 from tests.runtime.worker_app import moody
 from tests.runtime.worker_kit import PATIENCE_S, ROOT, crew, until
 
@@ -85,7 +84,7 @@ async def test_a_stopped_holder_changes_no_row(backend_url: str, backend_name: s
     with _sleeper(backend_url) as child:
         assert child.stdout is not None
         assert await asyncio.to_thread(child.stdout.readline) == "holds\n"
-        await _stop(child, backend_url)
+        await stop(child, backend_url)
         async with await lash.open(backend_url) as storage:
             free = _FREE.format(now=_NOW[backend_name])
             await until(lambda: _is_so(backend_url, free))
@@ -105,25 +104,6 @@ async def test_a_stopped_holder_changes_no_row(backend_url: str, backend_name: s
         assert len(before["lash_batches"]) == (0 if used else 1)
 
 
-async def _stop(child: subprocess.Popen[str] | subprocess.Popen[bytes], url: str) -> None:
-    """Stop the child between two transactions: one that is stopped while it writes keeps all others waiting."""
-    while True:
-        child.send_signal(signal.SIGSTOP)
-        if not url.startswith("sqlite:") or _is_free(Path(urlsplit(url).path + ".lock")):
-            return
-        child.send_signal(signal.SIGCONT)
-        await asyncio.sleep(0.01)
-
-
-def _is_free(lock: Path) -> bool:
-    with lock.open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-    return True
-
-
 async def _is_so(url: str, query: str) -> bool:
     return bool(await raw(url, query))
 
@@ -135,7 +115,7 @@ async def test_a_stopped_worker_changes_no_row(backend_url: str, tmp_path: Path)
             sleeper = workers.hire(ttl=2, poll=0.2)
             await sender.session("s").send("hold a", key="1")
             await workers.began("a")
-            await _stop(sleeper, backend_url)
+            await stop(sleeper, backend_url)
             other = workers.hire(ttl=600, poll=0.2)
             await workers.began("a", times=2)
             workers.open_gate("a")
@@ -160,7 +140,7 @@ async def test_a_stopped_run_of_a_process_changes_no_row(backend_url: str, tmp_p
             sleeper = workers.hire(ttl=2, poll=0.2)
             started = await sender.start(sender.process(moody.function), "a", mood)
             await workers.began("a")
-            await _stop(sleeper, backend_url)
+            await stop(sleeper, backend_url)
             other = workers.hire(ttl=600, poll=0.2)
             await workers.began("a", times=2)
             workers.open_gate("a")

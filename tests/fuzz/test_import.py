@@ -88,6 +88,16 @@ def test_a_file_of_other_bytes_is_refused(data: st.DataObject, file: bytes) -> N
     assert (imported(content) is None) == spaced
 
 
+def test_a_changed_line_of_any_kind_is_refused(file: bytes) -> None:
+    """Every line is proved: a space in any of them, which changes no value, is noticed. One by one, not by chance."""
+    lines = file.splitlines(keepends=True)
+    kinds = {line["kind"] for line in parsed(file)[:-1]}
+    assert {"header", "batch", "data", "node"} <= kinds
+    for number, line in enumerate(lines[:-1]):
+        changed = [*lines[:number], line.replace(b"{", b"{ ", 1), *lines[number + 1 :]]
+        assert isinstance(imported(b"".join(changed)), lash.CorruptData), line
+
+
 def _one_line(raw: bytes) -> object:
     """Return what a single line says, None if it is not exactly one."""
     try:

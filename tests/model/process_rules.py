@@ -16,11 +16,12 @@ from lash.model.process import (
     ProcessRecord,
     ProcessStatus,
     SignalWait,
+    Success,
 )
 from lash.model.queue import Boundary, Claim, ProcessWake
 from lash.model.value import JSON, JSONObject
 from lash.testing.factories import acquired, commit, owner
-from tests.model.base_rules import session_ids
+from tests.model.base_rules import SESSION_IDS, session_ids
 from tests.model.expected import like
 from tests.model.kit import action
 from tests.model.process_life import PROCESS_IDS, ProcessLife, process_ids
@@ -103,6 +104,19 @@ class ProcessRules(ProcessLife):
     def end_twice(self, process_id: str) -> None:
         self.append(process_id, ("broke", "it did"), "k1", None)
         self.append(process_id, ("done", {"answer": 42}), "k2", None)
+
+    @action(1, process_id=process_ids)
+    def complete_twice(self, process_id: str) -> None:
+        self.complete(process_id, Success(value={"answer": 42}))
+        self.complete(process_id, Success(value=None))
+
+    @action(1, process_id=process_ids)
+    def lose_wakes(self, process_id: str) -> None:
+        """Wake a session, and delete it before it has heard of it: these two seldom meet by chance as well."""
+        self.append(process_id, ("news", {"text": "hello"}), None, SESSION_IDS[0])
+        self.delete(SESSION_IDS[0])
+        self._look_at_undeliverable()
+        self.create(SESSION_IDS[0])
 
     @action(1, process_id=process_ids, reference=st.sampled_from(REFERENCES))
     def set_external_ref(self, process_id: str, reference: ExternalRef) -> None:
@@ -192,6 +206,14 @@ class ProcessRules(ProcessLife):
             lambda side: side.storage.events.last_sequences(PROCESS_IDS),
             lambda _: {each.process_id: len(each.log) for each in self.processes.processes.values()},
         )
+        self._look_at_undeliverable()
+
+    def forget_session(self, session_id: str) -> bool:
+        if self.processes.queues.get(session_id):
+            self.count("delete:queued wakes")
+        return super().forget_session(session_id)
+
+    def _look_at_undeliverable(self) -> None:
         self.step(
             "undeliverable",
             lambda side: side.storage.events.undeliverable_wakes(),

@@ -11,7 +11,7 @@ class ProcessMachine(ProcessRules):
     WEIGHTS: ClassVar[dict[str, int]] = {"append": 14, "consume": 4, "complete": 4, "signal": 6, "use_other_storage": 2}
     CLASSES: ClassVar[frozenset[str]] = frozenset(
         {
-            *("create:again", "delete:ok", "jump", "jump back", "other storage"),
+            *("create:again", "delete:ok", "delete:queued wakes", "jump", "jump back", "other storage"),
             *(f"register:{each}" for each in ("new", "known", "RegistrationConflict")),
             *(f"append:{each}" for each in ("new", "replayed", "EventConflict", "InvalidInput", "ProcessTerminal")),
             *(f"append:{each}" for each in ("ProcessNotFound", "ProcessPruned")),

@@ -10,6 +10,7 @@ import pytest
 
 import lash
 from tests.raw import raw
+from tests.runtime.stopping import stop
 from tests.runtime.worker_kit import PATIENCE_S, Crew, crew, until
 
 pytestmark = [
@@ -117,13 +118,15 @@ async def test_a_killed_neighbour_is_replaced_at_once(workers: Crew, sender: las
         assert len(workers.lines("a.first")) == 1
 
 
-async def test_a_worker_that_was_stopped_and_wakes_changes_nothing(workers: Crew, sender: lash.App) -> None:
+async def test_a_worker_that_was_stopped_and_wakes_changes_nothing(
+    workers: Crew, sender: lash.App, backend_url: str
+) -> None:
     """Whoever slept through its lease finds it taken: it writes nothing, and goes on with other work."""
     async with sender:
         sleeper = workers.hire(ttl=2, poll=0.2)
         await sender.session("s").send("hold a", key="1")
         await workers.began("a")
-        sleeper.send_signal(signal.SIGSTOP)
+        await stop(sleeper, backend_url)
         other = workers.hire(ttl=600, poll=0.2)
         await workers.began("a", times=2)
         workers.open_gate("a")
