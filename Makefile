@@ -102,9 +102,8 @@ docs: $(INSTALLED) ## build the documentation into site/; ARGS=serve shows it wh
 	$(BIN)/python -m mkdocs $(or $(ARGS),build --strict)
 
 clean: ## remove everything that make created
-	rm -rf $(VENV) dist site soak .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	rm -rf $(VENV) dist site .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .mutation
-	rm -rf $(VENV) benchmarks/rivals/.venvs dist site .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) benchmarks/rivals/.venvs dist site soak .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .import_linter_cache .mutation
 	find src tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Debian may come without ensurepip: then the system's pip puts a pip into an environment made without one.
