@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 import asyncpg
@@ -149,6 +149,45 @@ async def test_a_lost_connection_is_told_to_those_who_cannot_repeat(
     assert isinstance(lost, StoreUnavailable)
     assert lost.outcome_unknown
     assert [each.revision for each in results if isinstance(each, CommitResult)] == [2] * (len(first) - 1)
+
+
+async def test_locked_sessions_do_not_hold_up_the_others(storage: lash.Storage, postgres_storage_url: str) -> None:
+    """While somebody holds as many sessions as there are lanes, commits to others land; the held ones land later."""
+    await commit_all(storage, *(turn(number, 0) for number in range(12)))
+    options = PostgresOptions.from_url(postgres_storage_url)
+    connection = await asyncpg.connect(options.dsn, server_settings={"search_path": options.schema})
+    try:
+        async with connection.transaction():
+            await connection.execute("SELECT 1 FROM lash_sessions WHERE session_id IN ('s0', 's1') FOR UPDATE")
+            held = asyncio.ensure_future(commit_all(storage, turn(0, 1), turn(1, 1)))
+            await asyncio.sleep(0)
+            async with asyncio.timeout(5):
+                results = await commit_all(storage, *(turn(number, 1) for number in range(2, 12)))
+            assert [each.revision for each in results if isinstance(each, CommitResult)] == [2] * 10
+            assert not held.done()
+        assert [each.revision for each in await held if isinstance(each, CommitResult)] == [2, 2]
+    finally:
+        await connection.close()
+
+
+async def test_a_fault_of_our_own_is_told_to_everybody_who_waits(
+    storage: lash.Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An exception that is none of lash's reaches the callers; nobody waits for ever."""
+    await commit_all(storage, *(turn(number, 0) for number in range(12)))
+
+    sent: list[Sequence[PlannedCommit]] = []
+
+    def fail_for_those_who_wait(commits: Sequence[PlannedCommit]) -> list[object]:
+        sent.append(commits)
+        if len(sent) > 2:
+            raise ZeroDivisionError
+        return arguments_of(commits)
+
+    monkeypatch.setattr("lash.postgres.commit_group.arguments_of", fail_for_those_who_wait)
+    async with asyncio.timeout(5):
+        results = await commit_all(storage, *(turn(number, 1) for number in range(12)))
+    assert [type(each) for each in results] == [CommitResult] * 2 + [ZeroDivisionError] * 10
 
 
 FILL = """

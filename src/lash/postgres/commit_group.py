@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 from collections import deque
-from typing import Final
+from collections.abc import Iterator
+from typing import Final, TypeAlias
 
-from lash.errors import LashError, StorageFailure, StoreUnavailable
+from lash.errors import StorageFailure, StoreUnavailable
 from lash.postgres.commit_record import MAX_TOGETHER, PlannedCommit, arguments_of
 from lash.postgres.database import Database
 from lash.sqlkit.rows import Number
@@ -15,7 +17,9 @@ from lash.sqlkit.rows import Number
 _LANES: Final = 2
 """How many statements are under way before others wait to be written together."""
 _STUCK_S: Final = 0.05
-"""After so long without an answer, some session is locked: others must not wait for it."""
+"""A statement without an answer for so long waits for a session that somebody has locked; others do not wait for it."""
+
+Waiting: TypeAlias = tuple[PlannedCommit, asyncio.Future[bool]]
 
 
 class CommitGroups:
@@ -23,55 +27,67 @@ class CommitGroups:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._waiting: deque[tuple[PlannedCommit, asyncio.Future[bool]]] = deque()
-        self._under_way = 0
-        self._heard_at = 0.0
+        self._waiting: deque[Waiting] = deque()
+        self._under_way: dict[object, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._alarm: asyncio.TimerHandle | None = None
 
     async def write(self, commit: PlannedCommit) -> bool:
         """Return whether the guard let the commit pass; raise what stood in the way of asking."""
         loop = asyncio.get_running_loop()
-        if self._may_begin(loop.time()):
-            self._begin(loop.time())
-            try:
+        if self._has_free_lane(loop):
+            with self._lane(loop):
                 return await self._write_alone(commit)
-            finally:
-                self._end(loop.time())
         future: asyncio.Future[bool] = loop.create_future()
         self._waiting.append((commit, future))
+        self._go_on(loop)
         return await future
 
-    def _may_begin(self, now: float) -> bool:
-        return self._under_way < _LANES or now - self._heard_at > _STUCK_S
+    def _has_free_lane(self, loop: asyncio.AbstractEventLoop) -> bool:
+        now = loop.time()
+        return sum(now - began < _STUCK_S for began in self._under_way.values()) < _LANES
 
-    def _begin(self, now: float) -> None:
-        if not self._under_way:
-            self._heard_at = now
-        self._under_way += 1
+    @contextlib.contextmanager
+    def _lane(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+        statement = object()
+        self._under_way[statement] = loop.time()
+        try:
+            yield
+        finally:
+            del self._under_way[statement]
+            self._go_on(loop)
 
-    def _end(self, now: float) -> None:
-        self._under_way -= 1
-        self._heard_at = now
-        while self._waiting and self._may_begin(now):
-            self._begin(now)
-            task = asyncio.get_running_loop().create_task(self._write_next(), name="lash-commits")
+    def _go_on(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin with those that wait if there is room, and look again when statements may be stuck."""
+        if self._waiting and self._has_free_lane(loop):
+            # One is enough: it takes as many as fit, and comes here again when it has its lane.
+            task = loop.create_task(self._write_next(loop), name="lash-commits")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+        if self._waiting and self._alarm is None:
+            self._alarm = loop.call_later(_STUCK_S, self._look_again, loop)
 
-    async def _write_next(self) -> None:
+    def _look_again(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._alarm = None
+        self._go_on(loop)
+
+    async def _write_next(self, loop: asyncio.AbstractEventLoop) -> None:
+        group = self._next_group()
+        if not group:
+            return
         try:
-            group = self._next_group()
-            if len(group) == 1:
-                await self._settle_alone(*group[0])
-            elif group:
-                await self._settle_together(group)
+            with self._lane(loop):
+                self._go_on(loop)
+                await (self._settle_alone(*group[0]) if len(group) == 1 else self._settle_together(group))
         finally:
-            self._end(asyncio.get_running_loop().time())
+            # Whatever ended this, nobody is left waiting for it.
+            for _, future in group:
+                future.cancel()
 
-    def _next_group(self) -> list[tuple[PlannedCommit, asyncio.Future[bool]]]:
+    def _next_group(self) -> list[Waiting]:
         """Take those that wait longest, one of each session, without those whose callers are gone."""
-        group: list[tuple[PlannedCommit, asyncio.Future[bool]]] = []
-        later: list[tuple[PlannedCommit, asyncio.Future[bool]]] = []
+        group: list[Waiting] = []
+        later: list[Waiting] = []
         sessions: set[int] = set()
         while self._waiting and len(group) < MAX_TOGETHER:
             commit, future = self._waiting.popleft()
@@ -82,23 +98,21 @@ class CommitGroups:
         self._waiting.extendleft(reversed(later))
         return group
 
-    async def _settle_together(self, group: list[tuple[PlannedCommit, asyncio.Future[bool]]]) -> None:
+    async def _settle_together(self, group: list[Waiting]) -> None:
         commits = [commit for commit, _ in group]
         try:
             written = await self._write_all(commits)
-        except LashError as error:
+        except Exception as error:  # noqa: BLE001 (whatever it is, those who wait must hear of it)
             await self._settle_one_by_one(group, error)
             return
         for commit, future in group:
             if not future.done():
                 future.set_result(commit.session_key in written)
 
-    async def _settle_one_by_one(
-        self, group: list[tuple[PlannedCommit, asyncio.Future[bool]]], error: LashError
-    ) -> None:
+    async def _settle_one_by_one(self, group: list[Waiting], error: Exception) -> None:
         """Find out whom an error concerns. What may have been written and cannot be repeated is not."""
         is_unknown = isinstance(error, StoreUnavailable | StorageFailure) and error.outcome_unknown
-        again: list[tuple[PlannedCommit, asyncio.Future[bool]]] = []
+        again: list[Waiting] = []
         for commit, future in group:
             if commit.is_repeatable or not is_unknown:
                 again.append((commit, future))
@@ -111,7 +125,7 @@ class CommitGroups:
     async def _settle_alone(self, commit: PlannedCommit, future: asyncio.Future[bool]) -> None:
         try:
             passed = await self._write_alone(commit)
-        except LashError as error:
+        except Exception as error:  # noqa: BLE001 (whatever it is, the one who waits must hear of it)
             if not future.done():
                 future.set_exception(error)
         else:
