@@ -190,6 +190,16 @@ class TestChange:
             now_ms=NOON,
         )
 
+    def test_a_schedule_needs_the_session_that_it_belongs_to(self) -> None:
+        """One of the host needs none, and neither does one that is deleted, whose session may be gone already."""
+        of_host = plan_registration(HOURLY, None, NOON)
+        of_session = plan_registration(msgspec.structs.replace(HOURLY, owner=OF_SESSION), None, NOON)
+        assert of_host is not None
+        assert of_session is not None
+        deleted = msgspec.structs.replace(of_session, definition=None)
+        needed = [each.required_session_id for each in (of_host, of_session, deleted)]
+        assert needed == [None, "s", None]
+
     def test_registering_again(self) -> None:
         """The same definition is there already, from whichever frame; another one is a conflict."""
         assert plan_registration(HOURLY, stored(), NOON) is None

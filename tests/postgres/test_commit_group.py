@@ -112,6 +112,11 @@ async def test_a_refusal_concerns_one_commit(storage: lash.Storage) -> None:
     assert (await read(storage, 5)).head.revision == 1
 
 
+def test_the_statement_takes_as_many_as_are_sent() -> None:
+    """What is beyond the limit of the statement would be taken for refused."""
+    assert f"LIMIT {MAX_TOGETHER}\n" in load_queries("lash.postgres.sql", schema="public")["commit_apply"]
+
+
 async def test_two_commits_to_one_session_are_told_apart(storage: lash.Storage) -> None:
     """Of rivals that meet in one moment exactly one lands, however they are sent."""
     rivals = [turn(number, 0, turn_id=f"{number}-{rival}") for number in range(10) for rival in range(4)]

@@ -24,7 +24,7 @@ from lash.model.schedule import (
 from lash.model.trigger import OccurrenceRequest
 from lash.plan.cron import check_cron, instant
 from lash.plan.tick import Moment, due_ticks, identity_of, moment_after
-from lash.plan.trigger import owner_column, owner_text
+from lash.plan.trigger import HOST_OWNER, owner_column, owner_text
 
 MAX_JITTER_MS: Final = 24 * 60 * 60 * 1000
 MIN_GRACE_MS: Final = 1_000
@@ -86,6 +86,11 @@ class ScheduleChange(msgspec.Struct, frozen=True, kw_only=True):
     next: Moment | None
     created_at_ms: int
     now_ms: int
+
+    @property
+    def required_session_id(self) -> str | None:
+        """The session that must be there, because the schedule is or stays its own."""
+        return None if self.definition is None or self.owner_session_id == HOST_OWNER else self.owner_session_id
 
 
 class TickPlan(msgspec.Struct, frozen=True, kw_only=True):

@@ -36,7 +36,6 @@ from lash.plan.schedule import (
     unreadable,
 )
 from lash.plan.session import MetaRow, check_limit
-from lash.plan.trigger import HOST_OWNER
 from lash.postgres.database import Database, Transaction
 from lash.postgres.emit import emit_in
 from lash.postgres.session import missing
@@ -171,8 +170,8 @@ class PostgresScheduleStore:
             *((None, None) if change.next is None else change.next),
             *(change.created_at_ms, change.now_ms),
         )
-        if change.definition is not None and change.owner_session_id != HOST_OWNER:
-            await self._require_session(change.owner_session_id)
+        if change.required_session_id is not None:
+            await self._require_session(change.required_session_id)
         if not change.expected_revision:
             return await self._database.write_one(ScheduleRow, "schedule_insert", *arguments, repeatable=True)
         expected = (change.expected_revision, change.expected_last_tick_ms)

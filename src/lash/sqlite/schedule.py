@@ -35,7 +35,6 @@ from lash.plan.schedule import (
     unreadable,
 )
 from lash.plan.session import check_limit
-from lash.plan.trigger import HOST_OWNER
 from lash.sqlite.database import Database, Reader, SQLiteValue, Transaction
 from lash.sqlite.emit import emit_in
 from lash.sqlite.head import find_meta
@@ -184,8 +183,8 @@ def _find(reader: Reader, target: Target) -> ScheduleRow | None:
 
 
 def _apply(transaction: Transaction, change: ScheduleChange) -> ScheduleRow:
-    if change.definition is not None and change.owner_session_id != HOST_OWNER:
-        find_meta(transaction, change.owner_session_id)
+    if change.required_session_id is not None:
+        find_meta(transaction, change.required_session_id)
     parameters: dict[str, SQLiteValue] = {
         "owner_session_id": change.owner_session_id,
         "key": change.key,
