@@ -14,6 +14,7 @@ from lash.plan.checkpoint import (
     CheckpointRow,
     ComponentRow,
     CurrentComponent,
+    ReplacedComponent,
     change_components,
     check_ref,
     decode_checkpoint,
@@ -124,11 +125,21 @@ def test_a_checkpoint_that_cannot_be_stored_is_refused(wrong: CheckpointDraft, m
 def test_only_changed_components_are_written() -> None:
     """What went ends, what came begins, what has other bytes does both, and the rest is left alone."""
     current = [CurrentComponent(key, digest) for key, digest in (("same", ALPHA), ("other", ALPHA), ("gone", BETA))]
-    changes = change_components(current, {"same": ALPHA, "other": BETA, "new": ALPHA})
+    changes = change_components(current, {"same": ALPHA, "other": BETA, "new": ALPHA}, keep_ended=True)
     assert changes.ended == ("other", "gone")
     assert changes.begun == (CurrentComponent("other", BETA), CurrentComponent("new", ALPHA))
-    nothing = change_components([], {})
-    assert (nothing.ended, nothing.begun) == ((), ())
+    assert changes.replaced == ()
+    nothing = change_components([], {}, keep_ended=True)
+    assert (nothing.ended, nothing.begun, nothing.replaced) == ((), (), ())
+
+
+def test_a_component_is_replaced_where_nothing_is_kept_of_it() -> None:
+    """What has other bytes is told once, with both; what went still ends, what came still begins."""
+    current = [CurrentComponent(key, digest) for key, digest in (("same", ALPHA), ("other", ALPHA), ("gone", BETA))]
+    changes = change_components(current, {"same": ALPHA, "other": BETA, "new": ALPHA}, keep_ended=False)
+    assert changes.ended == ("gone",)
+    assert changes.begun == (CurrentComponent("new", ALPHA),)
+    assert changes.replaced == (ReplacedComponent("other", BETA, ALPHA),)
 
 
 def test_a_ref_is_64_lowercase_hex_digits() -> None:

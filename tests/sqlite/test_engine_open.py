@@ -248,7 +248,7 @@ async def test_a_tool_that_holds_the_write_lock(tmp_path: Path) -> None:
 @pytest.mark.parametrize("option", ["group_limit", "checkpoint_pages", "reader_threads"])
 def test_options_that_make_no_sense(option: str) -> None:
     """Counts must be positive; so must the timeout, and the mode must be known."""
-    for wrong in ({option: 0}, {"busy_timeout_ms": -1}):
+    for wrong in ({option: 0}, {"busy_timeout_ms": -1}, {"loop_commit_ms": -1}):
         with pytest.raises(ConfigError, match=next(iter(wrong))):
             SQLiteOptions(**wrong)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="synchronous"):

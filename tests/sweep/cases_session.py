@@ -29,7 +29,8 @@ async def branched(storage: Storage, _clock: ManualClock) -> None:
     """A session with a side branch, and a checkpoint."""
     session = await started(storage, "s", "a", "b")
     await session.commit(commit(1, node("side", "a"), checkpoint=draft(1, {"k": b"v" * 2_000}), frames=(frame("f"),)))
-    await session.commit(commit(2, graph=append(node("c", "b")), checkpoint=draft(2, {"k": b"v" * 2_000})))
+    components = {"k": b"v" * 2_000, "gone soon": b"u" * 2_000}
+    await session.commit(commit(2, graph=append(node("c", "b")), checkpoint=draft(2, components)))
 
 
 async def tombstoned(storage: Storage, clock: ManualClock) -> None:

@@ -46,11 +46,20 @@ class CurrentComponent(msgspec.Struct, frozen=True, array_like=True):
     hash: str
 
 
+class ReplacedComponent(msgspec.Struct, frozen=True):
+    """A component whose bytes a commit changes and of which it keeps no earlier ones."""
+
+    key: str
+    hash: BlobRef
+    replaced: str
+
+
 class ComponentChanges(msgspec.Struct, frozen=True, kw_only=True):
-    """Which components end with the revision before a commit, and which begin with it."""
+    """Which components end with the revision before a commit, which begin with it, and which only change."""
 
     ended: tuple[str, ...]
     begun: tuple[CurrentComponent, ...]
+    replaced: tuple[ReplacedComponent, ...] = ()
 
 
 class EncodedCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,12 +120,20 @@ def add_component(
     return ref
 
 
-def change_components(current: Iterable[CurrentComponent], wanted: Mapping[str, BlobRef]) -> ComponentChanges:
-    """Compare what the head uses with what the next one will; what stays the same is not written."""
+def change_components(
+    current: Iterable[CurrentComponent], wanted: Mapping[str, BlobRef], *, keep_ended: bool
+) -> ComponentChanges:
+    """Compare what the head uses with what the next one will; what stays the same is not written.
+
+    A component that changes ends and begins, or, unless ``keep_ended``, is replaced.
+    """
     before = {component.key: component.hash for component in current}
+    changed = {key: ref for key, ref in wanted.items() if before.get(key) != ref}
+    replaced = () if keep_ended else tuple(key for key in changed if key in before)
     return ComponentChanges(
-        ended=tuple(key for key, ref in before.items() if wanted.get(key) != ref),
-        begun=tuple(CurrentComponent(key, ref) for key, ref in wanted.items() if before.get(key) != ref),
+        ended=tuple(key for key, ref in before.items() if wanted.get(key) != ref and key not in replaced),
+        begun=tuple(CurrentComponent(key, ref) for key, ref in changed.items() if key not in replaced),
+        replaced=tuple(ReplacedComponent(key, changed[key], before[key]) for key in replaced),
     )
 
 

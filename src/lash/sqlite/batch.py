@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Sequence
+from typing import Final
 
 import apsw
 
@@ -13,33 +15,56 @@ from lash.sqlite.jobs import Work
 from lash.sqlite.statements import Statements
 from lash.sqlite.transaction import Transaction
 
+_QUICK_EACH_S: Final = 0.000_15
+_QUICK_IN_A_ROW: Final = 3
+
 
 class BatchRunner:
     """Runs batches on the writer's connection; every job has its outcome when `run` returns."""
 
-    def __init__(self, connection: apsw.Connection, statements: Statements, clock: Clock) -> None:
+    def __init__(
+        self, connection: apsw.Connection, statements: Statements, clock: Clock, *, loop_commit_ms: float = 0
+    ) -> None:
         self._connection = connection
         self._statements = statements
         self._clock = clock
+        self._loop_commit_s = loop_commit_ms / 1000
+        self._quick_commits = 0
 
-    def run(self, jobs: Sequence[Work[Transaction]]) -> None:
+    @property
+    def commits_quickly(self) -> bool:
+        """Whether the last few commits all took no longer than ``loop_commit_ms``, and a little for each body."""
+        return self._quick_commits >= _QUICK_IN_A_ROW
+
+    def try_begin(self) -> bool:
+        """Begin a transaction for `run`, and return whether that was possible; the one to wait is not this one."""
+        try:
+            self._control("begin")
+        except Exception:  # noqa: BLE001 (whoever tries again and waits will be told)
+            self._abandon()
+            return False
+        return True
+
+    def run(self, jobs: Sequence[Work[Transaction]], *, begun: bool = False) -> None:
         """Run and commit the jobs. A body that fails is undone alone.
 
         When SQLite gives the whole transaction up (disk full, I/O error), the body that it happened to fails and
-        the others are run again in a new transaction.
+        the others are run again in a new transaction. ``begun`` says that `try_begin` has begun the first one.
         """
         waiting = list(jobs)
         try:
-            while waiting and (culprit := self._attempt(waiting)):
+            while waiting and (culprit := self._attempt(waiting, begun=begun)):
                 waiting.remove(culprit)
+                begun = False
         except BaseException:
             self._abandon()
             raise
 
-    def _attempt(self, jobs: Sequence[Work[Transaction]]) -> Work[Transaction] | None:
+    def _attempt(self, jobs: Sequence[Work[Transaction]], *, begun: bool) -> Work[Transaction] | None:
         """Try to run and commit all of them; return the one to leave out if that needs a new transaction."""
         try:
-            self._control("begin")
+            if not begun:
+                self._control("begin")
         except Exception as error:  # noqa: BLE001
             self._abandon()
             for job in jobs:
@@ -87,6 +112,7 @@ class BatchRunner:
         return True
 
     def _commit(self, jobs: Sequence[Work[Transaction]]) -> None:
+        began = time.perf_counter()
         try:
             self._control("commit")
         except Exception as error:  # noqa: BLE001
@@ -99,6 +125,11 @@ class BatchRunner:
             for job in jobs:
                 if job.error is None:
                     job.fail(in_our_terms(error, "committing", at_commit=True))
+        self._note_commit(time.perf_counter() - began, len(jobs))
+
+    def _note_commit(self, taken_s: float, bodies: int) -> None:
+        is_quick = self._loop_commit_s and taken_s <= self._loop_commit_s + _QUICK_EACH_S * bodies
+        self._quick_commits = self._quick_commits + 1 if is_quick else 0
 
     def _abandon(self) -> None:
         """Leave no transaction open, whatever happened before."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import msgspec
-
+from lash.blob import StoredBlob
 from lash.codec import encode
 from lash.errors import CorruptData
 from lash.model.commit import CommitResult, ReplaceFull
 from lash.model.value import BlobRef
-from lash.plan.checkpoint import CurrentComponent, change_components
+from lash.plan.checkpoint import CurrentComponent, ReplacedComponent, change_components
 from lash.plan.commit import Apply, CommitFacts, PreparedCommit, Replay, assume_nodes, plan_commit
 from lash.plan.lease import NEVER_HELD, LeaseRow
 from lash.plan.node import StoredNode
@@ -25,9 +24,10 @@ from lash.sqlite.parameters import json_array
 from lash.sqlkit.rows import Flag, Text
 
 
-class Marks(msgspec.Struct, frozen=True, array_like=True):
-    """What there is of a session beside its head; most commits find next to nothing, and then ask no more."""
+class Found(HeadRow, frozen=True, array_like=True):
+    """The head, and what there is beside it; most commits find next to nothing, and then ask no more."""
 
+    inherits: bool
     turn: bool
     frames: bool
     components: bool
@@ -38,42 +38,34 @@ class Marks(msgspec.Struct, frozen=True, array_like=True):
 
 def apply_commit(transaction: Transaction, prepared: PreparedCommit) -> CommitResult:
     """Run one commit inside a write transaction; whatever is raised leaves nothing behind."""
-    head = _load_head(transaction, prepared)
-    marks = _load_marks(transaction, prepared, head)
-    decision = plan_commit(prepared, _load_facts(transaction, prepared, head, marks))
+    found = _find(transaction, prepared)
+    decision = plan_commit(prepared, _load_facts(transaction, prepared, found))
     if isinstance(decision, Apply):
-        _write(transaction, prepared, decision, marks)
+        _write(transaction, prepared, decision, found)
     if prepared.commit.release is not None:
         release_lease(transaction, prepared.commit.release)
     return decision.result if isinstance(decision, Replay) else prepared.result
 
 
-def _load_head(transaction: Transaction, prepared: PreparedCommit) -> HeadRow:
+def _find(transaction: Transaction, prepared: PreparedCommit) -> Found:
     session_id = prepared.commit.session_id
-    head = transaction.one(HeadRow, "session_head", session_id=session_id)
-    if head is None:
-        deleted = transaction.one(Flag, "session_is_deleted", session_id=session_id)
-        raise missing_session(session_id, deleted=deleted is not None and deleted.value)
-    return head
-
-
-def _load_marks(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) -> Marks:
-    marks = transaction.one(
-        Marks,
-        "commit_marks",
-        session_key=head.session_key,
+    found = transaction.one(
+        Found,
+        "session_for_commit",
+        session_id=session_id,
         turn_id=prepared.commit.turn_id,
         floor=prepared.retention_floor,
         scope_id=prepared.scope_id,
     )
-    if marks is None:
-        raise CorruptData("the query commit_marks returned no row")
-    return marks
+    if found is None:
+        deleted = transaction.one(Flag, "session_is_deleted", session_id=session_id)
+        raise missing_session(session_id, deleted=deleted is not None and deleted.value)
+    return found
 
 
-def _load_facts(transaction: Transaction, prepared: PreparedCommit, head: HeadRow, marks: Marks) -> CommitFacts:
+def _load_facts(transaction: Transaction, prepared: PreparedCommit, head: Found) -> CommitFacts:
     key, turn_id = head.session_key, prepared.commit.turn_id
-    turn = transaction.one(TurnRow, "commit_turn", session_key=key, turn_id=turn_id) if marks.turn else None
+    turn = transaction.one(TurnRow, "commit_turn", session_key=key, turn_id=turn_id) if head.turn else None
     refs = prepared.required_refs
     known = transaction.all(Text, "commit_known_refs", session_key=key, refs=json_array(refs)) if refs else []
     return CommitFacts(
@@ -96,16 +88,17 @@ def _lease(transaction: Transaction, head: HeadRow) -> LeaseRow:
     return row
 
 
-def _stored_nodes(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) -> dict[str, StoredNode]:
+def _stored_nodes(transaction: Transaction, prepared: PreparedCommit, head: Found) -> dict[str, StoredNode]:
     """Return the stored ones among the nodes that a commit names. Most add to the leaf, which the head tells."""
     names = prepared.named_nodes
     if not names:
         return {}
-    assumed = assume_nodes(prepared, head)
+    assumed = None if head.inherits else assume_nodes(prepared, head)
     if assumed is not None:
-        new = json_array(each.node_id for each in prepared.nodes)
-        taken = transaction.one(Flag, "node_any_stored", session_key=head.session_key, node_ids=new)
-        if taken is not None and not taken.value:
+        new: list[dict[str, SQLiteValue]] = [
+            {"session_key": head.session_key, "node_id": each.node_id} for each in prepared.nodes
+        ]
+        if not transaction.any("node_taken", new):
             return assumed
     nodes = transaction.all(StoredNode, "node_stored", session_key=head.session_key, node_ids=json_array(names))
     return {node.node_id: node for node in nodes}
@@ -142,21 +135,24 @@ def _consume(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) 
         transaction.run("commit_consume", session_key=key, tokens=tokens)
 
 
-def _write(transaction: Transaction, prepared: PreparedCommit, decision: Apply, marks: Marks) -> None:
+def _write(transaction: Transaction, prepared: PreparedCommit, decision: Apply, found: Found) -> None:
     _write_head(transaction, prepared, decision.head)
     _write_graph(transaction, decision)
     _write_checkpoint(transaction, prepared, decision.head)
-    if marks.components or prepared.components:
-        _write_components(transaction, prepared, decision.head)
-    _drop_below_floor(transaction, prepared, decision.head, marks)
-    if marks.frames or prepared.frames:
+    ended = (found.components or prepared.components) and _write_components(transaction, prepared, decision.head)
+    if found.old_checkpoints:
+        transaction.run("commit_drop_checkpoints", session_key=found.session_key, floor=prepared.retention_floor)
+    # What this commit has ended may lie below the floor already.
+    if found.old_components or ended:
+        _drop_components(transaction, found.session_key, prepared.retention_floor)
+    if found.frames or prepared.frames:
         _write_frames(transaction, prepared, decision.head)
     _write_usage(transaction, prepared, decision.head)
     _consume(transaction, prepared, decision.head)
     if prepared.attachments:
         stamp_attachments(transaction, decision.head.session_key, prepared.attachments)
     _write_turn(transaction, prepared, decision.head)
-    if marks.effects and prepared.scope_id is not None:
+    if found.effects and prepared.scope_id is not None:
         retire_effects(transaction, prepared.scope_id)
 
 
@@ -214,23 +210,9 @@ def _clear_graph(transaction: Transaction, session_key: int) -> None:
 
 
 def _write_checkpoint(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) -> None:
-    key = head.session_key
-    transaction.run_many(
-        "commit_blob",
-        (
-            {
-                "session_key": key,
-                "hash": blob.ref,
-                "codec": blob.codec.value,
-                "size": blob.size,
-                "content": blob.content,
-            }
-            for blob in prepared.blobs
-        ),
-    )
     transaction.run(
         "commit_checkpoint",
-        session_key=key,
+        session_key=head.session_key,
         revision=head.revision,
         checkpoint_ref=prepared.checkpoint.ref,
         turn_state=prepared.checkpoint.turn_state,
@@ -238,33 +220,59 @@ def _write_checkpoint(transaction: Transaction, prepared: PreparedCommit, head: 
     )
 
 
-def _write_components(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) -> None:
-    key = head.session_key
+def _write_components(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) -> bool:
+    """Write what changes, and return whether any component has ended."""
+    key, revision = head.session_key, head.revision
     current = transaction.all(CurrentComponent, "commit_current_components", session_key=key)
-    changes = change_components(current, prepared.components)
+    keep_ended = revision > prepared.retention_floor
+    changes = change_components(current, prepared.components, keep_ended=keep_ended)
+    blobs = {blob.ref: blob for blob in prepared.blobs}
+    for each in changes.replaced:
+        _replace_component(transaction, head, each, blobs)
+    transaction.run_many("commit_blob", (_blob_values(key, blob) for blob in blobs.values()))
     transaction.run_many(
         "commit_end_component",
-        ({"session_key": key, "key": ended, "revision": head.revision} for ended in changes.ended),
+        ({"session_key": key, "key": ended, "revision": revision} for ended in changes.ended),
     )
     transaction.run_many(
         "commit_begin_component",
-        (
-            {"session_key": key, "key": begun.key, "hash": begun.hash, "revision": head.revision}
-            for begun in changes.begun
-        ),
+        ({"session_key": key, "key": begun.key, "hash": begun.hash, "revision": revision} for begun in changes.begun),
     )
+    return bool(changes.ended)
 
 
-def _drop_below_floor(transaction: Transaction, prepared: PreparedCommit, head: HeadRow, marks: Marks) -> None:
-    key, floor = head.session_key, prepared.retention_floor
-    if marks.old_checkpoints:
-        transaction.run("commit_drop_checkpoints", session_key=key, floor=floor)
-    # One that this commit has ended may lie below the floor already.
-    if marks.old_components or marks.components:
-        dropped = transaction.all(Text, "commit_drop_components", session_key=key, floor=floor)
-        if dropped:
-            hashes = json_array({row.text for row in dropped})
-            transaction.run("commit_drop_blobs", session_key=key, hashes=hashes)
+def _replace_component(
+    transaction: Transaction, head: HeadRow, change: ReplacedComponent, blobs: dict[BlobRef, StoredBlob]
+) -> None:
+    """Let a component have other bytes, in the place of the old ones if they are free; take those off the list."""
+    key, blob = head.session_key, blobs.get(change.hash)
+    transaction.run(
+        "commit_replace_component", session_key=key, key=change.key, hash=change.hash, revision=head.revision
+    )
+    in_place = blob is not None and transaction.run(
+        "commit_replace_blob", **_blob_values(key, blob), replaced=change.replaced
+    )
+    if in_place:
+        del blobs[change.hash]
+        return
+    transaction.run("commit_drop_blobs", session_key=key, hashes=json_array([change.replaced]))
+
+
+def _blob_values(session_key: int, blob: StoredBlob) -> dict[str, SQLiteValue]:
+    return {
+        "session_key": session_key,
+        "hash": blob.ref,
+        "codec": blob.codec.value,
+        "size": blob.size,
+        "content": blob.content,
+    }
+
+
+def _drop_components(transaction: Transaction, session_key: int, floor: int) -> None:
+    dropped = transaction.all(Text, "commit_drop_components", session_key=session_key, floor=floor)
+    if dropped:
+        hashes = json_array({row.text for row in dropped})
+        transaction.run("commit_drop_blobs", session_key=session_key, hashes=hashes)
 
 
 def _write_frames(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) -> None:

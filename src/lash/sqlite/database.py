@@ -19,6 +19,7 @@ from lash.sqlite.lender import Lender
 from lash.sqlite.location import bundled_version, check_sqlite_version, checked_path
 from lash.sqlite.options import SQLiteOptions, SQLiteValue, StatementHook
 from lash.sqlite.readers import ReaderThreads, SharedSnapshots, Snapshots
+from lash.sqlite.short_cut import ShortCut
 from lash.sqlite.statements import Statements
 from lash.sqlite.transaction import Reader, Transaction
 from lash.sqlite.writer import Writer
@@ -44,6 +45,7 @@ class Database:
         self._inline: Snapshots | None = None
         self._lender = Lender(loop, enabled=settings.options.lend_gil)
         self._writer = Writer(settings, self._lender, self._end_reading)
+        self._short_cut = ShortCut(loop, self._writer)
         self._threads = ReaderThreads(self._open_snapshots, self._lender, settings.options.reader_threads)
 
     @classmethod
@@ -85,8 +87,18 @@ class Database:
         """
         self._check_usable()
         future: asyncio.Future[T] = self._loop.create_future()
+        self._short_cut.hand_over()
         self._writer.submit(Job(body, future))
-        self._lender.expect()
+        return await future
+
+    async def write_briefly(self, body: Callable[[Transaction], T]) -> T:
+        """Do as `write` does with a body that touches few rows, however much is stored.
+
+        It may run on the event loop's own thread, while that waits for the disk; see `lash.sqlite.short_cut`.
+        """
+        self._check_usable()
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._short_cut.submit(Job(body, future))
         return await future
 
     def read(self, body: Callable[[Reader], T]) -> T:
@@ -161,6 +173,7 @@ class Database:
     def _begin_closing(self) -> None:
         if not self._closed:
             self._closed = True
+            self._short_cut.hand_over()
             self._threads.stop()
             self._writer.stop()
 

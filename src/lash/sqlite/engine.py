@@ -37,7 +37,10 @@ class Engine:
         self.connection = connection
         self.turns = turns
         self.place = None if settings.path is None else Place(settings.path)
-        self._runner = BatchRunner(connection, settings.statements, settings.clock)
+        self._runner = BatchRunner(
+            connection, settings.statements, settings.clock, loop_commit_ms=settings.options.loop_commit_ms
+        )
+        self._busy_timeout_ms = settings.options.busy_timeout_ms
         self._checkpoints = (
             None if settings.path is None else Checkpoints(connection, settings.statements, settings.options)
         )
@@ -52,9 +55,39 @@ class Engine:
             self.turns.give_back()
             raise
 
+    def try_turn(self) -> bool:
+        """Take the right to write if it can be had at once; whatever stands in the way, `take_turn` tells."""
+        if not self.turns.try_take():
+            return False
+        if self.place is not None and not self.place.is_as_it_was():
+            self.turns.give_back()
+            return False
+        return True
+
     def run(self, jobs: Sequence[Work[Transaction]]) -> None:
         """Give every job its outcome, in as few transactions as possible."""
         self._runner.run(jobs)
+
+    def run_now(self, jobs: Sequence[Work[Transaction]]) -> bool:
+        """Give every job its outcome without waiting for a lock; return False, with nothing done, if one is held."""
+        self.connection.set_busy_timeout(0)
+        try:
+            if not self._runner.try_begin():
+                return False
+        finally:
+            self.connection.set_busy_timeout(self._busy_timeout_ms)
+        self._runner.run(jobs, begun=True)
+        return True
+
+    @property
+    def commits_quickly(self) -> bool:
+        """Whether the last commits took so little time that the event loop may wait for the next."""
+        return self._runner.commits_quickly
+
+    @property
+    def is_untidy(self) -> bool:
+        """Whether `tidy` has something to do."""
+        return self._checkpoints is not None and self._checkpoints.is_due
 
     def tidy(self) -> None:
         """Do what can wait until the callers have their answers."""

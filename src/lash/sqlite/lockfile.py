@@ -35,6 +35,10 @@ class Turns(Protocol):
         """Wait for the right; raise `StoreUnavailable` when it takes too long."""
         ...
 
+    def try_take(self) -> bool:
+        """Take the right if nobody has it and nobody waits for it, and return whether that was so."""
+        ...
+
     def give_back(self) -> None: ...
 
     def close(self) -> None: ...
@@ -44,6 +48,9 @@ class NoTurns:
     """No waiting at all: SQLite's own locks decide."""
 
     def take(self) -> None: ...
+
+    def try_take(self) -> bool:
+        return True
 
     def give_back(self) -> None: ...
 
@@ -58,6 +65,9 @@ class ThreadTurns:
 
     def take(self) -> None:
         self._lock.acquire()
+
+    def try_take(self) -> bool:
+        return self._lock.acquire(blocking=False)
 
     def give_back(self) -> None:
         self._lock.release()
@@ -96,6 +106,18 @@ else:
                 self._wait_for(self._right, deadline, _HEAD_PAUSE)
             finally:
                 fcntl.flock(self._head, fcntl.LOCK_UN)
+
+        def try_take(self) -> bool:
+            try:
+                if not _try_lock(self._head):
+                    return False
+                try:
+                    return _try_lock(self._right)
+                finally:
+                    fcntl.flock(self._head, fcntl.LOCK_UN)
+            except StorageFailure:
+                # Whoever waits for the right will be told.
+                return False
 
         def give_back(self) -> None:
             fcntl.flock(self._right, fcntl.LOCK_UN)

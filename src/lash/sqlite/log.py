@@ -33,9 +33,14 @@ class Checkpoints:
         # Set after "wal_autocheckpoint", which uses the same hook.
         connection.set_wal_hook(self._note_length)
 
+    @property
+    def is_due(self) -> bool:
+        """Whether the log has grown enough."""
+        return self._pages >= self._due_at
+
     def run_if_due(self) -> None:
         """Checkpoint when the log has grown enough. A failure is logged: the next one makes up for it."""
-        if self._pages < self._due_at:
+        if not self.is_due:
             return
         self._due_at = self._pages + self._step
         try:

@@ -38,6 +38,8 @@ class SQLiteOptions:
     """The write-ahead log is copied into the database when it has grown by this many pages."""
     lend_gil: bool = True
     """A busy event loop makes room for the threads that work for it."""
+    loop_commit_ms: float = 1.0
+    """The event loop writes brief transactions by itself while commits take no longer than this. 0: never."""
     take_turns: bool = True
     """Processes that write to one file queue up for it, by means of two lock files."""
     reader_threads: int = 4
@@ -48,6 +50,8 @@ class SQLiteOptions:
             raise ConfigError(f"synchronous must be 'full' or 'normal', not {self.synchronous!r}")
         if self.busy_timeout_ms < 0:
             raise ConfigError(f"busy_timeout_ms must not be negative; it is {self.busy_timeout_ms}")
+        if self.loop_commit_ms < 0:
+            raise ConfigError(f"loop_commit_ms must not be negative; it is {self.loop_commit_ms}")
         for name in ("group_limit", "checkpoint_pages", "reader_threads"):
             number: int = getattr(self, name)
             if number < 1:

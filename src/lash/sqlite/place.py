@@ -36,6 +36,13 @@ class Place:
             )
         self._checked_at = time.monotonic()
 
+    def is_as_it_was(self) -> bool:
+        """Return whether every file is still where it was."""
+        if self._missing() is not None:
+            return False
+        self._checked_at = time.monotonic()
+        return True
+
     def check_sometimes(self) -> None:
         """Check if that was not done for a second: a reader may see the old file for so long."""
         if time.monotonic() - self._checked_at >= _READ_AGAIN_AFTER_S:

@@ -69,14 +69,19 @@ class Statements:
         except UNSTORABLE as error:
             raise InvalidInput(f"query {name}: a parameter cannot be stored: {error}") from error
 
-    def run_many(self, connection: apsw.Connection, name: str, rows: Sequence[Mapping[str, SQLiteValue]]) -> None:
-        """Run one query for each of some rows of parameters, all of one form; announced once."""
+    def run_many(
+        self, connection: apsw.Connection, name: str, rows: Sequence[Mapping[str, SQLiteValue]]
+    ) -> list[tuple[apsw.SQLiteValue, ...]]:
+        """Run one query for each of some mappings of parameters, all of one form, and return what it found.
+
+        It is announced once.
+        """
         if rows[0].keys() != self._parameters.get(name):
             self._check(connection, name, rows[0])
         if self._hook is not None:
             self._tell_hook(name)
         try:
-            connection.executemany(self._queries[name], rows).fetchall()
+            return connection.executemany(self._queries[name], rows).fetchall()
         except apsw.Error as error:
             raise translate(error, f"query {name}") from error
         except UNSTORABLE as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import apsw
@@ -45,6 +45,11 @@ class Reader:
     def all(self, shape: type[T], name: str, /, **parameters: SQLiteValue) -> list[T]:
         """Run the query and return all its rows in the given shape; see `one`."""
         return [_shaped(row, shape, name) for row in self._rows(name, parameters)]
+
+    def any(self, name: str, rows: Sequence[Mapping[str, SQLiteValue]]) -> bool:
+        """Run the query once for each mapping of parameters, and return whether it found anything at all."""
+        self._check_not_ended()
+        return bool(rows) and bool(self._statements.run_many(self._connection, name, rows))
 
     def end(self) -> None:
         """Refuse every further use."""

@@ -1,9 +1,10 @@
-"""The one thread that writes."""
+"""The one thread that writes, and the one connection, which the event loop may use while the thread rests."""
 
 from __future__ import annotations
 
 import contextlib
 import copy
+import enum
 import queue
 import threading
 from collections.abc import Callable
@@ -18,6 +19,13 @@ from lash.sqlite.lender import Lender
 from lash.sqlite.transaction import Transaction
 
 
+class _Call(enum.Enum):
+    """What the thread may be asked for beside jobs."""
+
+    STOP = enum.auto()
+    TIDY = enum.auto()
+
+
 class Writer:
     """Takes jobs in order, runs all that wait in one transaction, and answers after the commit."""
 
@@ -30,8 +38,10 @@ class Writer:
         self._before_closing = before_closing
         self._lender = lender
         self._group_limit = settings.options.group_limit
-        self._jobs: queue.SimpleQueue[Work[Transaction] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Work[Transaction] | _Call] = queue.SimpleQueue()
         self._stopping = False
+        self._in_use = threading.Lock()
+        self._on_the_way = 0
         # Marked as running, they cannot be cancelled by a caller that stops waiting for them.
         self.opened.set_running_or_notify_cancel()
         self.ended.set_running_or_notify_cancel()
@@ -40,12 +50,43 @@ class Writer:
         self._thread.start()
 
     def submit(self, job: Work[Transaction]) -> None:
-        """Queue a job. Every job queued before `stop` is run."""
+        """Queue a job. Every job queued before `stop` is run. Only on the loop's thread."""
+        self._on_the_way += 1
         self._jobs.put(job)
+        self._lender.expect()
+
+    @property
+    def is_at_hand(self) -> bool:
+        """Whether `serve_now` is worth trying: nothing is under way, and the disk is quick."""
+        return not self._on_the_way and self._commits_quickly()
+
+    def serve_now(self, batch: list[Work[Transaction]]) -> bool:
+        """Run jobs here and answer them; return False, with nothing done, if that would mean to wait.
+
+        Only on the loop's thread, and only when `is_at_hand` was true and nothing was submitted since.
+        """
+        if not self._in_use.acquire(blocking=False):
+            return False
+        try:
+            engine = self.opened.result()
+            if not engine.try_turn():
+                return False
+            try:
+                if not engine.run_now(batch):
+                    return False
+            finally:
+                engine.turns.give_back()
+        finally:
+            self._in_use.release()
+        for job in batch:
+            job.settle()
+        if engine.is_untidy:
+            self._jobs.put(_Call.TIDY)
+        return True
 
     def stop(self) -> None:
         """Let the thread finish what is queued, then call ``before_closing``, close its connection and end."""
-        self._jobs.put(None)
+        self._jobs.put(_Call.STOP)
 
     def join(self) -> None:
         """Wait for the thread; it is about to end once `ended` is done."""
@@ -70,21 +111,35 @@ class Writer:
         A function of its own, so that nothing of a batch stays in memory while the thread waits for the next.
         """
         batch = self._next_batch()
-        if batch:
-            self._serve(engine, batch)
-        return bool(batch)
+        with self._in_use:
+            if batch:
+                self._serve(engine, batch)
+            elif not self._stopping:
+                self._tidy(engine)
+        return not self._stopping
 
     def _next_batch(self) -> list[Work[Transaction]]:
-        """Return all jobs that wait now, after waiting for the first; empty when the thread is to end."""
+        """Return all jobs that wait now, after waiting for the first; empty when the thread is to end or to tidy."""
         batch: list[Work[Transaction]] = []
         with contextlib.suppress(queue.Empty):
             while not self._stopping and len(batch) < self._group_limit:
                 job = self._jobs.get_nowait() if batch else self._jobs.get()
-                if job is None:
+                if job is _Call.STOP:
                     self._stopping = True
-                else:
+                elif job is not _Call.TIDY:
                     batch.append(job)
+                elif not batch:
+                    break
         return batch
+
+    def _tidy(self, engine: Engine) -> None:
+        # A turn that cannot be had means that another process writes, which then tidies itself.
+        with contextlib.suppress(Exception):
+            engine.take_turn()
+            try:
+                engine.tidy()
+            finally:
+                engine.turns.give_back()
 
     def _serve(self, engine: Engine, batch: list[Work[Transaction]]) -> None:
         if all(job.abandoned for job in batch):
@@ -110,8 +165,12 @@ class Writer:
 
     def _settle(self, batch: list[Work[Transaction]]) -> None:
         self._lender.settled(len(batch))
+        self._on_the_way -= len(batch)
         for job in batch:
             job.settle()
+
+    def _commits_quickly(self) -> bool:
+        return self.opened.done() and self.opened.exception() is None and self.opened.result().commits_quickly
 
     def _close(self, engine: Engine) -> None:
         self._before_closing()

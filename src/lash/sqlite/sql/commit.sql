@@ -1,15 +1,3 @@
--- name: commit_marks
--- What a commit of a turn and its scope finds beside the head, so that it asks for and removes only what is there:
--- a commit of that turn, frames, components, checkpoints and components below the retention floor, effects.
-SELECT
-    EXISTS (SELECT 1 FROM lash_turns WHERE session_key = :session_key AND turn_id = :turn_id),
-    EXISTS (SELECT 1 FROM lash_frames WHERE session_key = :session_key),
-    EXISTS (SELECT 1 FROM lash_components WHERE session_key = :session_key),
-    EXISTS (SELECT 1 FROM lash_checkpoints WHERE session_key = :session_key AND revision < :floor),
-    EXISTS (SELECT 1 FROM lash_components WHERE session_key = :session_key AND last_revision < :floor),
-    EXISTS (SELECT 1 FROM lash_effects WHERE scope_id = :scope_id)
-    OR EXISTS (SELECT 1 FROM lash_effect_groups WHERE scope_id = :scope_id);
-
 -- name: commit_turn
 -- The commit that a turn already has.
 SELECT commit_hash, result FROM lash_turns WHERE session_key = :session_key AND turn_id = :turn_id;
@@ -120,6 +108,19 @@ WHERE session_key = :session_key AND key = :key AND last_revision IS NULL;
 -- Begins a component that is new or changed.
 INSERT INTO lash_components (session_key, key, first_revision, hash)
 VALUES (:session_key, :key, :revision, :hash);
+
+-- name: commit_replace_component
+-- Lets a component that changed begin anew, where nothing is kept of what it was.
+UPDATE lash_components
+SET first_revision = :revision, hash = :hash
+WHERE session_key = :session_key AND key = :key AND last_revision IS NULL;
+
+-- name: commit_replace_blob
+-- Puts new bytes in the place of old ones that no component names any more, unless the session holds the new ones.
+UPDATE OR IGNORE lash_blobs
+SET hash = :hash, codec = :codec, size = :size, content = :content
+WHERE session_key = :session_key AND hash = :replaced
+    AND NOT EXISTS (SELECT 1 FROM lash_components AS c WHERE c.session_key = :session_key AND c.hash = :replaced);
 
 -- name: commit_drop_components
 -- Drops the components that only dropped checkpoints used.

@@ -29,19 +29,9 @@ CROSS JOIN json_each(:node_ids) AS wanted
 CROSS JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.node_id = wanted.value
 WHERE i.session_key = :session_key AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling;
 
--- name: node_any_stored
--- Whether any of some node ids (a JSON array) is taken, by an own node or by an inherited one.
-SELECT
-    EXISTS (
-        SELECT 1 FROM json_each(:node_ids) AS wanted
-        CROSS JOIN lash_nodes AS n ON n.session_key = :session_key AND n.node_id = wanted.value
-    )
-    OR EXISTS (
-        SELECT 1 FROM lash_inherited AS i
-        CROSS JOIN json_each(:node_ids) AS wanted
-        CROSS JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.node_id = wanted.value
-        WHERE i.session_key = :session_key AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling
-    );
+-- name: node_taken
+-- A row if a node id of the session is taken by a node of its own.
+SELECT 1 FROM lash_nodes WHERE session_key = :session_key AND node_id = :node_id;
 
 -- name: node_one
 -- One live node by its id, own or inherited.

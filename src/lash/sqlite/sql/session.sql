@@ -58,21 +58,42 @@ WHERE s.session_id = :session_id AND lash_session_ids.session_id = :session_id;
 -- Deletes a session and, by cascade, all that it owns but its graph.
 DELETE FROM lash_sessions WHERE session_id = :session_id;
 
+-- fragment: head
+s.session_key, s.revision, s.config IS NOT NULL, s.leaf_node_id, s.leaf_segment, s.leaf_depth,
+s.leaf_segment IS NOT NULL AND NOT EXISTS (
+    SELECT 1 FROM lash_nodes AS f
+    WHERE f.session_key = s.session_key AND f.segment = s.leaf_segment AND f.depth = s.leaf_depth + 1
+) AND NOT EXISTS (
+    SELECT 1 FROM lash_segments AS g
+    WHERE g.session_key = s.session_key AND g.segment = s.leaf_segment AND g.closed
+) AND NOT EXISTS (
+    SELECT 1 FROM lash_inherited AS i
+    WHERE i.session_key = s.session_key AND s.leaf_segment = 0 AND i.ceiling > s.leaf_depth
+),
+s.segment_count, s.node_seq, s.node_count, s.first_user_message, s.user_message_count
+
 -- name: session_head
 -- What a writer must know of one session.
 SELECT
-    s.session_key, s.revision, s.config IS NOT NULL, s.leaf_node_id, s.leaf_segment, s.leaf_depth,
-    s.leaf_segment IS NOT NULL AND NOT EXISTS (
-        SELECT 1 FROM lash_nodes AS f
-        WHERE f.session_key = s.session_key AND f.segment = s.leaf_segment AND f.depth = s.leaf_depth + 1
-    ) AND NOT EXISTS (
-        SELECT 1 FROM lash_segments AS g
-        WHERE g.session_key = s.session_key AND g.segment = s.leaf_segment AND g.closed
-    ) AND NOT EXISTS (
-        SELECT 1 FROM lash_inherited AS i
-        WHERE i.session_key = s.session_key AND s.leaf_segment = 0 AND i.ceiling > s.leaf_depth
-    ),
-    s.segment_count, s.node_seq, s.node_count, s.first_user_message, s.user_message_count
+-- include: head
+FROM lash_sessions AS s
+WHERE s.session_id = :session_id;
+
+-- name: session_for_commit
+-- The head of one session, and what a commit of a turn and its scope finds beside it, so that it asks for and removes
+-- only what is there: inherited nodes, a commit of that turn, frames, components, checkpoints and components below the
+-- retention floor, effects.
+SELECT
+-- include: head
+    ,
+    EXISTS (SELECT 1 FROM lash_inherited AS i WHERE i.session_key = s.session_key),
+    EXISTS (SELECT 1 FROM lash_turns AS t WHERE t.session_key = s.session_key AND t.turn_id = :turn_id),
+    EXISTS (SELECT 1 FROM lash_frames AS f WHERE f.session_key = s.session_key),
+    EXISTS (SELECT 1 FROM lash_components AS c WHERE c.session_key = s.session_key),
+    EXISTS (SELECT 1 FROM lash_checkpoints AS p WHERE p.session_key = s.session_key AND p.revision < :floor),
+    EXISTS (SELECT 1 FROM lash_components AS c WHERE c.session_key = s.session_key AND c.last_revision < :floor),
+    EXISTS (SELECT 1 FROM lash_effects AS e WHERE e.scope_id = :scope_id)
+    OR EXISTS (SELECT 1 FROM lash_effect_groups AS e WHERE e.scope_id = :scope_id)
 FROM lash_sessions AS s
 WHERE s.session_id = :session_id;
 
