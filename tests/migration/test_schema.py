@@ -26,6 +26,7 @@ MIGRATIONS = (
     "0009_work",
     "0010_dead_letters",
     "0011_activity",
+    "0012_packed_nodes",
 )
 _OPENERS = 16
 _PACKAGES = {"sqlite": "lash.sqlite.sql", "postgres": "lash.postgres.sql"}

@@ -36,7 +36,7 @@ _CAUSES = {
 }
 
 
-async def _execute(url: str, scripts: list[str]) -> None:
+async def execute(url: str, scripts: list[str]) -> None:
     if url.startswith("sqlite"):
         connection = apsw.Connection(str(Path(urlsplit(url).path.removeprefix("/"))))
         for script in scripts:
@@ -66,7 +66,7 @@ async def test_existing_processes_join_the_work_list(backend_url: str, backend_n
         _old_row("external", _registration("external"), recovery="external", status="running", no=no),
         _old_row("ended", _registration("ended"), recovery="rerunnable", status="failed", no=no),
     ]
-    await _execute(backend_url, [*(step.statement for step in steps[:place]), *rows, _LEASES, steps[place].statement])
+    await execute(backend_url, [*(step.statement for step in steps[:place]), *rows, _LEASES, steps[place].statement])
     found = await raw(
         backend_url,
         """

@@ -8,7 +8,17 @@ from lash.errors import CorruptData, InvalidInput, NodeConflict
 from lash.model.causal import ProcessCause
 from lash.model.message import Message, Part, PartKind, Role
 from lash.model.node import MessageEntry, Node, PluginEntry, ProtocolEntry
-from lash.plan.node import PathRow, check_node_ids, decode_node, encode_nodes, new_nodes, path_nodes, user_text
+from lash.model.value import Compression
+from lash.plan.node import (
+    PathRow,
+    StoredNode,
+    check_node_ids,
+    decode_node,
+    encode_nodes,
+    new_nodes,
+    path_nodes,
+    user_text,
+)
 from tests.plan.kit import NOON, SESSION, bare, noted, said, stored
 
 NOTE_TEXT = '{"timestamp":"2025-06-01T12:00:00Z","entry":{"kind":"plugin","plugin_type":"note","body":%s}}'
@@ -29,8 +39,8 @@ def part(content: str, kind: PartKind = PartKind.TEXT) -> Part:
 
 def test_a_node_is_written_as_ids_and_a_body() -> None:
     """Ids have columns of their own; the rest is JSON without the fields that hold their default."""
-    (encoded,) = encode_nodes([noted("n-1", "n-0", {"a": 1})])
-    assert encoded == ("n-1", "n-0", NOTE_TEXT % '{"a":1}', None)
+    (encoded,) = encode_nodes([noted("n-1", "n-0", {"a": 1})], Compression.BALANCED)
+    assert encoded == ("n-1", "n-0", NOTE_TEXT % '{"a":1}', None, None)
 
 
 def test_a_node_is_read_back_as_it_was_written() -> None:
@@ -53,7 +63,8 @@ def test_a_node_is_written_with_its_frame_and_its_cause() -> None:
     """What has no column of its own and is not the default stands in the body."""
     cause = ProcessCause(process_id="p")
     entry = PluginEntry(plugin_type="note", body=1)
-    (encoded,) = encode_nodes([Node(node_id="n", timestamp=NOON, entry=entry, agent_frame_id="f", caused_by=cause)])
+    node = Node(node_id="n", timestamp=NOON, entry=entry, agent_frame_id="f", caused_by=cause)
+    (encoded,) = encode_nodes([node], Compression.BALANCED)
     assert encoded.body == (
         (NOTE_TEXT % "1")[:-1] + ',"agent_frame_id":"f","caused_by":{"type":"process","process_id":"p"}}'
     )
@@ -66,10 +77,38 @@ def test_an_unreadable_body_is_corrupt_data(body: str) -> None:
         decode_node(stored("n-1", 1, 0, body=body))
 
 
+def test_a_long_body_is_stored_compressed() -> None:
+    """It stands in a column of its own, and the node comes back as it was; a short one stays readable text."""
+    node = noted("n-1", None, "some words, " * 200)
+    (encoded,) = encode_nodes([node], Compression.BALANCED)
+    assert encoded.packed is not None
+    assert len(encoded.packed) < 300
+    assert encoded.stored_body == ""
+    assert decode_node(PathRow("n-1", None, 0, False, encoded.stored_body, encoded.packed)) == node
+    (plain,) = encode_nodes([node], Compression.LOW_LATENCY)
+    assert plain.packed is None
+    assert plain.stored_body == NOTE_TEXT % ('"' + "some words, " * 200 + '"')
+
+
+def test_a_damaged_compressed_body_is_corrupt_data() -> None:
+    """It is reported with the id of its node."""
+    with pytest.raises(CorruptData, match="node 'n-1' cannot be decompressed"):
+        decode_node(PathRow("n-1", None, 0, False, "", b"no frame"))
+
+
+def test_a_stored_node_is_the_same_however_it_is_stored() -> None:
+    """A body that was stored compressed and the same one in plain text are no conflict."""
+    node = noted("n-1", None, "some words, " * 200)
+    (packed,), (plain,) = (encode_nodes([node], each) for each in (Compression.BALANCED, Compression.LOW_LATENCY))
+    for given, other in ((packed, plain), (plain, packed), (packed, packed)):
+        known = StoredNode("n-1", None, 1, 0, True, False, other.stored_body, other.packed)
+        assert new_nodes(SESSION, [given], {"n-1": known}) == []
+
+
 def test_an_id_may_occur_once_in_a_commit() -> None:
     """Two new nodes of one id are refused by name."""
     with pytest.raises(InvalidInput, match="node 'n-1' occurs twice"):
-        encode_nodes([noted("n-1"), noted("n-2"), noted("n-1")])
+        encode_nodes([noted("n-1"), noted("n-2"), noted("n-1")], Compression.BALANCED)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +133,7 @@ def test_an_id_may_occur_once_in_a_commit() -> None:
 def test_a_node_that_cannot_be_stored_is_refused_by_its_path(node: Node, message: str) -> None:
     """The error names the position of the node and the field that is wrong."""
     with pytest.raises(InvalidInput, match=message):
-        encode_nodes([noted("first"), node])
+        encode_nodes([noted("first"), node], Compression.BALANCED)
 
 
 def test_ids_are_taken_once_each_in_their_order() -> None:
@@ -123,7 +162,8 @@ def test_a_stored_node_of_the_same_content_is_left_out() -> None:
         '{"entry": {"body": {"b": 1, "a": 2}, "plugin_type": "note", "kind": "plugin"},'
         ' "timestamp": "2025-06-01T14:00:00+02:00"}'
     )
-    given = encode_nodes([noted("n-1", None, {"a": 2, "b": 1}), noted("n-2", "n-1", 1), noted("n-3", "n-2", 1)])
+    nodes = [noted("n-1", None, {"a": 2, "b": 1}), noted("n-2", "n-1", 1), noted("n-3", "n-2", 1)]
+    given = encode_nodes(nodes, Compression.BALANCED)
     known = {
         "n-1": stored("n-1", 1, 0, body=spelt_otherwise),
         "n-2": stored("n-2", 1, 1, parent="n-1", body=NOTE_TEXT % "1"),

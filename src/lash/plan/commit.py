@@ -139,7 +139,7 @@ def prepare_commit(commit: Commit, session_id: str, rules: CommitRules) -> Prepa
     saved = encode_checkpoint(commit.checkpoint, rules.compression)
     components = saved.manifest.components | frames.components
     blobs = tuple((saved.blobs | frames.blobs).values())
-    nodes = encode_new_nodes(commit.graph)
+    nodes = encode_new_nodes(commit.graph, rules.compression)
     if commit.graph.leaf_node_id not in (None, UNSET):
         check_identifier("leaf_node_id", commit.graph.leaf_node_id)
     rows = encode_usage(commit.usage)
@@ -166,13 +166,13 @@ def prepare_commit(commit: Commit, session_id: str, rules: CommitRules) -> Prepa
     return prepared
 
 
-def encode_new_nodes(delta: GraphDelta) -> tuple[EncodedNode, ...]:
+def encode_new_nodes(delta: GraphDelta, compression: Compression) -> tuple[EncodedNode, ...]:
     """Return the nodes that the delta brings, ready to be placed."""
     match delta:
         case Unchanged():
             return ()
         case Append() | ReplaceFull() if isinstance(delta.nodes, list | tuple):
-            return encode_nodes(delta.nodes)
+            return encode_nodes(delta.nodes, compression)
         case _:
             raise InvalidInput("graph must be Unchanged, Append or ReplaceFull, with a tuple of nodes")
 

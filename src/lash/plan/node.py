@@ -21,7 +21,8 @@ from lash.limits import check_identifier
 from lash.model.causal import CausalRef
 from lash.model.message import PartKind, Role
 from lash.model.node import Entry, MessageEntry, Node
-from lash.model.value import Timestamp, Value
+from lash.model.value import Compression, Timestamp, Value
+from lash.text_pack import pack_text, unpack_text
 
 PICKER_LENGTH: Final = 500
 """How much of the first user message is kept for the session list."""
@@ -47,6 +48,13 @@ class EncodedNode(NamedTuple):
     parent_node_id: str | None
     body: str
     user_text: str | None
+    packed: bytes | None = None
+    """The body compressed, if it is long."""
+
+    @property
+    def stored_body(self) -> str:
+        """The body as it is stored beside ``packed``."""
+        return self.body if self.packed is None else ""
 
 
 class PathRow(msgspec.Struct, frozen=True, array_like=True):
@@ -57,6 +65,7 @@ class PathRow(msgspec.Struct, frozen=True, array_like=True):
     depth: int
     tombstoned: bool
     body: str
+    packed: bytes | None = None
 
 
 class StoredNode(msgspec.Struct, frozen=True, array_like=True):
@@ -69,6 +78,7 @@ class StoredNode(msgspec.Struct, frozen=True, array_like=True):
     is_tip: bool
     tombstoned: bool
     body: str
+    packed: bytes | None = None
 
 
 class NewSegment(NamedTuple):
@@ -100,9 +110,9 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     places: dict[str, Place]
 
 
-def encode_nodes(nodes: Sequence[Node]) -> tuple[EncodedNode, ...]:
+def encode_nodes(nodes: Sequence[Node], compression: Compression) -> tuple[EncodedNode, ...]:
     """Turn nodes into what is written; ids must be unique among them."""
-    encoded = tuple(_encode_node(index, node) for index, node in enumerate(nodes))
+    encoded = tuple(_encode_node(index, node, compression) for index, node in enumerate(nodes))
     seen: set[str] = set()
     for node in encoded:
         if node.node_id in seen:
@@ -120,7 +130,7 @@ def check_node_ids(node_ids: Collection[str]) -> tuple[str, ...]:
 
 def decode_node(row: PathRow | StoredNode) -> Node:
     """Return the node that the row means."""
-    body = decode(row.body, NodeBody, f"node {row.node_id!r}")
+    body = _decode_body(row)
     return Node(
         node_id=row.node_id,
         parent_node_id=row.parent_node_id,
@@ -196,7 +206,7 @@ def user_text(node: Node) -> str | None:
     return text[:PICKER_LENGTH]
 
 
-def _encode_node(index: int, node: object) -> EncodedNode:
+def _encode_node(index: int, node: object, compression: Compression) -> EncodedNode:
     if not isinstance(node, Node):
         raise InvalidInput(f"nodes[{index}] must be a Node, not {type(node).__name__}")
     what = f"nodes[{index}]"
@@ -206,12 +216,20 @@ def _encode_node(index: int, node: object) -> EncodedNode:
     body = NodeBody(
         timestamp=node.timestamp, entry=node.entry, agent_frame_id=node.agent_frame_id, caused_by=node.caused_by
     )
-    return EncodedNode(node.node_id, node.parent_node_id, encode(body, NodeBody, what), user_text(node))
+    text = encode(body, NodeBody, what)
+    packed = pack_text(text.encode(), compression)
+    return EncodedNode(node.node_id, node.parent_node_id, text, user_text(node), packed)
+
+
+def _decode_body(row: PathRow | StoredNode) -> NodeBody:
+    what = f"node {row.node_id!r}"
+    return decode(row.body if row.packed is None else unpack_text(row.packed, what), NodeBody, what)
 
 
 def _same_body(stored: StoredNode, node: EncodedNode) -> bool:
-    what = f"node {stored.node_id!r}"
-    return stored.body == node.body or decode(stored.body, NodeBody, what) == decode(node.body, NodeBody, what)
+    if stored.body == node.body:
+        return True
+    return _decode_body(stored) == decode(node.body, NodeBody, f"node {stored.node_id!r}")
 
 
 def _place(

@@ -195,7 +195,8 @@ def _write_graph(transaction: Transaction, decision: Apply) -> None:
                 "node_id": placed.node.node_id,
                 "parent_node_id": placed.node.parent_node_id,
                 "user_message": int(placed.node.user_text is not None),
-                "body": placed.node.body,
+                "body": placed.node.stored_body,
+                "packed": placed.node.packed,
             }
             for placed in decision.placement.nodes
         ),

@@ -74,8 +74,8 @@ VALUES (:session_key, :segment, :parent_segment, :parent_depth);
 
 -- name: commit_node
 -- Adds a node.
-INSERT INTO lash_nodes (session_key, segment, depth, seq, node_id, parent_node_id, user_message, body)
-VALUES (:session_key, :segment, :depth, :seq, :node_id, :parent_node_id, :user_message, :body);
+INSERT INTO lash_nodes (session_key, segment, depth, seq, node_id, parent_node_id, user_message, body, packed)
+VALUES (:session_key, :segment, :depth, :seq, :node_id, :parent_node_id, :user_message, :body, :packed);
 
 -- name: commit_blob
 -- Keeps bytes that the session may hold already.

@@ -59,7 +59,7 @@ rest (session_key, rows, bytes) AS (
     )
     GROUP BY gone.session_key
     UNION ALL
-    SELECT gone.session_key, COUNT(*), SUM(LENGTH(n.body))
+    SELECT gone.session_key, COUNT(*), SUM(LENGTH(n.body) + COALESCE(LENGTH(n.packed), 0))
     FROM gone
     JOIN lash_nodes AS n ON n.session_key = gone.session_key
     WHERE NOT EXISTS (
@@ -167,8 +167,7 @@ UNION ALL
 SELECT 'lash_frames', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_frames LIMIT :limit)),
     (SELECT MAX(rowid) FROM lash_frames)
 UNION ALL
-SELECT 'lash_checkpoints', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_checkpoints LIMIT :limit)),
-    (SELECT MAX(rowid) FROM lash_checkpoints)
+SELECT 'lash_checkpoints', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_checkpoints LIMIT :limit)), NULL
 UNION ALL
 SELECT 'lash_components', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_components LIMIT :limit)), NULL
 UNION ALL

@@ -10,7 +10,7 @@ SELECT
         SELECT 1 FROM lash_segments AS g
         WHERE g.session_key = n.session_key AND g.segment = n.segment AND g.closed
     ),
-    n.tombstoned_at_ms IS NOT NULL, n.body
+    n.tombstoned_at_ms IS NOT NULL, n.body, n.packed
 FROM json_each(:node_ids) AS wanted
 CROSS JOIN lash_nodes AS n ON n.session_key = :session_key AND n.node_id = wanted.value
 UNION ALL
@@ -23,7 +23,7 @@ SELECT
     ) AND NOT EXISTS (
         SELECT 1 FROM lash_segments AS g WHERE g.session_key = :session_key AND g.segment = 0 AND g.closed
     ),
-    n.tombstoned_at_ms IS NOT NULL, n.body
+    n.tombstoned_at_ms IS NOT NULL, n.body, n.packed
 FROM lash_inherited AS i
 CROSS JOIN json_each(:node_ids) AS wanted
 CROSS JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.node_id = wanted.value
@@ -35,11 +35,11 @@ SELECT 1 FROM lash_nodes WHERE session_key = :session_key AND node_id = :node_id
 
 -- name: node_one
 -- One live node by its id, own or inherited.
-SELECT node_id, parent_node_id, depth, 0, body
+SELECT node_id, parent_node_id, depth, 0, body, packed
 FROM lash_nodes
 WHERE session_key = :session_key AND node_id = :node_id AND tombstoned_at_ms IS NULL
 UNION ALL
-SELECT n.node_id, n.parent_node_id, n.depth, 0, n.body
+SELECT n.node_id, n.parent_node_id, n.depth, 0, n.body, n.packed
 FROM lash_inherited AS i
 CROSS JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.node_id = :node_id
 WHERE i.session_key = :session_key AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling
@@ -47,14 +47,14 @@ WHERE i.session_key = :session_key AND n.segment = i.segment AND n.depth > i.flo
 
 -- name: node_all
 -- Every live node that a session owns, in the order of insertion.
-SELECT node_id, parent_node_id, depth, 0, body
+SELECT node_id, parent_node_id, depth, 0, body, packed
 FROM lash_nodes
 WHERE session_key = :session_key AND tombstoned_at_ms IS NULL
 ORDER BY seq;
 
 -- name: node_inherited
 -- The path that a session inherits, from the root; empty for one that is no fork.
-SELECT n.node_id, n.parent_node_id, n.depth, n.tombstoned_at_ms IS NOT NULL, n.body
+SELECT n.node_id, n.parent_node_id, n.depth, n.tombstoned_at_ms IS NOT NULL, n.body, n.packed
 FROM lash_inherited AS i
 CROSS JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.segment = i.segment
     AND n.depth > i.floor AND n.depth <= i.ceiling
@@ -88,7 +88,7 @@ run (session_key, segment, ceiling) AS (
     CROSS JOIN lash_inherited AS i ON i.session_key = :session_key
     WHERE c.segment = 0
 )
-SELECT n.node_id, n.parent_node_id, n.depth, n.tombstoned_at_ms IS NOT NULL, n.body
+SELECT n.node_id, n.parent_node_id, n.depth, n.tombstoned_at_ms IS NOT NULL, n.body, n.packed
 FROM run AS r
 CROSS JOIN lash_nodes AS n ON n.session_key = r.session_key AND n.segment = r.segment
     AND n.depth <= r.ceiling AND n.depth > (SELECT depth FROM leaf) - :last
@@ -157,7 +157,7 @@ WITH said (own, place, node_key) AS (
         AND n.depth > i.floor AND n.depth <= i.ceiling
     WHERE i.session_key = :session_key AND n.user_message = 1
 )
-SELECT node_id, parent_node_id, depth, 0, body
+SELECT node_id, parent_node_id, depth, 0, body, packed
 FROM lash_nodes
 WHERE rowid = (SELECT node_key FROM said ORDER BY own, place LIMIT 1);
 

@@ -1,0 +1,105 @@
+"""How long texts of records are packed, and what is noticed when they are unpacked."""
+
+import contextlib
+import random
+import tracemalloc
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lash.errors import CorruptData
+from lash.model.value import Compression
+from lash.text_pack import pack_text, unpack_text
+
+TEXT = b"some words, " * 1_000
+FIRST = "033a07237998819287a1112479604b173067288c82d110180d81611f0200"
+
+
+def packed_text() -> bytes:
+    packed = pack_text(TEXT, Compression.BALANCED)
+    assert packed is not None
+    return packed
+
+
+def noise(size: int) -> bytes:
+    return random.Random(size).randbytes(size)
+
+
+@pytest.mark.parametrize(
+    ("profile", "size", "is_packed"),
+    [
+        (Compression.BALANCED, 1_024, True),
+        (Compression.BALANCED, 1_023, False),
+        (Compression.COMPACT, 256, True),
+        (Compression.COMPACT, 255, False),
+        (Compression.LOW_LATENCY, 1_000_000, False),
+    ],
+)
+def test_a_text_is_packed_exactly_from_the_threshold(profile: Compression, size: int, is_packed: bool) -> None:  # noqa: FBT001
+    """One byte less stays as it is; what was packed is far smaller, and comes back."""
+    text = b"a" * size
+    packed = pack_text(text, profile)
+    assert (packed is not None) == is_packed
+    if packed is not None:
+        assert len(packed) < size / 4
+        assert unpack_text(packed, "x") == text
+
+
+@given(st.binary(max_size=40), st.integers(0, 200))
+def test_every_text_comes_back(seed: bytes, times: int) -> None:
+    """Whatever is packed is unpacked as it was."""
+    packed = pack_text(seed * times, Compression.COMPACT)
+    assert packed is None or unpack_text(packed, "x") == seed * times
+
+
+def test_a_text_that_does_not_get_smaller_is_not_packed() -> None:
+    """Bytes without a pattern stay as they are."""
+    assert pack_text(noise(4_096), Compression.BALANCED) is None
+
+
+def test_what_was_packed_before_can_be_read() -> None:
+    """The bytes of a text packed by the first version, which every later one must read."""
+    stored = bytes.fromhex(FIRST)
+    assert unpack_text(stored, "x") == b'{"timestamp":"2025-06-01T12:00:00Z","entry":{"kind":"message"' + b" " * 1_000
+
+
+def test_many_threads_pack_at_once() -> None:
+    """The compressors that all share give each its own text."""
+    texts = [bytes([number]) * 2_000 + noise(200 + number) for number in range(200)]
+    with ThreadPoolExecutor(8) as pool:
+        packed = list(pool.map(lambda text: pack_text(text, Compression.BALANCED), texts))
+    assert [unpack_text(each or b"", "x") for each in packed] == texts
+
+
+@pytest.mark.parametrize("damaged", [b"", b"\xff no text", packed_text()[:-3], packed_text() + b"more"])
+def test_damage_is_noticed(damaged: bytes) -> None:
+    """What is no packed text, is cut off or goes on is told apart from texts, by name."""
+    with pytest.raises(CorruptData, match="node 'n' cannot be decompressed"):
+        unpack_text(damaged, "node 'n'")
+
+
+@given(st.integers(0, 8 * len(packed_text()) - 1))
+def test_a_flipped_bit_raises_nothing_else(bit: int) -> None:
+    """Damage gives other bytes, which the reader of the record judges, or CorruptData."""
+    damaged = bytearray(packed_text())
+    damaged[bit // 8] ^= 1 << bit % 8
+    with contextlib.suppress(CorruptData):
+        unpack_text(bytes(damaged), "x")
+
+
+def test_a_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few bytes that would expand to 64 MiB take no more memory than a record may have."""
+    monkeypatch.setattr("lash.text_pack.MAX_CONTENT_BYTES", 100_000)
+    compressor = zlib.compressobj(9, zlib.DEFLATED, -13)
+    bomb = compressor.compress(bytes(64 * 1024 * 1024)) + compressor.flush()
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptData, match="does not end where it should"):
+            unpack_text(bomb, "x")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1024 * 1024
