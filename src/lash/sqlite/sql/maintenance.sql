@@ -167,7 +167,8 @@ UNION ALL
 SELECT 'lash_frames', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_frames LIMIT :limit)),
     (SELECT MAX(rowid) FROM lash_frames)
 UNION ALL
-SELECT 'lash_checkpoints', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_checkpoints LIMIT :limit)), NULL
+SELECT 'lash_checkpoints', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_checkpoints LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_checkpoints)
 UNION ALL
 SELECT 'lash_components', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_components LIMIT :limit)), NULL
 UNION ALL
