@@ -13,7 +13,7 @@ import subprocess
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 from urllib.parse import urlsplit
 
 import asyncpg
@@ -103,12 +103,16 @@ def pgbench_rate(pgbench: Path, place: Place, url: str, lanes: Sequence[Lane], *
     return sum(len(lane) - warm for lane in lanes) / _second_phase_s(log)
 
 
+_SECOND: Final = 2
+"""pgbench counts the transactions of a client from 1."""
+
+
 def _second_phase_s(prefix: Path) -> float:
     begins, ends = [], []
     for file in prefix.parent.glob(f"{prefix.name}.*"):
         for line in file.read_text().splitlines():
             _client, number, taken_us, _script, epoch, microseconds, *_ = map(int, line.split())
-            if number == 1:
+            if number == _SECOND:
                 ends.append(epoch + microseconds / 1e6)
                 begins.append(ends[-1] - taken_us / 1e6)
         file.unlink()
