@@ -34,7 +34,7 @@ else:
 
 
 class RecordingConnection(_Connection):
-    """A connection that keeps what it was asked, in the list of its class."""
+    """A connection that keeps what it was asked, in the list of its class, but for hints, which belong to no call."""
 
     heard: ClassVar[list[Statement]] = []
 
@@ -44,7 +44,8 @@ class RecordingConnection(_Connection):
         *args: object,
         timeout: float | None = None,  # noqa: ASYNC109 (the driver's own)
     ) -> list[asyncpg.Record]:
-        self.heard.append((query, args))
+        if "pg_notify" not in query:
+            self.heard.append((query, args))
         return await super().fetch(query, *args, timeout=timeout)
 
 

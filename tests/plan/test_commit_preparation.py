@@ -216,3 +216,18 @@ def test_compression_does_not_stretch_the_budget() -> None:
     given = commit(checkpoint=CheckpointDraft(components={"a": b"a" * 10_000}))
     with pytest.raises(CommitTooLarge):
         prepared(given, compression=Compression.COMPACT, budget=CommitBudget(max_bytes=9_999))
+
+
+def test_a_commit_is_without_state_if_it_has_neither_components_nor_frames() -> None:
+    """A frame counts even when it has no execution state, and so no component."""
+    with_component = CheckpointDraft(turn_state=TurnState(), components={"tool_state": b"tools"})
+    with_frame = commit(frames=(AgentFrame(frame_id="f", created_at=NOON),), current_frame_id="f")
+    assert prepared(commit()).is_stateless
+    assert not prepared(commit(checkpoint=with_component)).is_stateless
+    assert not prepared(with_frame).is_stateless
+
+
+@pytest.mark.parametrize(("keep", "one"), [(1, True), (2, False), (None, False)])
+def test_a_commit_may_keep_its_own_revision_alone(keep: int | None, one: bool) -> None:  # noqa: FBT001
+    """That depends on how many revisions are kept."""
+    assert prepared(commit(), keep=keep).keeps_one_revision is one

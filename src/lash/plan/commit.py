@@ -83,6 +83,16 @@ class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
         return self.commit.expected_revision + 1
 
     @property
+    def is_stateless(self) -> bool:
+        """Whether its checkpoint has neither components nor frames."""
+        return not self.components and not self.frames
+
+    @property
+    def keeps_one_revision(self) -> bool:
+        """Whether nothing is left of earlier checkpoints once it has landed."""
+        return self.retention_floor == self.revision
+
+    @property
     def attachments(self) -> tuple[str, ...]:
         """The attachments to stamp, once each."""
         return tuple(dict.fromkeys(self.commit.attachments))

@@ -20,6 +20,7 @@ class SeenHeads:
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
         self._heads: OrderedDict[str, HeadRow] = OrderedDict()
+        self._stateless: dict[str, tuple[int, int]] = {}
 
     def get(self, session_id: str) -> HeadRow | None:
         head = self._heads.get(session_id)
@@ -27,12 +28,23 @@ class SeenHeads:
             self._heads.move_to_end(session_id)
         return head
 
-    def remember(self, session_id: str, head: HeadRow) -> None:
-        """Keep the head as the newest known of its session."""
+    def remember(self, session_id: str, head: HeadRow, *, is_stateless: bool = False) -> None:
+        """Keep the head as the newest known of its session.
+
+        ``is_stateless`` says that nothing is stored of components and frames at its revision; that only a commit
+        changes, so it stays known when the same revision is seen again.
+        """
         self._heads[session_id] = head
         self._heads.move_to_end(session_id)
+        if is_stateless:
+            self._stateless[session_id] = (head.session_key, head.revision)
         if len(self._heads) > self._capacity:
-            self._heads.popitem(last=False)
+            self.forget(next(iter(self._heads)))
+
+    def is_stateless(self, session_id: str, head: HeadRow) -> bool:
+        """Say whether this is known of the head of this revision."""
+        return self._stateless.get(session_id) == (head.session_key, head.revision)
 
     def forget(self, session_id: str) -> None:
         self._heads.pop(session_id, None)
+        self._stateless.pop(session_id, None)
