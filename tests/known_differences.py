@@ -152,6 +152,7 @@ QUERY_DIFFERENCES: dict[str, str] = {
     "session_insert_lease": "PostgreSQL creates a session as one statement, SQLite step by step",
     "session_load": "PostgreSQL loads a session as one statement, SQLite step by step",
     "session_lock": "SQLite has one writer, so it needs no row locks",
+    "session_ties": "PostgreSQL asks what there is before it sends more statements, SQLite saves nothing so",
     "session_take_id": "PostgreSQL creates a session as one statement, SQLite step by step",
     "trigger_bury": "PostgreSQL deletes and buries a subscription in one statement",
     "trigger_bury_session": "PostgreSQL deletes and buries a subscription in one statement",
