@@ -26,6 +26,7 @@ QUERY_DIFFERENCES: dict[str, str] = {
     "commit_acknowledge_wakes": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
     "commit_apply": "PostgreSQL writes a commit as one statement, SQLite step by step",
     "commit_apply_nodes": "PostgreSQL writes a commit as one statement, SQLite step by step",
+    "commit_apply_queue": "PostgreSQL writes a commit as one statement, SQLite step by step",
     "commit_apply_state": "PostgreSQL writes a commit as one statement, SQLite step by step",
     "commit_apply_turns": "PostgreSQL writes a commit as one statement, SQLite step by step",
     "commit_begin_component": "PostgreSQL writes a commit as one statement, SQLite step by step",

@@ -88,7 +88,9 @@ async def test_a_batch_lost_while_a_claim_is_made(backend_url: str, what: str) -
 
 
 @pytest.mark.parametrize(
-    ("statement", "components"), [("commit_apply_turns", {}), ("commit_apply", {"state": b"state"})], ids=["", "state"]
+    ("statement", "components"),
+    [("commit_apply_queue", {}), ("commit_apply_turns", {"state": b"state"})],
+    ids=["", "state"],
 )
 @pytest.mark.parametrize("what", BATCH_LOST)
 async def test_a_batch_lost_while_a_commit_is_made(

@@ -13,7 +13,7 @@ from lash.model.queue import ClaimCompletion
 from lash.model.session import SessionConfig
 from lash.model.usage import TokenUsage, UsageEntry
 from lash.model.value import BlobRef, Compression
-from lash.plan.commit import PreparedCommit, prepare_commit
+from lash.plan.commit import Checkpoints, PreparedCommit, prepare_commit
 from lash.plan.usage import UsageRow
 from tests.plan.kit import NOON, SESSION, appending, noted, rules, sha256
 
@@ -218,16 +218,16 @@ def test_compression_does_not_stretch_the_budget() -> None:
         prepared(given, compression=Compression.COMPACT, budget=CommitBudget(max_bytes=9_999))
 
 
-def test_a_commit_is_without_state_if_it_has_neither_components_nor_frames() -> None:
-    """A frame counts even when it has no execution state, and so no component."""
-    with_component = CheckpointDraft(turn_state=TurnState(), components={"tool_state": b"tools"})
-    with_frame = commit(frames=(AgentFrame(frame_id="f", created_at=NOON),), current_frame_id="f")
-    assert prepared(commit()).is_stateless
-    assert not prepared(commit(checkpoint=with_component)).is_stateless
-    assert not prepared(with_frame).is_stateless
+def test_what_a_commit_leaves_of_checkpoints() -> None:
+    """With one revision kept there is one checkpoint; a frame counts even if it has no execution state."""
+    component = CheckpointDraft(turn_state=TurnState(), components={"tool_state": b"tools"})
+    framed = commit(frames=(AgentFrame(frame_id="f", created_at=NOON),), current_frame_id="f")
+    assert prepared(commit()).leaves is Checkpoints.BARE
+    assert prepared(commit(checkpoint=component)).leaves is Checkpoints.ONE
+    assert prepared(framed).leaves is Checkpoints.ANY
 
 
-@pytest.mark.parametrize(("keep", "one"), [(1, True), (2, False), (None, False)])
-def test_a_commit_may_keep_its_own_revision_alone(keep: int | None, one: bool) -> None:  # noqa: FBT001
-    """That depends on how many revisions are kept."""
-    assert prepared(commit(), keep=keep).keeps_one_revision is one
+@pytest.mark.parametrize("keep", [2, None])
+def test_a_commit_that_keeps_others_leaves_any_checkpoints(keep: int | None) -> None:
+    """Neither their number nor what they hold is known then."""
+    assert prepared(commit(), keep=keep).leaves is Checkpoints.ANY

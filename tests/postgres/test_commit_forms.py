@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from typing import Final, Unpack
+from hashlib import sha256
+from typing import Final, TypeAlias, Unpack
 
 import pytest
 import pytest_asyncio
 
 import lash
 from lash.model.commit import Commit
+from lash.model.value import BlobRef
+from lash.plan.commit import Checkpoints
 from lash.postgres.heads import SeenHeads
 from lash.testing.contract.queue_state import leased
 from lash.testing.factories import CommitFields, chain, commit, created, draft, frame, spent
 from tests.plan.kit import EMPTY_HEAD
 from tests.raw import raw
 
+Components: TypeAlias = Mapping[str, bytes | BlobRef]
 STATE: Final = {"state": b"some state"}
 
 
@@ -55,7 +59,7 @@ async def storage(postgres_storage_url: str, forms: Forms) -> AsyncIterator[lash
         yield opened
 
 
-def turn(revision: int, components: Mapping[str, bytes] | None = None, **fields: Unpack[CommitFields]) -> Commit:
+def turn(revision: int, components: Components | None = None, **fields: Unpack[CommitFields]) -> Commit:
     """Return a commit of one node, with these components."""
     before = f"n{revision - 1}" if revision else None
     fields["checkpoint"] = draft(revision, components)
@@ -69,17 +73,18 @@ async def test_a_commit_takes_the_shortest_form(storage: lash.Storage, forms: Fo
     for number, (form, made) in enumerate(
         [
             ("commit_apply_nodes", turn(1, turn_id="t")),
-            ("commit_apply_turns", turn(2, usage=(spent(1),))),
-            ("commit_apply_turns", turn(3, fence=fence)),
+            ("commit_apply_queue", turn(2, usage=(spent(1),))),
+            ("commit_apply_queue", turn(3, fence=fence)),
             ("commit_apply_nodes", turn(4)),
             ("commit_apply_state", turn(5, STATE)),
-            ("commit_apply", turn(6, STATE, fence=fence)),
-            ("commit_apply_state", turn(7)),
-            ("commit_apply_nodes", turn(8)),
-            ("commit_apply_state", turn(9, frames=(frame("f"),), current_frame_id="f")),
-            ("commit_apply_state", turn(10)),
-            ("commit_apply_turns", turn(11, release=fence)),
-            ("commit_apply", commit(12, *chain("beside", after="n3"))),
+            ("commit_apply_turns", turn(6, STATE, fence=fence)),
+            ("commit_apply_turns", turn(7, {"state": BlobRef(sha256(STATE["state"]).hexdigest())})),
+            ("commit_apply_state", turn(8)),
+            ("commit_apply_nodes", turn(9)),
+            ("commit_apply", turn(10, frames=(frame("f"),), current_frame_id="f")),
+            ("commit_apply", turn(11)),
+            ("commit_apply_queue", turn(12, release=fence)),
+            ("commit_apply", commit(13, *chain("beside", after="n3"))),
         ],
         start=2,
     ):
@@ -116,7 +121,7 @@ async def test_state_that_another_storage_left_is_noticed(
         await session.commit(turn(1))
     forms.taken()
     await session.commit(turn(2))
-    assert forms.taken() == ["commit_apply_state"]
+    assert forms.taken() == ["commit_apply"]
     assert await counts(postgres_storage_url) == (0, 0, 0)
 
 
@@ -130,8 +135,15 @@ async def test_state_that_is_kept_for_a_while_expires(postgres_storage_url: str,
         forms.taken()
         for revision, left in ((2, (1, 1, 0)), (3, (0, 0, 0))):
             await session.commit(turn(revision))
-            assert forms.taken() == ["commit_apply_state"]
+            assert forms.taken() == ["commit_apply"]
             assert await counts(postgres_storage_url) == left
+        assert await session.checkpoint(3) is not None
+    # What a storage that keeps more has left is not taken for the only checkpoint.
+    async with await lash.open(postgres_storage_url, on_statement=forms) as opened:
+        await opened.session("s").commit(turn(4))
+        assert forms.taken() == ["commit_facts", "commit_apply"]
+        assert await opened.session("s").checkpoint(4) is None
+        assert await opened.session("s").checkpoint(5) is not None
 
 
 async def test_reading_does_not_make_the_form_longer(storage: lash.Storage, forms: Forms) -> None:
@@ -144,10 +156,22 @@ async def test_reading_does_not_make_the_form_longer(storage: lash.Storage, form
 
 
 def test_what_is_forgotten_of_a_head_is_forgotten_whole() -> None:
-    """A head that makes room for another takes along what was known of its state."""
+    """A head that makes room for another takes along what was known of its checkpoints."""
     heads = SeenHeads(capacity=1)
-    heads.remember("a", EMPTY_HEAD, is_stateless=True)
-    assert heads.is_stateless("a", EMPTY_HEAD)
+    heads.remember("a", EMPTY_HEAD, Checkpoints.ONE)
+    assert heads.checkpoints("a", EMPTY_HEAD) is Checkpoints.ONE
     heads.remember("b", EMPTY_HEAD)
     assert heads.get("a") is None
-    assert not heads.is_stateless("a", EMPTY_HEAD)
+    assert heads.checkpoints("a", EMPTY_HEAD) is Checkpoints.ANY
+
+
+async def test_checkpoints_of_every_form_can_be_read(storage: lash.Storage) -> None:
+    """The checkpoint of the head is the one that was committed last, and the only one, whatever form wrote it."""
+    session = storage.session("s")
+    for revision, components in enumerate(({}, STATE, {**STATE, "more": b"more"}, {"more": b"more"}, {}, {}), start=1):
+        await session.commit(turn(revision, components))
+        found = await session.checkpoint()
+        assert found is not None
+        assert (found.revision, found.components) == (revision + 1, components)
+        assert found.manifest.turn_state.turn_index == revision
+        assert await session.checkpoint(revision) is None

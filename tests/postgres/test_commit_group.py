@@ -26,7 +26,10 @@ from lash.testing.factories import chain, commit, created, draft, spent
 
 CALLERS = 40
 MOST_TOKENS = 2**63 - 1
-FORMS = {"commit_apply": 14, "commit_apply_state": 14, "commit_apply_turns": 9, "commit_apply_nodes": 9}
+FORMS = {
+    **dict.fromkeys(("commit_apply", "commit_apply_turns", "commit_apply_state"), 14),
+    **dict.fromkeys(("commit_apply_queue", "commit_apply_nodes"), 9),
+}
 """The forms of the statement, and how many of the arguments each takes."""
 
 

@@ -7,6 +7,7 @@ bytes, attachments.
 
 from __future__ import annotations
 
+import enum
 from typing import TypeAlias
 
 import msgspec
@@ -58,6 +59,17 @@ class CommitRules(msgspec.Struct, frozen=True, kw_only=True):
     retention: Retention = Retention()
 
 
+class Checkpoints(enum.Enum):
+    """What may be known of the checkpoints that a session has. That of its head is always there."""
+
+    BARE = "bare"
+    """There is only that one, and it has neither components nor frames."""
+    ONE = "one"
+    """There is only that one, and it has no frames."""
+    ANY = "any"
+    """Nothing is known."""
+
+
 class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
     """A commit as rows: everything that does not depend on the database."""
 
@@ -83,14 +95,11 @@ class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
         return self.commit.expected_revision + 1
 
     @property
-    def is_stateless(self) -> bool:
-        """Whether its checkpoint has neither components nor frames."""
-        return not self.components and not self.frames
-
-    @property
-    def keeps_one_revision(self) -> bool:
-        """Whether nothing is left of earlier checkpoints once it has landed."""
-        return self.retention_floor == self.revision
+    def leaves(self) -> Checkpoints:
+        """What is known of the session's checkpoints once this commit has landed."""
+        if self.frames or self.retention_floor != self.revision:
+            return Checkpoints.ANY
+        return Checkpoints.ONE if self.components else Checkpoints.BARE
 
     @property
     def attachments(self) -> tuple[str, ...]:

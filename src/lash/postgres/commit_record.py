@@ -13,7 +13,7 @@ from lash.codec import encode
 from lash.model.commit import CommitResult
 from lash.model.lease import LeaseFence
 from lash.model.value import BlobRef
-from lash.plan.commit import Apply, PreparedCommit
+from lash.plan.commit import Apply, Checkpoints, PreparedCommit
 from lash.plan.frame import FrameRow
 from lash.plan.node import NewSegment, PlacedNode
 from lash.plan.usage import UsageRow
@@ -71,18 +71,16 @@ class PlannedCommit(msgspec.Struct, frozen=True, kw_only=True):
     """Whether sending it twice is harmless: the guard refuses a turn that has its commit, and the plan finds that."""
     has_claims: bool
     """Whether it shows a fence, gives back a lease or consumes batches."""
-    has_state: bool
-    """Whether it has components or frames, or the head before it may have."""
+    has_components: bool
+    """Whether it has components, or the checkpoint before it may have."""
+    has_refs: bool
     has_usage: bool
     has_more: bool
-    """Whether it begins a segment, or names bytes of earlier commits, or attachments."""
+    """Whether it begins a segment, names attachments, or has to do with frames or more than one checkpoint."""
 
 
-def planned_commit(prepared: PreparedCommit, decision: Apply, *, was_stateless: bool) -> PlannedCommit:
-    """Return what was decided about a commit as its record, its nodes and its blobs.
-
-    ``was_stateless`` says that nothing is stored of components and frames before it.
-    """
+def planned_commit(prepared: PreparedCommit, decision: Apply, before: Checkpoints) -> PlannedCommit:
+    """Return what was decided about a commit to a session with these checkpoints: its record, nodes and blobs."""
     commit, head, saved = prepared.commit, decision.head, prepared.checkpoint
     record = CommitRecord(
         session_key=head.session_key,
@@ -123,22 +121,23 @@ def planned_commit(prepared: PreparedCommit, decision: Apply, *, was_stateless: 
         blobs=prepared.blobs,
         is_repeatable=commit.turn_id is not None,
         has_claims=commit.fence is not None or commit.release is not None or bool(commit.completions),
-        has_state=not (was_stateless and prepared.is_stateless),
+        has_components=bool(prepared.components) or before is not Checkpoints.BARE,
+        has_refs=bool(record.refs),
         has_usage=bool(prepared.usage),
-        has_more=bool(record.segments or record.refs or record.attachments),
+        has_more=bool(record.segments or record.attachments) or Checkpoints.ANY in (before, prepared.leaves),
     )
 
 
 def statement_for(commits: Sequence[PlannedCommit]) -> tuple[str, list[object]]:
     """Return the shortest form of ``commit_apply`` that writes all of these, and its arguments."""
-    state = any(commit.has_state for commit in commits)
     claims = any(commit.has_claims for commit in commits)
-    if any(commit.has_more for commit in commits) or (state and claims):
+    if any(commit.has_more for commit in commits):
         return "commit_apply", arguments_of(commits)
-    if state:
-        return "commit_apply_state", arguments_of(commits)
+    if any(commit.has_components for commit in commits):
+        is_short = not claims and not any(commit.has_refs for commit in commits)
+        return "commit_apply_state" if is_short else "commit_apply_turns", arguments_of(commits)
     is_short = not claims and not any(commit.has_usage for commit in commits)
-    return "commit_apply_nodes" if is_short else "commit_apply_turns", _node_arguments(commits)
+    return "commit_apply_nodes" if is_short else "commit_apply_queue", _node_arguments(commits)
 
 
 def arguments_of(commits: Sequence[PlannedCommit]) -> list[object]:

@@ -90,7 +90,7 @@ class PostgresSessionStore:
             if existing is None:
                 raise await missing(self._database, session_id)
             return CreatedSession(meta=decode_meta(existing), revision=existing.revision, created=False)
-        self._heads.remember(session_id, new_head(row), is_stateless=True)
+        self._heads.remember(session_id, new_head(row))
         return CreatedSession(meta=decode_meta(row), revision=row.revision, created=True)
 
     async def fork(

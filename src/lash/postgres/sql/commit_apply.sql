@@ -102,13 +102,16 @@ guard AS (
             )
         ))
 
--- fragment: commit_guard_rest
--- What must hold for one that names bytes of earlier commits, or attachments.
+-- fragment: commit_guard_refs
+-- What must hold for one that names bytes of earlier commits.
         AND (a.refs IS NULL OR json_array_length(a.refs) = (
             SELECT count(*) FROM :"schema".lash_blobs AS b
             WHERE b.session_key = a.session_key
                 AND b.hash = ANY (array(SELECT * FROM json_array_elements_text(a.refs)))
         ))
+
+-- fragment: commit_guard_attachments
+-- What must hold for one that names attachments.
         AND (a.attachments IS NULL OR json_array_length(a.attachments) = (
             SELECT count(*) FROM attachments AS t WHERE t.session_key = a.session_key
         ))
@@ -148,8 +151,8 @@ segments AS (
     CROSS JOIN LATERAL json_array_elements(new.segments) AS g
 ),
 
--- fragment: commit_state
--- The components and frames of the checkpoint, and what of earlier ones is kept no longer.
+-- fragment: commit_components
+-- The bytes and components of the checkpoint.
 blobs AS (
     INSERT INTO :"schema".lash_blobs (session_key, hash, codec, size, content)
     SELECT new.session_key, b.*
@@ -167,6 +170,31 @@ components AS (
     SELECT new.session_key, new.revision, c.key, c.value AS hash
     FROM new
     CROSS JOIN LATERAL json_each_text(new.components) AS c
+),
+opened_components AS (
+    INSERT INTO :"schema".lash_components (session_key, key, first_revision, hash)
+    SELECT k.session_key, k.key, k.revision, k.hash
+    FROM components AS k
+    WHERE NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_components AS c
+        WHERE c.session_key = k.session_key AND c.key = k.key AND c.hash = k.hash AND c.last_revision IS NULL
+        OFFSET 0
+    )
+),
+
+-- fragment: commit_earlier
+-- What of earlier checkpoints and components is kept, and for how long, and the frames.
+checkpoint AS (
+    INSERT INTO :"schema".lash_checkpoints (
+        session_key, revision, checkpoint_ref, turn_state, plugin_snapshot_revision
+    )
+    SELECT new.session_key, new.revision, new.checkpoint_ref, new.turn_state, new.plugin_snapshot_revision
+    FROM new
+),
+dropped_checkpoints AS (
+    DELETE FROM :"schema".lash_checkpoints AS p
+    USING new
+    WHERE p.session_key = new.session_key AND p.revision < new.retention_floor
 ),
 expired_components AS (
     DELETE FROM :"schema".lash_components AS c
@@ -196,16 +224,36 @@ closed_components AS (
             WHERE k.session_key = c.session_key AND k.key = c.key AND k.hash = c.hash
         )
 ),
-opened_components AS (
-    INSERT INTO :"schema".lash_components (session_key, key, first_revision, hash)
-    SELECT k.session_key, k.key, k.revision, k.hash
-    FROM components AS k
-    WHERE NOT EXISTS (
-        SELECT 1 FROM :"schema".lash_components AS c
-        WHERE c.session_key = k.session_key AND c.key = k.key AND c.hash = k.hash AND c.last_revision IS NULL
-        OFFSET 0
-    )
+dropped_frames AS (
+    DELETE FROM :"schema".lash_frames AS f
+    USING new
+    WHERE f.session_key = new.session_key
+        AND NOT EXISTS (SELECT 1 FROM json_array_elements(new.frames) AS k WHERE k ->> 0 = f.frame_id)
 ),
+frames AS (
+    INSERT INTO :"schema".lash_frames AS f (session_key, frame_id, position, body)
+    SELECT new.session_key, k ->> 0, (k ->> 1)::bigint, k ->> 2
+    FROM new
+    CROSS JOIN LATERAL json_array_elements(new.frames) AS k
+    ON CONFLICT (session_key, frame_id) DO UPDATE SET position = excluded.position, body = excluded.body
+    WHERE f.position <> excluded.position OR f.body <> excluded.body
+),
+
+-- fragment: commit_replaced
+-- The components of the one checkpoint that there was, which changed.
+dropped_components AS (
+    DELETE FROM :"schema".lash_components AS c
+    USING new
+    WHERE c.session_key = new.session_key
+        AND NOT EXISTS (
+            SELECT 1 FROM components AS k
+            WHERE k.session_key = c.session_key AND k.key = c.key AND k.hash = c.hash
+        )
+    RETURNING c.session_key, c.key, c.first_revision, c.hash
+),
+
+-- fragment: commit_bytes
+-- The bytes that nothing names any more.
 dropped_blobs AS (
     DELETE FROM :"schema".lash_blobs AS b
     USING dropped_components AS gone
@@ -223,38 +271,30 @@ dropped_blobs AS (
             OFFSET 0
         )
 ),
-dropped_frames AS (
-    DELETE FROM :"schema".lash_frames AS f
-    USING new
-    WHERE f.session_key = new.session_key
-        AND NOT EXISTS (SELECT 1 FROM json_array_elements(new.frames) AS k WHERE k ->> 0 = f.frame_id)
-),
-frames AS (
-    INSERT INTO :"schema".lash_frames AS f (session_key, frame_id, position, body)
-    SELECT new.session_key, k ->> 0, (k ->> 1)::bigint, k ->> 2
+
+-- fragment: commit_checkpoint
+-- The checkpoint in the place of the only one that there was.
+checkpoint AS (
+    UPDATE :"schema".lash_checkpoints AS p
+    SET revision = new.revision, checkpoint_ref = new.checkpoint_ref, turn_state = new.turn_state,
+        plugin_snapshot_revision = new.plugin_snapshot_revision
     FROM new
-    CROSS JOIN LATERAL json_array_elements(new.frames) AS k
-    ON CONFLICT (session_key, frame_id) DO UPDATE SET position = excluded.position, body = excluded.body
-    WHERE f.position <> excluded.position OR f.body <> excluded.body
+    WHERE p.session_key = new.session_key AND p.revision = new.assumed_revision
 ),
 
 -- fragment: commit_usage
 -- The ledger and its sums.
-usage AS (
-    SELECT
-        new.session_key, new.revision, u.place, u.row ->> 0 AS source, u.row ->> 1 AS model,
-        (u.row ->> 2)::bigint AS input, (u.row ->> 3)::bigint AS output, (u.row ->> 4)::bigint AS cached,
-        (u.row ->> 5)::bigint AS reasoning
-    FROM new
-    CROSS JOIN LATERAL json_array_elements(new.usage) WITH ORDINALITY AS u (row, place)
-),
 usage_rows AS (
     INSERT INTO :"schema".lash_usage (
         session_key, revision, ordinal, source, model, input_tokens, output_tokens, cached_input_tokens,
         reasoning_tokens
     )
-    SELECT session_key, revision, place - 1, source, model, input, output, cached, reasoning
-    FROM usage
+    SELECT
+        new.session_key, new.revision, u.place - 1, u.row ->> 0, u.row ->> 1, (u.row ->> 2)::bigint,
+        (u.row ->> 3)::bigint, (u.row ->> 4)::bigint, (u.row ->> 5)::bigint
+    FROM new
+    CROSS JOIN LATERAL json_array_elements(new.usage) WITH ORDINALITY AS u (row, place)
+    RETURNING *
 ),
 usage_totals AS (
     INSERT INTO :"schema".lash_usage_totals AS t (
@@ -262,9 +302,9 @@ usage_totals AS (
         reasoning_tokens
     )
     SELECT
-        session_key, source, model, min(revision), min(place) - 1, sum(input)::bigint, sum(output)::bigint,
-        sum(cached)::bigint, sum(reasoning)::bigint
-    FROM usage
+        session_key, source, model, min(revision), min(ordinal), sum(input_tokens)::bigint,
+        sum(output_tokens)::bigint, sum(cached_input_tokens)::bigint, sum(reasoning_tokens)::bigint
+    FROM usage_rows
     GROUP BY session_key, source, model
     ON CONFLICT (session_key, source, model) DO UPDATE
     SET input_tokens = t.input_tokens + excluded.input_tokens,
@@ -317,7 +357,7 @@ stamped_attachments AS (
 ),
 
 -- fragment: commit_rest
--- What every commit writes: nodes, the checkpoint and the turn, whose records are history now. The answer.
+-- What every commit writes: nodes and the turn, whose records are history now. The answer.
 nodes AS (
     INSERT INTO :"schema".lash_nodes (
         session_key, segment, depth, seq, node_id, parent_node_id, user_message, body
@@ -330,18 +370,6 @@ nodes AS (
         ($7::text[])[new.first_node:new.last_node], ($8::boolean[])[new.first_node:new.last_node],
         ($9::text[])[new.first_node:new.last_node]
     ) AS n
-),
-checkpoint AS (
-    INSERT INTO :"schema".lash_checkpoints (
-        session_key, revision, checkpoint_ref, turn_state, plugin_snapshot_revision
-    )
-    SELECT new.session_key, new.revision, new.checkpoint_ref, new.turn_state, new.plugin_snapshot_revision
-    FROM new
-),
-dropped_checkpoints AS (
-    DELETE FROM :"schema".lash_checkpoints AS p
-    USING new
-    WHERE p.session_key = new.session_key AND p.revision < new.retention_floor
 ),
 stamped AS (
     INSERT INTO :"schema".lash_turns (session_key, turn_id, commit_hash, result, committed_at_ms)
@@ -374,18 +402,51 @@ WITH
 -- include: commit_attachments_held
 -- include: commit_guard
 -- include: commit_guard_claims
--- include: commit_guard_rest
+-- include: commit_guard_refs
+-- include: commit_guard_attachments
 -- include: commit_head
 -- include: commit_segments
--- include: commit_state
+-- include: commit_components
+-- include: commit_earlier
+-- include: commit_bytes
 -- include: commit_usage
 -- include: commit_claims
 -- include: commit_attachments
 -- include: commit_rest
 
 -- name: commit_apply_turns
--- The same for commits that begin no segment, name no earlier bytes and no attachments, and have no components and no
--- frames, as the head before them has none: $1 to $9.
+-- The same for commits that begin no segment and name no attachments and no frames, of sessions that have one
+-- checkpoint, without frames, which goes with this commit.
+WITH
+-- include: commit_asked
+-- include: commit_claims_held
+-- include: commit_guard
+-- include: commit_guard_claims
+-- include: commit_guard_refs
+-- include: commit_head
+-- include: commit_components
+-- include: commit_replaced
+-- include: commit_bytes
+-- include: commit_usage
+-- include: commit_claims
+-- include: commit_checkpoint
+-- include: commit_rest
+
+-- name: commit_apply_state
+-- The same for those of them that show no fence, give back no lease, consume nothing and name no earlier bytes.
+WITH
+-- include: commit_asked
+-- include: commit_guard
+-- include: commit_head
+-- include: commit_components
+-- include: commit_replaced
+-- include: commit_bytes
+-- include: commit_usage
+-- include: commit_checkpoint
+-- include: commit_rest
+
+-- name: commit_apply_queue
+-- The same for those of them that have no components, as the checkpoint before them has none: $1 to $9.
 WITH
 -- include: commit_asked
 -- include: commit_claims_held
@@ -394,23 +455,14 @@ WITH
 -- include: commit_head
 -- include: commit_usage
 -- include: commit_claims
--- include: commit_rest
-
--- name: commit_apply_state
--- The same for commits that begin no segment, name no earlier bytes and no attachments, and show no fence, give back no
--- lease and consume nothing.
-WITH
--- include: commit_asked
--- include: commit_guard
--- include: commit_head
--- include: commit_state
--- include: commit_usage
+-- include: commit_checkpoint
 -- include: commit_rest
 
 -- name: commit_apply_nodes
--- The same for commits that need neither of the two, nor a ledger: $1 to $9.
+-- The same for those of them to which both applies, and that have no ledger: $1 to $9.
 WITH
 -- include: commit_asked
 -- include: commit_guard
 -- include: commit_head
+-- include: commit_checkpoint
 -- include: commit_rest
