@@ -62,11 +62,11 @@ class CommitRules(msgspec.Struct, frozen=True, kw_only=True):
 class Checkpoints(enum.Enum):
     """What may be known of the checkpoints that a session has. That of its head is always there."""
 
-    BARE = "bare"
+    BARE = enum.auto()
     """There is only that one, and it has neither components nor frames."""
-    ONE = "one"
+    ONE = enum.auto()
     """There is only that one, and it has no frames."""
-    ANY = "any"
+    ANY = enum.auto()
     """Nothing is known."""
 
 
