@@ -1,7 +1,8 @@
 """The statements that lash runs on PostgreSQL, recorded, and run again by the bare driver and by pgbench.
 
 Every side starts from a copy of the same database, so keys, revisions and tokens come out the same. Each lane is
-recorded alone, so that no statement serves two callers.
+recorded alone, so that no statement serves two callers. The server plans as it does for lash, once for each connection:
+otherwise it would plan anew in the first five runs, which takes longer than running.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ import subprocess
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 from urllib.parse import urlsplit
 
 import asyncpg
 
 from benchmarks.kit.place import Place
+from lash.postgres.pool import PLANNING
 from lash.testing.postgres_server import find_binaries
 
 Statement = tuple[str, tuple[object, ...]]
@@ -34,7 +36,7 @@ else:
 
 
 class RecordingConnection(_Connection):
-    """A connection that keeps what it was asked, in the list of its class."""
+    """A connection that keeps what it was asked, in the list of its class, but for hints, which belong to no call."""
 
     heard: ClassVar[list[Statement]] = []
 
@@ -44,7 +46,8 @@ class RecordingConnection(_Connection):
         *args: object,
         timeout: float | None = None,  # noqa: ASYNC109 (the driver's own)
     ) -> list[asyncpg.Record]:
-        self.heard.append((query, args))
+        if "pg_notify" not in query:
+            self.heard.append((query, args))
         return await super().fetch(query, *args, timeout=timeout)
 
 
@@ -56,7 +59,7 @@ async def recording_pool(url: str) -> asyncpg.Pool[asyncpg.Record]:
 
 async def bare_rate(url: str, lanes: Sequence[Lane], *, warm: int) -> float:
     """Run the statements with the driver alone, each lane on its own connection; return calls in a second."""
-    connections = [await asyncpg.connect(url, max_cacheable_statement_size=0) for _ in lanes]
+    connections = [await asyncpg.connect(url, max_cacheable_statement_size=0, server_settings=PLANNING) for _ in lanes]
     try:
         await asyncio.gather(*map(_run, connections, (lane[:warm] for lane in lanes)))
         begin = time.perf_counter()
@@ -95,7 +98,8 @@ def pgbench_rate(pgbench: Path, place: Place, url: str, lanes: Sequence[Lane], *
     command = [str(pgbench), "--no-vacuum", "--protocol=simple", f"--client={len(lanes)}", "--jobs=1"]
     command += ["--transactions=2", "--define=phase=0", f"--file={script}", "--log", f"--log-prefix={log}"]
     command += [f"--host={parts.hostname}", f"--port={parts.port}", f"--username={parts.username}", parts.path[1:]]
-    environment = os.environ | {"PGPASSWORD": parts.password or ""}
+    planning = " ".join(f"-c {name}={value}" for name, value in PLANNING.items())
+    environment = os.environ | {"PGPASSWORD": parts.password or "", "PGOPTIONS": planning}
     done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
     if done.returncode != 0 or "aborted" in done.stderr:
         raise AssertionError(f"pgbench failed: {done.stderr[-2000:]}")
@@ -103,12 +107,16 @@ def pgbench_rate(pgbench: Path, place: Place, url: str, lanes: Sequence[Lane], *
     return sum(len(lane) - warm for lane in lanes) / _second_phase_s(log)
 
 
+_SECOND: Final = 2
+"""pgbench counts the transactions of a client from 1."""
+
+
 def _second_phase_s(prefix: Path) -> float:
     begins, ends = [], []
     for file in prefix.parent.glob(f"{prefix.name}.*"):
         for line in file.read_text().splitlines():
             _client, number, taken_us, _script, epoch, microseconds, *_ = map(int, line.split())
-            if number == 1:
+            if number == _SECOND:
                 ends.append(epoch + microseconds / 1e6)
                 begins.append(ends[-1] - taken_us / 1e6)
         file.unlink()

@@ -260,6 +260,10 @@ async def test_postgres_reads_few_rows_however_many_are_queued(backend_url: str,
         await connection.execute(_load(backend_name, 2, 2, due_ms=1, which="="))
         await connection.execute("ANALYZE lash_batches")
         await _assert_few_rows(connection, queries)
+        # Nothing in the late lane, in queues that are long all the same.
+        await connection.execute("UPDATE lash_batches SET lane = 'early'")
+        await connection.execute("VACUUM ANALYZE lash_batches")
+        await _assert_few_rows(connection, queries)
 
 
 async def _assert_few_rows(connection: asyncpg.Connection[asyncpg.Record], queries: Mapping[str, str]) -> None:

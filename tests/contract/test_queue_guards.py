@@ -12,7 +12,7 @@ import pytest
 
 import lash
 from lash.testing.contract.queue_state import LONG, claimed, consuming, joining, leased, queued, texts
-from lash.testing.factories import commit, node, started
+from lash.testing.factories import commit, draft, node, started
 from tests.raw import raw
 
 pytestmark = pytest.mark.parametrize("backend_name", ["postgres"], indirect=True)
@@ -87,13 +87,20 @@ async def test_a_batch_lost_while_a_claim_is_made(backend_url: str, what: str) -
         assert [batch.attempts for batch in claim.batches] == [1, 1]
 
 
+@pytest.mark.parametrize(
+    ("statement", "components"),
+    [("commit_apply_queue", {}), ("commit_apply_turns", {"state": b"state"})],
+    ids=["", "state"],
+)
 @pytest.mark.parametrize("what", BATCH_LOST)
-async def test_a_batch_lost_while_a_commit_is_made(backend_url: str, what: str) -> None:
+async def test_a_batch_lost_while_a_commit_is_made(
+    backend_url: str, what: str, statement: str, components: dict[str, bytes]
+) -> None:
     """L24, H21: the commit is refused whole: no head, no node, and what is left of the claim stays."""
     async with _prepared(backend_url) as (storage, fence, interruption):
         claim = claimed(await storage.queue.claim(fence, boundary=lash.Boundary.IDLE, ttl_ms=LONG))
-        interruption.before("commit_apply", BATCH_LOST[what])
-        values = consuming(commit(1, node("n", "a")), claim)
+        interruption.before(statement, BATCH_LOST[what])
+        values = consuming(commit(1, node("n", "a"), checkpoint=draft(1, components)), claim)
         with pytest.raises(lash.ClaimLost):
             await storage.session("s").commit(values)
         head = await storage.session("s").head()

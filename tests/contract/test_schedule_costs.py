@@ -35,6 +35,8 @@ _QUESTIONS: Final = (
     ("schedule_page", "'', '', NULL, 101"),
     ("schedule_page_owner", "'s3', 'k500', NULL, 101, 's3'"),
     ("schedule_delete_session", "'s4'"),
+    ("session_ties", "'s4'"),
+    ("session_ties", "'nobody'"),
     ("schedule_prune", "50, 100"),
     ("schedule_change", "'s3', 'k103', '{}', false, NULL, NULL, 1, 1, 1, NULL"),
 )

@@ -126,6 +126,7 @@ QUERIES: Final[dict[str, tuple[str, str, int]]] = {
     "by type": ("trigger_page_type", f"{_NONE}, NULL, NULL, NULL, 'type7', NULL, NULL", 101),
     "disabled": ("trigger_page_disabled", f"{_NONE}, NULL, NULL, NULL, NULL, NULL, false", _MATCHES),
     "a session's end": ("trigger_delete_session", "'session7'", 1),
+    "whether a session ends more": ("session_ties", "'session7'", 1),
     "all deliveries": ("emit_all_deliveries", "77", 1),
     "one delivery": ("emit_delivery", "77, 'id'", 1),
     "prunable": ("emit_prunable", "1000000, 100", 100),

@@ -13,7 +13,7 @@ from lash.model.queue import ClaimCompletion
 from lash.model.session import SessionConfig
 from lash.model.usage import TokenUsage, UsageEntry
 from lash.model.value import BlobRef, Compression
-from lash.plan.commit import PreparedCommit, prepare_commit
+from lash.plan.commit import Checkpoints, PreparedCommit, prepare_commit
 from lash.plan.usage import UsageRow
 from tests.plan.kit import NOON, SESSION, appending, noted, rules, sha256
 
@@ -216,3 +216,18 @@ def test_compression_does_not_stretch_the_budget() -> None:
     given = commit(checkpoint=CheckpointDraft(components={"a": b"a" * 10_000}))
     with pytest.raises(CommitTooLarge):
         prepared(given, compression=Compression.COMPACT, budget=CommitBudget(max_bytes=9_999))
+
+
+def test_what_a_commit_leaves_of_checkpoints() -> None:
+    """With one revision kept there is one checkpoint; a frame counts even if it has no execution state."""
+    component = CheckpointDraft(turn_state=TurnState(), components={"tool_state": b"tools"})
+    framed = commit(frames=(AgentFrame(frame_id="f", created_at=NOON),), current_frame_id="f")
+    assert prepared(commit()).leaves is Checkpoints.BARE
+    assert prepared(commit(checkpoint=component)).leaves is Checkpoints.ONE
+    assert prepared(framed).leaves is Checkpoints.ANY
+
+
+@pytest.mark.parametrize("keep", [2, None])
+def test_a_commit_that_keeps_others_leaves_any_checkpoints(keep: int | None) -> None:
+    """Neither their number nor what they hold is known then."""
+    assert prepared(commit(), keep=keep).leaves is Checkpoints.ANY

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
@@ -41,6 +42,10 @@ CREATE_FAIL = """
 CREATE FUNCTION :"schema".fail(code text) RETURNS bigint LANGUAGE plpgsql AS
 $$ BEGIN RAISE EXCEPTION 'made for the test' USING ERRCODE = code; END $$
 """
+
+
+RUNNING = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1"
+"""Counts the connections of a name."""
 
 
 class Item(msgspec.Struct, array_like=True, frozen=True):
@@ -88,3 +93,11 @@ async def raw_connection(url: str) -> AsyncIterator[asyncpg.Connection[asyncpg.R
         yield connection
     finally:
         await connection.close()
+
+
+async def until_count(watcher: asyncpg.Connection[asyncpg.Record], query: str, name: str, wanted: int) -> None:
+    """Wait until the server counts so many; pytest's timeout bounds it."""
+    while True:
+        if await watcher.fetchval(query, name) == wanted:
+            return
+        await asyncio.sleep(0.005)

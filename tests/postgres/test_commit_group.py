@@ -17,14 +17,20 @@ from lash.errors import InvalidInput, RevisionConflict, StoreUnavailable
 from lash.model.commit import Commit, CommitResult
 from lash.model.session import SessionRead
 from lash.postgres.commit_group import CommitGroups
-from lash.postgres.commit_record import MAX_TOGETHER, PlannedCommit, arguments_of
+from lash.postgres.commit_record import MAX_TOGETHER, PlannedCommit, arguments_of, statement_for
 from lash.postgres.options import PostgresOptions
 from lash.postgres.pool import PLANNING
 from lash.sqlkit.queries import load_queries
+from lash.testing.contract.queue_state import consuming
 from lash.testing.factories import chain, commit, created, draft, spent
 
 CALLERS = 40
 MOST_TOKENS = 2**63 - 1
+FORMS = {
+    **dict.fromkeys(("commit_apply", "commit_apply_turns", "commit_apply_state"), 14),
+    **dict.fromkeys(("commit_apply_queue", "commit_apply_nodes"), 9),
+}
+"""The forms of the statement, and how many of the arguments each takes."""
 
 
 class Statements:
@@ -35,6 +41,8 @@ class Statements:
         self.break_at = 0
 
     def __call__(self, name: str) -> None:
+        # The forms of the statement count as one.
+        name = "commit_apply" if name.startswith("commit_apply") else name
         self.counts[name] += 1
         if name == "commit_apply" and self.counts[name] == self.break_at:
             raise asyncpg.ConnectionDoesNotExistError("connection was closed in the middle of operation")
@@ -112,9 +120,10 @@ async def test_a_refusal_concerns_one_commit(storage: lash.Storage) -> None:
     assert (await read(storage, 5)).head.revision == 1
 
 
-def test_the_statement_takes_as_many_as_are_sent() -> None:
+@pytest.mark.parametrize("form", FORMS)
+def test_the_statement_takes_as_many_as_are_sent(form: str) -> None:
     """What is beyond the limit of the statement would be taken for refused."""
-    assert f"LIMIT {MAX_TOGETHER}\n" in load_queries("lash.postgres.sql", schema="public")["commit_apply"]
+    assert f"LIMIT {MAX_TOGETHER}\n" in load_queries("lash.postgres.sql", schema="public")[form]
 
 
 async def test_two_commits_to_one_session_are_told_apart(storage: lash.Storage) -> None:
@@ -183,13 +192,13 @@ async def test_a_fault_of_our_own_is_told_to_everybody_who_waits(
 
     sent: list[Sequence[PlannedCommit]] = []
 
-    def fail_for_those_who_wait(commits: Sequence[PlannedCommit]) -> list[object]:
+    def fail_for_those_who_wait(commits: Sequence[PlannedCommit]) -> tuple[str, list[object]]:
         sent.append(commits)
         if len(sent) > 2:
             raise ZeroDivisionError
-        return arguments_of(commits)
+        return statement_for(commits)
 
-    monkeypatch.setattr("lash.postgres.commit_group.arguments_of", fail_for_those_who_wait)
+    monkeypatch.setattr("lash.postgres.commit_group.statement_for", fail_for_those_who_wait)
     async with asyncio.timeout(5):
         results = await commit_all(storage, *(turn(number, 1) for number in range(12)))
     assert [type(each) for each in results] == [CommitResult] * 2 + [ZeroDivisionError] * 10
@@ -202,15 +211,27 @@ FROM lash_sessions AS s, generate_series(1, 5000) AS n
 WHERE s.session_id = 's1';
 INSERT INTO lash_session_leases (session_key) SELECT session_key FROM lash_sessions WHERE session_key > 1000000;
 INSERT INTO lash_turns SELECT session_key, 't0', 'hash', 'result', 1 FROM lash_sessions WHERE session_key > 1000000;
+INSERT INTO lash_batches OVERRIDING SYSTEM VALUE
+SELECT (jsonb_populate_record(b, jsonb_build_object(
+    'seq', 1000000 + n, 'batch_id', 'other' || n, 'source_key', NULL, 'claim_id', NULL, 'claim_token', NULL,
+    'claim_expires_at_ms', NULL, 'claim_lease_fencing', NULL
+))).*
+FROM lash_batches AS b, generate_series(1, 5000) AS n;
 """
-"""Five thousand sessions beside those of the test."""
+"""Five thousand sessions beside those of the test, and as much in the queue of its own."""
 
 
+@pytest.mark.parametrize("form", FORMS)
 async def test_a_commit_reads_few_rows_however_many_sessions_there_are(
-    storage: lash.Storage, postgres_storage_url: str, monkeypatch: pytest.MonkeyPatch
+    storage: lash.Storage, postgres_storage_url: str, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
     """No step of the statement touches more than a few rows, although one plan serves one commit and sixteen."""
     await commit_all(storage, turn(1, 0))
+    await storage.queue.enqueue(lash.BatchDraft(session_id="s1", payloads=(lash.TurnInput.of_text("next"),)))
+    lease = await storage.leases.claim("s1", lash.LeaseOwner(owner_id="w", incarnation_id="1"), ttl_ms=60_000)
+    assert isinstance(lease, lash.Acquired)
+    claim = await storage.queue.claim(lease.lease.fence, boundary=lash.Boundary.IDLE, ttl_ms=60_000)
+    assert isinstance(claim, lash.Claim)
     planned: list[PlannedCommit] = []
 
     async def note(_: CommitGroups, each: PlannedCommit) -> bool:
@@ -218,15 +239,15 @@ async def test_a_commit_reads_few_rows_however_many_sessions_there_are(
         raise StoreUnavailable("noted")
 
     monkeypatch.setattr(CommitGroups, "write", note)
-    await commit_all(storage, turn(1, 1))
+    await commit_all(storage, consuming(turn(1, 1), claim))
     options = PostgresOptions.from_url(postgres_storage_url)
-    text = load_queries("lash.postgres.sql", schema=options.schema)["commit_apply"]
+    text = load_queries("lash.postgres.sql", schema=options.schema)[form]
     connection = await asyncpg.connect(options.dsn, server_settings={"search_path": options.schema, **PLANNING})
     try:
         await connection.execute(FILL)
-        await connection.execute("ANALYZE lash_sessions, lash_session_leases, lash_turns")
+        await connection.execute("ANALYZE lash_sessions, lash_session_leases, lash_turns, lash_batches")
         explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {text}"
-        plan = json.loads(await connection.fetchval(explain, *arguments_of(planned)))[0]["Plan"]
+        plan = json.loads(await connection.fetchval(explain, *arguments_of(planned)[: FORMS[form]]))[0]["Plan"]
     finally:
         await connection.close()
     most = max(_steps(plan), key=_rows_read)

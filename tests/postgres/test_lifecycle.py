@@ -14,18 +14,9 @@ from lash.errors import ConfigError, StorageClosed, StorageFailure, StoreUnavail
 from lash.postgres.database import Database
 from lash.postgres.options import PostgresOptions
 from lash.testing.postgres_server import PostgresServer
-from tests.postgres.kit import Item, opened, queries_for, raw_connection, with_items
+from tests.postgres.kit import RUNNING, Item, opened, queries_for, raw_connection, until_count, with_items
 
-RUNNING = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1"
 SLEEPING = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND wait_event = 'PgSleep'"
-
-
-async def until_count(watcher: asyncpg.Connection[asyncpg.Record], query: str, name: str, wanted: int) -> None:
-    """Wait until the server counts so many; pytest's timeout bounds it."""
-    while True:
-        if await watcher.fetchval(query, name) == wanted:
-            return
-        await asyncio.sleep(0.005)
 
 
 async def add_and_raise(database: Database, error: BaseException) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import lash
+from lash.testing.factories import started
 from tests.postgres.kit import Item, Text, opened, raw_connection, with_items
 from tests.postgres.proxy import proxy_before
+from tests.raw import raw
 
 
 async def test_a_warm_read_or_write_is_one_round_trip(postgres_schema_url: str) -> None:
@@ -35,6 +38,18 @@ async def test_the_hook_hears_every_statement_before_it_is_sent(postgres_schema_
         await database.read_one(Item, "get", 1)
         await database.write_one(Item, "add", 1, repeatable=True)
     assert heard == ["begin", "create", "insert", "commit", "get", "add"]
+
+
+async def test_deleting_a_session_sends_nothing_that_has_nothing_to_do(postgres_storage_url: str) -> None:
+    """A session without schedules, subscriptions, processes and forks takes five statements and their transaction."""
+    heard: list[str] = []
+    async with await lash.open(postgres_storage_url, on_statement=heard.append) as storage:
+        await started(storage)
+        heard.clear()
+        assert await storage.sessions.delete("s")
+    statements = ["trigger_hold_session", "session_ties", "session_lock", "event_lose_session", "session_bury"]
+    assert heard == ["begin", *statements, "commit"]
+    assert await raw(postgres_storage_url, "SELECT 1 FROM lash_nodes UNION ALL SELECT 1 FROM lash_segments") == []
 
 
 async def test_concurrent_calls_use_several_connections(postgres_schema_url: str) -> None:

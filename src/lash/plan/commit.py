@@ -7,6 +7,7 @@ bytes, attachments.
 
 from __future__ import annotations
 
+import enum
 from typing import TypeAlias
 
 import msgspec
@@ -58,6 +59,17 @@ class CommitRules(msgspec.Struct, frozen=True, kw_only=True):
     retention: Retention = Retention()
 
 
+class Checkpoints(enum.Enum):
+    """What may be known of the checkpoints that a session has. That of its head is always there."""
+
+    BARE = enum.auto()
+    """There is only that one, and it has neither components nor frames."""
+    ONE = enum.auto()
+    """There is only that one, and it has no frames."""
+    ANY = enum.auto()
+    """Nothing is known."""
+
+
 class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
     """A commit as rows: everything that does not depend on the database."""
 
@@ -81,6 +93,13 @@ class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def revision(self) -> int:
         return self.commit.expected_revision + 1
+
+    @property
+    def leaves(self) -> Checkpoints:
+        """What is known of the session's checkpoints once this commit has landed."""
+        if self.frames or self.retention_floor != self.revision:
+            return Checkpoints.ANY
+        return Checkpoints.ONE if self.components else Checkpoints.BARE
 
     @property
     def attachments(self) -> tuple[str, ...]:

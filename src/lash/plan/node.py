@@ -249,7 +249,7 @@ def _place(
         if parent is None and parent_id is not None and not orphans_allowed:
             raise NodeNotFound(session_id, parent_id)
         if parent is not None and parent_id is not None and parent.is_tip:
-            places[parent_id] = parent._replace(is_tip=False)
+            places[parent_id] = Place(parent.segment, parent.depth, is_tip=False)
             segment, depth = parent.segment, parent.depth + 1
         else:
             segment = segment_count + len(segments) + 1

@@ -39,8 +39,9 @@ async def run_commit(
             if prepared.commit.release is not None:
                 await release_lease(database, prepared.commit.release)
             return decision.result
-        if await _apply(database, groups, prepared, decision):
-            heads.remember(session_id, decision.head)
+        planned = planned_commit(prepared, decision, heads.checkpoints(session_id, decision.assumed))
+        if await _apply(database, groups, decision, planned):
+            heads.remember(session_id, decision.head, prepared.leaves)
             return prepared.result
         facts = None
     raise StoreUnavailable(f"session {session_id!r} changed {_MAX_PLANS} times while a commit was being planned")
@@ -77,9 +78,8 @@ async def _load_facts(database: Database, heads: SeenHeads, prepared: PreparedCo
     )
 
 
-async def _apply(database: Database, groups: CommitGroups, prepared: PreparedCommit, decision: Apply) -> bool:
+async def _apply(database: Database, groups: CommitGroups, decision: Apply, planned: PlannedCommit) -> bool:
     """Write what was decided, and return whether the guard let it pass."""
-    planned = planned_commit(prepared, decision)
     if not decision.replace:
         return await groups.write(planned)
     try:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 from lash.errors import StorageFailure, StoreUnavailable
-from lash.postgres.commit_record import MAX_TOGETHER, PlannedCommit, arguments_of
+from lash.postgres.commit_record import MAX_TOGETHER, PlannedCommit, statement_for
 from lash.postgres.database import Database
 from lash.sqlkit.rows import Number
 
@@ -138,5 +138,6 @@ class CommitGroups:
     async def _write_all(self, commits: list[PlannedCommit]) -> set[int]:
         """Send commits in one statement, and return the keys of the sessions whose guard let them pass."""
         repeatable = all(commit.is_repeatable for commit in commits)
-        rows = await self._database.write_all(Number, "commit_apply", *arguments_of(commits), repeatable=repeatable)
+        name, arguments = statement_for(commits)
+        rows = await self._database.write_all(Number, name, *arguments, repeatable=repeatable)
         return {row.number for row in rows}

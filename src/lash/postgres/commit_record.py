@@ -13,7 +13,7 @@ from lash.codec import encode
 from lash.model.commit import CommitResult
 from lash.model.lease import LeaseFence
 from lash.model.value import BlobRef
-from lash.plan.commit import Apply, PreparedCommit
+from lash.plan.commit import Apply, Checkpoints, PreparedCommit
 from lash.plan.frame import FrameRow
 from lash.plan.node import NewSegment, PlacedNode
 from lash.plan.usage import UsageRow
@@ -31,17 +31,17 @@ class CommitRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     session_key: int
     assumed_revision: int
     assumed_node_count: int
-    turn_id: str | None
-    commit_hash: str | None
+    turn_id: str | None = None
+    commit_hash: str | None = None
     result: str
-    scope_id: str | None
-    fence: FenceValues | None
-    release: FenceValues | None
+    scope_id: str | None = None
+    fence: FenceValues | None = None
+    release: FenceValues | None = None
     config: str
-    current_frame_id: str | None
+    current_frame_id: str | None = None
     checkpoint_ref: str
     turn_state: str
-    plugin_snapshot_revision: int | None
+    plugin_snapshot_revision: int | None = None
     retention_floor: int
     leaf_node_id: str | None
     leaf_segment: int | None
@@ -60,7 +60,7 @@ class CommitRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     attachments: tuple[str, ...] = ()
 
 
-class PlannedCommit(msgspec.Struct, frozen=True):
+class PlannedCommit(msgspec.Struct, frozen=True, kw_only=True):
     """A commit that is ready to be written, alone or together with others."""
 
     session_key: int
@@ -69,10 +69,18 @@ class PlannedCommit(msgspec.Struct, frozen=True):
     blobs: tuple[StoredBlob, ...]
     is_repeatable: bool
     """Whether sending it twice is harmless: the guard refuses a turn that has its commit, and the plan finds that."""
+    has_claims: bool
+    """Whether it shows a fence, gives back a lease or consumes batches."""
+    has_components: bool
+    """Whether it has components, or the checkpoint before it may have."""
+    has_refs: bool
+    has_usage: bool
+    has_more: bool
+    """Whether it begins a segment, names attachments, or has to do with frames or more than one checkpoint."""
 
 
-def planned_commit(prepared: PreparedCommit, decision: Apply) -> PlannedCommit:
-    """Return what was decided about a commit as its record, its nodes and its blobs."""
+def planned_commit(prepared: PreparedCommit, decision: Apply, before: Checkpoints) -> PlannedCommit:
+    """Return what was decided about a commit to a session with these checkpoints: its record, nodes and blobs."""
     commit, head, saved = prepared.commit, decision.head, prepared.checkpoint
     record = CommitRecord(
         session_key=head.session_key,
@@ -107,12 +115,41 @@ def planned_commit(prepared: PreparedCommit, decision: Apply) -> PlannedCommit:
         attachments=prepared.attachments,
     )
     return PlannedCommit(
-        head.session_key, _encoder.encode(record), decision.placement.nodes, prepared.blobs, commit.turn_id is not None
+        session_key=head.session_key,
+        record=_encoder.encode(record),
+        nodes=decision.placement.nodes,
+        blobs=prepared.blobs,
+        is_repeatable=commit.turn_id is not None,
+        has_claims=commit.fence is not None or commit.release is not None or bool(commit.completions),
+        has_components=bool(prepared.components) or before is not Checkpoints.BARE,
+        has_refs=bool(record.refs),
+        has_usage=bool(prepared.usage),
+        has_more=bool(record.segments or record.attachments) or Checkpoints.ANY in (before, prepared.leaves),
     )
+
+
+def statement_for(commits: Sequence[PlannedCommit]) -> tuple[str, list[object]]:
+    """Return the shortest form of ``commit_apply`` that writes all of these, and its arguments."""
+    claims = any(commit.has_claims for commit in commits)
+    if any(commit.has_more for commit in commits):
+        return "commit_apply", arguments_of(commits)
+    if any(commit.has_components for commit in commits):
+        is_short = not claims and not any(commit.has_refs for commit in commits)
+        return "commit_apply_state" if is_short else "commit_apply_turns", arguments_of(commits)
+    is_short = not claims and not any(commit.has_usage for commit in commits)
+    return "commit_apply_nodes" if is_short else "commit_apply_queue", _node_arguments(commits)
 
 
 def arguments_of(commits: Sequence[PlannedCommit]) -> list[object]:
     """Return the arguments of ``commit_apply`` in their order."""
+    return [
+        *_node_arguments(commits),
+        list(accumulate(len(commit.blobs) for commit in commits)),
+        *_columns([blob for commit in commits for blob in commit.blobs], 4),
+    ]
+
+
+def _node_arguments(commits: Sequence[PlannedCommit]) -> list[object]:
     nodes = [
         (
             *(placed.segment, placed.depth, placed.seq, placed.node.node_id, placed.node.parent_node_id),
@@ -125,8 +162,6 @@ def arguments_of(commits: Sequence[PlannedCommit]) -> list[object]:
         (b"[" + b",".join(commit.record for commit in commits) + b"]").decode(),
         list(accumulate(len(commit.nodes) for commit in commits)),
         *_columns(nodes, 7),
-        list(accumulate(len(commit.blobs) for commit in commits)),
-        *_columns([blob for commit in commits for blob in commit.blobs], 4),
     ]
 
 

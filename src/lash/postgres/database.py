@@ -106,8 +106,7 @@ class Database:
         """Run one statement that belongs to no operation and may be lost: not announced, not repeated."""
         text = self.statement(name)
         try:
-            async with self._lent() as connection:
-                await connection.execute(text, *args, timeout=self._answer_limit_s)
+            await self._ask(None, text, args)
         except DRIVER_ERRORS as error:
             raise self.failure(error, Phase.STATEMENT, name) from error
 
@@ -141,7 +140,7 @@ class Database:
         except BaseException:
             await self._give_up(connection)
             raise
-        await self._connections.release(connection)
+        await self._connections.give_back(connection)
 
     async def close(self) -> None:
         """Wait for the calls under way and close our connections; later calls raise :class:`StorageClosed`."""
@@ -198,6 +197,9 @@ class Database:
     async def _connect(self, *, start: bool = False) -> PooledConnection:
         """Lend a connection, trying again while the server restarts or is full."""
         self._check_usable()
+        kept = self._connections.take_kept()
+        if kept is not None:
+            return kept
         for tries in range(1, MAX_TRIES + 1):
             try:
                 if start:
@@ -209,11 +211,13 @@ class Database:
             await _pause(tries)
         raise AssertionError("the last try returns or raises")
 
-    @contextlib.asynccontextmanager
-    async def _lent(self) -> AsyncIterator[PooledConnection]:
+    async def _ask(self, name: str | None, text: str, args: Sequence[object]) -> list[asyncpg.Record]:
+        """Run one statement on a connection of the pool, announced if it has a name; errors are the driver's."""
         connection = await self._connect()
         try:
-            yield connection
+            if name is not None:
+                self._announce(name)
+            rows = await connection.fetch(text, *args, timeout=self._answer_limit_s)
         except (asyncio.CancelledError, TimeoutError):
             # The server may take its time to stop the statement; the caller does not wait for that.
             self._connections.soon(self._connections.release(connection))
@@ -221,14 +225,14 @@ class Database:
         except BaseException:
             await self._connections.release(connection)
             raise
-        await self._connections.release(connection)
+        await self._connections.give_back(connection)
+        return rows
 
     async def _fetch(self, name: str, args: Sequence[object], *, reads: bool, repeatable: bool) -> list[asyncpg.Record]:
         text = self.statement(name)
         for tries in range(1, MAX_TRIES + 1):
             try:
-                async with self._lent() as connection:
-                    return await self.send(connection, name, text, args)
+                return await self._ask(name, text, args)
             except DRIVER_ERRORS as error:
                 if not _may_repeat(remedy_for(error, Phase.STATEMENT), tries, repeatable=repeatable):
                     raise self.failure(error, Phase.STATEMENT, name, reads=reads) from error

@@ -26,10 +26,16 @@ OLDEST_MAJOR = 15
 _PREPARED_STATEMENTS = 1000
 _RELEASE_LIMIT_S = 5.0
 _CLOSE_LIMIT_S = 10.0
+_KEEP_S: Final = 1.0
+"""How often connections that were kept for the next caller go back to the driver, which closes those long idle."""
 
 
 class Connections:
-    """Lends connections and takes them back; a caller that is cancelled does not wait for the return."""
+    """Lends connections and takes them back; a caller that is cancelled does not wait for the return.
+
+    The driver's pool takes two tasks, two timers and several turns of the event loop for each statement. A connection
+    of our own pool whose statement went well is therefore kept for the next caller, unless somebody waits for one.
+    """
 
     def __init__(self, options: PostgresOptions, pool: AnyPool | None) -> None:
         self._options = options
@@ -37,6 +43,10 @@ class Connections:
         self._pool = _make_pool(options) if pool is None else pool
         self._returning: set[asyncio.Task[None]] = set()
         self._renew_at = self._next_renewal()
+        self._kept: list[PooledConnection] = []
+        self._may_be_kept: set[PooledConnection] = set()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._queueing = 0
 
     async def start(self) -> None:
         """Make our pool ready and open the connections of ``min_size``; may be tried again after a failure."""
@@ -49,15 +59,42 @@ class Connections:
 
     async def acquire(self) -> PooledConnection:
         """Lend a connection that is open as far as can be known without asking the server."""
-        if self._owned and self._options.lifetime_s and time.monotonic() >= self._renew_at:
+        if self._needs_renewal():
             # The driver bounds idle time only. From here each present connection is replaced when it is next used, so
             # none grows older than one period.
             self._renew_at = self._next_renewal()
+            self._let_go(for_good=True)
             await self._pool.expire_connections()
-        return await self._pool.acquire(timeout=self._options.acquire_timeout_s)
+        self._queueing += 1
+        try:
+            connection = await self._pool.acquire(timeout=self._options.acquire_timeout_s)
+        finally:
+            self._queueing -= 1
+        if self._owned:
+            self._may_be_kept.add(connection)
+        return connection
+
+    def take_kept(self) -> PooledConnection | None:
+        """Lend a connection that came back a moment ago, if there is one that is open."""
+        while self._kept and not self._needs_renewal():
+            connection = self._kept.pop()
+            if not _is_closed(connection):
+                return connection
+            self.soon(self.release(connection))
+        return None
+
+    async def give_back(self, connection: PooledConnection) -> None:
+        """Take back a connection on which nothing is under way and nothing went wrong."""
+        if self._queueing or connection not in self._may_be_kept:
+            await self.release(connection)
+            return
+        self._kept.append(connection)
+        if self._alarm is None:
+            self._alarm = asyncio.get_running_loop().call_later(_KEEP_S, self._let_go)
 
     async def release(self, connection: PooledConnection) -> None:
         """Take a connection back. What was asked of it is already decided, so a failure here concerns nobody."""
+        self._may_be_kept.discard(connection)
         with contextlib.suppress(*DRIVER_ERRORS):
             await self._pool.release(connection, timeout=_RELEASE_LIMIT_S)
 
@@ -83,6 +120,7 @@ class Connections:
 
     async def close(self) -> None:
         """Wait for the connections lent out, then close ours; a pool of the caller stays open."""
+        self._let_go(for_good=True)
         if self._returning:
             await asyncio.gather(*self._returning)
         if not self._owned:
@@ -99,9 +137,30 @@ class Connections:
             with contextlib.suppress(*DRIVER_ERRORS):
                 self._pool.terminate()
 
+    def _let_go(self, *, for_good: bool = False) -> None:
+        """Hand what was kept to the driver; for good, those that are lent now will go there too."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if for_good:
+            self._may_be_kept.clear()
+        while self._kept:
+            self.soon(self.release(self._kept.pop()))
+
+    def _needs_renewal(self) -> bool:
+        return self._owned and self._options.lifetime_s > 0 and time.monotonic() >= self._renew_at
+
     def _next_renewal(self) -> float:
         # Spread, so that the workers of one deployment do not all reconnect at once.
         return time.monotonic() + self._options.lifetime_s * random.uniform(0.9, 1.0)  # noqa: S311 (no secret)
+
+
+def _is_closed(connection: PooledConnection) -> bool:
+    try:
+        return connection.is_closed()
+    except asyncpg.InterfaceError:
+        # The driver's pool took it back when it died.
+        return True
 
 
 def check_server(*, major: int, encoding: str, address: str) -> None:

@@ -71,6 +71,20 @@ class LockAnswer(msgspec.Struct, frozen=True, array_like=True):
     fencing: int
 
 
+class TiesAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """What else must be taken apart before a session is deleted."""
+
+    has_declarations: bool
+    has_processes: bool
+
+
+class BuriedAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """How the graph of a deleted session hangs together with others."""
+
+    has_heirs: bool
+    owner_keys: list[int]
+
+
 class LeaseAnswer(msgspec.Struct, frozen=True, array_like=True):
     """The time and a lease row."""
 

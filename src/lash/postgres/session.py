@@ -47,9 +47,17 @@ from lash.plan.session import (
 from lash.postgres.commit import run_commit
 from lash.postgres.commit_group import CommitGroups
 from lash.postgres.database import Database, Transaction
-from lash.postgres.fork import graph_owners, reclaim_graphs, recount, run_fork
+from lash.postgres.fork import reclaim_graphs, recount, run_fork
 from lash.postgres.heads import SeenHeads
-from lash.postgres.rows import CheckpointAnswer, LoadAnswer, LockAnswer, NodeAnswer, ReadAnswer
+from lash.postgres.rows import (
+    BuriedAnswer,
+    CheckpointAnswer,
+    LoadAnswer,
+    LockAnswer,
+    NodeAnswer,
+    ReadAnswer,
+    TiesAnswer,
+)
 from lash.postgres.trigger import delete_subscriptions
 from lash.sqlkit.rows import Flag, Number
 from lash.stores.notify import ChangeSignals
@@ -123,21 +131,29 @@ class PostgresSessionStore:
             # The order of all nouns. From here on nobody makes a schedule or a subscription of the session: a statement
             # of its own, so that the next ones see what others made before they let us in.
             await transaction.run("trigger_hold_session", session_id)
-            # Schedules before subscriptions, as firing one holds it and then the subscriptions.
-            await transaction.run("schedule_delete_session", session_id)
-            # Subscriptions before processes: an emission under way holds them, so that what it starts is seen below.
-            await delete_subscriptions(transaction, session_id)
+            await self._untie(transaction, session_id)
             # Processes before the session, as an append that wakes it takes its locks; its wakes after it, as a commit.
-            await transaction.run("grant_detach", session_id)
             held = await transaction.one(LockAnswer, "session_lock", session_id)
             await transaction.run("event_lose_session", session_id)
             if held is None:
                 return False
-            owners = await graph_owners(transaction, held.session_key)
-            if await transaction.one(Flag, "session_bury", session_id, held.fencing) is None:
+            buried = await transaction.one(BuriedAnswer, "session_bury", held.session_key, held.fencing)
+            if buried is None:
                 return False
-            await reclaim_graphs(transaction, self._database.options.schema, [held.session_key, *owners])
+            keys = [held.session_key, *buried.owner_keys] if buried.has_heirs else buried.owner_keys
+            await reclaim_graphs(transaction, self._database.options.schema, keys)
             return True
+
+    async def _untie(self, transaction: Transaction, session_id: str) -> None:
+        """Take a session apart from its schedules, subscriptions and processes, of which most have none."""
+        ties = await transaction.one(TiesAnswer, "session_ties", session_id)
+        if ties is None or ties.has_declarations:
+            # Schedules before subscriptions, as firing one holds it and then the subscriptions.
+            await transaction.run("schedule_delete_session", session_id)
+            # Subscriptions before processes: an emission under way holds them, so that what it starts is seen below.
+            await delete_subscriptions(transaction, session_id)
+        if ties is None or ties.has_declarations or ties.has_processes:
+            await transaction.run("grant_detach", session_id)
 
 
 class PostgresSession:

@@ -48,7 +48,9 @@ RETURNING seq;
 -- name: queue_facts
 -- The time, the lease and the head of a session's queue: the first $4 of each lane of $3 that are ready and that no
 -- live claim under the lease of fencing number $2 holds, the first such command, and what stands behind. An
--- order instead of EXISTS, which may search the work of all sessions for one batch of this one.
+-- order instead of EXISTS, which may search the work of all sessions for one batch of this one. A lane is asked for as a
+-- range, whose order only the index on lanes has: going by the key of the table would read a whole queue that has
+-- nothing in the lane.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms)
 SELECT
     s.session_key,
@@ -60,12 +62,13 @@ SELECT
         CROSS JOIN LATERAL (
             SELECT b.seq, b.batch_id, b.lane, b.slot, b.merge_key
             FROM :"schema".lash_batches AS b
-            WHERE b.session_key = s.session_key AND b.lane = wanted.lane AND b.available_at_ms = 0
+            WHERE b.session_key = s.session_key AND b.lane >= wanted.lane AND b.lane <= wanted.lane
+                AND b.available_at_ms = 0
                 AND (
                     b.claim_token IS NULL OR b.claim_expires_at_ms <= clock.now_ms
                     OR b.claim_lease_fencing <> $2::bigint
                 )
-            ORDER BY b.seq
+            ORDER BY b.lane, b.seq
             LIMIT $4::bigint
         ) AS c
     ),

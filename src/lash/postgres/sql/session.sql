@@ -73,16 +73,60 @@ FROM lease
 JOIN :"schema".lash_sessions AS s ON s.session_key = lease.session_key
 FOR UPDATE OF s;
 
+-- name: session_ties
+-- Whether a session that is about to be deleted has schedules or subscriptions, and whether it holds processes or is
+-- woken by them. An order instead of EXISTS, which may search those of all sessions for one of this one.
+SELECT
+    (
+        SELECT s.key FROM :"schema".lash_schedules AS s
+        WHERE s.owner_session_id = $1::text AND s.definition IS NOT NULL
+        ORDER BY s.owner_session_id, s.key
+        LIMIT 1
+    ) IS NOT NULL OR (
+        SELECT t.key FROM :"schema".lash_trigger_subscriptions AS t
+        WHERE t.owner_session_id = $1::text
+        ORDER BY t.owner_session_id, t.key
+        LIMIT 1
+    ) IS NOT NULL,
+    (
+        SELECT g.process_key FROM :"schema".lash_grants AS g
+        WHERE g.session_id = $1::text
+        ORDER BY g.session_id, g.frame_id, g.process_key
+        LIMIT 1
+    ) IS NOT NULL OR (
+        SELECT p.process_key FROM :"schema".lash_processes AS p
+        WHERE p.wake_session_id = $1::text
+        ORDER BY p.wake_session_id, p.process_key
+        LIMIT 1
+    ) IS NOT NULL;
+
 -- name: session_bury
--- Deletes a session and, by cascade, all that it owns but its graph; keeps its last numbers.
+-- Deletes a session that is held and, by cascade, all that it owns; keeps its last numbers. Its graph goes with it if no
+-- fork inherits from it: while it is held, no fork can begin to. Answers whether one does, and from which sessions it
+-- inherits itself, the youngest first.
 WITH gone AS (
-    DELETE FROM :"schema".lash_sessions WHERE session_id = $1::text RETURNING session_id, revision
+    DELETE FROM :"schema".lash_sessions WHERE session_key = $1::bigint RETURNING session_id, revision
+),
+graph AS (
+    DELETE FROM :"schema".lash_segments AS g
+    WHERE g.session_key = $1::bigint
+        AND NOT EXISTS (SELECT 1 FROM :"schema".lash_inherited AS i WHERE i.owner_key = $1::bigint)
+),
+buried AS (
+    UPDATE :"schema".lash_session_ids AS i
+    SET revision = gone.revision, fencing = $2::bigint, deleted_at_ms = :"schema".lash_now_ms()
+    FROM gone
+    WHERE i.session_id = gone.session_id
+    RETURNING 1
 )
-UPDATE :"schema".lash_session_ids AS i
-SET revision = gone.revision, fencing = $2::bigint, deleted_at_ms = :"schema".lash_now_ms()
-FROM gone
-WHERE i.session_id = gone.session_id
-RETURNING true;
+SELECT
+    EXISTS (SELECT 1 FROM :"schema".lash_inherited AS i WHERE i.owner_key = $1::bigint),
+    array(
+        SELECT DISTINCT i.owner_key FROM :"schema".lash_inherited AS i
+        WHERE i.session_key = $1::bigint
+        ORDER BY i.owner_key DESC
+    )
+FROM buried;
 
 -- name: session_read
 -- The head of one session as its readers see it, and what a writer must know of it.

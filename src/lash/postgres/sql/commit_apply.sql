@@ -1,0 +1,468 @@
+-- fragment: commit_asked
+-- The commits, each with its place among the records and the range of its nodes.
+clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
+asked AS MATERIALIZED (
+    SELECT c.*, coalesce(($2::integer[])[c.place - 1], 0) + 1 AS first_node, ($2::integer[])[c.place] AS last_node
+    FROM ROWS FROM (
+        json_to_recordset($1::json) AS (
+            session_key bigint, assumed_revision bigint, assumed_node_count bigint, turn_id text, commit_hash text,
+            result text, scope_id text, fence json, release json, config text, current_frame_id text,
+            checkpoint_ref text, turn_state text, plugin_snapshot_revision bigint, retention_floor bigint,
+            leaf_node_id text, leaf_segment bigint, leaf_depth bigint, segment_count bigint, node_seq bigint,
+            node_count bigint, first_user_message text, user_message_count bigint, segments json, refs json,
+            components json, frames json, usage json, claims json, attachments json
+        )
+    ) WITH ORDINALITY AS c (
+        session_key, assumed_revision, assumed_node_count, turn_id, commit_hash, result, scope_id, fence, release,
+        config, current_frame_id, checkpoint_ref, turn_state, plugin_snapshot_revision, retention_floor, leaf_node_id,
+        leaf_segment, leaf_depth, segment_count, node_seq, node_count, first_user_message, user_message_count,
+        segments, refs, components, frames, usage, claims, attachments, place
+    )
+    LIMIT 16
+),
+
+-- fragment: commit_claims_held
+-- The lease and the batches that a commit holds.
+-- Locked first and by all, so that commits, claims and deletions take their locks in one order.
+lease AS (
+    SELECT l.session_key, l.owner_id, l.incarnation_id, l.token, l.fencing, l.expires_at_ms
+    FROM asked AS a
+    JOIN :"schema".lash_session_leases AS l ON l.session_key = a.session_key
+    WHERE a.fence IS NOT NULL OR a.release IS NOT NULL OR a.claims IS NOT NULL
+    ORDER BY l.session_key
+    FOR NO KEY UPDATE OF l
+),
+-- Locked, because a claim that has run out may be taken over or cancelled without the head moving. Counting the leases
+-- locks all of them before any batch.
+claimed AS (
+    SELECT b.session_key, b.seq, b.source_key, b.batch_id
+    FROM asked AS a
+    CROSS JOIN LATERAL json_array_elements(a.claims) AS claim
+    JOIN :"schema".lash_batches AS b ON b.session_key = a.session_key AND b.claim_token = claim ->> 0
+        AND b.claim_id = claim ->> 1 AND b.batch_id = claim ->> 2
+    WHERE (SELECT count(*) FROM lease) > 0
+    ORDER BY b.session_key, b.seq
+    FOR UPDATE OF b
+),
+
+-- fragment: commit_attachments_held
+-- The attachments that a commit names.
+-- Locked, because a sweep may take an attachment that is not committed without the head moving.
+attachments AS (
+    SELECT t.session_key, t.attachment_id
+    FROM asked AS a
+    CROSS JOIN LATERAL json_array_elements_text(a.attachments) AS wanted
+    JOIN :"schema".lash_attachments AS t ON t.session_key = a.session_key AND t.attachment_id = wanted
+    ORDER BY t.session_key, t.attachment_id
+    FOR UPDATE OF t
+),
+
+-- fragment: commit_guard
+-- What must hold for every commit; further conditions may follow.
+guard AS (
+    SELECT a.session_key, a.assumed_revision, a.assumed_node_count, clock.now_ms
+    FROM asked AS a, clock
+    WHERE NOT EXISTS (
+            SELECT 1 FROM :"schema".lash_turns AS t
+            WHERE t.session_key = a.session_key AND t.turn_id = a.turn_id
+            OFFSET 0
+        )
+        AND NOT EXISTS (
+            SELECT 1 FROM :"schema".lash_nodes AS n
+            WHERE n.session_key = a.session_key AND n.node_id = ANY (($6::text[])[a.first_node:a.last_node])
+            OFFSET 0
+        )
+        AND NOT EXISTS (
+            SELECT 1
+            FROM :"schema".lash_inherited AS i
+            CROSS JOIN LATERAL (
+                SELECT n.segment, n.depth FROM :"schema".lash_nodes AS n
+                WHERE n.session_key = i.owner_key AND n.node_id = ANY (($6::text[])[a.first_node:a.last_node])
+                OFFSET 0
+            ) AS n
+            WHERE i.session_key = a.session_key AND n.segment = i.segment AND n.depth > i.floor
+                AND n.depth <= i.ceiling
+            OFFSET 0
+        )
+
+-- fragment: commit_guard_claims
+-- What must hold for one that shows a fence, gives back a lease or consumes batches.
+        AND (a.fence IS NULL OR EXISTS (
+            SELECT 1 FROM lease AS l
+            WHERE l.session_key = a.session_key AND l.owner_id = a.fence ->> 0 AND l.incarnation_id = a.fence ->> 1
+                AND l.token = a.fence ->> 2 AND l.fencing = (a.fence ->> 3)::bigint AND l.expires_at_ms > clock.now_ms
+        ))
+        AND (a.release IS NULL OR EXISTS (SELECT 1 FROM lease AS l WHERE l.session_key = a.session_key))
+        AND (a.claims IS NULL OR (
+            json_array_length(a.claims) = (SELECT count(*) FROM claimed WHERE claimed.session_key = a.session_key)
+            AND json_array_length(a.claims) = (
+                SELECT count(*) FROM :"schema".lash_batches AS b
+                WHERE b.session_key = a.session_key
+                    AND b.claim_token = ANY (array(SELECT c ->> 0 FROM json_array_elements(a.claims) AS c))
+            )
+        ))
+
+-- fragment: commit_guard_refs
+-- What must hold for one that names bytes of earlier commits.
+        AND (a.refs IS NULL OR json_array_length(a.refs) = (
+            SELECT count(*) FROM :"schema".lash_blobs AS b
+            WHERE b.session_key = a.session_key
+                AND b.hash = ANY (array(SELECT * FROM json_array_elements_text(a.refs)))
+        ))
+
+-- fragment: commit_guard_attachments
+-- What must hold for one that names attachments.
+        AND (a.attachments IS NULL OR json_array_length(a.attachments) = (
+            SELECT count(*) FROM attachments AS t WHERE t.session_key = a.session_key
+        ))
+
+-- fragment: commit_head
+-- The end of the guard, and the new heads with all that was asked.
+),
+-- In one order, so that two statements with the same sessions cannot wait for each other.
+held AS (
+    SELECT s.session_key, guard.now_ms
+    FROM guard
+    JOIN :"schema".lash_sessions AS s ON s.session_key = guard.session_key
+    WHERE s.revision = guard.assumed_revision AND s.node_count = guard.assumed_node_count
+    ORDER BY s.session_key
+    FOR NO KEY UPDATE OF s
+),
+new AS (
+    UPDATE :"schema".lash_sessions AS s
+    SET revision = a.assumed_revision + 1, config = a.config, current_frame_id = a.current_frame_id,
+        checkpoint_ref = a.checkpoint_ref, leaf_node_id = a.leaf_node_id, leaf_segment = a.leaf_segment,
+        leaf_depth = a.leaf_depth, segment_count = a.segment_count, node_seq = a.node_seq, node_count = a.node_count,
+        first_user_message = a.first_user_message, user_message_count = a.user_message_count,
+        updated_at_ms = held.now_ms
+    FROM held
+    JOIN asked AS a ON a.session_key = held.session_key
+    WHERE s.session_key = held.session_key AND s.revision = a.assumed_revision
+        AND s.node_count = a.assumed_node_count
+    RETURNING s.revision, s.updated_at_ms, a.*
+),
+
+-- fragment: commit_segments
+-- New runs of nodes.
+segments AS (
+    INSERT INTO :"schema".lash_segments (session_key, segment, parent_segment, parent_depth)
+    SELECT new.session_key, (g ->> 0)::bigint, (g ->> 1)::bigint, (g ->> 2)::bigint
+    FROM new
+    CROSS JOIN LATERAL json_array_elements(new.segments) AS g
+),
+
+-- fragment: commit_components
+-- The bytes and components of the checkpoint.
+blobs AS (
+    INSERT INTO :"schema".lash_blobs (session_key, hash, codec, size, content)
+    SELECT new.session_key, b.*
+    FROM new
+    CROSS JOIN LATERAL (
+        SELECT coalesce(($10::integer[])[new.place - 1], 0) + 1 AS first, ($10::integer[])[new.place] AS last
+    ) AS own
+    CROSS JOIN LATERAL unnest(
+        ($11::text[])[own.first:own.last], ($12::text[])[own.first:own.last], ($13::bigint[])[own.first:own.last],
+        ($14::bytea[])[own.first:own.last]
+    ) AS b
+    ON CONFLICT (session_key, hash) DO NOTHING
+),
+components AS (
+    SELECT new.session_key, new.revision, c.key, c.value AS hash
+    FROM new
+    CROSS JOIN LATERAL json_each_text(new.components) AS c
+),
+opened_components AS (
+    INSERT INTO :"schema".lash_components (session_key, key, first_revision, hash)
+    SELECT k.session_key, k.key, k.revision, k.hash
+    FROM components AS k
+    WHERE NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_components AS c
+        WHERE c.session_key = k.session_key AND c.key = k.key AND c.hash = k.hash AND c.last_revision IS NULL
+        OFFSET 0
+    )
+),
+
+-- fragment: commit_earlier
+-- What of earlier checkpoints and components is kept, and for how long, and the frames.
+checkpoint AS (
+    INSERT INTO :"schema".lash_checkpoints (
+        session_key, revision, checkpoint_ref, turn_state, plugin_snapshot_revision
+    )
+    SELECT new.session_key, new.revision, new.checkpoint_ref, new.turn_state, new.plugin_snapshot_revision
+    FROM new
+),
+dropped_checkpoints AS (
+    DELETE FROM :"schema".lash_checkpoints AS p
+    USING new
+    WHERE p.session_key = new.session_key AND p.revision < new.retention_floor
+),
+expired_components AS (
+    DELETE FROM :"schema".lash_components AS c
+    USING new
+    WHERE c.session_key = new.session_key AND c.last_revision < new.retention_floor
+    RETURNING c.session_key, c.key, c.first_revision, c.hash
+),
+-- A component that changed ends with the revision before this one; below the retention floor it is dropped at once.
+replaced_components AS (
+    DELETE FROM :"schema".lash_components AS c
+    USING new
+    WHERE c.session_key = new.session_key AND c.last_revision IS NULL AND new.revision - 1 < new.retention_floor
+        AND NOT EXISTS (
+            SELECT 1 FROM components AS k
+            WHERE k.session_key = c.session_key AND k.key = c.key AND k.hash = c.hash
+        )
+    RETURNING c.session_key, c.key, c.first_revision, c.hash
+),
+dropped_components AS (SELECT * FROM expired_components UNION ALL SELECT * FROM replaced_components),
+closed_components AS (
+    UPDATE :"schema".lash_components AS c
+    SET last_revision = new.revision - 1
+    FROM new
+    WHERE c.session_key = new.session_key AND c.last_revision IS NULL AND new.revision - 1 >= new.retention_floor
+        AND NOT EXISTS (
+            SELECT 1 FROM components AS k
+            WHERE k.session_key = c.session_key AND k.key = c.key AND k.hash = c.hash
+        )
+),
+dropped_frames AS (
+    DELETE FROM :"schema".lash_frames AS f
+    USING new
+    WHERE f.session_key = new.session_key
+        AND NOT EXISTS (SELECT 1 FROM json_array_elements(new.frames) AS k WHERE k ->> 0 = f.frame_id)
+),
+frames AS (
+    INSERT INTO :"schema".lash_frames AS f (session_key, frame_id, position, body)
+    SELECT new.session_key, k ->> 0, (k ->> 1)::bigint, k ->> 2
+    FROM new
+    CROSS JOIN LATERAL json_array_elements(new.frames) AS k
+    ON CONFLICT (session_key, frame_id) DO UPDATE SET position = excluded.position, body = excluded.body
+    WHERE f.position <> excluded.position OR f.body <> excluded.body
+),
+
+-- fragment: commit_replaced
+-- The components of the one checkpoint that there was, which changed.
+dropped_components AS (
+    DELETE FROM :"schema".lash_components AS c
+    USING new
+    WHERE c.session_key = new.session_key
+        AND NOT EXISTS (
+            SELECT 1 FROM components AS k
+            WHERE k.session_key = c.session_key AND k.key = c.key AND k.hash = c.hash
+        )
+    RETURNING c.session_key, c.key, c.first_revision, c.hash
+),
+
+-- fragment: commit_bytes
+-- The bytes that nothing names any more.
+dropped_blobs AS (
+    DELETE FROM :"schema".lash_blobs AS b
+    USING dropped_components AS gone
+    WHERE b.session_key = gone.session_key AND b.hash = gone.hash
+        AND NOT EXISTS (
+            SELECT 1 FROM components AS k WHERE k.session_key = b.session_key AND k.hash = b.hash
+        )
+        AND NOT EXISTS (
+            SELECT 1 FROM :"schema".lash_components AS c
+            WHERE c.session_key = b.session_key AND c.hash = b.hash
+                AND NOT EXISTS (
+                    SELECT 1 FROM dropped_components AS d
+                    WHERE d.session_key = c.session_key AND d.key = c.key AND d.first_revision = c.first_revision
+                )
+            OFFSET 0
+        )
+),
+
+-- fragment: commit_checkpoint
+-- The checkpoint in the place of the only one that there was.
+checkpoint AS (
+    UPDATE :"schema".lash_checkpoints AS p
+    SET revision = new.revision, checkpoint_ref = new.checkpoint_ref, turn_state = new.turn_state,
+        plugin_snapshot_revision = new.plugin_snapshot_revision
+    FROM new
+    WHERE p.session_key = new.session_key AND p.revision = new.assumed_revision
+),
+
+-- fragment: commit_usage
+-- The ledger and its sums.
+usage_rows AS (
+    INSERT INTO :"schema".lash_usage (
+        session_key, revision, ordinal, source, model, input_tokens, output_tokens, cached_input_tokens,
+        reasoning_tokens
+    )
+    SELECT
+        new.session_key, new.revision, u.place - 1, u.row ->> 0, u.row ->> 1, (u.row ->> 2)::bigint,
+        (u.row ->> 3)::bigint, (u.row ->> 4)::bigint, (u.row ->> 5)::bigint
+    FROM new
+    CROSS JOIN LATERAL json_array_elements(new.usage) WITH ORDINALITY AS u (row, place)
+    RETURNING *
+),
+usage_totals AS (
+    INSERT INTO :"schema".lash_usage_totals AS t (
+        session_key, source, model, first_revision, first_ordinal, input_tokens, output_tokens, cached_input_tokens,
+        reasoning_tokens
+    )
+    SELECT
+        session_key, source, model, min(revision), min(ordinal), sum(input_tokens)::bigint,
+        sum(output_tokens)::bigint, sum(cached_input_tokens)::bigint, sum(reasoning_tokens)::bigint
+    FROM usage_rows
+    GROUP BY session_key, source, model
+    ON CONFLICT (session_key, source, model) DO UPDATE
+    SET input_tokens = t.input_tokens + excluded.input_tokens,
+        output_tokens = t.output_tokens + excluded.output_tokens,
+        cached_input_tokens = t.cached_input_tokens + excluded.cached_input_tokens,
+        reasoning_tokens = t.reasoning_tokens + excluded.reasoning_tokens
+),
+
+-- fragment: commit_claims
+-- What was claimed is done, and the lease given back.
+-- Looked up by what was claimed and not by the session, whose queue may be long.
+done AS MATERIALIZED (
+    SELECT claimed.session_key, claimed.seq, claimed.source_key, claimed.batch_id, new.updated_at_ms
+    FROM new
+    JOIN claimed ON claimed.session_key = new.session_key
+),
+consumed AS (
+    DELETE FROM :"schema".lash_batches AS b
+    USING done
+    WHERE b.session_key = done.session_key AND b.seq = done.seq
+),
+settled_keys AS (
+    UPDATE :"schema".lash_source_keys AS k
+    SET state = 'consumed', settled_at_ms = done.updated_at_ms
+    FROM done
+    WHERE k.session_key = done.session_key AND k.source_key = done.source_key
+),
+acknowledged AS (
+    UPDATE :"schema".lash_wakes AS w
+    SET state = 'acknowledged'
+    FROM done
+    WHERE w.batch_id = done.batch_id AND w.state = 'queued'
+),
+released AS (
+    UPDATE :"schema".lash_session_leases AS l
+    SET owner_id = NULL, incarnation_id = NULL, process = NULL, token = NULL, claimed_at_ms = 0, expires_at_ms = 0
+    FROM new
+    WHERE l.session_key = new.session_key AND l.owner_id = new.release ->> 0 AND l.incarnation_id = new.release ->> 1
+        AND l.token = new.release ->> 2 AND l.fencing = (new.release ->> 3)::bigint
+),
+
+-- fragment: commit_attachments
+-- Attachments that now belong to the session for good.
+stamped_attachments AS (
+    UPDATE :"schema".lash_attachments AS t
+    SET committed_at_ms = coalesce(t.committed_at_ms, new.updated_at_ms)
+    FROM new
+    JOIN attachments ON attachments.session_key = new.session_key
+    WHERE t.session_key = attachments.session_key AND t.attachment_id = attachments.attachment_id
+),
+
+-- fragment: commit_rest
+-- What every commit writes: nodes and the turn, whose records are history now. The answer.
+nodes AS (
+    INSERT INTO :"schema".lash_nodes (
+        session_key, segment, depth, seq, node_id, parent_node_id, user_message, body
+    )
+    SELECT new.session_key, n.*
+    FROM new
+    CROSS JOIN LATERAL unnest(
+        ($3::bigint[])[new.first_node:new.last_node], ($4::bigint[])[new.first_node:new.last_node],
+        ($5::bigint[])[new.first_node:new.last_node], ($6::text[])[new.first_node:new.last_node],
+        ($7::text[])[new.first_node:new.last_node], ($8::boolean[])[new.first_node:new.last_node],
+        ($9::text[])[new.first_node:new.last_node]
+    ) AS n
+),
+stamped AS (
+    INSERT INTO :"schema".lash_turns (session_key, turn_id, commit_hash, result, committed_at_ms)
+    SELECT new.session_key, new.turn_id, new.commit_hash, new.result, new.updated_at_ms
+    FROM new
+    WHERE new.turn_id IS NOT NULL
+),
+-- What the turn recorded is history now; its effects before its groups, as all take them.
+retired AS (
+    DELETE FROM :"schema".lash_effects AS e USING new WHERE e.scope_id = new.scope_id RETURNING 1
+),
+retired_groups AS (
+    DELETE FROM :"schema".lash_effect_groups AS g
+    USING new, (SELECT count(*) AS number FROM retired) AS first
+    WHERE g.scope_id = new.scope_id AND first.number >= 0
+)
+SELECT new.session_key FROM new;
+
+-- name: commit_apply
+-- Commits of different sessions, at most 16, in one statement: the array $1 of records, whose nodes end at the places
+-- $2 of the arrays $3 to $9, and whose blobs end at the places $10 of the arrays $11 to $14. Of each commit it writes
+-- everything, or nothing when a fact of the plan no longer holds: the revision and node count of the head (which stand
+-- for all facts about the graph), no commit for the turn yet, a live lease under the fence, claims that hold exactly the
+-- batches to consume, no new node id taken, bytes for every ref, every attachment announced. Answers the keys of the
+-- sessions whose commits were written. The limit tells the planner how few they are; OFFSET 0 makes it look rows up.
+-- Each step costs the server time whether it has work or not, so there are shorter forms for commits that need fewer.
+WITH
+-- include: commit_asked
+-- include: commit_claims_held
+-- include: commit_attachments_held
+-- include: commit_guard
+-- include: commit_guard_claims
+-- include: commit_guard_refs
+-- include: commit_guard_attachments
+-- include: commit_head
+-- include: commit_segments
+-- include: commit_components
+-- include: commit_earlier
+-- include: commit_bytes
+-- include: commit_usage
+-- include: commit_claims
+-- include: commit_attachments
+-- include: commit_rest
+
+-- name: commit_apply_turns
+-- The same for commits that begin no segment and name no attachments and no frames, of sessions that have one
+-- checkpoint, without frames, which goes with this commit.
+WITH
+-- include: commit_asked
+-- include: commit_claims_held
+-- include: commit_guard
+-- include: commit_guard_claims
+-- include: commit_guard_refs
+-- include: commit_head
+-- include: commit_components
+-- include: commit_replaced
+-- include: commit_bytes
+-- include: commit_usage
+-- include: commit_claims
+-- include: commit_checkpoint
+-- include: commit_rest
+
+-- name: commit_apply_state
+-- The same for those of them that show no fence, give back no lease, consume nothing and name no earlier bytes.
+WITH
+-- include: commit_asked
+-- include: commit_guard
+-- include: commit_head
+-- include: commit_components
+-- include: commit_replaced
+-- include: commit_bytes
+-- include: commit_usage
+-- include: commit_checkpoint
+-- include: commit_rest
+
+-- name: commit_apply_queue
+-- The same for those of them that have no components, as the checkpoint before them has none: $1 to $9.
+WITH
+-- include: commit_asked
+-- include: commit_claims_held
+-- include: commit_guard
+-- include: commit_guard_claims
+-- include: commit_head
+-- include: commit_usage
+-- include: commit_claims
+-- include: commit_checkpoint
+-- include: commit_rest
+
+-- name: commit_apply_nodes
+-- The same for those of them to which both applies, and that have no ledger: $1 to $9.
+WITH
+-- include: commit_asked
+-- include: commit_guard
+-- include: commit_head
+-- include: commit_checkpoint
+-- include: commit_rest
