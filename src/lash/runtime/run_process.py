@@ -84,6 +84,7 @@ class ProcessRun:
         self.record = acquired.record
         self.fence = acquired.lease.fence
         self._wake_seq = acquired.wake_seq
+        self._has_effects = acquired.has_effects
         self._began_ms = acquired.lease.expires_at_ms - core.options.ttl_ms
         self._began = time.monotonic()
         self.definition: ProcessDefinition[Any, Any]
@@ -251,7 +252,8 @@ class ProcessRun:
     async def _drive(self, arguments: dict[str, Any]) -> RunEnd:
         if self._cancel_pending and await self._never_began():
             return await self._end(self._cancellation())
-        await self._journal.load()
+        if self._has_effects:
+            await self._journal.load()
 
         async def body() -> Any:  # noqa: ANN401 (whatever the function returns)
             self._journal.lines.begin()

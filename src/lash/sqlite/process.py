@@ -48,7 +48,7 @@ from lash.plan.process import (
 from lash.plan.process_lease import check_process_fence, require_abandonable
 from lash.plan.session import check_limit
 from lash.sqlite.database import Database, SQLiteValue, Transaction
-from lash.sqlite.event import append_event, find_process, note_change, process_lease_row
+from lash.sqlite.event import append_fenced, append_to, find_process, note_change, process_lease_row
 from lash.sqlkit.rows import Number
 from lash.stores.notify import ChangeSignals
 
@@ -143,9 +143,9 @@ class SQLiteProcessStore:
         def body(transaction: Transaction) -> ProcessRecord:
             row = find_process(transaction, process_id)
             lease = process_lease_row(transaction, row.process_key)
-            require_abandonable(decode_process(row), lease, transaction.now_ms)
-            append_event(transaction, process_id, draft)
-            return decode_process(find_process(transaction, process_id))
+            record = decode_process(row)
+            require_abandonable(record, lease, transaction.now_ms)
+            return append_to(transaction, row.process_key, record, draft)[1]
 
         return await self._write(body)
 
@@ -207,8 +207,7 @@ class SQLiteProcessStore:
             check_process_fence(fence)
 
         def body(transaction: Transaction) -> ProcessRecord:
-            append_event(transaction, process_id, draft, fence)
-            return decode_process(find_process(transaction, process_id))
+            return append_fenced(transaction, process_id, draft, fence)[1]
 
         return await self._write(body)
 

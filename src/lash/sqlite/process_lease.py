@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+import msgspec
+
 from lash.codec import encode
 from lash.errors import CorruptData
 from lash.ids import new_id
@@ -46,11 +48,18 @@ from lash.plan.process_lease import (
 )
 from lash.plan.work import check_park
 from lash.sqlite.database import Database, Reader, Transaction
-from lash.sqlite.event import append_event, find_process, process_lease_row
+from lash.sqlite.event import append_to, find_process, process_lease_row
 from lash.sqlkit.rows import Flag, Number
 from lash.stores.notify import ChangeSignals
 
 T = TypeVar("T")
+
+
+class _Acquired(msgspec.Struct, frozen=True, array_like=True):
+    """How many reasons there are to run a process that was claimed, and whether anything is recorded of it."""
+
+    wake_seq: int
+    has_effects: bool
 
 
 class SQLiteProcessLeaseStore:
@@ -128,12 +137,13 @@ class SQLiteProcessLeaseStore:
 
         def body(transaction: Transaction) -> ProcessRecord:
             row = find_process(transaction, process_id)
+            record = decode_process(row)
             # A process that ended is answered from its log: the caller may repeat what it did not hear of.
-            if not decode_process(row).is_terminal:
+            if not record.is_terminal:
                 require_process_fence(process_lease_row(transaction, row.process_key), fence, transaction.now_ms)
-            append_event(transaction, process_id, draft)
+            ended = append_to(transaction, row.process_key, record, draft)[1]
             _release(transaction, row.process_key, fence)
-            return decode_process(find_process(transaction, process_id))
+            return ended
 
         return await self._write(body)
 
@@ -155,7 +165,8 @@ def _claim(
     transaction: Transaction, process_id: str, owner: LeaseOwner, ttl_ms: int, *, displacing: ProcessFence | None
 ) -> ProcessLeaseOutcome:
     row = find_process(transaction, process_id)
-    refused = refuse_run(decode_process(row), owner)
+    record = decode_process(row)
+    refused = refuse_run(record, owner)
     if refused is not None:
         return refused
     held = process_lease_row(transaction, row.process_key)
@@ -163,14 +174,18 @@ def _claim(
     if isinstance(decision, Refuse):
         return ProcessRefused(reason=RefusalReason.BUSY, holder=as_process_lease(decision.holder))
     if isinstance(decision, Acquire):
-        lease, wake_seq = _acquire(transaction, row.process_key, decision, process_id, owner, ttl_ms)
-        append_event(transaction, process_id, started_draft(process_id, owner))
-        displaced = None if decision.displaced is None else as_process_lease(decision.displaced)
-        record = decode_process(find_process(transaction, process_id))
-        return ProcessAcquired(lease=as_process_lease(lease), record=record, wake_seq=wake_seq, displaced=displaced)
+        lease, found = _acquire(transaction, row.process_key, decision, process_id, owner, ttl_ms)
+        started = append_to(transaction, row.process_key, record, started_draft(process_id, owner))[1]
+        return ProcessAcquired(
+            lease=as_process_lease(lease),
+            record=started,
+            wake_seq=found.wake_seq,
+            has_effects=found.has_effects,
+            displaced=None if decision.displaced is None else as_process_lease(decision.displaced),
+        )
     held_still = as_process_lease(decision.lease)
     wake_seq = _extend(transaction, row.process_key, held_still)
-    return ProcessAcquired(lease=held_still, record=decode_process(row), wake_seq=wake_seq, reentered=True)
+    return ProcessAcquired(lease=held_still, record=record, wake_seq=wake_seq, reentered=True)
 
 
 def _decide(
@@ -196,8 +211,8 @@ def _decide(
 
 def _acquire(
     transaction: Transaction, process_key: int, decision: Acquire, process_id: str, owner: LeaseOwner, ttl_ms: int
-) -> tuple[Lease, int]:
-    """Take the lease, and return it with the number of reasons to run the process."""
+) -> tuple[Lease, _Acquired]:
+    """Take the lease, and return it with what the run is to know of the process."""
     lease = Lease(
         session_id=process_id,
         owner=owner,
@@ -206,8 +221,8 @@ def _acquire(
         claimed_at_ms=transaction.now_ms,
         expires_at_ms=saturating_add(transaction.now_ms, ttl_ms),
     )
-    wake_seq = transaction.one(
-        Number,
+    found = transaction.one(
+        _Acquired,
         "process_lease_acquire",
         process_key=process_key,
         fencing=lease.fencing,
@@ -218,7 +233,7 @@ def _acquire(
         now_ms=lease.claimed_at_ms,
         expires_at_ms=lease.expires_at_ms,
     )
-    return lease, _number(wake_seq)
+    return lease, _found(found)
 
 
 def _extend(transaction: Transaction, process_key: int, lease: ProcessLease) -> int:
@@ -231,13 +246,13 @@ def _extend(transaction: Transaction, process_key: int, lease: ProcessLease) -> 
         fencing=lease.fencing,
         expires_at_ms=lease.expires_at_ms,
     )
-    return _number(wake_seq)
+    return _found(wake_seq).number
 
 
-def _number(row: Number | None) -> int:
+def _found(row: T | None) -> T:
     if row is None:
         raise CorruptData("a lease changed inside a transaction")
-    return row.number
+    return row
 
 
 def _release(transaction: Transaction, process_key: int, fence: ProcessFence) -> bool:
