@@ -133,8 +133,15 @@ def decode_process(row: ProcessRow) -> ProcessRecord:
     )
 
 
+def row_after(row: ProcessRow, projection: str, now_ms: int) -> ProcessRow:
+    """Return the row as it stands after one more event, which left the process at this projection."""
+    return msgspec.structs.replace(
+        row, projection=projection, last_sequence=row.last_sequence + 1, updated_at_ms=now_ms
+    )
+
+
 def record_after(record: ProcessRecord, projection: str, now_ms: int) -> ProcessRecord:
-    """Return the record as it stands after one more event, which left the process at this stored projection."""
+    """Return what `row_after` means, without reading the registration again."""
     return msgspec.structs.replace(
         record,
         projection=decode(projection, Projection, f"process {record.process_id!r}"),

@@ -1,0 +1,120 @@
+"""Writes of many callers in few statements: what waits while some are under way shares the next one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
+from typing import Final, Generic, TypeAlias, TypeVar
+
+_LANES: Final = 2
+"""How many statements are under way before others wait to be sent together."""
+_STUCK_S: Final = 0.05
+"""A statement without an answer for so long waits for a lock that somebody holds; others do not wait for it."""
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+Send: TypeAlias = Callable[[Mapping[Hashable, Item]], Awaitable[Mapping[Hashable, Answer]]]
+"""Sends some items in one statement, by their keys, and returns the answers; an item without one was refused."""
+
+
+class Group(Generic[Item, Answer]):
+    """Sends items, each of which is written whole or not at all. One that meets no other is sent at once.
+
+    Items of one key never share a statement. All of them must be harmless to send again after a lost answer.
+    """
+
+    def __init__(self, send: Send[Item, Answer], *, limit: int) -> None:
+        self._send = send
+        self._limit = limit
+        self._waiting: deque[_Waiting[Item, Answer]] = deque()
+        self._under_way: dict[object, float] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._alarm: asyncio.TimerHandle | None = None
+
+    async def ask(self, key: Hashable, item: Item) -> Answer | None:
+        """Return the answer for one item, None if it was refused; raise what stood in the way of asking."""
+        loop = asyncio.get_running_loop()
+        if not self._waiting and self._has_free_lane(loop):
+            with self._lane(loop):
+                return (await self._send({key: item})).get(key)
+        future: asyncio.Future[Answer | None] = loop.create_future()
+        self._waiting.append((key, item, future))
+        self._go_on(loop)
+        return await future
+
+    def _has_free_lane(self, loop: asyncio.AbstractEventLoop) -> bool:
+        now = loop.time()
+        return sum(now - began < _STUCK_S for began in self._under_way.values()) < _LANES
+
+    @contextlib.contextmanager
+    def _lane(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+        statement = object()
+        self._under_way[statement] = loop.time()
+        try:
+            yield
+        finally:
+            del self._under_way[statement]
+            self._go_on(loop)
+
+    def _go_on(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin with those that wait if there is room, and look again when statements may be stuck."""
+        if self._waiting and self._has_free_lane(loop):
+            # One is enough: it takes as many as fit, and comes here again when it has its lane.
+            task = loop.create_task(self._send_next(loop), name="lash-group")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        if self._waiting and self._alarm is None:
+            self._alarm = loop.call_later(_STUCK_S, self._look_again, loop)
+
+    def _look_again(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._alarm = None
+        self._go_on(loop)
+
+    async def _send_next(self, loop: asyncio.AbstractEventLoop) -> None:
+        waiting = self._next()
+        if not waiting:
+            return
+        try:
+            with self._lane(loop):
+                self._go_on(loop)
+                await self._settle(waiting)
+        finally:
+            # Whatever ended this, nobody is left waiting for it.
+            for _, _, future in waiting.values():
+                future.cancel()
+
+    def _next(self) -> dict[Hashable, _Waiting[Item, Answer]]:
+        """Take those that wait longest, one of each key, without those whose callers are gone."""
+        chosen: dict[Hashable, _Waiting[Item, Answer]] = {}
+        later: list[_Waiting[Item, Answer]] = []
+        while self._waiting and len(chosen) < self._limit:
+            waiting = self._waiting.popleft()
+            if waiting[2].done():
+                continue
+            if waiting[0] in chosen:
+                later.append(waiting)
+            else:
+                chosen[waiting[0]] = waiting
+        self._waiting.extendleft(reversed(later))
+        return chosen
+
+    async def _settle(self, waiting: dict[Hashable, _Waiting[Item, Answer]]) -> None:
+        try:
+            answers = await self._send({key: item for key, (_, item, _) in waiting.items()})
+        except Exception as error:  # noqa: BLE001 (whatever it is, those who wait must hear of it)
+            if len(waiting) > 1:
+                # Find out whom it concerns. At once: one that waits for a lock must not keep the others.
+                await asyncio.gather(*(self._settle({key: each}) for key, each in waiting.items()))
+            else:
+                for _, _, future in waiting.values():
+                    if not future.done():
+                        future.set_exception(error)
+            return
+        for key, (_, _, future) in waiting.items():
+            if not future.done():
+                future.set_result(answers.get(key))
+
+
+_Waiting: TypeAlias = tuple[Hashable, Item, asyncio.Future[Answer | None]]
