@@ -20,7 +20,7 @@ Send: TypeAlias = Callable[[Mapping[Hashable, Item]], Awaitable[Mapping[Hashable
 
 
 class Group(Generic[Item, Answer]):
-    """Sends items, each of which is written whole or not at all. One that meets no other is sent at once.
+    """Sends items, each of which is written whole or not at all. One that meets no other waits for nobody.
 
     Items of one key never share a statement. All of them must be harmless to send again after a lost answer.
     """
@@ -29,6 +29,7 @@ class Group(Generic[Item, Answer]):
         self._send = send
         self._limit = limit
         self._waiting: deque[_Waiting[Item, Answer]] = deque()
+        self._gathering = False
         self._under_way: dict[object, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._alarm: asyncio.TimerHandle | None = None
@@ -36,13 +37,24 @@ class Group(Generic[Item, Answer]):
     async def ask(self, key: Hashable, item: Item) -> Answer | None:
         """Return the answer for one item, None if it was refused; raise what stood in the way of asking."""
         loop = asyncio.get_running_loop()
-        if not self._waiting and self._has_free_lane(loop):
-            with self._lane(loop):
-                return (await self._send({key: item})).get(key)
+        if not self._gathering and not self._waiting and self._has_free_lane(loop):
+            await self._gather(loop)
+            if not self._waiting:
+                with self._lane(loop):
+                    return (await self._send({key: item})).get(key)
         future: asyncio.Future[Answer | None] = loop.create_future()
         self._waiting.append((key, item, future))
         self._go_on(loop)
         return await future
+
+    async def _gather(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Let those who are about to ask at this very moment come along."""
+        self._gathering = True
+        try:
+            await asyncio.sleep(0)
+        finally:
+            self._gathering = False
+            self._go_on(loop)
 
     def _has_free_lane(self, loop: asyncio.AbstractEventLoop) -> bool:
         now = loop.time()
@@ -60,7 +72,7 @@ class Group(Generic[Item, Answer]):
 
     def _go_on(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin with those that wait if there is room, and look again when statements may be stuck."""
-        if self._waiting and self._has_free_lane(loop):
+        if self._waiting and not self._gathering and self._has_free_lane(loop):
             # One is enough: it takes as many as fit, and comes here again when it has its lane.
             task = loop.create_task(self._send_next(loop), name="lash-group")
             self._tasks.add(task)

@@ -151,9 +151,10 @@ lease AS (
 -- Counting them is what takes the locks.
 guard AS (
     SELECT a.*, clock.now_ms
-    FROM clock, (SELECT count(*) AS count FROM lease) AS locked, asked AS a
+    FROM clock, asked AS a
     JOIN lease AS l ON l.process_key = a.process_key
-    WHERE l.owner_id = a.owner_id AND l.incarnation_id = a.incarnation_id AND l.token = a.token
+    WHERE (SELECT count(*) FROM lease) > 0
+        AND l.owner_id = a.owner_id AND l.incarnation_id = a.incarnation_id AND l.token = a.token
         AND l.fencing = a.fencing AND l.expires_at_ms > clock.now_ms
         AND NOT EXISTS (
             SELECT 1 FROM :"schema".lash_process_events AS e
