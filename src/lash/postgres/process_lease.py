@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from lash.errors import StoreUnavailable
@@ -42,10 +43,14 @@ _MAX_PLANS: Final = 10
 class PostgresProcessLeaseStore:
     """The process leases of one PostgreSQL storage; the contract is `lash.stores.process.ProcessLeaseStore`."""
 
-    def __init__(self, database: Database, seen: SeenProcesses, signals: ChangeSignals) -> None:
+    def __init__(
+        self, database: Database, seen: SeenProcesses, signals: ChangeSignals, on_end: Callable[[ProcessRecord], None]
+    ) -> None:
+        """Build the store; it calls ``on_end`` for each process that it has ended."""
         self._database = database
         self._seen = seen
         self._signals = signals
+        self._on_end = on_end
         self._claims = ProcessClaims(database, seen)
         self._ends = ProcessEnds(database, seen)
 
@@ -108,6 +113,7 @@ class PostgresProcessLeaseStore:
             if result.appended.replayed:
                 # Somebody ended the process likewise without this lease, which is then still held.
                 await self._release(fence)
+        self._on_end(record)
         self._signals.touch()
         return record
 

@@ -65,9 +65,11 @@ class _Acquired(msgspec.Struct, frozen=True, array_like=True):
 class SQLiteProcessLeaseStore:
     """The process leases of one SQLite storage; the contract is `lash.stores.process.ProcessLeaseStore`."""
 
-    def __init__(self, database: Database, signals: ChangeSignals) -> None:
+    def __init__(self, database: Database, signals: ChangeSignals, on_end: Callable[[ProcessRecord], None]) -> None:
+        """Build the store; it calls ``on_end`` for each process that it has ended."""
         self._database = database
         self._signals = signals
+        self._on_end = on_end
 
     async def claim(self, process_id: str, owner: LeaseOwner, *, ttl_ms: int) -> ProcessLeaseOutcome:
         check_claim(owner, ttl_ms)
@@ -145,7 +147,10 @@ class SQLiteProcessLeaseStore:
             _release(transaction, row.process_key, fence)
             return ended
 
-        return await self._write(body)
+        record = await self._database.write(body)
+        self._on_end(record)
+        self._signals.touch()
+        return record
 
     async def holder(self, process_id: str) -> ProcessLease | None:
         def body(reader: Reader) -> LeaseRow:
