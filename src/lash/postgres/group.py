@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from typing import Final, Generic, TypeAlias, TypeVar
 
 _LANES: Final = 2
 """How many statements are under way before others wait to be sent together."""
+_LONELY: Final = 4
+"""After so many that met no other, the next one does not wait to see whether others come."""
 _STUCK_S: Final = 0.05
 """A statement without an answer for so long waits for a lock that somebody holds; others do not wait for it."""
 
@@ -30,6 +31,8 @@ class Group(Generic[Item, Answer]):
         self._limit = limit
         self._waiting: deque[_Waiting[Item, Answer]] = deque()
         self._gathering = False
+        self._alone = 0
+        """How many have asked in a row while nobody else did."""
         self._under_way: dict[object, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._alarm: asyncio.TimerHandle | None = None
@@ -37,11 +40,12 @@ class Group(Generic[Item, Answer]):
     async def ask(self, key: Hashable, item: Item) -> Answer | None:
         """Return the answer for one item, None if it was refused; raise what stood in the way of asking."""
         loop = asyncio.get_running_loop()
+        self._alone = 0 if self._gathering or self._under_way else self._alone + 1
         if not self._gathering and not self._waiting and self._has_free_lane(loop):
-            await self._gather(loop)
+            if self._alone < _LONELY:
+                await self._gather(loop)
             if not self._waiting:
-                with self._lane(loop):
-                    return (await self._send({key: item})).get(key)
+                return (await self._send_in_lane({key: item}, loop)).get(key)
         future: asyncio.Future[Answer | None] = loop.create_future()
         self._waiting.append((key, item, future))
         self._go_on(loop)
@@ -57,15 +61,20 @@ class Group(Generic[Item, Answer]):
             self._go_on(loop)
 
     def _has_free_lane(self, loop: asyncio.AbstractEventLoop) -> bool:
+        if not self._under_way:
+            return True
         now = loop.time()
         return sum(now - began < _STUCK_S for began in self._under_way.values()) < _LANES
 
-    @contextlib.contextmanager
-    def _lane(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    async def _send_in_lane(
+        self, items: Mapping[Hashable, Item], loop: asyncio.AbstractEventLoop
+    ) -> Mapping[Hashable, Answer]:
         statement = object()
         self._under_way[statement] = loop.time()
+        # Another lane may be free for those who wait.
+        self._go_on(loop)
         try:
-            yield
+            return await self._send(items)
         finally:
             del self._under_way[statement]
             self._go_on(loop)
@@ -89,9 +98,7 @@ class Group(Generic[Item, Answer]):
         if not waiting:
             return
         try:
-            with self._lane(loop):
-                self._go_on(loop)
-                await self._settle(waiting)
+            await self._settle(waiting, loop)
         finally:
             # Whatever ended this, nobody is left waiting for it.
             for _, _, future in waiting.values():
@@ -112,13 +119,13 @@ class Group(Generic[Item, Answer]):
         self._waiting.extendleft(reversed(later))
         return chosen
 
-    async def _settle(self, waiting: dict[Hashable, _Waiting[Item, Answer]]) -> None:
+    async def _settle(self, waiting: dict[Hashable, _Waiting[Item, Answer]], loop: asyncio.AbstractEventLoop) -> None:
         try:
-            answers = await self._send({key: item for key, (_, item, _) in waiting.items()})
+            answers = await self._send_in_lane({key: item for key, (_, item, _) in waiting.items()}, loop)
         except Exception as error:  # noqa: BLE001 (whatever it is, those who wait must hear of it)
             if len(waiting) > 1:
                 # Find out whom it concerns. At once: one that waits for a lock must not keep the others.
-                await asyncio.gather(*(self._settle({key: each}) for key, each in waiting.items()))
+                await asyncio.gather(*(self._settle({key: each}, loop) for key, each in waiting.items()))
             else:
                 for _, _, future in waiting.values():
                     if not future.done():

@@ -27,7 +27,7 @@ from lash.plan.process_lease import (
     plan_process_renewal,
     require_process_fence,
 )
-from lash.plan.work import check_park
+from lash.plan.work import check_park, parent_of
 from lash.postgres.append import Terms, missing_record, run_append
 from lash.postgres.database import Database
 from lash.postgres.process_claim import Claim, ProcessClaims, extend, fence_arguments, held
@@ -114,7 +114,7 @@ class PostgresProcessLeaseStore:
                 # Somebody ended the process likewise without this lease, which is then still held.
                 await self._release(fence)
         self._on_end(record)
-        self._signals.touch()
+        self._signals.touch(work=parent_of(record.registration) is not None)
         return record
 
     async def holder(self, process_id: str) -> ProcessLease | None:
@@ -125,7 +125,7 @@ class PostgresProcessLeaseStore:
     async def _claim(self, claim: Claim) -> ProcessLeaseOutcome:
         outcome = await self._claims.claim(claim)
         if isinstance(outcome, ProcessAcquired):
-            self._signals.touch()
+            self._signals.touch(work=False)
         return outcome
 
     async def _release(self, fence: ProcessFence) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from lash.codec import content_hash
@@ -78,11 +79,13 @@ class RunEnd(enum.Enum):
 class ProcessRun:
     """One run, and what its context may ask of it."""
 
-    def __init__(self, core: Core, acquired: ProcessAcquired) -> None:
+    def __init__(self, core: Core, acquired: ProcessAcquired, on_settling: Callable[[], None]) -> None:
+        """Prepare the run; it calls ``on_settling`` when the function has ended and only that is to be written down."""
         self._core = core
         self.storage = core.storage
         self.record = acquired.record
         self.fence = acquired.lease.fence
+        self._on_settling = on_settling
         self._wake_seq = acquired.wake_seq
         self._has_effects = acquired.has_effects
         self._began_ms = acquired.lease.expires_at_ms - core.options.ttl_ms
@@ -268,6 +271,7 @@ class ProcessRun:
                 self._task.exception()
         # Tasks that the function left behind must not write any more.
         self._journal.stop(Suspended())
+        self._on_settling()
         return await self._settle()
 
     async def _never_began(self) -> bool:

@@ -46,7 +46,7 @@ from lash.plan.process_lease import (
     refuse_run,
     require_process_fence,
 )
-from lash.plan.work import check_park
+from lash.plan.work import check_park, parent_of
 from lash.sqlite.database import Database, Reader, Transaction
 from lash.sqlite.event import append_to, find_process, process_lease_row
 from lash.sqlkit.rows import Flag, Number
@@ -77,7 +77,7 @@ class SQLiteProcessLeaseStore:
         def body(transaction: Transaction) -> ProcessLeaseOutcome:
             return _claim(transaction, process_id, owner, ttl_ms, displacing=None)
 
-        return await self._write(body)
+        return await self._write(body, work=False)
 
     async def reclaim(
         self, process_id: str, owner: LeaseOwner, *, observed: ProcessLease, ttl_ms: int
@@ -89,7 +89,7 @@ class SQLiteProcessLeaseStore:
         def body(transaction: Transaction) -> ProcessLeaseOutcome:
             return _claim(transaction, process_id, owner, ttl_ms, displacing=observed.fence if is_dead else None)
 
-        return await self._write(body)
+        return await self._write(body, work=False)
 
     async def renew(self, fence: ProcessFence, *, ttl_ms: int) -> ProcessLease:
         check_process_fence(fence)
@@ -149,7 +149,7 @@ class SQLiteProcessLeaseStore:
 
         record = await self._database.write(body)
         self._on_end(record)
-        self._signals.touch()
+        self._signals.touch(work=parent_of(record.registration) is not None)
         return record
 
     async def holder(self, process_id: str) -> ProcessLease | None:
@@ -159,10 +159,10 @@ class SQLiteProcessLeaseStore:
         held = held_lease(self._database.read(body), process_id)
         return None if held is None else as_process_lease(held)
 
-    async def _write(self, body: Callable[[Transaction], T]) -> T:
-        """Write what may add to the log, and tell those who wait for it."""
+    async def _write(self, body: Callable[[Transaction], T], *, work: bool = True) -> T:
+        """Write what may add to the log or to the work list, and tell those who wait for it."""
         value = await self._database.write(body)
-        self._signals.touch()
+        self._signals.touch(work=work)
         return value
 
 
