@@ -31,6 +31,7 @@ class Group(Generic[Item, Answer]):
         self._limit = limit
         self._waiting: deque[_Waiting[Item, Answer]] = deque()
         self._gathering = False
+        self._beginning = False
         self._alone = 0
         """How many have asked in a row while nobody else did."""
         self._under_way: dict[object, float] = {}
@@ -81,8 +82,9 @@ class Group(Generic[Item, Answer]):
 
     def _go_on(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin with those that wait if there is room, and look again when statements may be stuck."""
-        if self._waiting and not self._gathering and self._has_free_lane(loop):
+        if self._waiting and not self._gathering and not self._beginning and self._has_free_lane(loop):
             # One is enough: it takes as many as fit, and comes here again when it has its lane.
+            self._beginning = True
             task = loop.create_task(self._send_next(loop), name="lash-group")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -94,6 +96,7 @@ class Group(Generic[Item, Answer]):
         self._go_on(loop)
 
     async def _send_next(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._beginning = False
         waiting = self._next()
         if not waiting:
             return

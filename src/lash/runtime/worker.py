@@ -45,7 +45,7 @@ class Worker:
         self._timer_pause_s = 0.0
         self._freed = asyncio.Event()
         self._more_processes = False
-        """Whether there may be processes that wait for a slot: the last look found as many as it asked for."""
+        """Whether there may be processes that wait for a slot: the last look found more than could begin."""
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
@@ -145,6 +145,7 @@ class Worker:
             if self._processes.take(process_id):
                 self._spawn(self._run_process(process_id))
                 begun += 1
+        self._more_processes |= self._processes.is_full
         for session_id in work.commanded_session_ids:
             turn = self._turns.get(session_id)
             if turn is not None:
