@@ -60,7 +60,7 @@ from lash.sqlkit.rows import Flag, Number
 from lash.stores.notify import ChangeSignals
 
 _MAX_PLANS: Final = 10
-MAX_TOGETHER: Final = 64
+MAX_TOGETHER: Final = 32
 """How many effects of processes one statement takes; the statement says the same number."""
 
 

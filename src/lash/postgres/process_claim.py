@@ -32,7 +32,7 @@ from lash.postgres.process_rows import ProcessAcquireAnswer, ProcessExtendAnswer
 from lash.postgres.seen_processes import SeenProcesses
 from lash.sqlkit.rows import Number
 
-MAX_TOGETHER: Final = 64
+MAX_TOGETHER: Final = 32
 """How many claims one statement takes; the statement says the same number."""
 _FREE_PLANS: Final = 3
 """How often a claim is planned without a lock, before it waits for its turn on the server."""

@@ -16,7 +16,7 @@ from lash.postgres.group import Group
 from lash.postgres.process_rows import EndAnswer
 from lash.postgres.seen_processes import SeenProcesses
 
-MAX_TOGETHER: Final = 64
+MAX_TOGETHER: Final = 32
 """How many ends one statement takes; the statement says the same number."""
 
 _Arguments: TypeAlias = tuple[object, ...]

@@ -247,7 +247,7 @@ joined AS (
 SELECT created_at_ms, due_at_ms, settled_rank FROM recorded;
 
 -- name: effect_record_in_process
--- Records effects of processes, at most 64 and none of them in a group, in one statement: each under the live lease of
+-- Records effects of processes, at most 32 and none of them in a group, in one statement: each under the live lease of
 -- its process, unless something is recorded under its key. Answers which were recorded, the time, and until when they
 -- sleep. The limit tells the planner how few they are.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
@@ -260,7 +260,7 @@ asked AS MATERIALIZED (
         scope_id, replay_key, process_id, owner_id, incarnation_id, token, fencing, envelope, envelope_hash, status,
         outcome, error, duration_ms, until_ms
     )
-    LIMIT 64
+    LIMIT 32
 ),
 -- Held until the end of the statement, so that no lease can pass to somebody else meanwhile.
 held AS (

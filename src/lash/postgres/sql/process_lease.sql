@@ -8,7 +8,7 @@ JOIN :"schema".lash_process_leases AS l ON l.process_key = p.process_key
 WHERE p.process_id = $1::text;
 
 -- name: process_lease_acquire
--- Claims of different processes, at most 64, in one statement. Of each it gives the lease to a new holder under the next
+-- Claims of different processes, at most 32, in one statement. Of each it gives the lease to a new holder under the next
 -- fencing number if it is free or lapsed, or if it is still the very one of the token and fencing number to displace;
 -- appends the event of its start unless the log has it. The process must stand at the number of events and the wake
 -- target of the plan. It is ready from now on, should the holder let the lease go. Answers for each process that there is
@@ -25,7 +25,7 @@ asked AS MATERIALIZED (
         process_key, last_sequence, wake_session_id, owner_id, incarnation_id, process, token, ttl_ms, displaced_token,
         displaced_fencing, event_type, replay_key, payload_hash, payload, projection
     )
-    LIMIT 64
+    LIMIT 32
 ),
 before AS (
     SELECT l.*
@@ -113,7 +113,7 @@ LEFT JOIN taken ON taken.process_key = process.process_key
 LEFT JOIN started ON started.process_key = process.process_key;
 
 -- name: process_lease_complete
--- Ends of different processes, at most 64, in one statement. Of each it writes everything, or nothing when a fact of the
+-- Ends of different processes, at most 32, in one statement. Of each it writes everything, or nothing when a fact of the
 -- plan no longer holds: the number of events and the wake target of the process, no event of the replay key yet, a live
 -- lease under the fence. It appends the event of the end, after which the process is never run again, frees the lease,
 -- and gives the process that started it a reason to run if asked to. Answers the keys of those that were written, and the
@@ -128,7 +128,7 @@ asked AS MATERIALIZED (
         process_key, last_sequence, wake_session_id, event_type, replay_key, payload_hash, payload, projection, status,
         owner_id, incarnation_id, token, fencing, wakes_parent
     )
-    LIMIT 64
+    LIMIT 32
 ),
 parent AS (
     SELECT a.process_key AS child_key, started.process_key
@@ -202,7 +202,7 @@ woken AS (
         JOIN moved ON moved.process_key = parent.child_key
         WHERE parent.process_key NOT IN (SELECT ending.process_key FROM moved AS ending)
         GROUP BY parent.process_key
-        LIMIT 64
+        LIMIT 32
     ) AS reason
     WHERE l.process_key = reason.process_key AND l.runnable
 )
