@@ -1,14 +1,16 @@
-"""What must hold of many processes that are claimed or ended at the same moment, whose writes a backend may share."""
+"""What must hold of processes that are claimed, recorded or ended at the same moment: a backend may share the writes."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Final
 
-from lash.errors import EventConflict, ProcessLeaseLost, ProcessNotFound
+from lash.errors import EffectMismatch, EventConflict, ProcessLeaseLost, ProcessNotFound
 from lash.model.causal import ProcessCause
+from lash.model.effect import EffectRecord, ProcessScope, Step
 from lash.model.process import ProcessAcquired, ProcessRecord, ProcessRefused, Provenance, RefusalReason, Success
 from lash.testing.contract.process_state import check_logs
+from lash.testing.effect_factories import effect
 from lash.testing.factories import owner
 from lash.testing.harness import Harness
 from lash.testing.process_factories import DONE, NOTE, external, process, process_lease
@@ -18,8 +20,12 @@ ANN, BOB = owner("ann"), owner("bob")
 BY_P: Final = Provenance(caused_by=ProcessCause(process_id="p"))
 
 
+def _run(process_id: str) -> ProcessScope:
+    return ProcessScope(process_id=process_id)
+
+
 class ProcessTogetherContract:
-    """Laws about claims and ends that come together."""
+    """Laws about claims, records and ends that come together."""
 
     async def test_many_claims_at_once_are_told_apart(self, harness: Harness) -> None:
         """Law 73: each of many claims at once has its own answer, whatever becomes of the others."""
@@ -43,6 +49,35 @@ class ProcessTogetherContract:
             assert outcome.lease.process_id == process_id
             assert await storage.process_leases.holder(process_id) == outcome.lease
         await check_logs(storage)
+
+    async def test_many_records_at_once_are_told_apart(self, harness: Harness) -> None:
+        """DESIGN 4.6.3: of effects that are recorded at once each counts under its own lease and its own key."""
+        storage = await harness.open()
+        ids = [f"p{number:03}" for number in range(50)]
+        for process_id in ids:
+            await storage.processes.register(process(process_id, NOTE))
+        claims = await asyncio.gather(*(storage.process_leases.claim(each, ANN, ttl_ms=TTL) for each in ids))
+        fences = {each.lease.process_id: each.lease.fence for each in claims if isinstance(each, ProcessAcquired)}
+        await storage.process_leases.release(fences["p007"])
+        await storage.process_leases.release(fences["p008"])
+        await storage.process_leases.claim("p008", ANN, ttl_ms=TTL)
+        await storage.effects.record(fences["p011"], effect(scope=_run("p011")), "before")
+        await storage.effects.record(fences["p012"], effect(command=Step(name="other"), scope=_run("p012")), "before")
+        two_each = [(each, key) for each in ids for key in ("k", "l")]
+        records = [storage.effects.record(fences[each], effect(key, scope=_run(each)), each) for each, key in two_each]
+        told = dict(zip(two_each, await asyncio.gather(*records, return_exceptions=True), strict=True))
+        for stale in ("p007", "p008"):
+            assert isinstance(told.pop((stale, "k")), ProcessLeaseLost)
+            assert isinstance(told.pop((stale, "l")), ProcessLeaseLost)
+            assert await storage.effects.list(_run(stale)) == ()
+        assert isinstance(told.pop(("p012", "k")), EffectMismatch)
+        known = told.pop(("p011", "k"))
+        assert isinstance(known, EffectRecord)
+        assert known.outcome == "before"
+        for (process_id, key), record in told.items():
+            assert isinstance(record, EffectRecord)
+            assert (record.replay_key, record.outcome) == (key, process_id)
+            assert await storage.effects.get(_run(process_id), key) == record
 
     async def test_many_ends_at_once_are_told_apart(self, harness: Harness) -> None:
         """Law 91: each of many ends at once counts or is refused by itself, and wakes the one that started it once."""
