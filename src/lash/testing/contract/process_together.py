@@ -1,4 +1,4 @@
-"""What must hold of processes that are claimed, recorded or ended at the same moment: a backend may share the writes."""
+"""What must hold of processes that are claimed, recorded or ended at the same moment, in writes that may be shared."""
 
 from __future__ import annotations
 
