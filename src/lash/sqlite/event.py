@@ -52,7 +52,9 @@ class SQLiteEventStore:
         check_draft(draft)
         if fence is not None:
             check_process_fence(fence)
-        appended = await self._database.write(lambda transaction: append_event(transaction, process_id, draft, fence))
+        appended = await self._database.write_briefly(
+            lambda transaction: append_event(transaction, process_id, draft, fence)
+        )
         self._signals.touch()
         return appended
 

@@ -189,7 +189,9 @@ class SQLiteProcessStore:
             pruned = tuple(row.process_id for row in rows[:size])
             return PrunedProcesses(pruned_process_ids=pruned, more=len(rows) > size)
 
-        return await self._write(body)
+        pruning = await self._database.write(body)
+        self._signals.touch()
+        return pruning
 
     async def prune_changes(self, *, before_ms: int, limit: int = 1_000) -> int:
         check_integer("before_ms", before_ms)
@@ -212,8 +214,8 @@ class SQLiteProcessStore:
         return await self._write(body)
 
     async def _write(self, body: Callable[[Transaction], T]) -> T:
-        """Write, and tell those who wait for a process."""
-        value = await self._database.write(body)
+        """Write what touches one process, and tell those who wait for it."""
+        value = await self._database.write_briefly(body)
         self._signals.touch()
         return value
 

@@ -102,7 +102,7 @@ class SQLiteProcessLeaseStore:
             _extend(transaction, key, lease)
             return lease
 
-        return await self._database.write(body)
+        return await self._database.write_briefly(body)
 
     async def release(self, fence: ProcessFence) -> bool:
         check_process_fence(fence)
@@ -147,7 +147,7 @@ class SQLiteProcessLeaseStore:
             _release(transaction, row.process_key, fence)
             return ended
 
-        record = await self._database.write(body)
+        record = await self._database.write_briefly(body)
         self._on_end(record)
         self._signals.touch(work=parent_of(record.registration) is not None)
         return record
@@ -161,7 +161,7 @@ class SQLiteProcessLeaseStore:
 
     async def _write(self, body: Callable[[Transaction], T], *, work: bool = True) -> T:
         """Write what may add to the log or to the work list, and tell those who wait for it."""
-        value = await self._database.write(body)
+        value = await self._database.write_briefly(body)
         self._signals.touch(work=work)
         return value
 
