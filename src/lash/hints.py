@@ -14,8 +14,9 @@ from lash.errors import InvalidInput, StorageClosed
 class HintListener:
     """One who waits for hints; the contract is `lash.stores.notify.Listener`."""
 
-    def __init__(self, hints: Hints, *, everything: bool) -> None:
+    def __init__(self, hints: Hints, *, everything: bool, work: bool = False) -> None:
         self.everything = everything
+        self.work = work
         self._hints = hints
         self._hinted = asyncio.Event()
 
@@ -81,10 +82,10 @@ class Hints:
             if not self._listeners and self._on_idle is not None:
                 self._on_idle()
 
-    def give(self, *, process: bool) -> None:
-        """Give a hint to all, or only to those who listen for everything."""
+    def give(self, *, process: bool, work: bool = True) -> None:
+        """Give a hint about processes, about work, or about both, to those who listen for that or for everything."""
         for listener in self._listeners:
-            if process or listener.everything:
+            if listener.everything or (work if listener.work else process):
                 listener.hint()
 
     def close(self) -> None:

@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 import copy
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
+from contextlib import AbstractContextManager
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 from lash.errors import Advice, InvalidInput, StorageClosed, StoreError, WaitTimedOut
 from lash.model.event import ProcessEvent
-from lash.model.process import Outcome
+from lash.model.process import Outcome, ProcessRecord
 from lash.stores.event import EventStore
 from lash.stores.notify import ChangeSignals, Listener
 from lash.stores.process import ProcessStore
@@ -28,8 +29,8 @@ class ProcessWaiter:
     """Waits for events and ends of processes, without a query for each waiter.
 
     All waiters of a storage share one task, which runs only while there are any. It asks one query for all of them
-    when a hint comes, and every second without one: a lost hint is a delay, never a hang. Others may share the task
-    through ``hub``.
+    when a hint comes, and every second without one: a lost hint is a delay, never a hang. Whoever waits for the end of
+    a process that this storage ends is told without a query. Others may share the task through ``hub``.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class ProcessWaiter:
         self._events = events
         self._processes = processes
         self._hub = Hub(signals, poll_s)
+        self._ends: dict[str, list[Watch]] = {}
 
     @property
     def hub(self) -> Hub:
@@ -58,7 +60,10 @@ class ProcessWaiter:
             found = await self._events.after(process_id, sequence, event_type=event_type, limit=1)
             return _Look(found[0] if found else None, None)
 
-        return await self._wait(process_id, look, f"event {event_type!r} after {sequence}", timeout_s)
+        def watching() -> AbstractContextManager[Watch]:
+            return self._hub.watching(self._events.last_sequences, process_id)
+
+        return await self._wait(process_id, look, watching, f"event {event_type!r} after {sequence}", timeout_s)
 
     async def await_outcome(self, process_id: str, *, timeout_s: float | None = None) -> Outcome:
         """Return how a process ended, at once if it has, else when it does; the errors are those of the other wait."""
@@ -71,42 +76,78 @@ class ProcessWaiter:
                 return _Look(None, None)
             return _Look(record.projection.outcome, record.last_sequence)
 
-        return await self._wait(process_id, look, "end", timeout_s)
+        return await self._wait(process_id, look, lambda: self._watching_end(process_id), "end", timeout_s)
+
+    def tell_end(self, record: ProcessRecord) -> None:
+        """Let those who wait for the end of a process have it, which this storage has just written."""
+        outcome = record.projection.outcome
+        for watch in self._ends.get(record.process_id, ()):
+            if outcome is not None:
+                # Each has one of its own, as if it had read it.
+                watch.tell(copy.deepcopy(outcome))
 
     async def close(self) -> None:
         """End every wait with StorageClosed, those of others who share the hub included."""
         await self._hub.close()
 
     async def _wait(
-        self, process_id: str, look: Callable[[], Awaitable[_Look[T]]], awaited: str, timeout_s: float | None
+        self,
+        process_id: str,
+        look: Callable[[], Awaitable[_Look[T]]],
+        watching: Callable[[], AbstractContextManager[Watch]],
+        awaited: str,
+        timeout_s: float | None,
     ) -> T:
         if timeout_s is not None and not timeout_s >= 0:
             raise InvalidInput(f"timeout_s must be a number of seconds from 0 on, not {timeout_s!r}")
-        fact = (await look()).fact
-        if fact is not None:
-            return fact
+        listening = self._hub.is_listening
+        looked = await look()
+        if looked.fact is not None:
+            return looked.fact
+        # What has happened since is a hint only to those who listened before they looked.
+        seen = looked if listening else None
         if timeout_s is None:
-            return await self._watch(process_id, look)
+            return await self._watch(look, watching, seen)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                return await self._watch(process_id, look)
+                return await self._watch(look, watching, seen)
         # The hint may have been lost: only what is not there now has not happened in time.
         fact = (await look()).fact
         if fact is None:
             raise WaitTimedOut(process_id, awaited, timeout_s)
         return fact
 
-    async def _watch(self, process_id: str, look: Callable[[], Awaitable[_Look[T]]]) -> T:
-        """Look, and again each time the process has moved, until the fact is there."""
-        with self._hub.watching(self._events.last_sequences, process_id) as watch:
+    async def _watch(
+        self,
+        look: Callable[[], Awaitable[_Look[T]]],
+        watching: Callable[[], AbstractContextManager[Watch]],
+        seen: _Look[T] | None,
+    ) -> T:
+        """Look, unless that was just done, and again each time the process has moved, until the fact is there."""
+        with watching() as watch:
             while True:
                 # What moves during the look wakes the waiter after it.
-                looked = await look()
+                looked, seen = seen or await look(), None
                 if looked.fact is not None:
                     return looked.fact
                 if looked.sequence is not None:
                     watch.state = looked.sequence
                 await watch.changed()
+                if watch.told is not None:
+                    return cast("T", watch.told)
+
+    @contextlib.contextmanager
+    def _watching_end(self, process_id: str) -> Iterator[Watch]:
+        """Watch a process whose end this storage may write itself."""
+        with self._hub.watching(self._events.last_sequences, process_id) as watch:
+            watches = self._ends.setdefault(process_id, [])
+            watches.append(watch)
+            try:
+                yield watch
+            finally:
+                watches.remove(watch)
+                if not watches:
+                    self._ends.pop(process_id, None)
 
 
 class _Look(NamedTuple, Generic[T]):
@@ -123,6 +164,8 @@ class Watch:
         self.ask = ask
         self.key = key
         self.state: object = None
+        self.told: object = None
+        """What is waited for, if somebody who knows it has told so: there is nothing to look for any more."""
         self._woken = asyncio.Event()
         self._failure: Exception | None = None
 
@@ -139,6 +182,11 @@ class Watch:
         if state is None or state != self.state:
             self.state = state
             self._woken.set()
+
+    def tell(self, fact: object) -> None:
+        """End the wait with what is waited for."""
+        self.told = fact
+        self._woken.set()
 
     def fail(self, failure: Exception) -> None:
         """End the wait with an error."""
@@ -160,6 +208,11 @@ class Hub:
         self._task: asyncio.Task[None] | None = None
         self._asking = False
         self._closed = False
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether whatever changes from now on is a hint to the next who watches."""
+        return self._listener is not None
 
     async def close(self) -> None:
         self._closed = True

@@ -10,6 +10,7 @@ from lash.testing.contract.process import ProcessContract
 from lash.testing.contract.process_end import ProcessEndContract
 from lash.testing.contract.process_lease import FencedEndContract, ProcessLeaseContract
 from lash.testing.contract.process_list import ProcessListContract
+from lash.testing.contract.process_together import ProcessTogetherContract
 
 
 class TestProcess(ProcessContract):
@@ -53,4 +54,8 @@ class TestGrant(GrantContract):
 
 
 class TestDetach(DetachContract):
+    """On each backend."""
+
+
+class TestProcessTogether(ProcessTogetherContract):
     """On each backend."""

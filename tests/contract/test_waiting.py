@@ -138,11 +138,11 @@ class _Deaf(HintListener):
 class _DeafSignals:
     """Signals that lose every hint."""
 
-    def listen(self, *, everything: bool = False) -> HintListener:
+    def listen(self, *, everything: bool = False, work: bool = False) -> HintListener:
         assert not everything
         return _Deaf()
 
-    def touch(self, *, process: bool = True) -> None: ...
+    def touch(self, *, process: bool = True, work: bool = True) -> None: ...
 
     async def close(self) -> None: ...
 

@@ -104,7 +104,7 @@ async def test_a_look_and_parking_are_one_statement(backend_url: str, backend_na
         await storage.work.look(sessions=5, processes=5, owner=ME, running_processes=["p"], running_sessions=["s"])
         assert await park(storage, parent)
         await storage.process_leases.complete(claim.lease.fence, DONE)
-        assert names == ["work_look", "process_lease_park", "event_append"]
+        assert names == ["work_look", "process_lease_park", "process_lease_complete"]
         assert (await storage.work.look(sessions=5, processes=5, owner=ME)).process_ids == ("p",)
 
 

@@ -60,7 +60,12 @@ class ProcessLeaseModel:
         process.ready = now if process.ready is None else min(process.ready, now)
         self._start(process, owner, now)
         return ProcessAcquired(
-            lease=lease_of(process), record=process.record(), wake_seq=process.reasons, displaced=displaced
+            lease=lease_of(process),
+            record=process.record(),
+            wake_seq=process.reasons,
+            # Nobody in this model records anything.
+            has_effects=False,
+            displaced=displaced,
         )
 
     def holds(self, held: Held) -> bool:

@@ -48,6 +48,8 @@ from lash.plan.process import (
     definition_hash,
     encode_registration,
     missing_process,
+    record_after,
+    row_after,
     same_registration,
 )
 from tests.plan.kit import PROCESS, SESSION, canonical_json, registered, sha256
@@ -398,6 +400,18 @@ def test_a_stored_process_is_read_back() -> None:
     assert decode_process(ROW).is_terminal
     fresh = decode_process(replace(ROW, projection="{}"))
     assert (fresh.status, fresh.is_terminal, fresh.projection) == (ProcessStatus.RUNNING, False, Projection())
+
+
+def test_an_event_moves_a_row_and_its_record_alike() -> None:
+    """What a process stands at after one more event is known without reading it: number, projection and time."""
+    before = replace(ROW, projection="{}")
+    after = row_after(before, ROW.projection, 77)
+    assert after == replace(ROW, last_sequence=ROW.last_sequence + 1, updated_at_ms=77)
+    assert record_after(decode_process(before), ROW.projection, 77) == replace(
+        RECORD, last_sequence=RECORD.last_sequence + 1, updated_at_ms=77
+    )
+    with pytest.raises(CorruptData, match=f"process '{PROCESS}'"):
+        record_after(decode_process(before), "{", 77)
 
 
 @pytest.mark.parametrize(

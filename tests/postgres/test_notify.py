@@ -17,6 +17,8 @@ from lash.postgres.notify import channel_of
 from lash.postgres.options import PostgresOptions
 from lash.postgres.storage import PostgresStorage
 from lash.stores.storage import Storage
+from lash.testing.factories import owner
+from lash.testing.process_factories import DONE, process, process_lease
 from tests.backends import with_parameters
 from tests.postgres.kit import raw_connection
 from tests.postgres.proxy import proxy_before
@@ -238,6 +240,30 @@ async def test_a_storage_does_not_answer_itself(postgres_schema_url: str) -> Non
         assert names.count("event_last_sequences") == 1
         waiting.cancel()
         await asyncio.wait({waiting})
+
+
+async def test_claims_and_ends_let_no_worker_look(postgres_schema_url: str) -> None:
+    """Who listens for work hears nothing of a process that is claimed, shown or ended, here or elsewhere."""
+    url = postgres_schema_url
+    async with await lash.open(url) as storage, await lash.open(url) as other:
+        await storage.sessions.create("s")
+        await storage.processes.register(process("p"))
+        with storage.signals.listen(work=True) as here, other.signals.listen(work=True) as there:
+            waiting = [asyncio.create_task(each.wait(3_600)) for each in (here, there)]
+            await asyncio.sleep(0.3)
+            for each in waiting:
+                each.cancel()
+            await asyncio.wait(waiting)
+            for listener in (here, there):
+                # What was before is spent.
+                await listener.wait(0.1)
+            waiting = [asyncio.create_task(each.wait(3_600)) for each in (here, there)]
+            lease = process_lease(await storage.process_leases.claim("p", owner("ann"), ttl_ms=60_000))
+            await storage.process_leases.complete(lease.fence, DONE)
+            await asyncio.sleep(0.3)
+            assert [each.done() for each in waiting] == [False, False]
+            await storage.processes.register(process("q"))
+            await asyncio.wait_for(asyncio.gather(*waiting), 20)
 
 
 @pytest.mark.parametrize("own_pool", [False, True])

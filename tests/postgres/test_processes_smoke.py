@@ -50,7 +50,7 @@ async def test_an_append_to_a_known_process_is_one_statement(postgres_schema_url
         heard.clear()
         await storage.events.append("p", news(key="k"))
         await storage.process_leases.complete(lease.fence, DONE)
-    assert heard == ["event_append", "event_append"]
+    assert heard == ["event_append", "process_lease_complete"]
 
 
 async def test_concurrent_appends_are_numbered_without_a_gap(postgres_schema_url: str) -> None:

@@ -307,9 +307,11 @@ async def test_a_cancellation_that_comes_while_the_records_are_read(world: World
         await ctx.step(work)
 
     handle = await app.start(task)
+    await storage.process_leases.claim(handle.process_id, core.owner, ttl_ms=30_000)
+    # The first claim says that there are no records; one that re-enters has to read them.
     claimed = await storage.process_leases.claim(handle.process_id, core.owner, ttl_ms=30_000)
     assert isinstance(claimed, ProcessAcquired)
-    run = ProcessRun(core, claimed)
+    run = ProcessRun(core, claimed, lambda: None)
 
     async def told(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (those of the store)
         run.cancel_once("early")

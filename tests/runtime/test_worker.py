@@ -301,3 +301,21 @@ def test_slots_are_counted() -> None:
     assert slots.wanted() == 0
     slots.fill("a", "run")
     assert (slots.names(), slots.filled(), slots.get("a"), slots.get("b")) == (("a", "b"), ("run",), "run", None)
+
+
+def test_what_only_writes_down_how_it_went_keeps_no_slot() -> None:
+    """Another begins beside it, which is still known by its name; but never more than twice as many as there are."""
+    slots: Slots[str] = Slots(2, longest_pause_s=1.0)
+    assert [slots.take(name) for name in ("a", "b", "c")] == [True, True, False]
+    slots.settle("a")
+    slots.settle("never there")
+    assert (slots.is_full, slots.wanted()) == (False, 1)
+    assert [slots.take(name) for name in ("a", "c", "d")] == [False, True, False]
+    for name in ("b", "c"):
+        slots.settle(name)
+    assert slots.take("d")
+    slots.settle("d")
+    assert slots.names() == ("a", "b", "c", "d")
+    assert not slots.take("e")
+    slots.leave("a", in_vain=False)
+    assert slots.take("e")

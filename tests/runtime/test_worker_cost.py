@@ -56,6 +56,52 @@ async def test_an_idle_worker_hardly_asks(backend_name: str, backend_url: str) -
         assert 0 < counts["work_sessions"] < _IDLE_S, counts
 
 
+async def test_a_process_takes_few_statements(backend_name: str, backend_url: str) -> None:
+    """A process that its own application starts is begun without a look, reads nothing before, and is ended at once."""
+    statements = Statements()
+    app = lash.App(backend_url, hooks=[statements])
+
+    async def tool(number: int) -> int:
+        return number
+
+    @app.process
+    async def process(ctx: lash.Context) -> int:
+        return sum([await ctx.step("tool", tool, number) for number in range(10)])
+
+    async with app:
+        # The first one prepares what later ones have.
+        assert await (await app.start(process)).result(timeout_s=60) == 45
+        statements.counts.clear()
+        assert await (await app.start(process)).result(timeout_s=60) == 45
+        counts = statements.counts.copy()
+    assert (counts["effect_page"], counts["effect_record"]) == (0, 10)
+    assert counts["process_lease_acquire"] == 1
+    if backend_name == "postgres":
+        assert (counts["process_register"], counts["process_lease_complete"], counts["event_append"]) == (1, 1, 0)
+        # What it takes to learn of the end depends on how the hints fall; without being told it would be ten.
+        assert counts["work_look"] <= 2, counts
+        assert counts["process_row"] + counts["event_last_sequences"] <= 6, counts
+
+
+async def test_a_backlog_is_done_though_nobody_gives_hints(backend_url: str) -> None:
+    """A worker with few slots goes on until nothing is left, also if it hears of nothing but its own ends."""
+    sender = lash.App(backend_url, worker=False)
+    done: list[int] = []
+
+    async def process(ctx: lash.Context, number: int) -> None:
+        done.append(number)
+
+    queued = sender.process(process)
+    async with sender:
+        for number in range(30):
+            await sender.start(queued, number)
+    worker = lash.App(backend_url, options=lash.WorkerOptions(processes=4, poll_s=30))
+    worker.process(process)
+    async with worker:
+        await until(lambda: len(done) == 30)
+    assert sorted(done) == list(range(30))
+
+
 async def test_parked_processes_cost_a_worker_nothing(backend_url: str, tmp_path: Path) -> None:
     """All processes sleep at once: no lease, little memory, and each goes on when its time has come."""
     sleep_s = max(5, PARKED / 50)

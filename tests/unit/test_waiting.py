@@ -6,6 +6,7 @@ import asyncio
 import pickle
 from typing import Protocol
 
+import msgspec
 import pytest
 
 from lash.errors import (
@@ -18,7 +19,7 @@ from lash.errors import (
     StoreUnavailable,
     WaitTimedOut,
 )
-from lash.model.process import Success
+from lash.model.process import ProcessStatus, Projection, Success
 from lash.waiting import ProcessWaiter
 from tests.unit.waiting_kit import Log, made
 
@@ -87,6 +88,33 @@ async def test_a_waiter_is_woken_by_a_hint(wait: Wait, fact: object) -> None:
     assert await soon(waiting) == fact
     await asyncio.sleep(0)
     assert hubs() == 0
+
+
+async def test_who_waits_for_an_end_is_told_without_a_look() -> None:
+    """The storage that has ended a process tells those who wait in it; each has an outcome of its own."""
+    waiter, log = made("p", "q")
+    waiting = [asyncio.create_task(waiter.await_outcome("p")) for _ in range(2)]
+    other = asyncio.create_task(waiter.await_outcome("q"))
+    await at_rest(log)
+    looks = log.looks
+    running = await log.get("p")
+    assert running is not None
+    projection = Projection(status=ProcessStatus.COMPLETED, outcome=Success(value={"a": [1]}))
+    ended = msgspec.structs.replace(running, projection=projection)
+    waiter.tell_end(ended)
+    first, second = [await asyncio.wait_for(each, 10) for each in waiting]
+    assert isinstance(first, Success)
+    assert isinstance(second, Success)
+    assert first.value == second.value == {"a": [1]}
+    assert first.value is not second.value
+    assert log.looks == looks + 1
+    waiter.tell_end(ended)
+    await asyncio.sleep(0)
+    assert not other.done()
+    assert waiter._ends.keys() == {"q"}
+    other.cancel()
+    await asyncio.wait({other})
+    assert not waiter._ends
 
 
 @both

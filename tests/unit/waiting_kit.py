@@ -26,8 +26,9 @@ class HandSignals:
         self._minds_time = minds_time
         self._hint = asyncio.Event()
 
-    def listen(self, *, everything: bool = False) -> HandListener:
+    def listen(self, *, everything: bool = False, work: bool = False) -> HandListener:
         assert not everything
+        assert not work
         return HandListener(self)
 
     async def rest(self, timeout_s: float) -> None:
@@ -42,8 +43,9 @@ class HandSignals:
         self._hint.clear()
         self.resting.clear()
 
-    def touch(self, *, process: bool = True) -> None:
+    def touch(self, *, process: bool = True, work: bool = True) -> None:
         assert process
+        assert work
         self._hint.set()
         self.resting.clear()
 

@@ -321,11 +321,15 @@ class ProcessAcquired(Value, frozen=True, kw_only=True):
 
     ``wake_seq`` counts the reasons to run it so far. Whoever reads the process after the claim has seen all of them;
     given back when it is parked, the number tells whether another one came meanwhile.
+
+    ``has_effects`` is false if nothing is recorded of the process, so that a run has nothing to read before it begins:
+    from the claim on only its holder records. Whoever re-enters is told true.
     """
 
     lease: ProcessLease
     record: ProcessRecord
     wake_seq: Count
+    has_effects: bool = True
     reentered: bool = False
     displaced: ProcessLease | None = None
 

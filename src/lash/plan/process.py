@@ -133,6 +133,23 @@ def decode_process(row: ProcessRow) -> ProcessRecord:
     )
 
 
+def row_after(row: ProcessRow, projection: str, now_ms: int) -> ProcessRow:
+    """Return the row as it stands after one more event, which left the process at this projection."""
+    return msgspec.structs.replace(
+        row, projection=projection, last_sequence=row.last_sequence + 1, updated_at_ms=now_ms
+    )
+
+
+def record_after(record: ProcessRecord, projection: str, now_ms: int) -> ProcessRecord:
+    """Return what `row_after` means, without reading the registration again."""
+    return msgspec.structs.replace(
+        record,
+        projection=decode(projection, Projection, f"process {record.process_id!r}"),
+        last_sequence=record.last_sequence + 1,
+        updated_at_ms=now_ms,
+    )
+
+
 def missing_process(process_id: str, *, pruned: bool) -> ProcessNotFound | ProcessPruned:
     """Return the error for a process that has no row."""
     return ProcessPruned(process_id) if pruned else ProcessNotFound(process_id)

@@ -62,7 +62,7 @@ class PostgresActivityStore:
             position = await self._append(session_id, encoded)
         if position is None:
             raise await missing(self._database, session_id)
-        self._signals.touch(process=False)
+        self._signals.touch(process=False, work=False)
         return position
 
     async def look(self, session_id: str, place: Place | None = None, *, limit: int = 256) -> Look:

@@ -12,7 +12,7 @@ from lash.limits import check_identifier
 from lash.model.event import Appended, EventDraft, ProcessEvent, WakeRecord, WakeState
 from lash.model.process import ProcessFence, ProcessRecord
 from lash.plan.event import AppendDecision, EventRow, InsertEvent, check_draft, encode_projection, plan_append
-from lash.plan.process import ProcessRow, decode_process, missing_process
+from lash.plan.process import ProcessRow, decode_process, missing_process, row_after
 from lash.plan.process_lease import check_process_fence, require_abandonable, require_process_fence
 from lash.plan.wake import wake_batch
 from lash.postgres.database import Database, Transaction
@@ -78,18 +78,11 @@ async def load_facts(database: Database, seen: SeenProcesses, process_id: str, r
     return facts
 
 
-def plan_insert(row: ProcessRow, draft: EventDraft) -> InsertEvent:
+def plan_insert(record: ProcessRecord, process_key: int, draft: EventDraft) -> InsertEvent:
     """Decide about an append of an event that is not in the log; when it happens is the server's to say."""
-    decision = _plan(row, draft, None)
+    decision = _plan(record, process_key, draft, None)
     assert isinstance(decision, InsertEvent)
     return decision
-
-
-def row_after(row: ProcessRow, projection: str, now_ms: int) -> ProcessRow:
-    """Return the row as it stands after one more event."""
-    return msgspec.structs.replace(
-        row, projection=projection, last_sequence=row.last_sequence + 1, updated_at_ms=now_ms
-    )
 
 
 async def missing_record(database: Database, seen: SeenProcesses, process_id: str) -> Exception:
@@ -120,7 +113,7 @@ async def _append_as_seen(
     if row is None or terms.abandons:
         return None
     try:
-        decision = plan_insert(row, draft)
+        decision = plan_insert(decode_process(row), row.process_key, draft)
     except (Conflict, InvalidInput):
         # The event may be in the log already, or the process another one by now: the facts decide.
         return None
@@ -129,10 +122,11 @@ async def _append_as_seen(
 
 async def _append(source: Database | Transaction, facts: EventFacts, draft: EventDraft, terms: Terms) -> Result | None:
     """Append on what is stored; None if it changed meanwhile."""
-    _require(facts, terms)
+    record, process_key = decode_process(facts.process), facts.process.process_key
+    _require(facts, record, terms)
     if facts.known is None:
-        return await _write(source, facts.process, plan_insert(facts.process, draft), terms)
-    event = _plan(facts.process, draft, facts.known.event).event
+        return await _write(source, facts.process, plan_insert(record, process_key, draft), terms)
+    event = _plan(record, process_key, draft, facts.known.event).event
     wake = _wake_record(event, facts.known.state, facts.known.batch_id)
     return Result(appended=Appended(event=event, replayed=True, wake=wake), row=facts.process)
 
@@ -153,23 +147,21 @@ async def _append_under_lock(
     return result
 
 
-def _plan(row: ProcessRow, draft: EventDraft, known: EventRow | None) -> AppendDecision:
-    record = decode_process(row)
+def _plan(record: ProcessRecord, process_key: int, draft: EventDraft, known: EventRow | None) -> AppendDecision:
     return plan_append(
         record.registration,
         record.projection,
         draft,
-        life=row.process_key,
-        last_sequence=row.last_sequence,
-        wake_session_id=row.wake_session_id,
+        life=process_key,
+        last_sequence=record.last_sequence,
+        wake_session_id=record.wake_session_id,
         known=known,
-        now_ms=row.updated_at_ms,
+        now_ms=record.updated_at_ms,
     )
 
 
-def _require(facts: EventFacts, terms: Terms) -> None:
+def _require(facts: EventFacts, record: ProcessRecord, terms: Terms) -> None:
     """Raise ProcessLeaseLost or Conflict unless the terms hold."""
-    record = decode_process(facts.process)
     if terms.fence is not None and not (terms.ends and record.is_terminal):
         require_process_fence(facts.lease, terms.fence, facts.now_ms)
     if terms.abandons:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
 from typing import Final
 
 import msgspec
@@ -52,12 +53,15 @@ from lash.plan.scope import scope_id, scope_process_id, scope_session_id
 from lash.plan.session import check_limit
 from lash.postgres.append import missing_record
 from lash.postgres.database import Database
+from lash.postgres.group import Group
 from lash.postgres.seen_processes import SeenProcesses
 from lash.postgres.session import missing
 from lash.sqlkit.rows import Flag, Number
 from lash.stores.notify import ChangeSignals
 
 _MAX_PLANS: Final = 10
+MAX_TOGETHER: Final = 32
+"""How many effects of processes one statement takes; the statement says the same number."""
 
 
 class _PageRow(msgspec.Struct, frozen=True, array_like=True):
@@ -77,11 +81,28 @@ class _FactsAnswer(msgspec.Struct, frozen=True, array_like=True):
     row: EffectRow | None
 
 
+class _RecordedAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """Which effect of a process was recorded, when, and until when it sleeps."""
+
+    scope_id: str
+    replay_key: str
+    created_at_ms: int
+    due_at_ms: int | None
+
+
 class _GroupAnswer(msgspec.Struct, frozen=True, array_like=True):
     """A group, and those of its effects that have settled."""
 
     group: GroupRow
     settled: list[str]
+
+
+class _Record(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be recorded, and under whose lease."""
+
+    fence: LeaseFence | ProcessFence
+    encoded: EncodedEffect
+    settlement: Settlement
 
 
 class _Claimant(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,6 +126,7 @@ class PostgresEffectStore:
         self._database = database
         self._seen = seen
         self._signals = signals
+        self._group: Group[_Record, RecordedRow] = Group(self._record_all, limit=MAX_TOGETHER)
 
     async def begin(
         self, envelope: Envelope, owner: LeaseOwner, *, ttl_ms: int, once: bool = False, strict: bool = False
@@ -134,8 +156,9 @@ class PostgresEffectStore:
         encoded = encode_envelope(envelope)
         check_scope_fence(envelope.scope, fence)
         settlement = encode_outcome(f"effect {encoded.replay_key!r} of {encoded.scope_id}", outcome)
+        record = _Record(fence=fence, encoded=encoded, settlement=settlement)
         for _ in range(_MAX_PLANS):
-            written = await self._record(fence, encoded, settlement)
+            written = await self._record(record)
             if written is not None:
                 return new_record(encoded, settlement, written)
             known = explain_record(encoded, fence, await self._facts(encoded))
@@ -237,9 +260,14 @@ class PostgresEffectStore:
         )
         return None if taken is None else new_claim(encoded, claimant.owner, claimant.token, taken)
 
-    async def _record(
-        self, fence: LeaseFence | ProcessFence, encoded: EncodedEffect, settlement: Settlement
-    ) -> RecordedRow | None:
+    async def _record(self, record: _Record) -> RecordedRow | None:
+        encoded = record.encoded
+        if isinstance(record.fence, LeaseFence) or encoded.group_key is not None:
+            return await self._record_alone(record)
+        return await self._group.ask((encoded.scope_id, encoded.replay_key), record)
+
+    async def _record_alone(self, record: _Record) -> RecordedRow | None:
+        fence, encoded, settlement = record.fence, record.encoded, record.settlement
         # A repeat after a lost connection is refused, and the facts then hold the record.
         return await self._database.write_one(
             RecordedRow,
@@ -251,6 +279,19 @@ class PostgresEffectStore:
             *(encoded.duration_ms, encoded.until_ms),
             repeatable=True,
         )
+
+    async def _record_all(self, records: Mapping[Hashable, _Record]) -> Mapping[Hashable, RecordedRow]:
+        """Record what several processes did at the same moment."""
+        if len(records) == 1:
+            alone = {key: await self._record_alone(record) for key, record in records.items()}
+            return {key: row for key, row in alone.items() if row is not None}
+        columns = [list(column) for column in zip(*map(_arguments, records.values()), strict=True)]
+        # A repeat after a lost connection is refused, and the facts then hold the record.
+        answers = await self._database.write_all(_RecordedAnswer, "effect_record_in_process", *columns, repeatable=True)
+        return {
+            (answer.scope_id, answer.replay_key): RecordedRow(answer.created_at_ms, answer.due_at_ms, None)
+            for answer in answers
+        }
 
     async def _settle(self, claim: EffectClaim, settlement: Settlement) -> EffectRecord:
         guard = _guard(claim)
@@ -285,6 +326,18 @@ class PostgresEffectStore:
 def _place(encoded: EncodedEffect) -> tuple[str | None, ...]:
     scope = encoded.envelope.scope
     return (encoded.scope_id, encoded.replay_key, scope_session_id(scope), scope_process_id(scope), encoded.group_key)
+
+
+def _arguments(record: _Record) -> tuple[object, ...]:
+    """Return what ``effect_record_in_process`` takes of one effect, in its order."""
+    fence, encoded, settlement = record.fence, record.encoded, record.settlement
+    return (
+        *(encoded.scope_id, encoded.replay_key, scope_process_id(encoded.envelope.scope)),
+        *(fence.owner_id, fence.incarnation_id, fence.token, fence.fencing),
+        *(encoded.text, encoded.hash),
+        *(settlement.status.value, settlement.outcome, settlement.error),
+        *(encoded.duration_ms, encoded.until_ms),
+    )
 
 
 def _guard(claim: EffectClaim) -> tuple[object, ...]:

@@ -18,8 +18,9 @@ _TELL_EVERY_S: Final = 0.005
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 30.0
 _CLOSE_LIMIT_S: Final = 2.0
-_PROCESS: Final = "process"
-_OTHER: Final = "other"
+_KINDS: Final = {(True, True): "process", (True, False): "log", (False, True): "other", (False, False): "activity"}
+"""The word for what was written: whether it concerns processes, and whether it concerns work."""
+_TOLD: Final[dict[str | None, tuple[bool, bool]]] = {word: kind for kind, word in _KINDS.items()}
 
 
 class PostgresSignals:
@@ -43,15 +44,15 @@ class PostgresSignals:
         self._ending: set[asyncio.Task[None]] = set()
         self._closed = False
 
-    def listen(self, *, everything: bool = False) -> HintListener:
-        listener = _ServerListener(self._hints, self, everything=everything)
+    def listen(self, *, everything: bool = False, work: bool = False) -> HintListener:
+        listener = _ServerListener(self._hints, self, everything=everything, work=work)
         self._hints.add(listener)
         return listener
 
-    def touch(self, *, process: bool = True) -> None:
-        self._hints.give(process=process)
-        # What concerns processes concerns all who listen, and so stands for the rest as well.
-        self._untold = _PROCESS if process or self._untold == _PROCESS else _OTHER
+    def touch(self, *, process: bool = True, work: bool = True) -> None:
+        self._hints.give(process=process, work=work)
+        told = _TOLD.get(self._untold, (False, False))
+        self._untold = _KINDS[process or told[0], work or told[1]]
         if self._telling is None:
             self._telling = self._start(self._tell())
 
@@ -124,14 +125,16 @@ class PostgresSignals:
     def _hear(self, _connection: object, _pid: int, _channel: str, message: object) -> None:
         sender, _, kind = str(message).partition(" ")
         if sender != self._name:
-            self._hints.give(process=kind != _OTHER)
+            # Another version may know more words.
+            process, work = _TOLD.get(kind, (True, True))
+            self._hints.give(process=process, work=work)
 
 
 class _ServerListener(HintListener):
     """A listener whose first wait begins to hear the other storages."""
 
-    def __init__(self, hints: Hints, signals: PostgresSignals, *, everything: bool) -> None:
-        super().__init__(hints, everything=everything)
+    def __init__(self, hints: Hints, signals: PostgresSignals, *, everything: bool, work: bool) -> None:
+        super().__init__(hints, everything=everything, work=work)
         self._signals = signals
 
     def begin_waiting(self) -> None:

@@ -59,18 +59,28 @@ class PruneAnswer(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ProcessAcquireAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """The time, where the process stood, its lease row as it was, and as it is if it was taken.
+    """Which process, the time, where the process stood, its lease row as it was, and as it is if it was taken.
 
-    ``wake_seq`` counts the reasons to run, if it was taken; ``started`` says that the event of the start was appended.
+    ``wake_seq`` counts the reasons to run, if it was taken; ``has_effects`` says that something is recorded of it,
+    ``started`` that the event of the start was appended.
     """
 
+    process_key: int
     now_ms: int
     last_sequence: int
     wake_session_id: str | None
     before: LeaseRow
     taken: LeaseRow | None
     wake_seq: int | None
+    has_effects: bool
     started: bool
+
+
+class EndAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """A process that was ended, and when."""
+
+    process_key: int
+    now_ms: int
 
 
 class ProcessExtendAnswer(msgspec.Struct, frozen=True, array_like=True):

@@ -359,7 +359,9 @@ class App:
             provenance=Provenance(originator=HOST),
             wake_session_id=options.wake_session_id,
         )
-        await core.storage.processes.register(registration)
+        registered = await core.storage.processes.register(registration)
+        if registered.created and self._worker is not None:
+            self._worker.offer(registration.process_id)
         return core.process_handle(registration.process_id, process)
 
     def _watch(self, watch: Watch) -> None:

@@ -280,6 +280,8 @@ class Journal:
             inside = current_branch.set(Branch(inside=name))
             try:
                 with self._hooks.step(self.scope, name, attempt):
+                    if options.timeout_s is None:
+                        return await body()
                     async with asyncio.timeout(options.timeout_s):
                         return await body()
             except Permanent:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from lash.codec import content_hash
@@ -78,12 +79,15 @@ class RunEnd(enum.Enum):
 class ProcessRun:
     """One run, and what its context may ask of it."""
 
-    def __init__(self, core: Core, acquired: ProcessAcquired) -> None:
+    def __init__(self, core: Core, acquired: ProcessAcquired, on_settling: Callable[[], None]) -> None:
+        """Prepare the run; it calls ``on_settling`` when the function has ended and only that is to be written down."""
         self._core = core
         self.storage = core.storage
         self.record = acquired.record
         self.fence = acquired.lease.fence
+        self._on_settling = on_settling
         self._wake_seq = acquired.wake_seq
+        self._has_effects = acquired.has_effects
         self._began_ms = acquired.lease.expires_at_ms - core.options.ttl_ms
         self._began = time.monotonic()
         self.definition: ProcessDefinition[Any, Any]
@@ -251,7 +255,8 @@ class ProcessRun:
     async def _drive(self, arguments: dict[str, Any]) -> RunEnd:
         if self._cancel_pending and await self._never_began():
             return await self._end(self._cancellation())
-        await self._journal.load()
+        if self._has_effects:
+            await self._journal.load()
 
         async def body() -> Any:  # noqa: ANN401 (whatever the function returns)
             self._journal.lines.begin()
@@ -266,6 +271,7 @@ class ProcessRun:
                 self._task.exception()
         # Tasks that the function left behind must not write any more.
         self._journal.stop(Suspended())
+        self._on_settling()
         return await self._settle()
 
     async def _never_began(self) -> bool:

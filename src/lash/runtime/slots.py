@@ -27,19 +27,24 @@ class Slots(Generic[Run]):
         self._longest_pause_s = longest_pause_s
         self._clock = clock
         self._runs: dict[str, Run | None] = {}
+        self._settling: set[str] = set()
         self._avoided: dict[str, float] = {}
         self._in_vain: dict[str, tuple[int, float]] = {}
         self._left: dict[str, float] = {}
 
     @property
     def is_full(self) -> bool:
-        return len(self._runs) >= self._limit
+        return self._working >= self._limit or len(self._runs) >= 2 * self._limit
+
+    @property
+    def _working(self) -> int:
+        return len(self._runs) - len(self._settling)
 
     def wanted(self) -> int:
         """Return how many to look for: what is avoided or had its turn is named too, and must not hide the rest."""
         self._forget()
         known = self._avoided.keys() | self._left.keys()
-        return 0 if self.is_full else self._limit - len(self._runs) + len(known)
+        return 0 if self.is_full else self._limit - self._working + len(known)
 
     def ranked(self, names: Sequence[str]) -> list[str]:
         """Return what was found in the order in which to take it."""
@@ -63,6 +68,11 @@ class Slots(Generic[Run]):
         """Say what runs in a slot that was taken."""
         self._runs[name] = run
 
+    def settle(self, name: str) -> None:
+        """Say that a run only writes down how it went: another may begin beside it, as long as those are not many."""
+        if name in self._runs:
+            self._settling.add(name)
+
     def empty(self, name: str) -> None:
         """Say that nothing runs in the slot any more, which is kept all the same."""
         self._runs[name] = None
@@ -76,6 +86,7 @@ class Slots(Generic[Run]):
     def leave(self, name: str, *, in_vain: bool) -> None:
         """Free the slot."""
         self._runs.pop(name, None)
+        self._settling.discard(name)
         self._left[name] = self._clock()
         if not in_vain:
             self._in_vain.pop(name, None)

@@ -44,6 +44,8 @@ class Worker:
         self._look_for_dead_at = 0.0
         self._timer_pause_s = 0.0
         self._freed = asyncio.Event()
+        self._more_processes = False
+        """Whether there may be processes that wait for a slot: the last look found more than could begin."""
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
@@ -88,7 +90,7 @@ class Worker:
 
     async def _look_for_ever(self) -> None:
         pause_s = 0.0
-        with self._storage.signals.listen(everything=True) as hints:
+        with self._storage.signals.listen(work=True) as hints:
             while not self._stopping.is_set():
                 self._freed.clear()
                 try:
@@ -116,13 +118,21 @@ class Worker:
         return max(0.001, pause_s)
 
     async def _look(self) -> Work:
-        return await self._storage.work.look(
+        processes = min(self._processes.wanted(), MAX_LOOK)
+        work = await self._storage.work.look(
             sessions=min(self._turns.wanted(), MAX_LOOK),
-            processes=min(self._processes.wanted(), MAX_LOOK),
+            processes=processes,
             owner=self._core.owner,
             running_sessions=self._turns.names(),
             running_processes=self._processes.names(),
         )
+        self._more_processes = len(work.process_ids) >= processes
+        return work
+
+    def offer(self, process_id: str) -> None:
+        """Begin a process that was just registered, if there is room and nobody has waited for that for longer."""
+        if not self._stopping.is_set() and not self._more_processes and self._processes.take(process_id):
+            self._spawn(self._run_process(process_id))
 
     async def _begin(self, work: Work) -> int:
         """Begin what was found, pass on orders, and return how many runs were begun."""
@@ -135,6 +145,7 @@ class Worker:
             if self._processes.take(process_id):
                 self._spawn(self._run_process(process_id))
                 begun += 1
+        self._more_processes |= self._processes.is_full
         for session_id in work.commanded_session_ids:
             turn = self._turns.get(session_id)
             if turn is not None:
@@ -218,7 +229,7 @@ class Worker:
             if isinstance(claimed, ProcessAcquired) and self._stopping.is_set():
                 await self._storage.process_leases.release(claimed.lease.fence)
             elif isinstance(claimed, ProcessAcquired):
-                run = ProcessRun(self._core, claimed)
+                run = ProcessRun(self._core, claimed, partial(self._settle, process_id))
                 self._processes.fill(process_id, run)
                 end = await run.run()
         except STORAGE_TROUBLE:
@@ -230,6 +241,13 @@ class Worker:
             self._processes.leave(process_id, in_vain=end in (None, RunEnd.LOST))
             if end is RunEnd.UNKNOWN:
                 self._processes.avoid(process_id, 10 * self._core.options.poll_s)
+            if end is not RunEnd.ENDED or self._more_processes:
+                self._freed.set()
+
+    def _settle(self, process_id: str) -> None:
+        """Let another process begin while this one writes down how it went."""
+        self._processes.settle(process_id)
+        if self._more_processes:
             self._freed.set()
 
     async def _let_go(self, release: Callable[[], Awaitable[object]]) -> None:

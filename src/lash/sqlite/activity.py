@@ -43,7 +43,7 @@ class SQLiteActivityStore:
         check_identifier("session_id", session_id)
         encoded, epoch = encode_activity(items), new_id()
         position = await self._database.write(lambda transaction: _append(transaction, session_id, encoded, epoch))
-        self._signals.touch(process=False)
+        self._signals.touch(process=False, work=False)
         return position
 
     async def look(self, session_id: str, place: Place | None = None, *, limit: int = 256) -> Look:

@@ -84,7 +84,7 @@ class SQLiteEffectStore:
         encoded = encode_envelope(envelope)
         check_scope_fence(envelope.scope, fence)
         settlement = encode_outcome(f"effect {encoded.replay_key!r} of {encoded.scope_id}", outcome)
-        return await self._database.write(lambda transaction: _record(transaction, fence, encoded, settlement))
+        return await self._database.write_briefly(lambda transaction: _record(transaction, fence, encoded, settlement))
 
     async def renew(self, claim: EffectClaim, *, ttl_ms: int) -> EffectClaim:
         guard = _guard(claim)

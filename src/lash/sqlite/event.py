@@ -9,7 +9,7 @@ from lash.errors import CorruptData
 from lash.ids import new_id
 from lash.limits import check_identifier, check_integer
 from lash.model.event import SIGNAL_PREFIX, Appended, EventDraft, EventPage, ProcessEvent, WakeRecord, WakeState
-from lash.model.process import ChangeKind, ChangePage, ProcessFence
+from lash.model.process import ChangeKind, ChangePage, ProcessFence, ProcessRecord
 from lash.model.value import JSON
 from lash.plan.change import ChangeRow, TailRow, decode_change_cursor, decode_changes, decode_tail
 from lash.plan.event import (
@@ -25,7 +25,7 @@ from lash.plan.event import (
 from lash.plan.event_draft import check_signal_name, signal_draft
 from lash.plan.grant import check_process_ids
 from lash.plan.lease import LeaseRow
-from lash.plan.process import ProcessRow, decode_process, missing_process
+from lash.plan.process import ProcessRow, decode_process, missing_process, record_after
 from lash.plan.process_lease import check_process_fence, require_process_fence
 from lash.plan.session import check_limit
 from lash.plan.wake import LostWakeRow, WakeRow, decode_lost_wake, decode_wake, wake_batch
@@ -52,7 +52,9 @@ class SQLiteEventStore:
         check_draft(draft)
         if fence is not None:
             check_process_fence(fence)
-        appended = await self._database.write(lambda transaction: append_event(transaction, process_id, draft, fence))
+        appended = await self._database.write_briefly(
+            lambda transaction: append_event(transaction, process_id, draft, fence)
+        )
         self._signals.touch()
         return appended
 
@@ -171,29 +173,43 @@ def append_event(
     transaction: Transaction, process_id: str, draft: EventDraft, fence: ProcessFence | None = None
 ) -> Appended:
     """Append an event with all that it means, inside any write transaction; with a fence only if it is live."""
+    return append_fenced(transaction, process_id, draft, fence)[0]
+
+
+def append_fenced(
+    transaction: Transaction, process_id: str, draft: EventDraft, fence: ProcessFence | None
+) -> tuple[Appended, ProcessRecord]:
+    """Append an event, with a fence only if it is live, and return the process as it then stands beside it."""
     row = find_process(transaction, process_id)
     if fence is not None:
         require_process_fence(process_lease_row(transaction, row.process_key), fence, transaction.now_ms)
-    record, known = decode_process(row), None
+    return append_to(transaction, row.process_key, decode_process(row), draft)
+
+
+def append_to(
+    transaction: Transaction, process_key: int, record: ProcessRecord, draft: EventDraft
+) -> tuple[Appended, ProcessRecord]:
+    """Append an event to a process that was read in this transaction, and return it as it then stands beside it."""
+    known = None
     if draft.replay_key is not None:
-        known = transaction.one(EventRow, "event_known", process_key=row.process_key, replay_key=draft.replay_key)
+        known = transaction.one(EventRow, "event_known", process_key=process_key, replay_key=draft.replay_key)
     decision = plan_append(
         record.registration,
         record.projection,
         draft,
-        life=row.process_key,
-        last_sequence=row.last_sequence,
-        wake_session_id=row.wake_session_id,
+        life=process_key,
+        last_sequence=record.last_sequence,
+        wake_session_id=record.wake_session_id,
         known=known,
         now_ms=transaction.now_ms,
     )
     if isinstance(decision, ReplayEvent):
-        wake = transaction.one(WakeRow, "event_wake", process_key=row.process_key, sequence=decision.event.sequence)
-        return Appended(
-            event=decision.event, replayed=True, wake=None if wake is None else decode_wake(wake, process_id)
-        )
-    _write(transaction, row, decision)
-    return Appended(event=decision.event, wake=_deliver(transaction, row.process_key, decision.event))
+        row = transaction.one(WakeRow, "event_wake", process_key=process_key, sequence=decision.event.sequence)
+        wake = None if row is None else decode_wake(row, record.process_id)
+        return Appended(event=decision.event, replayed=True, wake=wake), record
+    projection = _write(transaction, process_key, decision)
+    appended = Appended(event=decision.event, wake=_deliver(transaction, process_key, decision.event))
+    return appended, record_after(record, projection, transaction.now_ms)
 
 
 def process_lease_row(reader: Reader, process_key: int) -> LeaseRow:
@@ -216,11 +232,13 @@ def note_change(transaction: Transaction, process_id: str, kind: ChangeKind, **d
     )
 
 
-def _write(transaction: Transaction, row: ProcessRow, decision: InsertEvent) -> None:
+def _write(transaction: Transaction, process_key: int, decision: InsertEvent) -> str:
+    """Write an event and what it means for its process, and return the projection as it is stored."""
     event, status = decision.event, decision.projection.status
+    projection = encode_projection(decision.projection)
     transaction.run(
         "event_insert",
-        process_key=row.process_key,
+        process_key=process_key,
         sequence=event.sequence,
         event_type=event.event_type,
         replay_key=event.replay_key,
@@ -231,17 +249,18 @@ def _write(transaction: Transaction, row: ProcessRow, decision: InsertEvent) -> 
     )
     projected = transaction.run(
         "process_project",
-        process_key=row.process_key,
+        process_key=process_key,
         sequence=event.sequence,
-        projection=encode_projection(decision.projection),
+        projection=projection,
         status=status.value,
         waiting=int(decision.projection.wait is not None),
         now_ms=transaction.now_ms,
     )
     if projected != 1:
-        raise CorruptData(f"the log of process {row.process_id!r} changed inside a transaction")
-    note_change(transaction, row.process_id, ChangeKind.EVENT, sequence=event.sequence, status=status.value)
-    change_work(transaction, row.process_key, decision.work)
+        raise CorruptData(f"the log of process {event.process_id!r} changed inside a transaction")
+    note_change(transaction, event.process_id, ChangeKind.EVENT, sequence=event.sequence, status=status.value)
+    change_work(transaction, process_key, decision.work)
+    return projection
 
 
 def _deliver(transaction: Transaction, process_key: int, event: ProcessEvent) -> WakeRecord | None:

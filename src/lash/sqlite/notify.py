@@ -24,13 +24,13 @@ class SQLiteSignals:
         self._hints = Hints()
         self._file = _File(database)
 
-    def listen(self, *, everything: bool = False) -> HintListener:
-        listener = _FileListener(self._hints, self._file, everything=everything)
+    def listen(self, *, everything: bool = False, work: bool = False) -> HintListener:
+        listener = _FileListener(self._hints, self._file, everything=everything, work=work)
         self._hints.add(listener)
         return listener
 
-    def touch(self, *, process: bool = True) -> None:
-        self._hints.give(process=process)
+    def touch(self, *, process: bool = True, work: bool = True) -> None:
+        self._hints.give(process=process, work=work)
 
     async def close(self) -> None:
         self._hints.close()
@@ -42,8 +42,8 @@ class _FileListener(HintListener):
     That is None before its first wait, which returns at once, and where the file could not be asked.
     """
 
-    def __init__(self, hints: Hints, file: _File, *, everything: bool) -> None:
-        super().__init__(hints, everything=everything)
+    def __init__(self, hints: Hints, file: _File, *, everything: bool, work: bool) -> None:
+        super().__init__(hints, everything=everything, work=work)
         self._file = file
         self._version: int | None = None
         self._last_change: int | None = None
@@ -66,8 +66,9 @@ class _FileListener(HintListener):
         if version == self._version:
             return False
         # Most commits concern no process, and asking about all that is waited for costs more than this.
-        last_change = None if self.everything else self._file.last_change(version)
-        is_new = self.everything or last_change != self._last_change
+        any_change = self.everything or self.work
+        last_change = None if any_change else self._file.last_change(version)
+        is_new = any_change or last_change != self._last_change
         self._version, self._last_change = version, last_change
         return is_new
 

@@ -48,7 +48,7 @@ from lash.plan.process import (
 from lash.plan.process_lease import check_process_fence, require_abandonable
 from lash.plan.session import check_limit
 from lash.sqlite.database import Database, SQLiteValue, Transaction
-from lash.sqlite.event import append_event, find_process, note_change, process_lease_row
+from lash.sqlite.event import append_fenced, append_to, find_process, note_change, process_lease_row
 from lash.sqlkit.rows import Number
 from lash.stores.notify import ChangeSignals
 
@@ -143,9 +143,9 @@ class SQLiteProcessStore:
         def body(transaction: Transaction) -> ProcessRecord:
             row = find_process(transaction, process_id)
             lease = process_lease_row(transaction, row.process_key)
-            require_abandonable(decode_process(row), lease, transaction.now_ms)
-            append_event(transaction, process_id, draft)
-            return decode_process(find_process(transaction, process_id))
+            record = decode_process(row)
+            require_abandonable(record, lease, transaction.now_ms)
+            return append_to(transaction, row.process_key, record, draft)[1]
 
         return await self._write(body)
 
@@ -189,7 +189,9 @@ class SQLiteProcessStore:
             pruned = tuple(row.process_id for row in rows[:size])
             return PrunedProcesses(pruned_process_ids=pruned, more=len(rows) > size)
 
-        return await self._write(body)
+        pruning = await self._database.write(body)
+        self._signals.touch()
+        return pruning
 
     async def prune_changes(self, *, before_ms: int, limit: int = 1_000) -> int:
         check_integer("before_ms", before_ms)
@@ -207,14 +209,13 @@ class SQLiteProcessStore:
             check_process_fence(fence)
 
         def body(transaction: Transaction) -> ProcessRecord:
-            append_event(transaction, process_id, draft, fence)
-            return decode_process(find_process(transaction, process_id))
+            return append_fenced(transaction, process_id, draft, fence)[1]
 
         return await self._write(body)
 
     async def _write(self, body: Callable[[Transaction], T]) -> T:
-        """Write, and tell those who wait for a process."""
-        value = await self._database.write(body)
+        """Write what touches one process, and tell those who wait for it."""
+        value = await self._database.write_briefly(body)
         self._signals.touch()
         return value
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+import msgspec
+
 from lash.codec import encode
 from lash.errors import CorruptData
 from lash.ids import new_id
@@ -44,21 +46,30 @@ from lash.plan.process_lease import (
     refuse_run,
     require_process_fence,
 )
-from lash.plan.work import check_park
+from lash.plan.work import check_park, parent_of
 from lash.sqlite.database import Database, Reader, Transaction
-from lash.sqlite.event import append_event, find_process, process_lease_row
+from lash.sqlite.event import append_to, find_process, process_lease_row
 from lash.sqlkit.rows import Flag, Number
 from lash.stores.notify import ChangeSignals
 
 T = TypeVar("T")
 
 
+class _Acquired(msgspec.Struct, frozen=True, array_like=True):
+    """How many reasons there are to run a process that was claimed, and whether anything is recorded of it."""
+
+    wake_seq: int
+    has_effects: bool
+
+
 class SQLiteProcessLeaseStore:
     """The process leases of one SQLite storage; the contract is `lash.stores.process.ProcessLeaseStore`."""
 
-    def __init__(self, database: Database, signals: ChangeSignals) -> None:
+    def __init__(self, database: Database, signals: ChangeSignals, on_end: Callable[[ProcessRecord], None]) -> None:
+        """Build the store; it calls ``on_end`` for each process that it has ended."""
         self._database = database
         self._signals = signals
+        self._on_end = on_end
 
     async def claim(self, process_id: str, owner: LeaseOwner, *, ttl_ms: int) -> ProcessLeaseOutcome:
         check_claim(owner, ttl_ms)
@@ -66,7 +77,7 @@ class SQLiteProcessLeaseStore:
         def body(transaction: Transaction) -> ProcessLeaseOutcome:
             return _claim(transaction, process_id, owner, ttl_ms, displacing=None)
 
-        return await self._write(body)
+        return await self._write(body, work=False)
 
     async def reclaim(
         self, process_id: str, owner: LeaseOwner, *, observed: ProcessLease, ttl_ms: int
@@ -78,7 +89,7 @@ class SQLiteProcessLeaseStore:
         def body(transaction: Transaction) -> ProcessLeaseOutcome:
             return _claim(transaction, process_id, owner, ttl_ms, displacing=observed.fence if is_dead else None)
 
-        return await self._write(body)
+        return await self._write(body, work=False)
 
     async def renew(self, fence: ProcessFence, *, ttl_ms: int) -> ProcessLease:
         check_process_fence(fence)
@@ -91,7 +102,7 @@ class SQLiteProcessLeaseStore:
             _extend(transaction, key, lease)
             return lease
 
-        return await self._database.write(body)
+        return await self._database.write_briefly(body)
 
     async def release(self, fence: ProcessFence) -> bool:
         check_process_fence(fence)
@@ -128,14 +139,18 @@ class SQLiteProcessLeaseStore:
 
         def body(transaction: Transaction) -> ProcessRecord:
             row = find_process(transaction, process_id)
+            record = decode_process(row)
             # A process that ended is answered from its log: the caller may repeat what it did not hear of.
-            if not decode_process(row).is_terminal:
+            if not record.is_terminal:
                 require_process_fence(process_lease_row(transaction, row.process_key), fence, transaction.now_ms)
-            append_event(transaction, process_id, draft)
+            ended = append_to(transaction, row.process_key, record, draft)[1]
             _release(transaction, row.process_key, fence)
-            return decode_process(find_process(transaction, process_id))
+            return ended
 
-        return await self._write(body)
+        record = await self._database.write_briefly(body)
+        self._on_end(record)
+        self._signals.touch(work=parent_of(record.registration) is not None)
+        return record
 
     async def holder(self, process_id: str) -> ProcessLease | None:
         def body(reader: Reader) -> LeaseRow:
@@ -144,10 +159,10 @@ class SQLiteProcessLeaseStore:
         held = held_lease(self._database.read(body), process_id)
         return None if held is None else as_process_lease(held)
 
-    async def _write(self, body: Callable[[Transaction], T]) -> T:
-        """Write what may add to the log, and tell those who wait for it."""
-        value = await self._database.write(body)
-        self._signals.touch()
+    async def _write(self, body: Callable[[Transaction], T], *, work: bool = True) -> T:
+        """Write what may add to the log or to the work list, and tell those who wait for it."""
+        value = await self._database.write_briefly(body)
+        self._signals.touch(work=work)
         return value
 
 
@@ -155,7 +170,8 @@ def _claim(
     transaction: Transaction, process_id: str, owner: LeaseOwner, ttl_ms: int, *, displacing: ProcessFence | None
 ) -> ProcessLeaseOutcome:
     row = find_process(transaction, process_id)
-    refused = refuse_run(decode_process(row), owner)
+    record = decode_process(row)
+    refused = refuse_run(record, owner)
     if refused is not None:
         return refused
     held = process_lease_row(transaction, row.process_key)
@@ -163,14 +179,18 @@ def _claim(
     if isinstance(decision, Refuse):
         return ProcessRefused(reason=RefusalReason.BUSY, holder=as_process_lease(decision.holder))
     if isinstance(decision, Acquire):
-        lease, wake_seq = _acquire(transaction, row.process_key, decision, process_id, owner, ttl_ms)
-        append_event(transaction, process_id, started_draft(process_id, owner))
-        displaced = None if decision.displaced is None else as_process_lease(decision.displaced)
-        record = decode_process(find_process(transaction, process_id))
-        return ProcessAcquired(lease=as_process_lease(lease), record=record, wake_seq=wake_seq, displaced=displaced)
+        lease, found = _acquire(transaction, row.process_key, decision, process_id, owner, ttl_ms)
+        started = append_to(transaction, row.process_key, record, started_draft(process_id, owner))[1]
+        return ProcessAcquired(
+            lease=as_process_lease(lease),
+            record=started,
+            wake_seq=found.wake_seq,
+            has_effects=found.has_effects,
+            displaced=None if decision.displaced is None else as_process_lease(decision.displaced),
+        )
     held_still = as_process_lease(decision.lease)
     wake_seq = _extend(transaction, row.process_key, held_still)
-    return ProcessAcquired(lease=held_still, record=decode_process(row), wake_seq=wake_seq, reentered=True)
+    return ProcessAcquired(lease=held_still, record=record, wake_seq=wake_seq, reentered=True)
 
 
 def _decide(
@@ -196,8 +216,8 @@ def _decide(
 
 def _acquire(
     transaction: Transaction, process_key: int, decision: Acquire, process_id: str, owner: LeaseOwner, ttl_ms: int
-) -> tuple[Lease, int]:
-    """Take the lease, and return it with the number of reasons to run the process."""
+) -> tuple[Lease, _Acquired]:
+    """Take the lease, and return it with what the run is to know of the process."""
     lease = Lease(
         session_id=process_id,
         owner=owner,
@@ -206,8 +226,8 @@ def _acquire(
         claimed_at_ms=transaction.now_ms,
         expires_at_ms=saturating_add(transaction.now_ms, ttl_ms),
     )
-    wake_seq = transaction.one(
-        Number,
+    found = transaction.one(
+        _Acquired,
         "process_lease_acquire",
         process_key=process_key,
         fencing=lease.fencing,
@@ -218,7 +238,7 @@ def _acquire(
         now_ms=lease.claimed_at_ms,
         expires_at_ms=lease.expires_at_ms,
     )
-    return lease, _number(wake_seq)
+    return lease, _found(found)
 
 
 def _extend(transaction: Transaction, process_key: int, lease: ProcessLease) -> int:
@@ -231,13 +251,13 @@ def _extend(transaction: Transaction, process_key: int, lease: ProcessLease) -> 
         fencing=lease.fencing,
         expires_at_ms=lease.expires_at_ms,
     )
-    return _number(wake_seq)
+    return _found(wake_seq).number
 
 
-def _number(row: Number | None) -> int:
+def _found(row: T | None) -> T:
     if row is None:
         raise CorruptData("a lease changed inside a transaction")
-    return row.number
+    return row
 
 
 def _release(transaction: Transaction, process_key: int, fence: ProcessFence) -> bool:

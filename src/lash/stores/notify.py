@@ -35,17 +35,20 @@ class ChangeSignals(Protocol):
     after a while all the same. Nothing runs, and no connection is held, while nobody listens.
     """
 
-    def listen(self, *, everything: bool = False) -> Listener:
-        """Begin to listen: for changes of processes, or for everything, such as queued work and commits too.
+    def listen(self, *, everything: bool = False, work: bool = False) -> Listener:
+        """Begin to listen: for changes of processes, for everything, such as queued work and commits too, or for work.
+
+        Work is whatever a worker has to look for. A hint that is none may come all the same.
 
         Changes from this moment on are hints, also those made before the first wait, which may return without one.
         """
         ...
 
-    def touch(self, *, process: bool = True) -> None:
+    def touch(self, *, process: bool = True, work: bool = True) -> None:
         """Give a hint. The stores call it after a write that succeeded and that somebody may wait for.
 
-        With ``process=False`` no process was changed, and only those who listen for everything get the hint.
+        With ``process=False`` no process was changed, and only those who listen for everything or for work get the
+        hint; with ``work=False`` nothing became ready or was asked of what runs, and those who listen for work do not.
         """
         ...
 

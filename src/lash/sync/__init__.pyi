@@ -363,15 +363,18 @@ class ChangeSignals:
     A hint says when to look, never what there is to see. It may be late, needless or lost: whoever waits looks anew
     after a while all the same. Nothing runs, and no connection is held, while nobody listens.
     """
-    def listen(self, *, everything: bool = False) -> Listener:
-        """Begin to listen: for changes of processes, or for everything, such as queued work and commits too.
+    def listen(self, *, everything: bool = False, work: bool = False) -> Listener:
+        """Begin to listen: for changes of processes, for everything, such as queued work and commits too, or for work.
+
+        Work is whatever a worker has to look for. A hint that is none may come all the same.
 
         Changes from this moment on are hints, also those made before the first wait, which may return without one.
         """
-    def touch(self, *, process: bool = True) -> None:
+    def touch(self, *, process: bool = True, work: bool = True) -> None:
         """Give a hint. The stores call it after a write that succeeded and that somebody may wait for.
 
-        With ``process=False`` no process was changed, and only those who listen for everything get the hint.
+        With ``process=False`` no process was changed, and only those who listen for everything or for work get the
+        hint; with ``work=False`` nothing became ready or was asked of what runs, and those who listen for work do not.
         """
     def close(self) -> None:
         """End what runs for the hints, and every wait with StorageClosed; a second close is harmless."""
@@ -744,8 +747,8 @@ class ProcessWaiter:
     """Waits for events and ends of processes, without a query for each waiter.
 
     All waiters of a storage share one task, which runs only while there are any. It asks one query for all of them
-    when a hint comes, and every second without one: a lost hint is a delay, never a hang. Others may share the task
-    through ``hub``.
+    when a hint comes, and every second without one: a lost hint is a delay, never a hang. Whoever waits for the end of
+    a process that this storage ends is told without a query. Others may share the task through ``hub``.
     """
     @property
     def hub(self) -> Hub:
@@ -761,6 +764,8 @@ class ProcessWaiter:
         """
     def await_outcome(self, process_id: str, *, timeout_s: float | None = None) -> Outcome:
         """Return how a process ended, at once if it has, else when it does; the errors are those of the other wait."""
+    def tell_end(self, record: ProcessRecord) -> None:
+        """Let those who wait for the end of a process have it, which this storage has just written."""
     def close(self) -> None:
         """End every wait with StorageClosed, those of others who share the hub included."""
 

@@ -246,6 +246,44 @@ joined AS (
 )
 SELECT created_at_ms, due_at_ms, settled_rank FROM recorded;
 
+-- name: effect_record_in_process
+-- Records effects of processes, at most 32 and none of them in a group, in one statement: each under the live lease of
+-- its process, unless something is recorded under its key. Answers which were recorded, the time, and until when they
+-- sleep. The limit tells the planner how few they are.
+WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
+asked AS MATERIALIZED (
+    SELECT *
+    FROM unnest(
+        $1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::text[], $9::text[],
+        $10::text[], $11::text[], $12::text[], $13::bigint[], $14::bigint[]
+    ) AS a (
+        scope_id, replay_key, process_id, owner_id, incarnation_id, token, fencing, envelope, envelope_hash, status,
+        outcome, error, duration_ms, until_ms
+    )
+    LIMIT 32
+),
+-- Held until the end of the statement, so that no lease can pass to somebody else meanwhile.
+held AS (
+    SELECT a.*, l.process_key, clock.now_ms
+    FROM clock, asked AS a
+    JOIN :"schema".lash_processes AS p ON p.process_id = a.process_id
+    JOIN :"schema".lash_process_leases AS l ON l.process_key = p.process_key
+    WHERE l.owner_id = a.owner_id AND l.incarnation_id = a.incarnation_id AND l.token = a.token
+        AND l.fencing = a.fencing AND l.expires_at_ms > clock.now_ms
+    ORDER BY l.process_key
+    FOR SHARE OF l
+)
+INSERT INTO :"schema".lash_effects AS e (
+    scope_id, replay_key, process_key, envelope, envelope_hash, status, outcome, error, once, fencing, due_at_ms,
+    created_at_ms, updated_at_ms
+)
+SELECT
+    h.scope_id, h.replay_key, h.process_key, h.envelope, h.envelope_hash, h.status, h.outcome, h.error, false, 0,
+    coalesce(h.until_ms, least(h.now_ms, 9223372036854775807 - h.duration_ms) + h.duration_ms), h.now_ms, h.now_ms
+FROM held AS h
+ON CONFLICT (scope_id, replay_key) DO NOTHING
+RETURNING e.scope_id, e.replay_key, e.created_at_ms, e.due_at_ms;
+
 -- name: effect_retire
 -- Forgets the effects and then the groups of a scope; answers how many effects those were.
 WITH gone AS (

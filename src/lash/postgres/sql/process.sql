@@ -69,6 +69,14 @@ SELECT
 FROM :"schema".lash_processes
 WHERE process_id = $1::text;
 
+-- name: process_rows
+-- Some processes by their ids.
+SELECT
+    process_key, process_id, registration_hash, registration, projection, wake_session_id, last_sequence,
+    created_at_ms, updated_at_ms
+FROM :"schema".lash_processes
+WHERE process_id = ANY ($1::text[]);
+
 -- name: process_is_pruned
 -- Says whether a process of this id was pruned.
 SELECT EXISTS (SELECT 1 FROM :"schema".lash_process_tombstones WHERE process_id = $1::text);

@@ -8,39 +8,57 @@ JOIN :"schema".lash_process_leases AS l ON l.process_key = p.process_key
 WHERE p.process_id = $1::text;
 
 -- name: process_lease_acquire
--- Gives the lease to a new holder under the next fencing number if it is free or lapsed, or if it is still the very one
--- of token $9 and fencing number $10; appends the event of its start unless the log has it. The process must stand at the
--- number of events $2 and the wake target $3 of the plan. It is ready from now on, should the holder let the lease go.
--- Answers the time, where the process stood, the lease as it was, and, where it was taken, as it is with the number of
--- reasons to run, and whether the event was appended. No row without process.
+-- Claims of different processes, at most 32, in one statement. Of each it gives the lease to a new holder under the next
+-- fencing number if it is free or lapsed, or if it is still the very one of the token and fencing number to displace;
+-- appends the event of its start unless the log has it. The process must stand at the number of events and the wake
+-- target of the plan. It is ready from now on, should the holder let the lease go. Answers for each process that there is
+-- where it stood, the lease as it was, and, where it was taken, as it is with the number of reasons to run, whether
+-- anything is recorded of the process, and whether the event was appended. Leases are locked before processes and both by
+-- their keys, as everywhere. The limit tells the planner how few they are; OFFSET 0 makes it look rows up.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
+asked AS MATERIALIZED (
+    SELECT *
+    FROM unnest(
+        $1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[],
+        $9::text[], $10::bigint[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[]
+    ) AS a (
+        process_key, last_sequence, wake_session_id, owner_id, incarnation_id, process, token, ttl_ms, displaced_token,
+        displaced_fencing, event_type, replay_key, payload_hash, payload, projection
+    )
+    LIMIT 32
+),
 before AS (
     SELECT l.*
     FROM :"schema".lash_process_leases AS l
-    WHERE l.process_key = $1::bigint
+    WHERE l.process_key = ANY ($1::bigint[])
+    ORDER BY l.process_key
     FOR NO KEY UPDATE
 ),
--- Held until the end of the statement, so that the process cannot end while the right to run it is given away.
+-- Held until the end of the statement, so that no process can end while the right to run it is given away.
 process AS (
     SELECT p.process_key, p.process_id, p.status, p.last_sequence, p.wake_session_id
-    FROM before
-    JOIN :"schema".lash_processes AS p ON p.process_key = before.process_key
-    FOR NO KEY UPDATE OF p
+    FROM :"schema".lash_processes AS p
+    WHERE p.process_key = ANY (ARRAY(SELECT before.process_key FROM before))
+    ORDER BY p.process_key
+    FOR NO KEY UPDATE
 ),
 taken AS (
     UPDATE :"schema".lash_process_leases AS l
-    SET fencing = l.fencing + 1, owner_id = $4::text, incarnation_id = $5::text, process = $6::text, token = $7::text,
-        claimed_at_ms = clock.now_ms, expires_at_ms = least(clock.now_ms, 9223372036854775807 - $8::bigint) + $8::bigint,
+    SET fencing = l.fencing + 1, owner_id = a.owner_id, incarnation_id = a.incarnation_id, process = a.process,
+        token = a.token, claimed_at_ms = clock.now_ms,
+        expires_at_ms = least(clock.now_ms, 9223372036854775807 - a.ttl_ms) + a.ttl_ms,
         ready_at_ms = least(l.ready_at_ms, clock.now_ms)
-    FROM clock, before, process
-    WHERE l.process_key = before.process_key
-        AND process.last_sequence = $2::bigint AND process.wake_session_id IS NOT DISTINCT FROM $3::text
+    FROM clock, asked AS a
+    JOIN before ON before.process_key = a.process_key
+    JOIN process ON process.process_key = a.process_key
+    WHERE l.process_key = a.process_key
+        AND process.last_sequence = a.last_sequence AND process.wake_session_id IS NOT DISTINCT FROM a.wake_session_id
         AND (
             before.token IS NULL
             OR before.expires_at_ms <= clock.now_ms
             OR (
-                before.token = $9::text AND before.fencing = $10::bigint
-                AND (before.owner_id, before.incarnation_id) <> ($4::text, $5::text)
+                before.token = a.displaced_token AND before.fencing = a.displaced_fencing
+                AND (before.owner_id, before.incarnation_id) <> (a.owner_id, a.incarnation_id)
             )
         )
     RETURNING
@@ -50,12 +68,13 @@ taken AS (
 ),
 started AS (
     UPDATE :"schema".lash_processes AS p
-    SET projection = $15::text, last_sequence = $2::bigint + 1, updated_at_ms = clock.now_ms
+    SET projection = a.projection, last_sequence = a.last_sequence + 1, updated_at_ms = clock.now_ms
     FROM clock, taken
-    WHERE p.process_key = taken.process_key
+    JOIN asked AS a ON a.process_key = taken.process_key
+    WHERE p.process_key = a.process_key
         AND NOT EXISTS (
             SELECT 1 FROM :"schema".lash_process_events AS e
-            WHERE e.process_key = taken.process_key AND e.replay_key = $12::text
+            WHERE e.process_key = a.process_key AND e.replay_key = a.replay_key
             OFFSET 0
         )
     RETURNING p.process_key, p.process_id, p.last_sequence, p.status, p.updated_at_ms AS now_ms
@@ -64,8 +83,11 @@ event AS (
     INSERT INTO :"schema".lash_process_events (
         process_key, sequence, event_type, replay_key, payload_hash, payload, occurred_at_ms
     )
-    SELECT started.process_key, started.last_sequence, $11::text, $12::text, $13::text, $14::text, started.now_ms
+    SELECT
+        started.process_key, started.last_sequence, a.event_type, a.replay_key, a.payload_hash, a.payload,
+        started.now_ms
     FROM started
+    JOIN asked AS a ON a.process_key = started.process_key
 ),
 change AS (
     INSERT INTO :"schema".lash_process_changes (process_id, kind, sequence, status, occurred_at_ms)
@@ -73,6 +95,7 @@ change AS (
     FROM started
 )
 SELECT
+    process.process_key,
     clock.now_ms,
     process.last_sequence,
     process.wake_session_id,
@@ -82,9 +105,108 @@ SELECT
     ),
     taken.lease,
     taken.wake_seq,
-    EXISTS (SELECT 1 FROM started)
-FROM clock, before, process
-LEFT JOIN taken ON true;
+    EXISTS (SELECT 1 FROM :"schema".lash_effects AS e WHERE e.process_key = taken.process_key OFFSET 0),
+    started.process_key IS NOT NULL
+FROM clock, process
+JOIN before ON before.process_key = process.process_key
+LEFT JOIN taken ON taken.process_key = process.process_key
+LEFT JOIN started ON started.process_key = process.process_key;
+
+-- name: process_lease_complete
+-- Ends of different processes, at most 32, in one statement. Of each it writes everything, or nothing when a fact of the
+-- plan no longer holds: the number of events and the wake target of the process, no event of the replay key yet, a live
+-- lease under the fence. It appends the event of the end, after which the process is never run again, frees the lease,
+-- and gives the process that started it a reason to run if asked to. Answers the keys of those that were written, and the
+-- time. All leases are locked first and by their keys, as everywhere.
+WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
+asked AS MATERIALIZED (
+    SELECT *
+    FROM unnest(
+        $1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
+        $10::text[], $11::text[], $12::text[], $13::bigint[], $14::boolean[]
+    ) AS a (
+        process_key, last_sequence, wake_session_id, event_type, replay_key, payload_hash, payload, projection, status,
+        owner_id, incarnation_id, token, fencing, wakes_parent
+    )
+    LIMIT 32
+),
+parent AS (
+    SELECT a.process_key AS child_key, started.process_key
+    FROM asked AS a
+    CROSS JOIN LATERAL (
+        SELECT p.parent_process_id FROM :"schema".lash_processes AS p WHERE p.process_key = a.process_key OFFSET 0
+    ) AS child
+    CROSS JOIN LATERAL (
+        SELECT p.process_key FROM :"schema".lash_processes AS p WHERE p.process_id = child.parent_process_id OFFSET 0
+    ) AS started
+    WHERE a.wakes_parent
+),
+lease AS (
+    SELECT l.process_key, l.owner_id, l.incarnation_id, l.token, l.fencing, l.expires_at_ms
+    FROM :"schema".lash_process_leases AS l
+    WHERE l.process_key = ANY ($1::bigint[] || ARRAY(SELECT parent.process_key FROM parent))
+    ORDER BY l.process_key
+    FOR NO KEY UPDATE
+),
+-- Counting them is what takes the locks.
+guard AS (
+    SELECT a.*, clock.now_ms
+    FROM clock, asked AS a
+    JOIN lease AS l ON l.process_key = a.process_key
+    WHERE (SELECT count(*) FROM lease) > 0
+        AND l.owner_id = a.owner_id AND l.incarnation_id = a.incarnation_id AND l.token = a.token
+        AND l.fencing = a.fencing AND l.expires_at_ms > clock.now_ms
+        AND NOT EXISTS (
+            SELECT 1 FROM :"schema".lash_process_events AS e
+            WHERE e.process_key = a.process_key AND e.replay_key = a.replay_key
+            OFFSET 0
+        )
+),
+moved AS (
+    UPDATE :"schema".lash_processes AS p
+    SET projection = guard.projection, status = guard.status, waiting = false,
+        last_sequence = guard.last_sequence + 1, updated_at_ms = guard.now_ms,
+        ended_at_ms = coalesce(p.ended_at_ms, guard.now_ms)
+    FROM guard
+    WHERE p.process_key = guard.process_key AND p.last_sequence = guard.last_sequence
+        AND p.wake_session_id IS NOT DISTINCT FROM guard.wake_session_id
+    RETURNING p.process_key, p.process_id, p.last_sequence, p.status, p.updated_at_ms AS now_ms
+),
+event AS (
+    INSERT INTO :"schema".lash_process_events (
+        process_key, sequence, event_type, replay_key, payload_hash, payload, occurred_at_ms
+    )
+    SELECT moved.process_key, moved.last_sequence, a.event_type, a.replay_key, a.payload_hash, a.payload, moved.now_ms
+    FROM moved
+    JOIN asked AS a ON a.process_key = moved.process_key
+),
+change AS (
+    INSERT INTO :"schema".lash_process_changes (process_id, kind, sequence, status, occurred_at_ms)
+    SELECT moved.process_id, 'event', moved.last_sequence, moved.status, moved.now_ms
+    FROM moved
+),
+freed AS (
+    UPDATE :"schema".lash_process_leases AS l
+    SET owner_id = NULL, incarnation_id = NULL, process = NULL, token = NULL, claimed_at_ms = 0, expires_at_ms = 0,
+        runnable = false, ready_at_ms = NULL
+    FROM moved
+    WHERE l.process_key = moved.process_key
+),
+-- A process that ends here needs no waking, and no row may be changed twice.
+woken AS (
+    UPDATE :"schema".lash_process_leases AS l
+    SET wake_seq = l.wake_seq + reason.count, ready_at_ms = least(l.ready_at_ms, clock.now_ms)
+    FROM clock, (
+        SELECT parent.process_key, count(*) AS count
+        FROM parent
+        JOIN moved ON moved.process_key = parent.child_key
+        WHERE parent.process_key NOT IN (SELECT ending.process_key FROM moved AS ending)
+        GROUP BY parent.process_key
+        LIMIT 32
+    ) AS reason
+    WHERE l.process_key = reason.process_key AND l.runnable
+)
+SELECT moved.process_key, moved.now_ms FROM moved;
 
 -- name: process_lease_extend
 -- Moves the expiry of a live lease to the time to live from now, never to an earlier moment. Answers the lease and the

@@ -6,12 +6,12 @@ WHERE process_key = :process_key;
 
 -- name: process_lease_acquire
 -- Gives the lease to a new holder under the next fencing number. The process is ready from now on, should the holder
--- let the lease go. Answers the number of reasons to run.
+-- let the lease go. Answers the number of reasons to run, and whether anything is recorded of the process.
 UPDATE lash_process_leases
 SET fencing = :fencing, owner_id = :owner_id, incarnation_id = :incarnation_id, process = :process, token = :token,
     claimed_at_ms = :now_ms, expires_at_ms = :expires_at_ms, ready_at_ms = MIN(COALESCE(ready_at_ms, :now_ms), :now_ms)
 WHERE process_key = :process_key
-RETURNING wake_seq;
+RETURNING wake_seq, EXISTS (SELECT 1 FROM lash_effects AS e WHERE e.process_key = :process_key);
 
 -- name: process_lease_extend
 -- Moves the expiry of the lease that this token holds, and answers the number of reasons to run.

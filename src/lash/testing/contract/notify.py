@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from lash.errors import InvalidInput, StorageClosed
+from lash.model.causal import ProcessCause
 from lash.model.lease import LeaseFence
-from lash.model.process import Success
+from lash.model.process import Provenance, Success
 from lash.model.queue import Boundary, Claim
 from lash.stores.notify import Listener
 from lash.stores.storage import Storage
 from lash.testing.contract.queue_state import LONG, claimed, consuming, late, leased, queued
-from lash.testing.factories import commit, node, started
+from lash.testing.factories import commit, node, owner, started
 from lash.testing.harness import Harness
-from lash.testing.process_factories import event, process
+from lash.testing.process_factories import NOTE, event, process, process_lease
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -75,6 +76,40 @@ WORK: Final[dict[str, Act]] = {
 """What makes or ends work for a worker, and changes no process."""
 
 
+async def _register(storage: Storage, _fence: LeaseFence, _claim: Claim) -> object:
+    return await storage.processes.register(process("new"))
+
+
+async def _cancel_process(storage: Storage, _fence: LeaseFence, _claim: Claim) -> object:
+    return await storage.processes.request_cancel("p")
+
+
+async def _give_back(storage: Storage, _fence: LeaseFence, _claim: Claim) -> object:
+    lease = process_lease(await storage.process_leases.claim("p", owner("ann"), ttl_ms=LONG))
+    return await storage.process_leases.release(lease.fence)
+
+
+async def _park(storage: Storage, _fence: LeaseFence, _claim: Claim) -> object:
+    lease = process_lease(await storage.process_leases.claim("p", owner("ann"), ttl_ms=LONG))
+    return await storage.process_leases.park(lease.fence, wake_seq=0, until_ms=1)
+
+
+async def _end_child(storage: Storage, _fence: LeaseFence, _claim: Claim) -> object:
+    lease = process_lease(await storage.process_leases.claim("child", owner("ann"), ttl_ms=LONG))
+    return await storage.process_leases.complete(lease.fence, Success(value=1))
+
+
+RUNNABLE: Final[dict[str, Act]] = {
+    "register": _register,
+    "cancel a process": _cancel_process,
+    "give a process back": _give_back,
+    "park": _park,
+    "end a child": _end_child,
+}
+"""What makes a process ready to run, changes when it is, or asks something of its run."""
+BY_P: Final = Provenance(caused_by=ProcessCause(process_id="p"))
+
+
 class NotifyContract:
     """Laws about hints; those who wait for processes alone have laws of their own."""
 
@@ -92,6 +127,17 @@ class NotifyContract:
         storage, fence, claim = await _busy(harness)
         async with _listening(await harness.open(), everything=True) as (_, waiting):
             await WORK[act](storage, fence, claim)
+            await asyncio.wait_for(waiting, 20)
+
+    @pytest.mark.parametrize("act", [*WORK, *RUNNABLE])
+    @pytest.mark.parametrize("here", [True, False])
+    async def test_whoever_listens_for_work_hears_of_it(self, harness: Harness, act: str, here: bool) -> None:  # noqa: FBT001
+        """Issue 9: queued work, and whatever makes a process ready or is asked of it, lets a worker look."""
+        storage, fence, claim = await _busy(harness)
+        await storage.processes.register(process("child", NOTE, provenance=BY_P))
+        listening = storage if here else await harness.open()
+        async with _listening(listening, work=True) as (_, waiting):
+            await (WORK | RUNNABLE)[act](storage, fence, claim)
             await asyncio.wait_for(waiting, 20)
 
     async def test_work_is_no_hint_for_those_who_wait_for_processes(self, harness: Harness) -> None:
@@ -193,9 +239,11 @@ class NotifyContract:
 
 
 @asynccontextmanager
-async def _listening(storage: Storage, *, everything: bool = False) -> AsyncIterator[tuple[Listener, Wait]]:
+async def _listening(
+    storage: Storage, *, everything: bool = False, work: bool = False
+) -> AsyncIterator[tuple[Listener, Wait]]:
     """Listen, and give the listener and a wait of it that no hint has ended yet."""
-    with storage.signals.listen(everything=everything) as listener:
+    with storage.signals.listen(everything=everything, work=work) as listener:
         waiting = await _quiet(listener)
         try:
             yield listener, waiting

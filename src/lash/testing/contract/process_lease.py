@@ -23,6 +23,7 @@ from lash.model.process import (
 )
 from lash.stores.storage import Storage
 from lash.testing.contract.process_state import check_logs, log, opened, refuse, world
+from lash.testing.effect_factories import RUN, effect
 from lash.testing.factories import owner
 from lash.testing.harness import Harness
 from lash.testing.process_factories import (
@@ -113,6 +114,26 @@ class ProcessLeaseContract:
         assert outcome.lease == msgspec.structs.replace(first, expires_at_ms=first.expires_at_ms + 400)
         assert process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=1)) == outcome.lease
         assert await storage.process_leases.holder("p") == outcome.lease
+
+    async def test_a_claim_says_whether_anything_is_recorded(self, harness: Harness) -> None:
+        """DESIGN 4.6: a first run has nothing to read; one after a recorded effect has, and so has who re-enters."""
+        storage = await _storage(harness)
+        await storage.processes.register(process("q", NOTE))
+        first = await storage.process_leases.claim("p", ANN, ttl_ms=TTL)
+        assert isinstance(first, ProcessAcquired)
+        assert not first.has_effects
+        await storage.effects.record(first.lease.fence, effect(scope=RUN), 1)
+        again = await storage.process_leases.claim("p", ANN, ttl_ms=TTL)
+        assert isinstance(again, ProcessAcquired)
+        assert again.reentered
+        assert again.has_effects
+        await storage.process_leases.release(first.lease.fence)
+        second = await (await harness.open()).process_leases.claim("p", BOB, ttl_ms=TTL)
+        assert isinstance(second, ProcessAcquired)
+        assert second.has_effects
+        other = await storage.process_leases.claim("q", ANN, ttl_ms=TTL)
+        assert isinstance(other, ProcessAcquired)
+        assert not other.has_effects
 
     async def test_a_lapsed_lease_is_taken_over(self, harness: Harness) -> None:
         """Laws 74, 81: from the moment of expiry it cannot be renewed; another acquires it and learns whose it was."""
