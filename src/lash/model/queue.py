@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from lash.model.causal import CausalRef
+from lash.model.lease import Busy, Lease
 from lash.model.message import AttachmentRef
 from lash.model.value import JSON, Count, JSONObject, Value, share_default
 
@@ -200,6 +201,18 @@ class NothingClaimed(Value, frozen=True, kw_only=True):
     next_available_at_ms: int | None = None
 
 
+class TurnBegun(Value, frozen=True, kw_only=True):
+    """A turn that may run: the lease of its session, the claim on its input, and what it starts from.
+
+    ``revision`` is that of the session; ``recorded`` says whether an earlier attempt has left records of its steps.
+    """
+
+    lease: Lease
+    claim: Claim
+    revision: int
+    recorded: bool
+
+
 class DeadLetter(Value, frozen=True, kw_only=True):
     """Work that was given up: the batch as it was, why, and when. ``place`` orders them as they died."""
 
@@ -216,3 +229,4 @@ class DeadLetter(Value, frozen=True, kw_only=True):
 
 
 ClaimOutcome: TypeAlias = Claim | NothingClaimed
+BeginOutcome: TypeAlias = TurnBegun | Busy | NothingClaimed

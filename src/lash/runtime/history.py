@@ -114,21 +114,29 @@ class Histories:
     def __init__(self) -> None:
         self._kept: OrderedDict[str, History] = OrderedDict()
 
-    async def load(self, storage: Storage, session_id: str) -> History:
-        """Return the history as it stands: from memory if the head has not moved, else from the storage."""
+    async def load(self, storage: Storage, session_id: str, *, revision: int | None = None) -> History:
+        """Return the history as it stands: from memory if the head has not moved, else from the storage.
+
+        ``revision`` is that of the session if the caller has just read it.
+        """
         session, kept = storage.session(session_id), self._kept.get(session_id)
+        if revision == 0:
+            # Nobody has committed anything.
+            return History()
         if kept is not None:
-            head = await session.head()
-            if head is not None and head.revision == kept.revision:
+            if revision is None:
+                head = await session.head()
+                revision = None if head is None else head.revision
+            if revision == kept.revision:
                 self._kept.move_to_end(session_id)
                 return kept
         read = await session.load()
         if read is None:
-            revision = await session.revision()
+            first = await session.revision()
             # Somebody may have made the first commit meanwhile; its revision without its nodes would cut them off.
             read = await session.load()
             if read is None:
-                return History(revision=revision)
+                return History(revision=first)
         return self._keep(session_id, History.of(read))
 
     def advance(self, session_id: str, commit: Commit, result: CommitResult) -> None:

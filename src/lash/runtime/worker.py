@@ -11,8 +11,9 @@ from typing import Final
 
 from lash.errors import LashError, LeaseLost, ProcessLeaseLost, StorageClosed
 from lash.liveness import is_provably_dead
-from lash.model.lease import Acquired, Lease, LeaseOutcome
+from lash.model.lease import Acquired, Busy, Lease
 from lash.model.process import ProcessAcquired, ProcessLease, ProcessLeaseOutcome
+from lash.model.queue import EmptyReason, TurnBegun
 from lash.model.work import Work
 from lash.plan.work import MAX_LOOK
 from lash.runtime.core import Core
@@ -188,25 +189,36 @@ class Worker:
 
     async def _run_turn(self, session_id: str) -> None:
         end: TurnEnd | None = None
-        claimed: LeaseOutcome | None = None
+        begun: TurnBegun | Acquired | None = None
         try:
-            claimed = await self._storage.leases.claim(session_id, self._core.owner, ttl_ms=self._core.options.ttl_ms)
-            if isinstance(claimed, Acquired) and self._stopping.is_set():
-                await self._storage.leases.release(claimed.lease.fence)
-            elif isinstance(claimed, Acquired):
-                run = TurnRun(self._core, claimed.lease)
+            begun = await self._begin_turn(session_id)
+            if begun is not None:
+                run = TurnRun(self._core, begun)
                 self._turns.fill(session_id, run)
+                if self._stopping.is_set():
+                    run.release()
                 end = await run.run()
         except STORAGE_TROUBLE:
-            if isinstance(claimed, Acquired):
+            if begun is not None:
                 self._turns.empty(session_id)
-                await self._let_go(partial(self._storage.leases.release, claimed.lease.fence))
+                await self._let_go(partial(self._storage.leases.release, begun.lease.fence))
             raise
         finally:
             self._turns.leave(session_id, in_vain=end in (None, TurnEnd.NOTHING, TurnEnd.LOST))
             if end is TurnEnd.UNKNOWN:
                 self._turns.avoid(session_id, self._core.options.poll_s)
             self._freed.set()
+
+    async def _begin_turn(self, session_id: str) -> TurnBegun | Acquired | None:
+        """Take the lease of a session, and its next input with it; orders that come first need the lease alone."""
+        owner, ttl_ms = self._core.owner, self._core.options.ttl_ms
+        begun = await self._storage.queue.begin_turn(session_id, owner, ttl_ms=ttl_ms)
+        if isinstance(begun, TurnBegun):
+            return begun
+        if isinstance(begun, Busy) or begun.reason is not EmptyReason.COMMAND_AT_HEAD:
+            return None
+        claimed = await self._storage.leases.claim(session_id, owner, ttl_ms=ttl_ms)
+        return claimed if isinstance(claimed, Acquired) else None
 
     async def _run_process(self, process_id: str) -> None:
         end: RunEnd | None = None

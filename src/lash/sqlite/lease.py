@@ -125,18 +125,20 @@ def _carry_out(
     transaction: Transaction, decision: ClaimDecision, session_id: str, owner: LeaseOwner, ttl_ms: int
 ) -> LeaseOutcome:
     if isinstance(decision, Acquire):
-        return _acquire(transaction, decision, session_id, owner, ttl_ms)
+        lease = take_lease(transaction, decision.fencing, session_id, owner, ttl_ms)
+        return Acquired(lease=lease, displaced=decision.displaced)
     if isinstance(decision, Reenter):
         _extend(transaction, decision.lease)
     return outcome_of(decision)
 
 
-def _acquire(transaction: Transaction, decision: Acquire, session_id: str, owner: LeaseOwner, ttl_ms: int) -> Acquired:
+def take_lease(transaction: Transaction, fencing: int, session_id: str, owner: LeaseOwner, ttl_ms: int) -> Lease:
+    """Give the lease to a new holder under this number."""
     lease = Lease(
         session_id=session_id,
         owner=owner,
         token=new_id(),
-        fencing=decision.fencing,
+        fencing=fencing,
         claimed_at_ms=transaction.now_ms,
         expires_at_ms=saturating_add(transaction.now_ms, ttl_ms),
     )
@@ -151,7 +153,7 @@ def _acquire(transaction: Transaction, decision: Acquire, session_id: str, owner
         now_ms=lease.claimed_at_ms,
         expires_at_ms=lease.expires_at_ms,
     )
-    return Acquired(lease=lease, displaced=decision.displaced)
+    return lease
 
 
 def _extend(transaction: Transaction, lease: Lease) -> None:
