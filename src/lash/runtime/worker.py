@@ -22,6 +22,7 @@ from lash.runtime.run_process import ProcessRun, RunEnd
 from lash.runtime.run_turn import TurnEnd, TurnRun
 from lash.runtime.slots import Slots
 from lash.runtime.upkeep import keep_tidy
+from lash.stores.notify import Listener
 
 _TICK_S: Final = 0.25
 _LAG_NOTED_S: Final = 1.0
@@ -45,6 +46,7 @@ class Worker:
         self._look_for_dead_at = 0.0
         self._timer_pause_s = 0.0
         self._freed = asyncio.Event()
+        self._hints: Listener | None = None
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
@@ -65,7 +67,7 @@ class Worker:
     def stop(self) -> None:
         """Begin no new work; `run` returns when what runs has ended or was given back."""
         self._stopping.set()
-        self._freed.set()
+        self._look_again()
 
     async def drain(self) -> int:
         """Run everything that is ready, and what becomes ready by it, until nothing is; return how many runs that were.
@@ -89,7 +91,7 @@ class Worker:
 
     async def _look_for_ever(self) -> None:
         pause_s = 0.0
-        with self._storage.signals.listen(everything=True) as hints:
+        with self._storage.signals.listen(everything=True) as self._hints:
             while not self._stopping.is_set():
                 self._freed.clear()
                 try:
@@ -107,7 +109,13 @@ class Worker:
                 if self._is_full():
                     # Orders to what runs are still to be found, but not in a hurry.
                     await _either(self._freed.wait(), asyncio.sleep(_FULL_PAUSE_S))
-                await _either(hints.wait(self._pause_s(work)), self._freed.wait())
+                await self._hints.wait(self._pause_s(work))
+
+    def _look_again(self) -> None:
+        """Let the next look be at once: a slot is free, or there is other news."""
+        self._freed.set()
+        if self._hints is not None:
+            self._hints.hint()
 
     def _pause_s(self, work: Work) -> float:
         """Return for how long nothing becomes ready by itself, as far as one can tell."""
@@ -207,7 +215,7 @@ class Worker:
             self._turns.leave(session_id, in_vain=end in (None, TurnEnd.NOTHING, TurnEnd.LOST))
             if end is TurnEnd.UNKNOWN:
                 self._turns.avoid(session_id, self._core.options.poll_s)
-            self._freed.set()
+            self._look_again()
 
     async def _begin_turn(self, session_id: str) -> TurnBegun | Acquired | None:
         """Take the lease of a session, and its next input with it; orders that come first need the lease alone."""
@@ -242,7 +250,7 @@ class Worker:
             self._processes.leave(process_id, in_vain=end in (None, RunEnd.LOST))
             if end is RunEnd.UNKNOWN:
                 self._processes.avoid(process_id, 10 * self._core.options.poll_s)
-            self._freed.set()
+            self._look_again()
 
     async def _let_go(self, release: Callable[[], Awaitable[object]]) -> None:
         """Give a lease back as soon as the storage takes that: its work should not have to wait until it runs out."""
@@ -270,7 +278,7 @@ class Worker:
             if isinstance(got, ProcessAcquired):
                 await self._storage.process_leases.release(got.lease.fence)
                 self._core.hooks.note("lease.reclaimed", owner_id=lease.owner.owner_id, process_id=lease.process_id)
-        self._freed.set()
+        self._look_again()
 
     async def _keep_leases(self) -> None:
         """Renew the leases of all that runs; what cannot be renewed in time is stopped."""
@@ -309,7 +317,7 @@ class Worker:
                 self._core.hooks.note("loop.blocked", seconds=round(lag, 3))
             if any(self._is_dead(lease) for lease in self._neighbours):
                 self._neighbours, self._look_for_dead_at = (), 0.0
-                self._freed.set()
+                self._look_again()
 
     async def _finish(self) -> None:
         """Let what runs end within the grace time; give back what has not."""

@@ -17,6 +17,10 @@ class Listener(Protocol):
         """
         ...
 
+    def hint(self) -> None:
+        """Give this listener alone a hint: who waits has learnt of something in another way."""
+        ...
+
     def close(self) -> None:
         """Listen no more; a second close is harmless."""
         ...
