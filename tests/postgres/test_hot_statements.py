@@ -16,7 +16,8 @@ from lash.sqlkit.queries import load_queries
 
 HOT: Final = (
     *("session_read", "session_load", "commit_facts", "commit_apply"),
-    *("queue_enqueue", "queue_facts", "queue_stamp", "queue_extend", "queue_abandon", "queue_page"),
+    *("queue_enqueue", "queue_facts", "queue_stamp", "queue_begin_turn", "queue_extend", "queue_abandon"),
+    "queue_page",
     *("lease_row", "lease_acquire", "lease_extend", "lease_release"),
     *("effect_row", "effect_page", "effect_facts", "effect_record", "effect_begin", "effect_settle", "effect_renew"),
     *("event_facts", "event_append", "event_after", "event_recent", "event_nth_of_type"),

@@ -48,7 +48,7 @@ from lash.model.process import (
     SessionDetached,
     SignalWait,
 )
-from lash.model.queue import Batch, BatchDraft, Boundary, Claim, ClaimOutcome, DeadLetter, Enqueued
+from lash.model.queue import Batch, BatchDraft, BeginOutcome, Boundary, Claim, ClaimOutcome, DeadLetter, Enqueued
 from lash.model.schedule import Fired, RegisteredSchedule, Schedule, ScheduleDraft, SchedulePage
 from lash.model.session import (
     CreatedSession,
@@ -548,6 +548,8 @@ class Listener:
         One task waits at a time. Raises StorageClosed when the storage is closed, and InvalidInput if this listener
         was.
         """
+    def hint(self) -> None:
+        """Give this listener alone a hint: who waits has learnt of something in another way."""
     def close(self) -> None:
         """Listen no more; a second close is harmless."""
     def __enter__(self) -> Self: ...
@@ -783,6 +785,12 @@ class QueueStore:
         The group is the first batch that is ready at this boundary and those directly behind it that share its
         delivery and merge key; an exclusive batch, or one without a merge key, comes alone. At a checkpoint only
         early work counts, and it does not wait behind later work. Nothing overtakes an earlier ready command.
+        """
+    def begin_turn(self, session_id: str, owner: LeaseOwner, *, ttl_ms: int) -> BeginOutcome:
+        """Take the lease of a session and claim the next group of turn work under it, in one write: both or neither.
+
+        The group is that of an idle ``claim``, and the lease that of a claim of `LeaseStore`, but only if it is free
+        or lapsed: a live one is Busy, also to its holder. The answer tells besides what a worker would ask next.
         """
     def claim_command(self, fence: LeaseFence, *, ttl_ms: int) -> ClaimOutcome:
         """Claim the session command at the head of the queue, if turn work does not come first."""
