@@ -71,7 +71,9 @@ class SQLiteQueueStore:
             session_key = find_head(transaction, draft.session_id).session_key
             return enqueue_batch(transaction, session_key, encoded, batch_id)
 
-        return await self._write(body)
+        result = await self._database.write_briefly(body)
+        self._signals.touch(process=False)
+        return result
 
     async def claim(self, fence: LeaseFence, *, boundary: Boundary, ttl_ms: int, max_batches: int = 64) -> ClaimOutcome:
         limit, moment = check_claim_size(max_batches), check_boundary(boundary)
@@ -83,7 +85,9 @@ class SQLiteQueueStore:
     async def begin_turn(self, session_id: str, owner: LeaseOwner, *, ttl_ms: int) -> BeginOutcome:
         check_identifier("session_id", session_id)
         check_claim(owner, ttl_ms)
-        return await self._database.write(lambda transaction: begin_turn(transaction, session_id, owner, ttl_ms))
+        return await self._database.write_briefly(
+            lambda transaction: begin_turn(transaction, session_id, owner, ttl_ms)
+        )
 
     async def claim_command(self, fence: LeaseFence, *, ttl_ms: int) -> ClaimOutcome:
         return await self._claim(fence, ttl_ms, lanes_at(Boundary.IDLE), 1, choose_command)
