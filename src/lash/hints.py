@@ -18,8 +18,9 @@ class HintListener:
         self.everything = everything
         self._hints = hints
         self._hinted = asyncio.Event()
+        self._session_id: str | None = None
 
-    async def wait(self, timeout_s: float) -> None:
+    async def wait(self, timeout_s: float) -> str | None:
         self._hints.check_listening(self)
         self.begin_waiting()
         try:
@@ -30,10 +31,16 @@ class HintListener:
             self.end_waiting()
         self._hints.check_listening(self)
         self._hinted.clear()
+        session_id, self._session_id = self._session_id, None
         self.catch_up()
+        return session_id
 
-    def hint(self) -> None:
+    def hint(self, session_id: str | None = None) -> None:
         """Wake the one who waits, or let the next wait return at once."""
+        if not self._hinted.is_set():
+            self._session_id = session_id
+        elif session_id != self._session_id:
+            self._session_id = None
         self._hinted.set()
 
     def close(self) -> None:
@@ -81,11 +88,11 @@ class Hints:
             if not self._listeners and self._on_idle is not None:
                 self._on_idle()
 
-    def give(self, *, process: bool) -> None:
+    def give(self, *, process: bool, session_id: str | None = None) -> None:
         """Give a hint to all, or only to those who listen for everything."""
         for listener in self._listeners:
             if process or listener.everything:
-                listener.hint()
+                listener.hint(session_id)
 
     def close(self) -> None:
         """End every wait with StorageClosed."""

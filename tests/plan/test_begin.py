@@ -51,6 +51,15 @@ def test_no_work_no_turn() -> None:
     assert command == NothingClaimed(reason=EmptyReason.COMMAND_AT_HEAD)
 
 
+@pytest.mark.parametrize(("now_ms", "paused"), [(499, True), (500, False)])
+def test_a_pause_is_kept_to_its_end(now_ms: int, *, paused: bool) -> None:
+    """A session that pauses is told of with the moment at which it goes on; who is busy is busy first."""
+    row = LeaseRow(7, None, None, None, None, 0, 0, 500)
+    decision = plan_begin(row, _ready(LATE), session_id=SESSION, owner=RIVAL, now_ms=now_ms)
+    told = NothingClaimed(reason=EmptyReason.PAUSED, next_available_at_ms=500)
+    assert (decision == told, isinstance(decision, Beginning)) == (paused, not paused)
+
+
 def test_a_group_is_bounded() -> None:
     """At most 64 batches that may join come into one turn."""
     joining = [CandidateRow(seq, f"b{seq}", "late", "join", "g") for seq in range(100, 200)]

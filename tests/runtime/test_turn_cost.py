@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 import lash
@@ -41,3 +43,31 @@ async def test_a_turn_is_few_statements(backend_name: str, backend_url: str) -> 
         assert taken == ON_POSTGRES
     else:
         assert len(taken) <= ON_SQLITE
+
+
+async def test_a_worker_begins_what_it_is_told_before_it_looks(backend_name: str, backend_url: str) -> None:
+    """A session whose history the worker has is begun by its name: the look for work comes after."""
+    if backend_name != "postgres":
+        pytest.skip("on SQLite the file may tell the worker before the name does")
+    names: list[str] = []
+
+    class Statements(lash.Hook):
+        def statement(self, name: str) -> None:
+            names.append(name)
+
+    app = lash.App(backend_url, hooks=[Statements()])
+    entered: asyncio.Queue[list[str]] = asyncio.Queue()
+
+    @app.agent
+    async def agent(turn: Turn) -> str:
+        entered.put_nowait(list(names))
+        return "ok"
+
+    async with app:
+        assert await app.session("s").ask("first", timeout_s=60) == "ok"
+        await entered.get()
+        # What the first turn has left to look for is looked for.
+        await asyncio.sleep(0.5)
+        names.clear()
+        await app.session("s").send("second")
+        assert await asyncio.wait_for(entered.get(), 60) == ["queue_enqueue", "queue_facts", "queue_begin_turn"]

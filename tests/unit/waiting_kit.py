@@ -42,8 +42,9 @@ class HandSignals:
         self._hint.clear()
         self.resting.clear()
 
-    def touch(self, *, process: bool = True) -> None:
+    def touch(self, *, process: bool = True, session_id: str | None = None) -> None:
         assert process
+        assert session_id is None
         self._hint.set()
         self.resting.clear()
 

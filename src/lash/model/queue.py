@@ -190,6 +190,8 @@ class EmptyReason(enum.StrEnum):
     """All that is ready waits for the end of the turn."""
     NOT_AT_HEAD = "not_at_head"
     """The batches asked for are not the ones that come next."""
+    PAUSED = "paused"
+    """The session pauses, since its last turn failed."""
     NOTHING_ASKED_FOR = "nothing_asked_for"
     """The claim was for no batches."""
 

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from lash.model.lease import Busy, LeaseOwner
-from lash.model.queue import Boundary, NothingClaimed
+from lash.model.queue import Boundary, EmptyReason, NothingClaimed
 from lash.plan.lease import Acquire, LeaseRow, Reenter, plan_claim
 from lash.plan.queue import QueueFacts, choose_turn_work
 from lash.plan.scope import turn_scope_id
@@ -39,6 +39,8 @@ def plan_begin(row: LeaseRow, facts: QueueFacts, *, session_id: str, owner: Leas
     decision = plan_claim(row, session_id=session_id, owner=owner, ttl_ms=0, now_ms=now_ms)
     if not isinstance(decision, Acquire):
         return Busy(holder=decision.lease if isinstance(decision, Reenter) else decision.holder)
+    if row.paused_until_ms is not None and row.paused_until_ms > now_ms:
+        return NothingClaimed(reason=EmptyReason.PAUSED, next_available_at_ms=row.paused_until_ms)
     seqs = choose_turn_work(facts, boundary=Boundary.IDLE, limit=MAX_INPUT)
     if isinstance(seqs, NothingClaimed):
         return seqs

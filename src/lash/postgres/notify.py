@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 from collections.abc import Coroutine
-from typing import Final
+from typing import Final, NamedTuple
 
 from lash.errors import LashError
 from lash.hints import HintListener, Hints
@@ -20,6 +20,28 @@ _LONGEST_PAUSE_S: Final = 30.0
 _CLOSE_LIMIT_S: Final = 2.0
 _PROCESS: Final = "process"
 _OTHER: Final = "other"
+
+
+class _News(NamedTuple):
+    """What a notification tells: whether it concerns processes, and the session to which work came, if it was one."""
+
+    process: bool
+    session_id: str | None
+
+    def and_also(self, other: _News) -> _News:
+        # What concerns processes concerns all who listen, and so stands for the rest as well.
+        same = self.session_id == other.session_id
+        return _News(self.process or other.process, self.session_id if same else None)
+
+    @property
+    def text(self) -> str:
+        kind = _PROCESS if self.process else _OTHER
+        return kind if self.session_id is None else f"{kind} {self.session_id}"
+
+    @classmethod
+    def of(cls, text: str) -> _News:
+        kind, _, session_id = text.partition(" ")
+        return cls(kind != _OTHER, session_id or None)
 
 
 class PostgresSignals:
@@ -37,7 +59,7 @@ class PostgresSignals:
         self._channel = channel_of(database.options.schema)
         self._name = new_id()
         self._hints = Hints(on_idle=self._stop_listening)
-        self._untold: str | None = None
+        self._untold: _News | None = None
         self._telling: asyncio.Task[None] | None = None
         self._listening: asyncio.Task[None] | None = None
         self._ending: set[asyncio.Task[None]] = set()
@@ -48,10 +70,10 @@ class PostgresSignals:
         self._hints.add(listener)
         return listener
 
-    def touch(self, *, process: bool = True) -> None:
-        self._hints.give(process=process)
-        # What concerns processes concerns all who listen, and so stands for the rest as well.
-        self._untold = _PROCESS if process or self._untold == _PROCESS else _OTHER
+    def touch(self, *, process: bool = True, session_id: str | None = None) -> None:
+        self._hints.give(process=process, session_id=session_id)
+        news = _News(process, session_id)
+        self._untold = news if self._untold is None else self._untold.and_also(news)
         if self._telling is None:
             self._telling = self._start(self._tell())
 
@@ -89,7 +111,7 @@ class PostgresSignals:
     async def _tell(self) -> None:
         """Tell the others, until there was nothing to tell for a while."""
         while self._untold is not None:
-            message, self._untold = f"{self._name} {self._untold}", None
+            message, self._untold = f"{self._name} {self._untold.text}", None
             # A hint that cannot be sent is a hint lost: the others look by themselves soon.
             with contextlib.suppress(LashError):
                 await self._database.whisper("notify_send", self._channel, message)
@@ -122,9 +144,10 @@ class PostgresSignals:
                 await connection.close(timeout=_CLOSE_LIMIT_S)
 
     def _hear(self, _connection: object, _pid: int, _channel: str, message: object) -> None:
-        sender, _, kind = str(message).partition(" ")
+        sender, _, text = str(message).partition(" ")
         if sender != self._name:
-            self._hints.give(process=kind != _OTHER)
+            news = _News.of(text)
+            self._hints.give(process=news.process, session_id=news.session_id)
 
 
 class _ServerListener(HintListener):

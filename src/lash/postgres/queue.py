@@ -30,6 +30,7 @@ from lash.plan.queue import (
     encode_batch,
     lanes_at,
     nothing_asked_for,
+    ready_session,
     recognise,
 )
 from lash.plan.session import check_limit
@@ -62,8 +63,9 @@ class PostgresQueueStore:
             repeatable=draft.source_key is not None,
         )
         if row is not None:
-            self._signals.touch(process=False)
-            return Enqueued(batch_id=batch_id, created=True, batch=decode_batch(row, draft.session_id))
+            batch = decode_batch(row, draft.session_id)
+            self._signals.touch(process=False, session_id=ready_session(batch))
+            return Enqueued(batch_id=batch_id, created=True, batch=batch)
         known = await self._database.read_one(KnownKeyAnswer, "queue_known_key", draft.session_id, draft.source_key)
         if known is None:
             raise await missing(self._database, draft.session_id)

@@ -114,6 +114,10 @@ class Histories:
     def __init__(self) -> None:
         self._kept: OrderedDict[str, History] = OrderedDict()
 
+    def __contains__(self, session_id: str) -> bool:
+        """Say whether the history of a session is kept."""
+        return session_id in self._kept
+
     async def load(self, storage: Storage, session_id: str, *, revision: int | None = None) -> History:
         """Return the history as it stands: from memory if the head has not moved, else from the storage.
 

@@ -33,8 +33,8 @@ class SQLiteSignals:
         self._hints.add(listener)
         return listener
 
-    def touch(self, *, process: bool = True) -> None:
-        self._hints.give(process=process)
+    def touch(self, *, process: bool = True, session_id: str | None = None) -> None:
+        self._hints.give(process=process, session_id=session_id)
 
     async def close(self) -> None:
         self._hints.close()

@@ -43,6 +43,7 @@ from lash.plan.queue import (
     encode_batch,
     lanes_at,
     nothing_asked_for,
+    ready_session,
     recognise,
 )
 from lash.plan.session import check_limit
@@ -71,9 +72,9 @@ class SQLiteQueueStore:
             session_key = find_head(transaction, draft.session_id).session_key
             return enqueue_batch(transaction, session_key, encoded, batch_id)
 
-        result = await self._database.write_briefly(body)
-        self._signals.touch(process=False)
-        return result
+        enqueued = await self._database.write_briefly(body)
+        self._signals.touch(process=False, session_id=ready_session(enqueued.batch))
+        return enqueued
 
     async def claim(self, fence: LeaseFence, *, boundary: Boundary, ttl_ms: int, max_batches: int = 64) -> ClaimOutcome:
         limit, moment = check_claim_size(max_batches), check_boundary(boundary)

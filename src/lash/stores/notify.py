@@ -9,15 +9,16 @@ from typing import Protocol, Self
 class Listener(Protocol):
     """One who waits for hints, apart from all others: a hint that wakes one of them is not lost to the rest."""
 
-    async def wait(self, timeout_s: float) -> None:
+    async def wait(self, timeout_s: float) -> str | None:
         """Return at a hint, or when the time is over; a hint given since the last wait of this listener counts.
 
+        Where all of the hints named one session, as one to which work came, that is returned.
         One task waits at a time. Raises StorageClosed when the storage is closed, and InvalidInput if this listener
         was.
         """
         ...
 
-    def hint(self) -> None:
+    def hint(self, session_id: str | None = None) -> None:
         """Give this listener alone a hint: who waits has learnt of something in another way."""
         ...
 
@@ -46,10 +47,11 @@ class ChangeSignals(Protocol):
         """
         ...
 
-    def touch(self, *, process: bool = True) -> None:
+    def touch(self, *, process: bool = True, session_id: str | None = None) -> None:
         """Give a hint. The stores call it after a write that succeeded and that somebody may wait for.
 
         With ``process=False`` no process was changed, and only those who listen for everything get the hint.
+        ``session_id`` is that of a session to which work came that is ready.
         """
         ...
 

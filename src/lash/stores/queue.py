@@ -39,7 +39,8 @@ class QueueStore(Protocol):
         """Take the lease of a session and claim the next group of turn work under it, in one write: both or neither.
 
         The group is that of an idle ``claim``, and the lease that of a claim of `LeaseStore`, but only if it is free
-        or lapsed: a live one is Busy, also to its holder. The answer tells besides what a worker would ask next.
+        or lapsed: a live one is Busy, also to its holder. A session that pauses is left alone. The answer tells besides
+        what a worker would ask next.
         """
         ...
 

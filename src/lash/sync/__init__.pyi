@@ -368,10 +368,11 @@ class ChangeSignals:
 
         Changes from this moment on are hints, also those made before the first wait, which may return without one.
         """
-    def touch(self, *, process: bool = True) -> None:
+    def touch(self, *, process: bool = True, session_id: str | None = None) -> None:
         """Give a hint. The stores call it after a write that succeeded and that somebody may wait for.
 
         With ``process=False`` no process was changed, and only those who listen for everything get the hint.
+        ``session_id`` is that of a session to which work came that is ready.
         """
     def close(self) -> None:
         """End what runs for the hints, and every wait with StorageClosed; a second close is harmless."""
@@ -542,13 +543,14 @@ class LeaseStore:
 
 class Listener:
     """One who waits for hints, apart from all others: a hint that wakes one of them is not lost to the rest."""
-    def wait(self, timeout_s: float) -> None:
+    def wait(self, timeout_s: float) -> str | None:
         """Return at a hint, or when the time is over; a hint given since the last wait of this listener counts.
 
+        Where all of the hints named one session, as one to which work came, that is returned.
         One task waits at a time. Raises StorageClosed when the storage is closed, and InvalidInput if this listener
         was.
         """
-    def hint(self) -> None:
+    def hint(self, session_id: str | None = None) -> None:
         """Give this listener alone a hint: who waits has learnt of something in another way."""
     def close(self) -> None:
         """Listen no more; a second close is harmless."""
@@ -790,7 +792,8 @@ class QueueStore:
         """Take the lease of a session and claim the next group of turn work under it, in one write: both or neither.
 
         The group is that of an idle ``claim``, and the lease that of a claim of `LeaseStore`, but only if it is free
-        or lapsed: a live one is Busy, also to its holder. The answer tells besides what a worker would ask next.
+        or lapsed: a live one is Busy, also to its holder. A session that pauses is left alone. The answer tells besides
+        what a worker would ask next.
         """
     def claim_command(self, fence: LeaseFence, *, ttl_ms: int) -> ClaimOutcome:
         """Claim the session command at the head of the queue, if turn work does not come first."""

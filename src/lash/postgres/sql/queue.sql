@@ -53,7 +53,9 @@ WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms)
 SELECT
     s.session_key,
     clock.now_ms,
-    row(l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms),
+    row(
+        l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms, l.paused_until_ms
+    ),
     array(
         SELECT row(c.seq, c.batch_id, c.lane, c.slot, c.merge_key)
         FROM unnest($3::text[]) AS wanted (lane)

@@ -114,15 +114,21 @@ class QueueBeginContract:
         (batch,) = _begun(await _try(storage)).claim.batches
         assert batch.attempts == 2
 
-    async def test_a_pause_is_over_with_it(self, harness: Harness) -> None:
-        """DESIGN §4.3: whoever begins a turn ends the pause of its session."""
+    async def test_a_paused_session_is_left_alone(self, harness: Harness) -> None:
+        """DESIGN §4.3: nobody begins a turn by this while its session pauses, to the last moment."""
         storage = await _storage(harness)
-        await queued(storage, late("a"), late("b"))
+        await queued(storage, late("a"))
         fence = await leased(storage, "ann")
-        await storage.leases.release(fence, pause_ms=LONG)
+        await storage.leases.release(fence, pause_ms=500)
+        until = harness.clock.now_ms() + 500
+        await harness.clock.advance(499)
+        assert await _try(storage) == NothingClaimed(reason=EmptyReason.PAUSED, next_available_at_ms=until)
+        assert await storage.leases.holder("s") is None
+        await harness.clock.advance(1)
         begun = _begun(await _try(storage))
         await storage.leases.release(begun.lease.fence)
-        assert (await storage.work.look(sessions=5, processes=0, owner=BOB)).session_ids == ("s",)
+        work = await storage.work.look(sessions=5, processes=0, owner=BOB)
+        assert (work.session_ids, work.next_at_ms) == (("s",), None)
 
     async def test_records_of_an_earlier_attempt_are_told(self, harness: Harness) -> None:
         """L103: it says whether anything was recorded for the turn, whose name comes from its first batch."""
