@@ -9,7 +9,7 @@ from collections.abc import Coroutine
 from typing import Final, NamedTuple
 
 from lash.errors import LashError
-from lash.hints import HintListener, Hints
+from lash.hints import HintListener, Hints, session_tag
 from lash.ids import new_id
 from lash.postgres.database import Database
 from lash.postgres.errors import DRIVER_ERRORS
@@ -23,25 +23,25 @@ _OTHER: Final = "other"
 
 
 class _News(NamedTuple):
-    """What a notification tells: whether it concerns processes, and the session to which work came, if it was one."""
+    """What a notification tells: whether it concerns processes, and the tag of the one session to which work came."""
 
     process: bool
-    session_id: str | None
+    tag: str | None
 
     def and_also(self, other: _News) -> _News:
         # What concerns processes concerns all who listen, and so stands for the rest as well.
-        same = self.session_id == other.session_id
-        return _News(self.process or other.process, self.session_id if same else None)
+        same = self.tag == other.tag
+        return _News(self.process or other.process, self.tag if same else None)
 
     @property
     def text(self) -> str:
         kind = _PROCESS if self.process else _OTHER
-        return kind if self.session_id is None else f"{kind} {self.session_id}"
+        return kind if self.tag is None else f"{kind} {self.tag}"
 
     @classmethod
     def of(cls, text: str) -> _News:
-        kind, _, session_id = text.partition(" ")
-        return cls(kind != _OTHER, session_id or None)
+        kind, _, tag = text.partition(" ")
+        return cls(kind != _OTHER, tag or None)
 
 
 class PostgresSignals:
@@ -71,8 +71,8 @@ class PostgresSignals:
         return listener
 
     def touch(self, *, process: bool = True, session_id: str | None = None) -> None:
-        self._hints.give(process=process, session_id=session_id)
-        news = _News(process, session_id)
+        news = _News(process, None if session_id is None else session_tag(session_id))
+        self._hints.give(process=process, tag=news.tag)
         self._untold = news if self._untold is None else self._untold.and_also(news)
         if self._telling is None:
             self._telling = self._start(self._tell())
@@ -147,7 +147,7 @@ class PostgresSignals:
         sender, _, text = str(message).partition(" ")
         if sender != self._name:
             news = _News.of(text)
-            self._hints.give(process=news.process, session_id=news.session_id)
+            self._hints.give(process=news.process, tag=news.tag)
 
 
 class _ServerListener(HintListener):

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
+from lash.hints import session_tag
 from lash.model.checkpoint import CheckpointManifest, TurnState
 from lash.model.commit import Append, Commit, CommitResult
 from lash.model.frame import AgentFrame
@@ -113,10 +114,12 @@ class Histories:
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, History] = OrderedDict()
+        self._tagged: dict[str, str] = {}
 
-    def __contains__(self, session_id: str) -> bool:
-        """Say whether the history of a session is kept."""
-        return session_id in self._kept
+    def tagged(self, tag: str) -> str | None:
+        """Return the session of this tag whose history is kept, the latest of several."""
+        session_id = self._tagged.get(tag)
+        return session_id if session_id in self._kept else None
 
     async def load(self, storage: Storage, session_id: str, *, revision: int | None = None) -> History:
         """Return the history as it stands: from memory if the head has not moved, else from the storage.
@@ -153,6 +156,7 @@ class Histories:
 
     def _keep(self, session_id: str, history: History) -> History:
         self._kept[session_id] = history
+        self._tagged[session_tag(session_id)] = session_id
         self._kept.move_to_end(session_id)
         while len(self._kept) > 1 and (
             len(self._kept) > _MOST_SESSIONS or sum(len(each.nodes) for each in self._kept.values()) > _MOST_NODES

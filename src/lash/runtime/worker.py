@@ -30,7 +30,7 @@ _FIRST_PAUSE_S: Final = 0.1
 _LAST_WORD_S: Final = 5.0
 _DEAD_EVERY_S: Final = 0.5
 _FULL_PAUSE_S: Final = 0.05
-_NAMED_REST_S: Final = 0.02
+_HINTED_REST_S: Final = 0.02
 
 
 class Worker:
@@ -113,27 +113,26 @@ class Worker:
                 await self._wait(self._hints, self._pause_s(work))
 
     async def _wait(self, hints: Listener, pause_s: float) -> None:
-        """Wait until it is time to look; what a hint names is begun at once, and the look comes a little later.
+        """Wait until it is time to look; what a hint is about is begun at once, and the look comes a little later.
 
         So a turn that is begun does not share the database with a look, and a short one needs no look but the one at
         its end.
         """
-        if not self._begin_named(await hints.wait(pause_s)):
+        if not self._begin_tagged(await hints.wait(pause_s)):
             return
-        look_at = time.monotonic() + _NAMED_REST_S
-        while (rest_s := look_at - time.monotonic()) > 0 and self._begin_named(await hints.wait(rest_s)):
+        look_at = time.monotonic() + _HINTED_REST_S
+        while (rest_s := look_at - time.monotonic()) > 0 and self._begin_tagged(await hints.wait(rest_s)):
             pass
 
-    def _begin_named(self, session_id: str | None) -> bool:
-        """Begin a turn of the session that a hint has named, and return whether that was done.
+    def _begin_tagged(self, tag: str | None) -> bool:
+        """Begin a turn of the session that a hint was about, and return whether that was done.
 
         Only of one whose history is here: of all who hear the hint, not everybody should try.
         """
-        if session_id is None or session_id not in self._core.histories or self._stopping.is_set():
+        session_id = None if tag is None else self._core.histories.tagged(tag)
+        if session_id is None or self._stopping.is_set() or not self._turns.take(session_id):
             return False
-        if not self._turns.take(session_id):
-            return False
-        self._spawn(self._run_turn(session_id, named=True))
+        self._spawn(self._run_turn(session_id, hinted=True))
         return True
 
     def _look_again(self) -> None:
@@ -220,7 +219,7 @@ class Worker:
     def _is_full(self) -> bool:
         return self._turns.is_full and self._processes.is_full
 
-    async def _run_turn(self, session_id: str, *, named: bool = False) -> None:
+    async def _run_turn(self, session_id: str, *, hinted: bool = False) -> None:
         end: TurnEnd | None = None
         begun: TurnBegun | Acquired | None = None
         try:
@@ -238,7 +237,7 @@ class Worker:
             raise
         finally:
             in_vain = end in (None, TurnEnd.NOTHING, TurnEnd.LOST)
-            self._turns.leave(session_id, in_vain=in_vain and not named)
+            self._turns.leave(session_id, in_vain=in_vain and not hinted)
             if end is TurnEnd.UNKNOWN:
                 self._turns.avoid(session_id, self._core.options.poll_s)
             self._look_again()

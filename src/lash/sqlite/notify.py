@@ -7,7 +7,7 @@ import time
 from typing import Final
 
 from lash.errors import LashError
-from lash.hints import HintListener, Hints
+from lash.hints import HintListener, Hints, session_tag
 from lash.sqlite.database import Database
 from lash.sqlkit.rows import Number
 
@@ -34,7 +34,7 @@ class SQLiteSignals:
         return listener
 
     def touch(self, *, process: bool = True, session_id: str | None = None) -> None:
-        self._hints.give(process=process, session_id=session_id)
+        self._hints.give(process=process, tag=None if session_id is None else session_tag(session_id))
 
     async def close(self) -> None:
         self._hints.close()

@@ -546,11 +546,12 @@ class Listener:
     def wait(self, timeout_s: float) -> str | None:
         """Return at a hint, or when the time is over; a hint given since the last wait of this listener counts.
 
-        Where all of the hints named one session, as one to which work came, that is returned.
+        Where all of the hints were about work that came to one session, its tag is returned (`lash.hints.session_tag`);
+        others have the same.
         One task waits at a time. Raises StorageClosed when the storage is closed, and InvalidInput if this listener
         was.
         """
-    def hint(self, session_id: str | None = None) -> None:
+    def hint(self, tag: str | None = None) -> None:
         """Give this listener alone a hint: who waits has learnt of something in another way."""
     def close(self) -> None:
         """Listen no more; a second close is harmless."""
