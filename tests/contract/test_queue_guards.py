@@ -90,7 +90,7 @@ async def test_a_batch_lost_while_a_claim_is_made(backend_url: str, what: str) -
 RIVALS: Final = {
     "lease": "UPDATE lash_session_leases SET token = 'rival', owner_id = 'rival', incarnation_id = 'i', "
     "fencing = fencing + 1, expires_at_ms = 9e15::bigint",
-    "lease, and free again": "UPDATE lash_session_leases SET fencing = fencing + 1",
+    "lease-freed-again": "UPDATE lash_session_leases SET fencing = fencing + 1",
     "batch": BATCH_LOST["cancelled"],
 }
 """What a rival may take while a turn is begun."""
