@@ -61,11 +61,12 @@ def test_a_pause_is_kept_to_its_end(now_ms: int, *, paused: bool) -> None:
 
 
 def test_a_group_is_bounded() -> None:
-    """At most 64 batches that may join come into one turn."""
+    """At most 64 batches that may join come into one turn, which is named after the first."""
     joining = [CandidateRow(seq, f"b{seq}", "late", "join", "g") for seq in range(100, 200)]
     decision = plan_begin(FREE, _ready(*joining), session_id=SESSION, owner=RIVAL, now_ms=1)
     assert isinstance(decision, Beginning)
     assert decision.seqs == list(range(100, 164))
+    assert decision.scope_id.endswith(":turn:b100")
 
 
 def test_a_turn_is_named_after_its_first_batch() -> None:
