@@ -205,6 +205,7 @@ if TYPE_CHECKING:
         SessionCommand,
         Slot,
         TextItem,
+        TurnBegun,
         TurnInput,
     )
     from lash.model.schedule import CatchUp, Fired, FiredTick, RegisteredSchedule, Schedule, ScheduleDraft, SchedulePage
@@ -575,6 +576,7 @@ __all__ = [
     "TriggerSubscription",
     "Turn",
     "TurnActivity",
+    "TurnBegun",
     "TurnCheckpoint",
     "TurnConflict",
     "TurnFailed",
@@ -647,7 +649,7 @@ _MODULES = {
     ),
     "lash.model.queue": (
         "AttachmentItem Batch BatchDraft BatchState Boundary Claim ClaimCompletion DeadLetter Delivery "
-        "EmptyReason Enqueued NothingClaimed ProcessWake SessionCommand Slot TextItem TurnInput"
+        "EmptyReason Enqueued NothingClaimed ProcessWake SessionCommand Slot TextItem TurnBegun TurnInput"
     ),
     "lash.model.schedule": "CatchUp Fired FiredTick RegisteredSchedule Schedule ScheduleDraft SchedulePage",
     "lash.model.session": (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self
@@ -19,8 +20,9 @@ class HintListener:
         self.work = work
         self._hints = hints
         self._hinted = asyncio.Event()
+        self._tag: str | None = None
 
-    async def wait(self, timeout_s: float) -> None:
+    async def wait(self, timeout_s: float) -> str | None:
         self._hints.check_listening(self)
         self.begin_waiting()
         try:
@@ -31,10 +33,16 @@ class HintListener:
             self.end_waiting()
         self._hints.check_listening(self)
         self._hinted.clear()
+        tag, self._tag = self._tag, None
         self.catch_up()
+        return tag
 
-    def hint(self) -> None:
+    def hint(self, tag: str | None = None) -> None:
         """Wake the one who waits, or let the next wait return at once."""
+        if not self._hinted.is_set():
+            self._tag = tag
+        elif tag != self._tag:
+            self._tag = None
         self._hinted.set()
 
     def close(self) -> None:
@@ -82,11 +90,11 @@ class Hints:
             if not self._listeners and self._on_idle is not None:
                 self._on_idle()
 
-    def give(self, *, process: bool, work: bool = True) -> None:
+    def give(self, *, process: bool, work: bool = True, tag: str | None = None) -> None:
         """Give a hint about processes, about work, or about both, to those who listen for that or for everything."""
         for listener in self._listeners:
             if listener.everything or (work if listener.work else process):
-                listener.hint()
+                listener.hint(tag)
 
     def close(self) -> None:
         """End every wait with StorageClosed."""
@@ -102,3 +110,12 @@ class Hints:
             raise StorageClosed
         if listener not in self._listeners:
             raise InvalidInput("this listener was closed; listen anew")
+
+
+def session_tag(session_id: str) -> str:
+    """Return by what a hint tells those apart who may be meant.
+
+    Whoever may connect to a database can hear what is told in it, also who may read none of its tables; so it is too
+    little of a hash to tell who it was.
+    """
+    return hashlib.sha256(session_id.encode()).hexdigest()[:4]

@@ -17,7 +17,7 @@ from lash.model.commit import Append
 from lash.model.effect import EffectDecision, EffectReplayed, Envelope, ExecutionScope, TurnScope
 from lash.model.lease import LeaseOutcome
 from lash.model.process import Outcome, ProcessAcquired, ProcessFence, ProcessLeaseOutcome
-from lash.model.queue import ClaimOutcome
+from lash.model.queue import BeginOutcome, ClaimOutcome
 from lash.model.value import JSON
 from lash.model.wait import Accepted, AlreadyResolved, Resolution, ResolveAnswer
 from lash.plan.scope import scope_id
@@ -151,6 +151,17 @@ class _Queue(_Noun):
 
     async def claim(self, fence: lash.LeaseFence, **options: Any) -> ClaimOutcome:  # noqa: ANN401 - as they are
         return self._seen(await self._inner.claim(fence, **options))
+
+    async def begin_turn(self, session_id: str, owner: lash.LeaseOwner, *, ttl_ms: int) -> BeginOutcome:
+        act = AcquireAct(subject=f"session:{session_id}")
+
+        def answer(outcome: BeginOutcome) -> Act | None:
+            if not isinstance(outcome, lash.TurnBegun):
+                return None
+            self._seen(outcome.claim)
+            return msgspec.structs.replace(act, fencing=outcome.lease.fencing, token=outcome.lease.token)
+
+        return await self._call(act, self._inner.begin_turn(session_id, owner, ttl_ms=ttl_ms), answer)
 
     async def claim_batches(self, fence: lash.LeaseFence, batch_ids: Sequence[str], *, ttl_ms: int) -> ClaimOutcome:
         return self._seen(await self._inner.claim_batches(fence, batch_ids, ttl_ms=ttl_ms))

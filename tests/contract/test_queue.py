@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lash.testing.contract.queue import QueueContract
+from lash.testing.contract.queue_begin import QueueBeginContract
 from lash.testing.contract.queue_claim import QueueClaimContract
 from lash.testing.contract.queue_commit import QueueCommitContract
 from lash.testing.contract.queue_input import QueueInputContract
@@ -14,6 +15,10 @@ class TestQueue(QueueContract):
 
 
 class TestQueueClaim(QueueClaimContract):
+    """On each backend."""
+
+
+class TestQueueBegin(QueueBeginContract):
     """On each backend."""
 
 

@@ -229,6 +229,7 @@ _QUESTIONS: Final = (
     ("queue_ready_sessions", "100, 's9'"),
     ("queue_known_key", "'s3', 'unknown'"),
     ("queue_stamp", "4, ARRAY[1, 2, 3], 'owner', 'incarnation', 'token', 1, 'id', 'token', 5"),
+    ("queue_begin_turn", "4, ARRAY[1, 2, 3], 1, 'owner', 'incarnation', NULL, 'token', 'id', 'token', 5, 'scope'"),
     ("queue_extend", "'s3', 'token', 2, 5"),
     ("queue_cancel", "'s3', 'unknown'"),
 )

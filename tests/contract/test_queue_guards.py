@@ -12,7 +12,7 @@ import pytest
 
 import lash
 from lash.testing.contract.queue_state import LONG, claimed, consuming, joining, leased, queued, texts
-from lash.testing.factories import commit, draft, node, started
+from lash.testing.factories import commit, draft, node, owner, started
 from tests.raw import raw
 
 pytestmark = pytest.mark.parametrize("backend_name", ["postgres"], indirect=True)
@@ -85,6 +85,34 @@ async def test_a_batch_lost_while_a_claim_is_made(backend_url: str, what: str) -
         claim = claimed(await storage.queue.claim(fence, boundary=lash.Boundary.IDLE, ttl_ms=LONG))
         assert texts(claim.batches) == ["b", "c"]
         assert [batch.attempts for batch in claim.batches] == [1, 1]
+
+
+RIVALS: Final = {
+    "lease": "UPDATE lash_session_leases SET token = 'rival', owner_id = 'rival', incarnation_id = 'i', "
+    "fencing = fencing + 1, expires_at_ms = 9e15::bigint",
+    "lease-freed-again": "UPDATE lash_session_leases SET fencing = fencing + 1",
+    "batch": BATCH_LOST["cancelled"],
+}
+"""What a rival may take while a turn is begun."""
+
+
+@pytest.mark.parametrize("what", RIVALS)
+async def test_a_rival_while_a_turn_is_begun(backend_url: str, what: str) -> None:
+    """L36, L62: the turn is planned anew: Busy under the rival's lease, else with the next number and what is left."""
+    async with _prepared(backend_url) as (storage, fence, interruption):
+        await storage.leases.release(fence)
+        interruption.before("queue_begin_turn", RIVALS[what])
+        begun = await storage.queue.begin_turn("s", owner("w"), ttl_ms=LONG)
+        attempts = [batch.attempts for batch in await storage.queue.list("s")]
+        if what == "lease":
+            assert isinstance(begun, lash.Busy)
+            assert (begun.holder.token, attempts) == ("rival", [0, 0, 0])
+            return
+        assert isinstance(begun, lash.TurnBegun)
+        assert begun.lease.fencing == fence.fencing + (2 if "lease" in what else 1)
+        assert await storage.leases.holder("s") == begun.lease
+        left = ["a", "b", "c"] if "lease" in what else ["b", "c"]
+        assert (texts(begun.claim.batches), attempts) == (left, [1] * len(left))
 
 
 @pytest.mark.parametrize(

@@ -117,8 +117,7 @@ _QUESTIONS: Final[dict[str, dict[str, object]]] = {
     "work_process_holders": {"boot_id": "b", "incarnation_id": "1", "limit": 64},
     "work_held_sessions": {"boot_id": "b", "host_id": "h", "incarnation_id": "2", "limit": 20, "now_ms": 9},
     "work_held_processes": {"boot_id": "b", "host_id": "h", "incarnation_id": "2", "limit": 20, "now_ms": 9},
-    "work_next": {"now_ms": 9},
-    "work_timer": {},
+    "work_marks": {"now_ms": 9, "boot_id": "b", "incarnation_id": "1"},
 }
 
 

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from lash.model.lease import LeaseFence
+from lash.model.lease import Acquired, Busy, LeaseFence, LeaseOwner
 from lash.model.queue import (
     Batch,
     BatchDraft,
     BatchState,
+    BeginOutcome,
     Boundary,
     Claim,
     ClaimCompletion,
@@ -24,6 +25,7 @@ from lash.model.queue import (
     NothingClaimed,
     SessionCommand,
     Slot,
+    TurnBegun,
 )
 from lash.model.value import JSON
 from tests.model import lease_model
@@ -166,6 +168,28 @@ class Queues:
             return self._nothing(fence.session_id, free, boundary)
         return self._stamp(fence, _group(work, limit), ttl_ms, made)
 
+    def begin_turn(self, session_id: str, owner: LeaseOwner, ttl_ms: int, made: TurnBegun | None) -> BeginOutcome:
+        """Say what one gets who wants the lease and the next work under it, both or neither."""
+        state, now = self._sessions.need(session_id), self._sessions.now_ms
+        queue = self.of(session_id)
+        self._make_ready(queue)
+        held = state.lease.holder
+        if held is not None and now < held.expires_at_ms:
+            return Busy(holder=held)
+        paused_until_ms = state.lease.paused_until_ms
+        if paused_until_ms is not None and now < paused_until_ms:
+            return NothingClaimed(reason=EmptyReason.PAUSED, next_available_at_ms=paused_until_ms)
+        # Whatever is claimed was claimed under a lease that is over.
+        free = [item for item in queue.items if item.batch.available_at_ms == 0]
+        work = _before_command(free)
+        if not work:
+            return self._nothing(session_id, free, Boundary.IDLE)
+        assert made is not None, "work that is free must be given"
+        taken = lease_model.claim(self._sessions, session_id, owner, ttl_ms, made.lease)
+        assert isinstance(taken, Acquired)
+        claim = self._stamp(taken.lease.fence, _group(work, 64), ttl_ms, made.claim)
+        return TurnBegun(lease=taken.lease, claim=claim, revision=state.revision, recorded=False)
+
     def claim_command(self, fence: LeaseFence, ttl_ms: int, made: Claim | None) -> ClaimOutcome:
         free = self._free(fence)
         if free and free[0].is_command:
@@ -292,12 +316,15 @@ class Queues:
         """Return what could be claimed under this fence now, in order; what has become due is ready for good."""
         queue, now = self.of(fence.session_id), self._sessions.now_ms
         lease_model.live(self._sessions.need(fence.session_id), fence, now)
-        for item in queue.items:
-            if item.batch.available_at_ms <= now:
-                item.batch = msgspec.structs.replace(item.batch, available_at_ms=0)
+        self._make_ready(queue)
         return [
             item for item in queue.items if item.batch.available_at_ms == 0 and not self.is_held(fence.session_id, item)
         ]
+
+    def _make_ready(self, queue: Queue) -> None:
+        for item in queue.items:
+            if item.batch.available_at_ms <= self._sessions.now_ms:
+                item.batch = msgspec.structs.replace(item.batch, available_at_ms=0)
 
     def _nothing(
         self, session_id: str, free: Sequence[Item], boundary: Boundary, reason: EmptyReason | None = None

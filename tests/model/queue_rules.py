@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant
 
-from lash.model.lease import Lease, LeaseFence
+from lash.model.lease import Busy, Lease, LeaseFence
 from lash.model.queue import (
     Batch,
     BatchDraft,
@@ -20,11 +20,12 @@ from lash.model.queue import (
     NothingClaimed,
     SessionCommand,
     Slot,
+    TurnBegun,
     TurnInput,
 )
 from tests.model.base_rules import SESSION_IDS, session_ids
 from tests.model.kit import action
-from tests.model.lease_rules import LeaseRules, recent, ttls
+from tests.model.lease_rules import OWNERS, LeaseRules, owners, recent, ttls
 from tests.model.queue_model import Queues
 from tests.model.world import Side, World
 
@@ -92,6 +93,24 @@ class QueueRules(LeaseRules):
             lambda got: self.queues.claim(fence, boundary, ttl_ms, limit, _made(got)),
         )
         self._remember_claim("claim", fence, outcome)
+
+    @action(5, session_id=session_ids, who=owners, ttl_ms=ttls)
+    def begin_turn(self, session_id: str, who: str, ttl_ms: int) -> None:
+        claimant = OWNERS[who]
+        outcome = self.step(
+            "begin_turn",
+            lambda side: side.storage.queue.begin_turn(session_id, claimant, ttl_ms=ttl_ms),
+            lambda got: self.queues.begin_turn(
+                session_id, claimant, ttl_ms, got if isinstance(got, TurnBegun) else None
+            ),
+        )
+        self.touched = session_id
+        if isinstance(outcome, TurnBegun):
+            assert self.is_new(outcome.lease.token)
+            self.leases.insert(0, outcome.lease)
+            self._remember_claim("begin_turn", outcome.lease.fence, outcome.claim)
+        elif outcome is not None:
+            self.count("begin_turn:busy" if isinstance(outcome, Busy) else f"begin_turn:{outcome.reason.value}")
 
     @action(4, when=lambda self: self.leases, which=recent, ttl_ms=ttls)
     def claim_command(self, which: int, ttl_ms: int) -> None:

@@ -21,6 +21,7 @@ class QueueMachine(QueueRules):
     CLASSES: ClassVar[frozenset[str]] = frozenset(
         {
             *(f"claim:{each}" for each in (*_CLAIMS, "one", "several", "after_turn", "nothing_asked_for")),
+            *(f"begin_turn:{each}" for each in ("one", "busy", "empty", "paused", "command_at_head")),
             *(f"claim_command:{each}" for each in ("one", "empty", "claimed", "turn_work_at_head", "LeaseLost")),
             *(f"claim_batches:{each}" for each in ("one", "not_at_head", "nothing_asked_for", "LeaseLost")),
             *(f"enqueue:known {each}" for each in ("pending", "consumed", "cancelled", "dead")),
@@ -49,6 +50,7 @@ class QueueMachine(QueueRules):
         "enqueue": 14,
         "claim": 12,
         "claim_lease": 5,
+        "begin_turn": 6,
         "renew_lease": 2,
         "release_lease": 1,
         "reclaim_lease": 1,

@@ -33,6 +33,7 @@ class StorageMachine(WakeRules, AttachmentRules, ArtifactRules):
         "enqueue": 8,
         "claim": 12,
         "claim_lease": 6,
+        "begin_turn": 2,
         "bury": 3,
         "tell": 8,
         "put": 3,

@@ -30,7 +30,7 @@ from lash.model.process import (
 from lash.model.queue import BatchDraft, Delivery, ProcessWake, Slot
 from lash.model.value import JSON
 from lash.plan.event import InsertEvent, plan_append
-from lash.plan.wake import LostWakeRow, WakeRow, decode_lost_wake, decode_wake, wake_batch
+from lash.plan.wake import LostWakeRow, WakeRow, decode_lost_wake, decode_wake, wake_batch, woken_session
 from tests.plan.kit import PROCESS, SESSION, canonical_json, happened, registered, sha256
 
 replace = msgspec.structs.replace
@@ -197,6 +197,14 @@ def test_damaged_wakes_are_reported_as_damage(damaged: WakeRow) -> None:
     """Both its text and its state are looked at."""
     with pytest.raises(CorruptData, match=r"^the wake of event 3 of process 'process-1' cannot be read"):
         decode_wake(damaged, PROCESS)
+
+
+@pytest.mark.parametrize("state", WakeState)
+def test_a_wake_in_the_queue_gives_its_session_work(state: WakeState) -> None:
+    """Only there: one that was merged, or that went nowhere, makes nobody work."""
+    record = WakeRecord(process_id=PROCESS, sequence=3, event_type="e", wake=WAKE, state=state)
+    assert woken_session(record) == ("s" if state is WakeState.QUEUED else None)
+    assert woken_session(None) is None
 
 
 def test_a_wake_becomes_queued_work() -> None:

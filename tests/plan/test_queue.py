@@ -34,6 +34,7 @@ from lash.plan.queue import (
     decode_batch,
     encode_batch,
     held_by_token,
+    ready_session,
     recognise,
     require_completion,
 )
@@ -210,6 +211,13 @@ def test_a_row_that_cannot_be_read_is_corrupt(damage: dict[str, str]) -> None:
     """The error names the batch."""
     with pytest.raises(CorruptData, match="batch 'b' cannot be read"):
         decode_batch(replace(ROW, **damage), SESSION)
+
+
+def test_a_batch_gives_its_session_work_unless_it_is_delayed() -> None:
+    """What is queued and ready; delayed work comes later, and a batch that is gone was done before."""
+    assert ready_session(replace(BATCH, available_at_ms=0)) == SESSION
+    assert ready_session(replace(BATCH, available_at_ms=1)) is None
+    assert ready_session(None) is None
 
 
 def test_a_known_source_key_tells_of_its_batch() -> None:

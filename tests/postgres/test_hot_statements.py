@@ -17,7 +17,8 @@ from lash.sqlkit.queries import load_queries
 HOT: Final = (
     *("session_read", "session_load", "commit_facts"),
     *("commit_apply", "commit_apply_turns", "commit_apply_state", "commit_apply_queue", "commit_apply_nodes"),
-    *("queue_enqueue", "queue_facts", "queue_stamp", "queue_extend", "queue_abandon", "queue_page"),
+    *("queue_enqueue", "queue_facts", "queue_stamp", "queue_begin_turn", "queue_extend", "queue_abandon"),
+    "queue_page",
     *("lease_row", "lease_acquire", "lease_extend", "lease_release"),
     *("effect_row", "effect_page", "effect_facts", "effect_record", "effect_begin", "effect_settle", "effect_renew"),
     *("effect_record_in_process", "process_rows", "process_lease_complete"),

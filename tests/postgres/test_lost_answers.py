@@ -6,7 +6,7 @@ import lash
 from lash.model.attachment import AttachmentEntry
 from lash.model.queue import Boundary
 from lash.testing.contract.queue_state import claimed, late, leased, queued
-from lash.testing.factories import created
+from lash.testing.factories import created, owner
 from tests.postgres.proxy import Cut, proxy_before
 
 
@@ -20,6 +20,20 @@ async def test_a_claim_whose_answer_was_lost_is_one_attempt(postgres_storage_url
         claim = claimed(await storage.queue.claim(fence, boundary=Boundary.IDLE, ttl_ms=60_000))
         assert [batch.attempts for batch in claim.batches] == [1]
         assert [batch.attempts for batch in await storage.queue.list("s")] == [1]
+
+
+async def test_a_turn_whose_begin_was_lost_is_one_attempt(postgres_storage_url: str) -> None:
+    """The repeat finds its own lease and its own claim: one fencing number and one attempt were used."""
+    async with proxy_before(postgres_storage_url) as (proxy, url), await lash.open(url) as storage:
+        await created(storage)
+        await queued(storage, late("x"))
+        # The statement that writes has the name of the holder among its values; the one that reads has not.
+        proxy.cut_once(b"the-only-worker", Cut.BEFORE_ANSWERING)
+        begun = await storage.queue.begin_turn("s", owner("the-only-worker"), ttl_ms=60_000)
+        assert isinstance(begun, lash.TurnBegun)
+        assert (begun.lease.fencing, [batch.attempts for batch in begun.claim.batches]) == (1, [1])
+        assert await storage.leases.holder("s") == begun.lease
+        assert await storage.queue.list("s") == begun.claim.batches
 
 
 async def test_a_sweep_goes_on_after_a_lost_answer(postgres_storage_url: str) -> None:

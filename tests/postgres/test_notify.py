@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -17,8 +18,9 @@ from lash.postgres.notify import channel_of
 from lash.postgres.options import PostgresOptions
 from lash.postgres.storage import PostgresStorage
 from lash.stores.storage import Storage
-from lash.testing.factories import owner
-from lash.testing.process_factories import DONE, process, process_lease
+from lash.testing.contract.queue_state import late
+from lash.testing.factories import created, owner
+from lash.testing.process_factories import DONE, NEWS, external, news, process, process_lease
 from tests.backends import with_parameters
 from tests.postgres.kit import raw_connection
 from tests.postgres.proxy import proxy_before
@@ -314,3 +316,31 @@ def test_the_channel_fits(schema: str) -> None:
     assert channel == channel.lower()
     assert len(channel) <= 63
     assert channel != channel_of(schema + "x")
+
+
+async def test_another_storage_is_told_which_session_has_work(postgres_storage_url: str) -> None:
+    """The tag of the session to which a message or a wake came, and none where there are two."""
+    name = "a name, with spaces: \u00e9\u4e2d"
+    tag = hashlib.sha256(name.encode()).hexdigest()[:4]
+    async with await lash.open(postgres_storage_url) as sender, await lash.open(postgres_storage_url) as other:
+        for session_id in (name, "s"):
+            await created(sender, session_id)
+        await sender.processes.register(external("source", NEWS, wake_session_id=name))
+        with other.signals.listen(everything=True) as hints:
+
+            async def heard(*writes: Callable[[], Awaitable[object]]) -> str | None:
+                while True:
+                    waiting = asyncio.create_task(hints.wait(3_600))
+                    if not (await asyncio.wait({waiting}, timeout=0.1))[0]:
+                        break
+                await asyncio.gather(*(write() for write in writes))
+                return await asyncio.wait_for(waiting, 20)
+
+            assert await heard(lambda: sender.queue.enqueue(late("x", session_id=name))) == tag
+            assert await heard(lambda: sender.events.append("source", news("1", key="1"))) == tag
+
+            async def two() -> None:
+                for session_id in (name, "s"):
+                    sender.signals.touch(process=False, session_id=session_id)
+
+            assert await heard(two) is None

@@ -20,7 +20,7 @@ from tests.runtime.turn_bench import Bench, texts
 
 
 async def test_a_session_in_memory_is_not_read_again(bench: Bench) -> None:
-    """A worker that made the last commit asks only for the head before the next turn, however long the history is."""
+    """A worker that made the last commit asks for nothing of it before the next turn, however long the history is."""
     statements: Counter[str] = Counter()
 
     class Counting(lash.Hook):

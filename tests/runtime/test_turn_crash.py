@@ -7,18 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from lash.liveness import current_owner
 from lash.model.effect import TurnScope
-from lash.model.lease import Acquired
 from lash.model.message import Message
 from lash.model.queue import BatchDraft, Delivery, Slot, TurnInput
 from lash.runtime.app import App
 from lash.runtime.hooks import STEP, Attributes, Hook
 from lash.runtime.policy import NO_RETRY, Retry
 from lash.runtime.process import Context
-from lash.runtime.run_turn import TurnRun
 from lash.runtime.turn import Turn
-from tests.runtime.turn_bench import Bench, texts
+from tests.runtime.turn_bench import Bench, begin_turn, texts
 
 
 class Crash:
@@ -34,9 +31,7 @@ class Crash:
 
     async def run(self, app: App, session_id: str) -> None:
         """Run the next turn until it is here, and let so much time pass that its lease is over."""
-        claimed = await app.storage.leases.claim(session_id, current_owner(), ttl_ms=30_000)
-        assert isinstance(claimed, Acquired)
-        task = asyncio.create_task(TurnRun(app._require(), claimed.lease).run())
+        task = asyncio.create_task((await begin_turn(app, session_id)).run())
         async with asyncio.timeout(30):
             await self._reached.wait()
         task.cancel()

@@ -53,7 +53,7 @@ async def test_an_idle_worker_hardly_asks(backend_name: str, backend_url: str) -
     if backend_name == "postgres":
         assert 0 < counts.total() < _IDLE_S, counts
     else:
-        assert 0 < counts["work_sessions"] < _IDLE_S, counts
+        assert 0 < counts["work_marks"] < _IDLE_S, counts
 
 
 async def test_a_process_takes_few_statements(backend_name: str, backend_url: str) -> None:

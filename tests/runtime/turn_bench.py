@@ -8,6 +8,7 @@ from typing import Any
 from lash.liveness import current_owner
 from lash.model.lease import Acquired, Lease
 from lash.model.message import Message
+from lash.model.queue import TurnBegun
 from lash.runtime.app import App
 from lash.runtime.hooks import Attributes, Hook
 from lash.runtime.run_turn import TurnEnd, TurnRun
@@ -79,9 +80,12 @@ def texts(messages: list[Message]) -> list[tuple[str, str]]:
 async def begin_turn(app: App, session_id: str) -> TurnRun:
     """Return a run of the session's next turn, as a worker begins it."""
     owner = current_owner()
-    claimed = await app.storage.leases.claim(session_id, owner, ttl_ms=30_000)
-    assert isinstance(claimed, Acquired)
-    return TurnRun(app._require(), claimed.lease)
+    begun = await app.storage.queue.begin_turn(session_id, owner, ttl_ms=30_000)
+    if not isinstance(begun, TurnBegun):
+        claimed = await app.storage.leases.claim(session_id, owner, ttl_ms=30_000)
+        assert isinstance(claimed, Acquired)
+        return TurnRun(app._require(), claimed)
+    return TurnRun(app._require(), begun)
 
 
 async def run_turn(app: App, session_id: str) -> TurnEnd:

@@ -8,7 +8,7 @@ from lash.model.queue import Batch, Boundary, Claim
 from lash.stores.storage import Storage
 from lash.testing.clock import ManualClock
 from lash.testing.contract.queue_state import claimed, command, joining, late, leased, queued
-from lash.testing.factories import created
+from lash.testing.factories import created, owner
 from tests.sweep.case import REPEATED, Again, AnyCase, Case
 
 TTL = 60_000
@@ -23,6 +23,12 @@ async def waiting(storage: Storage, _clock: ManualClock) -> tuple[LeaseFence, li
     await created(storage)
     batches = await queued(storage, joining("1", source_key="k"), joining("2"), late("3"))
     return await leased(storage), batches[:2]
+
+
+async def unleased(storage: Storage, _clock: ManualClock) -> None:
+    """Two batches that are claimed together, and a lease that nobody has."""
+    await created(storage)
+    await queued(storage, joining("1", source_key="k"), joining("2"), late("3"))
 
 
 async def ordered(storage: Storage, _clock: ManualClock) -> LeaseFence:
@@ -81,6 +87,12 @@ CASES: tuple[AnyCase, ...] = (
         call=lambda storage, fence: storage.queue.claim(fence, boundary=Boundary.IDLE, ttl_ms=TTL),
         again=Again.TOLD,
         steps="on PostgreSQL work that became due is first marked as ready, which any claim may do for any other",
+    ),
+    Case(
+        method="QueueStore.begin_turn",
+        ground=unleased,
+        call=lambda storage, _: storage.queue.begin_turn("s", owner("w"), ttl_ms=TTL),
+        again=Again.TOLD,
     ),
     Case(
         method="QueueStore.claim_command",

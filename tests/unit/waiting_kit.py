@@ -43,9 +43,10 @@ class HandSignals:
         self._hint.clear()
         self.resting.clear()
 
-    def touch(self, *, process: bool = True, work: bool = True) -> None:
+    def touch(self, *, process: bool = True, work: bool = True, session_id: str | None = None) -> None:
         assert process
         assert work
+        assert session_id is None
         self._hint.set()
         self.resting.clear()
 

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from lash.model.causal import CausalRef
+from lash.model.lease import Busy, Lease
 from lash.model.message import AttachmentRef
 from lash.model.value import JSON, Count, JSONObject, Value, share_default
 
@@ -189,6 +190,8 @@ class EmptyReason(enum.StrEnum):
     """All that is ready waits for the end of the turn."""
     NOT_AT_HEAD = "not_at_head"
     """The batches asked for are not the ones that come next."""
+    PAUSED = "paused"
+    """The session pauses, since its last turn failed."""
     NOTHING_ASKED_FOR = "nothing_asked_for"
     """The claim was for no batches."""
 
@@ -198,6 +201,18 @@ class NothingClaimed(Value, frozen=True, kw_only=True):
 
     reason: EmptyReason
     next_available_at_ms: int | None = None
+
+
+class TurnBegun(Value, frozen=True, kw_only=True):
+    """A turn that may run: the lease of its session, the claim on its input, and what it starts from.
+
+    ``revision`` is that of the session; ``recorded`` says whether an earlier attempt has left records of its steps.
+    """
+
+    lease: Lease
+    claim: Claim
+    revision: int
+    recorded: bool
 
 
 class DeadLetter(Value, frozen=True, kw_only=True):
@@ -216,3 +231,4 @@ class DeadLetter(Value, frozen=True, kw_only=True):
 
 
 ClaimOutcome: TypeAlias = Claim | NothingClaimed
+BeginOutcome: TypeAlias = TurnBegun | Busy | NothingClaimed

@@ -25,6 +25,8 @@ class LeaseRow(msgspec.Struct, frozen=True, array_like=True):
     token: str | None
     claimed_at_ms: int
     expires_at_ms: int
+    paused_until_ms: int | None = None
+    """Until when nobody should begin a turn by itself; read where turns are begun."""
 
     def is_live(self, now_ms: int) -> bool:
         return self.token is not None and self.expires_at_ms > now_ms

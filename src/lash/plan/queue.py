@@ -161,6 +161,11 @@ def decode_batch(row: BatchRow, session_id: str) -> Batch:
     )
 
 
+def ready_session(batch: Batch | None) -> str | None:
+    """Return the session that has work now because of a batch that is queued; None if it is delayed or gone."""
+    return None if batch is None or batch.available_at_ms else batch.session_id
+
+
 def recognise(encoded: EncodedBatch, key: SourceKeyRow, stored: BatchRow | None) -> Enqueued:
     """Return what an enqueue under a known source key is told, or raise SourceKeyConflict."""
     session_id, source_key = encoded.draft.session_id, encoded.draft.source_key or ""

@@ -51,6 +51,11 @@ class EventPlace(NamedTuple):
     sequence: int
 
 
+def woken_session(record: WakeRecord | None) -> str | None:
+    """Return the session that has work now because of a wake; None if the wake did not come to its queue."""
+    return record.wake.target_session_id if record is not None and record.state is WakeState.QUEUED else None
+
+
 def make_wake(spec: WakeSpec | None, draft: EventDraft, place: EventPlace, default_target: str | None) -> Wake | None:
     """Return the wake that an event of this place means; None if its type wakes nobody, or not this time."""
     process_id = place.process_id

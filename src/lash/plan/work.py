@@ -76,12 +76,6 @@ class WorkAnswer(msgspec.Struct, frozen=True, array_like=True):
     timer_at_ms: int | None
 
 
-class NextRow(msgspec.Struct, frozen=True, array_like=True):
-    """When something becomes ready by itself."""
-
-    next_at_ms: int | None
-
-
 class Look(msgspec.Struct, frozen=True, kw_only=True):
     """A look at the work list, checked."""
 

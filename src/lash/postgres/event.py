@@ -13,7 +13,7 @@ from lash.plan.event import SequenceRow, decode_event
 from lash.plan.event_draft import check_signal_name, signal_draft
 from lash.plan.grant import check_process_ids
 from lash.plan.session import check_limit
-from lash.plan.wake import LostWakeRow, decode_lost_wake, decode_wake
+from lash.plan.wake import LostWakeRow, decode_lost_wake, decode_wake, woken_session
 from lash.postgres.append import fenced, missing_record, run_append
 from lash.postgres.database import Database
 from lash.postgres.process_rows import EventsAnswer, WakesAnswer
@@ -32,7 +32,7 @@ class PostgresEventStore:
 
     async def append(self, process_id: str, draft: EventDraft, *, fence: ProcessFence | None = None) -> Appended:
         result = await run_append(self._database, self._seen, process_id, draft, fenced(fence))
-        self._signals.touch()
+        self._signals.touch(session_id=woken_session(result.appended.wake))
         return result.appended
 
     async def signal(self, process_id: str, name: str, *, signal_id: str, payload: JSON = None) -> Appended:

@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 import hashlib
 from collections.abc import Coroutine
-from typing import Final
+from typing import Final, NamedTuple
 
 from lash.errors import LashError
-from lash.hints import HintListener, Hints
+from lash.hints import HintListener, Hints, session_tag
 from lash.ids import new_id
 from lash.postgres.database import Database
 from lash.postgres.errors import DRIVER_ERRORS
@@ -20,7 +20,30 @@ _LONGEST_PAUSE_S: Final = 30.0
 _CLOSE_LIMIT_S: Final = 2.0
 _KINDS: Final = {(True, True): "process", (True, False): "log", (False, True): "other", (False, False): "activity"}
 """The word for what was written: whether it concerns processes, and whether it concerns work."""
-_TOLD: Final[dict[str | None, tuple[bool, bool]]] = {word: kind for kind, word in _KINDS.items()}
+_TOLD: Final[dict[str, tuple[bool, bool]]] = {word: kind for kind, word in _KINDS.items()}
+
+
+class _News(NamedTuple):
+    """What a notification tells: whether processes or work are concerned, and the tag of the one session with work."""
+
+    process: bool
+    work: bool
+    tag: str | None
+
+    def and_also(self, other: _News) -> _News:
+        same = self.tag == other.tag
+        return _News(self.process or other.process, self.work or other.work, self.tag if same else None)
+
+    @property
+    def text(self) -> str:
+        kind = _KINDS[self.process, self.work]
+        return kind if self.tag is None else f"{kind} {self.tag}"
+
+    @classmethod
+    def of(cls, text: str) -> _News:
+        kind, _, tag = text.partition(" ")
+        # Another version may know more words.
+        return cls(*_TOLD.get(kind, (True, True)), tag or None)
 
 
 class PostgresSignals:
@@ -38,7 +61,7 @@ class PostgresSignals:
         self._channel = channel_of(database.options.schema)
         self._name = new_id()
         self._hints = Hints(on_idle=self._stop_listening)
-        self._untold: str | None = None
+        self._untold: _News | None = None
         self._telling: asyncio.Task[None] | None = None
         self._listening: asyncio.Task[None] | None = None
         self._ending: set[asyncio.Task[None]] = set()
@@ -49,10 +72,10 @@ class PostgresSignals:
         self._hints.add(listener)
         return listener
 
-    def touch(self, *, process: bool = True, work: bool = True) -> None:
-        self._hints.give(process=process, work=work)
-        told = _TOLD.get(self._untold, (False, False))
-        self._untold = _KINDS[process or told[0], work or told[1]]
+    def touch(self, *, process: bool = True, work: bool = True, session_id: str | None = None) -> None:
+        news = _News(process, work, None if session_id is None else session_tag(session_id))
+        self._hints.give(process=process, work=work, tag=news.tag)
+        self._untold = news if self._untold is None else self._untold.and_also(news)
         if self._telling is None:
             self._telling = self._start(self._tell())
 
@@ -90,7 +113,7 @@ class PostgresSignals:
     async def _tell(self) -> None:
         """Tell the others, until there was nothing to tell for a while."""
         while self._untold is not None:
-            message, self._untold = f"{self._name} {self._untold}", None
+            message, self._untold = f"{self._name} {self._untold.text}", None
             # A hint that cannot be sent is a hint lost: the others look by themselves soon.
             with contextlib.suppress(LashError):
                 await self._database.whisper("notify_send", self._channel, message)
@@ -123,11 +146,10 @@ class PostgresSignals:
                 await connection.close(timeout=_CLOSE_LIMIT_S)
 
     def _hear(self, _connection: object, _pid: int, _channel: str, message: object) -> None:
-        sender, _, kind = str(message).partition(" ")
+        sender, _, text = str(message).partition(" ")
         if sender != self._name:
-            # Another version may know more words.
-            process, work = _TOLD.get(kind, (True, True))
-            self._hints.give(process=process, work=work)
+            news = _News.of(text)
+            self._hints.give(process=news.process, work=news.work, tag=news.tag)
 
 
 class _ServerListener(HintListener):

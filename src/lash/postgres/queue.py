@@ -8,17 +8,16 @@ from typing import Final
 
 import msgspec
 
-from lash.errors import ClaimLost, StoreUnavailable
+from lash.errors import ClaimLost
 from lash.ids import new_id
-from lash.limits import check_identifier, check_integer, saturating_add
-from lash.model.lease import LeaseFence
-from lash.model.queue import Batch, BatchDraft, Boundary, Claim, ClaimOutcome, DeadLetter, Enqueued, NothingClaimed
+from lash.limits import check_identifier, check_integer
+from lash.model.lease import LeaseFence, LeaseOwner
+from lash.model.queue import Batch, BatchDraft, BeginOutcome, Boundary, Claim, ClaimOutcome, DeadLetter, Enqueued
 from lash.model.value import JSON
 from lash.plan.dead_letter import check_after, prepare_burial
-from lash.plan.lease import check_fence, check_ttl, require_fence
+from lash.plan.lease import check_claim, check_ttl
 from lash.plan.queue import (
     BatchRow,
-    Choose,
     check_batch_ids,
     check_boundary,
     check_claim_size,
@@ -31,12 +30,14 @@ from lash.plan.queue import (
     encode_batch,
     lanes_at,
     nothing_asked_for,
+    ready_session,
     recognise,
 )
 from lash.plan.session import check_limit
+from lash.postgres.claim import begin_turn, claim_work
 from lash.postgres.database import Database
 from lash.postgres.dead_letter import bury, dead, requeue
-from lash.postgres.rows import BatchesAnswer, KnownKeyAnswer, QueueAnswer, StampAnswer
+from lash.postgres.rows import BatchesAnswer, KnownKeyAnswer
 from lash.postgres.session import missing
 from lash.sqlkit.rows import Flag, Number, Text
 from lash.stores.notify import ChangeSignals
@@ -62,8 +63,9 @@ class PostgresQueueStore:
             repeatable=draft.source_key is not None,
         )
         if row is not None:
-            self._signals.touch(process=False)
-            return Enqueued(batch_id=batch_id, created=True, batch=decode_batch(row, draft.session_id))
+            batch = decode_batch(row, draft.session_id)
+            self._signals.touch(process=False, session_id=ready_session(batch))
+            return Enqueued(batch_id=batch_id, created=True, batch=batch)
         known = await self._database.read_one(KnownKeyAnswer, "queue_known_key", draft.session_id, draft.source_key)
         if known is None:
             raise await missing(self._database, draft.session_id)
@@ -74,17 +76,22 @@ class PostgresQueueStore:
         if limit == 0:
             return nothing_asked_for()
         choose = partial(choose_turn_work, boundary=moment, limit=limit)
-        return await self._claim(fence, ttl_ms, lanes_at(moment), limit, choose)
+        return await claim_work(self._database, fence, ttl_ms, lanes_at(moment), limit, choose)
+
+    async def begin_turn(self, session_id: str, owner: LeaseOwner, *, ttl_ms: int) -> BeginOutcome:
+        check_identifier("session_id", session_id)
+        check_claim(owner, ttl_ms)
+        return await begin_turn(self._database, session_id, owner, ttl_ms)
 
     async def claim_command(self, fence: LeaseFence, *, ttl_ms: int) -> ClaimOutcome:
-        return await self._claim(fence, ttl_ms, lanes_at(Boundary.IDLE), 1, choose_command)
+        return await claim_work(self._database, fence, ttl_ms, lanes_at(Boundary.IDLE), 1, choose_command)
 
     async def claim_batches(self, fence: LeaseFence, batch_ids: Sequence[str], *, ttl_ms: int) -> ClaimOutcome:
         wanted = check_batch_ids(batch_ids)
         if not wanted:
             return nothing_asked_for()
         choose = partial(choose_exactly, batch_ids=wanted)
-        return await self._claim(fence, ttl_ms, lanes_at(Boundary.IDLE), len(wanted), choose)
+        return await claim_work(self._database, fence, ttl_ms, lanes_at(Boundary.IDLE), len(wanted), choose)
 
     async def renew(self, claim: Claim, *, ttl_ms: int) -> Claim:
         check_work_claim(claim)
@@ -158,58 +165,6 @@ class PostgresQueueStore:
             check_identifier("after", after)
         rows = await self._database.read_all(Text, "queue_ready_sessions", size, after)
         return tuple(row.text for row in rows)
-
-    async def _claim(
-        self, fence: LeaseFence, ttl_ms: int, lanes: tuple[str, ...], limit: int, choose: Choose
-    ) -> ClaimOutcome:
-        check_fence("fence", fence)
-        check_ttl(ttl_ms)
-        for _ in range(_MAX_PLANS):
-            answer = await self._facts(fence, lanes, limit)
-            seqs = choose(answer.facts)
-            if isinstance(seqs, NothingClaimed):
-                return seqs
-            claim = await self._stamp(fence, answer.session_key, seqs, ttl_ms)
-            if claim is not None:
-                return claim
-        raise StoreUnavailable(f"the queue of session {fence.session_id!r} changed {_MAX_PLANS} times during a claim")
-
-    async def _facts(self, fence: LeaseFence, lanes: tuple[str, ...], limit: int) -> QueueAnswer:
-        """Return the head of the queue under a live lease, with due work made ready."""
-        for _ in range(_MAX_PLANS):
-            answer = await self._database.read_one(
-                QueueAnswer, "queue_facts", fence.session_id, fence.fencing, list(lanes), limit
-            )
-            if answer is None:
-                raise await missing(self._database, fence.session_id)
-            require_fence(answer.lease, fence, answer.now_ms)
-            if not answer.any_due:
-                return answer
-            await self._database.write_one(Number, "queue_promote", answer.session_key, repeatable=True)
-        raise StoreUnavailable(f"work of session {fence.session_id!r} became due {_MAX_PLANS} times during a claim")
-
-    async def _stamp(self, fence: LeaseFence, session_key: int, seqs: Sequence[int], ttl_ms: int) -> Claim | None:
-        claim_id, token = new_id(), new_id()
-        # Repeating it after a lost connection is harmless: the batches are then held by this very claim.
-        answer = await self._database.write_one(
-            StampAnswer,
-            "queue_stamp",
-            *(session_key, list(seqs)),
-            *(fence.owner_id, fence.incarnation_id, fence.token, fence.fencing),
-            *(claim_id, token, ttl_ms),
-            repeatable=True,
-        )
-        if answer is None:
-            return None
-        return Claim(
-            session_id=fence.session_id,
-            claim_id=claim_id,
-            token=token,
-            lease_fencing=fence.fencing,
-            claimed_at_ms=answer.now_ms,
-            expires_at_ms=saturating_add(answer.now_ms, ttl_ms),
-            batches=tuple(decode_batch(row, fence.session_id) for row in answer.batches),
-        )
 
     async def _page(self, session_id: str, *, limit: int, after_seq: int, pending_only: bool) -> tuple[Batch, ...]:
         check_identifier("session_id", session_id)

@@ -142,6 +142,15 @@ class StampAnswer(msgspec.Struct, frozen=True, array_like=True):
     batches: list[BatchRow]
 
 
+class BeginAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """When a turn was begun, with what, at which revision, and whether an earlier attempt has left records."""
+
+    now_ms: int
+    batches: list[BatchRow]
+    revision: int
+    recorded: bool
+
+
 class BatchesAnswer(msgspec.Struct, frozen=True, array_like=True):
     """Some batches of a session that exists."""
 

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
+from lash.hints import session_tag
 from lash.model.checkpoint import CheckpointManifest, TurnState
 from lash.model.commit import Append, Commit, CommitResult
 from lash.model.frame import AgentFrame
@@ -113,22 +114,36 @@ class Histories:
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, History] = OrderedDict()
+        self._tagged: dict[str, str] = {}
 
-    async def load(self, storage: Storage, session_id: str) -> History:
-        """Return the history as it stands: from memory if the head has not moved, else from the storage."""
+    def tagged(self, tag: str) -> str | None:
+        """Return the session of this tag whose history is kept, the latest of several."""
+        session_id = self._tagged.get(tag)
+        return session_id if session_id in self._kept else None
+
+    async def load(self, storage: Storage, session_id: str, *, revision: int | None = None) -> History:
+        """Return the history as it stands: from memory if the head has not moved, else from the storage.
+
+        ``revision`` is that of the session if the caller has just read it.
+        """
         session, kept = storage.session(session_id), self._kept.get(session_id)
+        if revision == 0:
+            # Nobody has committed anything.
+            return History()
         if kept is not None:
-            head = await session.head()
-            if head is not None and head.revision == kept.revision:
+            if revision is None:
+                head = await session.head()
+                revision = None if head is None else head.revision
+            if revision == kept.revision:
                 self._kept.move_to_end(session_id)
                 return kept
         read = await session.load()
         if read is None:
-            revision = await session.revision()
+            first = await session.revision()
             # Somebody may have made the first commit meanwhile; its revision without its nodes would cut them off.
             read = await session.load()
             if read is None:
-                return History(revision=revision)
+                return History(revision=first)
         return self._keep(session_id, History.of(read))
 
     def advance(self, session_id: str, commit: Commit, result: CommitResult) -> None:
@@ -141,6 +156,7 @@ class Histories:
 
     def _keep(self, session_id: str, history: History) -> History:
         self._kept[session_id] = history
+        self._tagged[session_tag(session_id)] = session_id
         self._kept.move_to_end(session_id)
         while len(self._kept) > 1 and (
             len(self._kept) > _MOST_SESSIONS or sum(len(each.nodes) for each in self._kept.values()) > _MOST_NODES

@@ -145,11 +145,6 @@ def may_merge(batch: Batch) -> bool:
     return batch.slot is Slot.JOIN and batch.merge_key is not None
 
 
-def turn_id_of(batch_id: str) -> str:
-    """Return the id of the turn that is named after its first batch, the same in every attempt."""
-    return f"turn:{batch_id}"
-
-
 def item_id(batch_id: str, index: int) -> str:
     """Return the id of a payload, which is that of its message too."""
     return f"{batch_id}:item:{index}"

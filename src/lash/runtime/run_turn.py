@@ -16,11 +16,12 @@ from lash.errors import (
     UnknownDefinition,
 )
 from lash.model.effect import CheckpointPoint, Envelope, TurnCheckpoint, TurnScope
-from lash.model.lease import Lease
+from lash.model.lease import Acquired
 from lash.model.message import Message
 from lash.model.node import ProtocolEntry
-from lash.model.queue import Batch, Claim, TurnInput
+from lash.model.queue import Batch, Claim, TurnBegun, TurnInput
 from lash.model.value import JSON
+from lash.plan.begin import turn_id_of
 from lash.runtime.definition import AgentDefinition
 from lash.runtime.draft import AGENT_OPTION, TurnDraft, consume_order
 from lash.runtime.effect import Journal, root_branch
@@ -28,7 +29,7 @@ from lash.runtime.errors import STORAGE_TROUBLE, Suspended
 from lash.runtime.failure import describe_failure, trace_of
 from lash.runtime.history import History
 from lash.runtime.hooks import TURN
-from lash.runtime.intake import Intake, command_of, input_messages, is_cancellation, may_merge, turn_id_of
+from lash.runtime.intake import Intake, command_of, input_messages, is_cancellation, may_merge
 from lash.runtime.turn import Turn
 
 if TYPE_CHECKING:
@@ -58,11 +59,13 @@ class TurnEnd(enum.Enum):
 class TurnRun:
     """One turn under a lease, and what it may be asked by the turn that the agent sees."""
 
-    def __init__(self, core: Core, lease: Lease) -> None:
+    def __init__(self, core: Core, begun: TurnBegun | Acquired) -> None:
+        lease = begun.lease
         self._core = core
         self._storage = core.storage
         self._fence = lease.fence
         self._intake = Intake(core.storage, lease.fence, ttl_ms=core.options.ttl_ms)
+        self._begun = begun if isinstance(begun, TurnBegun) else None
         self.session_id = lease.session_id
         self.turn_id = ""
         self.attempt = 0
@@ -140,13 +143,17 @@ class TurnRun:
     # The run.
 
     async def _run(self) -> TurnEnd:
-        claim = await self._next_input()
+        begun = self._begun
+        claim = await self._next_input() if begun is None else begun.claim
         if claim is None:
             return TurnEnd.NOTHING
         self._intake.claims.append(claim)
+        if self._lost or self._released:
+            return await self._stopped()
         head = claim.batches[0]
         self.turn_id, self.attempt = turn_id_of(head.batch_id), head.attempts
-        self._history = await self._core.histories.load(self._storage, self.session_id)
+        revision = None if begun is None else begun.revision
+        self._history = await self._core.histories.load(self._storage, self.session_id, revision=revision)
         self._leaf_node_id = self._history.leaf_node_id
         try:
             agent = self._core.agent(self._agent_name(claim))
@@ -197,7 +204,8 @@ class TurnRun:
         core, ttl_ms = self._core, self._core.options.ttl_ms
         journal = Journal(core.storage, self._scope(), self._fence, core.owner, core.hooks, ttl_ms=ttl_ms)
         self._journal = journal
-        await journal.load()
+        if self._begun is None or self._begun.recorded:
+            await journal.load()
         self._draft = TurnDraft(self.session_id, self.turn_id, self._history)
         seen = journal.peek(_HISTORY_KEY, _SEEN)
         if seen is not None:

@@ -25,8 +25,9 @@ from lash.model.queue import (
 )
 from lash.model.session import ActivePath, SessionRead
 from lash.model.usage import UsageEntry
+from lash.plan.begin import turn_id_of
 from lash.runtime.draft import AGENT_OPTION, cancelled_id, reply_id
-from lash.runtime.intake import cancel_command, command_of, find_letter, turn_id_of
+from lash.runtime.intake import cancel_command, command_of, find_letter
 from lash.runtime.observe import current_cursor, observe
 from lash.runtime.turn import last_of, text_of
 from lash.stores.storage import Storage

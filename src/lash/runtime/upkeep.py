@@ -9,8 +9,9 @@ from typing import Final
 from lash.errors import LashError, StorageClosed
 from lash.model.attachment import AttachmentEntry, OwnerKind
 from lash.model.process import ProcessStatus
+from lash.plan.begin import turn_id_of
 from lash.runtime.core import Core
-from lash.runtime.intake import attachment_ids, turn_id_of, waiting_batches
+from lash.runtime.intake import attachment_ids, waiting_batches
 from lash.stores.storage import Storage
 
 _UNCOMMITTED_MS: Final = 24 * 3_600_000

@@ -11,8 +11,9 @@ from typing import Final
 
 from lash.errors import LashError, LeaseLost, ProcessLeaseLost, StorageClosed
 from lash.liveness import is_provably_dead
-from lash.model.lease import Acquired, Lease, LeaseOutcome
+from lash.model.lease import Acquired, Busy, Lease
 from lash.model.process import ProcessAcquired, ProcessLease, ProcessLeaseOutcome
+from lash.model.queue import EmptyReason, TurnBegun
 from lash.model.work import Work
 from lash.plan.work import MAX_LOOK
 from lash.runtime.core import Core
@@ -21,6 +22,7 @@ from lash.runtime.run_process import ProcessRun, RunEnd
 from lash.runtime.run_turn import TurnEnd, TurnRun
 from lash.runtime.slots import Slots
 from lash.runtime.upkeep import keep_tidy
+from lash.stores.notify import Listener
 
 _TICK_S: Final = 0.25
 _LAG_NOTED_S: Final = 1.0
@@ -28,6 +30,7 @@ _FIRST_PAUSE_S: Final = 0.1
 _LAST_WORD_S: Final = 5.0
 _DEAD_EVERY_S: Final = 0.5
 _FULL_PAUSE_S: Final = 0.05
+_HINTED_REST_S: Final = 0.02
 
 
 class Worker:
@@ -46,6 +49,7 @@ class Worker:
         self._freed = asyncio.Event()
         self._more_processes = False
         """Whether there may be processes that wait for a slot: the last look found more than could begin."""
+        self._hints: Listener | None = None
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
@@ -66,7 +70,7 @@ class Worker:
     def stop(self) -> None:
         """Begin no new work; `run` returns when what runs has ended or was given back."""
         self._stopping.set()
-        self._freed.set()
+        self._look_again()
 
     async def drain(self) -> int:
         """Run everything that is ready, and what becomes ready by it, until nothing is; return how many runs that were.
@@ -90,7 +94,7 @@ class Worker:
 
     async def _look_for_ever(self) -> None:
         pause_s = 0.0
-        with self._storage.signals.listen(work=True) as hints:
+        with self._storage.signals.listen(work=True) as self._hints:
             while not self._stopping.is_set():
                 self._freed.clear()
                 try:
@@ -108,7 +112,36 @@ class Worker:
                 if self._is_full():
                     # Orders to what runs are still to be found, but not in a hurry.
                     await _either(self._freed.wait(), asyncio.sleep(_FULL_PAUSE_S))
-                await _either(hints.wait(self._pause_s(work)), self._freed.wait())
+                await self._wait(self._hints, self._pause_s(work))
+
+    async def _wait(self, hints: Listener, pause_s: float) -> None:
+        """Wait until it is time to look; what a hint is about is begun at once, and the look comes a little later.
+
+        So a turn that is begun does not share the database with a look, and a short one needs no look but the one at
+        its end.
+        """
+        if not self._begin_tagged(await hints.wait(pause_s)):
+            return
+        look_at = time.monotonic() + _HINTED_REST_S
+        while (rest_s := look_at - time.monotonic()) > 0 and self._begin_tagged(await hints.wait(rest_s)):
+            pass
+
+    def _begin_tagged(self, tag: str | None) -> bool:
+        """Begin a turn of the session that a hint was about, and return whether that was done.
+
+        Only of one whose history is here: of all who hear the hint, not everybody should try.
+        """
+        session_id = None if tag is None else self._core.histories.tagged(tag)
+        if session_id is None or self._stopping.is_set() or not self._turns.take(session_id):
+            return False
+        self._spawn(self._run_turn(session_id, hinted=True))
+        return True
+
+    def _look_again(self) -> None:
+        """Let the next look be at once: a slot is free, or there is other news."""
+        self._freed.set()
+        if self._hints is not None:
+            self._hints.hint()
 
     def _pause_s(self, work: Work) -> float:
         """Return for how long nothing becomes ready by itself, as far as one can tell."""
@@ -197,27 +230,39 @@ class Worker:
     def _is_full(self) -> bool:
         return self._turns.is_full and self._processes.is_full
 
-    async def _run_turn(self, session_id: str) -> None:
+    async def _run_turn(self, session_id: str, *, hinted: bool = False) -> None:
         end: TurnEnd | None = None
-        claimed: LeaseOutcome | None = None
+        begun: TurnBegun | Acquired | None = None
         try:
-            claimed = await self._storage.leases.claim(session_id, self._core.owner, ttl_ms=self._core.options.ttl_ms)
-            if isinstance(claimed, Acquired) and self._stopping.is_set():
-                await self._storage.leases.release(claimed.lease.fence)
-            elif isinstance(claimed, Acquired):
-                run = TurnRun(self._core, claimed.lease)
+            begun = await self._begin_turn(session_id)
+            if begun is not None:
+                run = TurnRun(self._core, begun)
                 self._turns.fill(session_id, run)
+                if self._stopping.is_set():
+                    run.release()
                 end = await run.run()
         except STORAGE_TROUBLE:
-            if isinstance(claimed, Acquired):
+            if begun is not None:
                 self._turns.empty(session_id)
-                await self._let_go(partial(self._storage.leases.release, claimed.lease.fence))
+                await self._let_go(partial(self._storage.leases.release, begun.lease.fence))
             raise
         finally:
-            self._turns.leave(session_id, in_vain=end in (None, TurnEnd.NOTHING, TurnEnd.LOST))
+            in_vain = end in (None, TurnEnd.NOTHING, TurnEnd.LOST)
+            self._turns.leave(session_id, in_vain=in_vain and not hinted)
             if end is TurnEnd.UNKNOWN:
                 self._turns.avoid(session_id, self._core.options.poll_s)
-            self._freed.set()
+            self._look_again()
+
+    async def _begin_turn(self, session_id: str) -> TurnBegun | Acquired | None:
+        """Take the lease of a session, and its next input with it; orders that come first need the lease alone."""
+        owner, ttl_ms = self._core.owner, self._core.options.ttl_ms
+        begun = await self._storage.queue.begin_turn(session_id, owner, ttl_ms=ttl_ms)
+        if isinstance(begun, TurnBegun):
+            return begun
+        if isinstance(begun, Busy) or begun.reason is not EmptyReason.COMMAND_AT_HEAD:
+            return None
+        claimed = await self._storage.leases.claim(session_id, owner, ttl_ms=ttl_ms)
+        return claimed if isinstance(claimed, Acquired) else None
 
     async def _run_process(self, process_id: str) -> None:
         end: RunEnd | None = None
@@ -242,13 +287,13 @@ class Worker:
             if end is RunEnd.UNKNOWN:
                 self._processes.avoid(process_id, 10 * self._core.options.poll_s)
             if end is not RunEnd.ENDED or self._more_processes:
-                self._freed.set()
+                self._look_again()
 
     def _settle(self, process_id: str) -> None:
         """Let another process begin while this one writes down how it went."""
         self._processes.settle(process_id)
         if self._more_processes:
-            self._freed.set()
+            self._look_again()
 
     async def _let_go(self, release: Callable[[], Awaitable[object]]) -> None:
         """Give a lease back as soon as the storage takes that: its work should not have to wait until it runs out."""
@@ -276,7 +321,7 @@ class Worker:
             if isinstance(got, ProcessAcquired):
                 await self._storage.process_leases.release(got.lease.fence)
                 self._core.hooks.note("lease.reclaimed", owner_id=lease.owner.owner_id, process_id=lease.process_id)
-        self._freed.set()
+        self._look_again()
 
     async def _keep_leases(self) -> None:
         """Renew the leases of all that runs; what cannot be renewed in time is stopped."""
@@ -315,7 +360,7 @@ class Worker:
                 self._core.hooks.note("loop.blocked", seconds=round(lag, 3))
             if any(self._is_dead(lease) for lease in self._neighbours):
                 self._neighbours, self._look_for_dead_at = (), 0.0
-                self._freed.set()
+                self._look_again()
 
     async def _finish(self) -> None:
         """Let what runs end within the grace time; give back what has not."""

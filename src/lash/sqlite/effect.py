@@ -76,7 +76,7 @@ class SQLiteEffectStore:
                 return EffectClaimed(claim=new_claim(encoded, owner, token, written), taken_over=plan.taken_over)
             return plan
 
-        return await self._database.write(body)
+        return await self._database.write_briefly(body)
 
     async def record(
         self, fence: LeaseFence | ProcessFence, envelope: Envelope, outcome: JSON | EffectError
@@ -95,7 +95,7 @@ class SQLiteEffectStore:
             expires_at_ms = saturating_add(now_ms, ttl_ms)
             return transaction.one(ClaimRow, "effect_renew", **guard, now_ms=now_ms, expires_at_ms=expires_at_ms)
 
-        renewed = await self._database.write(body)
+        renewed = await self._database.write_briefly(body)
         if renewed is None:
             raise claim_lost(claim)
         return msgspec.structs.replace(claim, expires_at_ms=renewed.expires_at_ms, due_at_ms=renewed.due_at_ms)
@@ -112,7 +112,7 @@ class SQLiteEffectStore:
         def body(transaction: Transaction) -> bool:
             return transaction.run("effect_release", **guard, now_ms=transaction.now_ms) > 0
 
-        released = await self._database.write(body)
+        released = await self._database.write_briefly(body)
         self._signals.touch()
         return released
 
@@ -128,7 +128,7 @@ class SQLiteEffectStore:
                 return plan.claim
             return new_claim(encoded, owner, token, _take(transaction, encoded, plan, _claimant(owner, token), ttl_ms))
 
-        return await self._database.write(body)
+        return await self._database.write_briefly(body)
 
     async def get(self, scope: ExecutionScope, replay_key: str) -> EffectRecord | None:
         name = check_key(scope, replay_key)
@@ -192,7 +192,7 @@ class SQLiteEffectStore:
                 transaction.run("effect_settle_group", scope_id=name, replay_key=claim.replay_key)
             return decode_record(row, claim.scope)
 
-        record = await self._database.write(body)
+        record = await self._database.write_briefly(body)
         self._signals.touch()
         return record
 

@@ -28,7 +28,7 @@ from lash.plan.lease import LeaseRow
 from lash.plan.process import ProcessRow, decode_process, missing_process, record_after
 from lash.plan.process_lease import check_process_fence, require_process_fence
 from lash.plan.session import check_limit
-from lash.plan.wake import LostWakeRow, WakeRow, decode_lost_wake, decode_wake, wake_batch
+from lash.plan.wake import LostWakeRow, WakeRow, decode_lost_wake, decode_wake, wake_batch, woken_session
 from lash.sqlite.database import Database, Reader, Transaction
 from lash.sqlite.parameters import json_array
 from lash.sqlite.queue import enqueue_batch
@@ -55,7 +55,7 @@ class SQLiteEventStore:
         appended = await self._database.write_briefly(
             lambda transaction: append_event(transaction, process_id, draft, fence)
         )
-        self._signals.touch()
+        self._signals.touch(session_id=woken_session(appended.wake))
         return appended
 
     async def signal(self, process_id: str, name: str, *, signal_id: str, payload: JSON = None) -> Appended:

@@ -45,7 +45,7 @@ class SQLiteLeaseStore:
             decision = plan_claim(row, session_id=session_id, owner=owner, ttl_ms=ttl_ms, now_ms=now_ms)
             return _carry_out(transaction, decision, session_id, owner, ttl_ms)
 
-        return await self._database.write(body)
+        return await self._database.write_briefly(body)
 
     async def reclaim(self, session_id: str, owner: LeaseOwner, *, observed: Lease, ttl_ms: int) -> LeaseOutcome:
         check_identifier("session_id", session_id)
@@ -65,7 +65,7 @@ class SQLiteLeaseStore:
             )
             return _carry_out(transaction, decision, session_id, owner, ttl_ms)
 
-        return await self._database.write(body)
+        return await self._database.write_briefly(body)
 
     async def renew(self, fence: LeaseFence, *, ttl_ms: int) -> Lease:
         check_fence("fence", fence)
@@ -77,7 +77,7 @@ class SQLiteLeaseStore:
             _extend(transaction, lease)
             return lease
 
-        return await self._database.write(body)
+        return await self._database.write_briefly(body)
 
     async def release(self, fence: LeaseFence, *, pause_ms: int = 0) -> bool:
         check_fence("fence", fence)
@@ -87,7 +87,7 @@ class SQLiteLeaseStore:
             lease_row(transaction, fence.session_id)
             return release_lease(transaction, fence, pause_ms)
 
-        released = await self._database.write(body)
+        released = await self._database.write_briefly(body)
         if released:
             self._signals.touch(process=False)
         return released
@@ -125,18 +125,20 @@ def _carry_out(
     transaction: Transaction, decision: ClaimDecision, session_id: str, owner: LeaseOwner, ttl_ms: int
 ) -> LeaseOutcome:
     if isinstance(decision, Acquire):
-        return _acquire(transaction, decision, session_id, owner, ttl_ms)
+        lease = take_lease(transaction, decision.fencing, session_id, owner, ttl_ms)
+        return Acquired(lease=lease, displaced=decision.displaced)
     if isinstance(decision, Reenter):
         _extend(transaction, decision.lease)
     return outcome_of(decision)
 
 
-def _acquire(transaction: Transaction, decision: Acquire, session_id: str, owner: LeaseOwner, ttl_ms: int) -> Acquired:
+def take_lease(transaction: Transaction, fencing: int, session_id: str, owner: LeaseOwner, ttl_ms: int) -> Lease:
+    """Give the lease to a new holder under this number."""
     lease = Lease(
         session_id=session_id,
         owner=owner,
         token=new_id(),
-        fencing=decision.fencing,
+        fencing=fencing,
         claimed_at_ms=transaction.now_ms,
         expires_at_ms=saturating_add(transaction.now_ms, ttl_ms),
     )
@@ -151,7 +153,7 @@ def _acquire(transaction: Transaction, decision: Acquire, session_id: str, owner
         now_ms=lease.claimed_at_ms,
         expires_at_ms=lease.expires_at_ms,
     )
-    return Acquired(lease=lease, displaced=decision.displaced)
+    return lease
 
 
 def _extend(transaction: Transaction, lease: Lease) -> None:

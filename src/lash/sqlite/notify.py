@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Final
 
 from lash.errors import LashError
-from lash.hints import HintListener, Hints
+from lash.hints import HintListener, Hints, session_tag
 from lash.sqlite.database import Database
 from lash.sqlkit.rows import Number
 
-_ASK_EVERY_S: Final = 0.005
+_LIVELY_S: Final = 1.0
+_ASK_LIVELY_S: Final = 0.005
+_ASK_CALM_S: Final = 0.025
 
 
 class SQLiteSignals:
     """The hints of one SQLite storage; the contract is `lash.stores.notify.ChangeSignals`.
 
-    While somebody waits, the database is asked every 5 ms whether anybody has committed anything, once for all who
-    wait, which costs a few microseconds. Nothing runs while nobody waits.
+    While somebody waits, the database is asked whether anybody has committed anything, once for all who wait: every
+    5 ms, and every 25 ms when nothing was committed for a second. Asking takes microseconds, but to be woken for it so
+    often is what a worker costs that has nothing to do. Nothing runs while nobody waits.
     """
 
     def __init__(self, database: Database) -> None:
@@ -29,8 +33,8 @@ class SQLiteSignals:
         self._hints.add(listener)
         return listener
 
-    def touch(self, *, process: bool = True, work: bool = True) -> None:
-        self._hints.give(process=process, work=work)
+    def touch(self, *, process: bool = True, work: bool = True, session_id: str | None = None) -> None:
+        self._hints.give(process=process, work=work, tag=None if session_id is None else session_tag(session_id))
 
     async def close(self) -> None:
         self._hints.close()
@@ -74,12 +78,14 @@ class _FileListener(HintListener):
 
 
 class _File:
-    """The one task that asks the file for changes, on behalf of all who wait."""
+    """The one timer that asks the file for changes, on behalf of all who wait."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._watching: set[_FileListener] = set()
-        self._asking: asyncio.Task[None] | None = None
+        self._asking: asyncio.Handle | None = None
+        self._seen: int | None = None
+        self._changed_at = 0.0
         self._looked_at: int | None = None
         self._last_change = 0
 
@@ -90,7 +96,10 @@ class _File:
 
     def version(self) -> int:
         """Return a number that changes with every commit."""
-        return self._database.data_version()
+        version = self._database.data_version()
+        if version != self._seen:
+            self._seen, self._changed_at = version, time.monotonic()
+        return version
 
     def last_change(self, version: int) -> int:
         """Return the place of the newest change of a process; it is read once for each version."""
@@ -104,7 +113,7 @@ class _File:
         if self.durable:
             self._watching.add(listener)
             if self._asking is None:
-                self._asking = asyncio.create_task(self._ask(), name="lash-sqlite-signals")
+                self._asking = asyncio.get_running_loop().call_soon(self._ask)
 
     def unwatch(self, listener: _FileListener) -> None:
         """End that; the last one to go ends the asking."""
@@ -113,10 +122,11 @@ class _File:
             self._asking.cancel()
             self._asking = None
 
-    async def _ask(self) -> None:
-        while True:
-            self._look()
-            await asyncio.sleep(_ASK_EVERY_S)
+    def _ask(self) -> None:
+        self._look()
+        lively = time.monotonic() - self._changed_at < _LIVELY_S
+        loop = asyncio.get_running_loop()
+        self._asking = loop.call_later(_ASK_LIVELY_S if lively else _ASK_CALM_S, self._ask)
 
     def _look(self) -> None:
         try:

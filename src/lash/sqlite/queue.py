@@ -6,13 +6,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
+import msgspec
+
 from lash.errors import ClaimLost, CorruptData
 from lash.ids import new_id
 from lash.limits import check_identifier, check_integer, saturating_add
-from lash.model.lease import LeaseFence
+from lash.model.lease import LeaseFence, LeaseOwner
 from lash.model.queue import (
     Batch,
     BatchDraft,
+    BeginOutcome,
     Boundary,
     Claim,
     ClaimOutcome,
@@ -22,15 +25,11 @@ from lash.model.queue import (
 )
 from lash.model.value import JSON
 from lash.plan.dead_letter import DeadLetterRow, check_after, decode_dead_letter, prepare_burial
-from lash.plan.lease import check_fence, check_ttl, require_fence
+from lash.plan.lease import check_claim, check_fence, check_ttl, require_fence
 from lash.plan.queue import (
-    COMMAND_LANE,
-    BacklogRow,
     BatchRow,
-    CandidateRow,
     Choose,
     EncodedBatch,
-    QueueFacts,
     SourceKeyRow,
     check_batch_ids,
     check_boundary,
@@ -44,14 +43,15 @@ from lash.plan.queue import (
     encode_batch,
     lanes_at,
     nothing_asked_for,
+    ready_session,
     recognise,
 )
 from lash.plan.session import check_limit
+from lash.sqlite.claim import begin_turn, ready_work, stamp_claim
 from lash.sqlite.database import Database, Reader, Transaction
 from lash.sqlite.dead_letter import bury, discard, requeue, settle_cancelled
 from lash.sqlite.head import find_head
 from lash.sqlite.lease import lease_row
-from lash.sqlite.parameters import json_array
 from lash.sqlkit.rows import Number, Text
 from lash.stores.notify import ChangeSignals
 
@@ -72,7 +72,9 @@ class SQLiteQueueStore:
             session_key = find_head(transaction, draft.session_id).session_key
             return enqueue_batch(transaction, session_key, encoded, batch_id)
 
-        return await self._write(body)
+        enqueued = await self._database.write_briefly(body)
+        self._signals.touch(process=False, session_id=ready_session(enqueued.batch))
+        return enqueued
 
     async def claim(self, fence: LeaseFence, *, boundary: Boundary, ttl_ms: int, max_batches: int = 64) -> ClaimOutcome:
         limit, moment = check_claim_size(max_batches), check_boundary(boundary)
@@ -80,6 +82,13 @@ class SQLiteQueueStore:
             return nothing_asked_for()
         choose = partial(choose_turn_work, boundary=moment, limit=limit)
         return await self._claim(fence, ttl_ms, lanes_at(moment), limit, choose)
+
+    async def begin_turn(self, session_id: str, owner: LeaseOwner, *, ttl_ms: int) -> BeginOutcome:
+        check_identifier("session_id", session_id)
+        check_claim(owner, ttl_ms)
+        return await self._database.write_briefly(
+            lambda transaction: begin_turn(transaction, session_id, owner, ttl_ms)
+        )
 
     async def claim_command(self, fence: LeaseFence, *, ttl_ms: int) -> ClaimOutcome:
         return await self._claim(fence, ttl_ms, lanes_at(Boundary.IDLE), 1, choose_command)
@@ -103,9 +112,11 @@ class SQLiteQueueStore:
             )
             if len(held) != len(claim.batches):
                 raise ClaimLost(claim.session_id, claim.claim_id)
-            return _claim_of(transaction, claim.session_id, key, claim, min(row.number for row in held))
+            rows = transaction.all(BatchRow, "queue_held", session_key=key, claim_token=claim.token)
+            batches = tuple(decode_batch(row, claim.session_id) for row in rows)
+            return msgspec.structs.replace(claim, expires_at_ms=min(row.number for row in held), batches=batches)
 
-        return await self._database.write(body)
+        return await self._database.write_briefly(body)
 
     async def abandon(self, claim: Claim, *, count_attempt: bool = True) -> int:
         check_work_claim(claim)
@@ -191,7 +202,7 @@ class SQLiteQueueStore:
 
     async def _write(self, body: Callable[[Transaction], T]) -> T:
         """Run the body in a transaction of its own, then say that there may be work."""
-        result = await self._database.write(body)
+        result = await self._database.write_briefly(body)
         self._signals.touch(process=False)
         return result
 
@@ -200,36 +211,16 @@ class SQLiteQueueStore:
     ) -> ClaimOutcome:
         check_fence("fence", fence)
         check_ttl(ttl_ms)
-        claim_id, token = new_id(), new_id()
 
         def body(transaction: Transaction) -> ClaimOutcome:
-            session_id, now_ms = fence.session_id, transaction.now_ms
-            require_fence(lease_row(transaction, session_id), fence, now_ms)
-            key = find_head(transaction, session_id).session_key
-            transaction.run("queue_promote", session_key=key, now_ms=now_ms)
-            seqs = choose(_facts(transaction, key, lanes, limit, fence.fencing))
+            require_fence(lease_row(transaction, fence.session_id), fence, transaction.now_ms)
+            key = find_head(transaction, fence.session_id).session_key
+            seqs = choose(ready_work(transaction, key, lanes, limit, fence.fencing))
             if isinstance(seqs, NothingClaimed):
                 return seqs
-            claim = Claim(
-                session_id=session_id,
-                claim_id=claim_id,
-                token=token,
-                lease_fencing=fence.fencing,
-                claimed_at_ms=now_ms,
-                expires_at_ms=saturating_add(now_ms, ttl_ms),
-                batches=(),
-            )
-            transaction.run(
-                "queue_stamp",
-                seqs=json_array(seqs),
-                claim_id=claim_id,
-                claim_token=token,
-                lease_fencing=fence.fencing,
-                expires_at_ms=claim.expires_at_ms,
-            )
-            return _claim_of(transaction, session_id, key, claim, claim.expires_at_ms)
+            return stamp_claim(transaction, fence.session_id, seqs, fencing=fence.fencing, ttl_ms=ttl_ms)
 
-        return await self._database.write(body)
+        return await self._database.write_briefly(body)
 
     async def _page(
         self, session_id: str, limit: int, after_seq: int, read: Callable[[Reader, int], Sequence[BatchRow]]
@@ -283,42 +274,3 @@ def _recognise(transaction: Transaction, session_key: int, encoded: EncodedBatch
         raise CorruptData(f"source key {source_key!r} is taken and is not there")
     stored = transaction.one(BatchRow, "queue_batch", session_key=session_key, batch_id=key.batch_id)
     return recognise(encoded, key, stored)
-
-
-def _facts(transaction: Transaction, session_key: int, lanes: tuple[str, ...], limit: int, fencing: int) -> QueueFacts:
-    def first(lane: str, count: int) -> list[CandidateRow]:
-        return transaction.all(
-            CandidateRow,
-            "queue_candidates",
-            session_key=session_key,
-            lane=lane,
-            limit=count,
-            lease_fencing=fencing,
-            now_ms=transaction.now_ms,
-        )
-
-    commands = first(COMMAND_LANE, 1)
-    backlog = transaction.one(BacklogRow, "queue_backlog", session_key=session_key)
-    if backlog is None:
-        raise CorruptData("a query that always answers did not")
-    return QueueFacts(
-        candidates=[candidate for lane in lanes for candidate in first(lane, limit)],
-        command_seq=commands[0].seq if commands else None,
-        any_late=backlog.any_late,
-        any_claimed=backlog.any_claimed,
-        next_available_at_ms=backlog.next_available_at_ms,
-    )
-
-
-def _claim_of(transaction: Transaction, session_id: str, session_key: int, claim: Claim, expires_at_ms: int) -> Claim:
-    """Return the claim with the batches that it holds now."""
-    rows = transaction.all(BatchRow, "queue_held", session_key=session_key, claim_token=claim.token)
-    return Claim(
-        session_id=session_id,
-        claim_id=claim.claim_id,
-        token=claim.token,
-        lease_fencing=claim.lease_fencing,
-        claimed_at_ms=claim.claimed_at_ms,
-        expires_at_ms=expires_at_ms,
-        batches=tuple(decode_batch(row, session_id) for row in rows),
-    )

@@ -68,7 +68,7 @@ class SQLiteWaitRows:
             written = transaction.run("wait_open", deadline_ms=deadline_ms, **_columns(transaction, key))
             return _answer(transaction, key, written=written > 0)
 
-        return await self._database.write(body)
+        return await self._database.write_briefly(body)
 
     async def resolve(self, key: StoredKey, resolution: str) -> WaitAnswer:
         def body(transaction: Transaction) -> WaitAnswer:
@@ -79,7 +79,7 @@ class SQLiteWaitRows:
                 _note_resolved(transaction, [_Process(key.process_key)])
             return _answer(transaction, key, written=written > 0)
 
-        return await self._database.write(body)
+        return await self._database.write_briefly(body)
 
     async def row(self, key_id: str) -> WaitRow | None:
         return self._database.read(lambda reader: reader.one(WaitRow, "wait_row", key_id=key_id))

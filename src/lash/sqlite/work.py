@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+import msgspec
+
+from lash.errors import CorruptData
 from lash.model.lease import LeaseOwner
 from lash.model.work import Work
 from lash.plan.work import (
     MAX_HOLDERS,
     HeldRow,
     Look,
-    NextRow,
     WorkAnswer,
     WorkChange,
     check_look,
@@ -50,30 +52,62 @@ def change_work(transaction: Transaction, process_key: int, change: WorkChange) 
         transaction.run("work_wake_parent", process_key=process_key, now_ms=transaction.now_ms)
 
 
+class _Marks(msgspec.Struct, frozen=True, array_like=True):
+    """Which lists have anything in them, and when something becomes ready by itself."""
+
+    any_sessions: bool
+    any_processes: bool
+    others_hold_sessions: bool
+    others_hold_processes: bool
+    next_at_ms: int | None
+    timer_at_ms: int | None
+
+
 def _look(reader: Reader, look: Look) -> Work:
     now_ms, owner = reader.now_ms, look.owner
-    soon, timer = reader.one(NextRow, "work_next", now_ms=now_ms), reader.one(NextRow, "work_timer")
+    boot_id = None if owner.process is None else owner.process.boot_id
+    marks = reader.one(_Marks, "work_marks", boot_id=boot_id, incarnation_id=owner.incarnation_id, now_ms=now_ms)
+    if marks is None:
+        raise CorruptData("a query that always answers did not")
     answer = WorkAnswer(
         now_ms=now_ms,
-        session_ids=_texts(reader, "work_sessions", limit=look.sessions, now_ms=now_ms),
-        process_ids=_texts(
-            reader,
-            "work_processes",
-            limit=look.processes,
-            owner_id=owner.owner_id,
-            incarnation_id=owner.incarnation_id,
-            now_ms=now_ms,
-        ),
-        commanded_session_ids=_texts(
-            reader, "work_commanded", session_ids=json_array(look.running_sessions), now_ms=now_ms
-        ),
-        cancelled_process_ids=_texts(reader, "work_cancelled", process_ids=json_array(look.running_processes)),
-        held_sessions=_held(reader, look, "work_session_holders", "work_held_sessions", look.sessions),
-        held_processes=_held(reader, look, "work_process_holders", "work_held_processes", look.processes),
-        next_at_ms=None if soon is None else soon.next_at_ms,
-        timer_at_ms=None if timer is None else timer.next_at_ms,
+        session_ids=_ready_sessions(reader, look) if marks.any_sessions else [],
+        process_ids=_ready_processes(reader, look) if marks.any_processes else [],
+        commanded_session_ids=_commanded(reader, look) if look.running_sessions and marks.any_sessions else [],
+        cancelled_process_ids=_cancelled(reader, look) if look.running_processes else [],
+        held_sessions=_held(reader, look, "work_session_holders", "work_held_sessions", look.sessions)
+        if marks.others_hold_sessions
+        else [],
+        held_processes=_held(reader, look, "work_process_holders", "work_held_processes", look.processes)
+        if marks.others_hold_processes
+        else [],
+        next_at_ms=marks.next_at_ms,
+        timer_at_ms=marks.timer_at_ms,
     )
     return decode_work(answer)
+
+
+def _ready_sessions(reader: Reader, look: Look) -> list[str]:
+    return _texts(reader, "work_sessions", limit=look.sessions, now_ms=reader.now_ms)
+
+
+def _ready_processes(reader: Reader, look: Look) -> list[str]:
+    return _texts(
+        reader,
+        "work_processes",
+        limit=look.processes,
+        owner_id=look.owner.owner_id,
+        incarnation_id=look.owner.incarnation_id,
+        now_ms=reader.now_ms,
+    )
+
+
+def _commanded(reader: Reader, look: Look) -> list[str]:
+    return _texts(reader, "work_commanded", session_ids=json_array(look.running_sessions), now_ms=reader.now_ms)
+
+
+def _cancelled(reader: Reader, look: Look) -> list[str]:
+    return _texts(reader, "work_cancelled", process_ids=json_array(look.running_processes))
 
 
 def _texts(reader: Reader, query: str, **parameters: SQLiteValue) -> list[str]:

@@ -9,12 +9,18 @@ from typing import Protocol, Self
 class Listener(Protocol):
     """One who waits for hints, apart from all others: a hint that wakes one of them is not lost to the rest."""
 
-    async def wait(self, timeout_s: float) -> None:
+    async def wait(self, timeout_s: float) -> str | None:
         """Return at a hint, or when the time is over; a hint given since the last wait of this listener counts.
 
+        Where all of the hints were about work that came to one session, its tag is returned (`lash.hints.session_tag`);
+        others have the same.
         One task waits at a time. Raises StorageClosed when the storage is closed, and InvalidInput if this listener
         was.
         """
+        ...
+
+    def hint(self, tag: str | None = None) -> None:
+        """Give this listener alone a hint: who waits has learnt of something in another way."""
         ...
 
     def close(self) -> None:
@@ -44,11 +50,12 @@ class ChangeSignals(Protocol):
         """
         ...
 
-    def touch(self, *, process: bool = True, work: bool = True) -> None:
+    def touch(self, *, process: bool = True, work: bool = True, session_id: str | None = None) -> None:
         """Give a hint. The stores call it after a write that succeeded and that somebody may wait for.
 
         With ``process=False`` no process was changed, and only those who listen for everything or for work get the
         hint; with ``work=False`` nothing became ready or was asked of what runs, and those who listen for work do not.
+        ``session_id`` is that of a session to which work came that is ready.
         """
         ...
 

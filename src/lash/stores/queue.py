@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from lash.model.lease import LeaseFence
-from lash.model.queue import Batch, BatchDraft, Boundary, Claim, ClaimOutcome, DeadLetter, Enqueued
+from lash.model.lease import LeaseFence, LeaseOwner
+from lash.model.queue import Batch, BatchDraft, BeginOutcome, Boundary, Claim, ClaimOutcome, DeadLetter, Enqueued
 from lash.model.value import JSON
 
 
@@ -32,6 +32,15 @@ class QueueStore(Protocol):
         The group is the first batch that is ready at this boundary and those directly behind it that share its
         delivery and merge key; an exclusive batch, or one without a merge key, comes alone. At a checkpoint only
         early work counts, and it does not wait behind later work. Nothing overtakes an earlier ready command.
+        """
+        ...
+
+    async def begin_turn(self, session_id: str, owner: LeaseOwner, *, ttl_ms: int) -> BeginOutcome:
+        """Take the lease of a session and claim the next group of turn work under it, in one write: both or neither.
+
+        The group is that of an idle ``claim``, and the lease that of a claim of `LeaseStore`, but only if it is free
+        or lapsed: a live one is Busy, also to its holder. A session that pauses is left alone. The answer tells besides
+        what a worker would ask next.
         """
         ...
 

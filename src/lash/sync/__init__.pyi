@@ -48,7 +48,7 @@ from lash.model.process import (
     SessionDetached,
     SignalWait,
 )
-from lash.model.queue import Batch, BatchDraft, Boundary, Claim, ClaimOutcome, DeadLetter, Enqueued
+from lash.model.queue import Batch, BatchDraft, BeginOutcome, Boundary, Claim, ClaimOutcome, DeadLetter, Enqueued
 from lash.model.schedule import Fired, RegisteredSchedule, Schedule, ScheduleDraft, SchedulePage
 from lash.model.session import (
     CreatedSession,
@@ -370,11 +370,12 @@ class ChangeSignals:
 
         Changes from this moment on are hints, also those made before the first wait, which may return without one.
         """
-    def touch(self, *, process: bool = True, work: bool = True) -> None:
+    def touch(self, *, process: bool = True, work: bool = True, session_id: str | None = None) -> None:
         """Give a hint. The stores call it after a write that succeeded and that somebody may wait for.
 
         With ``process=False`` no process was changed, and only those who listen for everything or for work get the
         hint; with ``work=False`` nothing became ready or was asked of what runs, and those who listen for work do not.
+        ``session_id`` is that of a session to which work came that is ready.
         """
     def close(self) -> None:
         """End what runs for the hints, and every wait with StorageClosed; a second close is harmless."""
@@ -545,12 +546,16 @@ class LeaseStore:
 
 class Listener:
     """One who waits for hints, apart from all others: a hint that wakes one of them is not lost to the rest."""
-    def wait(self, timeout_s: float) -> None:
+    def wait(self, timeout_s: float) -> str | None:
         """Return at a hint, or when the time is over; a hint given since the last wait of this listener counts.
 
+        Where all of the hints were about work that came to one session, its tag is returned (`lash.hints.session_tag`);
+        others have the same.
         One task waits at a time. Raises StorageClosed when the storage is closed, and InvalidInput if this listener
         was.
         """
+    def hint(self, tag: str | None = None) -> None:
+        """Give this listener alone a hint: who waits has learnt of something in another way."""
     def close(self) -> None:
         """Listen no more; a second close is harmless."""
     def __enter__(self) -> Self: ...
@@ -788,6 +793,13 @@ class QueueStore:
         The group is the first batch that is ready at this boundary and those directly behind it that share its
         delivery and merge key; an exclusive batch, or one without a merge key, comes alone. At a checkpoint only
         early work counts, and it does not wait behind later work. Nothing overtakes an earlier ready command.
+        """
+    def begin_turn(self, session_id: str, owner: LeaseOwner, *, ttl_ms: int) -> BeginOutcome:
+        """Take the lease of a session and claim the next group of turn work under it, in one write: both or neither.
+
+        The group is that of an idle ``claim``, and the lease that of a claim of `LeaseStore`, but only if it is free
+        or lapsed: a live one is Busy, also to its holder. A session that pauses is left alone. The answer tells besides
+        what a worker would ask next.
         """
     def claim_command(self, fence: LeaseFence, *, ttl_ms: int) -> ClaimOutcome:
         """Claim the session command at the head of the queue, if turn work does not come first."""

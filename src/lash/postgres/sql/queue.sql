@@ -55,7 +55,9 @@ WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms)
 SELECT
     s.session_key,
     clock.now_ms,
-    row(l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms),
+    row(
+        l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms, l.paused_until_ms
+    ),
     array(
         SELECT row(c.seq, c.batch_id, c.lane, c.slot, c.merge_key)
         FROM unnest($3::text[]) AS wanted (lane)
@@ -152,6 +154,66 @@ SELECT
         FROM stamped AS t
         ORDER BY t.seq
     )
+FROM guard;
+
+-- name: queue_begin_turn
+-- Gives the lease to a new holder ($4 to $7) under the number $3, and puts a claim on the batches of places $2, all of it
+-- or nothing: the number before must be the last one, its lease free or lapsed, and every batch still there. Answers the
+-- time, the batches, the revision, and whether scope $11 has effects.
+WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
+lease AS (
+    SELECT l.session_key
+    FROM :"schema".lash_session_leases AS l, clock
+    WHERE l.session_key = $1::bigint
+        AND (
+            (l.fencing = $3::bigint - 1 AND (l.token IS NULL OR l.expires_at_ms <= clock.now_ms))
+            -- A repeat after a lost answer.
+            OR (l.fencing = $3::bigint AND l.token = $7::text)
+        )
+    FOR NO KEY UPDATE OF l
+),
+-- Locked after the lease, as everybody does; no claim made under an earlier lease is live.
+free AS (
+    SELECT b.seq
+    FROM :"schema".lash_batches AS b
+    WHERE EXISTS (SELECT 1 FROM lease) AND b.session_key = $1::bigint AND b.seq = ANY ($2::bigint[])
+    ORDER BY b.seq
+    FOR UPDATE OF b
+),
+guard AS (
+    SELECT clock.now_ms, least(clock.now_ms, 9223372036854775807 - $10::bigint) + $10::bigint AS expires_at_ms
+    FROM clock, lease
+    WHERE (SELECT count(*) FROM free) = cardinality($2::bigint[])
+),
+taken AS (
+    UPDATE :"schema".lash_session_leases AS l
+    SET fencing = $3::bigint, owner_id = $4::text, incarnation_id = $5::text, process = $6::text, token = $7::text,
+        claimed_at_ms = guard.now_ms, expires_at_ms = guard.expires_at_ms, paused_until_ms = NULL
+    FROM guard
+    WHERE l.session_key = $1::bigint
+),
+stamped AS (
+    UPDATE :"schema".lash_batches AS b
+    SET claim_count = b.claim_count + CASE WHEN b.claim_token = $9::text THEN 0 ELSE 1 END, claim_id = $8::text,
+        claim_token = $9::text, claim_lease_fencing = $3::bigint, claim_expires_at_ms = guard.expires_at_ms
+    FROM guard
+    WHERE b.session_key = $1::bigint AND b.seq = ANY ($2::bigint[])
+    RETURNING
+        b.seq, b.batch_id, b.source_key, b.delivery, b.slot, b.merge_key, b.available_at_ms, b.enqueued_at_ms,
+        b.claim_count, b.payloads
+)
+SELECT
+    guard.now_ms,
+    array(
+        SELECT row(
+            t.seq, t.batch_id, t.source_key, t.delivery, t.slot, t.merge_key, t.available_at_ms, t.enqueued_at_ms,
+            t.claim_count, t.payloads
+        )
+        FROM stamped AS t
+        ORDER BY t.seq
+    ),
+    (SELECT s.revision FROM :"schema".lash_sessions AS s WHERE s.session_key = $1::bigint),
+    EXISTS (SELECT 1 FROM :"schema".lash_effects AS e WHERE e.scope_id = $11::text)
 FROM guard;
 
 -- name: queue_extend

@@ -14,6 +14,10 @@ WHERE scope_id = :scope_id AND replay_key > :after
 ORDER BY replay_key
 LIMIT :limit;
 
+-- name: effect_any
+-- Whether a scope has any effect.
+SELECT EXISTS (SELECT 1 FROM lash_effects WHERE scope_id = :scope_id);
+
 -- name: effect_session
 -- The key of a session to which a scope belongs.
 SELECT session_key FROM lash_sessions WHERE session_id = :session_id;

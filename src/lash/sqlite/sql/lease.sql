@@ -1,6 +1,7 @@
 -- name: lease_row
 -- The lease row of one session.
-SELECT l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms
+SELECT
+    l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms, l.paused_until_ms
 FROM lash_sessions AS s
 JOIN lash_session_leases AS l ON l.session_key = s.session_key
 WHERE s.session_id = :session_id;

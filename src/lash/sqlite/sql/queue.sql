@@ -61,11 +61,13 @@ SELECT
     );
 
 -- name: queue_stamp
--- Puts a claim on batches (a JSON array of their places).
+-- Puts a claim on batches (a JSON array of their places), and answers them, in no order.
 UPDATE lash_batches
 SET claim_count = claim_count + 1, claim_id = :claim_id, claim_token = :claim_token,
     claim_lease_fencing = :lease_fencing, claim_expires_at_ms = :expires_at_ms
-WHERE seq IN (SELECT value FROM json_each(:seqs));
+WHERE seq IN (SELECT value FROM json_each(:seqs))
+RETURNING
+    seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, payloads;
 
 -- name: queue_held
 -- The batches that a claim holds, in order.

@@ -17,7 +17,7 @@ from lash.model.queue import Boundary, Claim
 from lash.stores.notify import Listener
 from lash.stores.storage import Storage
 from lash.testing.contract.queue_state import LONG, claimed, consuming, late, leased, queued
-from lash.testing.factories import commit, node, owner, started
+from lash.testing.factories import commit, created, node, owner, started
 from lash.testing.harness import Harness
 from lash.testing.process_factories import NOTE, event, process, process_lease
 
@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 _QUIET_S: Final = 0.1
+S_TAG: Final = "043a"
+"""The first four digits of the SHA-256 of ``s``."""
 """After how long without a hint nothing is taken to have happened."""
 
-Wait = asyncio.Task[None]
+Wait = asyncio.Task[str | None]
 Act = Callable[[Storage, LeaseFence, Claim], Awaitable[object]]
 
 
@@ -199,6 +201,38 @@ class NotifyContract:
         await asyncio.wait_for(asyncio.gather(*waiting), 20)
         for listener in listeners:
             listener.close()
+
+    async def test_a_hint_may_tell_the_one_session_that_has_work(self, harness: Harness) -> None:
+        """Of one session, or nothing: two sessions, delayed work and other hints beside it are looked for."""
+        storage, _, _ = await _busy(harness)
+        await created(storage, "other")
+        later = harness.clock.now_ms() + 60_000
+        cases = (
+            ((late("x"),), {S_TAG, None}),
+            ((late("x"), late("y")), {S_TAG, None}),
+            ((late("x"), late("y", session_id="other")), {None}),
+            ((late("x", available_at_ms=later),), {None}),
+        )
+        with storage.signals.listen(everything=True) as listener:
+            for drafts, told in cases:
+                (await _quiet(listener)).cancel()
+                await queued(storage, *drafts)
+                assert await asyncio.wait_for(listener.wait(3_600), 20) in told
+            (await _quiet(listener)).cancel()
+            await queued(storage, late("x"))
+            listener.hint()
+            assert await asyncio.wait_for(listener.wait(3_600), 20) is None
+
+    async def test_a_listener_can_be_given_a_hint_of_its_own(self, harness: Harness) -> None:
+        """It ends the wait of this listener and no other."""
+        storage, _, _ = await _busy(harness)
+        async with (
+            _listening(storage, everything=True) as (listener, waiting),
+            _listening(storage, everything=True) as (_, other),
+        ):
+            listener.hint()
+            assert await asyncio.wait_for(waiting, 20) is None
+            assert not other.done()
 
     async def test_a_wait_ends_with_its_time(self, harness: Harness) -> None:
         """Without a hint a wait returns when its time is over, and another one can follow."""
