@@ -52,7 +52,11 @@ async def rich_session(storage: Storage, session_id: str = "s", *, video: bytes 
             attachments=committed,
         )
     )
-    odd = plugin_node("p", {"z": 1, "a": [1.5, -0.0, 1e300, None, True], "nul": "\0", "text": "\u2028\U0001f600"}, "a")
+    odd = plugin_node(
+        "p",
+        {"z": 1, "a": [1.5, -0.0, 1e300, None, True], "nul": "\0", "text": "\u2028\U0001f600", "long": "word " * 400},
+        "a",
+    )
     side = (*chain("x", "y", "w", after="a"), odd)
     frames = (_frame("f1"), _frame("f2", previous="f1", state=b"\xff\x00state"))
     await session.commit(

@@ -153,7 +153,7 @@ def _node_arguments(commits: Sequence[PlannedCommit]) -> list[object]:
     nodes = [
         (
             *(placed.segment, placed.depth, placed.seq, placed.node.node_id, placed.node.parent_node_id),
-            *(placed.node.user_text is not None, placed.node.body),
+            *(placed.node.user_text is not None, placed.node.stored_body, placed.node.packed),
         )
         for commit in commits
         for placed in commit.nodes
@@ -161,7 +161,7 @@ def _node_arguments(commits: Sequence[PlannedCommit]) -> list[object]:
     return [
         (b"[" + b",".join(commit.record for commit in commits) + b"]").decode(),
         list(accumulate(len(commit.nodes) for commit in commits)),
-        *_columns(nodes, 7),
+        *_columns(nodes, 8),
     ]
 
 

@@ -36,7 +36,7 @@ SELECT
                 SELECT 1 FROM :"schema".lash_segments AS g
                 WHERE g.session_key = n.session_key AND g.segment = n.segment AND g.closed
             ),
-            n.tombstoned_at_ms IS NOT NULL, n.body
+            n.tombstoned_at_ms IS NOT NULL, n.body, n.packed
         )
         FROM :"schema".lash_nodes AS n
         WHERE n.session_key = s.session_key AND n.node_id = ANY ($3::text[])
@@ -55,7 +55,7 @@ SELECT
                 SELECT 1 FROM :"schema".lash_segments AS g
                 WHERE g.session_key = s.session_key AND g.segment = 0 AND g.closed
             ),
-            n.tombstoned_at_ms IS NOT NULL, n.body
+            n.tombstoned_at_ms IS NOT NULL, n.body, n.packed
         )
         FROM :"schema".lash_inherited AS i
         CROSS JOIN LATERAL (

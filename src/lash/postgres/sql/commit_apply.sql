@@ -158,11 +158,11 @@ blobs AS (
     SELECT new.session_key, b.*
     FROM new
     CROSS JOIN LATERAL (
-        SELECT coalesce(($10::integer[])[new.place - 1], 0) + 1 AS first, ($10::integer[])[new.place] AS last
+        SELECT coalesce(($11::integer[])[new.place - 1], 0) + 1 AS first, ($11::integer[])[new.place] AS last
     ) AS own
     CROSS JOIN LATERAL unnest(
-        ($11::text[])[own.first:own.last], ($12::text[])[own.first:own.last], ($13::bigint[])[own.first:own.last],
-        ($14::bytea[])[own.first:own.last]
+        ($12::text[])[own.first:own.last], ($13::text[])[own.first:own.last], ($14::bigint[])[own.first:own.last],
+        ($15::bytea[])[own.first:own.last]
     ) AS b
     ON CONFLICT (session_key, hash) DO NOTHING
 ),
@@ -360,7 +360,7 @@ stamped_attachments AS (
 -- What every commit writes: nodes and the turn, whose records are history now. The answer.
 nodes AS (
     INSERT INTO :"schema".lash_nodes (
-        session_key, segment, depth, seq, node_id, parent_node_id, user_message, body
+        session_key, segment, depth, seq, node_id, parent_node_id, user_message, body, packed
     )
     SELECT new.session_key, n.*
     FROM new
@@ -368,7 +368,7 @@ nodes AS (
         ($3::bigint[])[new.first_node:new.last_node], ($4::bigint[])[new.first_node:new.last_node],
         ($5::bigint[])[new.first_node:new.last_node], ($6::text[])[new.first_node:new.last_node],
         ($7::text[])[new.first_node:new.last_node], ($8::boolean[])[new.first_node:new.last_node],
-        ($9::text[])[new.first_node:new.last_node]
+        ($9::text[])[new.first_node:new.last_node], ($10::bytea[])[new.first_node:new.last_node]
     ) AS n
 ),
 stamped AS (
@@ -390,7 +390,7 @@ SELECT new.session_key FROM new;
 
 -- name: commit_apply
 -- Commits of different sessions, at most 16, in one statement: the array $1 of records, whose nodes end at the places
--- $2 of the arrays $3 to $9, and whose blobs end at the places $10 of the arrays $11 to $14. Of each commit it writes
+-- $2 of the arrays $3 to $10, and whose blobs end at the places $11 of the arrays $12 to $15. Of each commit it writes
 -- everything, or nothing when a fact of the plan no longer holds: the revision and node count of the head (which stand
 -- for all facts about the graph), no commit for the turn yet, a live lease under the fence, claims that hold exactly the
 -- batches to consume, no new node id taken, bytes for every ref, every attachment announced. Answers the keys of the
@@ -446,7 +446,7 @@ WITH
 -- include: commit_rest
 
 -- name: commit_apply_queue
--- The same for those of them that have no components, as the checkpoint before them has none: $1 to $9.
+-- The same for those of them that have no components, as the checkpoint before them has none: $1 to $10.
 WITH
 -- include: commit_asked
 -- include: commit_claims_held
@@ -459,7 +459,7 @@ WITH
 -- include: commit_rest
 
 -- name: commit_apply_nodes
--- The same for those of them to which both applies, and that have no ledger: $1 to $9.
+-- The same for those of them to which both applies, and that have no ledger: $1 to $10.
 WITH
 -- include: commit_asked
 -- include: commit_guard

@@ -65,7 +65,7 @@ rest AS (
         SELECT 1 FROM :"schema".lash_inherited AS i WHERE i.owner_key = g.session_key AND i.segment = g.segment
     )
     UNION ALL
-    SELECT n.session_key, octet_length(n.body)
+    SELECT n.session_key, octet_length(n.body) + coalesce(octet_length(n.packed), 0)
     FROM gone
     JOIN :"schema".lash_nodes AS n ON n.session_key = gone.session_key
     WHERE NOT EXISTS (

@@ -3,11 +3,11 @@
 SELECT
     s.session_key,
     array(
-        SELECT row(n.node_id, n.parent_node_id, n.depth, false, n.body)
+        SELECT row(n.node_id, n.parent_node_id, n.depth, false, n.body, n.packed)
         FROM :"schema".lash_nodes AS n
         WHERE n.session_key = s.session_key AND n.node_id = $2::text AND n.tombstoned_at_ms IS NULL
         UNION ALL
-        SELECT row(n.node_id, n.parent_node_id, n.depth, false, n.body)
+        SELECT row(n.node_id, n.parent_node_id, n.depth, false, n.body, n.packed)
         FROM :"schema".lash_inherited AS i
         CROSS JOIN LATERAL (
             SELECT * FROM :"schema".lash_nodes AS n WHERE n.session_key = i.owner_key AND n.node_id = $2::text OFFSET 0
@@ -59,13 +59,13 @@ WHERE session_key = $1::bigint AND tombstoned_at_ms IS NULL AND node_id = ANY ($
 
 -- name: node_first_user
 -- The first live message of a user that a session sees: an inherited one, or else the first that was inserted.
-SELECT node_id, parent_node_id, depth, false, body
+SELECT node_id, parent_node_id, depth, false, body, packed
 FROM (
-    SELECT true AS own, seq AS place, node_id, parent_node_id, depth, body
+    SELECT true AS own, seq AS place, node_id, parent_node_id, depth, body, packed
     FROM :"schema".lash_nodes
     WHERE session_key = $1::bigint AND tombstoned_at_ms IS NULL AND user_message
     UNION ALL
-    SELECT false, n.depth, n.node_id, n.parent_node_id, n.depth, n.body
+    SELECT false, n.depth, n.node_id, n.parent_node_id, n.depth, n.body, n.packed
     FROM :"schema".lash_inherited AS i
     JOIN :"schema".lash_nodes AS n ON n.session_key = i.owner_key AND n.segment = i.segment
         AND n.depth > i.floor AND n.depth <= i.ceiling

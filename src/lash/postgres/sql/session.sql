@@ -213,7 +213,7 @@ SELECT
         s.segment_count, s.node_seq, s.node_count, s.first_user_message, s.user_message_count
     ),
     array(
-        SELECT row(n.node_id, n.parent_node_id, n.depth, n.tombstoned_at_ms IS NOT NULL, n.body)
+        SELECT row(n.node_id, n.parent_node_id, n.depth, n.tombstoned_at_ms IS NOT NULL, n.body, n.packed)
         FROM :"schema".lash_inherited AS i
         CROSS JOIN LATERAL (
             SELECT * FROM :"schema".lash_nodes AS n
@@ -225,13 +225,13 @@ SELECT
     ),
     CASE WHEN $2::boolean
         THEN array(
-            SELECT row(n.node_id, n.parent_node_id, n.depth, false, n.body)
+            SELECT row(n.node_id, n.parent_node_id, n.depth, false, n.body, n.packed)
             FROM :"schema".lash_nodes AS n
             WHERE n.session_key = s.session_key AND n.tombstoned_at_ms IS NULL
             ORDER BY n.seq
         )
         ELSE array(
-            SELECT row(n.node_id, n.parent_node_id, n.depth, n.tombstoned_at_ms IS NOT NULL, n.body)
+            SELECT row(n.node_id, n.parent_node_id, n.depth, n.tombstoned_at_ms IS NOT NULL, n.body, n.packed)
             FROM run AS r
             CROSS JOIN LATERAL (
                 SELECT * FROM :"schema".lash_nodes AS n

@@ -26,6 +26,26 @@ class SessionGraphContract:
         assert read.graph.nodes == chain("a", "b", "c", "d")
         assert (read.graph.leaf_node_id, read.head.leaf_node_id) == ("d", "d")
 
+    async def test_long_nodes_come_back_whichever_way_they_are_read(self, harness: Harness) -> None:
+        """L11: the length of what was said changes nothing: all, the path, its end, one node, a fork, a repetition."""
+        storage = await harness.open()
+        long = node("b", "a", "It says a great deal, and says it again. " * 100)
+        session = await started(storage, "s", "a")
+        await session.commit(commit(1, long, node("c", "b")))
+        expected = (node("a"), long, node("c", "b"))
+        assert (await loaded(storage)).graph.nodes == expected
+        for scope in (FullGraph(), ActivePath(), ActivePath(last=2)):
+            read = await session.load(scope)
+            assert read is not None
+            assert read.graph.nodes == expected[-2 if scope == ActivePath(last=2) else 0 :]
+        assert await session.node("b") == long
+        await session.commit(commit(2, long, node("d", "c")))
+        assert (await loaded(storage)).graph.nodes == (*expected, node("d", "c"))
+        await storage.sessions.fork("s", "t", node_id="b")
+        fork = await storage.session("t").load()
+        assert fork is not None
+        assert fork.graph.nodes == expected[:2]
+
     async def test_append_can_name_its_leaf(self, harness: Harness) -> None:
         """L11: a leaf that the append names wins: a new node, an old one, or none."""
         storage = await harness.open()
