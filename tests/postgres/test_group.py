@@ -182,7 +182,7 @@ async def test_many_claims_of_unknown_processes_ask_once(
 ) -> None:
     """A storage that has not seen the processes reads all of them at once."""
     storage, counts = counted
-    names = [f"p{number}" for number in range(CALLERS)]
+    names = [f"p{number}" for number in range(process_claim.MAX_TOGETHER)]
     async with await lash.open(postgres_storage_url) as other:
         for name in names:
             await other.processes.register(process(name, NOTE))
