@@ -66,7 +66,6 @@ QUERY_DIFFERENCES: dict[str, str] = {
     "effect_any": "PostgreSQL begins a turn as one statement, SQLite step by step",
     "effect_facts": "PostgreSQL reads the facts of an effect at once, SQLite one by one",
     "effect_join_group": "PostgreSQL counts an effect in its group in the statement that writes it",
-    "effect_record_in_process": "PostgreSQL records for several callers at once, SQLite in one transaction",
     "effect_retire_groups": "PostgreSQL retires effects and groups in one statement",
     "effect_session": "PostgreSQL reads the facts of an effect at once, SQLite one by one",
     "effect_settle_group": "PostgreSQL counts an effect in its group in the statement that writes it",

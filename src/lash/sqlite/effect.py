@@ -233,12 +233,15 @@ def _insert_recorded(
 ) -> RecordedRow | None:
     now_ms = transaction.now_ms
     written = RecordedRow(now_ms, due_at(encoded, now_ms), rank)
+    if isinstance(fence, LeaseFence):
+        statement, owned_by = "effect_record", fence.session_id
+    else:
+        statement, owned_by = "effect_record_in_process", fence.process_id
     inserted = transaction.run(
-        "effect_record",
+        statement,
         **_stored(encoded),
         **_settled(settlement),
-        session_id=fence.session_id if isinstance(fence, LeaseFence) else None,
-        process_id=fence.process_id if isinstance(fence, ProcessFence) else None,
+        owned_by=owned_by,
         owner_id=fence.owner_id,
         incarnation_id=fence.incarnation_id,
         token=fence.token,

@@ -19,7 +19,6 @@ from tests.faults.work import OPERATIONS, content_of
 
 FILE: Final = "lash.db"
 FILES: Final = "attachments"
-_WRITER: Final = "lash-sqlite-writer"
 
 
 def storage_url(folder: Path, checkpoint_pages: int) -> str:
@@ -47,7 +46,7 @@ class Story:
 
     def __call__(self, name: str) -> None:
         """Look at the state between two transactions; it is the storage's statement hook."""
-        if name == "begin" and threading.current_thread().name == _WRITER:
+        if name == "begin":
             self.look()
 
     def look(self) -> None:

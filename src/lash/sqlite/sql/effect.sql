@@ -80,7 +80,7 @@ WHERE scope_id = :scope_id AND replay_key = :replay_key AND envelope_hash = :env
     AND fencing = :fencing AND status = 'in_progress';
 
 -- name: effect_record
--- Records an effect under the live lease of its session or its process, unless something is recorded under its key.
+-- Records an effect under the live lease of its session, unless something is recorded under its key.
 INSERT INTO lash_effects (
     scope_id, replay_key, session_key, process_key, envelope, envelope_hash, status, outcome, error, once, fencing,
     due_at_ms, group_key, settled_rank, created_at_ms, updated_at_ms
@@ -90,15 +90,22 @@ SELECT
     :due_at_ms, :group_key, :settled_rank, :now_ms, :now_ms
 FROM lash_sessions AS s
 JOIN lash_session_leases AS l ON l.session_key = s.session_key
-WHERE s.session_id = :session_id AND l.owner_id = :owner_id AND l.incarnation_id = :incarnation_id
+WHERE s.session_id = :owned_by AND l.owner_id = :owner_id AND l.incarnation_id = :incarnation_id
     AND l.token = :token AND l.fencing = :fencing AND l.expires_at_ms > :now_ms
-UNION ALL
+ON CONFLICT (scope_id, replay_key) DO NOTHING;
+
+-- name: effect_record_in_process
+-- The same under the lease of its process. One statement for both would copy what it inserts, and take twice as long.
+INSERT INTO lash_effects (
+    scope_id, replay_key, session_key, process_key, envelope, envelope_hash, status, outcome, error, once, fencing,
+    due_at_ms, group_key, settled_rank, created_at_ms, updated_at_ms
+)
 SELECT
     :scope_id, :replay_key, NULL, l.process_key, :envelope, :envelope_hash, :status, :outcome, :error, 0, 0,
     :due_at_ms, :group_key, :settled_rank, :now_ms, :now_ms
 FROM lash_processes AS p
 JOIN lash_process_leases AS l ON l.process_key = p.process_key
-WHERE p.process_id = :process_id AND l.owner_id = :owner_id AND l.incarnation_id = :incarnation_id
+WHERE p.process_id = :owned_by AND l.owner_id = :owner_id AND l.incarnation_id = :incarnation_id
     AND l.token = :token AND l.fencing = :fencing AND l.expires_at_ms > :now_ms
 ON CONFLICT (scope_id, replay_key) DO NOTHING;
 
