@@ -27,8 +27,8 @@ from lash.testing.factories import chain, commit, created, draft, spent
 CALLERS = 40
 MOST_TOKENS = 2**63 - 1
 FORMS = {
-    **dict.fromkeys(("commit_apply", "commit_apply_turns", "commit_apply_state"), 14),
-    **dict.fromkeys(("commit_apply_queue", "commit_apply_nodes"), 9),
+    **dict.fromkeys(("commit_apply", "commit_apply_turns", "commit_apply_state"), 15),
+    **dict.fromkeys(("commit_apply_queue", "commit_apply_nodes"), 10),
 }
 """The forms of the statement, and how many of the arguments each takes."""
 
