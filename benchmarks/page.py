@@ -17,6 +17,8 @@ from benchmarks.kit.plot import bars
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = ROOT / "benchmarks" / "results" / "published.json"
+REMARKS = ROOT / "benchmarks" / "remarks.md"
+"""What is to be said about a scenario, under a heading of its name: where the time goes if a target is missed."""
 _GROUPS = {
     "bare driver": "Against the driver alone, and against C",
     "the seeds' way": "Against the seeds' way of committing",
@@ -75,6 +77,7 @@ def page(document: dict[str, Any], plots: Path) -> Iterable[str]:
     if not document["results"]:
         yield "Nothing was measured yet: run `make bench`, then `python -m benchmarks.page` with its file of results."
         return
+    known = remarks(REMARKS.read_text())
     yield from _overview(document["results"])
     for group, title in _GROUPS.items():
         results = [each for each in document["results"] if each["group"] == group]
@@ -82,7 +85,7 @@ def page(document: dict[str, Any], plots: Path) -> Iterable[str]:
             yield f"## {title}"
             yield ""
             for result in results:
-                yield from _scenario(result, plots)
+                yield from _scenario(result, plots, known.get(result["scenario"], ""))
 
 
 def _overview(results: list[dict[str, Any]]) -> Iterable[str]:
@@ -98,7 +101,13 @@ def _overview(results: list[dict[str, Any]]) -> Iterable[str]:
     yield ""
 
 
-def _scenario(result: dict[str, Any], plots: Path) -> Iterable[str]:
+def remarks(text: str) -> dict[str, str]:
+    """Return what stands under each heading of the second level."""
+    parts = (part.partition("\n") for part in text.split("\n## ")[1:])
+    return {name.strip(): rest.strip() for name, _, rest in parts}
+
+
+def _scenario(result: dict[str, Any], plots: Path, remark: str) -> Iterable[str]:
     name = result["scenario"]
     yield f"### {name}"
     yield ""
@@ -118,6 +127,8 @@ def _scenario(result: dict[str, Any], plots: Path) -> Iterable[str]:
         yield f"- {ratio['ratio']} = {ratio['case']}"
     for note in result["notes"]:
         yield f"- {note}"
+    if remark:
+        yield f"- {remark}"
     versions = ", ".join(f"{package} {version}" for package, version in result["versions"].items())
     yield f"- {versions}; {result['seconds']:.0f} s"
     yield ""

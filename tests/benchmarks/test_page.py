@@ -5,7 +5,8 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-from benchmarks.page import page
+from benchmarks.kit.registry import load_all
+from benchmarks.page import REMARKS, page, remarks
 
 _RESULT = {
     "scenario": "sqlite-commit",
@@ -50,3 +51,16 @@ def test_a_short_run_is_told_as_such(tmp_path: Path) -> None:
     """Results of few rounds, or of little work, are not taken for a measurement."""
     document = {"machine": {}, "rounds": 2, "scale": 1.0, "results": [_RESULT]}
     assert "shortened run" in "\n".join(page(document, tmp_path))
+
+
+def test_every_remark_is_about_a_scenario() -> None:
+    """A remark under a name that no scenario has would never be shown."""
+    known = remarks(REMARKS.read_text())
+    assert known.keys() <= load_all().keys()
+    assert all(known.values())
+
+
+def test_a_remark_is_shown_with_its_scenario(tmp_path: Path) -> None:
+    """What stands under the name of a scenario is on the page."""
+    document = {"machine": {}, "rounds": 5, "scale": 1.0, "results": [_RESULT]}
+    assert f"- {remarks(REMARKS.read_text())['sqlite-commit']}" in "\n".join(page(document, tmp_path)).splitlines()
