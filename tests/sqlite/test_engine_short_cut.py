@@ -12,6 +12,7 @@ import apsw
 import pytest
 
 from lash.errors import RevisionConflict, StorageFailure
+from lash.sqlite.batch import BatchRunner
 from lash.sqlite.database import Database, SQLiteOptions, Transaction
 from lash.sqlite.lockfile import open_turns
 from tests.sqlite.kit import Gate, ids, insert, open_database
@@ -236,4 +237,21 @@ async def test_a_file_that_is_gone(tmp_path: Path) -> None:
         await database.write_briefly(insert(1))
     (tmp_path / "y.db").rename(tmp_path / "x.db")
     assert await database.write_briefly(insert(1)) == 1
+    await database.close()
+
+
+async def test_a_failure_of_the_engine_reaches_the_callers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever breaks on the loop, nobody is left waiting, and the next write works."""
+    database = await open_database(tmp_path / "x.db", options=QUICK)
+    await warm_up(database)
+
+    def broken(_runner: BatchRunner, _jobs: object, *, begun: bool) -> None:
+        raise RuntimeError(f"made for the test, begun: {begun}")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BatchRunner, "_attempt", broken)
+        with pytest.raises(RuntimeError, match="begun: True"):
+            await asyncio.wait_for(database.write_briefly(insert(1)), 30)
+    await database.write(insert(2))
+    assert database.read(ids)[0] == 2
     await database.close()

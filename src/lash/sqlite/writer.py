@@ -72,7 +72,7 @@ class Writer:
             if not engine.try_turn():
                 return False
             try:
-                if not engine.run_now(batch):
+                if not _run_now(engine, batch):
                     return False
             finally:
                 engine.turns.give_back()
@@ -182,6 +182,18 @@ def _run(engine: Engine, batch: list[Work[Transaction]]) -> None:
     try:
         engine.run(batch)
     except BaseException as error:  # noqa: BLE001
-        # The callers would wait for ever if the thread ended here.
-        for job in batch:
-            job.fail(in_our_terms(error, "running a transaction"))
+        _fail(batch, error)
+
+
+def _run_now(engine: Engine, batch: list[Work[Transaction]]) -> bool:
+    try:
+        return engine.run_now(batch)
+    except BaseException as error:  # noqa: BLE001
+        _fail(batch, error)
+        return True
+
+
+def _fail(batch: list[Work[Transaction]], error: BaseException) -> None:
+    """Give every job this outcome: its caller would wait for ever if it had none."""
+    for job in batch:
+        job.fail(in_our_terms(error, "running a transaction"))
