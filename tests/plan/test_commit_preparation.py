@@ -231,3 +231,15 @@ def test_what_a_commit_leaves_of_checkpoints() -> None:
 def test_a_commit_that_keeps_others_leaves_any_checkpoints(keep: int | None) -> None:
     """Neither their number nor what they hold is known then."""
     assert prepared(commit(), keep=keep).leaves is Checkpoints.ANY
+
+
+def test_which_commits_are_brief() -> None:
+    """Up to 64 rows and 256 KiB; a graph that is replaced may have any size."""
+    empty = len("{}") + len("{}")
+    assert prepared(commit()).is_brief
+    assert prepared(commit(graph=Append(nodes=tuple(noted(f"n{number}") for number in range(64))))).is_brief
+    assert not prepared(commit(graph=Append(nodes=tuple(noted(f"n{number}") for number in range(65))))).is_brief
+    assert not prepared(commit(graph=ReplaceFull(nodes=(), leaf_node_id=None, replaced_node_count=0))).is_brief
+    for size, is_brief in ((262_144 - empty, True), (262_145 - empty, False)):
+        state = CheckpointDraft(turn_state=TurnState(), components={"tool_state": b"x" * size})
+        assert prepared(commit(checkpoint=state), compression=Compression.LOW_LATENCY).is_brief is is_brief

@@ -255,3 +255,32 @@ async def test_a_failure_of_the_engine_reaches_the_callers(tmp_path: Path, monke
     await database.write(insert(2))
     assert database.read(ids)[0] == 2
     await database.close()
+
+
+def test_a_loop_that_is_gone_with_bodies_waiting(tmp_path: Path) -> None:
+    """What was accepted is written when the database is closed from another loop."""
+    first = asyncio.new_event_loop()
+    database = first.run_until_complete(open_database(tmp_path / "x.db", options=QUICK))
+    first.run_until_complete(warm_up(database))
+    calling = database.write_briefly(insert(1))
+
+    def ask_and_be_interrupted() -> None:
+        # The loop ends in the turn in which the call was accepted, before it comes to the body.
+        calling.send(None)
+        raise KeyboardInterrupt
+
+    first.call_soon(ask_and_be_interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        first.run_forever()
+    first.close()
+    calling.close()
+    asyncio.run(database.close())
+
+    async def read_again() -> int:
+        again = await open_database(tmp_path / "x.db")
+        try:
+            return again.read(ids)[0]
+        finally:
+            await again.close()
+
+    assert asyncio.run(read_again()) == 1

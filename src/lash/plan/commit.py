@@ -8,7 +8,7 @@ bytes, attachments.
 from __future__ import annotations
 
 import enum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -49,6 +49,9 @@ from lash.plan.scope import turn_scope_id
 from lash.plan.session import HeadRow
 from lash.plan.turn import TurnRow, commit_hash, replay
 from lash.plan.usage import UsageRow, encode_usage, merge_usage, require_room
+
+_BRIEF_ROWS: Final = 64
+_BRIEF_BYTES: Final = 262_144
 
 
 class CommitRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,6 +103,14 @@ class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
         if self.frames or self.retention_floor != self.revision:
             return Checkpoints.ANY
         return Checkpoints.ONE if self.components else Checkpoints.BARE
+
+    @property
+    def is_brief(self) -> bool:
+        """Whether it writes so little that an event loop may wait for it: no import, and no graph replaced."""
+        if isinstance(self.commit.graph, ReplaceFull):
+            return False
+        rows, size = _weigh(self)
+        return rows <= _BRIEF_ROWS and size <= _BRIEF_BYTES
 
     @property
     def attachments(self) -> tuple[str, ...]:
@@ -294,6 +305,15 @@ def _check_commit(commit: object, session_id: str) -> None:
 
 
 def _check_budget(prepared: PreparedCommit, budget: CommitBudget) -> None:
+    rows, size = _weigh(prepared)
+    if rows > budget.max_rows:
+        raise CommitTooLarge("rows", rows, budget.max_rows)
+    if size > budget.max_bytes:
+        raise CommitTooLarge("bytes", size, budget.max_bytes)
+
+
+def _weigh(prepared: PreparedCommit) -> tuple[int, int]:
+    """Return how many rows a commit writes, and how many bytes."""
     rows = sum(map(len, (prepared.nodes, prepared.frames, prepared.components, prepared.usage, prepared.attachments)))
     size = (
         sum(_byte_length(each.body) for each in prepared.nodes)
@@ -302,10 +322,7 @@ def _check_budget(prepared: PreparedCommit, budget: CommitBudget) -> None:
         + _byte_length(prepared.config)
         + _byte_length(prepared.checkpoint.turn_state)
     )
-    if rows > budget.max_rows:
-        raise CommitTooLarge("rows", rows, budget.max_rows)
-    if size > budget.max_bytes:
-        raise CommitTooLarge("bytes", size, budget.max_bytes)
+    return rows, size
 
 
 def _byte_length(text: str) -> int:

@@ -40,7 +40,8 @@ class Lender:
         if not self._in_flight:
             self._turns = 0
         self._in_flight += 1
-        if self._enabled and not self._lending:
+        # A loop that was closed lends nothing; what it had asked for is done all the same.
+        if self._enabled and not self._lending and not self._loop.is_closed():
             self._lending = True
             self._lend_soon()
 

@@ -197,7 +197,8 @@ class SQLiteSession:
 
     async def commit(self, commit: Commit) -> CommitResult:
         prepared = prepare_commit(commit, self._session_id, self._rules)
-        result = await self._database.write_briefly(lambda transaction: apply_commit(transaction, prepared))
+        write = self._database.write_briefly if prepared.is_brief else self._database.write
+        result = await write(lambda transaction: apply_commit(transaction, prepared))
         self._signals.touch(process=False)
         return result
 
