@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from typing import Final, Generic, TypeAlias, TypeVar
+
+from lash.errors import StorageFailure, StoreUnavailable
 
 _LANES: Final = 2
 """How many statements are under way before others wait to be sent together."""
@@ -23,12 +26,23 @@ Send: TypeAlias = Callable[[Mapping[Hashable, Item]], Awaitable[Mapping[Hashable
 class Group(Generic[Item, Answer]):
     """Sends items, each of which is written whole or not at all. One that meets no other waits for nobody.
 
-    Items of one key never share a statement. All of them must be harmless to send again after a lost answer.
+    Items of one key never share a statement. ``is_repeatable`` says of an item whether it is harmless to send it again
+    after its answer was lost; all are by default. With ``gather`` those who ask at the same moment share the first
+    statement too; without it, one who waits for a lock holds up fewer of them.
     """
 
-    def __init__(self, send: Send[Item, Answer], *, limit: int) -> None:
+    def __init__(
+        self,
+        send: Send[Item, Answer],
+        *,
+        limit: int,
+        is_repeatable: Callable[[Item], bool] = lambda _: True,
+        gather: bool = True,
+    ) -> None:
         self._send = send
         self._limit = limit
+        self._is_repeatable = is_repeatable
+        self._gathers = gather
         self._waiting: deque[_Waiting[Item, Answer]] = deque()
         self._gathering = False
         self._beginning = False
@@ -43,7 +57,7 @@ class Group(Generic[Item, Answer]):
         loop = asyncio.get_running_loop()
         self._alone = 0 if self._gathering or self._under_way else self._alone + 1
         if not self._gathering and not self._waiting and self._has_free_lane(loop):
-            if self._alone < _LONELY:
+            if self._gathers and self._alone < _LONELY:
                 await self._gather(loop)
             if not self._waiting:
                 return (await self._send_in_lane({key: item}, loop)).get(key)
@@ -126,17 +140,27 @@ class Group(Generic[Item, Answer]):
         try:
             answers = await self._send_in_lane({key: item for key, (_, item, _) in waiting.items()}, loop)
         except Exception as error:  # noqa: BLE001 (whatever it is, those who wait must hear of it)
-            if len(waiting) > 1:
-                # Find out whom it concerns. At once: one that waits for a lock must not keep the others.
-                await asyncio.gather(*(self._settle({key: each}, loop) for key, each in waiting.items()))
-            else:
-                for _, _, future in waiting.values():
-                    if not future.done():
-                        future.set_exception(error)
+            await self._settle_failed(waiting, error, loop)
             return
         for key, (_, _, future) in waiting.items():
             if not future.done():
                 future.set_result(answers.get(key))
+
+    async def _settle_failed(
+        self, waiting: dict[Hashable, _Waiting[Item, Answer]], error: Exception, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        """Find out whom an error concerns. What may have been written and cannot be repeated is not sent again."""
+        is_unknown = isinstance(error, StoreUnavailable | StorageFailure) and error.outcome_unknown
+        again: dict[Hashable, _Waiting[Item, Answer]] = {}
+        for key, each in waiting.items():
+            _, item, future = each
+            if len(waiting) > 1 and (not is_unknown or self._is_repeatable(item)):
+                again[key] = each
+            elif not future.done():
+                # Each caller raises an exception of its own: a shared one would collect all their tracebacks.
+                future.set_exception(copy.copy(error))
+        # At once: one that waits for a lock must not keep the others.
+        await asyncio.gather(*(self._settle({key: each}, loop) for key, each in again.items()))
 
 
 _Waiting: TypeAlias = tuple[Hashable, Item, asyncio.Future[Answer | None]]
