@@ -104,6 +104,23 @@ FROM clock, :"schema".lash_sessions AS s
 JOIN :"schema".lash_session_leases AS l ON l.session_key = s.session_key
 WHERE s.session_id = $1::text;
 
+-- fragment: stamped
+-- Answers the batches that an update called stamped has claimed, in their order, after the time.
+    RETURNING
+        b.seq, b.batch_id, b.source_key, b.delivery, b.slot, b.merge_key, b.available_at_ms, b.enqueued_at_ms,
+        b.claim_count, b.payloads
+)
+SELECT
+    guard.now_ms,
+    array(
+        SELECT row(
+            t.seq, t.batch_id, t.source_key, t.delivery, t.slot, t.merge_key, t.available_at_ms, t.enqueued_at_ms,
+            t.claim_count, t.payloads
+        )
+        FROM stamped AS t
+        ORDER BY t.seq
+    )
+
 -- name: queue_stamp
 -- Puts a claim on the batches of places $2, all or none: the lease must be live under the fence ($3 to $6), and every
 -- batch still there and not held by a live claim, unless by this one. Answers the time and the batches.
@@ -140,20 +157,7 @@ stamped AS (
         claim_token = $8::text, claim_lease_fencing = $6::bigint, claim_expires_at_ms = guard.now_ms + $9::bigint
     FROM guard
     WHERE b.session_key = $1::bigint AND b.seq = ANY ($2::bigint[])
-    RETURNING
-        b.seq, b.batch_id, b.source_key, b.delivery, b.slot, b.merge_key, b.available_at_ms, b.enqueued_at_ms,
-        b.claim_count, b.payloads
-)
-SELECT
-    guard.now_ms,
-    array(
-        SELECT row(
-            t.seq, t.batch_id, t.source_key, t.delivery, t.slot, t.merge_key, t.available_at_ms, t.enqueued_at_ms,
-            t.claim_count, t.payloads
-        )
-        FROM stamped AS t
-        ORDER BY t.seq
-    )
+-- include: stamped
 FROM guard;
 
 -- name: queue_begin_turn
@@ -198,20 +202,8 @@ stamped AS (
         claim_token = $9::text, claim_lease_fencing = $3::bigint, claim_expires_at_ms = guard.expires_at_ms
     FROM guard
     WHERE b.session_key = $1::bigint AND b.seq = ANY ($2::bigint[])
-    RETURNING
-        b.seq, b.batch_id, b.source_key, b.delivery, b.slot, b.merge_key, b.available_at_ms, b.enqueued_at_ms,
-        b.claim_count, b.payloads
-)
-SELECT
-    guard.now_ms,
-    array(
-        SELECT row(
-            t.seq, t.batch_id, t.source_key, t.delivery, t.slot, t.merge_key, t.available_at_ms, t.enqueued_at_ms,
-            t.claim_count, t.payloads
-        )
-        FROM stamped AS t
-        ORDER BY t.seq
-    ),
+-- include: stamped
+    ,
     (SELECT s.revision FROM :"schema".lash_sessions AS s WHERE s.session_key = $1::bigint),
     EXISTS (SELECT 1 FROM :"schema".lash_effects AS e WHERE e.scope_id = $11::text)
 FROM guard;
