@@ -365,6 +365,33 @@ def test_a_handler_that_ends_the_program_leaves_nobody_waiting(portal: Portal) -
         eventually(lambda: portal.call(lambda: False))
 
 
+def test_a_call_that_came_too_late_leaves_nothing(portal: Portal, caplog: pytest.LogCaptureFixture) -> None:
+    """It is told that it was too late, and no half of a task is left for the collector of garbage to complain about."""
+    others: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            portal.call(asyncio.sleep, 3_600)
+        except BaseException as error:  # noqa: BLE001 (it is what the test looks at)
+            others.append(error)
+
+    thread = threading.Thread(target=wait)
+
+    async def leave() -> None:
+        thread.start()
+        # The loop stands still, so that the call is sent and cannot begin.
+        time.sleep(0.2)  # noqa: ASYNC251
+        sys.exit(3)
+
+    with pytest.raises(SystemExit):
+        portal.call(leave)
+    thread.join(PATIENCE_S)
+    assert [type(each) for each in others] == [lash.StorageClosed]
+    eventually(lambda: not loop_threads())
+    gc.collect()
+    assert caplog.messages == []
+
+
 def test_the_callers_context_variables_are_seen(portal: Portal) -> None:
     """A span or a request id that is current in the caller is current in the call."""
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")

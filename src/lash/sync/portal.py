@@ -221,7 +221,11 @@ class _LoopThread:
             await self._stopping.wait()
 
         try:
-            asyncio.run(live())
+            with asyncio.Runner() as runner:
+                try:
+                    runner.run(live())
+                finally:
+                    self._end_calls(runner.get_loop())
         except BaseException as error:
             if not began.done():
                 began.set_exception(error)
@@ -237,6 +241,17 @@ class _LoopThread:
                     # What came too late to begin. All the others have their answer.
                     if not answer.done():
                         answer.set_exception(asyncio.CancelledError())
+
+    def _end_calls(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Refuse further calls, and cancel those under way, what was sent before a loop ended by itself included."""
+        with self._guard:
+            self._accepting = False
+        # Calls that were sent begin in its next turn; a loop that is closed before would leave half a task behind.
+        loop.run_until_complete(asyncio.sleep(0))
+        while tasks := asyncio.all_tasks(loop):
+            for task in tasks:
+                task.cancel()
+            loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
 
 
 class _Call:
