@@ -265,6 +265,11 @@ async def test_postgres_reads_few_rows_however_many_are_queued(backend_url: str,
         await connection.execute("UPDATE lash_batches SET lane = 'early'")
         await connection.execute("VACUUM ANALYZE lash_batches")
         await _assert_few_rows(connection, queries)
+        # Much that waits for its time, and nothing due.
+        await connection.execute(f"UPDATE lash_batches SET available_at_ms = {NEVER_MS} WHERE available_at_ms = 1")
+        await _assert_few_rows(connection, queries)
+        await connection.execute("VACUUM ANALYZE lash_batches")
+        await _assert_few_rows(connection, queries)
 
 
 async def _assert_few_rows(connection: asyncpg.Connection[asyncpg.Record], queries: Mapping[str, str]) -> None:

@@ -13,7 +13,7 @@ import msgspec
 
 from lash.errors import ConfigError, CorruptData, StorageClosed
 from lash.postgres.driver import asyncpg
-from lash.postgres.errors import DRIVER_ERRORS, Phase, Remedy, pool_failure, remedy_for, translate
+from lash.postgres.errors import DRIVER_ERRORS, Phase, Remedy, is_unsent, pool_failure, remedy_for, translate
 from lash.postgres.options import PostgresOptions
 from lash.postgres.pool import Connections, check_server
 
@@ -222,7 +222,10 @@ class Database:
             # The server may take its time to stop the statement; the caller does not wait for that.
             self._connections.soon(self._connections.release(connection))
             raise
-        except BaseException:
+        except BaseException as error:
+            if is_unsent(error):
+                # Its end is on the way, and until then the pool would take it for a good one.
+                _drop(connection)
             await self._connections.release(connection)
             raise
         await self._connections.give_back(connection)
@@ -257,10 +260,8 @@ class Database:
             if not connection.is_closed() and connection.is_in_transaction():
                 await self.command(connection, "rollback", "ROLLBACK")
         except DRIVER_ERRORS:
-            # Half rolled back is no state to lend again; closing makes the server roll back. A connection that is
-            # already gone refuses even that.
-            with contextlib.suppress(*DRIVER_ERRORS):
-                connection.terminate()
+            # Half rolled back is no state to lend again; closing makes the server roll back.
+            _drop(connection)
         finally:
             await self._connections.release(connection)
 
@@ -319,6 +320,12 @@ def _shaped(shape: type[T], name: str, row: asyncpg.Record) -> T:
         return msgspec.convert(tuple(row), shape, strict=False)
     except msgspec.ValidationError as error:
         raise CorruptData(f"{name!r} returned a row that is not a {shape.__name__}: {error}") from error
+
+
+def _drop(connection: PooledConnection) -> None:
+    """Close a connection without a word to the server; one that is already gone refuses even that."""
+    with contextlib.suppress(*DRIVER_ERRORS):
+        connection.terminate()
 
 
 def _may_repeat(remedy: Remedy, tries: int, *, repeatable: bool) -> bool:

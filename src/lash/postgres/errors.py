@@ -102,13 +102,21 @@ def is_connection_loss(error: BaseException) -> bool:
     return broken or code.startswith("08") or code in _SHUTDOWN
 
 
+def is_unsent(error: BaseException) -> bool:
+    """Say whether the driver refused to send, because it had seen the connection end or heard that it will."""
+    # The server says why it closes a connection before it does. The driver then waits for the end in a state that
+    # takes no statement, and has no class for saying so.
+    refused = str(error).startswith(("cannot switch to state", "not connected"))
+    return (refused and isinstance(error, asyncpg.InternalClientError)) or _says_closed(error)
+
+
 def remedy_for(error: BaseException, phase: Phase) -> Remedy:
     """Decide whether the call may be tried again."""
     code = sqlstate_of(error)
     if phase is Phase.CONNECT:
         connects_later = code == _TOO_MANY_CONNECTIONS or (is_connection_loss(error) and not _is_misconfigured(error))
         return Remedy.REPEAT if connects_later else Remedy.GIVE_UP
-    if code in _ROLLED_BACK:
+    if code in _ROLLED_BACK or (phase is Phase.STATEMENT and is_unsent(error)):
         return Remedy.REPEAT
     if code == _LOCK_TIMEOUT:
         return Remedy.REPEAT_ONCE

@@ -336,16 +336,24 @@ walk AS (
 ),
 idle AS (
     SELECT w.session_key
-    FROM walk AS w, clock, :"schema".lash_session_leases AS l
-    WHERE l.session_key = w.session_key AND (l.token IS NULL OR l.expires_at_ms <= clock.now_ms)
+    FROM walk AS w
+    WHERE (
+        SELECT l.token IS NULL OR l.expires_at_ms <= (SELECT now_ms FROM clock)
+        FROM :"schema".lash_session_leases AS l
+        WHERE l.session_key = w.session_key
+    )
     LIMIT $1::bigint
 ),
 due AS (
+    -- Subqueries and not joins: whatever the statistics say, the index gives the batches in this order, up to now.
     SELECT b.session_key
-    FROM clock, :"schema".lash_batches AS b
-    JOIN :"schema".lash_session_leases AS l ON l.session_key = b.session_key
-    WHERE b.available_at_ms > 0 AND b.available_at_ms <= clock.now_ms
-        AND (l.token IS NULL OR l.expires_at_ms <= clock.now_ms)
+    FROM :"schema".lash_batches AS b
+    WHERE b.available_at_ms > 0 AND b.available_at_ms <= (SELECT now_ms FROM clock)
+        AND (
+            SELECT l.token IS NULL OR l.expires_at_ms <= (SELECT now_ms FROM clock)
+            FROM :"schema".lash_session_leases AS l
+            WHERE l.session_key = b.session_key
+        )
     ORDER BY b.available_at_ms
     LIMIT $1::bigint
 )
