@@ -16,7 +16,7 @@ from pathlib import Path
 import apsw
 
 Value = None | int | float | str | bytes
-Statement = tuple[str, dict[str, Value]]
+Statement = tuple[str, tuple[Value, ...]]
 Transactions = list[list[Statement]]
 """What each transaction did, without its control statements."""
 
@@ -36,9 +36,9 @@ class _Recorder:
             self._open = True
         elif statement == "COMMIT":
             self._open = False
-        elif self._open and not statement.startswith(_SAVEPOINTS) and type(bindings) is dict:
-            # Other mappings than plain ones serve to explain a statement, not to run it.
-            self._transactions[-1].append((statement, dict(bindings)))
+        elif self._open and not statement.startswith(_SAVEPOINTS) and isinstance(bindings, tuple):
+            # Mappings serve to explain a statement, not to run it.
+            self._transactions[-1].append((statement, bindings))
         return True
 
 
@@ -90,18 +90,18 @@ def native_rate(program: Path, path: Path, trace: Path, *, warm: int, group: int
 
 def write_trace(path: Path, transactions: Transactions) -> None:
     """Write the transactions as ``native/replay_sqlite.c`` reads them."""
-    forms: dict[tuple[str, tuple[str, ...]], int] = {}
+    forms: dict[tuple[str, int], int] = {}
     body = bytearray()
     for transaction in transactions:
         body += struct.pack("<I", len(transaction))
         for statement, bindings in transaction:
-            form = forms.setdefault((statement, tuple(bindings)), len(forms))
+            form = forms.setdefault((statement, len(bindings)), len(forms))
             body += struct.pack("<I", form)
-            for value in bindings.values():
+            for value in bindings:
                 body += _packed(value)
     head = bytearray(struct.pack("<I", len(forms)))
-    for statement, names in forms:
-        head += _text(statement) + struct.pack("<I", len(names)) + b"".join(_text(f":{name}") for name in names)
+    for statement, parameters in forms:
+        head += _text(statement) + struct.pack("<I", parameters)
     path.write_bytes(bytes(head) + struct.pack("<I", len(transactions)) + bytes(body))
 
 

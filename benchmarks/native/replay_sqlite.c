@@ -2,7 +2,7 @@
  *
  *   replay_sqlite DATABASE TRACE WARM GROUP
  *
- * TRACE is written by benchmarks/kit/sqlite_trace.py: the forms of statements with the names of their parameters, then
+ * TRACE is written by benchmarks/kit/sqlite_trace.py: the forms of statements with the number of their parameters, then
  * the transactions. The first WARM of them are not timed; GROUP of them share one commit.
  */
 #include <sqlite3.h>
@@ -15,7 +15,6 @@
 struct form {
   sqlite3_stmt *statement;
   uint32_t parameters;
-  int *places;
 };
 
 static const unsigned char *cursor;
@@ -59,11 +58,6 @@ static struct form *read_forms(void) {
     if (sqlite3_prepare_v3(database, statement, (int)length, SQLITE_PREPARE_PERSISTENT, &forms[i].statement, 0))
       fail(statement);
     forms[i].parameters = number();
-    forms[i].places = calloc(forms[i].parameters + 1, sizeof(int));
-    for (uint32_t j = 0; j < forms[i].parameters; j++) {
-      const char *name = text(&length);
-      forms[i].places[j] = sqlite3_bind_parameter_index(forms[i].statement, name);
-    }
   }
   return forms;
 }
@@ -71,21 +65,21 @@ static struct form *read_forms(void) {
 static void bind(sqlite3_stmt *statement, int place) {
   unsigned char kind = *cursor++;
   if (kind == 'n') {
-    if (place) sqlite3_bind_null(statement, place);
+    sqlite3_bind_null(statement, place);
   } else if (kind == 'i') {
     int64_t value;
     memcpy(&value, cursor, 8);
     cursor += 8;
-    if (place) sqlite3_bind_int64(statement, place, value);
+    sqlite3_bind_int64(statement, place, value);
   } else if (kind == 'f') {
     double value;
     memcpy(&value, cursor, 8);
     cursor += 8;
-    if (place) sqlite3_bind_double(statement, place, value);
+    sqlite3_bind_double(statement, place, value);
   } else {
     uint32_t length = number();
-    if (place && kind == 't') sqlite3_bind_text(statement, place, (const char *)cursor, (int)length, SQLITE_STATIC);
-    if (place && kind == 'b') sqlite3_bind_blob(statement, place, cursor, (int)length, SQLITE_STATIC);
+    if (kind == 't') sqlite3_bind_text(statement, place, (const char *)cursor, (int)length, SQLITE_STATIC);
+    if (kind == 'b') sqlite3_bind_blob(statement, place, cursor, (int)length, SQLITE_STATIC);
     cursor += length;
   }
 }
@@ -95,7 +89,7 @@ static void run_transaction(struct form *forms) {
   for (uint32_t i = 0; i < statements; i++) {
     struct form *form = &forms[number()];
     int state;
-    for (uint32_t j = 0; j < form->parameters; j++) bind(form->statement, form->places[j]);
+    for (uint32_t j = 0; j < form->parameters; j++) bind(form->statement, (int)j + 1);
     while ((state = sqlite3_step(form->statement)) == SQLITE_ROW)
       for (int column = 0; column < sqlite3_column_count(form->statement); column++)
         sqlite3_column_bytes(form->statement, column);

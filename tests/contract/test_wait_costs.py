@@ -34,6 +34,13 @@ class Recorder:
             await asyncio.sleep(0.005)
         await asyncio.sleep(0.05)
 
+    async def until_quiet(self) -> None:
+        """Return once nothing was run for a while."""
+        before = -1
+        while before != len(self.names):
+            before = len(self.names)
+            await asyncio.sleep(0.1)
+
 
 async def _opened(harness: Harness, recorder: Recorder) -> Storage:
     """Open a storage that looks at nothing without a hint."""
@@ -49,7 +56,7 @@ async def test_a_thousand_waiters_cost_one_query(harness: Harness) -> None:
     keys = [await key_of(storage, str(number)) for number in range(1_000)]
     tasks = [waiting(storage, key) for key in keys]
     await parked(storage, *keys)
-    await asyncio.sleep(0.05)
+    await soon(recorder.until_quiet())
     recorder.take()
     storage.waiter._hub._signals.touch()
     await soon(recorder.until("wait_states"))

@@ -12,6 +12,7 @@ import apsw
 import pytest
 
 from lash.errors import RevisionConflict, StorageFailure
+from lash.sqlite import short_cut
 from lash.sqlite.batch import BatchRunner
 from lash.sqlite.database import Database, SQLiteOptions, Transaction
 from lash.sqlite.lockfile import open_turns
@@ -40,6 +41,12 @@ async def warm_up(database: Database) -> None:
     raise AssertionError("no brief body ran on the event loop")
 
 
+async def in_company(database: Database) -> None:
+    """Warm up, and have several tasks write, so that the loop waits for all that a turn brings."""
+    await warm_up(database)
+    await asyncio.gather(*(database.write_briefly(ids) for _ in range(2)))
+
+
 async def test_the_first_bodies_run_in_the_thread(tmp_path: Path) -> None:
     """Until a few commits were quick the loop does not wait for the disk."""
     database = await open_database(tmp_path / "x.db", options=QUICK)
@@ -60,13 +67,74 @@ async def test_bodies_of_one_turn_share_a_transaction(tmp_path: Path, in_memory:
     """What is asked for within one turn of the loop is written by the loop, in one transaction."""
     names: list[str] = []
     database = await open_database(None if in_memory else tmp_path / "x.db", options=QUICK, hook=names.append)
-    await warm_up(database)
+    await in_company(database)
     names.clear()
     on_loop = await asyncio.gather(*(database.write_briefly(insert_and_tell_thread(number)) for number in range(10)))
     assert on_loop == [True] * 10
     assert names.count("begin") == names.count("commit") == 1
     assert names.count("savepoint") == 10
     assert database.read(ids)[:10] == list(range(10))
+    await database.close()
+
+
+async def test_a_task_alone_is_served_at_once(tmp_path: Path) -> None:
+    """A body of the only task that writes is committed before the loop turns, and what it raises comes out as it is."""
+    names: list[str] = []
+    database = await open_database(tmp_path / "x.db", options=QUICK, hook=names.append)
+    await warm_up(database)
+    await asyncio.sleep(0)
+    turned: list[bool] = []
+    asyncio.get_running_loop().call_soon(turned.append, True)
+    names.clear()
+    assert await database.write_briefly(insert_and_tell_thread(1))
+    assert not turned
+    assert [name for name in names if name in {"begin", "commit"}] == ["begin", "commit"]
+
+    def refuse(transaction: Transaction) -> None:
+        transaction.run("insert_item", id=2, label="gone")
+        raise RevisionConflict("s", 1, 2)
+
+    await asyncio.sleep(0)
+    with pytest.raises(RevisionConflict):
+        await database.write_briefly(refuse)
+    assert database.read(ids)[:2] == [1, 1000]
+    await database.close()
+
+
+async def test_a_task_alone_does_not_keep_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that writes without a pause lets the loop turn after a while."""
+    monkeypatch.setattr(short_cut, "_LONGEST_S", 0.0)
+    database = await open_database(tmp_path / "x.db", options=QUICK)
+    await warm_up(database)
+    turned: list[int] = []
+
+    def turn() -> None:
+        turned.append(len(turned))
+        asyncio.get_running_loop().call_soon(turn)
+
+    asyncio.get_running_loop().call_soon(turn)
+    for number in range(10):
+        assert await database.write_briefly(insert_and_tell_thread(number))
+    assert len(turned) >= 5
+    await database.close()
+
+
+async def test_two_tasks_that_write_share_transactions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several tasks that write all the time none goes alone, but for the very first."""
+    monkeypatch.setattr(short_cut, "_LONGEST_S", 0.0)
+    names: list[str] = []
+    database = await open_database(tmp_path / "x.db", options=QUICK, hook=names.append)
+    await warm_up(database)
+    await asyncio.sleep(0)
+    names.clear()
+
+    async def several(first: int) -> None:
+        for number in range(first, first + 20):
+            await database.write_briefly(insert(number))
+
+    await asyncio.gather(several(0), several(100))
+    assert names.count("insert_item") == 40
+    assert names.count("commit") <= 23
     await database.close()
 
 
@@ -107,7 +175,7 @@ async def test_brief_and_other_bodies_run_in_order(tmp_path: Path) -> None:
 async def test_more_than_the_loop_takes_goes_to_the_thread(tmp_path: Path) -> None:
     """The loop does not write for ever: what is too much for one turn is written in the thread, in order."""
     database = await open_database(tmp_path / "x.db", options=QUICK)
-    await warm_up(database)
+    await in_company(database)
     on_loop = await asyncio.gather(*(database.write_briefly(insert_and_tell_thread(number)) for number in range(40)))
     assert on_loop == [False] * 40
     assert database.read(ids)[:40] == list(range(40))
@@ -169,7 +237,7 @@ async def test_a_slow_disk_is_left_to_the_thread(tmp_path: Path) -> None:
 async def test_closing_finishes_what_waits(tmp_path: Path) -> None:
     """A brief body that was accepted is written, although the database is closed before the loop comes to it."""
     database = await open_database(tmp_path / "x.db", options=QUICK)
-    await warm_up(database)
+    await in_company(database)
     task = asyncio.create_task(database.write_briefly(insert(1)))
     await asyncio.sleep(0)
     await database.close()
@@ -182,7 +250,7 @@ async def test_closing_finishes_what_waits(tmp_path: Path) -> None:
 async def test_a_caller_that_is_gone_leaves_nothing(tmp_path: Path) -> None:
     """A caller that was cancelled before the loop came to its body has written nothing."""
     database = await open_database(tmp_path / "x.db", options=QUICK)
-    await warm_up(database)
+    await in_company(database)
     gone, kept = (asyncio.create_task(database.write_briefly(insert(number))) for number in (1, 2))
     await asyncio.sleep(0)
     gone.cancel()
@@ -261,7 +329,7 @@ def test_a_loop_that_is_gone_with_bodies_waiting(tmp_path: Path) -> None:
     """What was accepted is written when the database is closed from another loop."""
     first = asyncio.new_event_loop()
     database = first.run_until_complete(open_database(tmp_path / "x.db", options=QUICK))
-    first.run_until_complete(warm_up(database))
+    first.run_until_complete(in_company(database))
     calling = database.write_briefly(insert(1))
 
     def ask_and_be_interrupted() -> None:

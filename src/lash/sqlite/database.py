@@ -94,9 +94,13 @@ class Database:
     async def write_briefly(self, body: Callable[[Transaction], T]) -> T:
         """Do as `write` does with a body that touches few rows, however much is stored.
 
-        It may run on the event loop's own thread, while that waits for the disk; see `lash.sqlite.short_cut`.
+        It may run on the event loop's own thread, at once, while that waits for the disk; see
+        `lash.sqlite.short_cut`.
         """
         self._check_usable()
+        errand = self._short_cut.try_at_once(body)
+        if errand is not None:
+            return errand.outcome()
         future: asyncio.Future[T] = self._loop.create_future()
         self._short_cut.submit(Job(body, future))
         return await future

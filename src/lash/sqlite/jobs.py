@@ -1,4 +1,4 @@
-"""A body on its way to another thread, and its outcome on the way back."""
+"""A body on its way to whoever runs it, and its outcome on the way back."""
 
 from __future__ import annotations
 
@@ -71,3 +71,31 @@ class Job(Generic[S, T]):
             self._future.set_exception(refused)
         else:
             self._future.set_exception(self.error)
+
+
+class Errand(Generic[S, T]):
+    """One body whose caller stands beside it: there is nobody to tell and nothing to cancel."""
+
+    __slots__ = ("_body", "_value", "error")
+
+    abandoned = False
+    error: BaseException | None
+
+    def __init__(self, body: Callable[[S], T]) -> None:
+        self._body = body
+        self.error = None
+
+    def attempt(self, scope: S) -> None:
+        self.error = None
+        self._value: T = self._body(scope)
+
+    def fail(self, error: BaseException) -> None:
+        self.error = error
+
+    def settle(self) -> None: ...
+
+    def outcome(self) -> T:
+        """Return the body's value, or raise what became of it."""
+        if self.error is not None:
+            raise self.error
+        return self._value

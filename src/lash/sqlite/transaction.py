@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import apsw
 import msgspec
@@ -18,15 +18,16 @@ T = TypeVar("T")
 class Reader:
     """One consistent snapshot. It serves the body that it was handed to, and only until that body returns."""
 
-    __slots__ = ("_connection", "_ended", "_statements", "now_ms")
+    __slots__ = ("_cursor", "_statements", "_usable", "now_ms")
 
     now_ms: int
     """The clock, read when the body started."""
 
     def __init__(self, connection: apsw.Connection, statements: Statements, now_ms: int) -> None:
-        self._connection = connection
+        # One for all queries: each of them is read to its end, and a new one for each would cost as much as some do.
+        self._cursor = connection.cursor()
         self._statements = statements
-        self._ended = False
+        self._usable = True
         self.now_ms = now_ms
 
     def one(self, shape: type[T], name: str, /, **parameters: SQLiteValue) -> T | None:
@@ -48,29 +49,31 @@ class Reader:
 
     def any(self, name: str, rows: Sequence[Mapping[str, SQLiteValue]]) -> bool:
         """Run the query once for each mapping of parameters, and return whether it found anything at all."""
-        self._check_not_ended()
-        return bool(rows) and bool(self._statements.run_many(self._connection, name, rows))
+        if not self._usable:
+            self._refuse()
+        return bool(rows) and bool(self._statements.run_many(self._cursor, name, rows))
 
     def end(self) -> None:
         """Refuse every further use."""
-        self._ended = True
+        self._usable = False
 
     def _rows(self, name: str, parameters: Mapping[str, SQLiteValue]) -> list[tuple[apsw.SQLiteValue, ...]]:
-        self._check_not_ended()
-        return self._statements.run(self._connection, name, parameters)
+        if not self._usable:
+            self._refuse()
+        return self._statements.run(self._cursor, name, parameters)
 
-    def _check_not_ended(self) -> None:
-        if self._ended:
-            raise ConfigError("a reader or transaction was used after its body had returned")
+    def _refuse(self) -> NoReturn:
+        raise ConfigError("a reader or transaction was used after its body had returned")
 
 
 class Transaction(Reader):
     """One body's part of a write transaction: applied whole, together with the commit, or not at all."""
 
-    __slots__ = ("_loss",)
+    __slots__ = ("_connection", "_loss")
 
     def __init__(self, connection: apsw.Connection, statements: Statements, now_ms: int) -> None:
         super().__init__(connection, statements, now_ms)
+        self._connection = connection
         self._loss: LashError | None = None
 
     def run(self, name: str, /, **parameters: SQLiteValue) -> int:
@@ -80,12 +83,12 @@ class Transaction(Reader):
 
     def run_many(self, name: str, rows: Iterable[Mapping[str, SQLiteValue]]) -> None:
         """Run the query once for each mapping of parameters, in order; the hook hears of it once."""
-        self._check_not_ended()
         given = list(rows)
-        self.check_not_lost()
+        if not self._usable:
+            self._refuse()
         if given:
             try:
-                self._statements.run_many(self._connection, name, given)
+                self._statements.run_many(self._cursor, name, given)
             except LashError as error:
                 self._note_loss(error)
                 raise
@@ -96,17 +99,23 @@ class Transaction(Reader):
             raise self._loss
 
     def _rows(self, name: str, parameters: Mapping[str, SQLiteValue]) -> list[tuple[apsw.SQLiteValue, ...]]:
-        self.check_not_lost()
+        if not self._usable:
+            self._refuse()
         try:
-            return super()._rows(name, parameters)
+            return self._statements.run(self._cursor, name, parameters)
         except LashError as error:
             self._note_loss(error)
             raise
 
+    def _refuse(self) -> NoReturn:
+        self.check_not_lost()
+        super()._refuse()
+
     def _note_loss(self, error: LashError) -> None:
         """Notice when SQLite gave the whole transaction up for a statement that failed."""
         # Without the transaction, a body that swallowed the error would commit statement by statement.
-        if not self._ended and self._connection.get_autocommit():
+        if self._connection.get_autocommit():
+            self._usable = False
             self._loss = error
 
 

@@ -40,6 +40,7 @@ class Writer:
         self._group_limit = settings.options.group_limit
         self._jobs: queue.SimpleQueue[Work[Transaction] | _Call] = queue.SimpleQueue()
         self._stopping = False
+        self._engine: Engine | None = None
         self._in_use = threading.Lock()
         self._on_the_way = 0
         # Marked as running, they cannot be cancelled by a caller that stops waiting for them.
@@ -58,17 +59,17 @@ class Writer:
     @property
     def is_at_hand(self) -> bool:
         """Whether `serve_now` is worth trying: nothing is under way, and the disk is quick."""
-        return not self._on_the_way and self._commits_quickly()
+        return self._engine is not None and not self._on_the_way and self._engine.commits_quickly
 
     def serve_now(self, batch: list[Work[Transaction]]) -> bool:
         """Run jobs here and answer them; return False, with nothing done, if that would mean to wait.
 
         Only on the loop's thread, and only when `is_at_hand` was true and nothing was submitted since.
         """
-        if not self._in_use.acquire(blocking=False):
+        engine = self._engine
+        if engine is None or not self._in_use.acquire(blocking=False):
             return False
         try:
-            engine = self.opened.result()
             if not engine.try_turn():
                 return False
             try:
@@ -98,6 +99,7 @@ class Writer:
         except BaseException as error:  # noqa: BLE001
             self.opened.set_exception(in_our_terms(error, f"opening {self._settings.path or 'in memory'}"))
         else:
+            self._engine = engine
             self.opened.set_result(engine)
             while self._serve_next(engine):
                 pass
@@ -168,9 +170,6 @@ class Writer:
         self._on_the_way -= len(batch)
         for job in batch:
             job.settle()
-
-    def _commits_quickly(self) -> bool:
-        return self.opened.done() and self.opened.exception() is None and self.opened.result().commits_quickly
 
     def _close(self, engine: Engine) -> None:
         self._before_closing()

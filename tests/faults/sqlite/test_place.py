@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -48,13 +49,21 @@ async def texts(storage: lash.Storage) -> list[str | None]:
     return [each.source_key for each in await storage.queue.list("s")]
 
 
+@pytest.mark.parametrize("rested_ms", [0, 10_000])
 @pytest.mark.parametrize("loss", LOSSES)
-async def test_nothing_is_written_into_the_void(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: str) -> None:
-    """Once a file is no longer the one that was opened, each write and, soon, each read says so; a new one works."""
+async def test_nothing_is_written_into_the_void(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: str, rested_ms: int
+) -> None:
+    """Once a file is no longer the one that was opened, each write and, soon, each read says so; a new one works.
+
+    It does not matter for how long nothing had happened in the folder.
+    """
     monkeypatch.setattr(place, "_READ_AGAIN_AFTER_S", 0)
     folder = tmp_path / "storage"
     folder.mkdir()
     async with await lash.open(URL.format(folder / FILE)) as storage:
+        last_change_ns = time.time_ns() - rested_ms * 1_000_000
+        os.utime(folder, ns=(last_change_ns, last_change_ns))
         await storage.sessions.create("s")
         await storage.queue.enqueue(late("1", source_key="1"))
         LOSSES[loss](folder)
@@ -73,6 +82,34 @@ async def test_nothing_is_written_into_the_void(tmp_path: Path, monkeypatch: pyt
     assert "2" not in found
     # Deleting the log of an open database loses nothing, if the storage gets to copy it back.
     assert "1" in found or loss not in {"log_deleted", "index_deleted"}
+
+
+async def test_a_folder_at_rest_is_asked_and_not_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asking for the times of the log makes the next flush slow; while nothing changes in the folder, nobody does."""
+    asked: list[str] = []
+    stat = os.stat
+
+    def note(path: str, **options: bool) -> os.stat_result:
+        asked.append(os.fspath(path))
+        return stat(path, **options)
+
+    async with await lash.open(URL.format(tmp_path / FILE)) as storage:
+        await storage.sessions.create("s")
+        for last_change_ns in (1_000_000_000, 1_000_000_000 - 1):
+            os.utime(tmp_path, ns=(0, last_change_ns))
+            await storage.queue.enqueue(late("1"))
+            monkeypatch.setattr(os, "stat", note)
+            await storage.queue.enqueue(late("2"))
+            monkeypatch.setattr(os, "stat", stat)
+            assert set(asked) == {str(tmp_path)}
+        # A file system that keeps whole seconds says nothing of what happened within one.
+        second_ns = time.time_ns() // 1_000_000_000 * 1_000_000_000
+        os.utime(tmp_path, ns=(0, second_ns - 1_000_000_000))
+        monkeypatch.setattr(os, "stat", note)
+        for _ in range(2):
+            asked.clear()
+            await storage.queue.enqueue(late("3"))
+            assert str(tmp_path / f"{FILE}-wal") in asked
 
 
 async def test_a_file_that_is_put_back(tmp_path: Path) -> None:
