@@ -31,6 +31,11 @@ _LONG_INTEGER: Final = b"0" * 19
 
 def encode(value: object, shape: type[T], what: str) -> str:
     """Return the JSON text of a value of this shape, or raise InvalidInput saying what cannot be stored."""
+    return encode_to_bytes(value, shape, what).decode()
+
+
+def encode_to_bytes(value: object, shape: type[T], what: str) -> bytes:
+    """Return the same text in UTF-8."""
     try:
         encoded = _encoder.encode(value)
         _check_suspects(value, encoded, what)
@@ -45,7 +50,7 @@ def encode(value: object, shape: type[T], what: str) -> str:
     except (TypeError, ValueError, OverflowError) as error:
         _check_plain(value, what)
         raise InvalidInput(f"{what}: {error}") from None
-    return encoded.decode()
+    return encoded
 
 
 def decode(text: str | bytes, shape: type[T], what: str) -> T:

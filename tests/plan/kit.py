@@ -43,7 +43,7 @@ def noted(node_id: str, parent: str | None = None, body: object = None) -> Node:
 
 def bare(node_id: str, parent: str | None = None, body: str = "{}") -> EncodedNode:
     """A node of which only the place matters."""
-    return EncodedNode(node_id, parent, body, None)
+    return EncodedNode(node_id, parent, body, None, len(body))
 
 
 def stored(

@@ -40,7 +40,8 @@ def part(content: str, kind: PartKind = PartKind.TEXT) -> Part:
 def test_a_node_is_written_as_ids_and_a_body() -> None:
     """Ids have columns of their own; the rest is JSON without the fields that hold their default."""
     (encoded,) = encode_nodes([noted("n-1", "n-0", {"a": 1})], Compression.BALANCED)
-    assert encoded == ("n-1", "n-0", NOTE_TEXT % '{"a":1}', None, None)
+    text = NOTE_TEXT % '{"a":1}'
+    assert encoded == ("n-1", "n-0", text, None, len(text), None)
 
 
 def test_a_node_is_read_back_as_it_was_written() -> None:

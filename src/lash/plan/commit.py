@@ -90,8 +90,14 @@ class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
     usage: tuple[UsageRow, ...]
     usage_totals: tuple[UsageRow, ...]
     result: CommitResult
+    attachments: tuple[str, ...]
+    """The attachments to stamp, once each."""
     retention_floor: int
     """Checkpoints of lower revisions are dropped by this commit."""
+    rows: int
+    """How many rows it writes, but for the few that every commit does."""
+    size: int
+    """How many bytes it brings, before compression."""
 
     @property
     def revision(self) -> int:
@@ -107,15 +113,8 @@ class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_brief(self) -> bool:
         """Whether it writes so little that an event loop may wait for it: no import, and no graph replaced."""
-        if isinstance(self.commit.graph, ReplaceFull):
-            return False
-        rows, size = _weigh(self)
-        return rows <= _BRIEF_ROWS and size <= _BRIEF_BYTES
-
-    @property
-    def attachments(self) -> tuple[str, ...]:
-        """The attachments to stamp, once each."""
-        return tuple(dict.fromkeys(self.commit.attachments))
+        is_small = self.rows <= _BRIEF_ROWS and self.size <= _BRIEF_BYTES
+        return is_small and not isinstance(self.commit.graph, ReplaceFull)
 
     @property
     def named_nodes(self) -> tuple[str, ...]:
@@ -174,6 +173,7 @@ def prepare_commit(commit: Commit, session_id: str, rules: CommitRules) -> Prepa
         check_identifier("leaf_node_id", commit.graph.leaf_node_id)
     rows = encode_usage(commit.usage)
     config = encode(commit.config, SessionConfig, "config")
+    attachments = tuple(dict.fromkeys(commit.attachments))
     revision = commit.expected_revision + 1
     prepared = PreparedCommit(
         commit=commit,
@@ -189,7 +189,10 @@ def prepare_commit(commit: Commit, session_id: str, rules: CommitRules) -> Prepa
         usage=rows,
         usage_totals=merge_usage(rows),
         result=CommitResult(revision=revision, checkpoint_ref=saved.ref, manifest=saved.manifest),
+        attachments=attachments,
         retention_floor=0 if rules.retention.keep is None else revision - rules.retention.keep + 1,
+        rows=len(nodes) + len(frames.rows) + len(components) + len(rows) + len(attachments),
+        size=_byte_count(nodes, frames.rows, blobs, config, saved.turn_state),
     )
     require_room(prepared.usage_totals)
     _check_budget(prepared, rules.budget)
@@ -305,24 +308,19 @@ def _check_commit(commit: object, session_id: str) -> None:
 
 
 def _check_budget(prepared: PreparedCommit, budget: CommitBudget) -> None:
-    rows, size = _weigh(prepared)
-    if rows > budget.max_rows:
-        raise CommitTooLarge("rows", rows, budget.max_rows)
-    if size > budget.max_bytes:
-        raise CommitTooLarge("bytes", size, budget.max_bytes)
+    if prepared.rows > budget.max_rows:
+        raise CommitTooLarge("rows", prepared.rows, budget.max_rows)
+    if prepared.size > budget.max_bytes:
+        raise CommitTooLarge("bytes", prepared.size, budget.max_bytes)
 
 
-def _weigh(prepared: PreparedCommit) -> tuple[int, int]:
-    """Return how many rows a commit writes, and how many bytes."""
-    rows = sum(map(len, (prepared.nodes, prepared.frames, prepared.components, prepared.usage, prepared.attachments)))
-    size = (
-        sum(_byte_length(each.body) for each in prepared.nodes)
-        + sum(_byte_length(each.body) for each in prepared.frames)
-        + sum(blob.size for blob in prepared.blobs)
-        + _byte_length(prepared.config)
-        + _byte_length(prepared.checkpoint.turn_state)
-    )
-    return rows, size
+def _byte_count(
+    nodes: tuple[EncodedNode, ...], frames: tuple[FrameRow, ...], blobs: tuple[StoredBlob, ...], *texts: str
+) -> int:
+    sizes = [each.size for each in nodes]
+    sizes += [blob.size for blob in blobs]
+    sizes += [_byte_length(row.body) for row in frames]
+    return sum(sizes, start=sum(map(_byte_length, texts)))
 
 
 def _byte_length(text: str) -> int:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from lash.codec import decode, encode
+from lash.codec import decode, encode_to_bytes
 from lash.errors import CorruptData, InvalidInput, NodeConflict, NodeNotFound
 from lash.limits import check_identifier
 from lash.model.causal import CausalRef
@@ -48,6 +48,8 @@ class EncodedNode(NamedTuple):
     parent_node_id: str | None
     body: str
     user_text: str | None
+    size: int
+    """The length of the body in bytes."""
     packed: bytes | None = None
     """The body compressed, if it is long."""
 
@@ -216,9 +218,9 @@ def _encode_node(index: int, node: object, compression: Compression) -> EncodedN
     body = NodeBody(
         timestamp=node.timestamp, entry=node.entry, agent_frame_id=node.agent_frame_id, caused_by=node.caused_by
     )
-    text = encode(body, NodeBody, what)
-    packed = pack_text(text.encode(), compression)
-    return EncodedNode(node.node_id, node.parent_node_id, text, user_text(node), packed)
+    text = encode_to_bytes(body, NodeBody, what)
+    packed = pack_text(text, compression)
+    return EncodedNode(node.node_id, node.parent_node_id, text.decode(), user_text(node), len(text), packed)
 
 
 def _decode_body(row: PathRow | StoredNode) -> NodeBody:
