@@ -37,7 +37,10 @@ def by_turns(sides: Sequence[Round], rounds: int) -> list[Samples]:
         order = range(len(sides)) if number % 2 else reversed(range(len(sides)))
         for index in order:
             gc.collect()
+            # What was made for all rounds beforehand is no work for the collector during this one.
+            gc.freeze()
             figures[index].append(sides[index](number))
+            gc.unfreeze()
     return [Samples(tuple(values[-rounds:])) for values in figures]
 
 
