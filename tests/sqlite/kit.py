@@ -10,6 +10,7 @@ import apsw
 import msgspec
 
 from lash.clock import Clock, SystemClock
+from lash.errors import RevisionConflict
 from lash.sqlite.database import Database, Prepare, Reader, SQLiteOptions, StatementHook, Transaction
 
 SCHEMA = """
@@ -65,6 +66,12 @@ async def open_database(
         clock=clock or SystemClock(),
         on_statement=hook,
     )
+
+
+def write_then_refuse(transaction: Transaction) -> None:
+    """A body that fails when it has written already."""
+    transaction.run("insert_item", id=50, label="gone")
+    raise RevisionConflict("s", 1, 2)
 
 
 def insert(number: int, label: str = "x") -> Callable[[Transaction], int]:

@@ -8,9 +8,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from lash.errors import CorruptData, StorageFailure, StoreUnavailable
+from lash.errors import CorruptData, RevisionConflict, StorageFailure, StoreUnavailable
 from lash.sqlite.database import Transaction
-from tests.sqlite.kit import Count, Gate, create_tables, ids, insert, open_database, queue_behind
+from tests.sqlite.kit import Count, Gate, create_tables, ids, insert, open_database, queue_behind, write_then_refuse
 
 
 class Faults:
@@ -140,15 +140,14 @@ async def test_every_statement_may_fail(
     await database.close()
 
 
-@pytest.mark.parametrize("name", ["savepoint", "insert_item", "release"])
 @_ERRORS
-async def test_every_statement_of_a_group_may_fail(
-    tmp_path: Path, name: str, error: BaseException, expected: type[BaseException]
+async def test_the_statement_of_a_body_in_a_group_may_fail(
+    tmp_path: Path, error: BaseException, expected: type[BaseException]
 ) -> None:
-    """Whichever statement of a body fails, its caller alone hears of it, and the others keep their writes."""
+    """When a statement of a body fails, its caller alone hears of it, and the others keep their writes."""
     faults = Faults()
     database = await open_database(tmp_path / "x.db", hook=faults)
-    faults.add(name, error)
+    faults.add("insert_item", error)
     results = await queue_behind(database, Gate(), insert(1), insert(2), insert(3))
     assert isinstance(results[0], expected)
     assert results[1:] == [1, 1]
@@ -156,16 +155,35 @@ async def test_every_statement_of_a_group_may_fail(
     await database.close()
 
 
-async def test_undoing_may_fail_too(tmp_path: Path) -> None:
-    """When the savepoint cannot be undone the transaction is given up, and the others run again."""
+@pytest.mark.parametrize("name", ["savepoint", "release"])
+@_ERRORS
+async def test_a_savepoint_may_fail(
+    tmp_path: Path, name: str, error: BaseException, expected: type[BaseException]
+) -> None:
+    """The same holds for the savepoints that a group needs once one of its bodies has failed half-way."""
     faults = Faults()
     database = await open_database(tmp_path / "x.db", hook=faults)
-    await database.write(insert(7))
-    faults.add("rollback", apsw.IOError("disk I/O error"))
-    results = await queue_behind(database, Gate(), insert(1), insert(7), insert(2))
+    faults.add(name, error)
+    results = await queue_behind(database, Gate(), insert(1), insert(2), insert(3), write_then_refuse)
+    assert isinstance(results[0], expected)
+    assert results[1:3] == [1, 1]
+    assert isinstance(results[3], RevisionConflict)
+    assert database.read(ids) == [2, 3]
+    await database.close()
+
+
+async def test_undoing_may_fail_too(tmp_path: Path) -> None:
+    """When a savepoint cannot be undone the transaction is given up, and the others run again."""
+    faults = Faults()
+    database = await open_database(tmp_path / "x.db", hook=faults)
+    # The first one gives up the transaction without savepoints.
+    faults.add("rollback", apsw.IOError("disk I/O error"), skip=1)
+    results = await queue_behind(database, Gate(), insert(1), write_then_refuse, insert(2))
     assert results[0] == results[2] == 1
-    assert isinstance(results[1], CorruptData)
-    assert database.read(ids) == [1, 2, 7]
+    assert isinstance(results[1], RevisionConflict)
+    assert database.read(ids) == [1, 2]
+    # Twice up to the one that fails, then without it.
+    assert faults.names.count("insert_item") == 2 + 2 + 2
     await database.close()
 
 

@@ -7,18 +7,18 @@ import pytest
 from lash.clock import SystemClock
 from lash.errors import ConfigError, CorruptData, InvalidInput, RevisionConflict, SchemaMismatch
 from lash.sqlite.database import Reader, SQLiteOptions, Transaction
-from tests.sqlite.kit import Gate, Item, ids, insert, open_database, queue_behind
+from tests.sqlite.kit import Gate, Item, ids, insert, open_database, queue_behind, write_then_refuse
 
 
 async def test_waiting_bodies_share_one_transaction(tmp_path: Path) -> None:
-    """Ten bodies that wait together cost one BEGIN, one COMMIT and a savepoint each."""
+    """Ten bodies that wait together cost one BEGIN and one COMMIT."""
     names: list[str] = []
     database = await open_database(tmp_path / "x.db", hook=names.append)
     results = await queue_behind(database, Gate(), *(insert(number) for number in range(10)))
     assert results == [1] * 10
-    # The first pair belongs to the gate, which is alone and needs no savepoint.
+    # The first pair belongs to the gate, which is alone.
     assert names.count("begin") == names.count("commit") == 2
-    assert names.count("savepoint") == names.count("release") == 10
+    assert names.count("savepoint") == 0
     assert database.read(ids) == list(range(10))
     await database.close()
 
@@ -35,16 +35,33 @@ async def test_a_group_is_bounded() -> None:
 
 @pytest.mark.parametrize("in_memory", [True, False])
 async def test_a_failing_body_is_undone_alone(tmp_path: Path, in_memory: bool) -> None:  # noqa: FBT001
-    """A body that raises loses its own writes, and its neighbours keep theirs."""
-
-    def write_then_refuse(transaction: Transaction) -> None:
-        transaction.run("insert_item", id=50, label="gone")
-        raise RevisionConflict("s", 1, 2)
-
-    database = await open_database(None if in_memory else tmp_path / "x.db")
+    """A body that raises loses its own writes, and its neighbours keep theirs: all run again, with savepoints."""
+    names: list[str] = []
+    database = await open_database(None if in_memory else tmp_path / "x.db", hook=names.append)
     results = await queue_behind(database, Gate(), insert(1), write_then_refuse, insert(2))
     assert results[0] == results[2] == 1
     assert isinstance(results[1], RevisionConflict)
+    assert database.read(ids) == [1, 2]
+    assert names.count("savepoint") == 3
+    await database.close()
+
+
+async def test_a_body_that_fails_before_it_writes_costs_nothing(tmp_path: Path) -> None:
+    """Where there is nothing to undo, its neighbours do not run again."""
+
+    def refuse(transaction: Transaction) -> None:
+        transaction.all(Item, "items")
+        raise RevisionConflict("s", 1, 2)
+
+    names: list[str] = []
+    database = await open_database(tmp_path / "x.db", hook=names.append)
+    # The last one breaks a constraint: its statement has left nothing.
+    results = await queue_behind(database, Gate(), insert(1), refuse, insert(2), insert(1))
+    assert results[0] == results[2] == 1
+    assert isinstance(results[1], RevisionConflict)
+    assert isinstance(results[3], CorruptData)
+    assert names.count("insert_item") == 3
+    assert names.count("savepoint") == 0
     assert database.read(ids) == [1, 2]
     await database.close()
 

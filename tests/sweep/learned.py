@@ -92,6 +92,8 @@ def _observe(bench: Bench, seam: Seam, seen: list[Lines]) -> None:
 def _check_learned(case: Case[G], learned: Learned[G], second: object) -> None:
     """Hold the case to what it says of itself."""
     assert learned.old != learned.new, f"{case.name} changes nothing, so its sweep would prove nothing"
+    words = ("INSERT", "UPDATE", "DELETE")
+    assert any(word in text for text in learned.texts for word in words), f"{case.name}: the seam sees nothing written"
     assert len(learned.states) == 2 or case.steps, f"{case.name} is seen half done {len(learned.states) - 2} times"
     kept, same = learned.after_again == learned.new, learned.again == learned.answer
     if case.again is Again.MORE:

@@ -106,14 +106,13 @@ class SQLiteConnection:
         return getattr(self._connection, name)
 
     def execute(self, statements: str, *values: Any, **options: Any) -> Any:  # noqa: ANN401 (the driver's)
-        run = functools.partial(self._connection.execute, statements, *values, **options)
-        # The engine explains a statement that it meets for the first time, which runs nothing.
-        return run() if "explain" in options else self._pass(statements, run)
+        return self.cursor().execute(statements, *values, **options)
 
-    def executemany(self, statements: str, *values: Any) -> Any:  # noqa: ANN401 (the driver's)
-        return self._pass(statements, functools.partial(self._connection.executemany, statements, *values))
+    def cursor(self) -> SQLiteCursor:
+        return SQLiteCursor(self, self._connection.cursor())
 
-    def _pass(self, text: str, run: Callable[[], Any]) -> Any:  # noqa: ANN401 (the driver's)
+    def pass_on(self, text: str, run: Callable[[], Any]) -> Any:  # noqa: ANN401 (the driver's)
+        """Number a statement and run it, or strike."""
         number = self._seam.note(text)
         if self._seam.hits(number, When.BEFORE):
             self._strike()
@@ -140,6 +139,22 @@ class SQLiteConnection:
             raise apsw.FullError("made for the sweep: database or disk is full")
         else:
             raise apsw.IOError("made for the sweep: disk I/O error")
+
+
+class SQLiteCursor:
+    """Looks like a cursor of the driver to the engine."""
+
+    def __init__(self, connection: SQLiteConnection, cursor: apsw.Cursor) -> None:
+        self._connection = connection
+        self._cursor = cursor
+
+    def execute(self, statements: str, *values: Any, **options: Any) -> Any:  # noqa: ANN401 (the driver's)
+        run = functools.partial(self._cursor.execute, statements, *values, **options)
+        # The engine explains a statement that it meets for the first time, which runs nothing.
+        return run() if "explain" in options else self._connection.pass_on(statements, run)
+
+    def executemany(self, statements: str, *values: Any) -> Any:  # noqa: ANN401 (the driver's)
+        return self._connection.pass_on(statements, functools.partial(self._cursor.executemany, statements, *values))
 
 
 def _cancel_from_any_thread(victim: asyncio.Task[Any] | None) -> None:

@@ -1,8 +1,14 @@
-"""Group commit: several bodies in one transaction, each in a savepoint of its own; one alone needs none."""
+"""Group commit: several bodies in one transaction.
+
+A savepoint around each body would keep a copy of every page that the body changes, which takes as long as the changes
+themselves. Few bodies fail, and of these nearly all before they have written anything. So there are none at first; if
+a body fails that has written, the transaction is given up and all run again, each in a savepoint of its own.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import enum
 import time
 from collections.abc import Sequence
 from typing import Final
@@ -17,6 +23,16 @@ from lash.sqlite.transaction import Transaction
 
 _QUICK_EACH_S: Final = 0.000_15
 _QUICK_IN_A_ROW: Final = 3
+
+
+class _Next(enum.Enum):
+    """What is to be done after one body of a group has run."""
+
+    GO_ON = enum.auto()
+    LEAVE_OUT = enum.auto()
+    """The transaction is gone or in doubt; the others run in a new one."""
+    GUARD = enum.auto()
+    """The transaction holds half of the body; all run in a new one, with savepoints."""
 
 
 class BatchRunner:
@@ -60,7 +76,9 @@ class BatchRunner:
             self._abandon()
             raise
 
-    def _attempt(self, jobs: Sequence[Work[Transaction]], *, begun: bool) -> Work[Transaction] | None:
+    def _attempt(
+        self, jobs: Sequence[Work[Transaction]], *, begun: bool, guarded: bool = False
+    ) -> Work[Transaction] | None:
         """Try to run and commit all of them; return the one to leave out if that needs a new transaction."""
         try:
             if not begun:
@@ -70,40 +88,44 @@ class BatchRunner:
             for job in jobs:
                 job.fail(in_our_terms(error, "beginning a transaction"))
             return None
-        alone = len(jobs) == 1
         for job in jobs:
-            if not job.abandoned and not self._run_one(job, alone=alone):
-                self._abandon()
-                return job
+            step = _Next.GO_ON if job.abandoned else self._run_one(job, alone=len(jobs) == 1, guarded=guarded)
+            if step is _Next.GO_ON:
+                continue
+            self._abandon()
+            return self._attempt(jobs, begun=False, guarded=True) if step is _Next.GUARD else job
         self._commit(jobs)
         return None
 
-    def _run_one(self, job: Work[Transaction], *, alone: bool) -> bool:
-        """Run one job; return whether the transaction may be committed."""
+    def _run_one(self, job: Work[Transaction], *, alone: bool, guarded: bool) -> _Next:
+        """Run one job, and say what has become of the transaction."""
+        changes = self._connection.total_changes()
         try:
             now_ms = self._clock.now_ms()
-            if not alone:
+            if guarded:
                 self._control("savepoint")
         except BaseException as error:  # noqa: BLE001
             job.fail(in_our_terms(error, "opening a savepoint"))
-            return False
+            return _Next.LEAVE_OUT
         transaction = Transaction(self._connection, self._statements, now_ms)
         try:
             job.attempt(transaction)
             transaction.check_not_lost()
-            if not alone:
+            if guarded:
                 self._control("release")
         except BaseException as error:  # noqa: BLE001
             job.fail(in_our_terms(error, "running a transaction"))
-            return not alone and self._undo()
+            if alone or self._connection.get_autocommit():
+                return _Next.LEAVE_OUT
+            if guarded:
+                return _Next.GO_ON if self._undo() else _Next.LEAVE_OUT
+            return _Next.GO_ON if self._connection.total_changes() == changes else _Next.GUARD
         finally:
             transaction.end()
-        return True
+        return _Next.GO_ON
 
     def _undo(self) -> bool:
-        """Undo the present savepoint; return False when the whole transaction is gone or in doubt."""
-        if self._connection.get_autocommit():
-            return False
+        """Undo the present savepoint; return False when the whole transaction is in doubt."""
         try:
             self._control("rollback")
             self._control("release")
