@@ -8,7 +8,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 
 import asyncpg
@@ -33,30 +32,24 @@ from lash.testing.factories import MOMENT
 _STARTS = 15
 
 
-def start_ms(place: Place, statement: str, _number: int) -> float:
-    """Return what a fresh interpreter takes for a statement, the least of some: the rest is the machine's noise."""
-    best = float("inf")
-    for _ in range(place.count(_STARTS, least=2)):
-        begin = time.perf_counter()
-        subprocess.run([sys.executable, "-c", statement], check=True, env=os.environ)
-        best = min(best, time.perf_counter() - begin)
-    return best * 1e3
+def import_ms(place: Place, module: str, _number: int) -> float:
+    """Return what importing a module takes a fresh interpreter, the least of some: the rest is the machine's noise."""
+    program = f"import time; began = time.perf_counter(); import {module}; print(time.perf_counter() - began)"
+    command = [sys.executable, "-c", program]
+    taken = (
+        float(subprocess.run(command, check=True, env=os.environ, capture_output=True, text=True).stdout)
+        for _ in range(place.count(_STARTS, least=2))
+    )
+    return min(taken) * 1e3
 
 
 def import_time(place: Place) -> Report:
     """Measure the import of lash, and of asyncio alone, both without the start of the interpreter."""
-    statements = ("import lash", "import asyncio", "pass")
-    nothing: list[float] = []
-
-    def side(statement: str, number: int) -> float:
-        # The bare start is taken beside each figure, and taken off it.
-        nothing.append(start_ms(place, "pass", number))
-        return max(0.0, start_ms(place, statement, number) - nothing[-1])
-
-    samples = by_turns([functools.partial(side, each) for each in statements[:2]], place.rounds)
+    names = ("lash", "asyncio")
+    samples = by_turns([functools.partial(import_ms, place, each) for each in names], place.rounds)
     rows = [
         Row(contender=name, case="above the bare interpreter", unit="ms", samples=each)
-        for name, each in zip(("lash", "asyncio"), samples, strict=True)
+        for name, each in zip(names, samples, strict=True)
     ]
     return Report(ratios=(Ratio.of(*rows),), rows=tuple(rows), versions=lash_versions())
 
