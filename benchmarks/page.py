@@ -38,7 +38,7 @@ Every figure is a median of {rounds} rounds in which all contenders take turns, 
 beside it. What was written is read back and compared after each round; a contender that fails has no figure. Texts
 are seeded prose of pseudo-words, which zlib makes about 2.5 times smaller. Every side waits for the disk (SQLite:
 `synchronous=FULL`; PostgreSQL: `fsync` and `synchronous_commit` on). The driver alone runs the very statements that
-lash runs, recorded and replayed on a copy of the same database, without lash's checks and savepoints; so do C and
+lash runs, recorded and replayed on a copy of the same database, without lash's checks; so do C and
 pgbench. Peers run in environments of their own, called as their users call them.
 
 **Absolute figures are those of this machine; the ratios are what to compare.** "More" means that a higher ratio is

@@ -10,7 +10,7 @@ from lash.sqlite.database import SQLiteOptions
 from tests.sqlite.kit import Count, Item, insert, open_database
 
 TURNS = 1000
-TRIES = 5
+TRIES = 8
 
 
 class Observed:
