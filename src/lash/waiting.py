@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar, cast
@@ -18,6 +19,7 @@ from lash.stores.process import ProcessStore
 
 _SLOW_POLL_S: Final = 1.0
 _FIRST_PAUSE_S: Final = 0.05
+_MANY_LEASES: Final = 1_000
 
 T = TypeVar("T")
 
@@ -40,6 +42,7 @@ class ProcessWaiter:
         self._processes = processes
         self._hub = Hub(signals, poll_s)
         self._ends: dict[str, list[Watch]] = {}
+        self._leases: dict[str, float] = {}
 
     @property
     def hub(self) -> Hub:
@@ -76,10 +79,29 @@ class ProcessWaiter:
                 return _Look(None, None)
             return _Look(record.projection.outcome, record.last_sequence)
 
-        return await self._wait(process_id, look, lambda: self._watching_end(process_id), "end", timeout_s)
+        def watching() -> AbstractContextManager[Watch]:
+            return self._watching_end(process_id)
+
+        known = _Look[Outcome](None, None) if self._runs_here(process_id) else None
+        return await self._wait(process_id, look, watching, "end", timeout_s, known)
+
+    def note_lease(self, process_id: str, ttl_ms: int) -> None:
+        """Note that this storage runs a process: as long as its lease lives, `tell_end` tells of its end.
+
+        Should somebody end it otherwise all the same, those who wait find out when they next look by themselves.
+        """
+        now = time.monotonic()
+        if len(self._leases) >= _MANY_LEASES:
+            self._leases = {each: until for each, until in self._leases.items() if until > now}
+        self._leases[process_id] = now + ttl_ms / 1_000
+
+    def note_free(self, process_id: str) -> None:
+        """Note that this storage does not run a process any more."""
+        self._leases.pop(process_id, None)
 
     def tell_end(self, record: ProcessRecord) -> None:
         """Let those who wait for the end of a process have it, which this storage has just written."""
+        self.note_free(record.process_id)
         outcome = record.projection.outcome
         for watch in self._ends.get(record.process_id, ()):
             if outcome is not None:
@@ -97,15 +119,19 @@ class ProcessWaiter:
         watching: Callable[[], AbstractContextManager[Watch]],
         awaited: str,
         timeout_s: float | None,
+        known: _Look[T] | None = None,
     ) -> T:
+        """Wait for a fact; ``known`` is what a look would find, where that is known without one."""
         if timeout_s is not None and not timeout_s >= 0:
             raise InvalidInput(f"timeout_s must be a number of seconds from 0 on, not {timeout_s!r}")
-        listening = self._hub.is_listening
-        looked = await look()
-        if looked.fact is not None:
-            return looked.fact
-        # What has happened since is a hint only to those who listened before they looked.
-        seen = looked if listening else None
+        seen = known
+        if seen is None:
+            listening = self._hub.is_listening
+            looked = await look()
+            if looked.fact is not None:
+                return looked.fact
+            # What has happened since is a hint only to those who listened before they looked.
+            seen = looked if listening else None
         if timeout_s is None:
             return await self._watch(look, watching, seen)
         with contextlib.suppress(TimeoutError):
@@ -136,10 +162,17 @@ class ProcessWaiter:
                 if watch.told is not None:
                     return cast("T", watch.told)
 
+    def _runs_here(self, process_id: str) -> bool:
+        return self._leases.get(process_id, 0.0) > time.monotonic()
+
     @contextlib.contextmanager
     def _watching_end(self, process_id: str) -> Iterator[Watch]:
-        """Watch a process whose end this storage may write itself."""
-        with self._hub.watching(self._events.last_sequences, process_id) as watch:
+        """Watch a process whose end this storage may write itself: while it runs it, hints are about nothing else."""
+
+        def is_told() -> bool:
+            return self._runs_here(process_id)
+
+        with self._hub.watching(self._events.last_sequences, process_id, is_told) as watch:
             watches = self._ends.setdefault(process_id, [])
             watches.append(watch)
             try:
@@ -160,9 +193,11 @@ class _Look(NamedTuple, Generic[T]):
 class Watch:
     """One waiter's interest in one thing, and how that stood when it was last looked at; None if it was not there."""
 
-    def __init__(self, ask: Ask, key: str) -> None:
+    def __init__(self, ask: Ask, key: str, is_told: Callable[[], bool] = lambda: False) -> None:
+        """Watch a thing; ``is_told`` says whether the waiter is told of news without being asked for, as a rule."""
         self.ask = ask
         self.key = key
+        self.is_told = is_told
         self.state: object = None
         self.told: object = None
         """What is waited for, if somebody who knows it has told so: there is nothing to look for any more."""
@@ -227,16 +262,16 @@ class Hub:
         await asyncio.wait({task})
 
     @contextlib.contextmanager
-    def watching(self, ask: Ask, key: str) -> Iterator[Watch]:
+    def watching(self, ask: Ask, key: str, is_told: Callable[[], bool] = lambda: False) -> Iterator[Watch]:
         """Take part: whatever changes about the thing from here on is news to the watch.
 
-        Watches with an equal ``ask`` are asked for together.
+        Watches with an equal ``ask`` are asked for together. Hints let nobody ask for one that ``is_told``.
         """
         if self._closed:
             raise StorageClosed
         # Before the first look: what happens from then on is a hint.
         self._listener = self._listener or self._signals.listen()
-        watch = Watch(ask, key)
+        watch = Watch(ask, key, is_told)
         self._watches.add(watch)
         if self._task is None:
             self._task = asyncio.create_task(self._run(self._listener), name="lash-process-waiter")
@@ -263,19 +298,27 @@ class Hub:
 
     async def _serve(self, listener: Listener) -> None:
         clock = asyncio.get_running_loop().time
+        poll_at = clock() + self._poll_s
         while self._watches:
-            await listener.wait(self._poll_s)
+            await listener.wait(max(0.0, poll_at - clock()))
             pause_s, began = min(_FIRST_PAUSE_S, self._poll_s), clock()
-            while not await self._ask():
+            is_due = began >= poll_at
+            if not is_due and all(watch.is_told() for watch in self._watches):
+                continue
+            while not await self._ask(everybody=is_due):
                 await asyncio.sleep(pause_s)
                 pause_s, began = min(2 * pause_s, self._poll_s), clock()
+            if is_due:
+                poll_at = clock() + self._poll_s
             # However fast hints come and however many wait, asking takes at most half of the time.
             await asyncio.sleep(clock() - began)
 
-    async def _ask(self) -> bool:
-        """Ask for all waiters and wake those for whom there is news; return False if it is worth another try."""
+    async def _ask(self, *, everybody: bool) -> bool:
+        """Ask for the waiters and wake those for whom there is news; return False if it is worth another try."""
         kinds: dict[Ask, list[Watch]] = {}
         for watch in self._watches:
+            if not everybody and watch.is_told():
+                continue
             kinds.setdefault(watch.ask, []).append(watch)
         self._asking = True
         try:

@@ -77,21 +77,14 @@ class PostgresProcessStore:
         self._signals = signals
 
     async def register(self, registration: Registration) -> Registered:
-        encoded = encode_registration(registration)
-        process_id = registration.process_id
-        for _ in range(_MAX_PLANS):
-            row = await self._create(encoded)
-            if row is not None:
-                self._signals.touch()
-                return Registered(record=decode_process(row), created=True)
-            row = await self._row(process_id)
-            if row is not None:
-                return Registered(record=same_registration(encoded, row), created=False)
-        raise StoreUnavailable(f"process {process_id!r} was pruned {_MAX_PLANS} times while it was being registered")
+        registered = await register(self._database, self._seen, encode_registration(registration))
+        if registered.created:
+            self._signals.touch()
+        return registered
 
     async def get(self, process_id: str) -> ProcessRecord | None:
         check_identifier("process_id", process_id)
-        row = await self._row(process_id)
+        row = await _row(self._database, self._seen, process_id)
         return None if row is None else decode_process(row)
 
     async def list(
@@ -184,26 +177,37 @@ class PostgresProcessStore:
         self._signals.touch()
         return result.record
 
-    async def _create(self, encoded: EncodedRegistration) -> ProcessRow | None:
-        """Register a process; None if its id is taken."""
-        registration = encoded.registration
-        row = await self._database.write_one(
-            ProcessRow,
-            "process_register",
-            *(registration.process_id, encoded.registration_hash, encoded.body, registration.recovery.value),
-            *(encoded.kind, encoded.label, encoded.definition_hash, encoded.originator_session_id),
-            *(registration.wake_session_id, encode_projection(Projection()), registration.environment_ref),
-            *(encoded.parent_process_id, encoded.runnable),
-            repeatable=True,
-        )
-        if row is not None:
-            self._seen.remember(row)
-        return row
 
-    async def _row(self, process_id: str) -> ProcessRow | None:
-        row = await self._database.read_one(ProcessRow, "process_row", process_id)
-        if row is None:
-            self._seen.forget(process_id)
-        else:
-            self._seen.remember(row)
-        return row
+async def register(database: Database, seen: SeenProcesses, encoded: EncodedRegistration) -> Registered:
+    """Register a process, or return the stored record of an equal registration; nobody is told of it."""
+    process_id = encoded.registration.process_id
+    arguments = registration_arguments(encoded, encode_projection(Projection()), 0)
+    for _ in range(_MAX_PLANS):
+        row = await database.write_one(ProcessRow, "process_register", *arguments, encoded.runnable, repeatable=True)
+        if row is not None:
+            seen.remember(row)
+            return Registered(record=decode_process(row), created=True)
+        row = await _row(database, seen, process_id)
+        if row is not None:
+            return Registered(record=same_registration(encoded, row), created=False)
+    raise StoreUnavailable(f"process {process_id!r} was pruned {_MAX_PLANS} times while it was being registered")
+
+
+def registration_arguments(encoded: EncodedRegistration, projection: str, last_sequence: int) -> tuple[object, ...]:
+    """Return what the statements that register a process take of it, in their order."""
+    registration = encoded.registration
+    return (
+        *(registration.process_id, encoded.registration_hash, encoded.body, registration.recovery.value),
+        *(encoded.kind, encoded.label, encoded.definition_hash, encoded.originator_session_id),
+        *(registration.wake_session_id, registration.environment_ref, encoded.parent_process_id),
+        *(projection, last_sequence),
+    )
+
+
+async def _row(database: Database, seen: SeenProcesses, process_id: str) -> ProcessRow | None:
+    row = await database.read_one(ProcessRow, "process_row", process_id)
+    if row is None:
+        seen.forget(process_id)
+    else:
+        seen.remember(row)
+    return row

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from lash.errors import StoreUnavailable
+from lash.ids import new_id
 from lash.limits import check_identifier
 from lash.liveness import is_provably_dead
 from lash.model.lease import LeaseOwner
@@ -16,10 +16,13 @@ from lash.model.process import (
     ProcessLease,
     ProcessLeaseOutcome,
     ProcessRecord,
+    Registered,
+    Registration,
 )
 from lash.plan.event import check_draft
 from lash.plan.event_draft import completion_draft
 from lash.plan.lease import check_claim, check_ttl, held_lease
+from lash.plan.process import EncodedRegistration, encode_registration
 from lash.plan.process_lease import (
     as_process_lease,
     check_observed_process,
@@ -30,12 +33,15 @@ from lash.plan.process_lease import (
 from lash.plan.work import check_park, parent_of
 from lash.postgres.append import Terms, missing_record, run_append
 from lash.postgres.database import Database
+from lash.postgres.process import register
+from lash.postgres.process_begin import begin
 from lash.postgres.process_claim import Claim, ProcessClaims, extend, fence_arguments, held
 from lash.postgres.process_end import ProcessEnds
 from lash.postgres.rows import LeaseAnswer
 from lash.postgres.seen_processes import SeenProcesses
 from lash.sqlkit.rows import Flag
 from lash.stores.notify import ChangeSignals
+from lash.waiting import ProcessWaiter
 
 _MAX_PLANS: Final = 10
 
@@ -43,14 +49,12 @@ _MAX_PLANS: Final = 10
 class PostgresProcessLeaseStore:
     """The process leases of one PostgreSQL storage; the contract is `lash.stores.process.ProcessLeaseStore`."""
 
-    def __init__(
-        self, database: Database, seen: SeenProcesses, signals: ChangeSignals, on_end: Callable[[ProcessRecord], None]
-    ) -> None:
-        """Build the store; it calls ``on_end`` for each process that it has ended."""
+    def __init__(self, database: Database, seen: SeenProcesses, signals: ChangeSignals, waiter: ProcessWaiter) -> None:
+        """Build the store; it tells the waiter which processes are run here, and how they end."""
         self._database = database
         self._seen = seen
         self._signals = signals
-        self._on_end = on_end
+        self._waiter = waiter
         self._claims = ProcessClaims(database, seen)
         self._ends = ProcessEnds(database, seen)
 
@@ -58,6 +62,20 @@ class PostgresProcessLeaseStore:
         check_identifier("process_id", process_id)
         check_claim(owner, ttl_ms)
         return await self._claim(Claim(process_id=process_id, owner=owner, ttl_ms=ttl_ms, displacing=None))
+
+    async def begin(
+        self, registration: Registration, owner: LeaseOwner, *, ttl_ms: int
+    ) -> ProcessAcquired | Registered:
+        check_claim(owner, ttl_ms)
+        encoded, token = encode_registration(registration), new_id()
+        acquired = None
+        if encoded.runnable:
+            acquired = await begin(self._database, self._seen, encoded, owner, token, ttl_ms)
+        if acquired is None:
+            return await self._register(encoded, owner, token, ttl_ms)
+        self._waiter.note_lease(registration.process_id, ttl_ms)
+        self._signals.touch(work=False)
+        return acquired
 
     async def reclaim(
         self, process_id: str, owner: LeaseOwner, *, observed: ProcessLease, ttl_ms: int
@@ -75,6 +93,7 @@ class PostgresProcessLeaseStore:
         for _ in range(_MAX_PLANS):
             renewed = await extend(self._database, fence, ttl_ms)
             if renewed is not None:
+                self._waiter.note_lease(fence.process_id, ttl_ms)
                 return held(renewed.row, fence.process_id)
             answer = await self._answer(fence.process_id)
             plan_process_renewal(answer.row, fence=fence, ttl_ms=ttl_ms, now_ms=answer.now_ms)
@@ -82,6 +101,7 @@ class PostgresProcessLeaseStore:
 
     async def release(self, fence: ProcessFence) -> bool:
         check_process_fence(fence)
+        self._waiter.note_free(fence.process_id)
         released = await self._release(fence)
         if not released:
             await self._answer(fence.process_id)
@@ -91,6 +111,7 @@ class PostgresProcessLeaseStore:
     async def park(self, fence: ProcessFence, *, wake_seq: int, until_ms: int | None) -> bool:
         check_process_fence(fence)
         check_park(wake_seq, until_ms)
+        self._waiter.note_free(fence.process_id)
         for _ in range(_MAX_PLANS):
             # Not repeated after a lost connection: the fence that the first try gave up would look like a lost one.
             parked = await self._database.write_one(
@@ -113,7 +134,7 @@ class PostgresProcessLeaseStore:
             if result.appended.replayed:
                 # Somebody ended the process likewise without this lease, which is then still held.
                 await self._release(fence)
-        self._on_end(record)
+        self._waiter.tell_end(record)
         self._signals.touch(work=parent_of(record.registration) is not None)
         return record
 
@@ -125,8 +146,23 @@ class PostgresProcessLeaseStore:
     async def _claim(self, claim: Claim) -> ProcessLeaseOutcome:
         outcome = await self._claims.claim(claim)
         if isinstance(outcome, ProcessAcquired):
+            self._waiter.note_lease(claim.process_id, claim.ttl_ms)
             self._signals.touch(work=False)
         return outcome
+
+    async def _register(
+        self, encoded: EncodedRegistration, owner: LeaseOwner, token: str, ttl_ms: int
+    ) -> ProcessAcquired | Registered:
+        """Register a process without its lease, unless a try to begin it whose answer was lost has taken that."""
+        registered = await register(self._database, self._seen, encoded)
+        if registered.created:
+            self._signals.touch()
+        elif (await self._answer(registered.record.process_id)).row.token == token:
+            process_id = registered.record.process_id
+            claim = Claim(process_id=process_id, owner=owner, ttl_ms=ttl_ms, displacing=None)
+            taken = await self._claim(claim)
+            return taken if isinstance(taken, ProcessAcquired) else registered
+        return registered
 
     async def _release(self, fence: ProcessFence) -> bool:
         arguments = fence_arguments(fence)

@@ -76,6 +76,13 @@ class ProcessAcquireAnswer(msgspec.Struct, frozen=True, array_like=True):
     started: bool
 
 
+class BeginAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """A process that was registered and begun, and the fencing number of its lease."""
+
+    process: ProcessRow
+    fencing: int
+
+
 class EndAnswer(msgspec.Struct, frozen=True, array_like=True):
     """A process that was ended, and when."""
 

@@ -57,7 +57,7 @@ class PostgresStorage:
         self.processes = PostgresProcessStore(database, seen, self.signals)
         self.events = PostgresEventStore(database, seen, self.signals)
         self.waiter = ProcessWaiter(self.events, self.processes, self.signals)
-        self.process_leases = PostgresProcessLeaseStore(database, seen, self.signals, self.waiter.tell_end)
+        self.process_leases = PostgresProcessLeaseStore(database, seen, self.signals, self.waiter)
         self.effects = PostgresEffectStore(database, seen, self.signals)
         self.work = PostgresWorkStore(database)
         self.waits = Waits(PostgresWaitRows(database), self.waiter.hub, self.signals)

@@ -359,9 +359,10 @@ class App:
             provenance=Provenance(originator=HOST),
             wake_session_id=options.wake_session_id,
         )
-        registered = await core.storage.processes.register(registration)
-        if registered.created and self._worker is not None:
-            self._worker.offer(registration.process_id)
+        if self._worker is None:
+            await core.storage.processes.register(registration)
+        else:
+            await self._worker.start(registration)
         return core.process_handle(registration.process_id, process)
 
     def _watch(self, watch: Watch) -> None:

@@ -10,9 +10,10 @@ from functools import partial
 from typing import Final
 
 from lash.errors import LashError, LeaseLost, ProcessLeaseLost, StorageClosed
+from lash.limits import check_identifier
 from lash.liveness import is_provably_dead
 from lash.model.lease import Acquired, Busy, Lease
-from lash.model.process import ProcessAcquired, ProcessLease, ProcessLeaseOutcome
+from lash.model.process import ProcessAcquired, ProcessLease, ProcessLeaseOutcome, Registration
 from lash.model.queue import EmptyReason, TurnBegun
 from lash.model.work import Work
 from lash.plan.work import MAX_LOOK
@@ -162,10 +163,36 @@ class Worker:
         self._more_processes = len(work.process_ids) >= processes
         return work
 
-    def offer(self, process_id: str) -> None:
-        """Begin a process that was just registered, if there is room and nobody has waited for that for longer."""
-        if not self._stopping.is_set() and not self._more_processes and self._processes.take(process_id):
-            self._spawn(self._run_process(process_id))
+    async def start(self, registration: Registration) -> None:
+        """Register a process, and begin it at once if there is room and nobody has waited for that for longer.
+
+        Whoever is cancelled meanwhile has started it or not; what is begun goes on.
+        """
+        process_id = check_identifier("process_id", registration.process_id)
+        if self._stopping.is_set() or self._more_processes or not self._processes.take(process_id):
+            await self._storage.processes.register(registration)
+            return
+        begun = asyncio.get_running_loop().create_future()
+        self._spawn(self._run_new(registration, begun))
+        await begun
+
+    async def _run_new(self, registration: Registration, begun: asyncio.Future[None]) -> None:
+        """Register a process with its lease, and run it; whoever started it hears when it is registered."""
+        process_id, acquired = registration.process_id, None
+        owner, ttl_ms = self._core.owner, self._core.options.ttl_ms
+        try:
+            answer = await self._storage.process_leases.begin(registration, owner, ttl_ms=ttl_ms)
+            acquired = answer if isinstance(answer, ProcessAcquired) else None
+        except Exception as error:  # noqa: BLE001 (whoever started the process is told)
+            if not begun.done():
+                begun.set_exception(error)
+        finally:
+            if acquired is None:
+                self._processes.leave(process_id, in_vain=False)
+            if not begun.done():
+                begun.set_result(None)
+        if acquired is not None:
+            await self._run_process(process_id, acquired)
 
     async def _begin(self, work: Work) -> int:
         """Begin what was found, pass on orders, and return how many runs were begun."""
@@ -264,13 +291,14 @@ class Worker:
         claimed = await self._storage.leases.claim(session_id, owner, ttl_ms=ttl_ms)
         return claimed if isinstance(claimed, Acquired) else None
 
-    async def _run_process(self, process_id: str) -> None:
+    async def _run_process(self, process_id: str, claimed: ProcessLeaseOutcome | None = None) -> None:
+        """Run a process in a slot that was taken, after claiming it unless that was done."""
         end: RunEnd | None = None
-        claimed: ProcessLeaseOutcome | None = None
         try:
-            claimed = await self._storage.process_leases.claim(
-                process_id, self._core.owner, ttl_ms=self._core.options.ttl_ms
-            )
+            if claimed is None:
+                claimed = await self._storage.process_leases.claim(
+                    process_id, self._core.owner, ttl_ms=self._core.options.ttl_ms
+                )
             if isinstance(claimed, ProcessAcquired) and self._stopping.is_set():
                 await self._storage.process_leases.release(claimed.lease.fence)
             elif isinstance(claimed, ProcessAcquired):

@@ -34,6 +34,7 @@ from lash.plan.event_draft import (
     waiting_draft,
 )
 from lash.plan.process import (
+    EncodedRegistration,
     ProcessRow,
     PrunableRow,
     check_filter,
@@ -76,38 +77,7 @@ class SQLiteProcessStore:
 
     async def register(self, registration: Registration) -> Registered:
         encoded = encode_registration(registration)
-        process_id = registration.process_id
-
-        def body(transaction: Transaction) -> Registered:
-            created = transaction.run(
-                "process_insert",
-                process_id=process_id,
-                registration_hash=encoded.registration_hash,
-                registration=encoded.body,
-                recovery=encoded.registration.recovery.value,
-                kind=encoded.kind,
-                label=encoded.label,
-                definition_hash=encoded.definition_hash,
-                originator_session_id=encoded.originator_session_id,
-                parent_process_id=encoded.parent_process_id,
-                wake_session_id=registration.wake_session_id,
-                environment_ref=registration.environment_ref,
-                projection=encode_projection(Projection()),
-                now_ms=transaction.now_ms,
-            )
-            if created:
-                transaction.run(
-                    "process_insert_lease",
-                    process_id=process_id,
-                    runnable=int(encoded.runnable),
-                    now_ms=transaction.now_ms,
-                )
-                transaction.run("process_forget_tombstone", process_id=process_id)
-                note_change(transaction, process_id, ChangeKind.REGISTERED, status="running")
-            row = find_process(transaction, process_id)
-            return Registered(record=same_registration(encoded, row), created=bool(created))
-
-        return await self._write(body)
+        return await self._write(lambda transaction: register(transaction, encoded))
 
     async def get(self, process_id: str) -> ProcessRecord | None:
         check_identifier("process_id", process_id)
@@ -218,6 +188,36 @@ class SQLiteProcessStore:
         value = await self._database.write_briefly(body)
         self._signals.touch()
         return value
+
+
+def register(transaction: Transaction, encoded: EncodedRegistration) -> Registered:
+    """Register a process, or return the stored record of an equal registration, inside any write transaction."""
+    registration = encoded.registration
+    process_id = registration.process_id
+    created = transaction.run(
+        "process_insert",
+        process_id=process_id,
+        registration_hash=encoded.registration_hash,
+        registration=encoded.body,
+        recovery=registration.recovery.value,
+        kind=encoded.kind,
+        label=encoded.label,
+        definition_hash=encoded.definition_hash,
+        originator_session_id=encoded.originator_session_id,
+        parent_process_id=encoded.parent_process_id,
+        wake_session_id=registration.wake_session_id,
+        environment_ref=registration.environment_ref,
+        projection=encode_projection(Projection()),
+        now_ms=transaction.now_ms,
+    )
+    if created:
+        transaction.run(
+            "process_insert_lease", process_id=process_id, runnable=int(encoded.runnable), now_ms=transaction.now_ms
+        )
+        transaction.run("process_forget_tombstone", process_id=process_id)
+        note_change(transaction, process_id, ChangeKind.REGISTERED, status="running")
+    row = find_process(transaction, process_id)
+    return Registered(record=same_registration(encoded, row), created=bool(created))
 
 
 def _forget_changes(transaction: Transaction, through: int) -> int:

@@ -22,6 +22,8 @@ from lash.model.process import (
     ProcessRecord,
     ProcessRefused,
     RefusalReason,
+    Registered,
+    Registration,
 )
 from lash.plan.event import check_draft
 from lash.plan.event_draft import completion_draft, started_draft
@@ -36,7 +38,7 @@ from lash.plan.lease import (
     plan_claim,
     plan_reclaim,
 )
-from lash.plan.process import decode_process
+from lash.plan.process import decode_process, encode_registration
 from lash.plan.process_lease import (
     as_plain_fence,
     as_process_lease,
@@ -49,8 +51,10 @@ from lash.plan.process_lease import (
 from lash.plan.work import check_park, parent_of
 from lash.sqlite.database import Database, Reader, Transaction
 from lash.sqlite.event import append_to, find_process, process_lease_row
+from lash.sqlite.process import register
 from lash.sqlkit.rows import Flag, Number
 from lash.stores.notify import ChangeSignals
+from lash.waiting import ProcessWaiter
 
 T = TypeVar("T")
 
@@ -65,11 +69,11 @@ class _Acquired(msgspec.Struct, frozen=True, array_like=True):
 class SQLiteProcessLeaseStore:
     """The process leases of one SQLite storage; the contract is `lash.stores.process.ProcessLeaseStore`."""
 
-    def __init__(self, database: Database, signals: ChangeSignals, on_end: Callable[[ProcessRecord], None]) -> None:
-        """Build the store; it calls ``on_end`` for each process that it has ended."""
+    def __init__(self, database: Database, signals: ChangeSignals, waiter: ProcessWaiter) -> None:
+        """Build the store; it tells the waiter which processes are run here, and how they end."""
         self._database = database
         self._signals = signals
-        self._on_end = on_end
+        self._waiter = waiter
 
     async def claim(self, process_id: str, owner: LeaseOwner, *, ttl_ms: int) -> ProcessLeaseOutcome:
         check_claim(owner, ttl_ms)
@@ -77,7 +81,26 @@ class SQLiteProcessLeaseStore:
         def body(transaction: Transaction) -> ProcessLeaseOutcome:
             return _claim(transaction, process_id, owner, ttl_ms, displacing=None)
 
-        return await self._write(body, work=False)
+        return self._noted(process_id, ttl_ms, await self._write(body, work=False))
+
+    async def begin(
+        self, registration: Registration, owner: LeaseOwner, *, ttl_ms: int
+    ) -> ProcessAcquired | Registered:
+        check_claim(owner, ttl_ms)
+        encoded, process_id = encode_registration(registration), registration.process_id
+
+        def body(transaction: Transaction) -> ProcessAcquired | Registered:
+            registered = register(transaction, encoded)
+            if not registered.created:
+                return registered
+            claimed = _claim(transaction, process_id, owner, ttl_ms, displacing=None)
+            return claimed if isinstance(claimed, ProcessAcquired) else registered
+
+        begun = await self._database.write_briefly(body)
+        if isinstance(begun, ProcessAcquired):
+            self._waiter.note_lease(process_id, ttl_ms)
+        self._signals.touch(work=isinstance(begun, Registered))
+        return begun
 
     async def reclaim(
         self, process_id: str, owner: LeaseOwner, *, observed: ProcessLease, ttl_ms: int
@@ -89,7 +112,7 @@ class SQLiteProcessLeaseStore:
         def body(transaction: Transaction) -> ProcessLeaseOutcome:
             return _claim(transaction, process_id, owner, ttl_ms, displacing=observed.fence if is_dead else None)
 
-        return await self._write(body, work=False)
+        return self._noted(process_id, ttl_ms, await self._write(body, work=False))
 
     async def renew(self, fence: ProcessFence, *, ttl_ms: int) -> ProcessLease:
         check_process_fence(fence)
@@ -102,10 +125,13 @@ class SQLiteProcessLeaseStore:
             _extend(transaction, key, lease)
             return lease
 
-        return await self._database.write_briefly(body)
+        lease = await self._database.write_briefly(body)
+        self._waiter.note_lease(fence.process_id, ttl_ms)
+        return lease
 
     async def release(self, fence: ProcessFence) -> bool:
         check_process_fence(fence)
+        self._waiter.note_free(fence.process_id)
 
         def body(transaction: Transaction) -> bool:
             return _release(transaction, find_process(transaction, fence.process_id).process_key, fence)
@@ -115,6 +141,7 @@ class SQLiteProcessLeaseStore:
     async def park(self, fence: ProcessFence, *, wake_seq: int, until_ms: int | None) -> bool:
         check_process_fence(fence)
         check_park(wake_seq, until_ms)
+        self._waiter.note_free(fence.process_id)
 
         def body(transaction: Transaction) -> bool:
             key = find_process(transaction, fence.process_id).process_key
@@ -148,7 +175,7 @@ class SQLiteProcessLeaseStore:
             return ended
 
         record = await self._database.write_briefly(body)
-        self._on_end(record)
+        self._waiter.tell_end(record)
         self._signals.touch(work=parent_of(record.registration) is not None)
         return record
 
@@ -158,6 +185,12 @@ class SQLiteProcessLeaseStore:
 
         held = held_lease(self._database.read(body), process_id)
         return None if held is None else as_process_lease(held)
+
+    def _noted(self, process_id: str, ttl_ms: int, outcome: ProcessLeaseOutcome) -> ProcessLeaseOutcome:
+        """Let those who wait know that this storage runs the process, if it does."""
+        if isinstance(outcome, ProcessAcquired):
+            self._waiter.note_lease(process_id, ttl_ms)
+        return outcome
 
     async def _write(self, body: Callable[[Transaction], T], *, work: bool = True) -> T:
         """Write what may add to the log or to the work list, and tell those who wait for it."""

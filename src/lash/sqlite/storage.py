@@ -61,7 +61,7 @@ class SQLiteStorage:
         self.processes = SQLiteProcessStore(database, self.signals)
         self.events = SQLiteEventStore(database, self.signals)
         self.waiter = ProcessWaiter(self.events, self.processes, self.signals)
-        self.process_leases = SQLiteProcessLeaseStore(database, self.signals, self.waiter.tell_end)
+        self.process_leases = SQLiteProcessLeaseStore(database, self.signals, self.waiter)
         self.grants = SQLiteGrantStore(database)
         self.effects = SQLiteEffectStore(database, self.signals)
         self.activity = SQLiteActivityStore(database, self.signals)

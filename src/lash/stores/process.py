@@ -9,6 +9,7 @@ from lash.model.process import (
     Abandonment,
     ExternalRef,
     Outcome,
+    ProcessAcquired,
     ProcessFence,
     ProcessFilter,
     ProcessLease,
@@ -119,6 +120,16 @@ class ProcessLeaseStore(Protocol):
 
         Refused, with the reason: a process that ended, an external one, one that another owner began and that is bound
         to it, and one whose lease is live. The first claim of an owner writes a ``process.started`` event.
+        """
+        ...
+
+    async def begin(
+        self, registration: Registration, owner: LeaseOwner, *, ttl_ms: int
+    ) -> ProcessAcquired | Registered:
+        """Register a process and take the right to run it, in one transaction: what `register` and `claim` leave.
+
+        Takes nothing, and answers `Registered` as `register` does, if the process was registered before or is external.
+        Whoever repeats it after an unknown outcome is answered so too; a lease that the first try took then lapses.
         """
         ...
 

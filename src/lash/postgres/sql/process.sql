@@ -20,11 +20,9 @@ SELECT
         ELSE false
     END
 
--- name: process_register
--- Registers a process with its lease row, above the fencing number of a pruned one of the same id; no row if it exists.
--- A row that is being pruned counts as existing, because its tombstone cannot be seen yet. If workers run it ($13), it
--- is ready at once.
-WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
+-- fragment: process_created
+-- Registers a process unless its id is taken, and takes the fencing number of a pruned one of the same id. A row that is
+-- being pruned counts as existing, because its tombstone cannot be seen yet.
 created AS (
     INSERT INTO :"schema".lash_processes (
         process_id, registration_hash, registration, recovery, kind, label, definition_hash, originator_session_id,
@@ -32,8 +30,8 @@ created AS (
         updated_at_ms
     )
     SELECT
-        $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::text, $9::text, $11::text, $12::text,
-        'running', false, $10::text, 0, clock.now_ms, clock.now_ms
+        $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::text, $9::text, $10::text, $11::text,
+        'running', false, $12::text, $13::bigint, clock.now_ms, clock.now_ms
     FROM clock
     WHERE NOT EXISTS (SELECT 1 FROM :"schema".lash_processes WHERE process_id = $1::text)
     ON CONFLICT (process_id) DO NOTHING
@@ -47,11 +45,17 @@ raised AS (
     WHERE t.process_id = created.process_id
     RETURNING t.fencing
 ),
+
+-- name: process_register
+-- Registers a process with its lease row, above the fencing number of a pruned one of the same id; no row if it exists.
+-- If workers run it ($14), it is ready at once.
+WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
+-- include: process_created
 leased AS (
     INSERT INTO :"schema".lash_process_leases (process_key, fencing, runnable, ready_at_ms)
     SELECT
-        created.process_key, coalesce((SELECT raised.fencing FROM raised), 0), $13::boolean,
-        CASE WHEN $13::boolean THEN created.created_at_ms END
+        created.process_key, coalesce((SELECT raised.fencing FROM raised), 0), $14::boolean,
+        CASE WHEN $14::boolean THEN created.created_at_ms END
     FROM created
 ),
 change AS (
@@ -60,6 +64,47 @@ change AS (
     FROM created
 )
 SELECT * FROM created;
+
+-- name: process_begin
+-- Registers a process that workers run, and gives its lease to a holder at once, with the event of its start: what
+-- registering and claiming leave. Answers the process and the fencing number; no row if it exists.
+WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
+-- include: process_created
+leased AS (
+    INSERT INTO :"schema".lash_process_leases (
+        process_key, fencing, owner_id, incarnation_id, process, token, claimed_at_ms, expires_at_ms, runnable,
+        ready_at_ms
+    )
+    SELECT
+        created.process_key, coalesce((SELECT raised.fencing FROM raised), 0) + 1, $14::text, $15::text, $16::text,
+        $17::text, created.created_at_ms,
+        least(created.created_at_ms, 9223372036854775807 - $18::bigint) + $18::bigint, true, created.created_at_ms
+    FROM created
+    RETURNING process_key, fencing
+),
+event AS (
+    INSERT INTO :"schema".lash_process_events (
+        process_key, sequence, event_type, replay_key, payload_hash, payload, occurred_at_ms
+    )
+    SELECT
+        created.process_key, created.last_sequence, $19::text, $20::text, $21::text, $22::text, created.created_at_ms
+    FROM created
+),
+change AS (
+    INSERT INTO :"schema".lash_process_changes (process_id, kind, sequence, status, occurred_at_ms)
+    SELECT created.process_id, told.kind, told.sequence, 'running', created.created_at_ms
+    FROM created
+    CROSS JOIN (VALUES ('registered', NULL::bigint), ('event', $13::bigint)) AS told (kind, sequence)
+    ORDER BY told.sequence NULLS FIRST
+)
+SELECT
+    row(
+        created.process_key, created.process_id, created.registration_hash, created.registration, created.projection,
+        created.wake_session_id, created.last_sequence, created.created_at_ms, created.updated_at_ms
+    ),
+    leased.fencing
+FROM created
+JOIN leased ON leased.process_key = created.process_key;
 
 -- name: process_row
 -- One process.
