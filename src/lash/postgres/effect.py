@@ -268,12 +268,19 @@ class PostgresEffectStore:
 
     async def _record_alone(self, record: _Record) -> RecordedRow | None:
         fence, encoded, settlement = record.fence, record.encoded, record.settlement
+        seen = self._seen.get(fence.process_id) if isinstance(fence, ProcessFence) else None
+        holder = (fence.owner_id, fence.incarnation_id, fence.token, fence.fencing)
+        if seen is not None and encoded.group_key is None:
+            # The key of another process of the same id, which was pruned, has no such lease.
+            statement = "effect_record_by_key"
+            place: tuple[object, ...] = (seen.process_key, *holder, encoded.scope_id, encoded.replay_key)
+        else:
+            statement, place = "effect_record", (*_place(encoded), *holder)
         # A repeat after a lost connection is refused, and the facts then hold the record.
         return await self._database.write_one(
             RecordedRow,
-            "effect_record",
-            *_place(encoded),
-            *(fence.owner_id, fence.incarnation_id, fence.token, fence.fencing),
+            statement,
+            *place,
             *(encoded.text, encoded.hash),
             *(settlement.status.value, settlement.outcome, settlement.error),
             *(encoded.duration_ms, encoded.until_ms),
