@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Final
@@ -50,6 +51,8 @@ class Worker:
         self._freed = asyncio.Event()
         self._more_processes = False
         """Whether there may be processes that wait for a slot: the last look found more than could begin."""
+        self._found: deque[str] = deque()
+        """Processes that the last look found and for which there was no slot yet."""
         self._hints: Listener | None = None
         self._stopping = asyncio.Event()
 
@@ -152,7 +155,10 @@ class Worker:
         return max(0.001, pause_s)
 
     async def _look(self) -> Work:
-        processes = min(self._processes.wanted(), MAX_LOOK)
+        processes = self._processes.wanted()
+        if processes:
+            # Some more than there is room for: they need no look of their own when there is.
+            processes = min(processes + self._core.options.processes, MAX_LOOK)
         work = await self._storage.work.look(
             sessions=min(self._turns.wanted(), MAX_LOOK),
             processes=processes,
@@ -201,10 +207,9 @@ class Worker:
             if self._turns.take(session_id):
                 self._spawn(self._run_turn(session_id))
                 begun += 1
-        for process_id in self._processes.ranked(work.process_ids):
-            if self._processes.take(process_id):
-                self._spawn(self._run_process(process_id))
-                begun += 1
+        if work.process_ids:
+            self._found = deque(self._processes.ranked(work.process_ids))
+        begun += self._begin_found()
         self._more_processes |= self._processes.is_full
         for session_id in work.commanded_session_ids:
             turn = self._turns.get(session_id)
@@ -216,6 +221,24 @@ class Worker:
                 process.cancel_once("it was asked to stop")
         self._reclaim_dead(work)
         return begun
+
+    def _begin_found(self) -> int:
+        """Begin processes that were found, as long as there is room, and return how many those were."""
+        begun = 0
+        while self._found and not self._processes.is_full:
+            process_id = self._found.popleft()
+            if self._processes.take(process_id):
+                self._spawn(self._run_process(process_id))
+                begun += 1
+        return begun
+
+    def _begin_more(self) -> None:
+        """Use a slot that is free for what waits for one; look for more before nothing of it is left."""
+        if self._stopping.is_set():
+            return
+        self._begin_found()
+        if self._more_processes and len(self._found) <= self._core.options.processes // 2:
+            self._look_again()
 
     async def _fire_timers(self, work: Work) -> int:
         """Do what is due by the clock, and return how much that was."""
@@ -314,14 +337,14 @@ class Worker:
             self._processes.leave(process_id, in_vain=end in (None, RunEnd.LOST))
             if end is RunEnd.UNKNOWN:
                 self._processes.avoid(process_id, 10 * self._core.options.poll_s)
-            if end is not RunEnd.ENDED or self._more_processes:
+            if end is not RunEnd.ENDED:
                 self._look_again()
+            self._begin_more()
 
     def _settle(self, process_id: str) -> None:
         """Let another process begin while this one writes down how it went."""
         self._processes.settle(process_id)
-        if self._more_processes:
-            self._look_again()
+        self._begin_more()
 
     async def _let_go(self, release: Callable[[], Awaitable[object]]) -> None:
         """Give a lease back as soon as the storage takes that: its work should not have to wait until it runs out."""

@@ -16,8 +16,15 @@ WHERE p.process_id = $1::text;
 -- anything is recorded of the process, and whether the event was appended. Leases are locked before processes and both by
 -- their keys, as everywhere. The limit tells the planner how few they are; OFFSET 0 makes it look rows up.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
+-- Whether the log has the event is asked once for each: further down the planner would ask for every pair of them.
 asked AS MATERIALIZED (
-    SELECT *
+    SELECT
+        a.*,
+        EXISTS (
+            SELECT 1 FROM :"schema".lash_process_events AS e
+            WHERE e.process_key = a.process_key AND e.replay_key = a.replay_key
+            OFFSET 0
+        ) AS was_started
     FROM unnest(
         $1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[],
         $9::text[], $10::bigint[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[]
@@ -71,12 +78,7 @@ started AS (
     SET projection = a.projection, last_sequence = a.last_sequence + 1, updated_at_ms = clock.now_ms
     FROM clock, taken
     JOIN asked AS a ON a.process_key = taken.process_key
-    WHERE p.process_key = a.process_key
-        AND NOT EXISTS (
-            SELECT 1 FROM :"schema".lash_process_events AS e
-            WHERE e.process_key = a.process_key AND e.replay_key = a.replay_key
-            OFFSET 0
-        )
+    WHERE p.process_key = a.process_key AND NOT a.was_started
     RETURNING p.process_key, p.process_id, p.last_sequence, p.status, p.updated_at_ms AS now_ms
 ),
 event AS (
