@@ -75,7 +75,10 @@ class PostgresSignals:
     def touch(self, *, process: bool = True, work: bool = True, session_id: str | None = None) -> None:
         news = _News(process, work, None if session_id is None else session_tag(session_id))
         self._hints.give(process=process, work=work, tag=news.tag)
-        self._untold = news if self._untold is None else self._untold.and_also(news)
+        if self._untold is None:
+            self._untold = news
+        elif self._untold != news:
+            self._untold = self._untold.and_also(news)
         if self._telling is None:
             self._telling = self._start(self._tell())
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NoReturn
 
@@ -26,12 +25,12 @@ class Branch:
         """Whether the line is parked, or joins lines none of which has let it go on."""
         self.failures: list[tuple[Envelope, EffectError]] = []
         """Failures of steps that are not recorded yet: the line has not gone on from them."""
-        self._counts: Counter[str] = Counter()
+        self._counts: dict[str, int] = {}
 
     def name(self, name: str) -> str:
         """Return the name with its number within this line, from 1."""
-        self._counts[name] += 1
-        return f"{self.prefix}{name}#{self._counts[name]}"
+        number = self._counts[name] = self._counts.get(name, 0) + 1
+        return f"{self.prefix}{name}#{number}"
 
 
 current_branch: Final[contextvars.ContextVar[Branch]] = contextvars.ContextVar("lash_branch")

@@ -32,6 +32,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _SHOWN_BYTES: Final = 1_024
+_USUAL: Final = StepOptions()
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -93,7 +94,7 @@ class Context(Steps):
     """
 
     def __init__(self, run: ProcessRun, journal: Journal) -> None:
-        super().__init__(journal, StepOptions())
+        super().__init__(journal, _USUAL)
         self._run = run
 
     @property

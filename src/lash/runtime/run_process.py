@@ -260,8 +260,11 @@ class ProcessRun:
 
         async def body() -> Any:  # noqa: ANN401 (whatever the function returns)
             self._journal.lines.begin()
-            async with asyncio.timeout(self.definition.timeout_s):
-                return await self.definition.function(Context(self, self._journal), **arguments)
+            context, timeout_s = Context(self, self._journal), self.definition.timeout_s
+            if timeout_s is None:
+                return await self.definition.function(context, **arguments)
+            async with asyncio.timeout(timeout_s):
+                return await self.definition.function(context, **arguments)
 
         if not self._released and not self._lost:
             self._task = asyncio.create_task(body(), name=f"lash-process {self.process_id}")

@@ -58,8 +58,7 @@ class Slots(Generic[Run]):
 
     def take(self, name: str) -> bool:
         """Take a slot, if there is one, it is not running already and nothing speaks against it."""
-        self._forget()
-        if self.is_full or name in self._runs or name in self._avoided:
+        if self.is_full or name in self._runs or self._avoided.get(name, 0.0) > self._clock():
             return False
         self._runs[name] = None
         return True
@@ -83,11 +82,12 @@ class Slots(Generic[Run]):
     def filled(self) -> tuple[Run, ...]:
         return tuple(run for run in self._runs.values() if run is not None)
 
-    def leave(self, name: str, *, in_vain: bool) -> None:
-        """Free the slot."""
+    def leave(self, name: str, *, in_vain: bool, for_good: bool = False) -> None:
+        """Free the slot. What is left for good has ended, and does not come again."""
         self._runs.pop(name, None)
         self._settling.discard(name)
-        self._left[name] = self._clock()
+        if not for_good:
+            self._left[name] = self._clock()
         if not in_vain:
             self._in_vain.pop(name, None)
             return

@@ -157,6 +157,14 @@ def describe(args: tuple[object, ...], kwargs: Mapping[str, object], *, limit: i
 
 def _plain(value: object, what: str, order: Literal["deterministic"] | None = None) -> JSON:
     """Return the value as JSON reads it back, which has lists where there were tuples."""
+    if value is None or type(value) is bool:
+        return value
+    if type(value) is str:
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise InvalidInput(f"{what} contains a lone surrogate") from None
+        return value
     box = _Box(value=msgspec.to_builtins(value, enc_hook=_encode_other, str_keys=True, order=order))
     return decode(encode(box, _Box, what), _Box, what).value
 

@@ -334,10 +334,11 @@ class Worker:
                 await self._let_go(partial(self._storage.process_leases.release, claimed.lease.fence))
             raise
         finally:
-            self._processes.leave(process_id, in_vain=end in (None, RunEnd.LOST))
+            ended = end is RunEnd.ENDED
+            self._processes.leave(process_id, in_vain=end in (None, RunEnd.LOST), for_good=ended)
             if end is RunEnd.UNKNOWN:
                 self._processes.avoid(process_id, 10 * self._core.options.poll_s)
-            if end is not RunEnd.ENDED:
+            if not ended:
                 self._look_again()
             self._begin_more()
 
