@@ -7,6 +7,7 @@ from lash.testing.contract.event_feed import ChangeFeedContract
 from lash.testing.contract.event_wake import WakeContract
 from lash.testing.contract.grant import DetachContract, GrantContract
 from lash.testing.contract.process import ProcessContract
+from lash.testing.contract.process_begin import ProcessBeginContract
 from lash.testing.contract.process_end import ProcessEndContract
 from lash.testing.contract.process_lease import FencedEndContract, ProcessLeaseContract
 from lash.testing.contract.process_list import ProcessListContract
@@ -54,6 +55,10 @@ class TestGrant(GrantContract):
 
 
 class TestDetach(DetachContract):
+    """On each backend."""
+
+
+class TestProcessBegin(ProcessBeginContract):
     """On each backend."""
 
 

@@ -25,7 +25,7 @@ from lash.testing.process_factories import (
     scope,
     wait,
 )
-from tests.sweep.case import REPEATED, Again, AnyCase, Case
+from tests.sweep.case import REPEATED, Again, AnyCase, Case, bare
 
 TTL = 60_000
 GONE = Abandonment(message="nobody knows", evidence={"host": "lost"})
@@ -168,6 +168,13 @@ LEASES: tuple[AnyCase, ...] = (
         method="ProcessLeaseStore.claim",
         ground=running,
         call=lambda storage, _: storage.process_leases.claim("p", owner("w"), ttl_ms=TTL),
+        again=Again.TOLD,
+        lost=REPEATED,
+    ),
+    Case(
+        method="ProcessLeaseStore.begin",
+        ground=bare,
+        call=lambda storage, _: storage.process_leases.begin(process("p"), owner("w"), ttl_ms=TTL),
         again=Again.TOLD,
         lost=REPEATED,
     ),

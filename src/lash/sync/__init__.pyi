@@ -34,6 +34,7 @@ from lash.model.process import (
     Grant,
     GrantEntry,
     Outcome,
+    ProcessAcquired,
     ProcessFence,
     ProcessFilter,
     ProcessLease,
@@ -670,6 +671,12 @@ class ProcessLeaseStore:
         Refused, with the reason: a process that ended, an external one, one that another owner began and that is bound
         to it, and one whose lease is live. The first claim of an owner writes a ``process.started`` event.
         """
+    def begin(self, registration: Registration, owner: LeaseOwner, *, ttl_ms: int) -> ProcessAcquired | Registered:
+        """Register a process and take the right to run it, in one transaction: what `register` and `claim` leave.
+
+        Takes nothing, and answers `Registered` as `register` does, if the process was registered before or is external.
+        Whoever repeats it after an unknown outcome is answered so too; a lease that the first try took then lapses.
+        """
     def reclaim(
         self, process_id: str, owner: LeaseOwner, *, observed: ProcessLease, ttl_ms: int
     ) -> ProcessLeaseOutcome:
@@ -769,6 +776,13 @@ class ProcessWaiter:
         """
     def await_outcome(self, process_id: str, *, timeout_s: float | None = None) -> Outcome:
         """Return how a process ended, at once if it has, else when it does; the errors are those of the other wait."""
+    def note_lease(self, process_id: str, ttl_ms: int) -> None:
+        """Note that this storage runs a process: as long as its lease lives, `tell_end` tells of its end.
+
+        Should somebody end it otherwise all the same, those who wait find out when they next look by themselves.
+        """
+    def note_free(self, process_id: str) -> None:
+        """Note that this storage does not run a process any more."""
     def tell_end(self, record: ProcessRecord) -> None:
         """Let those who wait for the end of a process have it, which this storage has just written."""
     def close(self) -> None:
