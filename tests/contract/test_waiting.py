@@ -142,7 +142,9 @@ class _DeafSignals:
         assert not everything
         return _Deaf()
 
-    def touch(self, *, process: bool = True, work: bool = True, session_id: str | None = None) -> None: ...
+    def touch(
+        self, *, process: bool = True, work: bool = True, session_id: str | None = None, later: bool = False
+    ) -> None: ...
 
     async def close(self) -> None: ...
 

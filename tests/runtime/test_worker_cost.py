@@ -74,14 +74,14 @@ async def test_a_process_takes_few_statements(backend_name: str, backend_url: st
         statements.counts.clear()
         assert await (await app.start(process)).result(timeout_s=60) == 45
         counts = statements.counts.copy()
-    records = {"sqlite": "effect_record_in_process", "postgres": "effect_record"}[backend_name]
+    records = {"sqlite": "effect_record_in_process", "postgres": "effect_record_by_key"}[backend_name]
     assert (counts["effect_page"], counts[records]) == (0, 10)
-    assert counts["process_lease_acquire"] == 1
-    if backend_name == "postgres":
-        assert (counts["process_register"], counts["process_lease_complete"], counts["event_append"]) == (1, 1, 0)
-        # What it takes to learn of the end depends on how the hints fall; without being told it would be ten.
-        assert counts["work_look"] <= 2, counts
-        assert counts["process_row"] + counts["event_last_sequences"] <= 6, counts
+    if backend_name == "sqlite":
+        assert (counts["process_insert"], counts["process_lease_acquire"]) == (1, 1)
+    else:
+        assert (counts["process_begin"], counts["process_lease_complete"]) == (1, 1)
+        # Beside them nothing, but for what is asked each second.
+        assert counts.total() <= 12 + 2, counts
 
 
 async def test_a_backlog_is_done_though_nobody_gives_hints(backend_url: str) -> None:

@@ -43,7 +43,9 @@ class HandSignals:
         self._hint.clear()
         self.resting.clear()
 
-    def touch(self, *, process: bool = True, work: bool = True, session_id: str | None = None) -> None:
+    def touch(
+        self, *, process: bool = True, work: bool = True, session_id: str | None = None, later: bool = False
+    ) -> None:
         assert process
         assert work
         assert session_id is None

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 from collections.abc import Coroutine
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lash.errors import LashError
 from lash.hints import HintListener, Hints, session_tag
@@ -14,7 +14,12 @@ from lash.ids import new_id
 from lash.postgres.database import Database
 from lash.postgres.errors import DRIVER_ERRORS
 
+if TYPE_CHECKING:
+    from lash.postgres.pool import PlainConnection
+
 _TELL_EVERY_S: Final = 0.005
+_TELL_LATER_S: Final = 0.02
+_TELL_LIMIT_S: Final = 5.0
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 30.0
 _CLOSE_LIMIT_S: Final = 2.0
@@ -63,6 +68,8 @@ class PostgresSignals:
         self._hints = Hints(on_idle=self._stop_listening)
         self._untold: _News | None = None
         self._telling: asyncio.Task[None] | None = None
+        self._alarm: asyncio.TimerHandle | None = None
+        self._connection: PlainConnection | None = None
         self._listening: asyncio.Task[None] | None = None
         self._ending: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -72,15 +79,20 @@ class PostgresSignals:
         self._hints.add(listener)
         return listener
 
-    def touch(self, *, process: bool = True, work: bool = True, session_id: str | None = None) -> None:
+    def touch(
+        self, *, process: bool = True, work: bool = True, session_id: str | None = None, later: bool = False
+    ) -> None:
         news = _News(process, work, None if session_id is None else session_tag(session_id))
         self._hints.give(process=process, work=work, tag=news.tag)
         if self._untold is None:
             self._untold = news
         elif self._untold != news:
             self._untold = self._untold.and_also(news)
-        if self._telling is None:
-            self._telling = self._start(self._tell())
+        if later:
+            if self._telling is None and self._alarm is None:
+                self._alarm = asyncio.get_running_loop().call_later(_TELL_LATER_S, self._begin_telling)
+        else:
+            self._begin_telling()
 
     def connect(self) -> None:
         """Begin to hear the other storages, if that is possible and not done yet."""
@@ -88,6 +100,8 @@ class PostgresSignals:
             self._listening = self._start(self._listen())
 
     async def close(self) -> None:
+        if self._untold is not None:
+            self._begin_telling()
         self._closed = True
         self._hints.close()
         if self._telling is not None:
@@ -98,6 +112,14 @@ class PostgresSignals:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+
+    def _begin_telling(self) -> None:
+        """Tell the others what they do not know yet, unless that is being done."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if self._telling is None:
+            self._telling = self._start(self._tell())
 
     def _start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None] | None:
         if self._closed:
@@ -118,10 +140,18 @@ class PostgresSignals:
         while self._untold is not None:
             message, self._untold = f"{self._name} {self._untold.text}", None
             # A hint that cannot be sent is a hint lost: the others look by themselves soon.
-            with contextlib.suppress(LashError):
-                await self._database.whisper("notify_send", self._channel, message)
+            with contextlib.suppress(LashError, *DRIVER_ERRORS):
+                await self._send(message)
             await asyncio.sleep(_TELL_EVERY_S)
         self._telling = None
+
+    async def _send(self, message: str) -> None:
+        """Send a message, on the connection that listens where there is one: those of the pool have more to do."""
+        if self._connection is None:
+            await self._database.whisper("notify_send", self._channel, message)
+        else:
+            text = self._database.statement("notify_send")
+            await self._connection.fetch(text, self._channel, message, timeout=_TELL_LIMIT_S)
 
     async def _listen(self) -> None:
         """Listen for as long as the storage is open, on one connection after the other."""
@@ -143,8 +173,10 @@ class PostgresSignals:
             await connection.add_listener(self._channel, self._hear)
             # Nobody heard what was told before this moment.
             self._hints.give(process=True)
+            self._connection = connection
             await lost.wait()
         finally:
+            self._connection = None
             with contextlib.suppress(*DRIVER_ERRORS):
                 await connection.close(timeout=_CLOSE_LIMIT_S)
 

@@ -74,7 +74,7 @@ class PostgresProcessLeaseStore:
         if acquired is None:
             return await self._register(encoded, owner, token, ttl_ms)
         self._waiter.note_lease(registration.process_id, ttl_ms)
-        self._signals.touch(work=False)
+        self._signals.touch(work=False, later=True)
         return acquired
 
     async def reclaim(
@@ -147,7 +147,7 @@ class PostgresProcessLeaseStore:
         outcome = await self._claims.claim(claim)
         if isinstance(outcome, ProcessAcquired):
             self._waiter.note_lease(claim.process_id, claim.ttl_ms)
-            self._signals.touch(work=False)
+            self._signals.touch(work=False, later=True)
         return outcome
 
     async def _register(

@@ -33,7 +33,14 @@ class SQLiteSignals:
         self._hints.add(listener)
         return listener
 
-    def touch(self, *, process: bool = True, work: bool = True, session_id: str | None = None) -> None:
+    def touch(
+        self,
+        *,
+        process: bool = True,
+        work: bool = True,
+        session_id: str | None = None,
+        later: bool = False,  # noqa: ARG002 (nobody is told: others ask the file)
+    ) -> None:
         self._hints.give(process=process, work=work, tag=None if session_id is None else session_tag(session_id))
 
     async def close(self) -> None:

@@ -50,12 +50,15 @@ class ChangeSignals(Protocol):
         """
         ...
 
-    def touch(self, *, process: bool = True, work: bool = True, session_id: str | None = None) -> None:
+    def touch(
+        self, *, process: bool = True, work: bool = True, session_id: str | None = None, later: bool = False
+    ) -> None:
         """Give a hint. The stores call it after a write that succeeded and that somebody may wait for.
 
         With ``process=False`` no process was changed, and only those who listen for everything or for work get the
         hint; with ``work=False`` nothing became ready or was asked of what runs, and those who listen for work do not.
-        ``session_id`` is that of a session to which work came that is ready.
+        ``session_id`` is that of a session to which work came that is ready. With ``later`` other storages may hear of
+        it some hundredths of a second later, together with what follows.
         """
         ...
 
