@@ -87,7 +87,7 @@ async def test_postgres_records_in_one_statement(postgres: Storage, recorder: Re
     costs = await _costs(postgres, recorder)
     assert costs == {
         "record": ["effect_record"],
-        "record in a process": ["effect_record"],
+        "record in a process": ["effect_record_by_key"],
         "record in a group": ["effect_record"],
         "record again": ["effect_record", "effect_facts"],
         "begin": ["effect_begin"],

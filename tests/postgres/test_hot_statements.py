@@ -21,7 +21,7 @@ HOT: Final = (
     "queue_page",
     *("lease_row", "lease_acquire", "lease_extend", "lease_release"),
     *("effect_row", "effect_page", "effect_facts", "effect_record", "effect_begin", "effect_settle", "effect_renew"),
-    *("effect_record_in_process", "process_rows", "process_lease_complete"),
+    *("effect_record_in_process", "effect_record_by_key", "process_rows", "process_lease_complete", "process_begin"),
     *("event_facts", "event_append", "event_after", "event_recent", "event_nth_of_type"),
     *("process_register", "process_row", "process_lease_row", "process_lease_acquire", "process_lease_extend"),
     *("process_lease_release", "process_lease_park", "wait_open", "wait_resolve", "wait_row"),

@@ -59,7 +59,7 @@ class PostgresStorage:
         self.waiter = ProcessWaiter(self.events, self.processes, self.signals)
         self.process_leases = PostgresProcessLeaseStore(database, seen, self.signals, self.waiter)
         self.effects = PostgresEffectStore(database, seen, self.signals)
-        self.work = PostgresWorkStore(database)
+        self.work = PostgresWorkStore(database, seen)
         self.waits = Waits(PostgresWaitRows(database), self.waiter.hub, self.signals)
         self.schedules = PostgresScheduleStore(database, self.signals)
         self.grants = PostgresGrantStore(database, seen)

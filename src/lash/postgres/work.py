@@ -7,15 +7,24 @@ from collections.abc import Collection
 from lash.errors import CorruptData
 from lash.model.lease import LeaseOwner
 from lash.model.work import Work
+from lash.plan.process import ProcessRow
 from lash.plan.work import MAX_HOLDERS, WorkAnswer, check_look, decode_work
 from lash.postgres.database import Database
+from lash.postgres.seen_processes import SeenProcesses
+
+
+class _Answer(WorkAnswer, frozen=True, array_like=True):
+    """What a look found, with those of the processes that are about to be claimed and are not long."""
+
+    processes: list[ProcessRow]
 
 
 class PostgresWorkStore:
     """The work list of one PostgreSQL storage; the contract is `lash.stores.work.WorkStore`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, seen: SeenProcesses) -> None:
         self._database = database
+        self._seen = seen
 
     async def look(
         self,
@@ -29,7 +38,7 @@ class PostgresWorkStore:
         look = check_look(sessions, processes, owner, running_sessions, running_processes)
         own = owner.process
         answer = await self._database.read_one(
-            WorkAnswer,
+            _Answer,
             "work_look",
             *(look.sessions, look.processes, owner.owner_id, owner.incarnation_id),
             *((None, None) if own is None else (own.boot_id, own.host_id)),
@@ -37,4 +46,5 @@ class PostgresWorkStore:
         )
         if answer is None:
             raise CorruptData("a look at the work list answered nothing")
+        self._seen.remember_all(answer.processes)
         return decode_work(answer)

@@ -233,11 +233,11 @@ class Worker:
         return begun
 
     def _begin_more(self) -> None:
-        """Use a slot that is free for what waits for one; look for more before nothing of it is left."""
+        """Use a slot that is free for what waits for one; look for more when nothing of it is left."""
         if self._stopping.is_set():
             return
         self._begin_found()
-        if self._more_processes and len(self._found) <= self._core.options.processes // 2:
+        if self._more_processes and not self._processes.is_full:
             self._look_again()
 
     async def _fire_timers(self, work: Work) -> int:

@@ -89,6 +89,12 @@ lapsed AS (
     ORDER BY l.expires_at_ms, l.process_key
     LIMIT $2::bigint
 ),
+chosen AS (
+    SELECT found.process_id, found.ready_at_ms, found.process_key
+    FROM (SELECT * FROM free UNION ALL SELECT * FROM lapsed) AS found
+    ORDER BY found.ready_at_ms, found.process_key
+    LIMIT $2::bigint
+),
 -- The incarnations on the boot of the caller's machine that hold sessions, and those that hold processes: one step
 -- through the index for each of them.
 session_holders AS (
@@ -138,12 +144,7 @@ SELECT
         ORDER BY s.session_key
         LIMIT $1::bigint
     ),
-    array(
-        SELECT found.process_id
-        FROM (SELECT * FROM free UNION ALL SELECT * FROM lapsed) AS found
-        ORDER BY found.ready_at_ms, found.process_key
-        LIMIT $2::bigint
-    ),
+    array(SELECT chosen.process_id FROM chosen ORDER BY chosen.ready_at_ms, chosen.process_key),
     -- Commands that are ready, or delayed and due, and that no live claim holds.
     array(
         SELECT s.session_id
@@ -236,4 +237,17 @@ SELECT
             SELECT min(w.deadline_ms) FROM :"schema".lash_waits AS w
             WHERE w.resolution IS NULL AND w.deadline_ms IS NOT NULL
         )
+    ),
+    -- Those that are about to be claimed, so that the claim need not ask for them; without what is long.
+    array(
+        SELECT row(
+            p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
+            p.last_sequence, p.created_at_ms, p.updated_at_ms
+        )
+        FROM (SELECT * FROM chosen ORDER BY chosen.ready_at_ms, chosen.process_key LIMIT 128) AS c
+        CROSS JOIN LATERAL (
+            SELECT q.* FROM :"schema".lash_processes AS q
+            WHERE q.process_key = c.process_key AND octet_length(q.registration) <= 4096
+            LIMIT 1
+        ) AS p
     );
