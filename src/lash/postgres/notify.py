@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from lash.errors import LashError
 from lash.hints import HintListener, Hints, session_tag
@@ -14,12 +14,8 @@ from lash.ids import new_id
 from lash.postgres.database import Database
 from lash.postgres.errors import DRIVER_ERRORS
 
-if TYPE_CHECKING:
-    from lash.postgres.pool import PlainConnection
-
 _TELL_EVERY_S: Final = 0.005
 _TELL_LATER_S: Final = 0.02
-_TELL_LIMIT_S: Final = 5.0
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 30.0
 _CLOSE_LIMIT_S: Final = 2.0
@@ -69,7 +65,6 @@ class PostgresSignals:
         self._untold: _News | None = None
         self._telling: asyncio.Task[None] | None = None
         self._alarm: asyncio.TimerHandle | None = None
-        self._connection: PlainConnection | None = None
         self._listening: asyncio.Task[None] | None = None
         self._ending: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -140,18 +135,10 @@ class PostgresSignals:
         while self._untold is not None:
             message, self._untold = f"{self._name} {self._untold.text}", None
             # A hint that cannot be sent is a hint lost: the others look by themselves soon.
-            with contextlib.suppress(LashError, *DRIVER_ERRORS):
-                await self._send(message)
+            with contextlib.suppress(LashError):
+                await self._database.whisper("notify_send", self._channel, message)
             await asyncio.sleep(_TELL_EVERY_S)
         self._telling = None
-
-    async def _send(self, message: str) -> None:
-        """Send a message, on the connection that listens where there is one: those of the pool have more to do."""
-        if self._connection is None:
-            await self._database.whisper("notify_send", self._channel, message)
-        else:
-            text = self._database.statement("notify_send")
-            await self._connection.fetch(text, self._channel, message, timeout=_TELL_LIMIT_S)
 
     async def _listen(self) -> None:
         """Listen for as long as the storage is open, on one connection after the other."""
@@ -173,10 +160,8 @@ class PostgresSignals:
             await connection.add_listener(self._channel, self._hear)
             # Nobody heard what was told before this moment.
             self._hints.give(process=True)
-            self._connection = connection
             await lost.wait()
         finally:
-            self._connection = None
             with contextlib.suppress(*DRIVER_ERRORS):
                 await connection.close(timeout=_CLOSE_LIMIT_S)
 

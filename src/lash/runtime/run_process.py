@@ -268,7 +268,7 @@ class ProcessRun:
 
         if not self._released and not self._lost:
             self._task = asyncio.create_task(body(), name=f"lash-process {self.process_id}")
-            await asyncio.wait({self._task})
+            await _ended(self._task)
             if not self._task.cancelled():
                 # Looked at in any case, so that nobody is told that it never was.
                 self._task.exception()
@@ -389,6 +389,21 @@ class ProcessRun:
         record = await self.storage.processes.get(self.process_id)
         self._cancel_reason = (record and record.projection.cancel_reason) or self._cancel_reason
         return self._cancellation()
+
+
+async def _ended(task: asyncio.Task[Any]) -> None:
+    """Wait for a task without being touched by how it ends: `asyncio.wait` for one, with fewer calls."""
+    ended = asyncio.get_running_loop().create_future()
+
+    def tell(_task: object) -> None:
+        if not ended.done():
+            ended.set_result(None)
+
+    task.add_done_callback(tell)
+    try:
+        await ended
+    finally:
+        task.remove_done_callback(tell)
 
 
 def originator_session(record: ProcessRecord) -> str | None:

@@ -77,7 +77,12 @@ class SQLiteProcessStore:
 
     async def register(self, registration: Registration) -> Registered:
         encoded = encode_registration(registration)
-        return await self._write(lambda transaction: register(transaction, encoded))
+
+        def body(transaction: Transaction) -> Registered:
+            row, created = register(transaction, encoded)
+            return Registered(record=same_registration(encoded, row), created=created)
+
+        return await self._write(body)
 
     async def get(self, process_id: str) -> ProcessRecord | None:
         check_identifier("process_id", process_id)
@@ -190,8 +195,8 @@ class SQLiteProcessStore:
         return value
 
 
-def register(transaction: Transaction, encoded: EncodedRegistration) -> Registered:
-    """Register a process, or return the stored record of an equal registration, inside any write transaction."""
+def register(transaction: Transaction, encoded: EncodedRegistration) -> tuple[ProcessRow, bool]:
+    """Register a process unless its id is taken; return the row that is then there, and whether it is a new one."""
     registration = encoded.registration
     process_id = registration.process_id
     created = transaction.run(
@@ -216,8 +221,7 @@ def register(transaction: Transaction, encoded: EncodedRegistration) -> Register
         )
         transaction.run("process_forget_tombstone", process_id=process_id)
         note_change(transaction, process_id, ChangeKind.REGISTERED, status="running")
-    row = find_process(transaction, process_id)
-    return Registered(record=same_registration(encoded, row), created=bool(created))
+    return find_process(transaction, process_id), created > 0
 
 
 def _forget_changes(transaction: Transaction, through: int) -> int:

@@ -38,7 +38,7 @@ from lash.plan.lease import (
     plan_claim,
     plan_reclaim,
 )
-from lash.plan.process import decode_process, encode_registration
+from lash.plan.process import ProcessRow, decode_process, encode_registration, same_registration
 from lash.plan.process_lease import (
     as_plain_fence,
     as_process_lease,
@@ -79,7 +79,7 @@ class SQLiteProcessLeaseStore:
         check_claim(owner, ttl_ms)
 
         def body(transaction: Transaction) -> ProcessLeaseOutcome:
-            return _claim(transaction, process_id, owner, ttl_ms, displacing=None)
+            return _claim(transaction, find_process(transaction, process_id), owner, ttl_ms, displacing=None)
 
         return self._noted(process_id, ttl_ms, await self._write(body, work=False))
 
@@ -90,11 +90,11 @@ class SQLiteProcessLeaseStore:
         encoded, process_id = encode_registration(registration), registration.process_id
 
         def body(transaction: Transaction) -> ProcessAcquired | Registered:
-            registered = register(transaction, encoded)
-            if not registered.created:
-                return registered
-            claimed = _claim(transaction, process_id, owner, ttl_ms, displacing=None)
-            return claimed if isinstance(claimed, ProcessAcquired) else registered
+            row, created = register(transaction, encoded)
+            claimed = _claim(transaction, row, owner, ttl_ms, displacing=None) if created else None
+            if isinstance(claimed, ProcessAcquired):
+                return claimed
+            return Registered(record=same_registration(encoded, row), created=created)
 
         begun = await self._database.write_briefly(body)
         if isinstance(begun, ProcessAcquired):
@@ -110,7 +110,8 @@ class SQLiteProcessLeaseStore:
         is_dead = is_provably_dead(observed.owner.process, owner.process)
 
         def body(transaction: Transaction) -> ProcessLeaseOutcome:
-            return _claim(transaction, process_id, owner, ttl_ms, displacing=observed.fence if is_dead else None)
+            row = find_process(transaction, process_id)
+            return _claim(transaction, row, owner, ttl_ms, displacing=observed.fence if is_dead else None)
 
         return self._noted(process_id, ttl_ms, await self._write(body, work=False))
 
@@ -200,9 +201,9 @@ class SQLiteProcessLeaseStore:
 
 
 def _claim(
-    transaction: Transaction, process_id: str, owner: LeaseOwner, ttl_ms: int, *, displacing: ProcessFence | None
+    transaction: Transaction, row: ProcessRow, owner: LeaseOwner, ttl_ms: int, *, displacing: ProcessFence | None
 ) -> ProcessLeaseOutcome:
-    row = find_process(transaction, process_id)
+    process_id = row.process_id
     record = decode_process(row)
     refused = refuse_run(record, owner)
     if refused is not None:
