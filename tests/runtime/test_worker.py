@@ -303,6 +303,18 @@ def test_slots_are_counted() -> None:
     assert (slots.names(), slots.filled(), slots.get("a"), slots.get("b")) == (("a", "b"), ("run",), "run", None)
 
 
+def test_what_has_ended_is_not_remembered() -> None:
+    """A process that ended does not come again, so no look has to be larger for its sake; others had their turn."""
+    slots: Slots[str] = Slots(2, longest_pause_s=1.0)
+    for number in range(100):
+        assert slots.take(f"ended-{number}")
+        slots.leave(f"ended-{number}", in_vain=False, for_good=True)
+    assert slots.wanted() == 2
+    assert slots.take("parked")
+    slots.leave("parked", in_vain=False)
+    assert slots.wanted() == 3
+
+
 def test_what_only_writes_down_how_it_went_keeps_no_slot() -> None:
     """Another begins beside it, which is still known by its name; but never more than twice as many as there are."""
     slots: Slots[str] = Slots(2, longest_pause_s=1.0)

@@ -21,7 +21,7 @@ from lash.errors import (
 )
 from lash.model.process import ProcessStatus, Projection, Success
 from lash.waiting import ProcessWaiter
-from tests.unit.waiting_kit import Log, made
+from tests.unit.waiting_kit import DONE, Log, made
 
 
 class Wait(Protocol):
@@ -115,6 +115,46 @@ async def test_who_waits_for_an_end_is_told_without_a_look() -> None:
     other.cancel()
     await asyncio.wait({other})
     assert not waiter._ends
+
+
+async def test_what_runs_here_is_not_asked_for() -> None:
+    """As long as this storage has the lease, waiting for the end takes no look, and hints no question."""
+    waiter, log = made("p", "q", poll_s=3_600)
+    waiter.note_lease("p", 60_000)
+    waiting = asyncio.create_task(waiter.await_outcome("p"))
+    await at_rest(log)
+    log.signals.touch()
+    await at_rest(log)
+    assert (log.looks, log.queries) == (0, [])
+    other = asyncio.create_task(waiter.await_outcome("q"))
+    await at_rest(log)
+    log.append("q")
+    assert await soon(other) == DONE
+    assert all(asked == {"q"} for asked in log.queries)
+    waiter.note_free("p")
+    log.append("p")
+    assert await soon(waiting) == DONE
+
+
+@pytest.mark.parametrize("ttl_ms", [60_000, 1])
+async def test_the_end_of_what_ran_here_is_found_if_nobody_tells(ttl_ms: int) -> None:
+    """Somebody else has ended it: it is seen at the next look by itself, and at once where the lease has run out."""
+    waiter, log = made("p", minds_time=True, poll_s=0.05)
+    waiter.note_lease("p", ttl_ms)
+    waiting = asyncio.create_task(waiter.await_outcome("p"))
+    await asyncio.sleep(0)
+    log.append("p")
+    assert await soon(waiting) == DONE
+
+
+async def test_old_leases_are_forgotten() -> None:
+    """Leases that nobody gave back do not add up."""
+    waiter, _ = made("p")
+    for number in range(3_000):
+        waiter.note_lease(f"gone-{number}", 0)
+    waiter.note_lease("p", 60_000)
+    assert len(waiter._leases) <= 1_000
+    assert waiter._runs_here("p")
 
 
 @both

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Final
 
@@ -14,7 +15,14 @@ from lash.errors import LashError, LeaseLost, ProcessLeaseLost, StorageClosed
 from lash.limits import check_identifier
 from lash.liveness import is_provably_dead
 from lash.model.lease import Acquired, Busy, Lease
-from lash.model.process import ProcessAcquired, ProcessLease, ProcessLeaseOutcome, Registration
+from lash.model.process import (
+    ProcessAcquired,
+    ProcessLease,
+    ProcessLeaseOutcome,
+    ProcessRefused,
+    RefusalReason,
+    Registration,
+)
 from lash.model.queue import EmptyReason, TurnBegun
 from lash.model.work import Work
 from lash.plan.work import MAX_LOOK
@@ -53,6 +61,8 @@ class Worker:
         """Whether there may be processes that wait for a slot: the last look found more than could begin."""
         self._found: deque[str] = deque()
         """Processes that the last look found and for which there was no slot yet."""
+        self._contended = False
+        """Whether somebody else was faster with a process since the last look."""
         self._hints: Listener | None = None
         self._stopping = asyncio.Event()
 
@@ -208,7 +218,7 @@ class Worker:
                 self._spawn(self._run_turn(session_id))
                 begun += 1
         if work.process_ids:
-            self._found = deque(self._processes.ranked(work.process_ids))
+            self._found = deque(self._ordered(work.process_ids))
         begun += self._begin_found()
         self._more_processes |= self._processes.is_full
         for session_id in work.commanded_session_ids:
@@ -221,6 +231,17 @@ class Worker:
                 process.cancel_once("it was asked to stop")
         self._reclaim_dead(work)
         return begun
+
+    def _ordered(self, process_ids: Sequence[str]) -> list[str]:
+        """Return processes in the order in which to begin them.
+
+        Workers that empty one queue find the same ones: those that meet each other take theirs in any order.
+        """
+        ordered = self._processes.ranked(process_ids)
+        if self._contended:
+            self._contended = False
+            random.shuffle(ordered)
+        return ordered
 
     def _begin_found(self) -> int:
         """Begin processes that were found, as long as there is room, and return how many those were."""
@@ -338,6 +359,8 @@ class Worker:
             self._processes.leave(process_id, in_vain=end in (None, RunEnd.LOST), for_good=ended)
             if end is RunEnd.UNKNOWN:
                 self._processes.avoid(process_id, 10 * self._core.options.poll_s)
+            if isinstance(claimed, ProcessRefused):
+                self._contended |= claimed.reason is RefusalReason.BUSY
             if not ended:
                 self._look_again()
             self._begin_more()

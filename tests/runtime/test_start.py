@@ -1,0 +1,98 @@
+"""Starting a process where the application works too: it is registered and begun in one write."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import lash
+from lash.errors import InvalidInput, RegistrationConflict
+from tests.runtime.worker_kit import until
+
+pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
+
+
+async def test_a_process_is_claimed_when_its_start_returns(backend_url: str) -> None:
+    """Whoever started it sees it leased to this worker, and nobody finds it ready."""
+    app, go = lash.App(backend_url), asyncio.Event()
+
+    @app.process
+    async def process(ctx: lash.Context) -> str:
+        await go.wait()
+        return "done"
+
+    async with app:
+        handle = await app.start(process)
+        lease = await app.storage.process_leases.holder(handle.process_id)
+        assert lease is not None
+        assert (lease.owner, lease.fencing) == (app._require().owner, 1)
+        assert [event.event_type for event in await handle.events()] == ["process.started"]
+        go.set()
+        assert await handle.result(timeout_s=60) == "done"
+
+
+async def test_starting_twice_runs_once(backend_url: str) -> None:
+    """The second start of an id is answered, runs nothing and takes no slot; another process under it raises."""
+    runs: list[int] = []
+    app = lash.App(backend_url, options=lash.WorkerOptions(processes=1))
+
+    @app.process
+    async def process(ctx: lash.Context, number: int) -> int:
+        runs.append(number)
+        return number
+
+    async with app:
+        for _ in range(3):
+            handle = await app.starting(process_id="p").start(process, 1)
+            assert await handle.result(timeout_s=60) == 1
+        for _ in range(3):
+            with pytest.raises(RegistrationConflict):
+                await app.starting(process_id="p").start(process, 2)
+        with pytest.raises(InvalidInput):
+            await app.starting(process_id=" ").start(process, 2)
+        # No slot was lost on the way.
+        assert await (await app.start(process, 3)).result(timeout_s=60) == 3
+    assert runs == [1, 3]
+
+
+async def test_a_start_that_nobody_waits_for_is_run(backend_url: str) -> None:
+    """A caller that is cancelled leaves no process behind that is leased and not run."""
+    done: list[int] = []
+    app = lash.App(backend_url)
+
+    @app.process
+    async def process(ctx: lash.Context, number: int) -> None:
+        done.append(number)
+
+    async with app:
+        for number in range(5):
+            starting = asyncio.create_task(app.start(process, number))
+            # It has begun to be registered, and its caller goes.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            starting.cancel()
+            await asyncio.wait({starting})
+        await until(lambda: sorted(done) == list(range(5)))
+        page = await app.storage.processes.list()
+        assert len(page.processes) == 5
+
+
+async def test_more_than_there_is_room_for_wait_their_turn(backend_url: str) -> None:
+    """With one slot, processes that are started at once all run, none beside another."""
+    running, most = 0, 0
+    app = lash.App(backend_url, options=lash.WorkerOptions(processes=1))
+
+    @app.process
+    async def process(ctx: lash.Context, number: int) -> int:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+        return number
+
+    async with app:
+        handles = await asyncio.gather(*(app.start(process, number) for number in range(20)))
+        assert [await handle.result(timeout_s=60) for handle in handles] == list(range(20))
+    assert most == 1
