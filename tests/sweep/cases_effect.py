@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lash.errors import Conflict
-from lash.model.effect import EffectClaim
+from lash.model.effect import EffectClaim, EffectRecord
 from lash.model.lease import LeaseFence
 from lash.model.process import ProcessFence
 from lash.model.wait import WaitKey
@@ -79,6 +79,12 @@ async def resolved(storage: Storage, clock: ManualClock) -> int:
     return clock.now_ms()
 
 
+async def record_seen(storage: Storage, fence: ProcessFence) -> EffectRecord:
+    """Record an effect of a process that the storage knows."""
+    await storage.processes.get("p")
+    return await storage.effects.record(fence, effect(scope=RUN), {"answer": 1})
+
+
 EFFECTS: tuple[AnyCase, ...] = (
     Case(
         method="EffectStore.begin",
@@ -104,6 +110,13 @@ EFFECTS: tuple[AnyCase, ...] = (
         variant="process",
         ground=in_process,
         call=lambda storage, fence: storage.effects.record(fence, effect(scope=RUN), BROKEN),
+        again=Again.SAME,
+    ),
+    Case(
+        method="EffectStore.record",
+        variant="seen-process",
+        ground=in_process,
+        call=record_seen,
         again=Again.SAME,
     ),
     Case(

@@ -176,7 +176,6 @@ LEASES: tuple[AnyCase, ...] = (
         ground=bare,
         call=lambda storage, _: storage.process_leases.begin(process("p"), owner("w"), ttl_ms=TTL),
         again=Again.TOLD,
-        lost=REPEATED,
     ),
     Case(
         method="ProcessLeaseStore.reclaim",

@@ -68,14 +68,15 @@ class PostgresProcessLeaseStore:
     ) -> ProcessAcquired | Registered:
         check_claim(owner, ttl_ms)
         encoded, token = encode_registration(registration), new_id()
-        acquired = None
+        begun: ProcessAcquired | Registered | None = None
         if encoded.runnable:
-            acquired = await begin(self._database, self._seen, encoded, owner, token, ttl_ms)
-        if acquired is None:
-            return await self._register(encoded, owner, token, ttl_ms)
-        self._waiter.note_lease(registration.process_id, ttl_ms)
-        self._signals.touch(work=False, later=True)
-        return acquired
+            begun = await begin(self._database, self._seen, encoded, owner, token, ttl_ms)
+        if begun is None:
+            begun = await self._register(encoded, token)
+        if isinstance(begun, ProcessAcquired):
+            self._waiter.note_lease(registration.process_id, ttl_ms)
+            self._signals.touch(work=False, later=True)
+        return begun
 
     async def reclaim(
         self, process_id: str, owner: LeaseOwner, *, observed: ProcessLease, ttl_ms: int
@@ -150,19 +151,17 @@ class PostgresProcessLeaseStore:
             self._signals.touch(work=False, later=True)
         return outcome
 
-    async def _register(
-        self, encoded: EncodedRegistration, owner: LeaseOwner, token: str, ttl_ms: int
-    ) -> ProcessAcquired | Registered:
+    async def _register(self, encoded: EncodedRegistration, token: str) -> ProcessAcquired | Registered:
         """Register a process without its lease, unless a try to begin it whose answer was lost has taken that."""
         registered = await register(self._database, self._seen, encoded)
+        record = registered.record
         if registered.created:
             self._signals.touch()
-        elif (await self._answer(registered.record.process_id)).row.token == token:
-            process_id = registered.record.process_id
-            claim = Claim(process_id=process_id, owner=owner, ttl_ms=ttl_ms, displacing=None)
-            taken = await self._claim(claim)
-            return taken if isinstance(taken, ProcessAcquired) else registered
-        return registered
+            return registered
+        row = (await self._answer(record.process_id)).row
+        if row.token != token:
+            return registered
+        return ProcessAcquired(lease=held(row, record.process_id), record=record, wake_seq=0, has_effects=False)
 
     async def _release(self, fence: ProcessFence) -> bool:
         arguments = fence_arguments(fence)
