@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import time
-from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Final
 
@@ -26,6 +24,7 @@ from lash.model.process import (
 from lash.model.queue import EmptyReason, TurnBegun
 from lash.model.work import Work
 from lash.plan.work import MAX_LOOK
+from lash.runtime.backlog import Backlog
 from lash.runtime.core import Core
 from lash.runtime.errors import STORAGE_TROUBLE
 from lash.runtime.run_process import ProcessRun, RunEnd
@@ -57,12 +56,7 @@ class Worker:
         self._look_for_dead_at = 0.0
         self._timer_pause_s = 0.0
         self._freed = asyncio.Event()
-        self._more_processes = False
-        """Whether there may be processes that wait for a slot: the last look found more than could begin."""
-        self._found: deque[str] = deque()
-        """Processes that the last look found and for which there was no slot yet."""
-        self._contended = False
-        """Whether somebody else was faster with a process since the last look."""
+        self._backlog: Backlog[ProcessRun] = Backlog(self._processes, options.processes)
         self._hints: Listener | None = None
         self._stopping = asyncio.Event()
 
@@ -165,10 +159,7 @@ class Worker:
         return max(0.001, pause_s)
 
     async def _look(self) -> Work:
-        processes = self._processes.wanted()
-        if processes:
-            # Some more than there is room for: they need no look of their own when there is.
-            processes = min(processes + self._core.options.processes, MAX_LOOK)
+        processes = self._backlog.wanted()
         work = await self._storage.work.look(
             sessions=min(self._turns.wanted(), MAX_LOOK),
             processes=processes,
@@ -176,7 +167,7 @@ class Worker:
             running_sessions=self._turns.names(),
             running_processes=self._processes.names(),
         )
-        self._more_processes = len(work.process_ids) >= processes
+        self._backlog.put(work.process_ids, wanted=processes)
         return work
 
     async def start(self, registration: Registration) -> None:
@@ -185,7 +176,7 @@ class Worker:
         Whoever is cancelled meanwhile has started it or not; what is begun goes on.
         """
         process_id = check_identifier("process_id", registration.process_id)
-        if self._stopping.is_set() or self._more_processes or not self._processes.take(process_id):
+        if self._stopping.is_set() or self._backlog.may_be_longer or not self._processes.take(process_id):
             await self._storage.processes.register(registration)
             return
         begun = asyncio.get_running_loop().create_future()
@@ -217,10 +208,8 @@ class Worker:
             if self._turns.take(session_id):
                 self._spawn(self._run_turn(session_id))
                 begun += 1
-        if work.process_ids:
-            self._found = deque(self._ordered(work.process_ids))
         begun += self._begin_found()
-        self._more_processes |= self._processes.is_full
+        self._backlog.may_be_longer |= self._processes.is_full
         for session_id in work.commanded_session_ids:
             turn = self._turns.get(session_id)
             if turn is not None:
@@ -232,25 +221,12 @@ class Worker:
         self._reclaim_dead(work)
         return begun
 
-    def _ordered(self, process_ids: Sequence[str]) -> list[str]:
-        """Return processes in the order in which to begin them.
-
-        Workers that empty one queue find the same ones: those that meet each other take theirs in any order.
-        """
-        ordered = self._processes.ranked(process_ids)
-        if self._contended:
-            self._contended = False
-            random.shuffle(ordered)
-        return ordered
-
     def _begin_found(self) -> int:
         """Begin processes that were found, as long as there is room, and return how many those were."""
         begun = 0
-        while self._found and not self._processes.is_full:
-            process_id = self._found.popleft()
-            if self._processes.take(process_id):
-                self._spawn(self._run_process(process_id))
-                begun += 1
+        for process_id in self._backlog.begin():
+            self._spawn(self._run_process(process_id))
+            begun += 1
         return begun
 
     def _begin_more(self) -> None:
@@ -258,7 +234,7 @@ class Worker:
         if self._stopping.is_set():
             return
         self._begin_found()
-        if self._more_processes and not self._processes.is_full:
+        if self._backlog.may_be_longer and not self._processes.is_full:
             self._look_again()
 
     async def _fire_timers(self, work: Work) -> int:
@@ -359,8 +335,8 @@ class Worker:
             self._processes.leave(process_id, in_vain=end in (None, RunEnd.LOST), for_good=ended)
             if end is RunEnd.UNKNOWN:
                 self._processes.avoid(process_id, 10 * self._core.options.poll_s)
-            if isinstance(claimed, ProcessRefused):
-                self._contended |= claimed.reason is RefusalReason.BUSY
+            if isinstance(claimed, ProcessRefused) and claimed.reason is RefusalReason.BUSY:
+                self._backlog.note_rival()
             if not ended:
                 self._look_again()
             self._begin_more()
