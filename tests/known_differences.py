@@ -24,6 +24,9 @@ QUERY_DIFFERENCES: dict[str, str] = {
     "checkpoint_current": "PostgreSQL loads a session as one statement, SQLite step by step",
     "checkpoint_load": "PostgreSQL loads a session as one statement, SQLite step by step",
     "commit_acknowledge_wakes": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
+    "commit_alone_nodes": "PostgreSQL writes a commit as one statement, SQLite step by step",
+    "commit_alone_state": "PostgreSQL writes a commit as one statement, SQLite step by step",
+    "commit_alone_turns": "PostgreSQL writes a commit as one statement, SQLite step by step",
     "commit_apply": "PostgreSQL writes a commit as one statement, SQLite step by step",
     "commit_apply_nodes": "PostgreSQL writes a commit as one statement, SQLite step by step",
     "commit_apply_queue": "PostgreSQL writes a commit as one statement, SQLite step by step",
@@ -183,6 +186,7 @@ QUERY_DIFFERENCES: dict[str, str] = {
     "work_sessions": "PostgreSQL looks at the work list in one statement, SQLite step by step",
     "work_wake_own": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
     "work_wake_parent": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
+    "migration 0013": "only PostgreSQL asks for the segment of each node anew when it checks a foreign key",
 }
 """Query names (``some_query``) and migrations (``migration 0001``) that only one backend has."""
 

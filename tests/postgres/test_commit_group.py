@@ -17,7 +17,8 @@ from lash.errors import InvalidInput, RevisionConflict, StoreUnavailable
 from lash.model.commit import Commit, CommitResult
 from lash.model.session import SessionRead
 from lash.postgres.commit_group import CommitGroups
-from lash.postgres.commit_record import MAX_TOGETHER, PlannedCommit, arguments_of, statement_for
+from lash.postgres.commit_plan import PlannedCommit
+from lash.postgres.commit_record import MAX_TOGETHER, arguments_of, statement_for
 from lash.postgres.options import PostgresOptions
 from lash.postgres.pool import PLANNING
 from lash.sqlkit.queries import load_queries
@@ -42,7 +43,7 @@ class Statements:
 
     def __call__(self, name: str) -> None:
         # The forms of the statement count as one.
-        name = "commit_apply" if name.startswith("commit_apply") else name
+        name = "commit_apply" if name.startswith(("commit_apply", "commit_alone")) else name
         self.counts[name] += 1
         if name == "commit_apply" and self.counts[name] == self.break_at:
             raise asyncpg.ConnectionDoesNotExistError("connection was closed in the middle of operation")
@@ -234,7 +235,7 @@ async def test_a_commit_reads_few_rows_however_many_sessions_there_are(
     assert isinstance(claim, lash.Claim)
     planned: list[PlannedCommit] = []
 
-    async def note(_: CommitGroups, each: PlannedCommit) -> bool:
+    async def note(_: CommitGroups, each: PlannedCommit) -> None:
         planned.append(each)
         raise StoreUnavailable("noted")
 

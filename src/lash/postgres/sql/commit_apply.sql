@@ -386,7 +386,10 @@ retired_groups AS (
     USING new, (SELECT count(*) AS number FROM retired) AS first
     WHERE g.scope_id = new.scope_id AND first.number >= 0
 )
-SELECT new.session_key FROM new;
+SELECT
+    new.session_key,
+    EXISTS (SELECT 1 FROM :"schema".lash_inherited AS i WHERE i.session_key = new.session_key OFFSET 0)
+FROM new;
 
 -- name: commit_apply
 -- Commits of different sessions, at most 16, in one statement: the array $1 of records, whose nodes end at the places
@@ -394,7 +397,7 @@ SELECT new.session_key FROM new;
 -- everything, or nothing when a fact of the plan no longer holds: the revision and node count of the head (which stand
 -- for all facts about the graph), no commit for the turn yet, a live lease under the fence, claims that hold exactly the
 -- batches to consume, no new node id taken, bytes for every ref, every attachment announced. Answers the keys of the
--- sessions whose commits were written. The limit tells the planner how few they are; OFFSET 0 makes it look rows up.
+-- sessions whose commits were written, and whether each inherits. The limit tells the planner how few they are; OFFSET 0 makes it look rows up.
 -- Each step costs the server time whether it has work or not, so there are shorter forms for commits that need fewer.
 WITH
 -- include: commit_asked
