@@ -21,9 +21,9 @@ SIMPLE: Final = {
     "nothing": ({}, {}, (), ()),
     "the same": ({"k": A}, {"k": A}, (), ()),
     "the same bytes again": ({"k": A}, {"k": A}, (A,), ()),
-    "new bytes": ({"k": A}, {"k": B}, (B,), (("k", A, B),)),
-    "beside an unchanged one": ({"k": A, "l": C}, {"k": B, "l": C}, (B,), (("k", A, B),)),
-    "two": ({"k": A, "l": B}, {"k": C, "l": D}, (D, C), (("k", A, C), ("l", B, D))),
+    "new bytes": ({"k": A}, {"k": B}, (B,), ((A, B),)),
+    "beside an unchanged one": ({"k": A, "l": C}, {"k": B, "l": C}, (B,), ((A, B),)),
+    "two": ({"k": A, "l": B}, {"k": C, "l": D}, (D, C), ((A, C), (B, D))),
 }
 MORE: Final = {
     "a new component": ({}, {"k": A}, (A,)),
@@ -43,7 +43,7 @@ def test_bytes_in_the_place_of_others(case: str) -> None:
     """Where nothing but bytes of components changes, each change names what goes and what comes."""
     before, after, brought, expected = SIMPLE[case]
     found = replacements(before, after, [blob(ref) for ref in brought])
-    assert found == tuple(Replacement(key, old, blob(new)) for key, old, new in expected)
+    assert found == tuple(Replacement(old, blob(new)) for old, new in expected)
 
 
 @pytest.mark.parametrize("case", MORE)

@@ -12,7 +12,6 @@ from lash.model.value import BlobRef
 class Replacement(NamedTuple):
     """New bytes of a component, in the place of those that it had."""
 
-    key: str
     replaced: BlobRef
     blob: StoredBlob
 
@@ -32,7 +31,7 @@ def replacements(
     new = {key: after[key] for key in old}
     if not brought.keys() >= set(new.values()) or not _are_apart(old, after) or not _are_apart(new, before):
         return None
-    return tuple(Replacement(key, ref, brought[new[key]]) for key, ref in old.items())
+    return tuple(Replacement(ref, brought[new[key]]) for key, ref in old.items())
 
 
 def _are_apart(changed: Mapping[str, BlobRef], others: Mapping[str, BlobRef]) -> bool:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lash.codec import encode
 from lash.model.commit import CommitResult
 from lash.model.lease import LeaseFence
-from lash.postgres.commit_plan import PlannedCommit, columns, fence_values, node_columns
+from lash.plan.node import PlacedNode
+from lash.postgres.commit_plan import PlannedCommit, columns, fence_values
 
 
 def statement_alone(planned: PlannedCommit) -> tuple[str, list[object]] | None:
@@ -29,14 +32,29 @@ def _node_arguments(planned: PlannedCommit) -> list[object]:
         *(head.leaf_node_id, head.leaf_segment, head.leaf_depth, head.segment_count, head.node_seq, head.node_count),
         *(head.first_user_message, head.user_message_count),
         *(saved.turn_state, saved.manifest.plugin_snapshot_revision),
-        *node_columns(planned.decision.placement.nodes),
+        *_run_arguments(planned.decision.placement.nodes),
+    ]
+
+
+def _run_arguments(nodes: Sequence[PlacedNode]) -> list[object]:
+    """Return what tells nodes apart that follow each other; the driver looks at every element of an array."""
+    if not nodes:
+        return [None, None, None, None, [], [], [], []]
+    first, encoded = nodes[0], [placed.node for placed in nodes]
+    is_packed = any(node.packed is not None for node in encoded)
+    return [
+        *(first.segment, first.depth - 1, first.seq - 1, first.node.parent_node_id),
+        [node.node_id for node in encoded],
+        [place for place, node in enumerate(encoded, start=1) if node.user_text is not None],
+        [node.stored_body for node in encoded],
+        [node.packed for node in encoded] if is_packed else [],
     ]
 
 
 def _state_arguments(planned: PlannedCommit) -> list[object]:
     usage = [(row.source, row.model, *row.counters) for row in planned.prepared.usage]
-    replaced = [(each.key, each.replaced, *each.blob) for each in planned.replacements or ()]
-    return [*columns(usage, 6), *columns(replaced, 6)]
+    replaced = [(each.replaced, *each.blob) for each in planned.replacements or ()]
+    return [*columns(usage, 6), *columns(replaced, 5)]
 
 
 def _claim_arguments(planned: PlannedCommit) -> list[object]:

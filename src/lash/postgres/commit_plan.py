@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -57,12 +57,15 @@ def planned_commit(prepared: PreparedCommit, decision: Apply, before: Left | Non
         decision=decision,
         has_components=bool(prepared.components) or before is None or bool(before.components),
         has_more=has_more,
-        replacements=None if before is None or has_more else _replacements(prepared, before),
+        replacements=None if before is None or has_more else _replacements(prepared, decision.placement.nodes, before),
     )
 
 
-def _replacements(prepared: PreparedCommit, before: Left) -> tuple[Replacement, ...] | None:
-    if before.inherits or len(prepared.usage) != len(prepared.usage_totals):
+def _replacements(
+    prepared: PreparedCommit, nodes: Sequence[PlacedNode], before: Left
+) -> tuple[Replacement, ...] | None:
+    parents, ids = ([each.node.parent_node_id for each in nodes[1:]], [each.node.node_id for each in nodes[:-1]])
+    if before.inherits or parents != ids or len(prepared.usage) != len(prepared.usage_totals):
         return None
     return replacements(before.components, prepared.components, prepared.blobs)
 

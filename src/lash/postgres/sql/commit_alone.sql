@@ -11,7 +11,7 @@ lease AS (
 -- locks the lease first.
 claimed AS (
     SELECT b.session_key, b.seq, b.source_key, b.batch_id
-    FROM unnest($43::text[], $44::text[], $45::text[]) AS claim (token, id, batch_id)
+    FROM unnest($42::text[], $43::text[], $44::text[]) AS claim (token, id, batch_id)
     JOIN :"schema".lash_batches AS b ON b.session_key = $1::bigint AND b.claim_token = claim.token
         AND b.claim_id = claim.id AND b.batch_id = claim.batch_id
     WHERE (SELECT count(*) FROM lease) > 0
@@ -22,15 +22,15 @@ guard AS MATERIALIZED (
     SELECT 1
     WHERE EXISTS (
             SELECT 1 FROM lease AS l
-            WHERE $41::text[] IS NULL OR (
-                l.owner_id = ($41::text[])[1] AND l.incarnation_id = ($41::text[])[2] AND l.token = ($41::text[])[3]
-                AND l.fencing = (($41::text[])[4])::bigint AND l.expires_at_ms > :"schema".lash_now_ms()
+            WHERE $40::text[] IS NULL OR (
+                l.owner_id = ($40::text[])[1] AND l.incarnation_id = ($40::text[])[2] AND l.token = ($40::text[])[3]
+                AND l.fencing = (($40::text[])[4])::bigint AND l.expires_at_ms > :"schema".lash_now_ms()
             )
         )
-        AND cardinality($45::text[]) = (SELECT count(*) FROM claimed)
-        AND cardinality($45::text[]) = (
+        AND cardinality($44::text[]) = (SELECT count(*) FROM claimed)
+        AND cardinality($44::text[]) = (
             SELECT count(*) FROM :"schema".lash_batches AS b
-            WHERE b.session_key = $1::bigint AND b.claim_token = ANY ($43::text[])
+            WHERE b.session_key = $1::bigint AND b.claim_token = ANY ($42::text[])
         )
 ),
 
@@ -58,21 +58,24 @@ new AS (
         )
         AND NOT EXISTS (
             SELECT 1 FROM :"schema".lash_nodes AS n
-            WHERE n.session_key = $1::bigint AND n.node_id = ANY ($24::text[])
+            WHERE n.session_key = $1::bigint AND n.node_id = ANY ($25::text[])
             OFFSET 0
         )
     RETURNING s.session_key, s.revision, s.updated_at_ms
 ),
+-- Each node but the first follows the one before it; the row that is one too many has no id.
 nodes AS (
     INSERT INTO :"schema".lash_nodes (
         session_key, segment, depth, seq, node_id, parent_node_id, user_message, body, packed
     )
-    SELECT new.session_key, n.*
+    SELECT
+        new.session_key, $21::bigint, $22::bigint + n.place, $23::bigint + n.place, n.node_id, n.parent_node_id,
+        n.place = ANY ($26::bigint[]), n.body, n.packed
     FROM new
     CROSS JOIN unnest(
-        $21::bigint[], $22::bigint[], $23::bigint[], $24::text[], $25::text[], $26::boolean[], $27::text[],
-        $28::bytea[]
-    ) AS n
+        $25::text[], array_prepend($24::text, $25::text[]), $27::text[], $28::bytea[]
+    ) WITH ORDINALITY AS n (node_id, parent_node_id, body, packed, place)
+    WHERE n.node_id IS NOT NULL
 ),
 stamped AS (
     INSERT INTO :"schema".lash_turns (session_key, turn_id, commit_hash, result, committed_at_ms)
@@ -121,19 +124,20 @@ usage_totals AS (
         cached_input_tokens = t.cached_input_tokens + excluded.cached_input_tokens,
         reasoning_tokens = t.reasoning_tokens + excluded.reasoning_tokens
 ),
+-- Found by their bytes, which no other component has: their keys would find all versions that a vacuum has yet to take.
 components AS (
     UPDATE :"schema".lash_components AS c
     SET first_revision = new.revision, hash = k.hash
     FROM new
-    CROSS JOIN unnest($35::text[], $37::text[]) AS k (key, hash)
-    WHERE c.session_key = new.session_key AND c.key = k.key
+    CROSS JOIN unnest($35::text[], $36::text[]) AS k (replaced, hash)
+    WHERE c.session_key = new.session_key AND c.hash = k.replaced
 ),
 blobs AS (
     UPDATE :"schema".lash_blobs AS b
     SET hash = k.hash, codec = k.codec, size = k.size, content = k.content
     FROM new
     CROSS JOIN unnest(
-        $36::text[], $37::text[], $38::text[], $39::bigint[], $40::bytea[]
+        $35::text[], $36::text[], $37::text[], $38::bigint[], $39::bytea[]
     ) AS k (replaced, hash, codec, size, content)
     WHERE b.session_key = new.session_key AND b.hash = k.replaced
 ),
@@ -167,8 +171,8 @@ released AS (
     UPDATE :"schema".lash_session_leases AS l
     SET owner_id = NULL, incarnation_id = NULL, process = NULL, token = NULL, claimed_at_ms = 0, expires_at_ms = 0
     FROM new
-    WHERE l.session_key = new.session_key AND l.owner_id = ($42::text[])[1] AND l.incarnation_id = ($42::text[])[2]
-        AND l.token = ($42::text[])[3] AND l.fencing = (($42::text[])[4])::bigint
+    WHERE l.session_key = new.session_key AND l.owner_id = ($41::text[])[1] AND l.incarnation_id = ($41::text[])[2]
+        AND l.token = ($41::text[])[3] AND l.fencing = (($41::text[])[4])::bigint
 ),
 
 -- fragment: alone_end
@@ -185,9 +189,11 @@ SELECT new.session_key, false FROM new;
 
 -- name: commit_alone_nodes
 -- One commit, written as commit_apply would, to a session that inherits nothing and has one checkpoint, without frames,
--- which goes with this commit. It begins no segment, and names no attachments and no frames. Takes the session and what
--- the plan saw of its head ($1 to $3), the turn ($4 to $7), the new head ($8 to $18), the checkpoint ($19, $20) and
--- columns of nodes ($21 to $28). This form has neither claims nor a ledger, and the components stay as they are.
+-- which goes with this commit. Its nodes follow each other on one segment that is there; it names no attachments and no
+-- frames. Takes the session and what the plan saw of its head ($1 to $3), the turn ($4 to $7), the new head ($8 to $18),
+-- the checkpoint ($19, $20); of the nodes their segment, the depth and the number before the first ($21 to $23), its
+-- parent ($24), the ids ($25), which of them are messages of the user, counted from 1 ($26), the bodies ($27, $28).
+-- This form has neither claims nor a ledger, and the components stay as they are.
 WITH
 -- include: alone_head
 -- include: alone_rest
@@ -195,7 +201,7 @@ WITH
 
 -- name: commit_alone_state
 -- The same with columns of the ledger ($29 to $34), of which no two have the same source and model, and of components
--- that get new bytes ($35 to $40), each in the place of bytes that nothing else names.
+-- that get new bytes ($35 to $39: the hash of those that it had, and the blob), neither of which another one has.
 WITH
 -- include: alone_head
 -- include: alone_rest
@@ -203,8 +209,8 @@ WITH
 -- include: alone_end
 
 -- name: commit_alone_turns
--- The same with the fence that it shows and that of the lease that it gives back ($41, $42: owner, incarnation, token
--- and number, or NULL), and columns of the batches that it consumes ($43 to $45: the token and the id of the claim, the
+-- The same with the fence that it shows and that of the lease that it gives back ($40, $41: owner, incarnation, token
+-- and number, or NULL), and columns of the batches that it consumes ($42 to $44: the token and the id of the claim, the
 -- batch).
 WITH
 -- include: alone_held
