@@ -117,7 +117,7 @@ async def test_a_rival_while_a_turn_is_begun(backend_url: str, what: str) -> Non
 
 @pytest.mark.parametrize(
     ("statement", "components"),
-    [("commit_alone_turns", {}), ("commit_apply_turns", {"state": b"state"})],
+    [("commit_alone_turns", {}), ("commit_apply", {"state": b"state"})],
     ids=["", "state"],
 )
 @pytest.mark.parametrize("what", BATCH_LOST)

@@ -102,14 +102,14 @@ async def test_a_commit_takes_the_shortest_form(storage: lash.Storage, forms: Fo
             ("commit_alone_turns", turn(3, fence=fence)),
             ("commit_apply_queue", turn(4, usage=(spent(1), spent(1)))),
             ("commit_alone_nodes", turn(5)),
-            ("commit_apply_state", turn(6, STATE)),
+            ("commit_apply", turn(6, STATE)),
             ("commit_alone_nodes", turn(7, STATE)),
             ("commit_alone_state", turn(8, {"state": b"other state"})),
             ("commit_alone_turns", turn(9, {"state": b"third state"}, fence=fence)),
             ("commit_alone_nodes", turn(10, {"state": ref_of(b"third state")})),
-            ("commit_apply_turns", turn(11, {"more": ref_of(b"third state")})),
-            ("commit_apply_turns", turn(12, STATE, fence=fence)),
-            ("commit_apply_state", turn(13)),
+            ("commit_apply_state", turn(11, STATE, usage=(spent(1), spent(1)))),
+            ("commit_apply_turns", turn(12, {"state": b"last"}, usage=(spent(1), spent(1)), fence=fence)),
+            ("commit_apply", turn(13)),
             ("commit_alone_nodes", turn(14)),
             ("commit_apply", turn(15, frames=(frame("f"),), current_frame_id="f")),
             ("commit_apply", turn(16)),
@@ -123,7 +123,7 @@ async def test_a_commit_takes_the_shortest_form(storage: lash.Storage, forms: Fo
     read = await session.load()
     assert read is not None
     assert [node.node_id for node in read.graph.nodes] == ["n0", "n1", "n2", "n3", "beside"]
-    assert read.usage == (spent(3),)
+    assert read.usage == (spent(7),)
 
 
 async def test_each_form_leaves_the_same_rows(postgres_storage_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

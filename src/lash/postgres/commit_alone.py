@@ -8,12 +8,12 @@ from lash.codec import encode
 from lash.model.commit import CommitResult
 from lash.model.lease import LeaseFence
 from lash.plan.node import PlacedNode
-from lash.postgres.commit_plan import PlannedCommit, columns, fence_values
+from lash.postgres.commit_plan import PlannedCommit, columns, fence_values, replacement_columns
 
 
 def statement_alone(planned: PlannedCommit) -> tuple[str, list[object]] | None:
     """Return the shortest statement that writes this commit and no other, and its arguments, if it has one."""
-    if planned.replacements is None:
+    if planned.has_more or not planned.may_go_alone:
         return None
     if planned.has_claims:
         return "commit_alone_turns", [*_node_arguments(planned), *_state_arguments(planned), *_claim_arguments(planned)]
@@ -53,8 +53,7 @@ def _run_arguments(nodes: Sequence[PlacedNode]) -> list[object]:
 
 def _state_arguments(planned: PlannedCommit) -> list[object]:
     usage = [(row.source, row.model, *row.counters) for row in planned.prepared.usage]
-    replaced = [(each.replaced, *each.blob) for each in planned.replacements or ()]
-    return [*columns(usage, 6), *columns(replaced, 5)]
+    return [*columns(usage, 6), *replacement_columns([planned])]
 
 
 def _claim_arguments(planned: PlannedCommit) -> list[object]:

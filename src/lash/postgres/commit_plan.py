@@ -18,12 +18,10 @@ class PlannedCommit(msgspec.Struct, frozen=True, kw_only=True):
 
     prepared: PreparedCommit
     decision: Apply
-    has_components: bool
-    """Whether it has components, or the checkpoint before it may have."""
-    has_more: bool
-    """Whether it begins a segment, names attachments, or has to do with frames or more than one checkpoint."""
     replacements: tuple[Replacement, ...] | None
-    """What changes of the components, if the shorter statement for one commit can write it."""
+    """The components that get new bytes; None if more changes of them, of frames or of earlier checkpoints."""
+    may_go_alone: bool
+    """Whether the statement for one commit can write it, if no other shares it."""
 
     @property
     def session_key(self) -> int:
@@ -33,6 +31,11 @@ class PlannedCommit(msgspec.Struct, frozen=True, kw_only=True):
     def is_repeatable(self) -> bool:
         """Whether sending it twice is harmless: the guard refuses a turn that has its commit, the plan finds that."""
         return self.prepared.commit.turn_id is not None
+
+    @property
+    def has_more(self) -> bool:
+        """Whether it begins a segment, names attachments, or changes more than the bytes of the one checkpoint."""
+        return bool(self.replacements is None or self.decision.placement.segments or self.prepared.commit.attachments)
 
     @property
     def has_claims(self) -> bool:
@@ -50,24 +53,21 @@ class PlannedCommit(msgspec.Struct, frozen=True, kw_only=True):
 
 def planned_commit(prepared: PreparedCommit, decision: Apply, before: Left | None) -> PlannedCommit:
     """Return what was decided about a commit to a session of which this is known."""
-    is_usual = before is not None and prepared.leaves is not Checkpoints.ANY
-    has_more = not is_usual or bool(decision.placement.segments or prepared.commit.attachments)
+    if before is None or prepared.leaves is Checkpoints.ANY:
+        return PlannedCommit(prepared=prepared, decision=decision, replacements=None, may_go_alone=False)
     return PlannedCommit(
         prepared=prepared,
         decision=decision,
-        has_components=bool(prepared.components) or before is None or bool(before.components),
-        has_more=has_more,
-        replacements=None if before is None or has_more else _replacements(prepared, decision.placement.nodes, before),
+        replacements=replacements(before.components, prepared.components, prepared.blobs),
+        may_go_alone=not before.inherits
+        and _is_run(decision.placement.nodes)
+        and len(prepared.usage) == len(prepared.usage_totals),
     )
 
 
-def _replacements(
-    prepared: PreparedCommit, nodes: Sequence[PlacedNode], before: Left
-) -> tuple[Replacement, ...] | None:
-    parents, ids = ([each.node.parent_node_id for each in nodes[1:]], [each.node.node_id for each in nodes[:-1]])
-    if before.inherits or parents != ids or len(prepared.usage) != len(prepared.usage_totals):
-        return None
-    return replacements(before.components, prepared.components, prepared.blobs)
+def _is_run(nodes: Sequence[PlacedNode]) -> bool:
+    """Say whether each node follows the one before it; they then lie on one segment, if they begin none."""
+    return [each.node.parent_node_id for each in nodes[1:]] == [each.node.node_id for each in nodes[:-1]]
 
 
 def node_columns(nodes: Iterable[PlacedNode]) -> list[list[object]]:
@@ -84,6 +84,11 @@ def node_columns(nodes: Iterable[PlacedNode]) -> list[list[object]]:
         [node.stored_body for node in encoded],
         [node.packed for node in encoded],
     ]
+
+
+def replacement_columns(commits: Iterable[PlannedCommit]) -> list[list[object]]:
+    """Turn the components that get new bytes into the arrays that ``unnest`` takes."""
+    return columns(((each.replaced, *each.blob) for commit in commits for each in commit.replacements or ()), 5)
 
 
 def columns(rows: Iterable[Iterable[object]], width: int) -> list[list[object]]:

@@ -15,7 +15,7 @@ from lash.plan.frame import FrameRow
 from lash.plan.node import NewSegment
 from lash.plan.usage import UsageRow
 from lash.postgres.commit_alone import statement_alone
-from lash.postgres.commit_plan import PlannedCommit, columns, fence_values, node_columns
+from lash.postgres.commit_plan import PlannedCommit, columns, fence_values, node_columns, replacement_columns
 
 MAX_TOGETHER: Final = 16
 """How many commits one statement takes; the statement says the same number."""
@@ -109,12 +109,11 @@ def statement_for(commits: Sequence[PlannedCommit]) -> tuple[str, list[object]]:
 
 
 def _statement_together(commits: Sequence[PlannedCommit]) -> tuple[str, list[object]]:
-    claims = any(commit.has_claims for commit in commits)
     if any(commit.has_more for commit in commits):
         return "commit_apply", arguments_of(commits)
-    if any(commit.has_components for commit in commits):
-        is_short = not claims and not any(commit.prepared.required_refs for commit in commits)
-        return "commit_apply_state" if is_short else "commit_apply_turns", arguments_of(commits)
+    claims = any(commit.has_claims for commit in commits)
+    if any(commit.replacements for commit in commits):
+        return "commit_apply_turns" if claims else "commit_apply_state", renewal_arguments_of(commits)
     is_short = not claims and not any(commit.prepared.usage for commit in commits)
     return "commit_apply_nodes" if is_short else "commit_apply_queue", _node_arguments(commits)
 
@@ -125,6 +124,15 @@ def arguments_of(commits: Sequence[PlannedCommit]) -> list[object]:
         *_node_arguments(commits),
         list(accumulate(len(commit.prepared.blobs) for commit in commits)),
         *columns((blob for commit in commits for blob in commit.prepared.blobs), 4),
+    ]
+
+
+def renewal_arguments_of(commits: Sequence[PlannedCommit]) -> list[object]:
+    """Return the arguments of ``commit_apply_turns`` in their order."""
+    return [
+        *_node_arguments(commits),
+        list(accumulate(len(commit.replacements or ()) for commit in commits)),
+        *replacement_columns(commits),
     ]
 
 
