@@ -28,7 +28,7 @@ _SHARED = (
     "0011_activity",
     "0012_packed_nodes",
 )
-MIGRATIONS = {"sqlite": _SHARED, "postgres": (*_SHARED, "0013_unchecked_segments")}
+MIGRATIONS = {"sqlite": _SHARED, "postgres": (*_SHARED, "0013_cheaper_commits")}
 _OPENERS = 16
 _PACKAGES = {"sqlite": "lash.sqlite.sql", "postgres": "lash.postgres.sql"}
 

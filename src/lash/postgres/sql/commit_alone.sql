@@ -124,13 +124,14 @@ usage_totals AS (
         cached_input_tokens = t.cached_input_tokens + excluded.cached_input_tokens,
         reasoning_tokens = t.reasoning_tokens + excluded.reasoning_tokens
 ),
--- Found by their bytes, which no other component has: their keys would find all versions that a vacuum has yet to take.
+-- Found by their bytes, which no other component has: by less than these, all versions that a vacuum has yet to take
+-- would be looked at. Naming them twice keeps the planner from it.
 components AS (
     UPDATE :"schema".lash_components AS c
     SET first_revision = new.revision, hash = k.hash
     FROM new
     CROSS JOIN unnest($35::text[], $36::text[]) AS k (replaced, hash)
-    WHERE c.session_key = new.session_key AND c.hash = k.replaced
+    WHERE c.session_key = $1::bigint AND c.hash = ANY ($35::text[]) AND c.hash = k.replaced
 ),
 blobs AS (
     UPDATE :"schema".lash_blobs AS b
@@ -139,7 +140,7 @@ blobs AS (
     CROSS JOIN unnest(
         $35::text[], $36::text[], $37::text[], $38::bigint[], $39::bytea[]
     ) AS k (replaced, hash, codec, size, content)
-    WHERE b.session_key = new.session_key AND b.hash = k.replaced
+    WHERE b.session_key = $1::bigint AND b.hash = ANY ($35::text[]) AND b.hash = k.replaced
 ),
 
 -- fragment: alone_claims

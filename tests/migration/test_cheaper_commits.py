@@ -1,4 +1,4 @@
-"""What the migration that lets nodes name segments unchecked makes of the sessions that a storage holds already."""
+"""What the migration that takes the segments of nodes unchecked makes of the sessions that a storage holds already."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_old_nodes_are_kept_and_go_with_their_segments(backend_url: str) -
     """Nodes of before stay; they go with a session that is deleted and with a graph that is replaced."""
     schema = PostgresOptions.from_url(backend_url).schema
     steps = load_migrations("lash.postgres.sql.migrations", schema=schema)
-    place = [step.name for step in steps].index("unchecked_segments")
+    place = [step.name for step in steps].index("cheaper_commits")
     notes = [f"INSERT INTO lash_migrations VALUES ({step.number}, '{step.name}', 1)" for step in steps[:place]]
     await execute(backend_url, [*(step.statement for step in steps[:place]), *notes, *_OLD])
     async with await lash.open(backend_url) as storage:
