@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from hashlib import sha256
-from typing import Final, TypeAlias, Unpack
+from typing import Any, Final, TypeAlias, Unpack
 
+import asyncpg
 import msgspec
 import pytest
 import pytest_asyncio
 
 import lash
-from lash.model.commit import Commit
+from lash.model.commit import Commit, Unchanged
 from lash.model.value import BlobRef
+from lash.postgres.commit_plan import MOST_ALONE
 from lash.postgres.heads import Left, SeenHeads
+from lash.postgres.options import PostgresOptions
 from lash.testing.contract.queue_state import leased
 from lash.testing.factories import CommitFields, chain, commit, created, draft, frame, spent
 from tests.plan.kit import EMPTY_HEAD
@@ -114,7 +118,9 @@ async def test_a_commit_takes_the_shortest_form(storage: lash.Storage, forms: Fo
             ("commit_apply", turn(15, frames=(frame("f"),), current_frame_id="f")),
             ("commit_apply", turn(16)),
             ("commit_alone_turns", turn(17, release=fence)),
-            ("commit_apply", commit(18, *chain("beside", after="n3"))),
+            ("commit_apply_nodes", commit(18, *chain(*(f"m{index}" for index in range(MOST_ALONE + 1)), after="n17"))),
+            ("commit_alone_nodes", commit(19, graph=Unchanged())),
+            ("commit_apply", commit(20, *chain("beside", after="n3"))),
         ],
         start=2,
     ):
@@ -161,6 +167,47 @@ async def test_a_fork_is_told_of_inherited_nodes(storage: lash.Storage, forms: F
     # The id is one that the fork sees, at another place.
     with pytest.raises(lash.NodeConflict):
         await fork.commit(commit(first + 2, *chain("n0", after="more"), session_id="f"))
+
+
+@pytest.mark.parametrize(
+    ("form", "values"),
+    [
+        ("commit_alone_nodes", {}),
+        ("commit_alone_state", {"usage": (spent(1),)}),
+        ("commit_alone_turns", {"usage": (spent(1),), "fence": True}),
+    ],
+)
+async def test_a_commit_alone_waits_for_those_who_change_other_things(
+    storage: lash.Storage, forms: Forms, postgres_storage_url: str, form: str, values: dict[str, Any]
+) -> None:
+    """A session that is renamed meanwhile keeps its new name, and the commit lands once the lock is free."""
+    fence = await leased(storage)
+    made = turn(1, **(values | {"fence": fence} if "fence" in values else values))
+    options = PostgresOptions.from_url(postgres_storage_url)
+    connection = await asyncpg.connect(options.dsn, server_settings={"search_path": options.schema})
+    try:
+        transaction = connection.transaction()
+        await transaction.start()
+        await connection.execute("UPDATE lash_sessions SET name = 'renamed'")
+        committing = asyncio.create_task(storage.session("s").commit(made))
+        await waits_for_a_lock(connection)
+        await transaction.commit()
+    finally:
+        await connection.close()
+    assert (await committing).revision == 2
+    assert forms.taken() == [form]
+    read = await storage.session("s").load()
+    assert read is not None
+    assert [node.node_id for node in read.graph.nodes] == ["n0", "n1"]
+    assert (await storage.session("s").meta()).name == "renamed"
+
+
+async def waits_for_a_lock(connection: asyncpg.Connection[asyncpg.Record]) -> None:
+    """Return when a statement waits for what this connection holds."""
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid))"
+    async with asyncio.timeout(30):
+        while await connection.fetchval(waiting) == 0:  # noqa: ASYNC110 (the server tells nobody)
+            await asyncio.sleep(0.01)
 
 
 async def test_a_commit_alone_is_refused_whole(storage: lash.Storage, forms: Forms) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 import msgspec
 
@@ -11,6 +12,9 @@ from lash.plan.commit import Apply, Checkpoints, PreparedCommit
 from lash.plan.component import Replacement, replacements
 from lash.plan.node import PlacedNode
 from lash.postgres.heads import Left
+
+MOST_ALONE: Final = 256
+"""How many nodes the statement for one commit takes at most; with more of them, its start is not what costs."""
 
 
 class PlannedCommit(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +70,9 @@ def planned_commit(prepared: PreparedCommit, decision: Apply, before: Left | Non
 
 
 def _is_run(nodes: Sequence[PlacedNode]) -> bool:
-    """Say whether each node follows the one before it; they then lie on one segment, if they begin none."""
+    """Say whether they are few and each follows the one before it; they then lie on one segment, if they begin none."""
+    if len(nodes) > MOST_ALONE:
+        return False
     return [each.node.parent_node_id for each in nodes[1:]] == [each.node.node_id for each in nodes[:-1]]
 
 
