@@ -186,7 +186,6 @@ QUERY_DIFFERENCES: dict[str, str] = {
     "work_sessions": "PostgreSQL looks at the work list in one statement, SQLite step by step",
     "work_wake_own": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
     "work_wake_parent": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
-    "migration 0013": "only PostgreSQL pays for a foreign key by asking once more for each row",
 }
 """Query names (``some_query``) and migrations (``migration 0001``) that only one backend has."""
 

@@ -14,7 +14,7 @@ from tests.raw import raw
 
 pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 
-_SHARED = (
+MIGRATIONS = (
     "0001_sessions",
     "0002_queue",
     "0003_artifacts_attachments",
@@ -27,8 +27,8 @@ _SHARED = (
     "0010_dead_letters",
     "0011_activity",
     "0012_packed_nodes",
+    "0013_cheaper_commits",
 )
-MIGRATIONS = {"sqlite": _SHARED, "postgres": (*_SHARED, "0013_cheaper_commits")}
 _OPENERS = 16
 _PACKAGES = {"sqlite": "lash.sqlite.sql", "postgres": "lash.postgres.sql"}
 
@@ -42,7 +42,7 @@ def _open_once(url: str, barrier: Barrier) -> None:
     asyncio.run(run())
 
 
-async def test_sixteen_concurrent_first_opens_all_succeed(backend_url: str, backend_name: str) -> None:
+async def test_sixteen_concurrent_first_opens_all_succeed(backend_url: str) -> None:
     """L89, H75: sixteen processes open a new storage at the same moment; all succeed; each migration counts once."""
     context = multiprocessing.get_context("spawn")
     barrier = context.Barrier(_OPENERS)
@@ -53,25 +53,24 @@ async def test_sixteen_concurrent_first_opens_all_succeed(backend_url: str, back
         await asyncio.to_thread(process.join, 60)
     assert [process.exitcode for process in processes] == [0] * _OPENERS
     numbers = await raw(backend_url, "SELECT number FROM lash_migrations ORDER BY number")
-    assert numbers == [(number,) for number in range(1, len(MIGRATIONS[backend_name]) + 1)]
+    assert numbers == [(number,) for number in range(1, len(MIGRATIONS) + 1)]
     assert await raw(backend_url, "SELECT count(*) FROM lash_sessions") == [(1,)]
 
 
-async def test_a_newer_schema_is_refused_with_both_numbers(backend_url: str, backend_name: str) -> None:
+async def test_a_newer_schema_is_refused_with_both_numbers(backend_url: str) -> None:
     """L89: a schema of the future is refused; the message names what was found and what is known."""
-    known = len(MIGRATIONS[backend_name])
     await (await lash.open(backend_url)).close()
     await raw(backend_url, "INSERT INTO lash_migrations (number, name, applied_at_ms) VALUES (41, 'of_the_future', 0)")
-    with pytest.raises(lash.NewerSchema, match=rf"schema 41\b.*up to {known}\b") as refused:
+    with pytest.raises(lash.NewerSchema, match=rf"schema 41\b.*up to {len(MIGRATIONS)}\b") as refused:
         await lash.open(backend_url)
-    assert (refused.value.found, refused.value.supported) == (41, known)
+    assert (refused.value.found, refused.value.supported) == (41, len(MIGRATIONS))
 
 
 async def test_without_permission_to_migrate_nothing_is_touched(backend_url: str, backend_name: str) -> None:
     """``migrate=False`` on an empty database says what is pending and creates nothing."""
     with pytest.raises(lash.PendingMigrations, match="0001_sessions, 0002_queue") as refused:
         await lash.open(backend_url, migrate=False)
-    assert refused.value.pending == MIGRATIONS[backend_name]
+    assert refused.value.pending == MIGRATIONS
     catalogue = {
         "sqlite": "SELECT count(*) FROM sqlite_schema",
         "postgres": "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()",
