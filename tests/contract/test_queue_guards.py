@@ -8,11 +8,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
+import msgspec
 import pytest
 
 import lash
 from lash.testing.contract.queue_state import LONG, claimed, consuming, joining, leased, queued, texts
-from lash.testing.factories import commit, draft, node, owner, started
+from lash.testing.factories import commit, draft, node, owner, spent, started
 from tests.raw import raw
 
 pytestmark = pytest.mark.parametrize("backend_name", ["postgres"], indirect=True)
@@ -115,22 +116,36 @@ async def test_a_rival_while_a_turn_is_begun(backend_url: str, what: str) -> Non
         assert (texts(begun.claim.batches), attempts) == (left, [1] * len(left))
 
 
-@pytest.mark.parametrize(
-    ("statement", "components"),
-    [("commit_apply_queue", {}), ("commit_apply_turns", {"state": b"state"})],
-    ids=["", "state"],
-)
+COMMITS: Final = {
+    "commit_alone_turns": commit(1, node("n", "a")),
+    "commit_apply": commit(1, node("n", "a"), checkpoint=draft(1, {"state": b"state"})),
+    "commit_apply_queue": commit(1, node("n", "a"), usage=(spent(1), spent(2))),
+}
+"""Commits that different statements write."""
+
+
+@pytest.mark.parametrize("statement", COMMITS)
+@pytest.mark.parametrize("what", LEASE_LOST)
+async def test_a_lease_lost_while_a_commit_is_made(backend_url: str, what: str, statement: str) -> None:
+    """L8: the commit is refused whole: no head, no node."""
+    async with _prepared(backend_url) as (storage, fence, interruption):
+        interruption.before(statement, LEASE_LOST[what])
+        with pytest.raises(lash.LeaseLost):
+            await storage.session("s").commit(msgspec.structs.replace(COMMITS[statement], fence=fence))
+        head = await storage.session("s").head()
+        assert head is not None
+        assert (head.revision, head.leaf_node_id) == (1, "a")
+
+
+@pytest.mark.parametrize("statement", COMMITS)
 @pytest.mark.parametrize("what", BATCH_LOST)
-async def test_a_batch_lost_while_a_commit_is_made(
-    backend_url: str, what: str, statement: str, components: dict[str, bytes]
-) -> None:
+async def test_a_batch_lost_while_a_commit_is_made(backend_url: str, what: str, statement: str) -> None:
     """L24, H21: the commit is refused whole: no head, no node, and what is left of the claim stays."""
     async with _prepared(backend_url) as (storage, fence, interruption):
         claim = claimed(await storage.queue.claim(fence, boundary=lash.Boundary.IDLE, ttl_ms=LONG))
         interruption.before(statement, BATCH_LOST[what])
-        values = consuming(commit(1, node("n", "a"), checkpoint=draft(1, components)), claim)
         with pytest.raises(lash.ClaimLost):
-            await storage.session("s").commit(values)
+            await storage.session("s").commit(consuming(COMMITS[statement], claim))
         head = await storage.session("s").head()
         assert head is not None
         assert (head.revision, head.leaf_node_id) == (1, "a")

@@ -27,6 +27,7 @@ MIGRATIONS = (
     "0010_dead_letters",
     "0011_activity",
     "0012_packed_nodes",
+    "0013_cheaper_commits",
 )
 _OPENERS = 16
 _PACKAGES = {"sqlite": "lash.sqlite.sql", "postgres": "lash.postgres.sql"}

@@ -17,7 +17,8 @@ from lash.errors import InvalidInput, RevisionConflict, StoreUnavailable
 from lash.model.commit import Commit, CommitResult
 from lash.model.session import SessionRead
 from lash.postgres.commit_group import CommitGroups
-from lash.postgres.commit_record import MAX_TOGETHER, PlannedCommit, arguments_of, statement_for
+from lash.postgres.commit_plan import PlannedCommit
+from lash.postgres.commit_record import MAX_TOGETHER, arguments_of, renewal_arguments_of, statement_for
 from lash.postgres.options import PostgresOptions
 from lash.postgres.pool import PLANNING
 from lash.sqlkit.queries import load_queries
@@ -27,10 +28,11 @@ from lash.testing.factories import chain, commit, created, draft, spent
 CALLERS = 40
 MOST_TOKENS = 2**63 - 1
 FORMS = {
-    **dict.fromkeys(("commit_apply", "commit_apply_turns", "commit_apply_state"), 15),
-    **dict.fromkeys(("commit_apply_queue", "commit_apply_nodes"), 10),
+    "commit_apply": (arguments_of, 15),
+    **dict.fromkeys(("commit_apply_turns", "commit_apply_state"), (renewal_arguments_of, 16)),
+    **dict.fromkeys(("commit_apply_queue", "commit_apply_nodes"), (arguments_of, 10)),
 }
-"""The forms of the statement, and how many of the arguments each takes."""
+"""The forms of the statement for many, which arguments each takes, and how many of them."""
 
 
 class Statements:
@@ -42,7 +44,7 @@ class Statements:
 
     def __call__(self, name: str) -> None:
         # The forms of the statement count as one.
-        name = "commit_apply" if name.startswith("commit_apply") else name
+        name = "commit_apply" if name.startswith(("commit_apply", "commit_alone")) else name
         self.counts[name] += 1
         if name == "commit_apply" and self.counts[name] == self.break_at:
             raise asyncpg.ConnectionDoesNotExistError("connection was closed in the middle of operation")
@@ -221,7 +223,22 @@ FROM lash_batches AS b, generate_series(1, 5000) AS n;
 """Five thousand sessions beside those of the test, and as much in the queue of its own."""
 
 
-@pytest.mark.parametrize("form", FORMS)
+def arguments_alone(commits: Sequence[PlannedCommit]) -> list[object]:
+    """Return the arguments of the longest statement for one commit."""
+    name, arguments = statement_for(commits)
+    assert name == "commit_alone_turns"
+    return arguments
+
+
+ALL_FORMS = {
+    **FORMS,
+    "commit_alone_turns": (arguments_alone, 44),
+    "commit_alone_state": (arguments_alone, 39),
+    "commit_alone_nodes": (arguments_alone, 28),
+}
+
+
+@pytest.mark.parametrize("form", ALL_FORMS)
 async def test_a_commit_reads_few_rows_however_many_sessions_there_are(
     storage: lash.Storage, postgres_storage_url: str, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
@@ -234,7 +251,7 @@ async def test_a_commit_reads_few_rows_however_many_sessions_there_are(
     assert isinstance(claim, lash.Claim)
     planned: list[PlannedCommit] = []
 
-    async def note(_: CommitGroups, each: PlannedCommit) -> bool:
+    async def note(_: CommitGroups, each: PlannedCommit) -> None:
         planned.append(each)
         raise StoreUnavailable("noted")
 
@@ -247,7 +264,8 @@ async def test_a_commit_reads_few_rows_however_many_sessions_there_are(
         await connection.execute(FILL)
         await connection.execute("ANALYZE lash_sessions, lash_session_leases, lash_turns, lash_batches")
         explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {text}"
-        plan = json.loads(await connection.fetchval(explain, *arguments_of(planned)[: FORMS[form]]))[0]["Plan"]
+        arguments, count = ALL_FORMS[form]
+        plan = json.loads(await connection.fetchval(explain, *arguments(planned)[:count]))[0]["Plan"]
     finally:
         await connection.close()
     most = max(_steps(plan), key=_rows_read)

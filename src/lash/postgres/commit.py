@@ -7,16 +7,17 @@ from typing import Final
 from lash.errors import StoreUnavailable
 from lash.model.commit import CommitResult
 from lash.model.value import BlobRef
-from lash.plan.commit import Apply, CommitFacts, PreparedCommit, Replay, assume_facts, plan_commit
+from lash.plan.commit import Checkpoints, CommitFacts, PreparedCommit, Replay, assume_facts, plan_commit
 from lash.plan.queue import held_by_token
-from lash.plan.session import HeadRow, missing_session
+from lash.plan.session import missing_session
 from lash.postgres.commit_group import CommitGroups
-from lash.postgres.commit_record import PlannedCommit, arguments_of, planned_commit
+from lash.postgres.commit_plan import PlannedCommit, planned_commit
+from lash.postgres.commit_record import arguments_of
 from lash.postgres.database import Database, Transaction
 from lash.postgres.fork import graph_owners, reclaim_graphs
-from lash.postgres.heads import SeenHeads
+from lash.postgres.heads import Left, SeenHeads
 from lash.postgres.lease import release_lease
-from lash.postgres.rows import FactsAnswer
+from lash.postgres.rows import CommitAnswer, FactsAnswer
 from lash.sqlkit.rows import Flag, Number
 
 _MAX_PLANS: Final = 10
@@ -39,9 +40,12 @@ async def run_commit(
             if prepared.commit.release is not None:
                 await release_lease(database, prepared.commit.release)
             return decision.result
-        planned = planned_commit(prepared, decision, heads.checkpoints(session_id, decision.assumed))
-        if await _apply(database, groups, decision, planned):
-            heads.remember(session_id, decision.head, prepared.leaves)
+        planned = planned_commit(prepared, decision, heads.left(session_id, decision.assumed))
+        written = await _apply(database, groups, planned)
+        if written is not None:
+            is_known = prepared.leaves is not Checkpoints.ANY
+            left = Left(prepared.components, written.inherits) if is_known else None
+            heads.remember(session_id, decision.head, left)
             return prepared.result
         facts = None
     raise StoreUnavailable(f"session {session_id!r} changed {_MAX_PLANS} times while a commit was being planned")
@@ -78,20 +82,20 @@ async def _load_facts(database: Database, heads: SeenHeads, prepared: PreparedCo
     )
 
 
-async def _apply(database: Database, groups: CommitGroups, decision: Apply, planned: PlannedCommit) -> bool:
-    """Write what was decided, and return whether the guard let it pass."""
-    if not decision.replace:
+async def _apply(database: Database, groups: CommitGroups, planned: PlannedCommit) -> CommitAnswer | None:
+    """Write what was decided, and return the answer if the guard let it pass."""
+    if not planned.decision.replace:
         return await groups.write(planned)
     try:
         async with database.transaction() as transaction:
-            await _replace(transaction, database.options.schema, decision.assumed, planned)
+            return await _replace(transaction, database.options.schema, planned)
     except _StalePlanError:
-        return False
-    return True
+        return None
 
 
-async def _replace(transaction: Transaction, schema: str, head: HeadRow, planned: PlannedCommit) -> None:
+async def _replace(transaction: Transaction, schema: str, planned: PlannedCommit) -> CommitAnswer:
     """Clear the graph and write the new one; within one statement the order of the two would be open."""
+    head = planned.decision.assumed
     key = head.session_key
     if await transaction.one(Number, "commit_lock_graph", key, head.revision, head.node_count) is None:
         raise _StalePlanError
@@ -99,6 +103,8 @@ async def _replace(transaction: Transaction, schema: str, head: HeadRow, planned
     await transaction.run("fork_disinherit", key)
     if await transaction.run("commit_clear_graph", key) == 0 and head.node_count > 0:
         raise _StalePlanError
-    if await transaction.one(Number, "commit_apply", *arguments_of([planned])) is None:
+    written = await transaction.one(CommitAnswer, "commit_apply", *arguments_of([planned]))
+    if written is None:
         raise _StalePlanError
     await reclaim_graphs(transaction, schema, owners)
+    return written

@@ -102,8 +102,10 @@ class _Move:
         resumed_at = sum(there.values())
         meter = Meter("row", sum(mark.counts.values()), self._progress)
         meter.step(resumed_at)
-        for table in self._source.tables:
-            mark = await self._table(table, mark, meter)
+        tables = {table.name: table for table in self._source.tables}
+        # In the order that the target asks for: it may have foreign keys that the source does without.
+        for table in self._target.tables:
+            mark = await self._table(tables[table.name], mark, meter)
         # Before the note is dropped: what was found wanting stays recognisable as unfinished.
         await self._require_unchanged(mark)
         arrived = await self._arrived()

@@ -92,7 +92,12 @@ WHERE session_key = $1::bigint AND revision = $2::bigint AND node_count = $3::bi
 FOR NO KEY UPDATE;
 
 -- name: commit_clear_graph
--- Deletes the whole graph of a session before it is replaced, unless a fork inherits from it.
+-- Deletes the whole graph of a session before it is replaced, unless a fork inherits from it. Counts the segments.
+WITH nodes AS (
+    DELETE FROM :"schema".lash_nodes AS n
+    WHERE n.session_key = $1::bigint
+        AND NOT EXISTS (SELECT 1 FROM :"schema".lash_inherited AS i WHERE i.owner_key = $1::bigint)
+)
 DELETE FROM :"schema".lash_segments AS g
 WHERE g.session_key = $1::bigint
     AND NOT EXISTS (SELECT 1 FROM :"schema".lash_inherited AS i WHERE i.owner_key = $1::bigint);

@@ -239,17 +239,31 @@ frames AS (
     WHERE f.position <> excluded.position OR f.body <> excluded.body
 ),
 
--- fragment: commit_replaced
--- The components of the one checkpoint that there was, which changed.
-dropped_components AS (
-    DELETE FROM :"schema".lash_components AS c
-    USING new
-    WHERE c.session_key = new.session_key
-        AND NOT EXISTS (
-            SELECT 1 FROM components AS k
-            WHERE k.session_key = c.session_key AND k.key = c.key AND k.hash = c.hash
-        )
-    RETURNING c.session_key, c.key, c.first_revision, c.hash
+-- fragment: commit_renewed
+-- New bytes of components in the place of those that nothing else names.
+-- Found by their bytes: their keys would find all versions that a vacuum has yet to take.
+renewed AS MATERIALIZED (
+    SELECT new.session_key, new.revision, k.*
+    FROM new
+    CROSS JOIN LATERAL (
+        SELECT coalesce(($11::integer[])[new.place - 1], 0) + 1 AS first, ($11::integer[])[new.place] AS last
+    ) AS own
+    CROSS JOIN LATERAL unnest(
+        ($12::text[])[own.first:own.last], ($13::text[])[own.first:own.last], ($14::text[])[own.first:own.last],
+        ($15::bigint[])[own.first:own.last], ($16::bytea[])[own.first:own.last]
+    ) AS k (replaced, hash, codec, size, content)
+),
+components AS (
+    UPDATE :"schema".lash_components AS c
+    SET first_revision = k.revision, hash = k.hash
+    FROM renewed AS k
+    WHERE c.session_key = k.session_key AND c.hash = k.replaced
+),
+blobs AS (
+    UPDATE :"schema".lash_blobs AS b
+    SET hash = k.hash, codec = k.codec, size = k.size, content = k.content
+    FROM renewed AS k
+    WHERE b.session_key = k.session_key AND b.hash = k.replaced
 ),
 
 -- fragment: commit_bytes
@@ -386,7 +400,10 @@ retired_groups AS (
     USING new, (SELECT count(*) AS number FROM retired) AS first
     WHERE g.scope_id = new.scope_id AND first.number >= 0
 )
-SELECT new.session_key FROM new;
+SELECT
+    new.session_key,
+    EXISTS (SELECT 1 FROM :"schema".lash_inherited AS i WHERE i.session_key = new.session_key OFFSET 0)
+FROM new;
 
 -- name: commit_apply
 -- Commits of different sessions, at most 16, in one statement: the array $1 of records, whose nodes end at the places
@@ -394,7 +411,7 @@ SELECT new.session_key FROM new;
 -- everything, or nothing when a fact of the plan no longer holds: the revision and node count of the head (which stand
 -- for all facts about the graph), no commit for the turn yet, a live lease under the fence, claims that hold exactly the
 -- batches to consume, no new node id taken, bytes for every ref, every attachment announced. Answers the keys of the
--- sessions whose commits were written. The limit tells the planner how few they are; OFFSET 0 makes it look rows up.
+-- sessions whose commits were written, and whether each inherits. The limit tells the planner how few they are; OFFSET 0 makes it look rows up.
 -- Each step costs the server time whether it has work or not, so there are shorter forms for commits that need fewer.
 WITH
 -- include: commit_asked
@@ -416,37 +433,33 @@ WITH
 
 -- name: commit_apply_turns
 -- The same for commits that begin no segment and name no attachments and no frames, of sessions that have one
--- checkpoint, without frames, which goes with this commit.
+-- checkpoint, without frames, which goes with this commit. Of the components some get new bytes, which end at the places
+-- $11 of the arrays $12 to $16 (the hash of those that were there, and the blob); neither of them another one has.
 WITH
 -- include: commit_asked
 -- include: commit_claims_held
 -- include: commit_guard
 -- include: commit_guard_claims
--- include: commit_guard_refs
 -- include: commit_head
--- include: commit_components
--- include: commit_replaced
--- include: commit_bytes
+-- include: commit_renewed
 -- include: commit_usage
 -- include: commit_claims
 -- include: commit_checkpoint
 -- include: commit_rest
 
 -- name: commit_apply_state
--- The same for those of them that show no fence, give back no lease, consume nothing and name no earlier bytes.
+-- The same for those of them that show no fence, give back no lease and consume nothing.
 WITH
 -- include: commit_asked
 -- include: commit_guard
 -- include: commit_head
--- include: commit_components
--- include: commit_replaced
--- include: commit_bytes
+-- include: commit_renewed
 -- include: commit_usage
 -- include: commit_checkpoint
 -- include: commit_rest
 
 -- name: commit_apply_queue
--- The same for those of them that have no components, as the checkpoint before them has none: $1 to $10.
+-- The same for those of them whose components stay as they are: $1 to $10.
 WITH
 -- include: commit_asked
 -- include: commit_claims_held

@@ -107,7 +107,12 @@ SELECT
 WITH gone AS (
     DELETE FROM :"schema".lash_sessions WHERE session_key = $1::bigint RETURNING session_id, revision
 ),
-graph AS (
+nodes AS (
+    DELETE FROM :"schema".lash_nodes AS n
+    WHERE n.session_key = $1::bigint
+        AND NOT EXISTS (SELECT 1 FROM :"schema".lash_inherited AS i WHERE i.owner_key = $1::bigint)
+),
+segments AS (
     DELETE FROM :"schema".lash_segments AS g
     WHERE g.session_key = $1::bigint
         AND NOT EXISTS (SELECT 1 FROM :"schema".lash_inherited AS i WHERE i.owner_key = $1::bigint)
