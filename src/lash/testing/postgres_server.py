@@ -211,6 +211,8 @@ class PostgresServer:
         settings |= {"max_connections": str(MAX_CONNECTIONS), "timezone": "UTC", "log_timezone": "UTC"}
         if not self.durable:
             settings |= {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+            # While the server tidies up it has a transaction open, and what tells of changes waits for that.
+            settings["autovacuum_naptime"] = "5min"
         arguments = [argument for name, value in settings.items() for argument in ("-c", f"{name}={value}")]
         with (folder / "log").open("ab") as log:
             return subprocess.Popen(
