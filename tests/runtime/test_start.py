@@ -78,6 +78,33 @@ async def test_a_start_that_nobody_waits_for_is_run(backend_url: str) -> None:
         assert len(page.processes) == 5
 
 
+async def test_a_start_whose_run_is_ended_is_registered_all_the_same(
+    backend_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that is stopped before it has begun a process does not take its registration with it."""
+    app, entered = lash.App(backend_url), asyncio.Event()
+
+    @app.process
+    async def process(ctx: lash.Context) -> str:
+        return "done"
+
+    async def never(*_arguments: object, **_options: object) -> None:
+        entered.set()
+        await asyncio.Event().wait()
+
+    async with app:
+        with monkeypatch.context() as patch:
+            patch.setattr(app.storage.process_leases, "begin", never)
+            starting = asyncio.create_task(app.start(process))
+            await asyncio.wait_for(entered.wait(), 60)
+            assert app._worker is not None
+            for task in tuple(app._worker._tasks):
+                task.cancel()
+            handle = await asyncio.wait_for(starting, 60)
+        assert await app.storage.processes.get(handle.process_id) is not None
+        assert await handle.result(timeout_s=60) == "done"
+
+
 async def test_more_than_there_is_room_for_wait_their_turn(backend_url: str) -> None:
     """With one slot, processes that are started at once all run, none beside another."""
     running, most = 0, 0

@@ -179,13 +179,14 @@ class Worker:
         if self._stopping.is_set() or self._backlog.may_be_longer or not self._processes.take(process_id):
             await self._storage.processes.register(registration)
             return
-        begun = asyncio.get_running_loop().create_future()
+        begun: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._spawn(self._run_new(registration, begun))
-        await begun
+        if not await begun:
+            await self._storage.processes.register(registration)
 
-    async def _run_new(self, registration: Registration, begun: asyncio.Future[None]) -> None:
-        """Register a process with its lease, and run it; whoever started it hears when it is registered."""
-        process_id, acquired = registration.process_id, None
+    async def _run_new(self, registration: Registration, begun: asyncio.Future[bool]) -> None:
+        """Register a process with its lease, and run it; whoever started it hears whether it surely is registered."""
+        process_id, answer, acquired = registration.process_id, None, None
         owner, ttl_ms = self._core.owner, self._core.options.ttl_ms
         try:
             answer = await self._storage.process_leases.begin(registration, owner, ttl_ms=ttl_ms)
@@ -197,7 +198,8 @@ class Worker:
             if acquired is None:
                 self._processes.leave(process_id, in_vain=False)
             if not begun.done():
-                begun.set_result(None)
+                # Nobody knows if the worker was ended meanwhile.
+                begun.set_result(answer is not None)
         if acquired is not None:
             await self._run_process(process_id, acquired)
 
