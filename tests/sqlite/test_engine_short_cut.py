@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import threading
 import time
 from collections.abc import Callable
@@ -74,6 +75,23 @@ async def test_bodies_of_one_turn_share_a_transaction(tmp_path: Path, in_memory:
     assert names.count("begin") == names.count("commit") == 1
     assert names.count("savepoint") == 0
     assert database.read(ids)[:10] == list(range(10))
+    await database.close()
+
+
+async def test_bodies_of_one_turn_stay_together_in_the_thread(tmp_path: Path) -> None:
+    """On a slow disk they wait for one flush: the thread does not begin with the first of them alone."""
+    names: list[str] = []
+    database = await open_database(tmp_path / "x.db", options=SQLiteOptions(loop_commit_ms=0), hook=names.append)
+    await database.write(insert(100))
+    names.clear()
+
+    async def call(number: int) -> bool:
+        # Whoever hashes much lets other threads go on meanwhile.
+        hashlib.sha256(bytes(500_000)).digest()
+        return await database.write_briefly(insert_and_tell_thread(number))
+
+    assert await asyncio.gather(*map(call, range(10))) == [False] * 10
+    assert names.count("begin") == names.count("commit") == 1
     await database.close()
 
 

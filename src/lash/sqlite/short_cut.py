@@ -59,8 +59,12 @@ class ShortCut:
         return errand if self._writer.serve_now([errand]) else None
 
     def submit(self, job: Work[Transaction]) -> None:
-        """Queue a job whose body is brief: it touches few rows, however much is stored."""
-        if len(self._waiting) == _MOST_AT_ONCE or not self._writer.is_at_hand:
+        """Queue a job whose body is brief: it touches few rows, however much is stored.
+
+        What a turn of the loop brings is kept together, for the thread too: it would begin with the first alone, and
+        the others would wait for two flushes.
+        """
+        if len(self._waiting) == _MOST_AT_ONCE or self._writer.is_busy:
             self.hand_over()
             self._writer.submit(job)
             return
@@ -76,10 +80,13 @@ class ShortCut:
 
     def _serve(self) -> None:
         waiting, self._waiting = self._waiting, []
+        if not waiting:
+            return
         self._company = _COMPANY_LINGERS if len(waiting) > 1 else max(0, self._company - 1)
-        if waiting and not self._writer.serve_now(waiting):
-            for job in waiting:
-                self._writer.submit(job)
+        if self._writer.is_at_hand and self._writer.serve_now(waiting):
+            return
+        for job in waiting:
+            self._writer.submit(job)
 
     def _end_turn(self) -> None:
         self._turn_of = None

@@ -57,6 +57,11 @@ class Writer:
         self._lender.expect()
 
     @property
+    def is_busy(self) -> bool:
+        """Whether something is under way to the thread, or back."""
+        return self._on_the_way > 0
+
+    @property
     def is_at_hand(self) -> bool:
         """Whether `serve_now` is worth trying: nothing is under way, and the disk is quick."""
         return self._engine is not None and not self._on_the_way and self._engine.commits_quickly
@@ -64,7 +69,7 @@ class Writer:
     def serve_now(self, batch: list[Work[Transaction]]) -> bool:
         """Run jobs here and answer them; return False, with nothing done, if that would mean to wait.
 
-        Only on the loop's thread, and only when `is_at_hand` was true and nothing was submitted since.
+        Only on the loop's thread, and only when `is_at_hand`.
         """
         engine = self._engine
         if engine is None or not self._in_use.acquire(blocking=False):
