@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 
 import pytest
 
@@ -102,6 +103,35 @@ async def test_a_start_whose_run_is_ended_is_registered_all_the_same(
                 task.cancel()
             handle = await asyncio.wait_for(starting, 60)
         assert await app.storage.processes.get(handle.process_id) is not None
+        assert await handle.result(timeout_s=60) == "done"
+
+
+async def test_a_start_whose_run_never_began_is_registered_all_the_same(
+    backend_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same if the worker is stopped in the very turn of the loop in which the process was started."""
+    app = lash.App(backend_url, options=lash.WorkerOptions(processes=1))
+
+    @app.process
+    async def process(ctx: lash.Context) -> str:
+        return "done"
+
+    async with app:
+        worker = app._worker
+        assert worker is not None
+        spawn = worker._spawn
+
+        def spawn_once_in_vain(work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+            monkeypatch.setattr(worker, "_spawn", spawn)
+            task = spawn(work)
+            task.cancel()
+            return task
+
+        monkeypatch.setattr(worker, "_spawn", spawn_once_in_vain)
+        handle = await asyncio.wait_for(app.start(process), 60)
+        assert await app.storage.processes.get(handle.process_id) is not None
+        # Its slot is free again.
+        assert await (await app.start(process)).result(timeout_s=60) == "done"
         assert await handle.result(timeout_s=60) == "done"
 
 

@@ -341,15 +341,22 @@ def test_what_is_forgotten_is_closed() -> None:
     assert not thread.is_alive()
 
 
-def test_a_handler_that_ends_the_program_leaves_nobody_waiting(portal: Portal) -> None:
-    """SystemExit in the loop ends the thread: it reaches its caller, and others get an error, not silence."""
-    others: list[BaseException] = []
+def sleeping(portal: Portal, errors: list[BaseException]) -> Callable[[], None]:
+    """Return a call that sleeps for long and keeps what it was ended by."""
 
     def wait() -> None:
         try:
             portal.call(asyncio.sleep, 3_600)
-        except BaseException as error:  # noqa: BLE001 (it is what the test looks at)
-            others.append(error)
+        except BaseException as error:  # noqa: BLE001 (it is what the tests look at)
+            errors.append(error)
+
+    return wait
+
+
+def test_a_handler_that_ends_the_program_leaves_nobody_waiting(portal: Portal) -> None:
+    """SystemExit in the loop ends the thread: it reaches its caller, and others get an error, not silence."""
+    others: list[BaseException] = []
+    wait = sleeping(portal, others)
 
     async def leave() -> None:
         await asyncio.sleep(0.05)
@@ -368,12 +375,7 @@ def test_a_handler_that_ends_the_program_leaves_nobody_waiting(portal: Portal) -
 def test_a_call_that_came_too_late_leaves_nothing(portal: Portal, caplog: pytest.LogCaptureFixture) -> None:
     """It is told that it was too late, and no half of a task is left for the collector of garbage to complain about."""
     others: list[BaseException] = []
-
-    def wait() -> None:
-        try:
-            portal.call(asyncio.sleep, 3_600)
-        except BaseException as error:  # noqa: BLE001 (it is what the test looks at)
-            others.append(error)
+    wait = sleeping(portal, others)
 
     thread = threading.Thread(target=wait)
 

@@ -180,7 +180,14 @@ class Worker:
             await self._storage.processes.register(registration)
             return
         begun: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._spawn(self._run_new(registration, begun))
+
+        def note_end(_task: object) -> None:
+            # A task that is ended before its first step does nothing, not even what it should do in any case.
+            if not begun.done():
+                self._processes.leave(process_id, in_vain=False)
+                begun.set_result(False)
+
+        self._spawn(self._run_new(registration, begun)).add_done_callback(note_end)
         if not await begun:
             await self._storage.processes.register(registration)
 
@@ -431,10 +438,11 @@ class Worker:
             self._core.hooks.note("worker.trouble", error=f"{len(deaf)} runs heard no cancellation and are left behind")
             await asyncio.wait(deaf, timeout=_LAST_WORD_S)
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
