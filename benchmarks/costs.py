@@ -22,7 +22,7 @@ import msgspec
 
 import lash
 from benchmarks.kit.text import prose
-from lash.model.event import EventDraft
+from lash.model.process.event import EventDraft
 from lash.testing.postgres_server import PostgresServer
 from lash.testing.process_factories import NOTE, external
 

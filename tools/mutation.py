@@ -62,20 +62,33 @@ class Record(msgspec.Struct, frozen=True):
 
 
 def module_files(names: Sequence[str]) -> list[Path]:
-    """Return the modules with these names (``plan/lease``, ``lease``), all of them for none."""
-    files = sorted(path for path in PACKAGE.glob("*.py") if path.stem != "__init__")
-    wanted = {Path(name).stem for name in names}
-    unknown = wanted - {path.stem for path in files}
+    """Return the modules with these names (``plan/session/commit``, ``session/commit``), all of them for none."""
+    files = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py")) if path.stem != "__init__"}
+    wanted = {name.removeprefix("plan/") for name in names}
+    unknown = wanted - files.keys()
     if unknown:
-        raise SystemExit(f"there is no module {', '.join(sorted(unknown))} in {PACKAGE}")
-    return [path for path in files if not wanted or path.stem in wanted]
+        raise SystemExit(f"unknown module {', '.join(sorted(unknown))} in {PACKAGE}")
+    return [path for name, path in files.items() if not wanted or name in wanted]
+
+
+def module_name(path: Path) -> str:
+    """Return the name of a module below ``plan/``: ``session/commit``."""
+    return path.relative_to(PACKAGE).with_suffix("").as_posix()
 
 
 def test_files(module: Path) -> tuple[list[Path], list[Path], list[Path]]:
     """Return the files of tests that are named after the module, those that import it, and all others."""
     every = sorted(TESTS.glob("test_*.py"))
-    near = [path for path in every if path.stem.startswith(f"test_{module.stem}")]
-    imports = [path for path in every if f"lash.plan.{module.stem} " in path.read_text(encoding="utf-8")]
+    near = [
+        path
+        for path in every
+        if path.stem.startswith((f"test_{module.stem}", f"test_{module_name(module).replace('/', '_')}"))
+    ]
+    imports = [
+        path
+        for path in every
+        if f"lash.plan.{module_name(module).replace('/', '.')} " in path.read_text(encoding="utf-8")
+    ]
     beside = [path for path in imports if path not in near]
     return near, beside, [path for path in every if path not in near + beside]
 
@@ -149,7 +162,7 @@ def _silence() -> None:
 
 def _change_functions(module: Path, tree: ast.Module) -> bool:
     """Give the functions of the loaded module the code that they have in the tree; False if it cannot be loaded."""
-    loaded = sys.modules[f"lash.plan.{module.stem}"]
+    loaded = sys.modules[f"lash.plan.{module_name(module).replace('/', '.')}"]
     changed = ModuleType(loaded.__name__)
     changed.__file__ = loaded.__file__
     code = compile(tree, str(module), "exec")
@@ -215,7 +228,7 @@ class _Finder(importlib.abc.MetaPathFinder):
     """Finds one module, with other code in it than its file has."""
 
     def __init__(self, path: Path, tree: ast.Module) -> None:
-        self._name = f"lash.plan.{path.stem}"
+        self._name = f"lash.plan.{module_name(path).replace('/', '.')}"
         self._path = path.resolve()
         self._tree = tree
 
@@ -265,7 +278,7 @@ def results(files: Sequence[Path], memory: Memory, keys: frozenset[str] | None) 
     with contextlib.closing(Loaded(files)) as server:
         for module in files:
             source = _digest(module)
-            for mutant in mutants(module, f"plan/{module.stem}"):
+            for mutant in mutants(module, f"plan/{module_name(module)}"):
                 if keys is not None and mutant.key not in keys:
                     continue
                 record = memory.recall(mutant.key, source, tests)
@@ -308,7 +321,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _arguments(arguments)
     keys = None if options.keys is None else frozenset(msgspec.json.decode(options.keys.read_bytes(), type=list[str]))
     files = module_files(options.modules if keys is None else [key.partition(":")[0] for key in keys])
-    everything = [mutant.key for path in files for mutant in mutants(path, f"plan/{path.stem}")]
+    everything = [mutant.key for path in files for mutant in mutants(path, f"plan/{module_name(path)}")]
     if options.list:
         print("\n".join(everything))
         return 0

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from lash.sqlkit.migrations import Migration, read_migrations
-from lash.sqlkit.queries import parse_queries, sql_files
+from lash.sqlkit.queries import parse_queries, query_files
 
 BACKENDS: Final = ("sqlite", "postgres")
 SOURCE: Final = "src/lash"
@@ -56,7 +56,7 @@ class Repository:
     def sql_paths(self, backend: str) -> list[Path]:
         """The query files of a backend; migrations are not among them."""
         folder = self.sql_folder(backend)
-        return [folder / file.name for file in sql_files(folder)] if folder.is_dir() else []
+        return query_files(folder) if folder.is_dir() else []
 
     def queries(self, backend: str) -> list[Query]:
         """The queries of the files that can be read; `sql_rules.sql_is_well_formed` reports the others."""

@@ -14,7 +14,7 @@ import msgspec
 
 import lash
 
-_MODEL: Final = "lash.model."
+_MODEL: Final = ("lash.model.", "lash.base.compression")
 
 
 def values_page() -> str:
@@ -28,7 +28,7 @@ def values_page() -> str:
     aliases = [name for name in lash.__all__ if _is_alias(getattr(lash, name))]
     for module_name, found in sorted(by_module.items()):
         module = sys.modules[module_name]
-        noun = module_name.removeprefix(_MODEL)
+        noun = module_name.removeprefix("lash.model.").removeprefix("lash.base.").rpartition(".")[2]
         parts += [f"## {noun.capitalize()} {{#of-{noun}}}", inspect.getdoc(module) or ""]
         notes = attribute_notes(module)
         for kind in sorted(found, key=lambda each: inspect.getsourcelines(each)[1]):

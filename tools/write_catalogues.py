@@ -7,8 +7,8 @@ from pathlib import Path
 
 import apsw
 
-from lash.postgres.database import Database
-from lash.postgres.options import PostgresOptions
+from lash.postgres.engine.database import Database
+from lash.postgres.engine.options import PostgresOptions
 from lash.postgres.schema import MIGRATIONS as POSTGRES_MIGRATIONS
 from lash.postgres.schema import read_catalogue as read_postgres
 from lash.sqlite.schema import MIGRATIONS as SQLITE_MIGRATIONS

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import asyncpg
 
 from benchmarks.kit.place import Place
-from lash.postgres.pool import PLANNING
+from lash.postgres.engine.pool import PLANNING
 from lash.testing.postgres_server import find_binaries
 
 Statement = tuple[str, tuple[object, ...]]

@@ -15,16 +15,16 @@ from typing import Protocol
 
 import lash
 from benchmarks.kit.text import prose
-from lash.model.checkpoint import CheckpointDraft, TurnState
-from lash.model.commit import Append, Commit
 from lash.model.effect import Envelope, ProcessScope, Step
-from lash.model.event import EventDraft
 from lash.model.lease import Acquired, LeaseFence, LeaseOwner
-from lash.model.message import Message, Role
-from lash.model.node import MessageEntry, Node
-from lash.model.process import ProcessAcquired, ProcessFence
+from lash.model.process.event import EventDraft
+from lash.model.process.process import ProcessAcquired, ProcessFence
 from lash.model.queue import BatchDraft, Boundary, Claim, TurnInput
-from lash.model.usage import TokenUsage, UsageEntry
+from lash.model.session.checkpoint import CheckpointDraft, TurnState
+from lash.model.session.commit import Append, Commit
+from lash.model.session.message import Message, Role
+from lash.model.session.node import MessageEntry, Node
+from lash.model.session.usage import TokenUsage, UsageEntry
 from lash.testing.factories import MOMENT
 from lash.testing.process_factories import process
 

@@ -21,12 +21,12 @@ from benchmarks.kit.place import Place
 from benchmarks.kit.registry import Better, Scenario, register
 from benchmarks.kit.report import Ratio, Report, Row
 from benchmarks.kit.works import LONG_MS, OWNER, CommitWork, commit_of, ordered_id
-from lash.model.commit import Append, Commit
-from lash.model.event import EventDraft
 from lash.model.lease import Acquired
-from lash.model.message import Message, Role
-from lash.model.node import MessageEntry, Node
+from lash.model.process.event import EventDraft
 from lash.model.queue import BatchDraft, Boundary, Claim, TurnInput
+from lash.model.session.commit import Append, Commit
+from lash.model.session.message import Message, Role
+from lash.model.session.node import MessageEntry, Node
 from lash.testing.factories import MOMENT
 from lash.testing.process_factories import external, process
 

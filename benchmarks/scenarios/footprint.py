@@ -23,10 +23,10 @@ from benchmarks.kit.report import Ratio, Report, Row
 from benchmarks.kit.rival import programs
 from benchmarks.kit.text import prose
 from benchmarks.rivals.protocol import turn_texts
-from lash.ids import new_id
-from lash.model.commit import Append, Commit
-from lash.model.message import Message, Role
-from lash.model.node import MessageEntry, Node
+from lash.base.ids import new_id
+from lash.model.session.commit import Append, Commit
+from lash.model.session.message import Message, Role
+from lash.model.session.node import MessageEntry, Node
 from lash.testing.factories import MOMENT
 
 _STARTS = 15

@@ -66,12 +66,13 @@ from lash.errors import (
 )
 
 if TYPE_CHECKING:
-    from lash import otel as otel
     from lash import sync as sync
+    from lash import telemetry as telemetry
+    from lash.backend.liveness import current_owner
+    from lash.base.compression import BlobRef, Compression
     from lash.bytestore.file import FileBytes
     from lash.bytestore.s3 import S3Bytes
-    from lash.connect import open_storage as open  # noqa: A004 - `lash.open(url)` is how a storage is opened
-    from lash.liveness import current_owner
+    from lash.connect.open import open_storage as open  # noqa: A004 - `lash.open(url)` is how a storage is opened
     from lash.model.activity import (
         ActivityDraft,
         Committed,
@@ -93,8 +94,6 @@ if TYPE_CHECKING:
         SweepProblem,
         SweepReport,
     )
-    from lash.model.checkpoint import Checkpoint, CheckpointDraft, CheckpointManifest, TurnState
-    from lash.model.commit import Append, Commit, CommitBudget, CommitResult, ReplaceFull, Unchanged
     from lash.model.effect import (
         AwaitEvent,
         BatchCall,
@@ -127,7 +126,9 @@ if TYPE_CHECKING:
         TurnCheckpoint,
         TurnScope,
     )
-    from lash.model.event import (
+    from lash.model.lease import Acquired, Busy, Lease, LeaseFence, LeaseOwner, LocalProcess
+    from lash.model.maintenance import GarbageCount, GarbageReport, NounSize, Prunable, PruneReport, StorageReport
+    from lash.model.process.event import (
         Appended,
         Constant,
         EventDraft,
@@ -146,12 +147,7 @@ if TYPE_CHECKING:
         WakeState,
         WholePayload,
     )
-    from lash.model.frame import AgentFrame, AgentFrameAssignment, ModelLimits, ModelSpec, SessionPolicy
-    from lash.model.lease import Acquired, Busy, Lease, LeaseFence, LeaseOwner, LocalProcess
-    from lash.model.maintenance import GarbageCount, GarbageReport, NounSize, Prunable, PruneReport, StorageReport
-    from lash.model.message import AttachmentRef, Message, Part, PartKind, Role
-    from lash.model.node import Graph, MessageEntry, Node, PluginEntry, ProtocolEntry
-    from lash.model.process import (
+    from lash.model.process.process import (
         Abandonment,
         Cancellation,
         ChangePage,
@@ -208,8 +204,12 @@ if TYPE_CHECKING:
         TurnBegun,
         TurnInput,
     )
-    from lash.model.schedule import CatchUp, Fired, FiredTick, RegisteredSchedule, Schedule, ScheduleDraft, SchedulePage
-    from lash.model.session import (
+    from lash.model.session.checkpoint import Checkpoint, CheckpointDraft, CheckpointManifest, TurnState
+    from lash.model.session.commit import Append, Commit, CommitBudget, CommitResult, ReplaceFull, Unchanged
+    from lash.model.session.frame import AgentFrame, AgentFrameAssignment, ModelLimits, ModelSpec, SessionPolicy
+    from lash.model.session.message import AttachmentRef, Message, Part, PartKind, Role
+    from lash.model.session.node import Graph, MessageEntry, Node, PluginEntry, ProtocolEntry
+    from lash.model.session.session import (
         ActivePath,
         ChildRelation,
         CreatedSession,
@@ -226,7 +226,17 @@ if TYPE_CHECKING:
         SessionSummary,
         VacuumReport,
     )
-    from lash.model.trigger import (
+    from lash.model.session.usage import PromptUsage, TokenUsage, UsageEntry
+    from lash.model.trigger.schedule import (
+        CatchUp,
+        Fired,
+        FiredTick,
+        RegisteredSchedule,
+        Schedule,
+        ScheduleDraft,
+        SchedulePage,
+    )
+    from lash.model.trigger.trigger import (
         DeletedTrigger,
         DeliveryState,
         EmitReport,
@@ -247,8 +257,6 @@ if TYPE_CHECKING:
         TriggerSubscription,
         WholeEvent,
     )
-    from lash.model.usage import PromptUsage, TokenUsage, UsageEntry
-    from lash.model.value import BlobRef, Compression
     from lash.model.wait import (
         Accepted,
         AlreadyResolved,
@@ -267,27 +275,27 @@ if TYPE_CHECKING:
     from lash.runtime.app import App
     from lash.runtime.definition import AgentDefinition, ProcessDefinition
     from lash.runtime.errors import Permanent
-    from lash.runtime.handle import ProcessHandle
     from lash.runtime.hooks import Hook, LoggingHook
     from lash.runtime.policy import Retry, WorkerOptions
-    from lash.runtime.process import ChildHandle, Context
-    from lash.runtime.session import SessionHandle
-    from lash.runtime.starter import Starter
+    from lash.runtime.processes.context import ChildHandle, Context
+    from lash.runtime.processes.handle import ProcessHandle
+    from lash.runtime.processes.starter import Starter
     from lash.runtime.trigger import EVENT, pointer
-    from lash.runtime.turn import Turn, text_of
+    from lash.runtime.turns.handle import SessionHandle
+    from lash.runtime.turns.turn import Turn, text_of
     from lash.stores.artifact import ArtifactStore
     from lash.stores.attachment import AttachmentStore, ByteStore
     from lash.stores.effect import EffectStore
-    from lash.stores.event import EventStore
-    from lash.stores.grant import GrantStore
     from lash.stores.lease import LeaseStore
     from lash.stores.maintenance import Maintenance
-    from lash.stores.process import ProcessLeaseStore, ProcessStore
+    from lash.stores.process.event import EventStore
+    from lash.stores.process.grant import GrantStore
+    from lash.stores.process.process import ProcessLeaseStore, ProcessStore
     from lash.stores.queue import QueueStore
-    from lash.stores.schedule import ScheduleStore
     from lash.stores.session import Session, SessionStore
     from lash.stores.storage import Storage
-    from lash.stores.trigger import OccurrenceStore, TriggerStore
+    from lash.stores.trigger.schedule import ScheduleStore
+    from lash.stores.trigger.trigger import OccurrenceStore, TriggerStore
     from lash.stores.wait import WaitStore
 
 __all__ = [
@@ -614,8 +622,8 @@ __version__ = "0.1.0.dev0"
 _MODULES = {
     "lash.bytestore.file": "FileBytes",
     "lash.bytestore.s3": "S3Bytes",
-    "lash.connect": "open",
-    "lash.liveness": "current_owner",
+    "lash.connect.open": "open",
+    "lash.backend.liveness": "current_owner",
     "lash.model.activity": (
         "ActivityDraft Committed Gap GapReason Observed ProcessChanged QueueChanged QueueMark TurnActivity"
     ),
@@ -623,24 +631,24 @@ _MODULES = {
     "lash.model.attachment": (
         "AttachmentEntry AttachmentOwner AttachmentPage OwnerKind StoredAttachment SweepProblem SweepReport"
     ),
-    "lash.model.checkpoint": "Checkpoint CheckpointDraft CheckpointManifest TurnState",
-    "lash.model.commit": "Append Commit CommitBudget CommitResult ReplaceFull Unchanged",
+    "lash.model.session.checkpoint": "Checkpoint CheckpointDraft CheckpointManifest TurnState",
+    "lash.model.session.commit": "Append Commit CommitBudget CommitResult ReplaceFull Unchanged",
     "lash.model.effect": (
         "AwaitEvent BatchCall CheckpointPoint Direct DurableStep EffectBusy EffectClaim EffectClaimed "
         "EffectError EffectGroup EffectRecord EffectReplayed EffectStatus EffectUnknown Envelope ExecCode "
         "LlmCall OperationScope PreparedCall ProcessCommand ProcessScope QueueDrainScope SessionDeleteScope "
         "Sleep Step SyncEnvironment ToolAttempt ToolBatch TurnCheckpoint TurnScope"
     ),
-    "lash.model.event": (
+    "lash.model.process.event": (
         "Appended Constant EventDraft EventPage EventSemantics EventType Pointer Present ProcessEvent "
         "Template TerminalSpec TerminalState Wake WakeRecord WakeSpec WakeState WholePayload"
     ),
-    "lash.model.frame": "AgentFrame AgentFrameAssignment ModelLimits ModelSpec SessionPolicy",
+    "lash.model.session.frame": "AgentFrame AgentFrameAssignment ModelLimits ModelSpec SessionPolicy",
     "lash.model.lease": "Acquired Busy Lease LeaseFence LeaseOwner LocalProcess",
     "lash.model.maintenance": "GarbageCount GarbageReport NounSize Prunable PruneReport StorageReport",
-    "lash.model.message": "AttachmentRef Message Part PartKind Role",
-    "lash.model.node": "Graph MessageEntry Node PluginEntry ProtocolEntry",
-    "lash.model.process": (
+    "lash.model.session.message": "AttachmentRef Message Part PartKind Role",
+    "lash.model.session.node": "Graph MessageEntry Node PluginEntry ProtocolEntry",
+    "lash.model.process.process": (
         "Abandonment Cancellation ChangePage EngineInput ExternalInput ExternalRef Failure FailureClass Grant "
         "GrantEntry HostOriginator Identity ProcessAcquired ProcessChange ProcessFence ProcessFilter "
         "ProcessLease ProcessPage ProcessRecord ProcessRefused ProcessStatus Projection Provenance "
@@ -651,18 +659,18 @@ _MODULES = {
         "AttachmentItem Batch BatchDraft BatchState Boundary Claim ClaimCompletion DeadLetter Delivery "
         "EmptyReason Enqueued NothingClaimed ProcessWake SessionCommand Slot TextItem TurnBegun TurnInput"
     ),
-    "lash.model.schedule": "CatchUp Fired FiredTick RegisteredSchedule Schedule ScheduleDraft SchedulePage",
-    "lash.model.session": (
+    "lash.model.trigger.schedule": "CatchUp Fired FiredTick RegisteredSchedule Schedule ScheduleDraft SchedulePage",
+    "lash.model.session.session": (
         "ActivePath ChildRelation CreatedSession Durability ForkRelation FullGraph Retention RootRelation "
         "SessionConfig SessionHead SessionMeta SessionPage SessionRead SessionSummary VacuumReport"
     ),
-    "lash.model.trigger": (
+    "lash.model.trigger.trigger": (
         "DeletedTrigger DeliveryState EmitReport EventCatalogue EventDeclaration EventPointer FixedInput "
         "InputBinding Occurrence OccurrenceRequest PrunedOccurrences RegisteredTrigger TriggerDelivery "
         "TriggerDraft TriggerFilter TriggerOwner TriggerPage TriggerSubscription WholeEvent"
     ),
-    "lash.model.usage": "PromptUsage TokenUsage UsageEntry",
-    "lash.model.value": "BlobRef Compression",
+    "lash.model.session.usage": "PromptUsage TokenUsage UsageEntry",
+    "lash.base.compression": "BlobRef Compression",
     "lash.model.wait": (
         "Accepted AlreadyResolved Cancelled CustomIdentity Rejected Resolved SignalIdentity TimedOut "
         "ToolCompletion UnknownOrRevoked WaitKey WaitRecord"
@@ -671,26 +679,26 @@ _MODULES = {
     "lash.runtime.app": "App Starter",
     "lash.runtime.definition": "AgentDefinition ProcessDefinition",
     "lash.runtime.errors": "Permanent",
-    "lash.runtime.handle": "ProcessHandle",
+    "lash.runtime.processes.handle": "ProcessHandle",
     "lash.runtime.hooks": "Hook LoggingHook",
     "lash.runtime.policy": "Retry WorkerOptions",
-    "lash.runtime.process": "ChildHandle Context",
-    "lash.runtime.session": "SessionHandle",
+    "lash.runtime.processes.context": "ChildHandle Context",
+    "lash.runtime.turns.handle": "SessionHandle",
     "lash.runtime.trigger": "EVENT pointer",
-    "lash.runtime.turn": "Turn text_of",
+    "lash.runtime.turns.turn": "Turn text_of",
     "lash.stores.artifact": "ArtifactStore",
     "lash.stores.attachment": "AttachmentStore ByteStore",
     "lash.stores.effect": "EffectStore",
-    "lash.stores.event": "EventStore",
-    "lash.stores.grant": "GrantStore",
+    "lash.stores.process.event": "EventStore",
+    "lash.stores.process.grant": "GrantStore",
     "lash.stores.lease": "LeaseStore",
     "lash.stores.maintenance": "Maintenance",
-    "lash.stores.process": "ProcessLeaseStore ProcessStore",
+    "lash.stores.process.process": "ProcessLeaseStore ProcessStore",
     "lash.stores.queue": "QueueStore",
-    "lash.stores.schedule": "ScheduleStore",
+    "lash.stores.trigger.schedule": "ScheduleStore",
     "lash.stores.session": "Session SessionStore",
     "lash.stores.storage": "Storage",
-    "lash.stores.trigger": "OccurrenceStore TriggerStore",
+    "lash.stores.trigger.trigger": "OccurrenceStore TriggerStore",
     "lash.stores.wait": "WaitStore",
 }
 """Where each name comes from, but for errors: it is looked up when it is first asked for.
@@ -699,7 +707,7 @@ A program that only opens a storage need not wait until every shape of every nou
 """
 _RENAMED = {"open": "open_storage"}
 """What is called otherwise at home."""
-_SUBMODULES = ("otel", "sync")
+_SUBMODULES = ("sync", "telemetry")
 """What is found as ``lash.sync`` without an import of its own."""
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 

@@ -12,7 +12,7 @@ import pytest
 import lash
 from lash.bytestore.file import FileBytes
 from lash.errors import ConfigError, CorruptData, InvalidInput, StorageFailure
-from lash.model.session import Durability
+from lash.model.session.session import Durability
 
 CONTENT = b"content" * 100
 ID = hashlib.sha256(CONTENT).hexdigest()

@@ -7,7 +7,7 @@ import pytest
 from lash.cli.table import Column, draw, plainly
 from lash.cli.text import age, clean, json_text, moment, plural, shortened, size, width_of
 from lash.cli.url import redacted, scrub, without_password
-from lash.model.process import Projection
+from lash.model.process.process import Projection
 
 HOUR = 3_600_000
 DAY = 24 * HOUR

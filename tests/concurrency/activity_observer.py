@@ -11,7 +11,7 @@ import sys
 import msgspec
 
 import lash
-from lash.runtime.observe import observe
+from lash.runtime.observe.stream import observe
 
 
 async def main(url: str, cursor: str) -> None:

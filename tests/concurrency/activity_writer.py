@@ -9,7 +9,7 @@ import asyncio
 import sys
 
 import lash
-from lash.runtime.activity import ActivityWriter
+from lash.runtime.observe.activity import ActivityWriter
 from lash.testing.factories import commit, node
 
 PIECES = 10

@@ -12,7 +12,7 @@ import sys
 import time
 
 import lash
-from lash.model.event import EventDraft
+from lash.model.process.event import EventDraft
 
 
 async def append_as_told(url: str, process_id: str) -> None:

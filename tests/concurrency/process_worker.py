@@ -16,9 +16,9 @@ from typing import Final, TypeAlias
 
 import lash
 from lash.errors import Conflict, ProcessLeaseLost, StoreUnavailable
-from lash.model.event import Appended
 from lash.model.lease import LeaseOwner
-from lash.model.process import ProcessAcquired, ProcessLease, ProcessRefused, Recovery, RefusalReason, Success
+from lash.model.process.event import Appended
+from lash.model.process.process import ProcessAcquired, ProcessLease, ProcessRefused, Recovery, RefusalReason, Success
 from lash.model.value import JSON, JSONObject
 from lash.stores.storage import Storage
 from lash.testing.process_factories import GO, NEWS, NOTE, event, news, process

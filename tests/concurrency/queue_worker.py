@@ -11,8 +11,8 @@ import sys
 from typing import Final
 
 import lash
-from lash.ids import new_id
-from lash.liveness import current_owner
+from lash.backend.liveness import current_owner
+from lash.base.ids import new_id
 from lash.testing.contract.queue_state import consuming, texts
 from lash.testing.factories import commit, node
 

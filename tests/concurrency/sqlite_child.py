@@ -13,8 +13,8 @@ from collections.abc import Callable, Coroutine
 
 import apsw
 
-from lash.clock import SystemClock
-from lash.sqlite.database import Database, SQLiteOptions, Transaction
+from lash.base.clock import SystemClock
+from lash.sqlite.engine.database import Database, SQLiteOptions, Transaction
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS entry (id INTEGER PRIMARY KEY AUTOINCREMENT, writer TEXT NOT NULL, number INTEGER NOT NULL);

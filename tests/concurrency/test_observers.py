@@ -13,7 +13,7 @@ import pytest
 
 import lash
 from lash.model.activity import Committed, Observed, TurnActivity
-from lash.runtime.observe import current_cursor
+from lash.runtime.observe.stream import current_cursor
 from lash.testing.factories import started
 
 ROOT = Path(__file__).parents[2]

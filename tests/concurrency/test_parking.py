@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 import lash
-from lash.model.process import ProcessAcquired
+from lash.model.process.process import ProcessAcquired
 from lash.stores.storage import Storage
 from lash.testing.contract.work_state import ANN, BOB, child, park, ready, run
 from lash.testing.process_factories import DONE, GO, NOTE, process

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 import lash
-from lash.model.process import ChangeKind, ProcessChange, Success
+from lash.model.process.process import ChangeKind, ProcessChange, Success
 from lash.stores.storage import Storage
 from lash.testing.contract.process_state import all_records, check_logs, log
 from lash.testing.factories import created

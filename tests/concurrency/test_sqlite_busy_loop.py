@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lash.sqlite.database import SQLiteOptions
+from lash.sqlite.engine.database import SQLiteOptions
 from tests.sqlite.kit import Count, Item, insert, open_database
 
 TURNS = 1000

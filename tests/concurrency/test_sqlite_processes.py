@@ -11,7 +11,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from lash.sqlite.database import SQLiteOptions
+from lash.sqlite.engine.database import SQLiteOptions
 from tests.concurrency.sqlite_child import open_entries, pair
 
 ROOT = Path(__file__).parents[2]

@@ -13,11 +13,11 @@ from typing import Final, TypeAlias
 import msgspec
 
 import lash
+from lash.base.ids import new_id
 from lash.errors import ClaimLost, Conflict, EffectLeaseLost, LeaseLost, ProcessLeaseLost, StoreUnavailable
-from lash.ids import new_id
 from lash.model.effect import EffectClaimed, OperationScope, ProcessScope
-from lash.model.message import Role
-from lash.model.process import ProcessAcquired
+from lash.model.process.process import ProcessAcquired
+from lash.model.session.message import Role
 from lash.model.wait import CustomIdentity, Resolved
 from lash.testing.contract.queue_state import consuming, joining, texts
 from lash.testing.effect_factories import effect

@@ -13,14 +13,14 @@ import msgspec
 
 import lash
 from lash.errors import LashError, RevisionConflict, StorageClosed, StorageFailure, StoreUnavailable
-from lash.model.commit import Append
 from lash.model.effect import EffectDecision, EffectReplayed, Envelope, ExecutionScope, TurnScope
 from lash.model.lease import LeaseOutcome
-from lash.model.process import Outcome, ProcessAcquired, ProcessFence, ProcessLeaseOutcome
+from lash.model.process.process import Outcome, ProcessAcquired, ProcessFence, ProcessLeaseOutcome
 from lash.model.queue import BeginOutcome, ClaimOutcome
+from lash.model.session.commit import Append
 from lash.model.value import JSON
 from lash.model.wait import Accepted, AlreadyResolved, Resolution, ResolveAnswer
-from lash.plan.scope import scope_id
+from lash.plan.effect.scope import scope_id
 from lash.stores.storage import Storage
 from tests.contention.history import (
     AcquireAct,

@@ -16,7 +16,7 @@ import msgspec
 import lash
 from lash.errors import LashError
 from lash.model.effect import EffectError, OperationScope, ProcessScope, TurnScope
-from lash.model.process import Success
+from lash.model.process.process import Success
 from lash.stores.storage import Storage
 from lash.testing.contract.queue_state import claimed, consuming, late, queued
 from lash.testing.effect_factories import claimed as effect_claimed

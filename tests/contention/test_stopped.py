@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 import lash
-from lash.model.process import Success
+from lash.model.process.process import Success
 from tests.contention.rows import all_rows
 from tests.contention.sleeper import FAR, Rights
 from tests.raw import raw

@@ -6,7 +6,7 @@ from typing import Unpack
 
 import asyncpg
 
-from lash.postgres.options import PostgresOptions
+from lash.postgres.engine.options import PostgresOptions
 from lash.stores.attachment import ByteStore
 from lash.stores.storage import Storage
 from lash.testing.clock import ManualClock

@@ -8,7 +8,7 @@ from contextlib import aclosing
 import pytest
 
 from lash.model.activity import ActivityDraft
-from lash.runtime.observe import current_cursor, observe
+from lash.runtime.observe.stream import current_cursor, observe
 from lash.stores.storage import Storage
 from lash.testing.factories import commit, node, started
 from lash.testing.harness import Harness

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import lash
-import lash.attachment
+import lash.backend.attachment.attachment
 from lash.errors import CorruptData, StorageFailure, StoreUnavailable, SweepIncomplete
 from lash.plan.attachment import ABANDONED_AFTER_MS
 from lash.testing.bytes import ScriptedBytes
@@ -75,7 +75,7 @@ async def _shut_fence(url: str, sweeper: str, changed_at_ms: int) -> None:
 
 async def test_a_deletion_of_another_machine_is_waited_for(backend_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """H52: while a sweeper that nobody can see may still delete, a put gives up clearly and a sweep keeps off."""
-    monkeypatch.setattr(lash.attachment, "_LONGEST_PAUSE_S", 0.001)
+    monkeypatch.setattr(lash.backend.attachment.attachment, "_LONGEST_PAUSE_S", 0.001)
     byte_store = ScriptedBytes()
     async with await lash.open(backend_url, attachment_bytes=byte_store) as storage:
         await storage.sessions.create("s")
@@ -97,7 +97,7 @@ async def test_a_deletion_that_may_still_happen_keeps_puts_out(
     backend_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """H52: after a deletion of unknown outcome a put does not risk its bytes; the next sweep finishes it."""
-    monkeypatch.setattr(lash.attachment, "_LONGEST_PAUSE_S", 0.001)
+    monkeypatch.setattr(lash.backend.attachment.attachment, "_LONGEST_PAUSE_S", 0.001)
     byte_store = ScriptedBytes()
 
     async def time_out(attachment_id: str) -> None:
@@ -118,7 +118,7 @@ async def test_a_deletion_that_may_still_happen_keeps_puts_out(
 
 async def test_a_put_that_is_swept_for_ever_says_so(backend_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A put whose announcement is taken every time ends with an error that names the cause."""
-    monkeypatch.setattr(lash.attachment, "_LONGEST_PAUSE_S", 0.001)
+    monkeypatch.setattr(lash.backend.attachment.attachment, "_LONGEST_PAUSE_S", 0.001)
     byte_store = ScriptedBytes()
     async with await lash.open(backend_url, attachment_bytes=byte_store) as storage:
         await storage.sessions.create("s")

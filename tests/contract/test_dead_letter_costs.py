@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 import lash
-from lash.postgres.options import PostgresOptions
+from lash.postgres.engine.options import PostgresOptions
 from lash.sqlkit.queries import load_queries
 from lash.testing.factories import created
 from tests.raw import raw

@@ -14,8 +14,8 @@ import pytest_asyncio
 from asyncpg.connection import LoggedQuery
 
 import lash
-from lash.model.process import ProcessFilter, ProcessStatus
-from lash.postgres.options import PostgresOptions
+from lash.model.process.process import ProcessFilter, ProcessStatus
+from lash.postgres.engine.options import PostgresOptions
 from lash.stores.storage import Storage
 from lash.testing.clock import ManualClock
 from lash.testing.factories import created, owner

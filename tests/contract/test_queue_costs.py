@@ -13,8 +13,8 @@ import asyncpg
 import pytest
 
 import lash
-from lash.postgres.options import PostgresOptions
-from lash.postgres.pool import PLANNING
+from lash.postgres.engine.options import PostgresOptions
+from lash.postgres.engine.pool import PLANNING
 from lash.sqlkit.queries import load_queries
 from lash.testing.contract.queue_state import leased
 from lash.testing.factories import created

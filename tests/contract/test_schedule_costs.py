@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 import lash
-from lash.postgres.options import PostgresOptions
+from lash.postgres.engine.options import PostgresOptions
 from lash.sqlkit.queries import load_queries
 from tests.raw import raw
 

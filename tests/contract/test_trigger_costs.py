@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 import lash
-from lash.postgres.options import PostgresOptions
+from lash.postgres.engine.options import PostgresOptions
 from lash.sqlkit.queries import load_queries
 from lash.stores.storage import Storage
 from lash.testing.factories import created

@@ -12,13 +12,13 @@ import pytest
 import pytest_asyncio
 
 import lash
+from lash.backend.hints import HintListener, Hints
+from lash.backend.waiter import ProcessWaiter
 from lash.errors import InvalidInput, ProcessNotFound, ProcessPruned, StorageClosed, WaitTimedOut
-from lash.hints import HintListener, Hints
-from lash.model.event import EventDraft, EventType
-from lash.model.process import ExternalInput, Recovery, Registration, Success
+from lash.model.process.event import EventDraft, EventType
+from lash.model.process.process import ExternalInput, Recovery, Registration, Success
 from lash.stores.storage import Storage
 from lash.testing.harness import Harness
-from lash.waiting import ProcessWaiter
 from tests.backends import TESTS_FOLDER
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ import pytest
 
 import lash
 from lash.model.lease import LocalProcess
-from lash.postgres.options import PostgresOptions
+from lash.postgres.engine.options import PostgresOptions
 from lash.sqlkit.queries import load_queries
 from lash.testing.contract.work_state import child, park
 from lash.testing.factories import created, owner

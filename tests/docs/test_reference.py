@@ -13,8 +13,8 @@ import pytest
 
 import lash
 from lash import errors
+from lash.backend.waiter import ProcessWaiter
 from lash.stores.storage import Storage
-from lash.waiting import ProcessWaiter
 from tests.docs.pages import DOCS, ROOT, blocks_of
 from tools.reference_pages import errors_page, schema_page
 from tools.repository import BACKENDS, Repository
@@ -147,7 +147,7 @@ def test_diagrams_show_every_state(page: str, states: type[StrEnum]) -> None:
 
 def test_every_moment_that_hooks_hear_of_is_explained() -> None:
     """What the runtime notes is in the table of moments and in the docstring of hooks, and nothing else is."""
-    sources = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "src/lash/runtime").glob("*.py"))
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "src/lash/runtime").rglob("*.py"))
     noted = set(re.findall(r'\bnote\(\s*"([a-z]+\.[a-z]+)"', sources))
     table = re.findall(r"^\| (`[a-z]+\.[a-z]+`(?:, `[a-z]+\.[a-z]+`)*) \|", _text("operations.md"), re.MULTILINE)
     assert {name for cell in table for name in re.findall(r"`([a-z.]+)`", cell)} == noted

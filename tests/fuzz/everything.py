@@ -10,10 +10,10 @@ import msgspec
 import lash
 from lash.model.activity import ActivityDraft
 from lash.model.artifact import ProcessEnvironment
-from lash.model.process import Grant, Scope
+from lash.model.process.process import Grant, Scope
 from lash.model.queue import Boundary, Claim
-from lash.model.session import FullGraph
-from lash.runtime.observe import current_cursor
+from lash.model.session.session import FullGraph
+from lash.runtime.observe.stream import current_cursor
 from lash.stores.storage import Storage
 from lash.testing.effect_factories import effect
 from lash.testing.factories import acquired, commit, node, owner

@@ -13,9 +13,8 @@ import apsw
 import msgspec
 
 import lash
-from lash.blob import Codec, StoredBlob, unpack
-from lash.codec import decode
-from lash.model.value import BlobRef
+from lash.base.codec import decode
+from lash.base.compression import BlobRef, Codec, StoredBlob, unpack
 from lash.testing.factories import commit, draft, node
 from lash.transfer import import_session
 

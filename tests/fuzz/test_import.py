@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lash
-from lash.model.session import FullGraph
+from lash.model.session.session import FullGraph
 from lash.transfer import import_session
 from tests.fuzz.kit import HOSTILE_JSON, anything, fuzzed, lash_only_from, loose_json, places, replaced
 from tests.transfer.kit import exported, parsed, rich_session, sealed

@@ -11,18 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lash
+from lash.base.codec import decode
 from lash.cli.command import json_argument
 from lash.cli.exits import CommandFailed
 from lash.cli.text import clean, moment
 from lash.cli.url import redacted, scrub, sqlite_path, without_password
-from lash.codec import decode
-from lash.connect import open_storage
+from lash.connect.open import open_storage
 from lash.model.effect import ExecutionScope, TurnScope
 from lash.model.wait import CustomIdentity
-from lash.plan import activity, attachment, change, process, schedule, session, trigger_list
-from lash.plan.cron import check_cron, next_tick, zone_of
+from lash.plan import activity, attachment
+from lash.plan.process import change, process
+from lash.plan.session import session
+from lash.plan.trigger import list as trigger_list
+from lash.plan.trigger import schedule
+from lash.plan.trigger.cron import check_cron, next_tick, zone_of
 from lash.plan.wait import sign_key, verify_key
-from lash.postgres.options import PostgresOptions
+from lash.postgres.engine.options import PostgresOptions
 from lash.sqlite.storage import SQLiteStorage
 from tests.fuzz.kit import HOSTILE_JSON, anything, fuzzed, lash_only, lash_only_from, texts
 

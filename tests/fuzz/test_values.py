@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lash
-from lash.model.event import Constant, Pointer, Present, Selector, Template
-from lash.plan.schema import check_payload, check_schema
-from lash.plan.selector import check_pointer, check_selector, select
+from lash.model.process.event import Constant, Pointer, Present, Selector, Template
+from lash.plan.process.schema import check_payload, check_schema
+from lash.plan.trigger.selector import check_pointer, check_selector, select
 from lash.stores.storage import Storage
 from lash.testing.process_factories import event, process
 from lash.testing.trigger_factories import pressed, trigger
@@ -100,7 +100,7 @@ def test_a_schema_checks_or_is_refused(schema: dict[str, object], payload: objec
 
 def _is_plain(value: object) -> bool:
     """Say whether lash would store the value: only such a one gets as far as the plans."""
-    from lash.codec import encode
+    from lash.base.codec import encode
 
     return not isinstance(lash_only(encode, value, type(value), "value"), lash.LashError)
 

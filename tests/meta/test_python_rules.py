@@ -39,15 +39,17 @@ HARMLESS = [
 def test_built_sql_is_found(tmp_path: Path, code: str) -> None:
     """One finding, in the file that does it."""
     repository = tree(
-        tmp_path, {"src/lash/sqlite/session.py": "async def work():\n    " + code.replace("\n", "\n    ")}
+        tmp_path, {"src/lash/sqlite/rows/session/session.py": "async def work():\n    " + code.replace("\n", "\n    ")}
     )
-    assert [path for path, _ in places(list(no_sql_from_strings(repository)))] == ["src/lash/sqlite/session.py"]
+    assert [path for path, _ in places(list(no_sql_from_strings(repository)))] == [
+        "src/lash/sqlite/rows/session/session.py"
+    ]
 
 
 @pytest.mark.parametrize("code", HARMLESS)
 def test_other_text_is_left_alone(tmp_path: Path, code: str) -> None:
     """Constant statements, named queries and ordinary sentences are no findings."""
-    repository = tree(tmp_path, {"src/lash/sqlite/session.py": code})
+    repository = tree(tmp_path, {"src/lash/sqlite/rows/session/session.py": code})
     assert messages(no_sql_from_strings, repository) == []
 
 
@@ -70,8 +72,8 @@ def test_other_text_is_left_alone(tmp_path: Path, code: str) -> None:
 )
 def test_what_runs_data_is_found(tmp_path: Path, code: str) -> None:
     """Each way to turn data into code, or text into a command, is one finding."""
-    repository = tree(tmp_path, {"src/lash/runtime/values.py": f"def work():\n    {code}\n"})
-    assert places(list(nothing_runs_data(repository))) == [("src/lash/runtime/values.py", 2)]
+    repository = tree(tmp_path, {"src/lash/runtime/steps/values.py": f"def work():\n    {code}\n"})
+    assert places(list(nothing_runs_data(repository))) == [("src/lash/runtime/steps/values.py", 2)]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +88,7 @@ def test_what_runs_data_is_found(tmp_path: Path, code: str) -> None:
 )
 def test_what_runs_no_data_is_left_alone(tmp_path: Path, code: str) -> None:
     """Look-alikes are no findings."""
-    repository = tree(tmp_path, {"src/lash/runtime/values.py": code})
+    repository = tree(tmp_path, {"src/lash/runtime/steps/values.py": code})
     assert messages(nothing_runs_data, repository) == []
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import lash
-from lash.model.commit import ReplaceFull
-from lash.postgres.options import PostgresOptions
+from lash.model.session.commit import ReplaceFull
+from lash.postgres.engine.options import PostgresOptions
 from lash.sqlkit.migrations import load_migrations
 from lash.testing.factories import chain, commit, node
 from tests.migration.test_work import execute

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 import lash
-from lash.model.checkpoint import CheckpointManifest, TurnState
-from lash.model.commit import CommitResult
-from lash.plan.checkpoint import manifest_ref
-from lash.postgres.options import PostgresOptions
+from lash.model.session.checkpoint import CheckpointManifest, TurnState
+from lash.model.session.commit import CommitResult
+from lash.plan.session.checkpoint import manifest_ref
+from lash.postgres.engine.options import PostgresOptions
 from lash.sqlite.schema import APPLICATION_ID
 from lash.sqlkit.migrations import load_migrations
 from lash.testing.factories import commit, node

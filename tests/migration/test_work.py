@@ -10,9 +10,9 @@ import asyncpg
 import pytest
 
 from lash.model.causal import ProcessCause, ProcessEventCause, TurnCause
-from lash.model.process import Provenance
-from lash.plan.process import encode_registration
-from lash.postgres.options import PostgresOptions
+from lash.model.process.process import Provenance
+from lash.plan.process.process import encode_registration
+from lash.postgres.engine.options import PostgresOptions
 from lash.sqlkit.migrations import load_migrations
 from lash.testing.process_factories import process
 from tests.raw import raw

@@ -14,7 +14,7 @@ from lash.model.attachment import (
     SweepProblem,
     SweepReport,
 )
-from lash.model.message import AttachmentRef
+from lash.model.session.message import AttachmentRef
 from tests.model.base_model import Sessions
 from tests.model.kit import Refused
 

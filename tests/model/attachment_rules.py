@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant
 
 from lash.model.attachment import AttachmentEntry, AttachmentOwner, OwnerKind, SweepReport
-from lash.model.commit import Commit
-from lash.model.session import CreatedSession
+from lash.model.session.commit import Commit
+from lash.model.session.session import CreatedSession
 from tests.model.attachment_model import ALIVE, GONE, UNKNOWN, Attachments, without_reasons
 from tests.model.base_rules import session_ids
 from tests.model.kit import action

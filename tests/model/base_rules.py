@@ -6,7 +6,7 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from lash.model.session import CreatedSession, SessionMeta
+from lash.model.session.session import CreatedSession, SessionMeta
 from tests.model.base_model import Sessions, SessionState
 from tests.model.kit import Machine, action
 from tests.model.world import World

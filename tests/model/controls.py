@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 import apsw
 import asyncpg
 
-from lash.postgres.options import PostgresOptions
-from lash.stores.rows import RowTable
+from lash.postgres.engine.options import PostgresOptions
+from lash.stores.table_rows import RowTable
 from tests.contract.harnesses import PostgresHarness
 
 RawRow = tuple[Any, ...]

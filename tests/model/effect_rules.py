@@ -8,7 +8,6 @@ from typing import Final
 import msgspec
 from hypothesis import strategies as st
 
-from lash.model.commit import Commit
 from lash.model.effect import (
     EffectClaim,
     EffectClaimed,
@@ -23,8 +22,9 @@ from lash.model.effect import (
     TurnScope,
 )
 from lash.model.lease import LeaseFence
-from lash.model.process import ProcessFence, Success
-from lash.model.session import CreatedSession
+from lash.model.process.process import ProcessFence, Success
+from lash.model.session.commit import Commit
+from lash.model.session.session import CreatedSession
 from lash.model.value import JSON
 from lash.testing.factories import acquired, commit, owner
 from lash.testing.process_factories import process, process_lease

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from lash.model.event import (
+from lash.model.process.event import (
     EventSemantics,
     EventType,
     Pointer,
@@ -19,7 +19,7 @@ from lash.model.event import (
     WakeSpec,
     WholePayload,
 )
-from lash.model.process import Abandonment, Cancellation, Failure, Outcome, Success
+from lash.model.process.process import Abandonment, Cancellation, Failure, Outcome, Success
 
 DECLARED: Final = (
     EventType(name="note"),

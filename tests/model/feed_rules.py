@@ -6,8 +6,8 @@ import dataclasses
 
 from hypothesis import strategies as st
 
-from lash.model.event import EventDraft, EventPage, ProcessEvent
-from lash.model.process import ChangeKind, ChangePage, ProcessChange
+from lash.model.process.event import EventDraft, EventPage, ProcessEvent
+from lash.model.process.process import ChangeKind, ChangePage, ProcessChange
 from tests.model.base_rules import session_ids
 from tests.model.expected import like
 from tests.model.kit import action

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lash.model.process import Grant, GrantEntry, Scope, SessionDetached
+from lash.model.process.process import Grant, GrantEntry, Scope, SessionDetached
 from tests.model.kit import Refused
 from tests.model.process_model import ProcessModel
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from lash.model.process import Grant, Scope
+from lash.model.process.process import Grant, Scope
 from tests.model.base_rules import session_ids
 from tests.model.expected import like
 from tests.model.grant_model import GrantModel

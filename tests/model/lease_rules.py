@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant
 
-from lash.liveness import current_process
+from lash.backend.liveness import current_process
 from lash.model.lease import Acquired, Busy, Lease, LeaseOwner, LocalProcess
 from lash.testing.factories import owner
 from tests.model import lease_model

@@ -6,9 +6,9 @@ import dataclasses
 
 import msgspec
 
-from lash.model.event import EventDraft
 from lash.model.lease import LeaseOwner
-from lash.model.process import (
+from lash.model.process.event import EventDraft
+from lash.model.process.process import (
     Outcome,
     ProcessAcquired,
     ProcessLease,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant
 
 from lash.model.lease import LeaseOwner
-from lash.model.process import (
+from lash.model.process.process import (
     Abandonment,
     Outcome,
     ProcessAcquired,

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 from hypothesis import strategies as st
 
 from lash.model.causal import ProcessCause
-from lash.model.process import (
+from lash.model.process.process import (
     Abandonment,
     Cancellation,
     EngineInput,
@@ -21,7 +21,7 @@ from lash.model.process import (
     Registration,
     Success,
 )
-from lash.model.session import CreatedSession
+from lash.model.session.session import CreatedSession
 from lash.model.value import JSON
 from tests.model.base_rules import SessionLife
 from tests.model.event_types import DECLARED

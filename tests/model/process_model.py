@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import msgspec
 
-from lash.model.event import Appended, EventDraft, ProcessEvent, Wake, WakeRecord, WakeState
 from lash.model.lease import LeaseOwner
-from lash.model.process import (
+from lash.model.process.event import Appended, EventDraft, ProcessEvent, Wake, WakeRecord, WakeState
+from lash.model.process.process import (
     Abandonment,
     Cancellation,
     ChangeKind,

@@ -8,8 +8,8 @@ from typing import Any, Final
 import msgspec
 from hypothesis import strategies as st
 
-from lash.model.event import EventDraft, WakeState
-from lash.model.process import (
+from lash.model.process.event import EventDraft, WakeState
+from lash.model.process.process import (
     Abandonment,
     ExternalRef,
     ProcessFilter,

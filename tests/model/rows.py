@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from lash.stores.rows import RowTable
+from lash.stores.table_rows import RowTable
 from tests.model.names import Names
 
 RawRow = tuple[Any, ...]

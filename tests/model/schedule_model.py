@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from itertools import islice, takewhile
 
-from lash.model.process import HOST
-from lash.model.schedule import (
+from lash.model.process.process import HOST
+from lash.model.trigger.schedule import (
     CatchUp,
     Fired,
     FiredTick,
@@ -14,7 +14,7 @@ from lash.model.schedule import (
     Schedule,
     ScheduleDraft,
 )
-from lash.model.trigger import OccurrenceRequest
+from lash.model.trigger.trigger import OccurrenceRequest
 from tests.model.cron_tables import newest_tick, ticks_after, written
 from tests.model.kit import Refused
 from tests.model.trigger_model import Name, TriggerModel, name_of

@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Final
 import msgspec
 from hypothesis import strategies as st
 
-from lash.model.process import HOST, EngineInput, Identity, Scope, SessionOriginator
-from lash.model.schedule import CatchUp, Fired, RegisteredSchedule, Schedule, ScheduleDraft
-from lash.model.session import CreatedSession
-from lash.model.trigger import EventPointer, OccurrenceRequest, RegisteredTrigger, TriggerDraft, TriggerOwner
+from lash.model.process.process import HOST, EngineInput, Identity, Scope, SessionOriginator
+from lash.model.session.session import CreatedSession
+from lash.model.trigger.schedule import CatchUp, Fired, RegisteredSchedule, Schedule, ScheduleDraft
+from lash.model.trigger.trigger import EventPointer, OccurrenceRequest, RegisteredTrigger, TriggerDraft, TriggerOwner
 from tests.model.base_rules import SessionLife, session_ids
 from tests.model.cron_tables import TABLES, newest_tick, written
 from tests.model.expected import like, plain

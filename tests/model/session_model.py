@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator
 import msgspec
 from msgspec import UnsetType
 
-from lash.model.checkpoint import Checkpoint, CheckpointDraft, CheckpointManifest
-from lash.model.commit import Append, Commit, CommitResult, ReplaceFull
-from lash.model.frame import AgentFrame
-from lash.model.node import Graph, Node
+from lash.base.compression import BlobRef
 from lash.model.queue import ClaimCompletion
-from lash.model.session import (
+from lash.model.session.checkpoint import Checkpoint, CheckpointDraft, CheckpointManifest
+from lash.model.session.commit import Append, Commit, CommitResult, ReplaceFull
+from lash.model.session.frame import AgentFrame
+from lash.model.session.node import Graph, Node
+from lash.model.session.session import (
     CreatedSession,
     ForkRelation,
     SessionConfig,
@@ -22,8 +23,7 @@ from lash.model.session import (
     SessionMeta,
     SessionRead,
 )
-from lash.model.usage import TokenUsage, UsageEntry
-from lash.model.value import BlobRef
+from lash.model.session.usage import TokenUsage, UsageEntry
 from tests.model import lease_model
 from tests.model.base_model import Sessions, SessionState
 from tests.model.kit import Refused

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant
 from msgspec import UNSET, UnsetType
 
-from lash.model.checkpoint import CheckpointDraft, TurnState
-from lash.model.commit import Append, Commit, CommitResult, GraphDelta, ReplaceFull, Unchanged
-from lash.model.frame import AgentFrame
-from lash.model.node import Node
+from lash.base.compression import BlobRef
 from lash.model.queue import ClaimCompletion
-from lash.model.session import ActivePath, CreatedSession, FullGraph, SessionConfig, SessionMeta
-from lash.model.usage import TokenUsage, UsageEntry
-from lash.model.value import BlobRef
+from lash.model.session.checkpoint import CheckpointDraft, TurnState
+from lash.model.session.commit import Append, Commit, CommitResult, GraphDelta, ReplaceFull, Unchanged
+from lash.model.session.frame import AgentFrame
+from lash.model.session.node import Node
+from lash.model.session.session import ActivePath, CreatedSession, FullGraph, SessionConfig, SessionMeta
+from lash.model.session.usage import TokenUsage, UsageEntry
 from lash.testing.factories import MOMENT, node
 from tests.model.base_model import SessionState
 from tests.model.base_rules import SESSION_IDS, session_ids

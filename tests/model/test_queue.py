@@ -4,8 +4,8 @@ from typing import ClassVar
 
 from hypothesis import strategies as st
 
-from lash.model.commit import Commit
 from lash.model.queue import ClaimCompletion
+from lash.model.session.commit import Commit
 from tests.model import lease_model
 from tests.model.kit import Refused, action, run_machine
 from tests.model.lease_rules import recent

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from lash.model.commit import Commit
 from lash.model.queue import ClaimCompletion
+from lash.model.session.commit import Commit
 from tests.model.artifact_rules import ArtifactRules
 from tests.model.attachment_rules import AttachmentRules
 from tests.model.kit import run_machine

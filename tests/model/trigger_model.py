@@ -9,8 +9,8 @@ from typing import TypeVar
 import msgspec
 
 from lash.model.causal import TriggerOccurrenceCause
-from lash.model.process import HostOriginator, Provenance, Registration, SessionOriginator
-from lash.model.trigger import (
+from lash.model.process.process import HostOriginator, Provenance, Registration, SessionOriginator
+from lash.model.trigger.trigger import (
     DeletedTrigger,
     DeliveryState,
     EmitReport,

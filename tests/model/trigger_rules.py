@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Final, TypeVar
 import msgspec
 from hypothesis import strategies as st
 
-from lash.model.process import EngineInput, HostOriginator, Identity, Scope, SessionOriginator, Success
-from lash.model.session import CreatedSession
-from lash.model.trigger import (
+from lash.model.process.process import EngineInput, HostOriginator, Identity, Scope, SessionOriginator, Success
+from lash.model.session.session import CreatedSession
+from lash.model.trigger.trigger import (
     DeliveryState,
     EmitReport,
     EventPointer,

@@ -9,8 +9,8 @@ import msgspec
 from hypothesis import strategies as st
 
 from lash.model.effect import ExecutionScope, OperationScope, ProcessScope, QueueDrainScope, TurnScope
-from lash.model.process import ProcessAcquired, Success
-from lash.model.session import CreatedSession
+from lash.model.process.process import ProcessAcquired, Success
+from lash.model.session.session import CreatedSession
 from lash.model.wait import (
     Cancelled,
     CustomIdentity,

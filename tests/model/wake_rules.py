@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant
 
 from lash.model.causal import ProcessEventCause
-from lash.model.event import WakeState
-from lash.model.process import Registration
+from lash.model.process.event import WakeState
+from lash.model.process.process import Registration
 from lash.model.queue import Batch, BatchState, Delivery, ProcessWake, Slot
 from lash.testing.process_factories import NEWS, news, process
 from tests.model.base_rules import SESSION_IDS

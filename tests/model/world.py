@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Any, Final, TypeVar, Unpack
 
 from lash.errors import LashError
-from lash.stores.rows import HasRows, RowTable
 from lash.stores.storage import Storage
+from lash.stores.table_rows import HasRows, RowTable
 from lash.testing.clock import START_MS, ManualClock
 from lash.testing.harness import OpenOptions, URLHarness
 from tests.model.controls import Control, ControlledPostgres, PostgresControl, SQLiteControl

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from tools.mutants import mutants, mutated
-from tools.mutation import accepted, module_files
+from tools.mutation import accepted, module_files, module_name
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = Path(__file__).with_name("sample.json")
@@ -39,7 +39,7 @@ def test_the_sample_is_killed() -> None:
 def test_accepted_survivors_exist_and_have_a_reason() -> None:
     """The list names mutants that there are, says why nothing can notice them, and the sample has none of them."""
     known = accepted()
-    existing = {mutant.key for path in module_files([]) for mutant in mutants(path, f"plan/{path.stem}")}
+    existing = {mutant.key for path in module_files([]) for mutant in mutants(path, f"plan/{module_name(path)}")}
     assert sorted(known.keys() - existing) == []
     assert [key for key, reason in known.items() if len(reason) < 20] == []
     assert known.keys().isdisjoint(msgspec.json.decode(SAMPLE.read_bytes(), type=list[str]))

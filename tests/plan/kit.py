@@ -6,18 +6,19 @@ import hashlib
 import json
 from datetime import UTC, datetime
 
-from lash.model.commit import Append, Commit, CommitBudget
-from lash.model.event import EventType, ProcessEvent
+from lash.base.compression import Compression
 from lash.model.lease import LeaseOwner
-from lash.model.message import Message, Role
-from lash.model.node import MessageEntry, Node, PluginEntry
-from lash.model.process import ExternalInput, Registration
-from lash.model.session import Retention
-from lash.model.value import JSON, Compression
-from lash.plan.commit import CommitFacts, CommitRules
+from lash.model.process.event import EventType, ProcessEvent
+from lash.model.process.process import ExternalInput, Registration
+from lash.model.session.commit import Append, Commit, CommitBudget
+from lash.model.session.message import Message, Role
+from lash.model.session.node import MessageEntry, Node, PluginEntry
+from lash.model.session.session import Retention
+from lash.model.value import JSON
 from lash.plan.lease import LeaseRow
-from lash.plan.node import EncodedNode, StoredNode
-from lash.plan.session import HeadRow
+from lash.plan.session.commit import CommitFacts, CommitRules
+from lash.plan.session.node import EncodedNode, StoredNode
+from lash.plan.session.session import HeadRow
 
 SESSION = "session-1"
 NOON = datetime(2025, 6, 1, 12, tzinfo=UTC)

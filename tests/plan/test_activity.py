@@ -21,7 +21,7 @@ from lash.model.activity import (
     QueueMark,
     TurnActivity,
 )
-from lash.model.process import ChangeKind, ProcessStatus
+from lash.model.process.process import ChangeKind, ProcessStatus
 from lash.plan.activity import (
     ActivityRow,
     SeenChangeRow,
@@ -36,7 +36,7 @@ from lash.plan.activity import (
     plan_look,
     read_after,
 )
-from lash.plan.change import ChangeCursor
+from lash.plan.process.change import ChangeCursor
 
 START = "YzE6MDow"
 """The cursor of the beginning of the feed."""

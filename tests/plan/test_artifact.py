@@ -7,9 +7,9 @@ import hashlib
 import msgspec
 import pytest
 
+from lash.base.compression import Compression
 from lash.errors import CorruptData, InvalidInput
 from lash.model.artifact import ArtifactPage, ArtifactRef, ArtifactSummary, ProcessEnvironment
-from lash.model.value import Compression
 from lash.plan.artifact import (
     ENVIRONMENTS,
     ArtifactRow,

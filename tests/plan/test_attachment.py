@@ -9,11 +9,11 @@ import itertools
 import msgspec
 import pytest
 
-from lash.codec import encode
+from lash.base.codec import encode
 from lash.errors import AttachmentNotFound, CorruptData, InvalidInput
 from lash.model.attachment import AttachmentEntry, AttachmentOwner, OwnerKind
 from lash.model.lease import LocalProcess
-from lash.model.message import AttachmentRef
+from lash.model.session.message import AttachmentRef
 from lash.plan.attachment import (
     ABANDONED_AFTER_MS,
     AttachmentRow,

@@ -4,9 +4,9 @@ import pytest
 
 from lash.model.lease import Busy, LeaseOwner
 from lash.model.queue import EmptyReason, NothingClaimed
-from lash.plan.begin import Beginning, plan_begin, turn_id_of
 from lash.plan.lease import NEVER_HELD, LeaseRow
-from lash.plan.queue import CandidateRow, QueueFacts
+from lash.plan.queue.begin import Beginning, plan_begin, turn_id_of
+from lash.plan.queue.queue import CandidateRow, QueueFacts
 from tests.plan.kit import SESSION
 from tests.plan.test_lease import HOLDER, LEASE, RIVAL, ROW
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 
-from lash.plan.change import ChangeCursor, ChangeRow, TailRow, decode_changes, decode_tail
+from lash.plan.process.change import ChangeCursor, ChangeRow, TailRow, decode_changes, decode_tail
 
 
 def test_where_no_transactions_are_told_apart_a_place_is_a_number_alone() -> None:

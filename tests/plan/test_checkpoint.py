@@ -5,12 +5,11 @@ import string
 
 import pytest
 
-from lash.blob import Codec
+from lash.base.compression import BlobRef, Codec, Compression
 from lash.errors import CorruptData, InvalidInput
-from lash.model.checkpoint import CheckpointDraft, CheckpointManifest, TurnState
-from lash.model.usage import TokenUsage
-from lash.model.value import BlobRef, Compression
-from lash.plan.checkpoint import (
+from lash.model.session.checkpoint import CheckpointDraft, CheckpointManifest, TurnState
+from lash.model.session.usage import TokenUsage
+from lash.plan.session.checkpoint import (
     CheckpointRow,
     ComponentRow,
     CurrentComponent,

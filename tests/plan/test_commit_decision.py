@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from lash.base.compression import BlobRef
 from lash.errors import (
     AttachmentNotFound,
     BlobNotFound,
@@ -15,17 +16,16 @@ from lash.errors import (
     RevisionConflict,
     TurnConflict,
 )
-from lash.model.commit import Append, Commit, CommitResult, GraphDelta, ReplaceFull, Unchanged
 from lash.model.lease import LeaseFence
-from lash.model.message import Role
-from lash.model.node import Node
 from lash.model.queue import ClaimCompletion
-from lash.model.value import BlobRef
-from lash.plan.commit import Apply, CommitFacts, Replay, assume_facts, plan_commit, prepare_commit
+from lash.model.session.commit import Append, Commit, CommitResult, GraphDelta, ReplaceFull, Unchanged
+from lash.model.session.message import Role
+from lash.model.session.node import Node
 from lash.plan.lease import LeaseRow
-from lash.plan.node import NewSegment, StoredNode
-from lash.plan.session import HeadRow
-from lash.plan.turn import TurnRow
+from lash.plan.session.commit import Apply, CommitFacts, Replay, assume_facts, plan_commit, prepare_commit
+from lash.plan.session.node import NewSegment, StoredNode
+from lash.plan.session.session import HeadRow
+from lash.plan.session.turn import TurnRow
 from tests.plan.kit import EMPTY_HEAD, SESSION, appending, facts, noted, rules, said, stored
 
 replace = msgspec.structs.replace

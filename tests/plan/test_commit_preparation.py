@@ -3,18 +3,17 @@
 import msgspec
 import pytest
 
-from lash.blob import Codec
+from lash.base.compression import BlobRef, Codec, Compression
 from lash.errors import CommitTooLarge, InvalidInput, SessionBindingMismatch
-from lash.model.checkpoint import CheckpointDraft, TurnState
-from lash.model.commit import Append, Commit, CommitBudget, ReplaceFull, Unchanged
-from lash.model.frame import AgentFrame, ModelSpec
 from lash.model.lease import LeaseFence
 from lash.model.queue import ClaimCompletion
-from lash.model.session import SessionConfig
-from lash.model.usage import TokenUsage, UsageEntry
-from lash.model.value import BlobRef, Compression
-from lash.plan.commit import Checkpoints, PreparedCommit, prepare_commit
-from lash.plan.usage import UsageRow
+from lash.model.session.checkpoint import CheckpointDraft, TurnState
+from lash.model.session.commit import Append, Commit, CommitBudget, ReplaceFull, Unchanged
+from lash.model.session.frame import AgentFrame, ModelSpec
+from lash.model.session.session import SessionConfig
+from lash.model.session.usage import TokenUsage, UsageEntry
+from lash.plan.session.commit import Checkpoints, PreparedCommit, prepare_commit
+from lash.plan.session.usage import UsageRow
 from tests.plan.kit import NOON, SESSION, appending, noted, rules, sha256
 
 replace = msgspec.structs.replace

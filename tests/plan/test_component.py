@@ -6,9 +6,8 @@ from typing import Final
 
 import pytest
 
-from lash.blob import Codec, StoredBlob
-from lash.model.value import BlobRef
-from lash.plan.component import Replacement, replacements
+from lash.base.compression import BlobRef, Codec, StoredBlob
+from lash.plan.session.component import Replacement, replacements
 
 A, B, C, D = (BlobRef(letter * 64) for letter in "abcd")
 

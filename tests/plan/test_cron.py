@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lash.errors import InvalidInput
-from lash.plan import cron as cron_plan
-from lash.plan.cron import check_cron, instant, newest_tick, next_tick, zone_of
+from lash.plan.trigger import cron as cron_plan
+from lash.plan.trigger.cron import check_cron, instant, newest_tick, next_tick, zone_of
 
 
 def ms(text: str) -> int:

@@ -6,7 +6,7 @@ import pytest
 from lash.errors import ClaimLost, CorruptData, InvalidInput
 from lash.model.queue import Batch, Claim, DeadLetter, Delivery, Slot, TurnInput
 from lash.model.value import JSON
-from lash.plan.dead_letter import DeadLetterRow, check_after, decode_dead_letter, plan_burial, prepare_burial
+from lash.plan.queue.dead_letter import DeadLetterRow, check_after, decode_dead_letter, plan_burial, prepare_burial
 from tests.plan.kit import SESSION
 
 replace = msgspec.structs.replace

@@ -38,7 +38,7 @@ from lash.model.effect import (
     TurnCheckpoint,
     TurnScope,
 )
-from lash.plan.effect import (
+from lash.plan.effect.effect import (
     check_key,
     decode_outcome,
     encode_envelope,
@@ -48,7 +48,7 @@ from lash.plan.effect import (
     mismatch,
     replay_key,
 )
-from lash.plan.scope import scope_id, scope_process_id, scope_session_id, turn_scope_id
+from lash.plan.effect.scope import scope_id, scope_process_id, scope_session_id, turn_scope_id
 from tests.plan.kit import sha256
 
 TURN = TurnScope(session_id="s", turn_id="t")

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from lash.base.limits import MAX_INTEGER
 from lash.errors import (
     Conflict,
     CorruptData,
@@ -15,7 +16,6 @@ from lash.errors import (
     LeaseLost,
     ProcessLeaseLost,
 )
-from lash.limits import MAX_INTEGER
 from lash.model.effect import (
     EffectBusy,
     EffectClaim,
@@ -35,9 +35,8 @@ from lash.model.effect import (
     TurnScope,
 )
 from lash.model.lease import LeaseFence, LeaseOwner, LocalProcess
-from lash.model.process import ProcessFence
-from lash.plan.effect import Settlement, encode_envelope
-from lash.plan.effect_claim import (
+from lash.model.process.process import ProcessFence
+from lash.plan.effect.claim import (
     ClaimRow,
     EffectFacts,
     EffectRow,
@@ -62,6 +61,7 @@ from lash.plan.effect_claim import (
     require_room,
     require_same_size,
 )
+from lash.plan.effect.effect import Settlement, encode_envelope
 from lash.plan.lease import LeaseRow
 
 TURN = TurnScope(session_id="s", turn_id="t")

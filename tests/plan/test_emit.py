@@ -15,8 +15,8 @@ from lash.errors import (
     TriggerConflict,
     TriggerNotFound,
 )
-from lash.model.process import EngineInput, HostOriginator, Identity
-from lash.model.trigger import (
+from lash.model.process.process import EngineInput, HostOriginator, Identity
+from lash.model.trigger.trigger import (
     DeliveryState,
     EmitReport,
     EventPointer,
@@ -27,7 +27,7 @@ from lash.model.trigger import (
     TriggerDraft,
     WholeEvent,
 )
-from lash.plan.emit import (
+from lash.plan.trigger.emit import (
     DeliveryRow,
     OccurrenceRow,
     Planned,
@@ -51,7 +51,7 @@ from lash.plan.emit import (
     settle,
     starts_of,
 )
-from lash.plan.trigger import TriggerRow, encode_draft
+from lash.plan.trigger.trigger import TriggerRow, encode_draft
 from tests.plan.kit import sha256
 
 REQUEST = OccurrenceRequest(source_type="t", source_key="s", idempotency_key="i", payload={"n": 1}, source=[2])

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lash.errors import CorruptData, EventConflict, InvalidInput, ProcessTerminal
-from lash.model.event import (
+from lash.model.process.event import (
     EventDraft,
     EventSemantics,
     EventType,
@@ -18,14 +18,14 @@ from lash.model.event import (
     Wake,
     WakeSpec,
 )
-from lash.model.process import (
+from lash.model.process.process import (
     ProcessStatus,
     Projection,
     Registration,
     Success,
 )
 from lash.model.value import JSON
-from lash.plan.event import (
+from lash.plan.process.event import (
     CORE_EVENT_TYPES,
     EventRow,
     InsertEvent,
@@ -36,7 +36,7 @@ from lash.plan.event import (
     payload_hash,
     plan_append,
 )
-from lash.plan.event_draft import signal_draft
+from lash.plan.process.event_draft import signal_draft
 from lash.plan.work import WorkChange
 from tests.plan.kit import PROCESS, SESSION, canonical_json, happened, registered, sha256
 

@@ -4,11 +4,11 @@ import msgspec
 import pytest
 
 from lash.errors import InvalidInput
-from lash.model.event import (
+from lash.model.lease import LeaseOwner, LocalProcess
+from lash.model.process.event import (
     EventDraft,
 )
-from lash.model.lease import LeaseOwner, LocalProcess
-from lash.model.process import (
+from lash.model.process.process import (
     Abandonment,
     Cancellation,
     ExternalRef,
@@ -21,8 +21,8 @@ from lash.model.process import (
     Success,
 )
 from lash.model.value import JSONObject
-from lash.plan.event import check_draft, fold
-from lash.plan.event_draft import (
+from lash.plan.process.event import check_draft, fold
+from lash.plan.process.event_draft import (
     abandon_request_draft,
     abandonment_draft,
     cancel_draft,

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lash.errors import InvalidInput, ProcessTerminal
-from lash.model.event import (
+from lash.model.process.event import (
     Constant,
     EventDraft,
     EventSemantics,
@@ -18,7 +18,7 @@ from lash.model.event import (
     WakeSpec,
     WholePayload,
 )
-from lash.model.process import (
+from lash.model.process.process import (
     Abandonment,
     Cancellation,
     ExternalRef,
@@ -32,8 +32,8 @@ from lash.model.process import (
     Success,
 )
 from lash.model.value import JSON, JSONObject
-from lash.plan.event import EventRow, InsertEvent, decode_event, encode_projection, fold, plan_append, refold
-from lash.plan.event_draft import (
+from lash.plan.process.event import EventRow, InsertEvent, decode_event, encode_projection, fold, plan_append, refold
+from lash.plan.process.event_draft import (
     abandon_request_draft,
     cancel_draft,
     completion_draft,

@@ -5,7 +5,7 @@ import pytest
 
 from lash.errors import CorruptData, InvalidInput
 from lash.model.causal import ProcessEventCause
-from lash.model.event import (
+from lash.model.process.event import (
     Constant,
     EventDraft,
     EventSemantics,
@@ -22,15 +22,15 @@ from lash.model.event import (
     WakeState,
     WholePayload,
 )
-from lash.model.process import (
+from lash.model.process.process import (
     Projection,
     Registration,
     Success,
 )
 from lash.model.queue import BatchDraft, Delivery, ProcessWake, Slot
 from lash.model.value import JSON
-from lash.plan.event import InsertEvent, plan_append
-from lash.plan.wake import LostWakeRow, WakeRow, decode_lost_wake, decode_wake, wake_batch, woken_session
+from lash.plan.process.event import InsertEvent, plan_append
+from lash.plan.process.wake import LostWakeRow, WakeRow, decode_lost_wake, decode_wake, wake_batch, woken_session
 from tests.plan.kit import PROCESS, SESSION, canonical_json, happened, registered, sha256
 
 replace = msgspec.structs.replace

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lash.errors import InvalidInput, NodeNotFound, SessionExists
-from lash.model.session import ChildRelation, ForkRelation, RootRelation, SessionRelation
-from lash.plan.fork import (
+from lash.model.session.session import ChildRelation, ForkRelation, RootRelation, SessionRelation
+from lash.plan.session.fork import (
     InheritedRun,
     PreparedFork,
     SourceRow,
@@ -15,7 +15,7 @@ from lash.plan.fork import (
     fork_point,
     prepare_fork,
 )
-from lash.plan.session import MetaRow, encode_relation
+from lash.plan.session.session import MetaRow, encode_relation
 
 SOURCE = SourceRow(3, True, "leaf")
 

@@ -2,11 +2,10 @@
 
 import pytest
 
-from lash.blob import Codec
+from lash.base.compression import BlobRef, Codec, Compression
 from lash.errors import CorruptData, InvalidInput
-from lash.model.frame import AgentFrame, FrameStatus, SessionPolicy
-from lash.model.value import BlobRef, Compression
-from lash.plan.frame import EncodedFrames, FrameRow, decode_frames, encode_frames
+from lash.model.session.frame import AgentFrame, FrameStatus, SessionPolicy
+from lash.plan.session.frame import EncodedFrames, FrameRow, decode_frames, encode_frames
 from tests.plan.kit import NOON, sha256
 
 STATE = BlobRef(sha256(b"state"))

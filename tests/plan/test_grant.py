@@ -3,8 +3,8 @@
 import pytest
 
 from lash.errors import InvalidInput
-from lash.model.process import Grant, Scope
-from lash.plan.grant import check_grant
+from lash.model.process.process import Grant, Scope
+from lash.plan.process.grant import check_grant
 
 SCOPE = Scope(session_id="s")
 

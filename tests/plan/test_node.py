@@ -4,12 +4,12 @@ from datetime import datetime
 
 import pytest
 
+from lash.base.compression import Compression
 from lash.errors import CorruptData, InvalidInput, NodeConflict
 from lash.model.causal import ProcessCause
-from lash.model.message import Message, Part, PartKind, Role
-from lash.model.node import MessageEntry, Node, PluginEntry, ProtocolEntry
-from lash.model.value import Compression
-from lash.plan.node import (
+from lash.model.session.message import Message, Part, PartKind, Role
+from lash.model.session.node import MessageEntry, Node, PluginEntry, ProtocolEntry
+from lash.plan.session.node import (
     PathRow,
     StoredNode,
     check_node_ids,

@@ -9,7 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lash.errors import InvalidInput, NodeNotFound
-from lash.plan.node import EncodedNode, NewSegment, Place, Placement, StoredNode, place_appended, place_replacement
+from lash.plan.session.node import (
+    EncodedNode,
+    NewSegment,
+    Place,
+    Placement,
+    StoredNode,
+    place_appended,
+    place_replacement,
+)
 from tests.plan.kit import SESSION, bare, stored
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lash.errors import CorruptData, InvalidInput, ProcessNotFound, ProcessPruned, RegistrationConflict
 from lash.model.causal import ProcessCause, TurnCause
-from lash.model.event import (
+from lash.model.process.event import (
     PLAIN,
     Constant,
     EventSemantics,
@@ -23,7 +23,7 @@ from lash.model.event import (
     WakeSpec,
     WholePayload,
 )
-from lash.model.process import (
+from lash.model.process.process import (
     EngineInput,
     ExternalInput,
     HostOriginator,
@@ -42,7 +42,7 @@ from lash.model.process import (
     ToolCallInput,
 )
 from lash.model.value import JSON, JSONObject
-from lash.plan.process import (
+from lash.plan.process.process import (
     ProcessRow,
     decode_process,
     definition_hash,

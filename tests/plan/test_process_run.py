@@ -7,7 +7,7 @@ import pytest
 
 from lash.errors import Conflict, CorruptData, InvalidInput, ProcessLeaseLost
 from lash.model.lease import Lease, LeaseFence, LeaseOwner
-from lash.model.process import (
+from lash.model.process.process import (
     ChangeKind,
     ChangePage,
     EngineInput,
@@ -28,8 +28,9 @@ from lash.model.process import (
     Scope,
     SessionDetached,
 )
-from lash.plan.change import ChangeCursor, ChangeRow, TailRow, decode_change_cursor, decode_changes, decode_tail
-from lash.plan.grant import (
+from lash.plan.lease import LeaseRow
+from lash.plan.process.change import ChangeCursor, ChangeRow, TailRow, decode_change_cursor, decode_changes, decode_tail
+from lash.plan.process.grant import (
     DetachedRow,
     GrantEntryRow,
     GrantRow,
@@ -40,8 +41,17 @@ from lash.plan.grant import (
     detached,
     frame_of,
 )
-from lash.plan.lease import LeaseRow
-from lash.plan.process import (
+from lash.plan.process.lease import (
+    as_plain_fence,
+    as_process_lease,
+    check_observed_process,
+    check_process_fence,
+    plan_process_renewal,
+    refuse_run,
+    require_abandonable,
+    require_process_fence,
+)
+from lash.plan.process.process import (
     ProcessRow,
     check_filter,
     check_process_scope,
@@ -51,16 +61,6 @@ from lash.plan.process import (
     encode_process_cursor,
     leading_filter,
     wanted_definition,
-)
-from lash.plan.process_lease import (
-    as_plain_fence,
-    as_process_lease,
-    check_observed_process,
-    check_process_fence,
-    plan_process_renewal,
-    refuse_run,
-    require_abandonable,
-    require_process_fence,
 )
 from tests.plan.kit import FREE_LEASE, OWNER, PROCESS, SESSION, sha256
 

@@ -20,7 +20,7 @@ from lash.model.queue import (
     Slot,
     TurnInput,
 )
-from lash.plan.queue import (
+from lash.plan.queue.queue import (
     BatchRow,
     HeldBatch,
     SourceKeyRow,

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from lash.errors import CorruptData, InvalidInput, ScheduleConflict, ScheduleNotFound
-from lash.model.process import HOST, Scope, SessionOriginator
-from lash.model.schedule import CatchUp, Fired, FiredTick, ScheduleDraft
-from lash.model.trigger import EmitReport
-from lash.plan.schedule import (
+from lash.model.process.process import HOST, Scope, SessionOriginator
+from lash.model.trigger.schedule import CatchUp, Fired, FiredTick, ScheduleDraft
+from lash.model.trigger.trigger import EmitReport
+from lash.plan.trigger.schedule import (
     DueRow,
     ScheduleChange,
     ScheduleRow,
@@ -34,7 +34,7 @@ from lash.plan.schedule import (
     target_of,
     unreadable,
 )
-from lash.plan.tick import Moment
+from lash.plan.trigger.tick import Moment
 from tests.plan.kit import sha256
 
 HOUR = 3_600_000

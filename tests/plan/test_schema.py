@@ -4,7 +4,7 @@ import pytest
 
 from lash.errors import InvalidInput
 from lash.model.value import JSON, JSONObject
-from lash.plan.schema import check_payload, check_schema
+from lash.plan.process.schema import check_payload, check_schema
 
 LISTED: JSONObject = {"type": "object", "properties": {"a": {"type": "integer"}}}
 OPEN: JSONObject = {**LISTED, "additionalProperties": True}

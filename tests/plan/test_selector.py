@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lash.errors import InvalidInput
-from lash.model.event import Constant, Pointer, Present, Selector, Template, WholePayload
+from lash.model.process.event import Constant, Pointer, Present, Selector, Template, WholePayload
 from lash.model.value import JSON
-from lash.plan.selector import as_text, check_pointer, check_selector, is_truthy, select
+from lash.plan.trigger.selector import as_text, check_pointer, check_selector, is_truthy, select
 
 # The document and the pointers of RFC 6901, section 5.
 DOCUMENT: JSON = {

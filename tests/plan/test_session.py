@@ -5,11 +5,12 @@ import base64
 import msgspec
 import pytest
 
+from lash.base.compression import BlobRef
 from lash.errors import CorruptData, InvalidInput, SessionBindingMismatch, SessionDeleted, SessionNotFound
 from lash.model.causal import TurnCause
-from lash.model.checkpoint import CheckpointManifest, TurnState
-from lash.model.frame import ModelSpec
-from lash.model.session import (
+from lash.model.session.checkpoint import CheckpointManifest, TurnState
+from lash.model.session.frame import ModelSpec
+from lash.model.session.session import (
     ActivePath,
     ChildRelation,
     FullGraph,
@@ -21,12 +22,11 @@ from lash.model.session import (
     SessionRead,
     SessionSummary,
 )
-from lash.model.usage import TokenUsage, UsageEntry
-from lash.model.value import BlobRef
-from lash.plan.checkpoint import CheckpointRow, ComponentRow
-from lash.plan.frame import FrameRow
-from lash.plan.node import PathRow, Place, StoredNode
-from lash.plan.session import (
+from lash.model.session.usage import TokenUsage, UsageEntry
+from lash.plan.session.checkpoint import CheckpointRow, ComponentRow
+from lash.plan.session.frame import FrameRow
+from lash.plan.session.node import PathRow, Place, StoredNode
+from lash.plan.session.session import (
     HeadRow,
     HeldNode,
     MetaRow,
@@ -45,7 +45,7 @@ from lash.plan.session import (
     new_meta,
     require_removable,
 )
-from lash.plan.usage import UsageRow
+from lash.plan.session.usage import UsageRow
 from tests.plan.kit import EMPTY_HEAD, SESSION, sha256
 
 replace = msgspec.structs.replace

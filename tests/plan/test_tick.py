@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lash.model.process import Scope, SessionOriginator
-from lash.model.schedule import CatchUp, ScheduleDraft
-from lash.plan.tick import MAX_TICKS, Moment, due_ticks, identity_of, moment_after
+from lash.model.process.process import Scope, SessionOriginator
+from lash.model.trigger.schedule import CatchUp, ScheduleDraft
+from lash.plan.trigger.tick import MAX_TICKS, Moment, due_ticks, identity_of, moment_after
 
 HOUR = 3_600_000
 MINUTE = 60_000

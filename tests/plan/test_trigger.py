@@ -9,8 +9,8 @@ import pytest
 
 from lash.errors import CorruptData, InvalidInput, TriggerConflict, TriggerNotFound
 from lash.model.causal import TriggerOccurrenceCause
-from lash.model.event import EventType
-from lash.model.process import (
+from lash.model.process.event import EventType
+from lash.model.process.process import (
     EngineInput,
     HostOriginator,
     Identity,
@@ -21,7 +21,7 @@ from lash.model.process import (
     SessionOriginator,
     ToolCallInput,
 )
-from lash.model.trigger import (
+from lash.model.trigger.trigger import (
     DeletedTrigger,
     EventDeclaration,
     EventPointer,
@@ -30,7 +30,17 @@ from lash.model.trigger import (
     TriggerFilter,
     WholeEvent,
 )
-from lash.plan.trigger import (
+from lash.plan.trigger.catalogue import event_catalogue
+from lash.plan.trigger.list import (
+    check_trigger_filter,
+    decode_trigger_cursor,
+    decode_trigger_page,
+    leading_trigger_filter,
+    wanted_owner,
+    wanted_trigger_definition,
+)
+from lash.plan.trigger.receipt import ReceiptRow, encode_answer, plan_operation, replay
+from lash.plan.trigger.trigger import (
     ChangeTrigger,
     InsertTrigger,
     KeepTrigger,
@@ -51,16 +61,6 @@ from lash.plan.trigger import (
     plan_update,
     registration_of,
 )
-from lash.plan.trigger_catalogue import event_catalogue
-from lash.plan.trigger_list import (
-    check_trigger_filter,
-    decode_trigger_cursor,
-    decode_trigger_page,
-    leading_trigger_filter,
-    wanted_owner,
-    wanted_trigger_definition,
-)
-from lash.plan.trigger_receipt import ReceiptRow, encode_answer, plan_operation, replay
 from tests.plan.kit import sha256
 
 HOST = HostOriginator()

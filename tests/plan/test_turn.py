@@ -9,20 +9,20 @@ from typing import Any
 import msgspec
 import pytest
 
+from lash.base.compression import BlobRef
 from lash.errors import CorruptData, TurnConflict
 from lash.model.causal import TurnCause
-from lash.model.checkpoint import CheckpointDraft, CheckpointManifest, TurnState
-from lash.model.commit import Append, Commit, CommitResult, GraphDelta, ReplaceFull, Unchanged
-from lash.model.frame import AgentFrame, AgentFrameAssignment, FrameStatus, ModelLimits, ModelSpec
 from lash.model.lease import LeaseFence
-from lash.model.message import Message, Part, PartKind, Role
-from lash.model.node import MessageEntry, Node, ProtocolEntry
 from lash.model.queue import ClaimCompletion
-from lash.model.session import SessionConfig
-from lash.model.usage import TokenUsage, UsageEntry
-from lash.model.value import BlobRef
-from lash.plan.commit import prepare_commit
-from lash.plan.turn import TurnRow, commit_hash, replay
+from lash.model.session.checkpoint import CheckpointDraft, CheckpointManifest, TurnState
+from lash.model.session.commit import Append, Commit, CommitResult, GraphDelta, ReplaceFull, Unchanged
+from lash.model.session.frame import AgentFrame, AgentFrameAssignment, FrameStatus, ModelLimits, ModelSpec
+from lash.model.session.message import Message, Part, PartKind, Role
+from lash.model.session.node import MessageEntry, Node, ProtocolEntry
+from lash.model.session.session import SessionConfig
+from lash.model.session.usage import TokenUsage, UsageEntry
+from lash.plan.session.commit import prepare_commit
+from lash.plan.session.turn import TurnRow, commit_hash, replay
 from tests.plan.kit import NOON, SESSION, canonical_json, rules, said, sha256
 
 replace = msgspec.structs.replace

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lash.errors import InvalidInput
-from lash.model.usage import TokenUsage, UsageEntry
-from lash.plan.usage import UsageRow, decode_usage, encode_usage, merge_usage, require_room
+from lash.model.session.usage import TokenUsage, UsageEntry
+from lash.plan.session.usage import UsageRow, decode_usage, encode_usage, merge_usage, require_room
 
 replace = msgspec.structs.replace
 MOST = 9_223_372_036_854_775_807

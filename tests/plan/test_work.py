@@ -8,9 +8,9 @@ import pytest
 
 from lash.errors import CorruptData, InvalidInput
 from lash.model.causal import CausalRef, NodeCause, ProcessCause, ProcessEventCause
-from lash.model.event import EventDraft
 from lash.model.lease import Lease, LeaseOwner, LocalProcess
-from lash.model.process import (
+from lash.model.process.event import EventDraft
+from lash.model.process.process import (
     EngineInput,
     ExternalInput,
     ProcessLease,
@@ -21,8 +21,8 @@ from lash.model.process import (
     Registration,
 )
 from lash.model.work import Work
-from lash.plan.event import InsertEvent, plan_append
-from lash.plan.process import encode_registration
+from lash.plan.process.event import InsertEvent, plan_append
+from lash.plan.process.process import encode_registration
 from lash.plan.work import (
     HeldRow,
     Look,

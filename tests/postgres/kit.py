@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 import asyncpg
 import msgspec
 
-from lash.postgres.database import Database, StatementHook
-from lash.postgres.options import PostgresOptions
+from lash.postgres.engine.database import Database, StatementHook
+from lash.postgres.engine.options import PostgresOptions
 from lash.sqlkit.queries import in_schema
 
 _QUERIES = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncpg
 
 import lash
-from lash.postgres.options import PostgresOptions
+from lash.postgres.engine.options import PostgresOptions
 from lash.testing.contract.process_state import feed
 from lash.testing.process_factories import event, process, registered
 

@@ -13,11 +13,11 @@ import pytest
 import pytest_asyncio
 
 import lash
-from lash.model.commit import Commit, Unchanged
-from lash.model.value import BlobRef
-from lash.postgres.commit_plan import MOST_ALONE
-from lash.postgres.heads import Left, SeenHeads
-from lash.postgres.options import PostgresOptions
+from lash.base.compression import BlobRef
+from lash.model.session.commit import Commit, Unchanged
+from lash.postgres.engine.options import PostgresOptions
+from lash.postgres.rows.session.commit_plan import MOST_ALONE
+from lash.postgres.rows.session.heads import Left, SeenHeads
 from lash.testing.contract.queue_state import leased
 from lash.testing.factories import CommitFields, chain, commit, created, draft, frame, spent
 from tests.plan.kit import EMPTY_HEAD
@@ -151,7 +151,7 @@ async def test_each_form_leaves_the_same_rows(postgres_storage_url: str, monkeyp
         left.append([await raw(postgres_storage_url, query.format(session_id)) for query in ROWS])
         is_alone = [name.startswith("commit_alone") for name in forms.taken()]
         assert is_alone == [False, *[session_id == "alone"] * 4]
-        monkeypatch.setattr("lash.postgres.commit_record.statement_alone", lambda _: None)
+        monkeypatch.setattr("lash.postgres.rows.session.commit_record.statement_alone", lambda _: None)
     assert left[0] == left[1]
 
 

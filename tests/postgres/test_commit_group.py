@@ -14,13 +14,13 @@ import pytest_asyncio
 
 import lash
 from lash.errors import InvalidInput, RevisionConflict, StoreUnavailable
-from lash.model.commit import Commit, CommitResult
-from lash.model.session import SessionRead
-from lash.postgres.commit_group import CommitGroups
-from lash.postgres.commit_plan import PlannedCommit
-from lash.postgres.commit_record import MAX_TOGETHER, arguments_of, renewal_arguments_of, statement_for
-from lash.postgres.options import PostgresOptions
-from lash.postgres.pool import PLANNING
+from lash.model.session.commit import Commit, CommitResult
+from lash.model.session.session import SessionRead
+from lash.postgres.engine.options import PostgresOptions
+from lash.postgres.engine.pool import PLANNING
+from lash.postgres.rows.session.commit_group import CommitGroups
+from lash.postgres.rows.session.commit_plan import PlannedCommit
+from lash.postgres.rows.session.commit_record import MAX_TOGETHER, arguments_of, renewal_arguments_of, statement_for
 from lash.sqlkit.queries import load_queries
 from lash.testing.contract.queue_state import consuming
 from lash.testing.factories import chain, commit, created, draft, spent
@@ -200,7 +200,7 @@ async def test_a_fault_of_our_own_is_told_to_everybody_who_waits(
             raise ZeroDivisionError
         return statement_for(commits)
 
-    monkeypatch.setattr("lash.postgres.commit_group.statement_for", fail_for_those_who_wait)
+    monkeypatch.setattr("lash.postgres.rows.session.commit_group.statement_for", fail_for_those_who_wait)
     async with asyncio.timeout(5):
         results = await commit_all(storage, *(turn(number, 1) for number in range(12)))
     assert [type(each) for each in results] == [CommitResult] * 2 + [ZeroDivisionError] * 10

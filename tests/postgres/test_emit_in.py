@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import lash
-from lash.postgres.database import Database
-from lash.postgres.emit import emit_in
-from lash.postgres.options import PostgresOptions
+from lash.postgres.engine.database import Database
+from lash.postgres.engine.options import PostgresOptions
+from lash.postgres.rows.trigger.emit import emit_in
 from lash.sqlkit.queries import load_queries
 from lash.testing.trigger_factories import pressed, subscribed
 

@@ -18,7 +18,7 @@ from lash.errors import (
     StoreError,
     StoreUnavailable,
 )
-from lash.postgres.pool import check_server
+from lash.postgres.engine.pool import check_server
 from lash.sqlkit.queries import in_schema
 from lash.testing.postgres_server import PostgresServer
 from tests.backends import run_sql

@@ -10,10 +10,10 @@ import pytest
 import pytest_asyncio
 
 import lash
-from lash.model.process import ProcessAcquired, Success
-from lash.postgres import effect as effects
-from lash.postgres import process_claim, process_end
-from lash.postgres.group import Group
+from lash.model.process.process import ProcessAcquired, Success
+from lash.postgres.engine.batcher import Group
+from lash.postgres.rows import effect as effects
+from lash.postgres.rows.process import process_claim, process_end
 from lash.sqlkit.queries import load_queries
 from lash.testing.effect_factories import effect
 from lash.testing.factories import owner

@@ -10,8 +10,8 @@ from typing import Any, Final
 import asyncpg
 
 import lash
-from lash.postgres.options import PostgresOptions
-from lash.postgres.pool import PLANNING
+from lash.postgres.engine.options import PostgresOptions
+from lash.postgres.engine.pool import PLANNING
 from lash.sqlkit.queries import load_queries
 
 HOT: Final = (

@@ -7,7 +7,7 @@ import asyncio
 import asyncpg
 import pytest
 
-from lash.postgres.options import PostgresOptions
+from lash.postgres.engine.options import PostgresOptions
 from tests.postgres.kit import RUNNING, Item, opened, raw_connection, until_count, with_items
 
 
@@ -64,7 +64,7 @@ async def test_what_is_kept_goes_back_and_ends_when_idle(
     postgres_schema_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The driver closes connections that nobody used for long, those that were kept for a moment too."""
-    monkeypatch.setattr("lash.postgres.pool._KEEP_S", 0.01)
+    monkeypatch.setattr("lash.postgres.engine.pool._KEEP_S", 0.01)
     name = "resting"
     async with opened(postgres_schema_url, idle_lifetime_s=0.05, application_name=name) as database:
         await asyncio.gather(*(database.read_one(Item, "sleep", 0.01) for _ in range(4)))

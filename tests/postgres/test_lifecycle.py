@@ -11,8 +11,8 @@ import asyncpg
 import pytest
 
 from lash.errors import ConfigError, StorageClosed, StorageFailure, StoreUnavailable
-from lash.postgres.database import Database
-from lash.postgres.options import PostgresOptions
+from lash.postgres.engine.database import Database
+from lash.postgres.engine.options import PostgresOptions
 from lash.testing.postgres_server import PostgresServer
 from tests.postgres.kit import RUNNING, Item, opened, queries_for, raw_connection, until_count, with_items
 
@@ -249,7 +249,7 @@ import sys
 sys.modules["asyncpg"] = None
 from lash.errors import ConfigError
 try:
-    import lash.postgres.database
+    import lash.postgres.engine.database
 except ConfigError as error:
     print(error)
 """

@@ -12,10 +12,10 @@ import asyncpg
 import pytest
 
 import lash
-from lash.model.event import EventDraft, EventType, ProcessEvent
-from lash.model.process import ExternalInput, Recovery, Registration
-from lash.postgres.notify import channel_of
-from lash.postgres.options import PostgresOptions
+from lash.model.process.event import EventDraft, EventType, ProcessEvent
+from lash.model.process.process import ExternalInput, Recovery, Registration
+from lash.postgres.engine.options import PostgresOptions
+from lash.postgres.hints import channel_of
 from lash.postgres.storage import PostgresStorage
 from lash.stores.storage import Storage
 from lash.testing.contract.queue_state import late

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lash.errors import ConfigError
-from lash.postgres.options import PostgresOptions
+from lash.postgres.engine.options import PostgresOptions
 
 URL = "postgresql://ann:s3cret@db.example:5433/agents"
 

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import lash
-from lash.model.event import WakeState
-from lash.model.process import ChangeKind, ProcessAcquired, ProcessChange, ProcessRefused
-from lash.postgres.options import PostgresOptions
+from lash.model.process.event import WakeState
+from lash.model.process.process import ChangeKind, ProcessAcquired, ProcessChange, ProcessRefused
+from lash.postgres.engine.options import PostgresOptions
 from lash.stores.storage import Storage
 from lash.testing.factories import created, owner
 from lash.testing.process_factories import DONE, NEWS, event, news, process, process_lease, registered

@@ -8,8 +8,8 @@ import asyncpg
 import pytest
 
 from lash.errors import StoreUnavailable
-from lash.postgres.database import MAX_TRIES, Database
-from lash.postgres.options import PostgresOptions
+from lash.postgres.engine.database import MAX_TRIES, Database
+from lash.postgres.engine.options import PostgresOptions
 from lash.sqlkit.queries import in_schema
 from lash.testing.postgres_server import PostgresServer
 from tests.postgres.kit import Item, opened, queries_for, raw_connection, with_items
@@ -184,8 +184,8 @@ async def test_a_line_that_swallows_everything_does_not_hang_the_caller(
     postgres_schema_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client has its own limit: a read is then unavailable, a write of unknown outcome, and neither is repeated."""
-    monkeypatch.setattr("lash.postgres.database._ANSWER_GRACE_S", 0.05)
-    monkeypatch.setattr("lash.postgres.pool._RELEASE_LIMIT_S", 0.05)
+    monkeypatch.setattr("lash.postgres.engine.database._ANSWER_GRACE_S", 0.05)
+    monkeypatch.setattr("lash.postgres.engine.pool._RELEASE_LIMIT_S", 0.05)
     heard: list[str] = []
     async with (
         proxy_before(postgres_schema_url) as (proxy, url),

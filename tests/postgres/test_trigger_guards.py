@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 import lash
-from lash.postgres.options import PostgresOptions
+from lash.postgres.engine.options import PostgresOptions
 from lash.testing.factories import created
 from lash.testing.process_factories import DONE, scope, stored
 from lash.testing.trigger_factories import HOST, by_session, pressed, subscribed, the, trigger

@@ -13,7 +13,7 @@ import pytest
 import lash
 from lash.errors import WaitUnknown
 from lash.model.wait import WaitKey
-from lash.postgres.options import PostgresOptions
+from lash.postgres.engine.options import PostgresOptions
 from lash.testing.process_factories import DONE
 from lash.testing.wait_factories import PROCESS, TURN, YES, key_of, placed, soon
 from tests.raw import raw

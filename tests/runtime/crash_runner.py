@@ -23,13 +23,13 @@ import apsw
 import asyncpg
 
 import lash
-from lash.postgres.database import Database
+from lash.postgres.engine.database import Database
 from lash.runtime.hooks import Attributes
-from lash.sqlite.statements import Statements
+from lash.sqlite.engine.statements import Statements
 from tests.runtime.crash_app import build, is_finished
 
 if TYPE_CHECKING:
-    from lash.postgres.pool import PooledConnection
+    from lash.postgres.engine.pool import PooledConnection
 
 _IGNORED: Final = ("begin", "savepoint", "release", "rollback")
 """Between these and their neighbours nothing can be lost that is not lost at the neighbours."""

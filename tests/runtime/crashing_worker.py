@@ -14,7 +14,7 @@ from pathlib import Path
 import lash
 from lash.runtime.app import App
 from lash.runtime.policy import Retry, WorkerOptions
-from lash.runtime.process import Context
+from lash.runtime.processes.context import Context
 
 OPTIONS = WorkerOptions(lease_ttl_s=1.0, poll_s=0.1)
 

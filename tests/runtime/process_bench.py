@@ -6,10 +6,10 @@ from collections import Counter
 from typing import Any
 
 from lash.model.effect import EffectRecord, ProcessScope
-from lash.model.process import Outcome
+from lash.model.process.process import Outcome
 from lash.runtime.app import App
-from lash.runtime.handle import ProcessHandle
 from lash.runtime.hooks import Attributes, Hook
+from lash.runtime.processes.handle import ProcessHandle
 from lash.testing.clock import ManualClock
 from tests.contract.harnesses import PostgresHarness
 

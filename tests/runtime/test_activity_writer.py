@@ -24,8 +24,8 @@ from lash.model.activity import (
 )
 from lash.model.value import JSON
 from lash.plan.activity import encode_place
-from lash.runtime.activity import ActivityWriter
-from lash.runtime.observe import current_cursor, observe
+from lash.runtime.observe.activity import ActivityWriter
+from lash.runtime.observe.stream import current_cursor, observe
 from lash.stores.activity import ActivityStore
 from lash.stores.storage import Storage
 from lash.testing.factories import commit, created, node, started

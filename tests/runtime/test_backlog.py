@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from lash.runtime.backlog import Backlog
-from lash.runtime.slots import Slots
+from lash.runtime.worker.backlog import Backlog
+from lash.runtime.worker.slots import Slots
 
 
 def made(limit: int, ahead: int) -> tuple[Slots[str], Backlog[str]]:

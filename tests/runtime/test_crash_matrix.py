@@ -20,7 +20,7 @@ import pytest
 
 import lash
 from lash.model.effect import EffectStatus, ProcessScope, Step, TurnScope
-from lash.model.process import Success
+from lash.model.process.process import Success
 from tests.backends import fresh_schema, with_parameters
 from tests.raw import raw
 from tests.runtime.crash_app import (

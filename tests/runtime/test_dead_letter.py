@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 import pytest
 
 import lash
-from lash.model.message import Message
 from lash.model.queue import BatchDraft, Boundary, Slot, TurnInput
+from lash.model.session.message import Message
 from lash.runtime.policy import NO_RETRY, Retry
-from lash.runtime.turn import Turn
+from lash.runtime.turns.turn import Turn
 from tests.runtime.turn_bench import Bench, take_session, texts
 
 

@@ -12,7 +12,7 @@ import pytest
 import lash
 from lash.demo import stage
 from lash.demo.screen import Screen
-from lash.runtime.session import SessionHandle
+from lash.runtime.turns.handle import SessionHandle
 
 
 @pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from lash.errors import ConfigError, StepFailed
-from lash.model.process import Failure, ProcessStatus
+from lash.model.process.process import Failure, ProcessStatus
 from lash.runtime.errors import Suspended
 from lash.runtime.policy import NO_RETRY, Retry
-from lash.runtime.process import Context
-from lash.runtime.turn import Turn
+from lash.runtime.processes.context import Context
+from lash.runtime.turns.turn import Turn
 from tests.runtime.process_bench import World, outcome_of, records_of
 
 

@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 import pytest
 
 import lash
-from lash.model.commit import Append, Commit
-from lash.model.message import Message, Role
-from lash.model.node import MessageEntry, Node
-from lash.runtime import history as history_module
+from lash.model.session.commit import Append, Commit
+from lash.model.session.message import Message, Role
+from lash.model.session.node import MessageEntry, Node
 from lash.runtime.app import App
-from lash.runtime.history import Histories, History
-from lash.runtime.turn import Turn
+from lash.runtime.turns import history as history_module
+from lash.runtime.turns.history import Histories, History
+from lash.runtime.turns.turn import Turn
 from lash.testing.factories import commit, node
 from tests.runtime.turn_bench import Bench, texts
 

@@ -22,9 +22,9 @@ from lash.model.activity import (
     QueueMark,
     TurnActivity,
 )
-from lash.model.process import ChangeKind
+from lash.model.process.process import ChangeKind
 from lash.model.value import JSON
-from lash.runtime.observe import current_cursor, observe
+from lash.runtime.observe.stream import current_cursor, observe
 from lash.stores.storage import Storage
 from lash.testing.contract.queue_state import late, queued
 from lash.testing.factories import commit, created, node, started

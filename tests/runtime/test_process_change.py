@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from lash.errors import StorageFailure, StoreError, StoreUnavailable
-from lash.model.process import (
+from lash.model.process.process import (
     HOST,
     EngineInput,
     Failure,
@@ -19,7 +19,7 @@ from lash.model.process import (
 )
 from lash.runtime.app import App
 from lash.runtime.policy import NO_RETRY, Retry
-from lash.runtime.process import Context
+from lash.runtime.processes.context import Context
 from tests.runtime.process_bench import World, kinds_of, outcome_of, records_of
 
 

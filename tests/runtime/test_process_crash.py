@@ -13,12 +13,12 @@ import pytest
 
 from lash.errors import Conflict, EffectNotRecorded, InvalidInput, ProcessFailed, StepFailed
 from lash.model.effect import EffectError
-from lash.model.process import ProcessStatus
+from lash.model.process.process import ProcessStatus
 from lash.runtime.app import App
-from lash.runtime.handle import ProcessHandle
 from lash.runtime.policy import NO_RETRY, Retry
-from lash.runtime.process import Context
-from lash.runtime.settle import run_again, settle, unknown_steps
+from lash.runtime.processes.context import Context
+from lash.runtime.processes.handle import ProcessHandle
+from lash.runtime.processes.unknown_steps import run_again, settle, unknown_steps
 from tests.runtime.crashing_worker import OPTIONS, declare, noted
 from tests.runtime.process_bench import World, records_of
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lash.errors import ConfigError, InvalidInput, ProcessFailed
-from lash.model.process import (
+from lash.model.process.process import (
     Cancellation,
     ProcessAcquired,
     ProcessStatus,
@@ -16,9 +16,9 @@ from lash.model.process import (
 )
 from lash.runtime.app import App
 from lash.runtime.policy import NO_RETRY, WorkerOptions
-from lash.runtime.process import Context
-from lash.runtime.run_process import ProcessRun, RunEnd
-from lash.runtime.worker import Worker
+from lash.runtime.processes.context import Context
+from lash.runtime.processes.run import ProcessRun, RunEnd
+from lash.runtime.worker.loop import Worker
 from lash.testing.bytes import ScriptedBytes
 from tests.runtime.process_bench import World, outcome_of
 

@@ -9,11 +9,11 @@ from typing import Any, TypeAlias
 import pytest
 
 from lash.errors import StepFailed, StoreUnavailable
-from lash.model.process import ProcessStatus
+from lash.model.process.process import ProcessStatus
 from lash.runtime.app import App
-from lash.runtime.handle import ProcessHandle
 from lash.runtime.policy import Retry
-from lash.runtime.process import Context
+from lash.runtime.processes.context import Context
+from lash.runtime.processes.handle import ProcessHandle
 from tests.runtime.process_bench import World, outcome_of, records_of
 
 Program: TypeAlias = list[Any]

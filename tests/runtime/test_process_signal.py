@@ -7,8 +7,8 @@ import pydantic
 import pytest
 
 from lash.errors import InvalidInput
-from lash.model.process import SignalWait
-from lash.runtime.process import Context
+from lash.model.process.process import SignalWait
+from lash.runtime.processes.context import Context
 from tests.runtime.process_bench import World, kinds_of
 
 

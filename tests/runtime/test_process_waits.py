@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from lash.errors import InvalidInput, WaitRejected
-from lash.model.event import SIGNAL_PREFIX
-from lash.model.process import Failure, ProcessStatus
+from lash.model.process.event import SIGNAL_PREFIX
+from lash.model.process.process import Failure, ProcessStatus
 from lash.runtime.errors import Suspended
 from lash.runtime.policy import NO_RETRY
-from lash.runtime.process import Context
+from lash.runtime.processes.context import Context
 from lash.testing.clock import START_MS
 from tests.runtime.process_bench import World, kinds_of, outcome_of, records_of
 

@@ -10,7 +10,7 @@ import pytest
 import lash
 from lash.model.queue import BatchDraft, SessionCommand
 from lash.runtime.policy import NO_RETRY
-from lash.runtime.turn import Turn
+from lash.runtime.turns.turn import Turn
 from tests.runtime.turn_bench import Bench, texts
 
 

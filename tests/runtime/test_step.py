@@ -9,10 +9,10 @@ import pytest
 
 from lash.errors import InvalidInput, ProcessFailed, StepFailed
 from lash.model.effect import EffectStatus
-from lash.model.process import Failure, ProcessStatus
+from lash.model.process.process import Failure, ProcessStatus
 from lash.runtime.errors import Permanent
 from lash.runtime.policy import NO_RETRY, Retry
-from lash.runtime.process import Context
+from lash.runtime.processes.context import Context
 from tests.runtime.process_bench import World, kinds_of, outcome_of, records_of
 
 

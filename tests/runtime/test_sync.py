@@ -20,7 +20,7 @@ import pytest
 
 import lash
 from lash.model.activity import Observed
-from lash.model.session import CreatedSession
+from lash.model.session.session import CreatedSession
 from lash.sync.interfaces import INTERFACES
 from lash.sync.portal import Portal
 from lash.sync.proxy import Blocking, derive

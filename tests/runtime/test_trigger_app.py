@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 import lash
-from lash.model.process import HOST
+from lash.model.process.process import HOST
 from tests.runtime.stage_kit import Stage, staged
 from tests.runtime.worker_kit import until
 

@@ -9,13 +9,13 @@ import pytest
 
 import lash
 from lash.model.effect import TurnScope
-from lash.model.message import Message, Role
 from lash.model.queue import BatchState
-from lash.model.session import ActivePath, ChildRelation
+from lash.model.session.message import Message, Role
+from lash.model.session.session import ActivePath, ChildRelation
 from lash.runtime.app import App
 from lash.runtime.errors import Permanent, Suspended
 from lash.runtime.policy import NO_RETRY, Retry
-from lash.runtime.turn import Turn
+from lash.runtime.turns.turn import Turn
 from tests.runtime.turn_bench import Bench, texts
 
 

@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 import lash
-from lash.model.node import ProtocolEntry
 from lash.model.queue import BatchDraft, SessionCommand
+from lash.model.session.node import ProtocolEntry
 from lash.runtime.app import App
 from lash.runtime.policy import NO_RETRY, Retry
-from lash.runtime.run_turn import TurnEnd
-from lash.runtime.turn import Turn
+from lash.runtime.turns.run import TurnEnd
+from lash.runtime.turns.turn import Turn
 from tests.runtime.turn_bench import Bench, begin_turn, run_turn, texts
 
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 import lash
-from lash.runtime.turn import Turn
+from lash.runtime.turns.turn import Turn
 
 pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from lash.model.effect import TurnScope
-from lash.model.message import Message
 from lash.model.queue import BatchDraft, Delivery, Slot, TurnInput
+from lash.model.session.message import Message
 from lash.runtime.app import App
 from lash.runtime.hooks import STEP, Attributes, Hook
 from lash.runtime.policy import NO_RETRY, Retry
-from lash.runtime.process import Context
-from lash.runtime.turn import Turn
+from lash.runtime.processes.context import Context
+from lash.runtime.turns.turn import Turn
 from tests.runtime.turn_bench import Bench, begin_turn, texts
 
 

@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from lash.model.checkpoint import CheckpointDraft
-from lash.model.commit import Append, Commit
-from lash.model.message import Message, Role
-from lash.model.node import MessageEntry, Node
+from lash.model.session.checkpoint import CheckpointDraft
+from lash.model.session.commit import Append, Commit
+from lash.model.session.message import Message, Role
+from lash.model.session.node import MessageEntry, Node
 from lash.runtime.app import App
 from lash.runtime.policy import NO_RETRY
-from lash.runtime.run_turn import TurnEnd
-from lash.runtime.turn import Turn
+from lash.runtime.turns.run import TurnEnd
+from lash.runtime.turns.turn import Turn
 from tests.runtime.turn_bench import Bench, begin_turn, run_turn, texts
 
 

@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 import lash
-from lash.model.message import Message, ProcessOrigin
+from lash.model.session.message import Message, ProcessOrigin
 from lash.runtime.policy import Retry
-from lash.runtime.process import Context
-from lash.runtime.turn import Turn
+from lash.runtime.processes.context import Context
+from lash.runtime.turns.turn import Turn
 from tests.runtime.turn_bench import Bench, take_session, texts
 
 AGAIN = Retry(max_attempts=5, first_pause_s=0)

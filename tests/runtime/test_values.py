@@ -18,9 +18,9 @@ import pydantic
 import pytest
 
 from lash.errors import ConfigError, InvalidInput
-from lash.model.process import Failure, ProcessStatus
-from lash.runtime.process import Context
-from lash.runtime.values import UNTYPED, check_type, describe, from_json, result_type, to_json
+from lash.model.process.process import Failure, ProcessStatus
+from lash.runtime.processes.context import Context
+from lash.runtime.steps.values import UNTYPED, check_type, describe, from_json, result_type, to_json
 from tests.runtime.process_bench import World, outcome_of, records_of
 
 if TYPE_CHECKING:
@@ -202,7 +202,9 @@ def test_arguments_take_part_in_the_identity_alike_in_every_run() -> None:
         "args": [{"type": "Opaque"}],
         "kwargs": {"a": {"x": 1, "y": 0.0}, "b": 1},
     }
-    program = "from lash.runtime.values import describe; print(describe(({'a','b','c','d','e','f'},), {}, limit=99))"
+    program = (
+        "from lash.runtime.steps.values import describe; print(describe(({'a','b','c','d','e','f'},), {}, limit=99))"
+    )
     printed = {
         subprocess.run(
             [sys.executable, "-c", program],

@@ -11,9 +11,9 @@ import pytest_asyncio
 
 import lash
 from lash.model.lease import Acquired, LeaseOwner, LocalProcess
-from lash.model.process import ProcessAcquired
+from lash.model.process.process import ProcessAcquired
 from lash.runtime.hooks import Attributes
-from lash.runtime.slots import Slots
+from lash.runtime.worker.slots import Slots
 from tests.runtime.stage_kit import Stage, staged
 from tests.runtime.worker_kit import until
 

@@ -9,7 +9,7 @@ import pytest
 
 import lash
 from lash.model.lease import Lease, LeaseFence
-from lash.model.schedule import Fired
+from lash.model.trigger.schedule import Fired
 from lash.runtime.hooks import Attributes
 from tests.runtime.stage_kit import staged
 from tests.runtime.worker_kit import PATIENCE_S, until

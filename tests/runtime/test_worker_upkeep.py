@@ -9,7 +9,7 @@ import pytest_asyncio
 
 import lash
 from lash.model.attachment import AttachmentOwner, OwnerKind
-from lash.runtime.upkeep import tidy
+from lash.runtime.worker.maintenance import tidy
 from tests.runtime.stage_kit import Stage, staged
 
 DAY_MS = 24 * 3_600_000

@@ -5,14 +5,14 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from typing import Any
 
-from lash.liveness import current_owner
+from lash.backend.liveness import current_owner
 from lash.model.lease import Acquired, Lease
-from lash.model.message import Message
 from lash.model.queue import TurnBegun
+from lash.model.session.message import Message
 from lash.runtime.app import App
 from lash.runtime.hooks import Attributes, Hook
-from lash.runtime.run_turn import TurnEnd, TurnRun
-from lash.runtime.turn import text_of
+from lash.runtime.turns.run import TurnEnd, TurnRun
+from lash.runtime.turns.turn import text_of
 from lash.stores.storage import Storage
 from lash.testing.clock import ManualClock
 from tests.contract.harnesses import PostgresHarness

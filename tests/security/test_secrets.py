@@ -17,7 +17,7 @@ import pytest
 import lash
 from lash.bytestore.s3 import S3Bytes
 from lash.cli.text import json_text
-from lash.postgres.options import PostgresOptions
+from lash.postgres.engine.options import PostgresOptions
 from lash.testing.postgres_server import PostgresServer
 from lash.transfer import export_session, move_storage
 from tests.backends import run_sql

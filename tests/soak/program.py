@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 import lash
-from lash.ids import new_id
+from lash.base.ids import new_id
 from lash.model.effect import OperationScope
 from lash.model.wait import CustomIdentity, Resolved
 from lash.testing.effect_factories import claimed, effect

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import lash
-from lash.runtime.upkeep import tidy
+from lash.runtime.worker.maintenance import tidy
 from tests.raw import raw
 
 pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)

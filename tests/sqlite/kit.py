@@ -9,9 +9,9 @@ from collections.abc import Callable
 import apsw
 import msgspec
 
-from lash.clock import Clock, SystemClock
+from lash.base.clock import Clock, SystemClock
 from lash.errors import RevisionConflict
-from lash.sqlite.database import Database, Prepare, Reader, SQLiteOptions, StatementHook, Transaction
+from lash.sqlite.engine.database import Database, Prepare, Reader, SQLiteOptions, StatementHook, Transaction
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS item (

@@ -8,9 +8,9 @@ import apsw
 import pytest
 
 import lash
-from lash.clock import SystemClock
-from lash.sqlite.database import Database, SQLiteOptions, Transaction
-from lash.sqlite.emit import emit_in
+from lash.base.clock import SystemClock
+from lash.sqlite.engine.database import Database, SQLiteOptions, Transaction
+from lash.sqlite.rows.trigger.emit import emit_in
 from lash.sqlkit.queries import load_queries
 from lash.testing.trigger_factories import pressed, subscribed
 

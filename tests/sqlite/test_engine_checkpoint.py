@@ -4,7 +4,7 @@ import asyncio
 import threading
 from pathlib import Path
 
-from lash.sqlite.database import Database, Reader, SQLiteOptions
+from lash.sqlite.engine.database import Database, Reader, SQLiteOptions
 from tests.sqlite.kit import Gate, ids, open_database
 
 PAGE = 4096

@@ -4,7 +4,7 @@ import apsw
 import pytest
 
 from lash import errors
-from lash.sqlite.errors import in_our_terms, translate
+from lash.sqlite.engine.errors import in_our_terms, translate
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 from lash.errors import CorruptData, RevisionConflict, StorageFailure, StoreUnavailable
-from lash.sqlite.database import Transaction
+from lash.sqlite.engine.database import Transaction
 from tests.sqlite.kit import Count, Gate, create_tables, ids, insert, open_database, queue_behind, write_then_refuse
 
 

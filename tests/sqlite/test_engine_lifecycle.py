@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lash.errors import ConfigError, StorageClosed
-from lash.sqlite.database import Database, Transaction
+from lash.sqlite.engine.database import Database, Transaction
 from tests.sqlite.kit import Gate, ids, insert, open_database
 
 ROOT = Path(__file__).parents[2]

@@ -11,8 +11,8 @@ import apsw
 import pytest
 
 from lash.errors import ConfigError, CorruptData, ForeignDatabase, NewerSchema, StoreUnavailable
-from lash.sqlite import location
-from lash.sqlite.database import SQLiteOptions
+from lash.sqlite.engine import location
+from lash.sqlite.engine.database import SQLiteOptions
 from tests.sqlite.kit import create_tables, ids, insert, open_database
 
 ROOT = Path(__file__).parents[2]

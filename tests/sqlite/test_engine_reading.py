@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lash.errors import ConfigError, StorageFailure
-from lash.sqlite.database import Database, Reader, SQLiteOptions, Transaction
+from lash.sqlite.engine.database import Database, Reader, SQLiteOptions, Transaction
 from tests.sqlite.kit import Count, Gate, Item, ids, insert, open_database
 
 

@@ -13,10 +13,10 @@ import apsw
 import pytest
 
 from lash.errors import RevisionConflict, StorageFailure
-from lash.sqlite import short_cut
-from lash.sqlite.batch import BatchRunner
-from lash.sqlite.database import Database, SQLiteOptions, Transaction
-from lash.sqlite.lockfile import open_turns
+from lash.sqlite.engine import inline_writes as short_cut
+from lash.sqlite.engine.database import Database, SQLiteOptions, Transaction
+from lash.sqlite.engine.group_commit import BatchRunner
+from lash.sqlite.engine.lockfile import open_turns
 from tests.sqlite.kit import Gate, ids, insert, open_database, write_then_refuse
 
 SLOW_S = 0.1

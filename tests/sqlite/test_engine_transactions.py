@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from lash.clock import SystemClock
+from lash.base.clock import SystemClock
 from lash.errors import ConfigError, CorruptData, InvalidInput, RevisionConflict, SchemaMismatch
-from lash.sqlite.database import Reader, SQLiteOptions, Transaction
+from lash.sqlite.engine.database import Reader, SQLiteOptions, Transaction
 from tests.sqlite.kit import Gate, Item, ids, insert, open_database, queue_behind, write_then_refuse
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from lash.errors import StorageFailure, StoreUnavailable
-from lash.sqlite.database import SQLiteOptions
-from lash.sqlite.lockfile import open_turns
+from lash.sqlite.engine.database import SQLiteOptions
+from lash.sqlite.engine.lockfile import open_turns
 from tests.sqlite.kit import ids, insert, open_database
 
 PATIENT_MS = 30_000

@@ -11,9 +11,9 @@ import pytest_asyncio
 
 import lash
 from lash.errors import StoreUnavailable
-from lash.model.event import EventDraft, EventType
-from lash.model.process import ExternalInput, Recovery, Registration
-from lash.sqlite.notify import SQLiteSignals
+from lash.model.process.event import EventDraft, EventType
+from lash.model.process.process import ExternalInput, Recovery, Registration
+from lash.sqlite.hints import SQLiteSignals
 from lash.sqlite.storage import SQLiteStorage
 
 TICK = EventDraft(event_type="tick")

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import apsw
 import pytest
 
-from lash.row_tables import row_tables
-from lash.sqlite.row_store import row_statements
+from lash.backend.table_order import row_tables
+from lash.sqlite.rows.table_rows import row_statements
 from lash.sqlite.schema import MIGRATIONS
 from lash.sqlkit.catalogue import load_catalogue
 from lash.sqlkit.migrations import load_migrations
 from lash.sqlkit.queries import load_queries
-from lash.stores.rows import RowTable
+from lash.stores.table_rows import RowTable
 
 _QUERIES = load_queries("lash.sqlite.sql")
 _WHOLE_GRAPH = {

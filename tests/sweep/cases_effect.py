@@ -5,7 +5,7 @@ from __future__ import annotations
 from lash.errors import Conflict
 from lash.model.effect import EffectClaim, EffectRecord
 from lash.model.lease import LeaseFence
-from lash.model.process import ProcessFence
+from lash.model.process.process import ProcessFence
 from lash.model.wait import WaitKey
 from lash.stores.storage import Storage
 from lash.testing.clock import ManualClock

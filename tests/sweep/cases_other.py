@@ -6,10 +6,10 @@ from lash.errors import Conflict
 from lash.model.activity import ActivityDraft
 from lash.model.artifact import ProcessEnvironment
 from lash.model.attachment import AttachmentEntry
-from lash.model.message import AttachmentRef
 from lash.model.queue import Boundary
-from lash.stores.rows import HasRows, RowStore, RowTable
+from lash.model.session.message import AttachmentRef
 from lash.stores.storage import Storage
+from lash.stores.table_rows import HasRows, RowStore, RowTable
 from lash.testing.clock import ManualClock
 from lash.testing.contract.queue_state import claimed, consuming, late, leased, queued
 from lash.testing.factories import commit, created, node, started

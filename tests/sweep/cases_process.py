@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from lash.backend.liveness import current_process
 from lash.errors import GrantNotFound, ProcessLeaseLost
-from lash.liveness import current_process
 from lash.model.lease import LeaseOwner
-from lash.model.process import Abandonment, ExternalRef, ProcessLease
+from lash.model.process.process import Abandonment, ExternalRef, ProcessLease
 from lash.stores.storage import Storage
 from lash.testing.clock import ManualClock
 from lash.testing.contract.work_state import child

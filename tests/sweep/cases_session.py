@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
+from lash.backend.liveness import current_process
 from lash.errors import RevisionConflict
-from lash.liveness import current_process
-from lash.model.commit import Commit, ReplaceFull
 from lash.model.lease import Lease, LeaseFence, LeaseOwner
-from lash.model.message import AttachmentRef
 from lash.model.queue import Boundary
-from lash.model.session import SessionMeta
+from lash.model.session.commit import Commit, ReplaceFull
+from lash.model.session.message import AttachmentRef
+from lash.model.session.session import SessionMeta
 from lash.stores.storage import Storage
 from lash.testing.clock import ManualClock
 from lash.testing.contract.queue_state import claimed, consuming, joining, leased, queued

@@ -20,7 +20,7 @@ import apsw
 import asyncpg
 import pytest
 
-from lash.sqlite.connection import open_reader, open_writer
+from lash.sqlite.engine.connection import open_reader, open_writer
 
 
 class When(enum.StrEnum):
@@ -216,7 +216,11 @@ def installed(seam: Seam) -> Iterator[None]:
     """Put the seam below every storage that is opened meanwhile."""
     create_pool = asyncpg.create_pool
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lash.sqlite.engine.open_writer", lambda *given: SQLiteConnection(open_writer(*given), seam))
-        patch.setattr("lash.sqlite.database.open_reader", lambda *given: SQLiteConnection(open_reader(*given), seam))
+        patch.setattr(
+            "lash.sqlite.engine.engine.open_writer", lambda *given: SQLiteConnection(open_writer(*given), seam)
+        )
+        patch.setattr(
+            "lash.sqlite.engine.database.open_reader", lambda *given: SQLiteConnection(open_reader(*given), seam)
+        )
         patch.setattr(asyncpg, "create_pool", functools.partial(create_pool, connection_class=server_connection(seam)))
         yield

@@ -14,12 +14,12 @@ import msgspec
 import lash
 from lash.model.attachment import AttachmentOwner, OwnerKind
 from lash.model.causal import NodeCause
-from lash.model.checkpoint import CheckpointDraft, TurnState
-from lash.model.commit import Append
-from lash.model.frame import AgentFrame, AgentFrameAssignment, ModelSpec, SessionPolicy, ToolAccess
 from lash.model.queue import BatchDraft, Delivery, SessionCommand, Slot, TurnInput
-from lash.model.session import ChildRelation, FullGraph, SessionConfig, SessionRead
-from lash.model.usage import TokenUsage
+from lash.model.session.checkpoint import CheckpointDraft, TurnState
+from lash.model.session.commit import Append
+from lash.model.session.frame import AgentFrame, AgentFrameAssignment, ModelSpec, SessionPolicy, ToolAccess
+from lash.model.session.session import ChildRelation, FullGraph, SessionConfig, SessionRead
+from lash.model.session.usage import TokenUsage
 from lash.stores.storage import Storage
 from lash.testing.factories import MOMENT, chain, commit, plugin_node, spent
 from lash.transfer import export_session, import_session

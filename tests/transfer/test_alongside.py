@@ -11,8 +11,8 @@ import pytest
 from lash.errors import Conflict
 from lash.model.lease import Acquired
 from lash.model.queue import BatchDraft, Boundary, Claim, TurnInput
-from lash.model.session import ReadScope, SessionRead
-from lash.sqlite.session import SQLiteSession
+from lash.model.session.session import ReadScope, SessionRead
+from lash.sqlite.rows.session.session import SQLiteSession
 from lash.stores.storage import Storage
 from lash.testing.factories import chain, commit, owner, started
 from lash.transfer import import_session

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from lash.model.artifact import ArtifactRef, ProcessEnvironment
 from lash.model.lease import Acquired
-from lash.model.process import Success
+from lash.model.process.process import Success
 from lash.model.queue import BatchDraft, Boundary, Claim, TurnInput
-from lash.model.schedule import ScheduleDraft
+from lash.model.trigger.schedule import ScheduleDraft
 from lash.stores.storage import Storage
 from lash.testing.factories import chain, commit, created, owner, started
 from lash.testing.process_factories import granted, registered

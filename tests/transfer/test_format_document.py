@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from lash.model.session import ActivePath
+from lash.model.session.session import ActivePath
 from lash.transfer import Progress, import_session
 from tests.transfer.kit import comparable, exported, opened, rich_session
 

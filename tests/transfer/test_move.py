@@ -17,9 +17,9 @@ import lash
 from lash.errors import ConfigError, Conflict
 from lash.model.effect import TurnScope
 from lash.model.lease import Lease
-from lash.model.process import Success
+from lash.model.process.process import Success
 from lash.model.queue import Boundary
-from lash.model.trigger import EmitReport
+from lash.model.trigger.trigger import EmitReport
 from lash.model.wait import CustomIdentity, WaitKey
 from lash.stores.storage import Storage
 from lash.testing.clock import ManualClock

@@ -14,8 +14,8 @@ import pytest
 
 import lash
 from lash.errors import CommitTooLarge, CorruptData, InvalidInput, SessionDeleted, SessionExists, SessionNotFound
-from lash.model.commit import CommitBudget
 from lash.model.queue import BatchDraft, TurnInput
+from lash.model.session.commit import CommitBudget
 from lash.stores.storage import Storage
 from lash.testing.factories import chain, commit, created, started
 from lash.transfer import export_session, import_session

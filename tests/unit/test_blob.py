@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lash.blob import Codec, StoredBlob, pack, unpack
+from lash.base.compression import BlobRef, Codec, Compression, StoredBlob, pack, unpack
 from lash.errors import CorruptData, InvalidInput
-from lash.model.value import BlobRef, Compression
 from tests.plan.kit import sha256
 
 if sys.version_info >= (3, 14):
@@ -132,7 +131,7 @@ def test_a_bomb_is_refused_without_being_expanded(claimed: int) -> None:
 
 def test_what_could_not_be_read_again_is_not_packed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same limit holds for both ways, so that nothing is stored that is refused afterwards."""
-    monkeypatch.setattr("lash.blob.MAX_CONTENT_BYTES", 5_000)
+    monkeypatch.setattr("lash.base.compression.MAX_CONTENT_BYTES", 5_000)
     assert len(unpack(pack(b"a" * 5_000, Compression.BALANCED))) == 5_000
     with pytest.raises(InvalidInput, match="5,001 bytes; at most 5,000"):
         pack(b"a" * 5_001, Compression.BALANCED)

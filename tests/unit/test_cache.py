@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lash.cache import ByteCache
+from lash.base.cache import ByteCache
 
 
 def test_the_least_recently_used_is_forgotten_first() -> None:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lash.codec import canonical, content_hash, decode, encode
+from lash.base.codec import canonical, content_hash, decode, encode
 from lash.errors import CorruptData, InvalidInput
 from lash.model.value import JSON, Count, Timestamp, Value
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 import lash
-from lash import codec
+from lash.base import codec
 
 
 async def test_opening_a_storage_describes_every_record() -> None:

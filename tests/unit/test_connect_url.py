@@ -7,7 +7,7 @@ import pytest
 
 import lash
 from lash.errors import ConfigError
-from lash.sqlite.options import SQLiteOptions
+from lash.sqlite.engine.options import SQLiteOptions
 from lash.sqlite.storage import SQLiteStorage
 
 

@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 
-from lash.ids import new_id
+from lash.base.ids import new_id
 
 
 def test_an_id_is_a_uuid_of_version_7() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
+from lash.base.limits import check_content, check_digest, check_identifier, check_integer, check_text, saturating_add
 from lash.errors import InvalidInput
-from lash.limits import check_content, check_digest, check_identifier, check_integer, check_text, saturating_add
 
 MOST = 9_223_372_036_854_775_807
 LEAST = -9_223_372_036_854_775_808

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lash.liveness import current_owner, current_process, is_provably_dead
+from lash.backend.liveness import current_owner, current_process, is_provably_dead
 from lash.model.lease import LocalProcess
 
 replace = msgspec.structs.replace

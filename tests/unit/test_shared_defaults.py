@@ -12,7 +12,7 @@ import pytest
 
 import lash.model
 from lash.model.queue import ProcessWake
-from lash.model.schedule import ScheduleDraft
+from lash.model.trigger.schedule import ScheduleDraft
 from lash.model.value import Value
 from lash.testing.factories import frame
 

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lash.base.compression import Compression, pack_text, unpack_text
 from lash.errors import CorruptData
-from lash.model.value import Compression
-from lash.text_pack import pack_text, unpack_text
 
 TEXT = b"some words, " * 1_000
 FIRST = "033a07237998819287a1112479604b173067288c82d110180d81611f0200"
@@ -92,7 +91,7 @@ def test_a_flipped_bit_raises_nothing_else(bit: int) -> None:
 
 def test_a_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few bytes that would expand to 64 MiB take no more memory than a record may have."""
-    monkeypatch.setattr("lash.text_pack.MAX_CONTENT_BYTES", 100_000)
+    monkeypatch.setattr("lash.base.compression.MAX_CONTENT_BYTES", 100_000)
     compressor = zlib.compressobj(9, zlib.DEFLATED, -13)
     bomb = compressor.compress(bytes(64 * 1024 * 1024)) + compressor.flush()
     tracemalloc.start()

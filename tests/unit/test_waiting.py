@@ -9,6 +9,7 @@ from typing import Protocol
 import msgspec
 import pytest
 
+from lash.backend.waiter import ProcessWaiter
 from lash.errors import (
     Advice,
     CorruptData,
@@ -19,8 +20,7 @@ from lash.errors import (
     StoreUnavailable,
     WaitTimedOut,
 )
-from lash.model.process import ProcessStatus, Projection, Success
-from lash.waiting import ProcessWaiter
+from lash.model.process.process import ProcessStatus, Projection, Success
 from tests.unit.waiting_kit import DONE, Log, made
 
 

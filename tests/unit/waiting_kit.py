@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from typing import cast
 
+from lash.backend.hints import HintListener, Hints
+from lash.backend.waiter import ProcessWaiter
 from lash.errors import ProcessNotFound, ProcessPruned
-from lash.hints import HintListener, Hints
-from lash.model.event import ProcessEvent
-from lash.model.process import ExternalInput, ProcessRecord, ProcessStatus, Projection, Registration, Success
-from lash.stores.event import EventStore
-from lash.stores.process import ProcessStore
-from lash.waiting import ProcessWaiter
+from lash.model.process.event import ProcessEvent
+from lash.model.process.process import ExternalInput, ProcessRecord, ProcessStatus, Projection, Registration, Success
+from lash.stores.process.event import EventStore
+from lash.stores.process.process import ProcessStore
 
 DONE = Success(value="done")
 

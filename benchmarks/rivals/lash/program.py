@@ -11,11 +11,11 @@ import lash
 from benchmarks.rivals.lash.latency import LATENCY
 from benchmarks.rivals.lash.more import MORE
 from benchmarks.rivals.protocol import Answer, Question, Watch, all_turns, digest, serve
-from lash.ids import new_id
-from lash.model.commit import Append, Commit
-from lash.model.message import Message, Role
-from lash.model.node import MessageEntry, Node
-from lash.runtime.turn import text_of
+from lash.base.ids import new_id
+from lash.model.session.commit import Append, Commit
+from lash.model.session.message import Message, Role
+from lash.model.session.node import MessageEntry, Node
+from lash.runtime.turns.turn import text_of
 from lash.testing.factories import MOMENT
 
 _RUNNING = lash.ProcessFilter(status=lash.ProcessStatus.RUNNING)

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
 
+from lash.base.ids import new_id
+from lash.base.limits import check_digest
 from lash.errors import ConfigError, StorageFailure
-from lash.ids import new_id
-from lash.limits import check_digest
-from lash.model.session import Durability
+from lash.model.session.session import Durability
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from lash.base.limits import check_digest
 from lash.errors import ConfigError, StorageFailure, StoreError, StoreUnavailable
-from lash.limits import check_digest
-from lash.model.session import Durability
+from lash.model.session.session import Durability
 
 if TYPE_CHECKING:
     from obstore.store import S3Config

@@ -29,7 +29,7 @@ async def file_problems(url: str) -> list[str]:
 async def session_problems(storage: Storage, session_id: str) -> AsyncIterator[str]:
     """Read a session whole: its graph, its checkpoint, and what is queued for it."""
     from lash.errors import CorruptData, SessionDeleted
-    from lash.model.session import FullGraph
+    from lash.model.session.session import FullGraph
 
     session = storage.session(session_id)
     for read in (lambda: session.load(FullGraph()), session.checkpoint, lambda: storage.queue.list(session_id)):
@@ -45,7 +45,7 @@ async def session_problems(storage: Storage, session_id: str) -> AsyncIterator[s
 async def listed_problems(storage: Storage) -> AsyncIterator[tuple[str, str]]:
     """Read what belongs to no single session: processes with their logs, triggers, schedules, dead letters."""
     from lash.errors import CorruptData, NotFound
-    from lash.model.process import ProcessFilter
+    from lash.model.process.process import ProcessFilter
 
     try:
         async for record in pages.each(process_pages(storage, ProcessFilter())):

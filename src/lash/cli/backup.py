@@ -17,8 +17,8 @@ from lash.cli.bar import busy
 from lash.cli.exits import CommandFailed
 from lash.cli.url import is_postgres, sqlite_path, without_password
 from lash.errors import StoreError
-from lash.sqlite.errors import translate
-from lash.sqlite.lockfile import open_turns
+from lash.sqlite.engine.errors import translate
+from lash.sqlite.engine.lockfile import open_turns
 from lash.sqlite.schema import APPLICATION_ID, MIGRATIONS, read_version
 from lash.sqlkit.migrations import load_migrations, pending
 from lash.sqlkit.queries import load_queries
@@ -183,7 +183,7 @@ def _path_of(shell: Shell, command: str) -> str:
     """Return the file of the storage; for PostgreSQL refuse, with the command to use instead."""
     url = shell.url
     if is_postgres(url):
-        from lash.postgres.options import PostgresOptions
+        from lash.postgres.engine.options import PostgresOptions
 
         options = PostgresOptions.from_url(url)
         told = command.format(schema=shlex.quote(options.schema), url=shlex.quote(without_password(options.dsn)))

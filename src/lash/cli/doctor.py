@@ -107,7 +107,7 @@ def _file(url: str) -> list[Check]:
     path = None if is_postgres(url) else sqlite_path(url)
     if path is None:
         return []
-    from lash.sqlite.location import bundled_version
+    from lash.sqlite.engine.location import bundled_version
 
     file = Path(path).resolve()
     checks = [Check("sqlite", "ok", bundled_version())]
@@ -131,7 +131,7 @@ async def _contents(storage: Storage) -> AsyncIterator[Check]:
 
 
 def _durability(storage: Storage) -> Check:
-    from lash.model.session import Durability
+    from lash.model.session.session import Durability
 
     kept = storage.durability is Durability.DURABLE and storage.attachments.durability is Durability.DURABLE
     return Check("durability", "ok" if kept else "warn", storage.durability.value)
@@ -139,7 +139,7 @@ def _durability(storage: Storage) -> Check:
 
 async def _clock(storage: Storage) -> Check:
     """Compare the storage's clock with this machine's, halfway between question and answer."""
-    from lash.liveness import current_owner
+    from lash.backend.liveness import current_owner
 
     before_ms = time.time() * 1_000
     work = await storage.work.look(sessions=1, processes=1, owner=current_owner("lash-doctor"))

@@ -11,7 +11,7 @@ from lash.cli.shell import Shell
 from lash.cli.text import clean, json_text, moment
 
 if TYPE_CHECKING:
-    from lash.model.event import ProcessEvent
+    from lash.model.process.event import ProcessEvent
     from lash.stores.storage import Storage
 
 _PAGE: Final = 500
@@ -82,7 +82,7 @@ def _line(event: ProcessEvent) -> str:
 @click.option("--key", help="The same key is one signal, however often it is sent.")
 async def signal(shell: Shell, process_id: str, name: str, payload: str, key: str | None) -> None:
     """Send a signal to a process; the payload is JSON, - reads it from standard input."""
-    from lash.ids import new_id
+    from lash.base.ids import new_id
 
     value = json_argument(payload)
     async with shell.storage() as storage:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lash.model.trigger import TriggerOwner
+    from lash.model.trigger.trigger import TriggerOwner
 
 
 def owner_of(session_id: str | None) -> TriggerOwner:
     """Return the owner that ``--session`` names; without it the host."""
-    from lash.model.process import HOST, Scope, SessionOriginator
+    from lash.model.process.process import HOST, Scope, SessionOriginator
 
     return HOST if session_id is None else SessionOriginator(scope=Scope(session_id=session_id))
 
 
 def owner_text(owner: TriggerOwner) -> str:
-    from lash.model.process import SessionOriginator
+    from lash.model.process.process import SessionOriginator
 
     return f"session {owner.scope.session_id}" if isinstance(owner, SessionOriginator) else "host"

@@ -14,7 +14,7 @@ from lash.cli.table import Column
 from lash.cli.text import age, clean, plain
 
 if TYPE_CHECKING:
-    from lash.model.process import ProcessFilter, ProcessRecord
+    from lash.model.process.process import ProcessFilter, ProcessRecord
     from lash.stores.storage import Storage
 
 _COLUMNS: Final = (
@@ -47,7 +47,7 @@ async def ps(
     everything: bool,  # noqa: FBT001 (click's)
 ) -> None:
     """List processes, the newest first; without options those that run."""
-    from lash.model.process import ProcessFilter, ProcessStatus
+    from lash.model.process.process import ProcessFilter, ProcessStatus
 
     wanted = ProcessFilter(
         status=ProcessStatus(status) if status else None if ended else ProcessStatus.RUNNING,
@@ -129,7 +129,7 @@ async def _cancel_process(shell: Shell, storage: Storage, process_id: str, reaso
 
 
 async def _cancel_turn(shell: Shell, storage: Storage, session_id: str, reason: str) -> None:
-    from lash.runtime.session import SessionHandle
+    from lash.runtime.turns.handle import SessionHandle
 
     if not await SessionHandle(storage, session_id).cancel(reason):
         raise CommandFailed(exits.CONFLICT, f"session {session_id!r} has no turn that has begun")

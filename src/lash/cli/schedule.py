@@ -15,7 +15,7 @@ from lash.cli.table import Column
 from lash.cli.text import age, plural
 
 if TYPE_CHECKING:
-    from lash.model.schedule import Schedule
+    from lash.model.trigger.schedule import Schedule
 
 _COLUMNS: Final = (
     Column("KEY"),

@@ -14,8 +14,8 @@ from lash.cli.table import Column
 from lash.cli.text import age, clean, moment, plain, plural, shortened, size, width_of
 
 if TYPE_CHECKING:
-    from lash.model.node import Node
-    from lash.model.session import SessionMeta, SessionRead, SessionSummary
+    from lash.model.session.node import Node
+    from lash.model.session.session import SessionMeta, SessionRead, SessionSummary
     from lash.stores.storage import Storage
 
 _COLUMNS: Final = (
@@ -70,7 +70,7 @@ def _row(session: SessionSummary) -> tuple[str, ...]:
 @click.option("--all", "everything", is_flag=True, help="Show the whole active path.")
 async def show(shell: Shell, session_id: str, last: int, everything: bool) -> None:  # noqa: FBT001 (click's)
     """Show a session: what is current, who works on it, what is queued, and its last messages."""
-    from lash.model.session import ActivePath
+    from lash.model.session.session import ActivePath
 
     async with shell.storage() as storage:
         session = storage.session(session_id)
@@ -125,7 +125,7 @@ def _facts(meta: SessionMeta, read: SessionRead | None) -> list[tuple[str, str]]
 
 def relation(meta: SessionMeta) -> str:
     """Return where a session comes from."""
-    from lash.model.session import ChildRelation, ForkRelation
+    from lash.model.session.session import ChildRelation, ForkRelation
 
     match meta.relation:
         case ForkRelation(source_session_id=source, node_id=node_id):
@@ -137,7 +137,7 @@ def relation(meta: SessionMeta) -> str:
 
 def speaker(node: Node) -> str:
     """Return who or what made a node."""
-    from lash.model.node import MessageEntry, PluginEntry
+    from lash.model.session.node import MessageEntry, PluginEntry
 
     match node.entry:
         case MessageEntry(message=message):
@@ -150,7 +150,7 @@ def speaker(node: Node) -> str:
 def content(node: Node) -> str:
     """Return what a node says, as text."""
     from lash.cli.text import json_text
-    from lash.model.node import MessageEntry, PluginEntry
+    from lash.model.session.node import MessageEntry, PluginEntry
 
     match node.entry:
         case MessageEntry(message=message):
@@ -165,7 +165,7 @@ def content(node: Node) -> str:
 async def tree(shell: Shell, session_id: str) -> None:
     """Draw the conversation graph with its branches; the active path is marked and goes straight down."""
     from lash.cli.tree import ASCII, LINES, render, tree_lines
-    from lash.model.session import FullGraph
+    from lash.model.session.session import FullGraph
 
     async with shell.storage() as storage:
         session = storage.session(session_id)

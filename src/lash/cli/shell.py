@@ -70,7 +70,7 @@ class Shell:
     @contextlib.asynccontextmanager
     async def storage(self, *, migrate: bool = False) -> AsyncIterator[Storage]:
         """Open the storage. No command but those that say so creates or migrates tables."""
-        from lash.connect import open_storage
+        from lash.connect.open import open_storage
 
         async with await open_storage(self.url, migrate=migrate) as storage:
             yield storage

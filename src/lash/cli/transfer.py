@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from lash.cli import exits
 from lash.cli.bar import Bar, drawn
 from lash.cli.exits import CommandFailed, OutputClosed
-from lash.connect import open_storage
+from lash.connect.open import open_storage
 from lash.transfer import (
     CopyReport,
     Exported,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from lash.model.node import Graph, Node
+    from lash.model.session.node import Graph, Node
 
 
 class Signs(NamedTuple):

@@ -15,7 +15,7 @@ from lash.cli.table import Column
 from lash.cli.text import age, clean, plural
 
 if TYPE_CHECKING:
-    from lash.model.trigger import TriggerDelivery, TriggerSubscription
+    from lash.model.trigger.trigger import TriggerDelivery, TriggerSubscription
 
 _COLUMNS: Final = (
     Column("KEY"),
@@ -52,7 +52,7 @@ async def list_triggers(
     everything: bool,  # noqa: FBT001 (click's)
 ) -> None:
     """List trigger subscriptions, the newest first."""
-    from lash.model.trigger import TriggerFilter
+    from lash.model.trigger.trigger import TriggerFilter
 
     wanted = TriggerFilter(session_id=session_id, source_type=source_type)
     damaged: list[str] = []
@@ -98,8 +98,8 @@ async def emit(shell: Shell, source_type: str, payload: str, key: str | None, so
 
     Ends with code 1 if a delivery was rejected: what happened is recorded all the same.
     """
-    from lash.ids import new_id
-    from lash.model.trigger import DeliveryState, OccurrenceRequest
+    from lash.base.ids import new_id
+    from lash.model.trigger.trigger import DeliveryState, OccurrenceRequest
 
     value = json_argument(payload)
     async with shell.storage() as storage:

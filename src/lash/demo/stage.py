@@ -17,7 +17,7 @@ from typing import Final
 import lash
 from lash.demo.screen import Screen
 from lash.demo.trip import INPUT_TOKENS, LEDGER, OUTPUT_TOKENS, TOOLS, URL
-from lash.runtime.session import SessionHandle
+from lash.runtime.turns.handle import SessionHandle
 
 _PATIENCE_S: Final = 60.0
 _KILL_AFTER: Final = 2

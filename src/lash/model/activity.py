@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from msgspec import UNSET, UnsetType
 
-from lash.model.process import ChangeKind, ProcessChange, ProcessStatus
+from lash.model.process.process import ChangeKind, ProcessChange, ProcessStatus
 from lash.model.value import JSON, Count, Positive, Value
 
 

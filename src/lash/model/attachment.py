@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-from lash.model.message import AttachmentRef
+from lash.model.session.message import AttachmentRef
 from lash.model.value import Count, Value
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from lash.model.causal import CausalRef
 from lash.model.lease import Busy, Lease
-from lash.model.message import AttachmentRef
+from lash.model.session.message import AttachmentRef
 from lash.model.value import JSON, Count, JSONObject, Value, share_default
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import enum
 from datetime import datetime
-from typing import Annotated, Any, NewType, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
@@ -13,25 +12,11 @@ JSON: TypeAlias = None | bool | int | float | str | list[Any] | dict[str, Any]
 
 JSONObject: TypeAlias = dict[str, Any]
 
-BlobRef = NewType("BlobRef", str)
-"""The lowercase hex SHA-256 of some bytes, before compression."""
-
 Timestamp: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
 """A point in time with a time zone."""
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 Positive: TypeAlias = Annotated[int, msgspec.Meta(gt=0)]
-
-
-class Compression(enum.StrEnum):
-    """When bytes are compressed. The ref of the bytes is the same under every profile."""
-
-    LOW_LATENCY = "low_latency"
-    """Never."""
-    BALANCED = "balanced"
-    """From 4,096 bytes on, quickly."""
-    COMPACT = "compact"
-    """From 1,024 bytes on, thoroughly."""
 
 
 def share_default(value: msgspec.Struct, name: str, default: msgspec.Struct | str | int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lash.model.lease import Lease
-from lash.model.process import ProcessLease
+from lash.model.process.process import ProcessLease
 from lash.model.value import Value
 
 

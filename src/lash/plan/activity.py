@@ -11,9 +11,9 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from lash.codec import decode, encode
+from lash.base.codec import decode, encode
+from lash.base.limits import check_identifier, check_integer
 from lash.errors import InvalidInput
-from lash.limits import check_identifier, check_integer
 from lash.model.activity import (
     Activity,
     ActivityDraft,
@@ -30,7 +30,7 @@ from lash.model.activity import (
     SeenChanges,
     TurnActivity,
 )
-from lash.plan.change import ChangeCursor, ChangeRow, decode_change_cursor, decode_changes
+from lash.plan.process.change import ChangeCursor, ChangeRow, decode_change_cursor, decode_changes
 
 KEPT_ITEMS: Final = 2_048
 KEPT_BYTES: Final = 8 * 1024 * 1024

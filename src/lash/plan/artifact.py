@@ -7,13 +7,12 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from lash import blob as blobs
-from lash.blob import StoredBlob
-from lash.codec import canonical, decode, encode
+from lash.base import compression as blobs
+from lash.base.codec import canonical, decode, encode
+from lash.base.compression import Compression, StoredBlob
+from lash.base.limits import check_content, check_digest
 from lash.errors import CorruptData
-from lash.limits import check_content, check_digest
 from lash.model.artifact import ArtifactPage, ArtifactRef, ArtifactSummary
-from lash.model.value import Compression
 
 T = TypeVar("T")
 

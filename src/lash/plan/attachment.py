@@ -26,12 +26,12 @@ from typing import Final
 
 import msgspec
 
-from lash.codec import content_hash, decode
+from lash.base.codec import content_hash, decode
+from lash.base.limits import check_content, check_digest, check_identifier, check_integer, check_text
 from lash.errors import AttachmentNotFound, CorruptData, InvalidInput
-from lash.limits import check_content, check_digest, check_identifier, check_integer, check_text
 from lash.model.attachment import AttachmentEntry, AttachmentOwner, AttachmentPage, OwnerKind, StoredAttachment
 from lash.model.lease import LocalProcess
-from lash.model.message import AttachmentRef
+from lash.model.session.message import AttachmentRef
 from lash.model.value import Value
 
 ABANDONED_AFTER_MS: Final = 24 * 60 * 60 * 1000

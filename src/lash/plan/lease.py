@@ -6,9 +6,9 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from lash.codec import decode
+from lash.base.codec import decode
+from lash.base.limits import MAX_INTEGER, check_identifier, check_integer, saturating_add
 from lash.errors import CorruptData, InvalidInput, LeaseLost
-from lash.limits import MAX_INTEGER, check_identifier, check_integer, saturating_add
 from lash.model.lease import Acquired, Busy, Lease, LeaseFence, LeaseOutcome, LeaseOwner, LocalProcess
 from lash.model.value import Value
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from lash.limits import check_integer
+from lash.base.limits import check_integer
 from lash.model.maintenance import GarbageCount, GarbageReport, NounSize, Prunable, StorageReport
 
 BATCH: Final = 500

@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from lash.codec import canonical, decode, encode
+from lash.base.codec import canonical, decode, encode
+from lash.base.limits import check_digest, check_identifier, check_integer
 from lash.errors import CorruptData, InvalidInput
-from lash.limits import check_digest, check_identifier, check_integer
 from lash.model.effect import ExecutionScope, ProcessScope
 from lash.model.value import Value
 from lash.model.wait import (
@@ -28,7 +28,7 @@ from lash.model.wait import (
     WaitKey,
     WaitRecord,
 )
-from lash.plan.scope import check_execution_scope, scope_id, scope_session_id
+from lash.plan.effect.scope import check_execution_scope, scope_id, scope_session_id
 
 SECRET_BYTES: Final = 32
 MAX_KEY_LENGTH: Final = 16_384

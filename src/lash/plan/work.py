@@ -10,15 +10,15 @@ from typing import Final
 
 import msgspec
 
+from lash.base.limits import check_identifier, check_integer
 from lash.errors import CorruptData, InvalidInput
-from lash.limits import check_identifier, check_integer
 from lash.model.causal import ProcessCause, ProcessEventCause
-from lash.model.event import ABANDON_REQUESTED, CANCEL_REQUESTED, SIGNAL_PREFIX
 from lash.model.lease import Lease, LeaseOwner
-from lash.model.process import ProcessStatus, Projection, Recovery, Registration
+from lash.model.process.event import ABANDON_REQUESTED, CANCEL_REQUESTED, SIGNAL_PREFIX
+from lash.model.process.process import ProcessStatus, Projection, Recovery, Registration
 from lash.model.work import Work
 from lash.plan.lease import MAX_TTL_MS, LeaseRow, check_claim, held_lease
-from lash.plan.process_lease import as_process_lease
+from lash.plan.process.lease import as_process_lease
 
 MAX_LOOK: Final = 1_000
 """How many sessions, and how many processes, one look finds at most."""

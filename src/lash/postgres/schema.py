@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from lash.errors import SchemaMismatch
-from lash.postgres.database import Database, Transaction
+from lash.postgres.engine.database import Database, Transaction
 from lash.sqlkit.catalogue import Catalogue, differences, group_catalogue, load_catalogue
 from lash.sqlkit.migrations import Migration, load_migrations, pending, pending_error
 from lash.sqlkit.queries import quote_identifier

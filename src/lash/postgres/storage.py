@@ -5,37 +5,37 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from lash.attachment import Attachments
+from lash.backend.attachment.attachment import Attachments
+from lash.backend.wait import Waits
+from lash.backend.waiter import ProcessWaiter
 from lash.model.maintenance import StorageReport
-from lash.model.session import Durability
-from lash.plan.commit import CommitRules
-from lash.postgres.activity import PostgresActivityStore
-from lash.postgres.artifact import PostgresArtifactStore
-from lash.postgres.attachment import PostgresAttachmentManifest, PostgresBytes
-from lash.postgres.database import Database, StatementHook
-from lash.postgres.effect import PostgresEffectStore
-from lash.postgres.emit import PostgresOccurrenceStore
-from lash.postgres.event import PostgresEventStore
-from lash.postgres.grant import PostgresGrantStore
-from lash.postgres.lease import PostgresLeaseStore
-from lash.postgres.maintenance import PostgresMaintenance
-from lash.postgres.notify import PostgresSignals
-from lash.postgres.options import PostgresOptions
-from lash.postgres.process import PostgresProcessStore
-from lash.postgres.process_lease import PostgresProcessLeaseStore
-from lash.postgres.queue import PostgresQueueStore
-from lash.postgres.row_store import PostgresRowStore
-from lash.postgres.schedule import PostgresScheduleStore
+from lash.model.session.session import Durability
+from lash.plan.session.commit import CommitRules
+from lash.postgres.engine.database import Database, StatementHook
+from lash.postgres.engine.options import PostgresOptions
+from lash.postgres.hints import PostgresSignals
+from lash.postgres.rows.activity import PostgresActivityStore
+from lash.postgres.rows.artifact import PostgresArtifactStore
+from lash.postgres.rows.attachment import PostgresAttachmentManifest, PostgresBytes
+from lash.postgres.rows.effect import PostgresEffectStore
+from lash.postgres.rows.lease import PostgresLeaseStore
+from lash.postgres.rows.maintenance import PostgresMaintenance
+from lash.postgres.rows.process.event import PostgresEventStore
+from lash.postgres.rows.process.grant import PostgresGrantStore
+from lash.postgres.rows.process.lease import PostgresProcessLeaseStore
+from lash.postgres.rows.process.process import PostgresProcessStore
+from lash.postgres.rows.process.seen_processes import SeenProcesses
+from lash.postgres.rows.queue.queue import PostgresQueueStore
+from lash.postgres.rows.session.session import PostgresSession, PostgresSessionStore
+from lash.postgres.rows.table_rows import PostgresRowStore
+from lash.postgres.rows.trigger.emit import PostgresOccurrenceStore
+from lash.postgres.rows.trigger.schedule import PostgresScheduleStore
+from lash.postgres.rows.trigger.trigger import PostgresTriggerStore
+from lash.postgres.rows.wait import PostgresWaitRows
+from lash.postgres.rows.work import PostgresWorkStore
 from lash.postgres.schema import prepare_schema
-from lash.postgres.seen_processes import SeenProcesses
-from lash.postgres.session import PostgresSession, PostgresSessionStore
-from lash.postgres.trigger import PostgresTriggerStore
-from lash.postgres.wait import PostgresWaitRows
-from lash.postgres.work import PostgresWorkStore
 from lash.sqlkit.queries import load_queries
 from lash.stores.attachment import ByteStore
-from lash.wait import Waits
-from lash.waiting import ProcessWaiter
 
 if TYPE_CHECKING:
     import asyncpg

@@ -8,27 +8,27 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, overload
 
-from lash.clock import Clock
-from lash.connect import open_storage
+from lash.backend.liveness import current_owner
+from lash.base.clock import Clock
+from lash.base.ids import new_id
+from lash.connect.open import open_storage
 from lash.errors import ConfigError, InvalidInput, LashError
-from lash.ids import new_id
-from lash.liveness import current_owner
-from lash.model.process import HOST, Provenance
-from lash.model.session import Durability
-from lash.model.trigger import EmitReport
+from lash.model.process.process import HOST, Provenance
+from lash.model.session.session import Durability
+from lash.model.trigger.trigger import EmitReport
 from lash.model.value import JSON
 from lash.model.wait import Accepted, AlreadyResolved, Rejected, ResolveAnswer, Resolved
 from lash.runtime.core import Core, Definitions
 from lash.runtime.definition import DEFAULT_VERSION, AgentDefinition, ProcessDefinition
-from lash.runtime.handle import ProcessHandle
 from lash.runtime.hooks import Hook, Hooks, LoggingHook
 from lash.runtime.policy import DEFAULTS, PROCESS_RETRY, TURN_RETRY, Retry, WorkerOptions
-from lash.runtime.process import Context
-from lash.runtime.session import SessionHandle
-from lash.runtime.starter import Starter, StartOptions
+from lash.runtime.processes.context import Context
+from lash.runtime.processes.handle import ProcessHandle
+from lash.runtime.processes.starter import Starter, StartOptions
 from lash.runtime.trigger import Watch, Watches, cron_watch, event_watch
-from lash.runtime.turn import Turn
-from lash.runtime.worker import Worker
+from lash.runtime.turns.handle import SessionHandle
+from lash.runtime.turns.turn import Turn
+from lash.runtime.worker.loop import Worker
 
 if TYPE_CHECKING:
     from lash.stores.storage import Storage

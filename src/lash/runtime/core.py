@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 from lash.errors import UnknownDefinition
 from lash.model.lease import LeaseOwner
-from lash.model.process import EngineInput, Identity, Provenance, Registration
-from lash.model.trigger import EmitReport, OccurrenceRequest
+from lash.model.process.process import EngineInput, Identity, Provenance, Registration
+from lash.model.trigger.trigger import EmitReport, OccurrenceRequest
 from lash.model.value import JSON
-from lash.runtime.activity import ActivityWriter
 from lash.runtime.definition import ENGINE, AgentDefinition, ProcessDefinition
-from lash.runtime.history import Histories
 from lash.runtime.hooks import Hooks
+from lash.runtime.observe.activity import ActivityWriter
 from lash.runtime.policy import WorkerOptions
-from lash.runtime.values import bind_arguments
+from lash.runtime.steps.values import bind_arguments
+from lash.runtime.turns.history import Histories
 from lash.stores.storage import Storage
 
 if TYPE_CHECKING:
-    from lash.runtime.handle import ProcessHandle
-    from lash.runtime.session import SessionHandle
+    from lash.runtime.processes.handle import ProcessHandle
+    from lash.runtime.turns.handle import SessionHandle
 
 
 class Definitions:
@@ -107,12 +107,12 @@ class Core:
             await self.storage.close()
 
     def process_handle(self, process_id: str, process: ProcessDefinition[Any, Any] | None) -> ProcessHandle[Any]:
-        from lash.runtime.handle import ProcessHandle
+        from lash.runtime.processes.handle import ProcessHandle
 
         return ProcessHandle(self.storage, process_id, process)
 
     def session_handle(self, session_id: str, agent: object) -> SessionHandle:
-        from lash.runtime.session import SessionHandle
+        from lash.runtime.turns.handle import SessionHandle
 
         return SessionHandle(self.storage, session_id, agent=agent_name(agent))
 

@@ -6,12 +6,12 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
+from lash.base.limits import check_identifier
 from lash.errors import ConfigError
-from lash.limits import check_identifier
-from lash.model.event import SIGNAL_PREFIX, EventSemantics, EventType, Pointer, WakeSpec
+from lash.model.process.event import SIGNAL_PREFIX, EventSemantics, EventType, Pointer, WakeSpec
 from lash.model.value import JSONObject
 from lash.runtime.policy import Retry
-from lash.runtime.values import UNTYPED, json_schema
+from lash.runtime.steps.values import UNTYPED, json_schema
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -11,12 +11,12 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from lash.errors import ConfigError, Conflict, ScheduleConflict, TriggerConflict
-from lash.model.process import HOST
-from lash.model.schedule import CRON_SOURCE_TYPE, CatchUp, ScheduleDraft
-from lash.model.trigger import EventPointer, FixedInput, InputBinding, TriggerDraft, WholeEvent
+from lash.model.process.process import HOST
+from lash.model.trigger.schedule import CRON_SOURCE_TYPE, CatchUp, ScheduleDraft
+from lash.model.trigger.trigger import EventPointer, FixedInput, InputBinding, TriggerDraft, WholeEvent
 from lash.runtime.core import engine_input, environment_ref, identity
 from lash.runtime.definition import ProcessDefinition
-from lash.runtime.values import parameter_types, to_json
+from lash.runtime.steps.values import parameter_types, to_json
 from lash.stores.storage import Storage
 
 EVENT: Final = WholeEvent()

@@ -7,9 +7,9 @@ from typing import Final, cast
 
 import apsw
 
-from lash.clock import Clock
+from lash.base.clock import Clock
 from lash.errors import ForeignDatabase, SchemaMismatch
-from lash.sqlite.errors import translate
+from lash.sqlite.engine.errors import translate
 from lash.sqlkit.catalogue import (
     Catalogue,
     ColumnRow,

@@ -8,39 +8,39 @@ from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import parse_qsl
 
-from lash.attachment import Attachments
-from lash.clock import Clock
+from lash.backend.attachment.attachment import Attachments
+from lash.backend.wait import Waits
+from lash.backend.waiter import ProcessWaiter
+from lash.base.clock import Clock
 from lash.errors import ConfigError
 from lash.model.maintenance import StorageReport
-from lash.model.session import Durability
-from lash.plan.commit import CommitRules
-from lash.sqlite.activity import SQLiteActivityStore
-from lash.sqlite.artifact import SQLiteArtifactStore
-from lash.sqlite.attachment import SQLiteAttachmentManifest, SQLiteBytes
-from lash.sqlite.database import Database
-from lash.sqlite.effect import SQLiteEffectStore
-from lash.sqlite.emit import SQLiteOccurrenceStore
-from lash.sqlite.event import SQLiteEventStore
-from lash.sqlite.grant import SQLiteGrantStore
-from lash.sqlite.lease import SQLiteLeaseStore
-from lash.sqlite.maintenance import SQLiteMaintenance
-from lash.sqlite.notify import SQLiteSignals
-from lash.sqlite.options import SQLiteOptions, StatementHook
-from lash.sqlite.process import SQLiteProcessStore
-from lash.sqlite.process_lease import SQLiteProcessLeaseStore
-from lash.sqlite.queue import SQLiteQueueStore
-from lash.sqlite.row_store import SQLiteRowStore
-from lash.sqlite.schedule import SQLiteScheduleStore
+from lash.model.session.session import Durability
+from lash.plan.session.commit import CommitRules
+from lash.sqlite.engine.database import Database
+from lash.sqlite.engine.options import SQLiteOptions, StatementHook
+from lash.sqlite.hints import SQLiteSignals
+from lash.sqlite.rows.activity import SQLiteActivityStore
+from lash.sqlite.rows.artifact import SQLiteArtifactStore
+from lash.sqlite.rows.attachment import SQLiteAttachmentManifest, SQLiteBytes
+from lash.sqlite.rows.effect import SQLiteEffectStore
+from lash.sqlite.rows.lease import SQLiteLeaseStore
+from lash.sqlite.rows.maintenance import SQLiteMaintenance
+from lash.sqlite.rows.process.event import SQLiteEventStore
+from lash.sqlite.rows.process.grant import SQLiteGrantStore
+from lash.sqlite.rows.process.lease import SQLiteProcessLeaseStore
+from lash.sqlite.rows.process.process import SQLiteProcessStore
+from lash.sqlite.rows.queue.queue import SQLiteQueueStore
+from lash.sqlite.rows.session.session import SQLiteSession, SQLiteSessionStore
+from lash.sqlite.rows.table_rows import SQLiteRowStore
+from lash.sqlite.rows.trigger.emit import SQLiteOccurrenceStore
+from lash.sqlite.rows.trigger.schedule import SQLiteScheduleStore
+from lash.sqlite.rows.trigger.trigger import SQLiteTriggerStore
+from lash.sqlite.rows.wait import SQLiteWaitRows
+from lash.sqlite.rows.work import SQLiteWorkStore
 from lash.sqlite.schema import MIGRATIONS, SchemaKeeper
-from lash.sqlite.session import SQLiteSession, SQLiteSessionStore
-from lash.sqlite.trigger import SQLiteTriggerStore
-from lash.sqlite.wait import SQLiteWaitRows
-from lash.sqlite.work import SQLiteWorkStore
 from lash.sqlkit.migrations import load_migrations, pending_error
 from lash.sqlkit.queries import load_queries
 from lash.stores.attachment import ByteStore
-from lash.wait import Waits
-from lash.waiting import ProcessWaiter
 
 _OPTIONS: Final = {"synchronous": str, "busy_timeout_ms": int, "checkpoint_pages": int}
 """What a URL may set; the rest of `SQLiteOptions` is for tests and benchmarks."""

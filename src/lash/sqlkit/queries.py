@@ -38,7 +38,7 @@ _SCHEMA = ':"schema"'
 def load_queries(package: str, *, schema: str | None = None) -> Mapping[str, str]:
     """Return every named query of the package's ``.sql`` files, by name."""
     queries: dict[str, str] = {}
-    for file in sql_files(package_folder(package)):
+    for file in query_files(package_folder(package)):
         for name, statement in parse_queries(file.read_text(encoding="utf-8")):
             if name in queries:
                 raise ValueError(f"query {name!r} is defined twice; the second time in {file.name}")
@@ -52,6 +52,12 @@ def package_folder(package: str) -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise ValueError(f"{package!r} is no package")
     return Path(spec.submodule_search_locations[0])
+
+
+def query_files(folder: Path) -> list[Path]:
+    """Return the files of queries below a folder, those of its nouns' folders included; migrations are not queries."""
+    nouns = (entry for entry in folder.iterdir() if entry.is_dir() and entry.name != "migrations")
+    return [*sql_files(folder), *(file for noun in sorted(nouns) for file in sql_files(noun))]
 
 
 def sql_files(folder: Path) -> list[Path]:

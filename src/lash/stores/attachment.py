@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from lash.model.attachment import AttachmentEntry, AttachmentOwner, AttachmentPage, StoredAttachment, SweepReport
-from lash.model.message import AttachmentRef
-from lash.model.session import Durability
+from lash.model.session.message import AttachmentRef
+from lash.model.session.session import Durability
 
 if TYPE_CHECKING:
     # Only backends use these; without them, import lash stays light.

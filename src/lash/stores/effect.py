@@ -14,7 +14,7 @@ from lash.model.effect import (
     ExecutionScope,
 )
 from lash.model.lease import LeaseFence, LeaseOwner
-from lash.model.process import ProcessFence
+from lash.model.process.process import ProcessFence
 from lash.model.value import JSON
 
 

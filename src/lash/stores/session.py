@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Protocol
 
-from lash.model.checkpoint import Checkpoint
-from lash.model.commit import Commit, CommitResult
-from lash.model.node import Node
-from lash.model.session import (
+from lash.base.compression import BlobRef
+from lash.model.session.checkpoint import Checkpoint
+from lash.model.session.commit import Commit, CommitResult
+from lash.model.session.node import Node
+from lash.model.session.session import (
     CreatedSession,
     ReadScope,
     SessionHead,
@@ -18,7 +19,6 @@ from lash.model.session import (
     SessionRelation,
     VacuumReport,
 )
-from lash.model.value import BlobRef
 
 
 class Session(Protocol):

@@ -6,27 +6,27 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 from lash.model.maintenance import StorageReport
-from lash.model.session import Durability
+from lash.model.session.session import Durability
 from lash.stores.activity import ActivityStore
 from lash.stores.artifact import ArtifactStore
 from lash.stores.attachment import AttachmentStore
 from lash.stores.effect import EffectStore
-from lash.stores.event import EventStore
-from lash.stores.grant import GrantStore
+from lash.stores.hints import ChangeSignals
 from lash.stores.lease import LeaseStore
 from lash.stores.maintenance import Maintenance
-from lash.stores.notify import ChangeSignals
-from lash.stores.process import ProcessLeaseStore, ProcessStore
+from lash.stores.process.event import EventStore
+from lash.stores.process.grant import GrantStore
+from lash.stores.process.process import ProcessLeaseStore, ProcessStore
 from lash.stores.queue import QueueStore
-from lash.stores.schedule import ScheduleStore
 from lash.stores.session import Session, SessionStore
-from lash.stores.trigger import OccurrenceStore, TriggerStore
+from lash.stores.trigger.schedule import ScheduleStore
+from lash.stores.trigger.trigger import OccurrenceStore, TriggerStore
 from lash.stores.wait import WaitStore
 from lash.stores.work import WorkStore
 
 if TYPE_CHECKING:
     # It needs asyncio, which would double the cost of importing lash.
-    from lash.waiting import ProcessWaiter
+    from lash.backend.waiter import ProcessWaiter
 
 
 class Storage(Protocol):

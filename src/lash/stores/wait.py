@@ -94,7 +94,7 @@ class WaitStore(Protocol):
 
 
 class WaitRows(Protocol):
-    """The rows of waits in one database; `lash.wait.Waits` makes a `WaitStore` of them.
+    """The rows of waits in one database; `lash.backend.wait.Waits` makes a `WaitStore` of them.
 
     Keys are genuine here. No row is written for a key whose owner is gone or which was revoked, and none outlives
     either: a row that is there is one of the living.

@@ -7,12 +7,12 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 import asyncpg
 
-from lash.clock import Clock
+from lash.backend.waiter import Hub
+from lash.base.clock import Clock
+from lash.base.compression import BlobRef, Compression
 from lash.model.activity import ActivityDraft, Look, Observed, Place, SeenChanges
 from lash.model.artifact import ArtifactPage, ArtifactRef, ProcessEnvironment
 from lash.model.attachment import AttachmentEntry, AttachmentOwner, AttachmentPage, StoredAttachment, SweepReport
-from lash.model.checkpoint import Checkpoint
-from lash.model.commit import Commit, CommitBudget, CommitResult
 from lash.model.effect import (
     EffectClaim,
     EffectDecision,
@@ -22,12 +22,10 @@ from lash.model.effect import (
     Envelope,
     ExecutionScope,
 )
-from lash.model.event import Appended, EventDraft, EventPage, ProcessEvent, WakeRecord
 from lash.model.lease import Lease, LeaseFence, LeaseOutcome, LeaseOwner
 from lash.model.maintenance import GarbageReport, Prunable, PruneReport, StorageReport
-from lash.model.message import AttachmentRef, Message
-from lash.model.node import Node
-from lash.model.process import (
+from lash.model.process.event import Appended, EventDraft, EventPage, ProcessEvent, WakeRecord
+from lash.model.process.process import (
     Abandonment,
     ChangePage,
     ExternalRef,
@@ -50,8 +48,11 @@ from lash.model.process import (
     SignalWait,
 )
 from lash.model.queue import Batch, BatchDraft, BeginOutcome, Boundary, Claim, ClaimOutcome, DeadLetter, Enqueued
-from lash.model.schedule import Fired, RegisteredSchedule, Schedule, ScheduleDraft, SchedulePage
-from lash.model.session import (
+from lash.model.session.checkpoint import Checkpoint
+from lash.model.session.commit import Commit, CommitBudget, CommitResult
+from lash.model.session.message import AttachmentRef, Message
+from lash.model.session.node import Node
+from lash.model.session.session import (
     CreatedSession,
     Durability,
     ReadScope,
@@ -63,7 +64,9 @@ from lash.model.session import (
     SessionRelation,
     VacuumReport,
 )
-from lash.model.trigger import (
+from lash.model.session.usage import UsageEntry
+from lash.model.trigger.schedule import Fired, RegisteredSchedule, Schedule, ScheduleDraft, SchedulePage
+from lash.model.trigger.trigger import (
     DeletedTrigger,
     EmitReport,
     Occurrence,
@@ -77,18 +80,16 @@ from lash.model.trigger import (
     TriggerPage,
     TriggerSubscription,
 )
-from lash.model.usage import UsageEntry
-from lash.model.value import JSON, BlobRef, Compression
+from lash.model.value import JSON
 from lash.model.wait import Resolution, ResolveAnswer, WaitIdentity, WaitKey, WaitRecord
 from lash.model.work import Work
 from lash.runtime.definition import AgentDefinition, ProcessDefinition
 from lash.runtime.hooks import Hook
 from lash.runtime.policy import Retry, WorkerOptions
-from lash.runtime.process import Context
-from lash.runtime.turn import Turn
+from lash.runtime.processes.context import Context
+from lash.runtime.turns.turn import Turn
 from lash.stores.attachment import ByteStore, IsOwnerGone
 from lash.sync.stream import Stream as Stream
-from lash.waiting import Hub
 
 __all__ = [
     "ActivityStore",
@@ -553,7 +554,7 @@ class Listener:
     def wait(self, timeout_s: float) -> str | None:
         """Return at a hint, or when the time is over; a hint given since the last wait of this listener counts.
 
-        Where all of the hints were about work that came to one session, its tag is returned (`lash.hints.session_tag`);
+        Where all hints were about work for one session, its tag (`lash.backend.hints.session_tag`) is returned;
         others have the same.
         One task waits at a time. Raises StorageClosed when the storage is closed, and InvalidInput if this listener
         was.
@@ -1286,7 +1287,7 @@ def open(
 
     ``sqlite:///agents.db`` is a file relative to the working directory, ``sqlite:////var/lib/agents.db`` an
     absolute one, ``sqlite://`` lives in memory as long as the storage. ``postgresql://user@host/database`` takes the
-    usual parameters and those of `lash.postgres.options.PostgresOptions`; ``pool`` is a pool of your own to use
+    usual parameters and those of `lash.postgres.engine.options.PostgresOptions`; ``pool`` is a pool of your own to use
     instead of a new one.
 
     ``attachment_bytes`` is where the bytes of attachments lie, by default in the database: `lash.FileBytes`,

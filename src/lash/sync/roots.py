@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, Final, Self
 
-from lash.connect import open_storage
+from lash.connect.open import open_storage
 from lash.errors import ConfigError, LashError
 from lash.runtime.app import App as AsyncApp
 from lash.stores.storage import Storage as AsyncStorage

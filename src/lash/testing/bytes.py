@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from lash.model.session import Durability
+from lash.model.session.session import Durability
 
 Hook: TypeAlias = Callable[[str], Awaitable[None]]
 

@@ -10,7 +10,7 @@ START_MS: Final = 1_700_000_000_000
 
 
 class ManualClock:
-    """Wall-clock time that only the test moves. It is a `lash.clock.Clock`, and may be read from any thread.
+    """Wall-clock time that only the test moves. It is a `lash.base.clock.Clock`, and may be read from any thread.
 
     A storage whose server keeps the time passes ``follow``, which is called with every new time before the move
     returns, so that the server is never behind.

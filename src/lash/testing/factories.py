@@ -8,15 +8,16 @@ from typing import Final, TypedDict, Unpack
 
 from msgspec import UNSET, UnsetType
 
-from lash.model.checkpoint import CheckpointDraft, TurnState
-from lash.model.commit import Append, Commit, GraphDelta
-from lash.model.frame import AgentFrame
+from lash.base.compression import BlobRef
 from lash.model.lease import Acquired, Lease, LeaseFence, LeaseOutcome, LeaseOwner, LocalProcess
-from lash.model.message import Message, Role
-from lash.model.node import MessageEntry, Node, PluginEntry
-from lash.model.session import SessionConfig
-from lash.model.usage import TokenUsage, UsageEntry
-from lash.model.value import JSON, BlobRef
+from lash.model.session.checkpoint import CheckpointDraft, TurnState
+from lash.model.session.commit import Append, Commit, GraphDelta
+from lash.model.session.frame import AgentFrame
+from lash.model.session.message import Message, Role
+from lash.model.session.node import MessageEntry, Node, PluginEntry
+from lash.model.session.session import SessionConfig
+from lash.model.session.usage import TokenUsage, UsageEntry
+from lash.model.value import JSON
 from lash.stores.session import Session
 from lash.stores.storage import Storage
 

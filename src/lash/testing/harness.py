@@ -15,9 +15,9 @@ from collections.abc import Callable
 from typing import Protocol, TypedDict, Unpack
 
 import lash
-from lash.model.commit import CommitBudget
-from lash.model.session import Retention
-from lash.model.value import Compression
+from lash.base.compression import Compression
+from lash.model.session.commit import CommitBudget
+from lash.model.session.session import Retention
 from lash.stores.attachment import ByteStore
 from lash.stores.storage import Storage
 from lash.testing.clock import ManualClock

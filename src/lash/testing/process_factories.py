@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final, TypedDict, Unpack
 
-from lash.model.commit import Commit
-from lash.model.event import (
+from lash.model.process.event import (
     EventDraft,
     EventSemantics,
     EventType,
@@ -15,7 +14,7 @@ from lash.model.event import (
     TerminalState,
     WakeSpec,
 )
-from lash.model.process import (
+from lash.model.process.process import (
     EngineInput,
     ExternalInput,
     Grant,
@@ -35,6 +34,7 @@ from lash.model.process import (
     ToolCallInput,
 )
 from lash.model.queue import Batch, Boundary, Claim
+from lash.model.session.commit import Commit
 from lash.model.value import JSON
 from lash.stores.storage import Storage
 from lash.testing.factories import acquired, owner

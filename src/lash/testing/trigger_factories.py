@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final, TypedDict, Unpack
 
-from lash.model.event import EventType
-from lash.model.process import EngineInput, HostOriginator, Identity, Recovery, Scope, SessionOriginator
-from lash.model.trigger import (
+from lash.model.process.event import EventType
+from lash.model.process.process import EngineInput, HostOriginator, Identity, Recovery, Scope, SessionOriginator
+from lash.model.trigger.trigger import (
     InputBinding,
     OccurrenceRequest,
     TriggerDelivery,

@@ -8,10 +8,10 @@ from typing import IO, Final, Protocol, TypeVar
 
 import msgspec
 
+from lash.base.compression import BlobRef
 from lash.errors import CorruptData, InvalidInput
 from lash.model.attachment import StoredAttachment
-from lash.model.message import AttachmentRef
-from lash.model.value import BlobRef
+from lash.model.session.message import AttachmentRef
 from lash.transfer.lines import (
     AttachmentLine,
     BatchLine,

@@ -8,10 +8,10 @@ from typing import Final
 from lash.errors import Conflict, InvalidInput, LashError, NotFound, SessionDeleted
 from lash.model.artifact import ArtifactRef
 from lash.model.attachment import StoredAttachment
-from lash.model.message import AttachmentRef
-from lash.model.process import SessionOriginator
-from lash.model.schedule import Schedule
-from lash.model.trigger import TriggerOwner, TriggerSubscription
+from lash.model.process.process import SessionOriginator
+from lash.model.session.message import AttachmentRef
+from lash.model.trigger.schedule import Schedule
+from lash.model.trigger.trigger import TriggerOwner, TriggerSubscription
 from lash.model.value import Count, Value
 from lash.stores.storage import Storage
 from lash.transfer.pages import PAGE, pages

@@ -12,17 +12,18 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from lash.codec import canonical
+from lash.base.codec import canonical
+from lash.base.compression import BlobRef
 from lash.errors import InvalidInput
 from lash.model.attachment import AttachmentOwner
-from lash.model.checkpoint import TurnState
-from lash.model.frame import AgentFrame
-from lash.model.message import AttachmentRef
-from lash.model.node import Node
 from lash.model.queue import Delivery, Payload, Slot
-from lash.model.session import SessionConfig, SessionRelation
-from lash.model.usage import UsageEntry
-from lash.model.value import BlobRef, Count, Positive
+from lash.model.session.checkpoint import TurnState
+from lash.model.session.frame import AgentFrame
+from lash.model.session.message import AttachmentRef
+from lash.model.session.node import Node
+from lash.model.session.session import SessionConfig, SessionRelation
+from lash.model.session.usage import UsageEntry
+from lash.model.value import Count, Positive
 
 FORMAT: Final = "lash.session"
 VERSION: Final = 1

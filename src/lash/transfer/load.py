@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from lash.limits import check_identifier, check_integer
+from lash.base.limits import check_identifier, check_integer
 from lash.model.attachment import StoredAttachment
-from lash.model.message import AttachmentRef
+from lash.model.session.message import AttachmentRef
 from lash.model.value import Count, Value
 from lash.stores.storage import Storage
 from lash.transfer.archive import ArchiveReader, ByteSource

@@ -9,8 +9,8 @@ import msgspec
 
 from lash.errors import ConfigError, Conflict, CorruptData
 from lash.model.value import Count, Value
-from lash.stores.rows import HasRows, Row, RowStore, RowTable, RowValue
 from lash.stores.storage import Storage
+from lash.stores.table_rows import HasRows, Row, RowStore, RowTable, RowValue
 from lash.transfer.progress import Meter, OnProgress
 
 _SECRETS: Final = "lash_secrets"

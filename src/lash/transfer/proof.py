@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from lash.codec import content_hash
+from lash.base.codec import content_hash
+from lash.base.limits import MAX_CONTENT_BYTES
 from lash.errors import CorruptData, InvalidInput
-from lash.limits import MAX_CONTENT_BYTES
-from lash.model.checkpoint import CheckpointManifest
-from lash.model.node import Node
-from lash.model.usage import TokenUsage
-from lash.plan.checkpoint import manifest_ref
+from lash.model.session.checkpoint import CheckpointManifest
+from lash.model.session.node import Node
+from lash.model.session.usage import TokenUsage
+from lash.plan.session.checkpoint import manifest_ref
 from lash.transfer.lines import FORMAT, VERSION, AttachmentLine, BlobLine, CheckpointLine, HeaderLine
 from lash.transfer.snapshot import Snapshot
 

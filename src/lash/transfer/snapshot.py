@@ -8,12 +8,12 @@ from typing import Final
 
 import msgspec
 
+from lash.base.compression import BlobRef
 from lash.errors import AttachmentNotFound, Conflict
 from lash.model.attachment import AttachmentEntry
-from lash.model.node import Node
 from lash.model.queue import Batch, BatchDraft
-from lash.model.session import FullGraph, SessionMeta, SessionRead
-from lash.model.value import BlobRef
+from lash.model.session.node import Node
+from lash.model.session.session import FullGraph, SessionMeta, SessionRead
 from lash.stores.session import Session
 from lash.stores.storage import Storage
 from lash.transfer.lines import (

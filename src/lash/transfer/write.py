@@ -8,20 +8,20 @@ from typing import TypeAlias
 
 import msgspec
 
+from lash.base.compression import Compression
+from lash.base.limits import MAX_INTEGER
 from lash.errors import CommitTooLarge, InvalidInput, LashError, SessionExists, StoreUnavailable
-from lash.limits import MAX_INTEGER
 from lash.model.attachment import StoredAttachment
-from lash.model.checkpoint import CheckpointDraft
-from lash.model.commit import Commit, CommitBudget, ReplaceFull
-from lash.model.frame import AgentFrame
-from lash.model.message import AttachmentRef
-from lash.model.session import CreatedSession, SessionMeta
-from lash.model.value import Compression
+from lash.model.session.checkpoint import CheckpointDraft
+from lash.model.session.commit import Commit, CommitBudget, ReplaceFull
+from lash.model.session.frame import AgentFrame
+from lash.model.session.message import AttachmentRef
+from lash.model.session.session import CreatedSession, SessionMeta
 from lash.plan.attachment import prepare_put
-from lash.plan.commit import CommitRules, prepare_commit
-from lash.plan.node import place_replacement
-from lash.plan.queue import encode_batch
-from lash.plan.session import encode_meta
+from lash.plan.queue.queue import encode_batch
+from lash.plan.session.commit import CommitRules, prepare_commit
+from lash.plan.session.node import place_replacement
+from lash.plan.session.session import encode_meta
 from lash.stores.storage import Storage
 from lash.transfer.lines import AttachmentLine
 from lash.transfer.progress import Meter

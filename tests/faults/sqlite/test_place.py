@@ -14,7 +14,7 @@ import pytest
 
 import lash
 from lash.errors import CorruptData, ForeignDatabase, StorageFailure, StoreUnavailable
-from lash.sqlite import place
+from lash.sqlite.engine import file_guard as place
 from lash.testing.contract.queue_state import late
 from tests.faults.disk import EFFORT, disk_below
 from tests.faults.sqlite.power import FILE, Story, digest_of, live, storage_url

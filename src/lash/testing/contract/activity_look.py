@@ -7,7 +7,7 @@ import base64
 from msgspec.structs import replace
 
 from lash.model.activity import GapReason, QueueMark
-from lash.model.process import ChangeKind, ProcessChange, ProcessStatus
+from lash.model.process.process import ChangeKind, ProcessChange, ProcessStatus
 from lash.model.queue import Boundary
 from lash.stores.storage import Storage
 from lash.testing.contract.activity import sessions

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import pytest
 
+from lash.base.compression import Compression
 from lash.errors import ArtifactNotFound, CorruptData, InvalidInput
 from lash.model.artifact import ArtifactRef, ArtifactSummary, ProcessEnvironment
-from lash.model.value import Compression
 from lash.testing.factories import MOMENT
 from lash.testing.harness import Harness
 

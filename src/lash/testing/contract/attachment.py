@@ -9,7 +9,7 @@ import pytest
 
 from lash.errors import AttachmentNotFound, InvalidInput, SessionDeleted, SessionNotFound
 from lash.model.attachment import AttachmentEntry, AttachmentOwner, OwnerKind
-from lash.model.message import AttachmentRef
+from lash.model.session.message import AttachmentRef
 from lash.stores.storage import Storage
 from lash.testing.factories import created
 from lash.testing.harness import Harness

@@ -7,10 +7,10 @@ import hashlib
 import msgspec
 import pytest
 
+from lash.base.compression import BlobRef, Compression
 from lash.errors import BlobNotFound
-from lash.model.checkpoint import EXECUTION_STATE, PLUGIN_SNAPSHOT, TOOL_STATE, CheckpointDraft
-from lash.model.session import Retention
-from lash.model.value import BlobRef, Compression
+from lash.model.session.checkpoint import EXECUTION_STATE, PLUGIN_SNAPSHOT, TOOL_STATE, CheckpointDraft
+from lash.model.session.session import Retention
 from lash.stores.session import Session
 from lash.testing.contract.state import loaded, refuse
 from lash.testing.factories import commit, created, draft, frame, node

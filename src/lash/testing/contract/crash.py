@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from lash.errors import ClaimLost, LeaseLost, RevisionConflict, SessionDeleted
-from lash.model.commit import CommitResult
 from lash.model.queue import Boundary
+from lash.model.session.commit import CommitResult
 from lash.testing.contract.queue_state import claimed, consuming, joining, leased, queued, texts
 from lash.testing.contract.state import loaded
 from lash.testing.factories import chain, commit, created, draft, node, started

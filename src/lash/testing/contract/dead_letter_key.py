@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from lash.errors import ClaimLost, InvalidInput, SessionDeleted, SessionNotFound, SourceKeyConflict
-from lash.model.event import Constant, EventDraft, EventType, WakeState
 from lash.model.lease import Lease, LeaseFence
 from lash.model.maintenance import PruneReport
+from lash.model.process.event import Constant, EventDraft, EventType, WakeState
 from lash.model.queue import BatchState, Claim, EmptyReason, Enqueued
 from lash.stores.storage import Storage
 from lash.testing.contract.dead_letter import batches_of, held, take

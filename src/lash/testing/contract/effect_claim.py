@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import msgspec
 
+from lash.base.limits import MAX_INTEGER
 from lash.errors import Conflict, EffectLeaseLost, EffectNotRecorded, InvalidInput
-from lash.limits import MAX_INTEGER
 from lash.model.effect import EffectClaim, EffectClaimed, EffectError, EffectStatus, Sleep
 from lash.model.lease import LocalProcess
 from lash.stores.storage import Storage

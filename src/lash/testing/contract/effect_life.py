@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from lash.errors import Conflict, EffectLeaseLost, RevisionConflict, SessionDeleted, TurnConflict
-from lash.model.commit import CommitResult, ReplaceFull
 from lash.model.effect import EffectStatus, ExecutionScope, QueueDrainScope, SessionDeleteScope, TurnScope
-from lash.model.process import Success
+from lash.model.process.process import Success
+from lash.model.session.commit import CommitResult, ReplaceFull
 from lash.stores.storage import Storage
 from lash.testing.contract.effect_state import ANN, BOB, TTL, seen
 from lash.testing.effect_factories import OPERATION, RUN, TURN, claimed, effect, everywhere

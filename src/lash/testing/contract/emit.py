@@ -9,9 +9,17 @@ import msgspec
 
 from lash.errors import OccurrenceConflict, OccurrenceNotFound
 from lash.model.causal import TriggerOccurrenceCause
-from lash.model.event import EventType
-from lash.model.process import ChangeKind, EngineInput, Identity, ProcessStatus, Provenance, Recovery, Registration
-from lash.model.trigger import (
+from lash.model.process.event import EventType
+from lash.model.process.process import (
+    ChangeKind,
+    EngineInput,
+    Identity,
+    ProcessStatus,
+    Provenance,
+    Recovery,
+    Registration,
+)
+from lash.model.trigger.trigger import (
     DeliveryState,
     EmitReport,
     EventPointer,

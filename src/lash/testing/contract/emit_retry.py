@@ -7,8 +7,8 @@ from typing import Final
 
 from lash.errors import OccurrenceNotFound, TriggerConflict, TriggerNotFound
 from lash.model.artifact import ProcessEnvironment
-from lash.model.process import ProcessStatus
-from lash.model.trigger import DeliveryState, EmitReport, EventPointer, PrunedOccurrences
+from lash.model.process.process import ProcessStatus
+from lash.model.trigger.trigger import DeliveryState, EmitReport, EventPointer, PrunedOccurrences
 from lash.stores.storage import Storage
 from lash.testing.contract.process_state import feed
 from lash.testing.contract.trigger_state import refuse, trigger_world

@@ -8,8 +8,8 @@ from typing import Any, Final
 import pytest
 
 from lash.errors import EventConflict, InvalidInput
-from lash.model.event import Constant, EventDraft, EventType, Pointer, TerminalState
-from lash.model.process import ProcessStatus
+from lash.model.process.event import Constant, EventDraft, EventType, Pointer, TerminalState
+from lash.model.process.process import ProcessStatus
 from lash.model.value import JSON
 from lash.stores.storage import Storage
 from lash.testing.contract.process_state import check_logs, log, opened, refuse, world

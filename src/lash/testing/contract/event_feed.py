@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from lash.model.event import ProcessEvent
-from lash.model.process import ChangeKind, ProcessChange, ProcessStatus
+from lash.model.process.event import ProcessEvent
+from lash.model.process.process import ChangeKind, ProcessChange, ProcessStatus
 from lash.stores.storage import Storage
 from lash.testing.contract.process_state import feed, opened
 from lash.testing.harness import Harness

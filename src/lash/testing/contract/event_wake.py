@@ -9,7 +9,16 @@ import pytest
 
 from lash.errors import ProcessPruned
 from lash.model.causal import ProcessEventCause
-from lash.model.event import Constant, EventType, Pointer, Present, Template, WakeRecord, WakeState, WholePayload
+from lash.model.process.event import (
+    Constant,
+    EventType,
+    Pointer,
+    Present,
+    Template,
+    WakeRecord,
+    WakeState,
+    WholePayload,
+)
 from lash.model.queue import Batch, Delivery, ProcessWake, Slot
 from lash.model.value import JSON
 from lash.stores.storage import Storage

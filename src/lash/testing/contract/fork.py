@@ -15,9 +15,9 @@ from lash.errors import (
     SessionExists,
     SessionNotFound,
 )
-from lash.model.commit import ReplaceFull, Unchanged
 from lash.model.queue import BatchDraft, TextItem, TurnInput
-from lash.model.session import ActivePath, CreatedSession, ForkRelation, SessionConfig
+from lash.model.session.commit import ReplaceFull, Unchanged
+from lash.model.session.session import ActivePath, CreatedSession, ForkRelation, SessionConfig
 from lash.stores.storage import Storage
 from lash.testing.contract.state import ids, loaded, observe, refuse
 from lash.testing.factories import acquired, append, chain, commit, created, draft, frame, node, owner, spent, started

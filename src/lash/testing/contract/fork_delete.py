@@ -8,8 +8,8 @@ import pytest
 
 from lash.errors import LashError, SessionDeleted
 from lash.model.attachment import AttachmentEntry
-from lash.model.commit import ReplaceFull
-from lash.model.session import FullGraph
+from lash.model.session.commit import ReplaceFull
+from lash.model.session.session import FullGraph
 from lash.stores.storage import Storage
 from lash.testing.contract.state import ids, loaded
 from lash.testing.factories import chain, commit, draft, node, started

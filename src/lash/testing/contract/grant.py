@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from lash.errors import GrantNotFound, InvalidInput
-from lash.model.process import Grant, GrantEntry, ProcessStatus, SessionDetached, Success
+from lash.model.process.process import Grant, GrantEntry, ProcessStatus, SessionDetached, Success
 from lash.stores.storage import Storage
 from lash.testing.contract.process_state import feed, log, opened, refuse, world
 from lash.testing.factories import created

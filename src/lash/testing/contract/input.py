@@ -11,16 +11,16 @@ from typing import Any, Final, Protocol, TypeAlias
 import msgspec
 import pytest
 
+from lash.base.limits import MAX_INTEGER
 from lash.errors import InvalidInput, LashError, SessionBindingMismatch
-from lash.limits import MAX_INTEGER
-from lash.model.checkpoint import TurnState
-from lash.model.commit import Append, Commit, ReplaceFull, Unchanged
-from lash.model.frame import AgentFrameAssignment, ModelLimits, ModelSpec, SessionPolicy
 from lash.model.lease import LeaseFence, LocalProcess
-from lash.model.message import Message, Role
-from lash.model.node import MessageEntry, Node
-from lash.model.session import ActivePath, ChildRelation, SessionConfig, SessionMeta
-from lash.model.usage import TokenUsage, UsageEntry
+from lash.model.session.checkpoint import TurnState
+from lash.model.session.commit import Append, Commit, ReplaceFull, Unchanged
+from lash.model.session.frame import AgentFrameAssignment, ModelLimits, ModelSpec, SessionPolicy
+from lash.model.session.message import Message, Role
+from lash.model.session.node import MessageEntry, Node
+from lash.model.session.session import ActivePath, ChildRelation, SessionConfig, SessionMeta
+from lash.model.session.usage import TokenUsage, UsageEntry
 from lash.stores.storage import Storage
 from lash.testing.contract.state import loaded, observe
 from lash.testing.factories import (

@@ -7,8 +7,8 @@ import asyncio
 import msgspec
 import pytest
 
+from lash.backend.liveness import current_owner
 from lash.errors import LeaseLost, RevisionConflict
-from lash.liveness import current_owner
 from lash.model.lease import Acquired, Busy, Lease
 from lash.stores.storage import Storage
 from lash.testing.contract.state import loaded, refuse

@@ -7,9 +7,9 @@ import pytest
 from lash.errors import InvalidInput, RevisionConflict
 from lash.model.artifact import ProcessEnvironment
 from lash.model.maintenance import GarbageReport, PruneReport
-from lash.model.process import EngineInput, Registration
+from lash.model.process.process import EngineInput, Registration
 from lash.model.queue import BatchDraft, TextItem, TurnInput
-from lash.model.session import Retention
+from lash.model.session.session import Retention
 from lash.plan.artifact import ENVIRONMENTS
 from lash.stores.storage import Storage
 from lash.testing.contract.state import observe

@@ -12,9 +12,9 @@ import pytest
 from lash.errors import InvalidInput, StorageClosed
 from lash.model.causal import ProcessCause
 from lash.model.lease import LeaseFence
-from lash.model.process import Provenance, Success
+from lash.model.process.process import Provenance, Success
 from lash.model.queue import Boundary, Claim
-from lash.stores.notify import Listener
+from lash.stores.hints import Listener
 from lash.stores.storage import Storage
 from lash.testing.contract.queue_state import LONG, claimed, consuming, late, leased, queued
 from lash.testing.factories import commit, created, node, owner, started

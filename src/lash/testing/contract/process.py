@@ -11,8 +11,8 @@ import pytest
 
 from lash.errors import InvalidInput, ProcessNotFound, ProcessTerminal, RegistrationConflict
 from lash.model.causal import ProcessCause
-from lash.model.event import EventType, Pointer, TerminalState
-from lash.model.process import (
+from lash.model.process.event import EventType, Pointer, TerminalState
+from lash.model.process.process import (
     Abandonment,
     EngineInput,
     ExternalInput,
@@ -27,7 +27,7 @@ from lash.model.process import (
     SessionTurnInput,
     ToolCallInput,
 )
-from lash.model.session import Durability
+from lash.model.session.session import Durability
 from lash.stores.storage import Storage
 from lash.testing.contract.event import nested
 from lash.testing.contract.process_state import listed, log, opened, refuse, world

@@ -8,10 +8,10 @@ from typing import Any, Final
 import msgspec
 import pytest
 
+from lash.backend.liveness import current_process
 from lash.errors import InvalidInput, RegistrationConflict
-from lash.liveness import current_process
 from lash.model.lease import LeaseOwner
-from lash.model.process import ChangeKind, ProcessAcquired, Registered, Registration, Success
+from lash.model.process.process import ChangeKind, ProcessAcquired, Registered, Registration, Success
 from lash.stores.storage import Storage
 from lash.testing.contract.process_state import check_logs, feed, log, opened, refuse, world
 from lash.testing.effect_factories import RUN, effect

@@ -8,8 +8,8 @@ from typing import Any, Final
 import pytest
 
 from lash.errors import Conflict, EventConflict, InvalidInput, LashError, ProcessPruned, ProcessTerminal
-from lash.model.event import Constant, EventType, Pointer, TerminalState, WholePayload
-from lash.model.process import (
+from lash.model.process.event import Constant, EventType, Pointer, TerminalState, WholePayload
+from lash.model.process.process import (
     Abandonment,
     Cancellation,
     ChangeKind,

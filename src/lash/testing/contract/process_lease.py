@@ -8,10 +8,10 @@ from typing import Any, Final
 import msgspec
 import pytest
 
+from lash.backend.liveness import current_process
 from lash.errors import EventConflict, InvalidInput, ProcessLeaseLost, ProcessTerminal
-from lash.liveness import current_process
 from lash.model.lease import LocalProcess
-from lash.model.process import (
+from lash.model.process.process import (
     Failure,
     ProcessAcquired,
     ProcessLease,

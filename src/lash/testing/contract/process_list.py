@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lash.errors import InvalidInput
-from lash.model.process import Identity, ProcessFilter, ProcessStatus, Provenance, SessionOriginator
+from lash.model.process.process import Identity, ProcessFilter, ProcessStatus, Provenance, SessionOriginator
 from lash.stores.storage import Storage
 from lash.testing.contract.process_state import listed, opened, refuse
 from lash.testing.factories import owner

@@ -9,9 +9,9 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 import pytest
 
 from lash.errors import LashError
-from lash.model.event import ProcessEvent, WakeRecord
-from lash.model.process import Grant, ProcessChange, ProcessFilter, ProcessLease, ProcessRecord
-from lash.plan.event import refold
+from lash.model.process.event import ProcessEvent, WakeRecord
+from lash.model.process.process import Grant, ProcessChange, ProcessFilter, ProcessLease, ProcessRecord
+from lash.plan.process.event import refold
 from lash.stores.storage import Storage
 from lash.testing.harness import Harness
 

@@ -8,7 +8,14 @@ from typing import Final
 from lash.errors import EffectMismatch, EventConflict, ProcessLeaseLost, ProcessNotFound
 from lash.model.causal import ProcessCause
 from lash.model.effect import EffectRecord, ProcessScope, Step
-from lash.model.process import ProcessAcquired, ProcessRecord, ProcessRefused, Provenance, RefusalReason, Success
+from lash.model.process.process import (
+    ProcessAcquired,
+    ProcessRecord,
+    ProcessRefused,
+    Provenance,
+    RefusalReason,
+    Success,
+)
 from lash.testing.contract.process_state import check_logs
 from lash.testing.effect_factories import effect
 from lash.testing.factories import owner

@@ -12,7 +12,6 @@ import pytest
 from lash.errors import SessionDeleted, SessionNotFound, SourceKeyConflict
 from lash.model.causal import ProcessCause
 from lash.model.lease import LeaseFence
-from lash.model.message import AttachmentRef
 from lash.model.queue import (
     AttachmentItem,
     Batch,
@@ -29,6 +28,7 @@ from lash.model.queue import (
     TextItem,
     TurnInput,
 )
+from lash.model.session.message import AttachmentRef
 from lash.stores.storage import Storage
 from lash.testing.contract.queue_state import (
     LONG,

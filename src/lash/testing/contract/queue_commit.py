@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from lash.errors import ClaimLost, InvalidInput, LeaseLost, NodeNotFound, RevisionConflict, TurnConflict
-from lash.model.commit import Commit, CommitResult
 from lash.model.lease import LeaseFence
 from lash.model.queue import (
     Batch,
@@ -22,6 +21,7 @@ from lash.model.queue import (
     Delivery,
     ProcessWake,
 )
+from lash.model.session.commit import Commit, CommitResult
 from lash.stores.storage import Storage
 from lash.testing.contract.queue_state import (
     LONG,

@@ -7,7 +7,6 @@ from typing import Final, NamedTuple, TypedDict, Unpack
 
 import msgspec
 
-from lash.model.commit import Commit
 from lash.model.lease import LeaseFence
 from lash.model.queue import (
     Batch,
@@ -22,6 +21,7 @@ from lash.model.queue import (
     TextItem,
     TurnInput,
 )
+from lash.model.session.commit import Commit
 from lash.stores.storage import Storage
 from lash.testing.contract.state import Observed, observe
 from lash.testing.factories import acquired, owner

@@ -7,8 +7,8 @@ import asyncio
 import msgspec
 import pytest
 
+from lash.backend.liveness import current_process
 from lash.errors import LeaseLost
-from lash.liveness import current_process
 from lash.model.lease import Acquired, Busy, Lease, LocalProcess
 from lash.stores.storage import Storage
 from lash.testing.factories import acquired, owner, started

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from lash.errors import InvalidInput, LashError, ScheduleConflict, ScheduleNotFound, SessionDeleted, SessionNotFound
-from lash.model.process import HOST
-from lash.model.schedule import RegisteredSchedule, Schedule, ScheduleDraft
+from lash.model.process.process import HOST
+from lash.model.trigger.schedule import RegisteredSchedule, Schedule, ScheduleDraft
 from lash.stores.storage import Storage
 from lash.testing.contract.schedule_state import HOUR, MINUTE, START, at, made, move, of_session, opened, schedule
 from lash.testing.harness import Harness

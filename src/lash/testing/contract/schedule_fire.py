@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from lash.model.process import HOST, EngineInput, Success
-from lash.model.schedule import CatchUp
-from lash.model.trigger import DeliveryState, OccurrenceRequest
+from lash.model.process.process import HOST, EngineInput, Success
+from lash.model.trigger.schedule import CatchUp
+from lash.model.trigger.trigger import DeliveryState, OccurrenceRequest
 from lash.stores.storage import Storage
 from lash.testing.contract.schedule_state import (
     HOUR,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final, TypedDict, Unpack
 
-from lash.model.process import HOST, EngineInput, Scope, SessionOriginator
-from lash.model.schedule import CatchUp, Fired, Schedule, ScheduleDraft
-from lash.model.trigger import EventPointer, TriggerDraft, TriggerOwner
+from lash.model.process.process import HOST, EngineInput, Scope, SessionOriginator
+from lash.model.trigger.schedule import CatchUp, Fired, Schedule, ScheduleDraft
+from lash.model.trigger.trigger import EventPointer, TriggerDraft, TriggerOwner
 from lash.model.value import JSONObject
 from lash.stores.storage import Storage
 from lash.testing.harness import Harness

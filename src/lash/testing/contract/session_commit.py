@@ -7,6 +7,7 @@ import asyncio
 import msgspec
 import pytest
 
+from lash.base.compression import BlobRef
 from lash.errors import (
     BlobNotFound,
     CommitTooLarge,
@@ -17,11 +18,10 @@ from lash.errors import (
     SessionNotFound,
     TurnConflict,
 )
-from lash.model.commit import Commit, CommitBudget, CommitResult, ReplaceFull
-from lash.model.frame import AgentFrame, FrameStatus, ModelLimits, ModelSpec
 from lash.model.lease import LeaseFence
-from lash.model.session import FullGraph, SessionConfig
-from lash.model.value import BlobRef
+from lash.model.session.commit import Commit, CommitBudget, CommitResult, ReplaceFull
+from lash.model.session.frame import AgentFrame, FrameStatus, ModelLimits, ModelSpec
+from lash.model.session.session import FullGraph, SessionConfig
 from lash.stores.storage import Storage
 from lash.testing.contract.state import loaded, observe, refuse
 from lash.testing.factories import MOMENT, acquired, chain, commit, created, draft, frame, node, owner, spent, started

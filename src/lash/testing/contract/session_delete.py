@@ -9,12 +9,12 @@ import pytest
 
 from lash.errors import SessionDeleted, WaitUnknown
 from lash.model.effect import TurnScope
-from lash.model.event import WakeState
 from lash.model.lease import Lease
-from lash.model.process import ProcessStatus
+from lash.model.process.event import WakeState
+from lash.model.process.process import ProcessStatus
 from lash.model.queue import Boundary
-from lash.model.schedule import ScheduleDraft
-from lash.model.trigger import TriggerFilter
+from lash.model.trigger.schedule import ScheduleDraft
+from lash.model.trigger.trigger import TriggerFilter
 from lash.model.wait import CustomIdentity, UnknownOrRevoked, WaitKey
 from lash.stores.storage import Storage
 from lash.testing.contract.queue_state import claimed, late, queued

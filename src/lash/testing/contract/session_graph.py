@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from lash.base.compression import BlobRef
 from lash.errors import GraphConflict, InvalidInput, NodeConflict, NodeNotFound
-from lash.model.commit import GraphDelta, ReplaceFull, Unchanged
-from lash.model.session import ActivePath, FullGraph, VacuumReport
-from lash.model.value import BlobRef
+from lash.model.session.commit import GraphDelta, ReplaceFull, Unchanged
+from lash.model.session.session import ActivePath, FullGraph, VacuumReport
 from lash.testing.contract.state import ids, loaded, observe, refuse
 from lash.testing.factories import append, chain, commit, created, draft, node, started
 from lash.testing.harness import Harness

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from lash.errors import InvalidInput
-from lash.model.commit import ReplaceFull
-from lash.model.message import Message, Part, PartKind, Role
-from lash.model.node import MessageEntry, Node
-from lash.model.session import ChildRelation, SessionSummary
+from lash.model.session.commit import ReplaceFull
+from lash.model.session.message import Message, Part, PartKind, Role
+from lash.model.session.node import MessageEntry, Node
+from lash.model.session.session import ChildRelation, SessionSummary
 from lash.stores.storage import Storage
 from lash.testing.factories import MOMENT, chain, commit, created, node, started
 from lash.testing.harness import Harness

@@ -10,8 +10,8 @@ import pytest
 
 from lash.errors import StorageClosed
 from lash.model.causal import ProcessEventCause, TurnCause
-from lash.model.commit import Commit, Unchanged
-from lash.model.message import (
+from lash.model.session.commit import Commit, Unchanged
+from lash.model.session.message import (
     AttachmentRef,
     Message,
     Part,
@@ -23,9 +23,9 @@ from lash.model.message import (
     Summarized,
     ToolReplay,
 )
-from lash.model.node import MessageEntry, Node, ProtocolEntry
-from lash.model.session import ActivePath, FullGraph, SessionConfig, SessionRead
-from lash.model.usage import PromptUsage, TokenUsage, UsageEntry
+from lash.model.session.node import MessageEntry, Node, ProtocolEntry
+from lash.model.session.session import ActivePath, FullGraph, SessionConfig, SessionRead
+from lash.model.session.usage import PromptUsage, TokenUsage, UsageEntry
 from lash.testing.contract.state import ids, loaded, observe
 from lash.testing.factories import (
     MOMENT,

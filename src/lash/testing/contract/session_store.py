@@ -9,12 +9,12 @@ from itertools import pairwise
 import msgspec
 import pytest
 
+from lash.base.compression import BlobRef
 from lash.errors import BlobNotFound, LeaseLost, RevisionConflict, SessionDeleted, SessionNotFound
 from lash.model.causal import ToolCallCause
-from lash.model.commit import CommitResult
 from lash.model.lease import LeaseFence
-from lash.model.session import ChildRelation, Durability, RootRelation, SessionMeta
-from lash.model.value import BlobRef
+from lash.model.session.commit import CommitResult
+from lash.model.session.session import ChildRelation, Durability, RootRelation, SessionMeta
 from lash.stores.storage import Storage
 from lash.testing.contract.state import loaded, observe
 from lash.testing.factories import acquired, chain, commit, created, draft, node, owner, spent, started

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from lash.errors import TurnConflict
-from lash.model.commit import Append, Commit, CommitResult, ReplaceFull, Unchanged
-from lash.model.frame import ModelSpec
 from lash.model.lease import LeaseFence
-from lash.model.message import Message, Part, PartKind, Role
-from lash.model.node import MessageEntry, Node
-from lash.model.session import SessionConfig
-from lash.model.usage import TokenUsage, UsageEntry
+from lash.model.session.commit import Append, Commit, CommitResult, ReplaceFull, Unchanged
+from lash.model.session.frame import ModelSpec
+from lash.model.session.message import Message, Part, PartKind, Role
+from lash.model.session.node import MessageEntry, Node
+from lash.model.session.session import SessionConfig
+from lash.model.session.usage import TokenUsage, UsageEntry
 from lash.testing.contract.state import loaded, observe, refuse
 from lash.testing.factories import (
     MOMENT,

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import pytest
 
 from lash.errors import LashError
-from lash.model.commit import Commit
 from lash.model.lease import Lease
-from lash.model.session import FullGraph, SessionMeta, SessionPage, SessionRead
+from lash.model.session.commit import Commit
+from lash.model.session.session import FullGraph, SessionMeta, SessionPage, SessionRead
 from lash.stores.storage import Storage
 
 

@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 
 from lash.errors import SessionDeleted, SessionNotFound, TriggerConflict, TriggerNotFound
-from lash.model.process import EngineInput, Identity
-from lash.model.trigger import DeletedTrigger, RegisteredTrigger, TriggerSubscription
+from lash.model.process.process import EngineInput, Identity
+from lash.model.trigger.trigger import DeletedTrigger, RegisteredTrigger, TriggerSubscription
 from lash.stores.storage import Storage
 from lash.testing.contract.trigger_state import listed, refuse, trigger_world
 from lash.testing.factories import created

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from lash.errors import InvalidInput
-from lash.model.event import EventSemantics, EventType, Pointer, WakeSpec
-from lash.model.process import EngineInput, ExternalInput, Identity, Recovery, ToolCallInput
-from lash.model.trigger import EventPointer, FixedInput, OccurrenceRequest, TriggerDraft
+from lash.model.process.event import EventSemantics, EventType, Pointer, WakeSpec
+from lash.model.process.process import EngineInput, ExternalInput, Identity, Recovery, ToolCallInput
+from lash.model.trigger.trigger import EventPointer, FixedInput, OccurrenceRequest, TriggerDraft
 from lash.stores.storage import Storage
 from lash.testing.contract.input import BAD_IDS, BAD_JSON, LONG
 from lash.testing.contract.trigger_state import listed, refuse

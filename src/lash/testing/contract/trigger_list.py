@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from lash.errors import InvalidInput
-from lash.model.process import Identity
-from lash.model.trigger import TriggerFilter
+from lash.model.process.process import Identity
+from lash.model.trigger.trigger import TriggerFilter
 from lash.testing.contract.trigger_state import listed, refuse
 from lash.testing.factories import created
 from lash.testing.harness import Harness

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from lash.errors import LashError
-from lash.model.trigger import TriggerFilter, TriggerSubscription
+from lash.model.trigger.trigger import TriggerFilter, TriggerSubscription
 from lash.stores.storage import Storage
 from lash.testing.contract.process_state import World, world
 

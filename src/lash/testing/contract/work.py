@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from lash.errors import InvalidInput, ProcessLeaseLost
-from lash.model.process import ProcessFence
+from lash.model.process.process import ProcessFence
 from lash.stores.storage import Storage
 from lash.testing.contract.process_state import Call, log, opened, refuse, world
 from lash.testing.contract.work_state import BOB, FOREVER, TTL, looked, opened_with_process, park, parked, ready, run

@@ -9,8 +9,8 @@ import pytest
 
 from lash.errors import ProcessNotFound, ProcessPruned
 from lash.model.causal import ProcessEventCause, TurnCause
-from lash.model.event import TerminalState
-from lash.model.process import Abandonment, Failure, ProcessFence, ProcessRefused, RefusalReason
+from lash.model.process.event import TerminalState
+from lash.model.process.process import Abandonment, Failure, ProcessFence, ProcessRefused, RefusalReason
 from lash.stores.storage import Storage
 from lash.testing.contract.process_state import opened
 from lash.testing.contract.work_state import (

@@ -10,7 +10,7 @@ import pytest
 
 from lash.errors import InvalidInput
 from lash.model.lease import LeaseOwner, LocalProcess
-from lash.model.process import ProcessAcquired, Recovery
+from lash.model.process.process import ProcessAcquired, Recovery
 from lash.model.work import Work
 from lash.stores.storage import Storage
 from lash.testing.contract.process_state import opened

@@ -6,7 +6,7 @@ from typing import Final
 
 from lash.model.causal import CausalRef, ProcessCause
 from lash.model.lease import LeaseOwner
-from lash.model.process import ProcessAcquired, Provenance, Registration
+from lash.model.process.process import ProcessAcquired, Provenance, Registration
 from lash.model.work import Work
 from lash.stores.storage import Storage
 from lash.testing.contract.process_state import opened

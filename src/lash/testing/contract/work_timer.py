@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lash.model.process import Success
-from lash.model.schedule import ScheduleDraft
+from lash.model.process.process import Success
+from lash.model.trigger.schedule import ScheduleDraft
 from lash.testing.contract.work_state import looked, opened_with_process, park, parked, ready, run
 from lash.testing.harness import Harness
 from lash.testing.wait_factories import OPERATION, PROCESS, YES, key_of

@@ -1,0 +1,142 @@
+"""Compressed bytes and texts: which profile compresses what, and how the stored form is verified on read.
+
+Blobs go through zstd and carry a codec tag. Texts of records go through zlib with a shared dictionary: they are a few
+hundred bytes long and read one at a time, where zlib is smaller than zstd and three times as fast (docs/adr/0025).
+"""
+
+from __future__ import annotations
+
+import enum
+import sys
+import zlib
+from typing import Final, NamedTuple, NewType
+
+from lash.base.codec import content_hash
+from lash.base.limits import MAX_CONTENT_BYTES, check_content
+from lash.errors import CorruptData
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+BlobRef = NewType("BlobRef", str)
+"""The lowercase hex SHA-256 of some bytes, before compression."""
+
+
+class Compression(enum.StrEnum):
+    """When bytes are compressed. The ref of the bytes is the same under every profile."""
+
+    LOW_LATENCY = "low_latency"
+    """Never."""
+    BALANCED = "balanced"
+    """From 4,096 bytes on, quickly."""
+    COMPACT = "compact"
+    """From 1,024 bytes on, thoroughly."""
+
+
+class _Rule(NamedTuple):
+    threshold: int
+    level: int
+
+
+class Codec(enum.StrEnum):
+    PLAIN = "plain"
+    ZSTD = "zstd"
+
+
+class StoredBlob(NamedTuple):
+    """Bytes in the form in which they are stored. ``size`` is their length before compression."""
+
+    ref: BlobRef
+    codec: Codec
+    size: int
+    content: bytes
+
+
+_BLOB_RULES: Final = {Compression.BALANCED: _Rule(4_096, 3), Compression.COMPACT: _Rule(1_024, 9)}
+
+
+def pack(content: bytes, compression: Compression) -> StoredBlob:
+    """Return the stored form of the bytes; compression that would not make them smaller is left out."""
+    check_content("content", content, limit=MAX_CONTENT_BYTES)
+    ref = BlobRef(content_hash(content))
+    rule = _BLOB_RULES.get(compression)
+    if rule is not None and len(content) >= rule.threshold:
+        compressed = zstd.compress(content, level=rule.level)
+        if len(compressed) < len(content):
+            return StoredBlob(ref, Codec.ZSTD, len(content), compressed)
+    return StoredBlob(ref, Codec.PLAIN, len(content), content)
+
+
+def unpack(blob: StoredBlob) -> bytes:
+    """Return the bytes, after proving that they are the ones the ref names. Never expands beyond ``size``."""
+    content = _expand(blob) if blob.codec is Codec.ZSTD else blob.content
+    if len(content) != blob.size or content_hash(content) != blob.ref:
+        raise CorruptData(f"the stored bytes of {blob.ref} are damaged")
+    return content
+
+
+def unpack_stored(ref: str, codec: str, size: int, content: bytes) -> bytes:
+    """Return the bytes of a stored row, proven like those of ``unpack``."""
+    try:
+        known = Codec(codec)
+    except ValueError:
+        raise CorruptData(f"the bytes {ref} are stored in the unknown form {codec!r}") from None
+    return unpack(StoredBlob(BlobRef(ref), known, size, content))
+
+
+def _expand(blob: StoredBlob) -> bytes:
+    if not 0 <= blob.size <= MAX_CONTENT_BYTES:
+        # The decompressor takes a negative limit for none at all, and a few bytes can stand for terabytes.
+        raise CorruptData(f"the stored bytes of {blob.ref} have the impossible size {blob.size}")
+    decompressor = zstd.ZstdDecompressor()
+    try:
+        content = decompressor.decompress(blob.content, max_length=blob.size + 1)
+    except zstd.ZstdError as error:
+        raise CorruptData(f"the stored bytes of {blob.ref} cannot be decompressed: {error}") from error
+    return content
+
+
+_DICTIONARY: Final = (
+    b'{"timestamp":"2025-01-01T00:00:00.000000Z","entry":{"kind":"plugin","plugin_type":"","body":{"kind":"protocol",'
+    b'"plugin_id":"","payload":{"kind":"message","message":{"id":"","role":"system","parts":[{"id":"","kind":'
+    b'"tool_result","tool_call_id":"","tool_name":"","content":"{"kind":"tool_call","content":"{"kind":"text",'
+    b'"content":""}],"role":"assistant","role":"user"}},"agent_frame_id":"","caused_by":{"type":"process",'
+    b'"process_id":"","entry":{"kind":"message","message":{"id":"","role":"assistant","parts":[{"id":":0","kind":'
+    b'"text","content":"'
+)
+"""What was packed with this can be read with this alone: it must never change."""
+_WINDOW_BITS: Final = -13
+"""Without a header, and with a window that takes little memory and time to make."""
+_MEMORY_LEVEL: Final = 5
+
+
+_TEXT_RULES: Final = {Compression.BALANCED: _Rule(1_024, 1), Compression.COMPACT: _Rule(256, 6)}
+_BLANKS: Final = {
+    rule.level: zlib.compressobj(rule.level, zlib.DEFLATED, _WINDOW_BITS, _MEMORY_LEVEL, zdict=_DICTIONARY)
+    for rule in _TEXT_RULES.values()
+}
+"""Compressors that have read the dictionary; a copy of one is made for each text."""
+
+
+def pack_text(text: bytes, compression: Compression) -> bytes | None:
+    """Return a text compressed; None if it is short, or if that would not make it smaller."""
+    rule = _TEXT_RULES.get(compression)
+    if rule is None or len(text) < rule.threshold:
+        return None
+    compressor = _BLANKS[rule.level].copy()
+    packed = compressor.compress(text) + compressor.flush()
+    return packed if len(packed) < len(text) else None
+
+
+def unpack_text(packed: bytes, what: str) -> bytes:
+    """Return what `pack_text` was given, or raise CorruptData. Never expands beyond what a record may hold."""
+    decompressor = zlib.decompressobj(_WINDOW_BITS, _DICTIONARY)
+    try:
+        text = decompressor.decompress(packed, MAX_CONTENT_BYTES)
+    except zlib.error as error:
+        raise CorruptData(f"{what} cannot be decompressed: {error}") from error
+    if not decompressor.eof or decompressor.unused_data:
+        raise CorruptData(f"{what} cannot be decompressed: it does not end where it should")
+    return text

@@ -1,0 +1,120 @@
+"""Opening a storage: the one place where the backends meet. Drivers are imported when they are needed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from lash.base.clock import Clock, SystemClock
+from lash.base.compression import Compression
+from lash.errors import ConfigError
+from lash.model.session.commit import CommitBudget
+from lash.model.session.session import Retention
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import asyncpg
+
+    from lash.stores.attachment import ByteStore
+    from lash.stores.storage import Storage
+
+_POSTGRES = ("postgresql", "postgres")
+_EXAMPLES = "sqlite:///agents.db, sqlite:// (in memory) or postgresql://user@host/database"
+
+
+async def open_storage(
+    url: str,
+    *,
+    migrate: bool = True,
+    compression: Compression = Compression.BALANCED,
+    budget: CommitBudget = CommitBudget(),
+    retention: Retention = Retention(),
+    attachment_bytes: ByteStore | None = None,
+    clock: Clock | None = None,
+    pool: asyncpg.Pool[asyncpg.Record] | None = None,
+    on_statement: Callable[[str], None] | None = None,
+) -> Storage:
+    """Open the storage that the URL names, creating or migrating its tables unless ``migrate`` is false.
+
+    ``sqlite:///agents.db`` is a file relative to the working directory, ``sqlite:////var/lib/agents.db`` an
+    absolute one, ``sqlite://`` lives in memory as long as the storage. ``postgresql://user@host/database`` takes the
+    usual parameters and those of `lash.postgres.engine.options.PostgresOptions`; ``pool`` is a pool of your own to use
+    instead of a new one.
+
+    ``attachment_bytes`` is where the bytes of attachments lie, by default in the database: `lash.FileBytes`,
+    `lash.S3Bytes` or a `lash.ByteStore` of your own. It must be the same one each time.
+
+    ``clock`` decides about time on SQLite only; PostgreSQL asks its server. ``on_statement`` is called with the name
+    of every statement before it runs.
+    """
+    # The plans are needed from here on only; a program that merely imports lash need not wait for them.
+    from lash.base.codec import describe_shapes
+    from lash.plan.session.commit import CommitRules
+
+    rules = CommitRules(compression=_compression(compression), budget=budget, retention=retention)
+    scheme = _scheme(url)
+    if scheme in _POSTGRES:
+        from lash.postgres.storage import PostgresStorage
+
+        describe_shapes()
+        return await PostgresStorage.open(
+            url,
+            migrate=migrate,
+            rules=rules,
+            attachment_bytes=attachment_bytes,
+            pool=pool,
+            on_statement=on_statement,
+        )
+    if scheme != "sqlite":
+        raise ConfigError(f"{_shown(scheme or url)} is no kind of storage; use {_EXAMPLES}")
+    if pool is not None:
+        raise ConfigError("pool goes with a postgresql:// URL")
+    from lash.sqlite.storage import SQLiteStorage, options_from_query
+
+    describe_shapes()
+    path, query = _sqlite_path(url)
+    return await SQLiteStorage.open(
+        path,
+        migrate=migrate,
+        rules=rules,
+        attachment_bytes=attachment_bytes,
+        options=options_from_query(query),
+        clock=clock or SystemClock(),
+        on_statement=on_statement,
+    )
+
+
+def _compression(name: str) -> Compression:
+    try:
+        return Compression(name)
+    except ValueError:
+        raise ConfigError(f"{name!r} is no way to compress; there are {', '.join(Compression)}") from None
+
+
+def _scheme(url: str) -> str:
+    if not isinstance(url, str):
+        raise ConfigError(f"a storage is named by a URL such as {_EXAMPLES}, not by {type(url).__name__}")
+    return url.partition("://")[0] if "://" in url else ""
+
+
+def _shown(text: str) -> str:
+    """Return a text for a message; one with a user in it may hold a password and is not repeated."""
+    return "a text with '@' in it" if "@" in text else f"{text!r:.80}"
+
+
+def _sqlite_path(url: str) -> tuple[str | None, str]:
+    """Return the path, None for memory, and the query string."""
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise ConfigError(f"{_shown(url)} is no URL: {error}") from None
+    if parts.fragment:
+        raise ConfigError(f"{_shown(url)} contains '#'; in the name of a file it is written %23")
+    if parts.netloc:
+        host = "file" if "@" in parts.netloc else parts.netloc[:80]
+        raise ConfigError(f"{_shown(url)} names a host; a file is written with three slashes: sqlite:///{host}")
+    path = unquote(parts.path.removeprefix("/"))
+    if "\0" in path:
+        raise ConfigError("the path of the storage contains a NUL character")
+    return (None if path in ("", ":memory:") else path), parts.query

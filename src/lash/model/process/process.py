@@ -1,0 +1,378 @@
+"""Processes: durable units of background work."""
+
+from __future__ import annotations
+
+import enum
+from typing import Final, TypeAlias
+
+import msgspec
+
+from lash.model.causal import CausalRef
+from lash.model.lease import LeaseOwner
+from lash.model.process.event import EventType, TerminalState
+from lash.model.value import JSON, Count, JSONObject, Value, share_default
+
+
+class Scope(Value, frozen=True, kw_only=True):
+    """A session, or one agent frame of it."""
+
+    session_id: str
+    agent_frame_id: str | None = None
+
+
+class HostOriginator(Value, frozen=True, kw_only=True, tag_field="type", tag="host"):
+    """The host started the process."""
+
+
+class SessionOriginator(Value, frozen=True, kw_only=True, tag_field="type", tag="session"):
+    """A session started the process."""
+
+    scope: Scope
+
+
+HOST: Final = HostOriginator()
+
+
+class Provenance(Value, frozen=True, kw_only=True):
+    """Where a process came from; nothing depends on it."""
+
+    originator: HostOriginator | SessionOriginator = HOST
+    caused_by: CausalRef | None = None
+
+    def __post_init__(self) -> None:
+        share_default(self, "originator", HOST)
+
+
+_UNKNOWN: Final = Provenance()
+
+
+class _Input(Value, frozen=True, kw_only=True, tag_field="type"):
+    """What a process does; the ``type`` key tells the kind."""
+
+
+class ToolCallInput(_Input, frozen=True, kw_only=True, tag="tool_call"):
+    """Run one frozen tool call."""
+
+    call_id: str
+    tool_id: str
+    tool_name: str
+    arguments: JSON = None
+    replay: JSON = None
+    prepared_payload: JSON = None
+
+
+class EngineInput(_Input, frozen=True, kw_only=True, tag="engine"):
+    """Run an engine, such as durable functions; the payload is the engine's own."""
+
+    kind: str
+    payload: JSON = None
+
+
+class SessionTurnInput(_Input, frozen=True, kw_only=True, tag="session_turn"):
+    """Run one turn in a child session."""
+
+    create_request: JSONObject
+    turn_input: JSONObject
+    output_contract: JSONObject = msgspec.field(default_factory=dict)
+    label: str | None = None
+
+
+class ExternalInput(_Input, frozen=True, kw_only=True, tag="external"):
+    """Somebody else does the work and reports its end; no worker ever runs it."""
+
+    metadata: JSONObject = msgspec.field(default_factory=dict)
+
+
+ProcessInput: TypeAlias = ToolCallInput | EngineInput | SessionTurnInput | ExternalInput
+
+
+class Identity(Value, frozen=True, kw_only=True):
+    """What lists show and filter by."""
+
+    kind: str
+    label: str | None = None
+    definition: JSON = None
+
+
+class Recovery(enum.StrEnum):
+    """What may happen to a process whose worker died."""
+
+    RERUNNABLE = "rerunnable"
+    """Any worker may run it again."""
+    OWNER_BOUND = "owner_bound"
+    """Once begun, nobody but its owner goes on with it."""
+    EXTERNAL = "external"
+    """No worker runs it."""
+
+
+class Registration(Value, frozen=True, kw_only=True):
+    """The immutable specification of a process. Registering it again is harmless, another one of its id a conflict."""
+
+    process_id: str
+    input: ProcessInput
+    recovery: Recovery = Recovery.RERUNNABLE
+    identity: Identity | None = None
+    event_types: tuple[EventType, ...] = ()
+    provenance: Provenance = _UNKNOWN
+    environment_ref: str | None = None
+    wake_session_id: str | None = None
+
+    def __post_init__(self) -> None:
+        share_default(self, "provenance", _UNKNOWN)
+
+
+class FailureClass(enum.StrEnum):
+    INVALID_REQUEST = "invalid_request"
+    UNAVAILABLE = "unavailable"
+    PERMISSION_DENIED = "permission_denied"
+    TIMEOUT = "timeout"
+    EXECUTION = "execution"
+    EXTERNAL = "external"
+    RESOURCE_LIMIT = "resource_limit"
+    INTERNAL = "internal"
+
+
+class _Outcome(Value, frozen=True, kw_only=True, tag_field="type"):
+    """What those who wait for a process get; the ``type`` key tells how it ended."""
+
+
+class Success(_Outcome, frozen=True, kw_only=True, tag="success"):
+    value: JSON = None
+
+
+class Failure(_Outcome, frozen=True, kw_only=True, tag="failure"):
+    failure_class: FailureClass = FailureClass.EXECUTION
+    code: str
+    message: str
+    raw: JSON = None
+
+
+class Cancellation(_Outcome, frozen=True, kw_only=True, tag="cancelled"):
+    message: str
+    raw: JSON = None
+
+
+class Abandonment(_Outcome, frozen=True, kw_only=True, tag="abandoned"):
+    """Nobody will ever know how it ended; ``evidence`` says why that is certain."""
+
+    message: str
+    evidence: JSONObject = msgspec.field(default_factory=dict)
+
+
+Outcome: TypeAlias = Success | Failure | Cancellation | Abandonment
+
+
+class ProcessStatus(enum.StrEnum):
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    ABANDONED = "abandoned"
+
+
+class SignalWait(Value, frozen=True, kw_only=True):
+    """The process is parked until the ``ordinal``-th signal of a name, counted from 1, is in its log.
+
+    Since when it waits is told by its ``process.waiting`` event.
+    """
+
+    name: str
+    ordinal: Count
+
+
+class ExternalRef(Value, frozen=True, kw_only=True):
+    """Where else the process can be found."""
+
+    backend: str
+    id: str
+    metadata: JSON = None
+
+
+class Projection(Value, frozen=True, kw_only=True):
+    """What the log of a process adds up to: the fold of its events."""
+
+    status: ProcessStatus = ProcessStatus.RUNNING
+    outcome: Outcome | None = None
+    wait: SignalWait | None = None
+    external_ref: ExternalRef | None = None
+    started_by: LeaseOwner | None = None
+    cancel_reason: str | None = None
+    cancel_requested: bool = False
+    abandon_requested: bool = False
+
+
+class ProcessRecord(Value, frozen=True, kw_only=True):
+    """A process as it stands. ``last_sequence`` is the number of events in its log."""
+
+    process_id: str
+    registration_hash: str
+    registration: Registration
+    projection: Projection
+    wake_session_id: str | None
+    last_sequence: Count
+    created_at_ms: int
+    updated_at_ms: int
+
+    @property
+    def status(self) -> ProcessStatus:
+        return self.projection.status
+
+    @property
+    def is_terminal(self) -> bool:
+        return self.projection.status is not ProcessStatus.RUNNING
+
+
+class Registered(Value, frozen=True, kw_only=True):
+    """The answer to a registration."""
+
+    record: ProcessRecord
+    created: bool
+
+
+class ProcessFilter(Value, frozen=True, kw_only=True):
+    """Which processes a list shows. What is not named does not matter."""
+
+    status: ProcessStatus | None = None
+    waiting: bool | None = None
+    kind: str | None = None
+    label: str | None = None
+    definition: JSON | msgspec.UnsetType = msgspec.UNSET
+    originator_session_id: str | None = None
+    wake_session_id: str | None = None
+    created_after_ms: int | None = None
+    created_before_ms: int | None = None
+
+
+class ProcessPage(Value, frozen=True, kw_only=True):
+    """Some processes, the newest first, and the cursor with which to ask for the next ones."""
+
+    processes: tuple[ProcessRecord, ...]
+    next_cursor: str | None = None
+
+
+class Grant(Value, frozen=True, kw_only=True):
+    """A scope may see and name a process. It never affects whether the process runs."""
+
+    scope: Scope
+    process_id: str
+    kind: str | None = None
+    label: str | None = None
+
+
+class GrantEntry(Value, frozen=True, kw_only=True):
+    """A grant and the process it shows."""
+
+    grant: Grant
+    record: ProcessRecord
+
+
+class SessionDetached(Value, frozen=True, kw_only=True):
+    """What was cut between a session and the processes: nothing is cancelled by it."""
+
+    session_id: str
+    revoked_grant_count: Count = 0
+    cleared_wake_target_count: Count = 0
+    orphaned_process_ids: tuple[str, ...] = ()
+    preserved_process_ids: tuple[str, ...] = ()
+
+
+class ProcessFence(Value, frozen=True, kw_only=True):
+    """The proof of one acquisition of a process's lease."""
+
+    process_id: str
+    owner_id: str
+    incarnation_id: str
+    token: str
+    fencing: Count
+
+
+class ProcessLease(Value, frozen=True, kw_only=True):
+    """One acquisition of the right to run a process; live until ``expires_at_ms``, that moment excluded."""
+
+    process_id: str
+    owner: LeaseOwner
+    token: str
+    fencing: Count
+    claimed_at_ms: int
+    expires_at_ms: int
+
+    @property
+    def fence(self) -> ProcessFence:
+        return ProcessFence(
+            process_id=self.process_id,
+            owner_id=self.owner.owner_id,
+            incarnation_id=self.owner.incarnation_id,
+            token=self.token,
+            fencing=self.fencing,
+        )
+
+
+class RefusalReason(enum.StrEnum):
+    """Why a process cannot be run by the one who asks."""
+
+    BUSY = "busy"
+    TERMINAL = "terminal"
+    EXTERNAL = "external"
+    OWNER_BOUND = "owner_bound"
+
+
+class ProcessAcquired(Value, frozen=True, kw_only=True):
+    """The caller may run the process.
+
+    ``wake_seq`` counts the reasons to run it so far. Whoever reads the process after the claim has seen all of them;
+    given back when it is parked, the number tells whether another one came meanwhile.
+
+    ``has_effects`` is false if nothing is recorded of the process, so that a run has nothing to read before it begins:
+    from the claim on only its holder records. Whoever re-enters is told true.
+    """
+
+    lease: ProcessLease
+    record: ProcessRecord
+    wake_seq: Count
+    has_effects: bool = True
+    reentered: bool = False
+    displaced: ProcessLease | None = None
+
+
+class ProcessRefused(Value, frozen=True, kw_only=True):
+    """The caller may not run the process; nothing was changed."""
+
+    reason: RefusalReason
+    holder: ProcessLease | None = None
+
+
+ProcessLeaseOutcome: TypeAlias = ProcessAcquired | ProcessRefused
+
+
+class ChangeKind(enum.StrEnum):
+    REGISTERED = "registered"
+    EVENT = "event"
+    CHANGED = "changed"
+    PRUNED = "pruned"
+
+
+class ProcessChange(Value, frozen=True, kw_only=True):
+    """One change of one process. ``sequence`` is that of the event, for changes that are events."""
+
+    process_id: str
+    kind: ChangeKind
+    sequence: Count | None = None
+    status: ProcessStatus | None = None
+
+
+class ChangePage(Value, frozen=True, kw_only=True):
+    """Changes in an order that a cursor can resume; ``cursor`` stands behind the last of them."""
+
+    changes: tuple[ProcessChange, ...]
+    cursor: str
+
+
+class PrunedProcesses(Value, frozen=True, kw_only=True):
+    """What a pruning removed."""
+
+    pruned_process_ids: tuple[str, ...] = ()
+    more: bool = False
+
+
+TERMINAL_STATUS = {state: ProcessStatus(state.value) for state in TerminalState}
+"""The status that each terminal state means."""

@@ -1,0 +1,50 @@
+"""Nodes: the immutable entries of a conversation graph."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from lash.model.causal import CausalRef
+from lash.model.session.message import Message
+from lash.model.value import JSON, Timestamp, Value
+
+
+class MessageEntry(Value, frozen=True, kw_only=True, tag_field="kind", tag="message"):
+    """The node is a message of the conversation."""
+
+    message: Message
+
+
+class ProtocolEntry(Value, frozen=True, kw_only=True, tag_field="kind", tag="protocol"):
+    """The node is an event of an agent protocol; only that protocol understands it."""
+
+    plugin_id: str
+    payload: JSON
+
+
+class PluginEntry(Value, frozen=True, kw_only=True, tag_field="kind", tag="plugin"):
+    """The node is an entry of a plugin."""
+
+    plugin_type: str
+    body: JSON
+
+
+Entry: TypeAlias = MessageEntry | ProtocolEntry | PluginEntry
+
+
+class Node(Value, frozen=True, kw_only=True):
+    """One entry of the graph. Its id is unique within its session, removed nodes included."""
+
+    node_id: str
+    parent_node_id: str | None = None
+    timestamp: Timestamp
+    entry: Entry
+    agent_frame_id: str | None = None
+    caused_by: CausalRef | None = None
+
+
+class Graph(Value, frozen=True, kw_only=True):
+    """Nodes in the order of their insertion, and the leaf of the path that is meant."""
+
+    nodes: tuple[Node, ...] = ()
+    leaf_node_id: str | None = None

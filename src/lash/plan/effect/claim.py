@@ -1,0 +1,359 @@
+"""Who may run an effect, what a replay answers, and whose claim still holds."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from lash.base.codec import decode
+from lash.base.limits import check_identifier, check_integer, saturating_add
+from lash.errors import (
+    Conflict,
+    CorruptData,
+    EffectLeaseLost,
+    EffectNotRecorded,
+    InvalidInput,
+    LeaseLost,
+    ProcessLeaseLost,
+)
+from lash.model.effect import (
+    EffectBusy,
+    EffectClaim,
+    EffectClaimed,
+    EffectError,
+    EffectGroup,
+    EffectRecord,
+    EffectReplayed,
+    EffectStatus,
+    EffectUnknown,
+    Envelope,
+    ExecutionScope,
+    OperationScope,
+)
+from lash.model.lease import LeaseFence, LeaseOwner, LocalProcess
+from lash.model.process.process import ProcessFence
+from lash.plan.effect.effect import EncodedEffect, Settlement, check_key, decode_outcome, mismatch
+from lash.plan.effect.scope import scope_id, scope_process_id, scope_session_id
+from lash.plan.lease import LeaseRow, check_fence, require_fence
+from lash.plan.process.lease import check_process_fence, require_process_fence
+
+
+class EffectRow(msgspec.Struct, frozen=True, array_like=True):
+    """A stored effect. Who ran it stays written after it has settled."""
+
+    replay_key: str
+    envelope: str
+    envelope_hash: str
+    status: EffectStatus
+    outcome: str | None
+    error: str | None
+    once: bool
+    owner_id: str | None
+    incarnation_id: str | None
+    process: str | None
+    token: str | None
+    fencing: int
+    expires_at_ms: int | None
+    due_at_ms: int | None
+    settled_rank: int | None
+    created_at_ms: int
+    updated_at_ms: int
+
+
+class ClaimRow(msgspec.Struct, frozen=True, array_like=True):
+    """What a claim that was just written came to."""
+
+    fencing: int
+    expires_at_ms: int
+    due_at_ms: int | None
+
+
+class RecordedRow(msgspec.Struct, frozen=True, array_like=True):
+    """What an effect that was just recorded came to."""
+
+    now_ms: int
+    due_at_ms: int | None
+    settled_rank: int | None
+
+
+class GroupRow(msgspec.Struct, frozen=True, array_like=True):
+    """A stored group: how many it is for, how many have begun, how many have settled."""
+
+    size: int
+    members: int
+    settled: int
+
+
+class EffectFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a plan must know about an effect; ``lease`` is that of its session or process."""
+
+    now_ms: int
+    lease: LeaseRow | None
+    group: GroupRow | None
+    row: EffectRow | None
+
+
+class Insert(msgspec.Struct, frozen=True):
+    """Nobody began it: write it as begun."""
+
+
+class Take(msgspec.Struct, frozen=True, kw_only=True):
+    """Its runner gave it back or is gone: take it under the next number, if it is still as the row says."""
+
+    row: EffectRow
+    once: bool
+    taken_over: bool
+
+
+BeginPlan: TypeAlias = Insert | Take | EffectClaimed | EffectReplayed | EffectBusy | EffectUnknown
+
+
+def plan_begin(
+    encoded: EncodedEffect, row: EffectRow | None, *, token: str, once: bool, strict: bool, now_ms: int
+) -> BeginPlan:
+    """Decide about an effect that somebody wants to run.
+
+    The order of the rules: another envelope under the key, a recorded outcome, no running under ``strict``, an effect
+    that nobody began, our own claim (an earlier try of the same call wrote it), one that was given back, a live runner,
+    one that must not run twice, a runner that is gone.
+    """
+    if row is not None:
+        require_same(encoded, row)
+        if row.status is not EffectStatus.IN_PROGRESS:
+            return EffectReplayed(record=decode_record(row, encoded.envelope.scope))
+    if strict:
+        raise EffectNotRecorded(encoded.scope_id, encoded.replay_key)
+    if row is None:
+        return Insert()
+    if row.token is None:
+        return Take(row=row, once=once, taken_over=False)
+    if row.token == token:
+        return EffectClaimed(claim=claim_of(encoded, row), taken_over=row.fencing > 1)
+    if is_live(row, now_ms):
+        return EffectBusy(holder=_holder(row, encoded.scope_id), until_ms=row.expires_at_ms or 0)
+    if row.once or once:
+        return EffectUnknown(record=decode_record(row, encoded.envelope.scope))
+    return Take(row=row, once=False, taken_over=True)
+
+
+def plan_take_over(encoded: EncodedEffect, row: EffectRow | None, *, token: str, now_ms: int) -> Take | EffectClaimed:
+    """Decide about taking an effect whose runner is gone, whether or not it may run twice."""
+    what = f"effect {encoded.replay_key!r} of {encoded.scope_id}"
+    if row is None:
+        raise EffectNotRecorded(encoded.scope_id, encoded.replay_key)
+    require_same(encoded, row)
+    if row.status is not EffectStatus.IN_PROGRESS:
+        raise Conflict(f"{what} is settled ({row.status}) and cannot be taken over")
+    if row.token == token:
+        return EffectClaimed(claim=claim_of(encoded, row), taken_over=True)
+    if is_live(row, now_ms):
+        raise Conflict(f"{what} is being run; it can be taken over when the claim of its runner has lapsed")
+    return Take(row=row, once=row.once, taken_over=row.token is not None)
+
+
+def explain_record(encoded: EncodedEffect, fence: LeaseFence | ProcessFence, facts: EffectFacts) -> EffectRecord | None:
+    """Return what is recorded already, raise why nothing can be, or return None if nothing is in the way."""
+    if facts.lease is None:
+        raise CorruptData(f"{encoded.scope_id} has no lease row")
+    if isinstance(fence, ProcessFence):
+        require_process_fence(facts.lease, fence, facts.now_ms)
+    else:
+        require_fence(facts.lease, fence, facts.now_ms)
+    if facts.row is None:
+        require_room(encoded, facts.group)
+        return None
+    require_same(encoded, facts.row)
+    if facts.row.status is EffectStatus.IN_PROGRESS:
+        raise Conflict(
+            f"effect {encoded.replay_key!r} of {encoded.scope_id} was begun under a claim; finish it under one"
+        )
+    return decode_record(facts.row, encoded.envelope.scope)
+
+
+def explain_settle(claim: EffectClaim, settlement: Settlement, row: EffectRow | None) -> EffectRecord:
+    """Return the record if this very claim settled the effect like this before, else raise EffectLeaseLost."""
+    if (
+        row is None
+        or (row.token, row.fencing, row.envelope_hash) != (claim.token, claim.fencing, claim.envelope_hash)
+        or (row.status, row.outcome, row.error) != (settlement.status, settlement.outcome, settlement.error)
+    ):
+        raise claim_lost(claim)
+    return decode_record(row, claim.scope)
+
+
+def require_same(encoded: EncodedEffect, row: EffectRow) -> None:
+    """Raise EffectMismatch if another envelope was recorded."""
+    if row.envelope_hash != encoded.hash:
+        raise mismatch(encoded, row.envelope)
+
+
+def require_room(encoded: EncodedEffect, group: GroupRow | None) -> None:
+    """Raise Conflict if the group of an effect was not opened or is full."""
+    if encoded.group_key is None:
+        return
+    what = f"group {encoded.group_key!r} of {encoded.scope_id}"
+    if group is None:
+        raise Conflict(f"{what} was not opened; effect {encoded.replay_key!r} cannot join it")
+    if group.members >= group.size:
+        raise Conflict(f"{what} is full with {group.size} effects; effect {encoded.replay_key!r} cannot join it")
+
+
+def require_same_size(scope: ExecutionScope, group_key: str, opened: int, size: int) -> None:
+    """Raise Conflict if a group was opened with another size."""
+    if opened != size:
+        raise Conflict(f"group {group_key!r} of {scope_id(scope)} was opened for {opened} effects, not {size}")
+
+
+def is_live(row: EffectRow, now_ms: int) -> bool:
+    """Say whether somebody is running the effect."""
+    return row.token is not None and row.expires_at_ms is not None and row.expires_at_ms > now_ms
+
+
+def due_at(encoded: EncodedEffect, now_ms: int) -> int | None:
+    """Return until when an effect sleeps that begins now, if it does."""
+    if encoded.duration_ms is not None:
+        return saturating_add(now_ms, encoded.duration_ms)
+    return encoded.until_ms
+
+
+def claim_of(encoded: EncodedEffect, row: EffectRow) -> EffectClaim:
+    """Return the claim that a row carries."""
+    if row.token is None or row.expires_at_ms is None:
+        raise CorruptData(f"effect {row.replay_key!r} of {encoded.scope_id} is claimed without a term")
+    written = ClaimRow(row.fencing, row.expires_at_ms, row.due_at_ms)
+    return new_claim(encoded, _holder(row, encoded.scope_id), row.token, written)
+
+
+def new_claim(encoded: EncodedEffect, owner: LeaseOwner, token: str, written: ClaimRow) -> EffectClaim:
+    """Return the claim that was just written."""
+    return EffectClaim(
+        scope=encoded.envelope.scope,
+        replay_key=encoded.replay_key,
+        envelope_hash=encoded.hash,
+        owner=owner,
+        token=token,
+        fencing=written.fencing,
+        expires_at_ms=written.expires_at_ms,
+        due_at_ms=written.due_at_ms,
+    )
+
+
+def claim_lost(claim: EffectClaim) -> EffectLeaseLost:
+    return EffectLeaseLost(scope_id(claim.scope), claim.replay_key)
+
+
+def new_record(encoded: EncodedEffect, settlement: Settlement, written: RecordedRow) -> EffectRecord:
+    """Return the effect that was just recorded."""
+    row = EffectRow(
+        replay_key=encoded.replay_key,
+        envelope=encoded.text,
+        envelope_hash=encoded.hash,
+        status=settlement.status,
+        outcome=settlement.outcome,
+        error=settlement.error,
+        once=False,
+        owner_id=None,
+        incarnation_id=None,
+        process=None,
+        token=None,
+        fencing=0,
+        expires_at_ms=None,
+        due_at_ms=written.due_at_ms,
+        settled_rank=written.settled_rank,
+        created_at_ms=written.now_ms,
+        updated_at_ms=written.now_ms,
+    )
+    return _record(row, encoded.envelope.scope, encoded.envelope)
+
+
+def decode_record(row: EffectRow, scope: ExecutionScope) -> EffectRecord:
+    """Return the effect that the row means, or raise CorruptData."""
+    what = f"effect {row.replay_key!r} of {scope_id(scope)}"
+    envelope = decode(row.envelope, Envelope, f"the envelope of {what}")
+    if (envelope.scope, envelope.replay_key) != (scope, row.replay_key):
+        raise CorruptData(f"the envelope of {what} is that of another effect")
+    return _record(row, scope, envelope)
+
+
+def decode_group(scope: ExecutionScope, group_key: str, group: GroupRow, settled: list[str]) -> EffectGroup:
+    """Return the group that the row means; ``settled`` are its effects by rank."""
+    if len(settled) != group.settled:
+        raise CorruptData(
+            f"group {group_key!r} of {scope_id(scope)} counts {group.settled} settled effects and has {len(settled)}"
+        )
+    return EffectGroup(scope=scope, group_key=group_key, size=group.size, settled=tuple(settled))
+
+
+def check_effect_claim(claim: object) -> str:
+    """Return the name of the claim's scope if its fields are of the right kind."""
+    if not isinstance(claim, EffectClaim):
+        raise InvalidInput(f"claim must be an EffectClaim, not {type(claim).__name__}")
+    name = check_key(claim.scope, claim.replay_key)
+    check_identifier("claim.envelope_hash", claim.envelope_hash)
+    check_identifier("claim.token", claim.token)
+    check_integer("claim.fencing", claim.fencing, at_least=1)
+    return name
+
+
+def name_claim(claim: EffectClaim) -> str:
+    """Return what a claim is about, for messages, if its fields are of the right kind."""
+    name = check_effect_claim(claim)
+    return f"effect {claim.replay_key!r} of {name}"
+
+
+def check_scope_fence(scope: ExecutionScope, fence: object) -> LeaseFence | ProcessFence:
+    """Return the fence if it is that of the session or process to which the scope belongs."""
+    session_id, process_id = scope_session_id(scope), scope_process_id(scope)
+    if isinstance(scope, OperationScope):
+        raise InvalidInput(f"{scope_id(scope)} has no lease under which to record; begin its effects")
+    if isinstance(fence, ProcessFence):
+        check_process_fence(fence)
+        if session_id is not None:
+            raise LeaseLost(session_id, f"the fence is that of process {fence.process_id!r}")
+        if fence.process_id != process_id:
+            raise ProcessLeaseLost(process_id or "", f"the fence is that of process {fence.process_id!r}")
+        return fence
+    if not isinstance(fence, LeaseFence):
+        raise InvalidInput(f"fence must be a LeaseFence or a ProcessFence, not {type(fence).__name__}")
+    check_fence("fence", fence)
+    if process_id is not None:
+        raise ProcessLeaseLost(process_id, f"the fence is that of session {fence.session_id!r}")
+    if fence.session_id != session_id:
+        raise LeaseLost(session_id or "", f"the fence is that of session {fence.session_id!r}")
+    return fence
+
+
+def _record(row: EffectRow, scope: ExecutionScope, envelope: Envelope) -> EffectRecord:
+    what = f"effect {row.replay_key!r} of {scope_id(scope)}"
+    if (row.outcome is not None, row.error is not None) != (
+        row.status is EffectStatus.COMPLETED,
+        row.status is EffectStatus.FAILED,
+    ):
+        raise CorruptData(f"{what} is {row.status} and has not just the outcome or the error of that")
+    return EffectRecord(
+        scope=scope,
+        replay_key=row.replay_key,
+        kind=str(envelope.command.__struct_config__.tag),
+        envelope=envelope,
+        envelope_hash=row.envelope_hash,
+        status=row.status,
+        outcome=None if row.outcome is None else decode_outcome(row.outcome, what),
+        error=None if row.error is None else decode(row.error, EffectError, f"the error of {what}"),
+        once=row.once,
+        due_at_ms=row.due_at_ms,
+        owner=None if row.token is None else _holder(row, scope_id(scope)),
+        fencing=row.fencing,
+        expires_at_ms=row.expires_at_ms,
+        settled_rank=row.settled_rank,
+        created_at_ms=row.created_at_ms,
+        updated_at_ms=row.updated_at_ms,
+    )
+
+
+def _holder(row: EffectRow, scope: str) -> LeaseOwner:
+    if row.owner_id is None or row.incarnation_id is None:
+        raise CorruptData(f"effect {row.replay_key!r} of {scope} has a token but no holder")
+    what = f"the holder of effect {row.replay_key!r} of {scope}"
+    process = None if row.process is None else decode(row.process, LocalProcess, what)
+    return LeaseOwner(owner_id=row.owner_id, incarnation_id=row.incarnation_id, process=process)

@@ -1,0 +1,57 @@
+"""Execution scopes: what a valid one is, and the one text that names it."""
+
+from __future__ import annotations
+
+from lash.base.limits import check_identifier
+from lash.errors import InvalidInput
+from lash.model.effect import (
+    ExecutionScope,
+    OperationScope,
+    ProcessScope,
+    QueueDrainScope,
+    SessionDeleteScope,
+    TurnScope,
+)
+
+
+def check_execution_scope(scope: object) -> ExecutionScope:
+    """Return the scope if it is one and all its ids can be stored."""
+    if not isinstance(scope, ExecutionScope):
+        raise InvalidInput(f"scope must be an execution scope, not {type(scope).__name__}")
+    for name in scope.__struct_fields__:
+        check_identifier(f"scope.{name}", getattr(scope, name))
+    return scope
+
+
+def scope_id(scope: object) -> str:
+    """Return the text of a scope; two scopes have one text only if they are equal.
+
+    Lengths stand before session ids, so that no colon in an id can be taken for one between two ids. Raises
+    InvalidInput for a scope with a blank id.
+    """
+    checked = check_execution_scope(scope)
+    match checked:
+        case TurnScope(session_id=session_id, turn_id=turn_id):
+            return f"turn:{len(session_id)}:{session_id}:{turn_id}"
+        case QueueDrainScope(session_id=session_id, drain_id=drain_id):
+            return f"queue_drain:{len(session_id)}:{session_id}:{drain_id}"
+        case SessionDeleteScope(session_id=session_id):
+            return f"session_delete:{session_id}"
+        case ProcessScope(process_id=process_id):
+            return f"process:{process_id}"
+    return f"runtime_operation:{checked.operation_id}"
+
+
+def scope_session_id(scope: ExecutionScope) -> str | None:
+    """Return the session to which a scope belongs, if it belongs to one."""
+    return None if isinstance(scope, ProcessScope | OperationScope) else scope.session_id
+
+
+def scope_process_id(scope: ExecutionScope) -> str | None:
+    """Return the process to which a scope belongs, if it belongs to one."""
+    return scope.process_id if isinstance(scope, ProcessScope) else None
+
+
+def turn_scope_id(session_id: str, turn_id: str) -> str:
+    """Return the text of the scope of a turn, which ends with the turn's commit."""
+    return scope_id(TurnScope(session_id=session_id, turn_id=turn_id))

@@ -1,0 +1,125 @@
+"""The events that operations on a process append."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from lash.base.codec import canonical, content_hash, encode
+from lash.base.limits import MAX_IDENTIFIER_LENGTH, check_identifier, check_text
+from lash.errors import InvalidInput
+from lash.model.lease import LeaseOwner
+from lash.model.process.event import (
+    ABANDON_REQUESTED,
+    CANCEL_REQUESTED,
+    EXTERNAL_REF_SET,
+    RESUMED,
+    SIGNAL_PREFIX,
+    STARTED,
+    WAITING,
+    EventDraft,
+)
+from lash.model.process.process import (
+    Abandonment,
+    ExternalRef,
+    Outcome,
+    SignalWait,
+)
+from lash.model.value import JSON, JSONObject
+from lash.plan.process.event import STATE_OF, OutcomeBox, payload_hash
+
+_SIGNAL_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+
+
+def completion_draft(process_id: str, outcome: Outcome) -> EventDraft:
+    """Return the event that ends a process with this outcome; completing twice alike is one completion."""
+    if type(outcome) not in STATE_OF:
+        raise InvalidInput(f"an outcome is Success, Failure, Cancellation or Abandonment, not {outcome!r:.80}")
+    event_type = f"process.{STATE_OF[type(outcome)].value}"
+    encode(OutcomeBox(outcome=outcome), OutcomeBox, "outcome")
+    payload: JSONObject = {"outcome": msgspec.to_builtins(outcome)}
+    key = _replay_key(f"process:{process_id}:terminal:{event_type}")
+    return EventDraft(event_type=event_type, payload=payload, replay_key=key)
+
+
+def unleased_end_draft(process_id: str, outcome: Outcome) -> EventDraft:
+    """Return the event that ends a process without a lease; giving one up has conditions of its own."""
+    if isinstance(outcome, Abandonment):
+        raise InvalidInput(f"process {process_id!r}: what is given up is ended with abandon, not with complete")
+    return completion_draft(process_id, outcome)
+
+
+def abandonment_draft(process_id: str, outcome: Abandonment) -> EventDraft:
+    """Return the event with which a process is given up; no other outcome comes this way."""
+    if not isinstance(outcome, Abandonment):
+        raise InvalidInput(f"process {process_id!r}: an Abandonment is needed, not {type(outcome).__name__}")
+    return completion_draft(process_id, outcome)
+
+
+def cancel_draft(process_id: str, reason: str) -> EventDraft:
+    """Return the event that asks a process to stop; one for each reason."""
+    payload: JSONObject = {"reason": check_text("reason", reason)}
+    key = _replay_key(f"process:{process_id}:cancel:{payload_hash(CANCEL_REQUESTED, payload)}")
+    return EventDraft(event_type=CANCEL_REQUESTED, payload=payload, replay_key=key)
+
+
+def abandon_request_draft(process_id: str, reason: str) -> EventDraft:
+    """Return the event with which an operator gives a process up, once its lease has lapsed."""
+    payload: JSONObject = {"reason": check_text("reason", reason)}
+    key = _replay_key(f"process:{process_id}:abandon:{payload_hash(ABANDON_REQUESTED, payload)}")
+    return EventDraft(event_type=ABANDON_REQUESTED, payload=payload, replay_key=key)
+
+
+def signal_draft(process_id: str, name: str, signal_id: str, payload: JSON) -> EventDraft:
+    """Return the event of a signal; the same signal id is one signal."""
+    check_signal_name(name)
+    check_identifier("signal_id", signal_id)
+    event_type = SIGNAL_PREFIX + name
+    key = _replay_key(f"process:{process_id}:{event_type}:{signal_id}")
+    return EventDraft(event_type=event_type, payload=payload, replay_key=key)
+
+
+def waiting_draft(process_id: str, wait: SignalWait) -> EventDraft:
+    """Return the event with which a process parks until a signal."""
+    _check_wait(wait)
+    payload: JSONObject = {"wait": msgspec.to_builtins(wait)}
+    key = _replay_key(f"process:{process_id}:waiting:{SIGNAL_PREFIX}{wait.name}:{wait.ordinal}")
+    return EventDraft(event_type=WAITING, payload=payload, replay_key=key)
+
+
+def resumed_draft(process_id: str, wait: SignalWait) -> EventDraft:
+    """Return the event with which a process goes on after a signal."""
+    _check_wait(wait)
+    payload: JSONObject = {"name": wait.name, "ordinal": wait.ordinal}
+    key = _replay_key(f"process:{process_id}:resumed:{SIGNAL_PREFIX}{wait.name}:{wait.ordinal}")
+    return EventDraft(event_type=RESUMED, payload=payload, replay_key=key)
+
+
+def external_ref_draft(reference: ExternalRef) -> EventDraft:
+    """Return the event that says where else a process can be found."""
+    encode(reference, ExternalRef, "external_ref")
+    return EventDraft(event_type=EXTERNAL_REF_SET, payload=msgspec.to_builtins(reference))
+
+
+def started_draft(process_id: str, owner: LeaseOwner) -> EventDraft:
+    """Return the event that a worker began to run the process."""
+    key = content_hash(canonical(["started", process_id, owner]))
+    return EventDraft(event_type=STARTED, payload={"owner": msgspec.to_builtins(owner)}, replay_key=key)
+
+
+def check_signal_name(name: object) -> str:
+    """Return the name if it is one that a signal may have."""
+    if not isinstance(name, str) or not name or not set(name) <= _SIGNAL_CHARACTERS:
+        raise InvalidInput(f"a signal's name is made of ASCII letters, digits, _ and -, not {name!r:.80}")
+    return name
+
+
+def _check_wait(wait: SignalWait) -> None:
+    encode(wait, SignalWait, "wait")
+    check_signal_name(wait.name)
+
+
+def _replay_key(text: str) -> str:
+    """Return the key itself, or what stands for it where ids of full length make it too long for a key."""
+    return text if len(text) <= MAX_IDENTIFIER_LENGTH else "sha256:" + content_hash(text.encode())

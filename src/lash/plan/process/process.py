@@ -1,0 +1,315 @@
+"""What a process's row means, how it is registered, and who may run it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from lash.base.codec import canonical, content_hash, decode, encode
+from lash.base.limits import check_identifier, check_integer, check_text
+from lash.errors import (
+    InvalidInput,
+    ProcessNotFound,
+    ProcessPruned,
+    RegistrationConflict,
+)
+from lash.model.process.event import EventType, Selector
+from lash.model.process.process import (
+    EngineInput,
+    ExternalInput,
+    Identity,
+    ProcessFilter,
+    ProcessInput,
+    ProcessPage,
+    ProcessRecord,
+    ProcessStatus,
+    Projection,
+    Provenance,
+    Recovery,
+    Registration,
+    Scope,
+    SessionOriginator,
+    SessionTurnInput,
+    ToolCallInput,
+)
+from lash.model.value import JSON
+from lash.plan.process.event import CORE_NAMES
+from lash.plan.process.schema import check_schema
+from lash.plan.trigger.selector import check_selector
+from lash.plan.work import is_runnable, parent_of
+
+MAX_PAGE: Final = 1_000
+NO_DEFINITION: Final = "none"
+"""Stands for the hash of a definition that is not there; it matches nothing."""
+
+
+class ProcessRow(msgspec.Struct, frozen=True, array_like=True):
+    """A stored process. All of it but the wake target changes only with ``last_sequence``."""
+
+    process_key: int
+    process_id: str
+    registration_hash: str
+    registration: str
+    projection: str
+    wake_session_id: str | None
+    last_sequence: int
+    created_at_ms: int
+    updated_at_ms: int
+
+
+class PrunableRow(msgspec.Struct, frozen=True, array_like=True):
+    """A process that can be pruned."""
+
+    process_key: int
+    process_id: str
+    status: str
+    fencing: int
+
+
+class EncodedRegistration(msgspec.Struct, frozen=True, kw_only=True):
+    """A registration ready to be written, with the columns that lists filter by."""
+
+    registration: Registration
+    body: str
+    registration_hash: str
+    kind: str
+    label: str | None
+    definition_hash: str | None
+    originator_session_id: str | None
+    parent_process_id: str | None
+    runnable: bool
+
+
+def encode_registration(registration: Registration) -> EncodedRegistration:
+    """Check a registration and turn it into what is written."""
+    if not isinstance(registration, Registration):
+        raise InvalidInput(f"a Registration is needed, not {type(registration).__name__}")
+    what = f"process {check_identifier('process_id', registration.process_id)!r}"
+    # Read back, so that the checks see the declared kinds: members of enums where the caller gave their text.
+    plain = decode(encode(registration, Registration, what), Registration, what)
+    _check_environment(what, plain)
+    _check_event_types(what, plain.event_types)
+    if plain.wake_session_id is not None:
+        check_identifier(f"{what}: wake_session_id", plain.wake_session_id)
+    identity = plain.identity or _identity_of(plain.input)
+    complete = msgspec.structs.replace(plain, identity=identity, recovery=_recovery(what, plain))
+    parent = parent_of(plain)
+    return EncodedRegistration(
+        registration=complete,
+        body=encode(complete, Registration, what),
+        registration_hash=content_hash(b"lash.registration.v1\0" + canonical(complete)),
+        kind=check_identifier(f"{what}: identity.kind", identity.kind),
+        label=None if identity.label is None else check_text(f"{what}: identity.label", identity.label, limit=255),
+        definition_hash=definition_hash(identity.definition),
+        originator_session_id=_originator_session(what, plain.provenance),
+        parent_process_id=None if parent is None else check_identifier(f"{what}: caused_by.process_id", parent),
+        runnable=is_runnable(complete),
+    )
+
+
+def same_registration(encoded: EncodedRegistration, row: ProcessRow) -> ProcessRecord:
+    """Return the stored record of an equal registration, or raise RegistrationConflict."""
+    if row.registration_hash != encoded.registration_hash:
+        raise RegistrationConflict(row.process_id, row.registration_hash, encoded.registration_hash)
+    return decode_process(row)
+
+
+def decode_process(row: ProcessRow) -> ProcessRecord:
+    """Return the record that the row means."""
+    what = f"process {row.process_id!r}"
+    return ProcessRecord(
+        process_id=row.process_id,
+        registration_hash=row.registration_hash,
+        registration=decode(row.registration, Registration, what),
+        projection=decode(row.projection, Projection, what),
+        wake_session_id=row.wake_session_id,
+        last_sequence=row.last_sequence,
+        created_at_ms=row.created_at_ms,
+        updated_at_ms=row.updated_at_ms,
+    )
+
+
+def row_after(row: ProcessRow, projection: str, now_ms: int) -> ProcessRow:
+    """Return the row as it stands after one more event, which left the process at this projection."""
+    return msgspec.structs.replace(
+        row, projection=projection, last_sequence=row.last_sequence + 1, updated_at_ms=now_ms
+    )
+
+
+def record_after(record: ProcessRecord, projection: str, now_ms: int) -> ProcessRecord:
+    """Return what `row_after` means, without reading the registration again."""
+    return msgspec.structs.replace(
+        record,
+        projection=decode(projection, Projection, f"process {record.process_id!r}"),
+        last_sequence=record.last_sequence + 1,
+        updated_at_ms=now_ms,
+    )
+
+
+def missing_process(process_id: str, *, pruned: bool) -> ProcessNotFound | ProcessPruned:
+    """Return the error for a process that has no row."""
+    return ProcessPruned(process_id) if pruned else ProcessNotFound(process_id)
+
+
+def definition_hash(definition: JSON) -> str | None:
+    """Return the identity of a definition, by which lists find it."""
+    return None if definition is None else content_hash(canonical(definition))
+
+
+def check_process_scope(what: str, scope: object) -> Scope:
+    """Return the scope if it is one."""
+    if not isinstance(scope, Scope):
+        raise InvalidInput(f"{what} must be a Scope, not {type(scope).__name__}")
+    check_identifier(f"{what}.session_id", scope.session_id)
+    if scope.agent_frame_id is not None:
+        check_identifier(f"{what}.agent_frame_id", scope.agent_frame_id)
+    return scope
+
+
+def check_filter(wanted: object) -> ProcessFilter:
+    """Return the filter if it is one that a list can use."""
+    if not isinstance(wanted, ProcessFilter):
+        raise InvalidInput(f"a ProcessFilter is needed, not {type(wanted).__name__}")
+    if wanted.status is not None and not isinstance(wanted.status, ProcessStatus):
+        raise InvalidInput(f"status must be one of {', '.join(ProcessStatus)}, not {wanted.status!r:.80}")
+    if wanted.waiting is not None and not isinstance(wanted.waiting, bool):
+        raise InvalidInput(f"waiting must be true, false or None, not {wanted.waiting!r:.80}")
+    for name in ("kind", "label", "originator_session_id", "wake_session_id"):
+        text = getattr(wanted, name)
+        if text is not None:
+            check_text(name, text, limit=255)
+    for name in ("created_after_ms", "created_before_ms"):
+        moment = getattr(wanted, name)
+        if moment is not None:
+            check_integer(name, moment)
+    encode(wanted, ProcessFilter, "filter")
+    return wanted
+
+
+def leading_filter(wanted: ProcessFilter) -> str:
+    """Return the part of a filter that narrows most, by whose index a list is read; ``all`` if there is none."""
+    leading = (
+        ("definition", not isinstance(wanted.definition, msgspec.UnsetType)),
+        ("wake", wanted.wake_session_id is not None),
+        ("originator", wanted.originator_session_id is not None),
+        ("label", wanted.label is not None),
+        ("kind", wanted.kind is not None),
+        ("waiting", wanted.waiting is True),
+        ("status", wanted.status is not None),
+    )
+    return next((name for name, given in leading if given), "all")
+
+
+def wanted_definition(wanted: ProcessFilter) -> str | None:
+    """Return the hash of the definition that a filter asks for; no definition at all is asked for as such."""
+    if isinstance(wanted.definition, msgspec.UnsetType):
+        return None
+    return definition_hash(wanted.definition) or NO_DEFINITION
+
+
+def decode_process_page(rows: Sequence[ProcessRow], limit: int) -> ProcessPage:
+    """Return the page; the rows hold one more than the limit when there is a next page."""
+    shown = rows[:limit]
+    more = len(rows) > limit
+    return ProcessPage(
+        processes=tuple(decode_process(row) for row in shown),
+        next_cursor=encode_process_cursor(shown[-1].process_key) if more else None,
+    )
+
+
+def encode_process_cursor(process_key: int) -> str:
+    """Return the opaque text form of a place in the list of processes."""
+    return base64.urlsafe_b64encode(b"p1:%d" % process_key).decode()
+
+
+def decode_process_cursor(cursor: str | None) -> int | None:
+    """Return the place that a cursor means, or raise InvalidInput."""
+    if cursor is None:
+        return None
+    try:
+        version, _, digits = base64.urlsafe_b64decode(check_identifier("cursor", cursor)).partition(b":")
+        if version == b"p1":
+            return check_integer("cursor", int(digits), at_least=0)
+    except (binascii.Error, ValueError):
+        pass
+    raise InvalidInput(f"{cursor!r:.80} is not a cursor of a process list")
+
+
+def _check_environment(what: str, registration: Registration) -> None:
+    needs = isinstance(registration.input, ToolCallInput | EngineInput)
+    if needs and registration.environment_ref is None:
+        raise InvalidInput(f"{what} requires a captured execution environment")
+    if not needs and registration.environment_ref is not None:
+        raise InvalidInput(f"{what} must not capture an execution environment for this kind of input")
+    if registration.environment_ref is not None:
+        check_identifier(f"{what}: environment_ref", registration.environment_ref)
+
+
+def _check_event_types(what: str, event_types: Iterable[EventType]) -> None:
+    seen: set[str] = set()
+    for event_type in event_types:
+        name = check_identifier(f"{what}: event type name", event_type.name)
+        if name in CORE_NAMES:
+            raise InvalidInput(f"{what}: event type {name!r} is one that every process has")
+        if name in seen:
+            raise InvalidInput(f"{what} declares event type {name!r} twice")
+        seen.add(name)
+        _check_semantics(f"{what}: event type {name!r}", event_type)
+
+
+def _check_semantics(what: str, event_type: EventType) -> None:
+    check_schema(f"{what}: payload_schema", event_type.payload_schema)
+    terminal, wake = event_type.semantics.terminal, event_type.semantics.wake
+    if terminal is not None and terminal.await_output is None and terminal.state.value != ProcessStatus.COMPLETED:
+        raise InvalidInput(f"{what} ends the process without success and must say what those who wait get")
+    selectors = [
+        None if terminal is None else terminal.await_output,
+        *((None, None, None) if wake is None else (wake.input, wake.when, wake.dedupe_key)),
+    ]
+    for selector in selectors:
+        if selector is not None:
+            _check_selector(what, selector)
+
+
+def _check_selector(what: str, selector: Selector) -> None:
+    try:
+        check_selector(selector)
+    except InvalidInput as error:
+        raise InvalidInput(f"{what}: {error}") from None
+
+
+def _recovery(what: str, registration: Registration) -> Recovery:
+    """Return the recovery contract; what is done elsewhere is external and nothing else is."""
+    external = isinstance(registration.input, ExternalInput)
+    if external and registration.recovery is Recovery.OWNER_BOUND:
+        raise InvalidInput(f"{what} is done elsewhere and cannot be bound to an owner here")
+    if not external and registration.recovery is Recovery.EXTERNAL:
+        raise InvalidInput(f"{what} is run by workers and cannot be external")
+    return Recovery.EXTERNAL if external else registration.recovery
+
+
+def _identity_of(process_input: ProcessInput) -> Identity:
+    match process_input:
+        case ToolCallInput():
+            return Identity(kind="tool", label=process_input.tool_name)
+        case EngineInput():
+            return Identity(kind=process_input.kind)
+        case SessionTurnInput():
+            return Identity(kind="session_turn", label=process_input.label)
+    return Identity(kind="external", label=_external_label(process_input))
+
+
+def _external_label(external: ExternalInput) -> str | None:
+    """Return the first of three keys that is there, if it is text."""
+    label = next((external.metadata[key] for key in ("label", "name", "title") if key in external.metadata), None)
+    return label if isinstance(label, str) else None
+
+
+def _originator_session(what: str, provenance: Provenance) -> str | None:
+    if not isinstance(provenance.originator, SessionOriginator):
+        return None
+    return check_process_scope(f"{what}: originator", provenance.originator.scope).session_id

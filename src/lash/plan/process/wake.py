@@ -1,0 +1,124 @@
+"""What wakes an event means, and how they are delivered."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from lash.base.codec import canonical, content_hash, decode
+from lash.errors import CorruptData, InvalidInput
+from lash.model.causal import ProcessEventCause
+from lash.model.process.event import (
+    EventDraft,
+    ProcessEvent,
+    Wake,
+    WakeRecord,
+    WakeSpec,
+    WakeState,
+)
+from lash.model.queue import BatchDraft, Delivery, ProcessWake, Slot
+from lash.plan.queue.queue import EncodedBatch, encode_batch
+from lash.plan.trigger.selector import as_text, is_truthy, select_for
+
+
+class WakeRow(msgspec.Struct, frozen=True, array_like=True):
+    """A stored wake and what became of it."""
+
+    sequence: int
+    event_type: str
+    wake: str
+    state: str
+    batch_id: str | None
+
+
+class LostWakeRow(msgspec.Struct, frozen=True, array_like=True):
+    """A stored wake of any process."""
+
+    process_id: str
+    sequence: int
+    event_type: str
+    wake: str
+    state: str
+    batch_id: str | None
+
+
+class EventPlace(NamedTuple):
+    """Where an event stands: in which life of which process, and at which number."""
+
+    process_id: str
+    life: int
+    sequence: int
+
+
+def woken_session(record: WakeRecord | None) -> str | None:
+    """Return the session that has work now because of a wake; None if the wake did not come to its queue."""
+    return record.wake.target_session_id if record is not None and record.state is WakeState.QUEUED else None
+
+
+def make_wake(spec: WakeSpec | None, draft: EventDraft, place: EventPlace, default_target: str | None) -> Wake | None:
+    """Return the wake that an event of this place means; None if its type wakes nobody, or not this time."""
+    process_id = place.process_id
+    if spec is None or (spec.when is not None and not is_truthy(select_for(process_id, spec.when, draft.payload))):
+        return None
+    target = draft.wake_session_id if draft.wake_session_id is not None else default_target
+    if spec.dedupe_key is None:
+        key = f"{process_id}:{place.sequence}"
+        identity = canonical([target, key, place.life])
+    else:
+        key = as_text(select_for(process_id, spec.dedupe_key, draft.payload))
+        identity = canonical([target, key])
+    return Wake(
+        wake_id="wake:" + content_hash(b"lash.wake.v1\0" + identity),
+        target_session_id=target,
+        input=as_text(select_for(process_id, spec.input, draft.payload)),
+        dedupe_key=key,
+    )
+
+
+def decode_wake(row: WakeRow, process_id: str) -> WakeRecord:
+    """Return the wake that the row means."""
+    what = f"the wake of event {row.sequence} of process {process_id!r}"
+    try:
+        state = WakeState(row.state)
+    except ValueError as error:
+        raise CorruptData(f"{what} cannot be read: {error}") from None
+    return WakeRecord(
+        process_id=process_id,
+        sequence=row.sequence,
+        event_type=row.event_type,
+        wake=decode(row.wake, Wake, what),
+        state=state,
+        batch_id=row.batch_id,
+    )
+
+
+def decode_lost_wake(row: LostWakeRow) -> WakeRecord:
+    """Return the wake that the row means."""
+    return decode_wake(WakeRow(row.sequence, row.event_type, row.wake, row.state, row.batch_id), row.process_id)
+
+
+def wake_batch(event: ProcessEvent, session_id: str) -> EncodedBatch:
+    """Return the queued work that delivers the wake of an event.
+
+    The wake's id is its source key, and all wakes of one id count as the same content: the first stands for all.
+    """
+    wake = event.wake
+    if wake is None:
+        raise InvalidInput(f"event {event.sequence} of process {event.process_id!r} wakes nobody")
+    payload = ProcessWake(
+        wake_id=wake.wake_id,
+        process_id=event.process_id,
+        sequence=event.sequence,
+        event_type=event.event_type,
+        input=wake.input,
+        caused_by=ProcessEventCause(process_id=event.process_id, sequence=event.sequence),
+    )
+    draft = BatchDraft(
+        session_id=session_id,
+        payloads=(payload,),
+        source_key=wake.wake_id,
+        delivery=Delivery.EARLIEST_SAFE_BOUNDARY,
+        slot=Slot.EXCLUSIVE,
+    )
+    return msgspec.structs.replace(encode_batch(draft), content_hash=content_hash(wake.wake_id.encode()))

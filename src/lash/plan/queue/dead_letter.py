@@ -1,0 +1,106 @@
+"""Which claims may be buried, and what a dead letter is written as."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+
+from lash.base.codec import decode, encode
+from lash.base.limits import check_integer, check_text
+from lash.errors import ClaimLost, InvalidInput
+from lash.model.queue import Claim, DeadLetter
+from lash.model.value import JSON, Value
+from lash.plan.queue.queue import BatchRow, check_work_claim, decode_batch
+
+
+class _Error(Value, frozen=True, kw_only=True):
+    error: JSON = None
+
+
+class Burial(msgspec.Struct, frozen=True, kw_only=True):
+    """A claim to bury, ready to be written."""
+
+    claim: Claim
+    reason: str
+    error: str
+
+    @property
+    def batch_ids(self) -> list[str]:
+        """What the claim was made for."""
+        return list(self.claim.completion.batch_ids)
+
+
+class DeadLetterRow(msgspec.Struct, frozen=True, array_like=True):
+    """A stored dead letter, with all of its batch."""
+
+    place: int
+    session_id: str
+    seq: int
+    batch_id: str
+    source_key: str | None
+    delivery: str
+    slot: str
+    merge_key: str | None
+    enqueued_at_ms: int
+    claim_count: int
+    payloads: str
+    reason: str
+    error: str
+    died_at_ms: int
+
+
+class RemovedRow(msgspec.Struct, frozen=True, array_like=True):
+    """A dead letter that is no more, by the source key of its batch."""
+
+    source_key: str | None
+
+
+def prepare_burial(claim: object, *, reason: object, error: object) -> Burial:
+    """Check what is to be buried and why."""
+    text = check_text("reason", reason)
+    if not text.strip():
+        raise InvalidInput("reason is blank")
+    value = {"error": error}
+    return Burial(claim=check_work_claim(claim), reason=text, error=encode(value, dict[str, JSON], "error"))
+
+
+def plan_burial(burial: Burial, held: Collection[str], buried: Collection[str]) -> bool:
+    """Return True if the claim is to be buried and False if it was before; raise ClaimLost if it holds anything else.
+
+    ``held`` is what the claim holds now, ``buried`` which of its batches died under it.
+    """
+    wanted = set(burial.batch_ids)
+    if set(held) == wanted:
+        return True
+    if not held and set(buried) == wanted:
+        return False
+    raise ClaimLost(burial.claim.session_id, burial.claim.claim_id)
+
+
+def decode_dead_letter(row: DeadLetterRow) -> DeadLetter:
+    """Return the dead letter that the row means."""
+    batch = BatchRow(
+        row.seq,
+        row.batch_id,
+        row.source_key,
+        row.delivery,
+        row.slot,
+        row.merge_key,
+        0,
+        row.enqueued_at_ms,
+        row.claim_count,
+        row.payloads,
+    )
+    return DeadLetter(
+        place=row.place,
+        batch=decode_batch(batch, row.session_id),
+        reason=row.reason,
+        error=decode(row.error, _Error, f"the error of dead letter {row.batch_id!r}").error,
+        died_at_ms=row.died_at_ms,
+    )
+
+
+def check_after(after: object) -> int:
+    """Return the place behind which a page begins; None is the beginning."""
+    return 0 if after is None else check_integer("after", after, at_least=0)

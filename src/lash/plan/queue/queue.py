@@ -1,0 +1,343 @@
+"""Which queued work may be claimed, and whose claim still holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Final, TypeAlias
+
+import msgspec
+
+from lash.base.codec import canonical, content_hash, decode, encode
+from lash.base.limits import check_identifier, check_integer
+from lash.errors import ClaimLost, CorruptData, InvalidInput, SourceKeyConflict
+from lash.model.queue import (
+    Batch,
+    BatchDraft,
+    BatchState,
+    Boundary,
+    Claim,
+    ClaimCompletion,
+    Delivery,
+    EmptyReason,
+    Enqueued,
+    NothingClaimed,
+    Payload,
+    SessionCommand,
+    Slot,
+)
+from lash.model.value import Value
+
+MAX_BATCHES: Final = 1_000
+COMMAND_LANE: Final = "command"
+EARLY_LANE: Final = "early"
+LATE_LANE: Final = "late"
+
+
+class _Payloads(Value, frozen=True, kw_only=True):
+    payloads: tuple[Payload, ...]
+
+
+class EncodedBatch(msgspec.Struct, frozen=True, kw_only=True):
+    """A draft ready to be written."""
+
+    draft: BatchDraft
+    lane: str
+    payloads: str
+    content_hash: str
+
+
+class BatchRow(msgspec.Struct, frozen=True, array_like=True):
+    """A stored batch with its payloads."""
+
+    seq: int
+    batch_id: str
+    source_key: str | None
+    delivery: str
+    slot: str
+    merge_key: str | None
+    available_at_ms: int
+    enqueued_at_ms: int
+    claim_count: int
+    payloads: str
+
+
+class SourceKeyRow(msgspec.Struct, frozen=True, array_like=True):
+    """What is known of a source key."""
+
+    batch_id: str
+    content_hash: str
+    state: str
+
+
+class CandidateRow(msgspec.Struct, frozen=True, array_like=True):
+    """A batch that could be claimed now."""
+
+    seq: int
+    batch_id: str
+    lane: str
+    slot: str
+    merge_key: str | None
+
+
+class HeldBatch(msgspec.Struct, frozen=True, array_like=True):
+    """A batch and the token of the claim that holds it."""
+
+    token: str
+    batch_id: str
+
+
+class BacklogRow(msgspec.Struct, frozen=True, array_like=True):
+    """What stands behind the head of a queue."""
+
+    any_late: bool
+    any_claimed: bool
+    next_available_at_ms: int | None
+
+
+class QueueFacts(msgspec.Struct, frozen=True, array_like=True):
+    """The head of a session's queue, and what stands behind it.
+
+    ``candidates`` are the first of each lane that are ready and not held by a live claim; ``command_seq`` is the
+    first such command; ``any_late`` says whether work that waits for the end of a turn is ready.
+    """
+
+    candidates: list[CandidateRow]
+    command_seq: int | None
+    any_late: bool
+    any_claimed: bool
+    next_available_at_ms: int | None
+
+
+Choose: TypeAlias = Callable[[QueueFacts], list[int] | NothingClaimed]
+"""Decides which batches a claim takes, by their places in the queue."""
+
+
+def encode_batch(draft: BatchDraft) -> EncodedBatch:
+    """Check a draft and turn it into what is written."""
+    if not isinstance(draft, BatchDraft):
+        raise InvalidInput(f"a BatchDraft is needed, not {type(draft).__name__}")
+    check_identifier("session_id", draft.session_id)
+    check_integer("available_at_ms", draft.available_at_ms, at_least=0)
+    for what, text in (("source_key", draft.source_key), ("merge_key", draft.merge_key)):
+        if text is not None:
+            check_identifier(what, text)
+    kinds = _kinds(draft.payloads)
+    body = encode(_Payloads(payloads=tuple(draft.payloads)), _Payloads, "payloads")
+    content = {
+        "payloads": tuple(draft.payloads),
+        "delivery": _label(Delivery, "delivery", draft.delivery),
+        "slot": _label(Slot, "slot", draft.slot),
+        "merge_key": draft.merge_key,
+    }
+    is_command = kinds == {SessionCommand}
+    early = draft.delivery == Delivery.EARLIEST_SAFE_BOUNDARY
+    return EncodedBatch(
+        draft=draft,
+        lane=COMMAND_LANE if is_command else EARLY_LANE if early else LATE_LANE,
+        payloads=body,
+        content_hash=content_hash(b"lash.batch.v1\0" + canonical(content)),
+    )
+
+
+def decode_batch(row: BatchRow, session_id: str) -> Batch:
+    """Return the batch that the row means."""
+    what = f"batch {row.batch_id!r}"
+    try:
+        delivery, slot = Delivery(row.delivery), Slot(row.slot)
+    except ValueError as error:
+        raise CorruptData(f"{what} cannot be read: {error}") from None
+    return Batch(
+        session_id=session_id,
+        batch_id=row.batch_id,
+        seq=row.seq,
+        payloads=decode(row.payloads, _Payloads, what).payloads,
+        source_key=row.source_key,
+        delivery=delivery,
+        slot=slot,
+        merge_key=row.merge_key,
+        available_at_ms=row.available_at_ms,
+        enqueued_at_ms=row.enqueued_at_ms,
+        attempts=row.claim_count,
+    )
+
+
+def ready_session(batch: Batch | None) -> str | None:
+    """Return the session that has work now because of a batch that is queued; None if it is delayed or gone."""
+    return None if batch is None or batch.available_at_ms else batch.session_id
+
+
+def recognise(encoded: EncodedBatch, key: SourceKeyRow, stored: BatchRow | None) -> Enqueued:
+    """Return what an enqueue under a known source key is told, or raise SourceKeyConflict."""
+    session_id, source_key = encoded.draft.session_id, encoded.draft.source_key or ""
+    if key.content_hash != encoded.content_hash:
+        raise SourceKeyConflict(session_id, source_key)
+    state = BatchState(key.state)
+    return Enqueued(
+        batch_id=key.batch_id,
+        created=False,
+        # A key is pending until its batch is done or cancelled: one that is not queued either is a dead letter.
+        state=BatchState.DEAD if state is BatchState.PENDING and stored is None else state,
+        batch=None if stored is None else decode_batch(stored, session_id),
+    )
+
+
+def nothing_asked_for() -> NothingClaimed:
+    """Return the answer to a claim of no batches, which asks nothing of the database."""
+    return NothingClaimed(reason=EmptyReason.NOTHING_ASKED_FOR)
+
+
+def lanes_at(boundary: Boundary) -> tuple[str, ...]:
+    """Return the lanes from which turn work may be taken at this moment."""
+    return (EARLY_LANE, LATE_LANE) if boundary is Boundary.IDLE else (EARLY_LANE,)
+
+
+def choose_turn_work(facts: QueueFacts, *, boundary: Boundary, limit: int) -> list[int] | NothingClaimed:
+    """Choose the next group of turn work: the first batch, and those directly behind it that may join it.
+
+    ``facts.candidates`` are those of the boundary: at a checkpoint of a running turn only early ones, which do not
+    wait behind later work. Nothing overtakes a command that came earlier.
+    """
+    group = _next_group(facts, limit)
+    if group:
+        return [each.seq for each in group]
+    return NothingClaimed(reason=_why_nothing(facts, boundary), next_available_at_ms=facts.next_available_at_ms)
+
+
+def _next_group(facts: QueueFacts, limit: int) -> list[CandidateRow]:
+    in_order = sorted(facts.candidates, key=lambda each: each.seq)
+    ready = [each for each in in_order if facts.command_seq is None or each.seq < facts.command_seq]
+    group = ready[:1]
+    for each in ready[1:limit]:
+        if not _may_join(group[0], each):
+            break
+        group.append(each)
+    return group
+
+
+def choose_command(facts: QueueFacts) -> list[int] | NothingClaimed:
+    """Choose the command that comes before all turn work, by its place in the queue."""
+    first = min((each.seq for each in facts.candidates), default=None)
+    if facts.command_seq is not None and (first is None or facts.command_seq < first):
+        return [facts.command_seq]
+    reason = EmptyReason.TURN_WORK_AT_HEAD if first is not None else _why_nothing(facts, Boundary.IDLE)
+    return NothingClaimed(reason=reason, next_available_at_ms=facts.next_available_at_ms)
+
+
+def choose_exactly(facts: QueueFacts, *, batch_ids: Sequence[str]) -> list[int] | NothingClaimed:
+    """Choose these batches if they are, in this order, what an idle claim of as many would get."""
+    group = _next_group(facts, len(batch_ids))
+    if [each.batch_id for each in group] == list(batch_ids):
+        return [each.seq for each in group]
+    reason = EmptyReason.NOT_AT_HEAD if group else _why_nothing(facts, Boundary.IDLE)
+    return NothingClaimed(reason=reason, next_available_at_ms=facts.next_available_at_ms)
+
+
+def held_by_token(rows: Iterable[HeldBatch]) -> dict[str, frozenset[str]]:
+    """Return which batches each token holds."""
+    held: dict[str, set[str]] = {}
+    for row in rows:
+        held.setdefault(row.token, set()).add(row.batch_id)
+    return {token: frozenset(batch_ids) for token, batch_ids in held.items()}
+
+
+def require_completion(session_id: str, completion: ClaimCompletion, held: Collection[str]) -> None:
+    """Raise ClaimLost unless the batches that the claim holds are exactly those that the completion lists."""
+    if set(held) != set(completion.batch_ids):
+        raise ClaimLost(session_id, completion.claim_id)
+
+
+def check_claim_size(limit: object) -> int:
+    """Return how many batches a claim may take; zero is allowed and gets nothing."""
+    size = check_integer("max_batches", limit, at_least=0)
+    if size > MAX_BATCHES:
+        raise InvalidInput(f"max_batches must be at most {MAX_BATCHES:,}")
+    return size
+
+
+def check_boundary(boundary: object) -> Boundary:
+    """Return the boundary if it is one."""
+    if not isinstance(boundary, Boundary):
+        raise InvalidInput(f"boundary must be a Boundary, not {boundary!r:.80}")
+    return boundary
+
+
+def check_batch_ids(batch_ids: object) -> tuple[str, ...]:
+    """Return the ids if they are a list of different ones, none missing."""
+    if not isinstance(batch_ids, list | tuple):
+        raise InvalidInput(f"batch_ids must be a list, not {type(batch_ids).__name__}")
+    ids = tuple(check_identifier("batch_id", each) for each in batch_ids)
+    if len(set(ids)) != len(ids):
+        raise InvalidInput("batch_ids names a batch twice")
+    if len(ids) > MAX_BATCHES:
+        raise InvalidInput(f"batch_ids must name at most {MAX_BATCHES:,} batches")
+    return ids
+
+
+def check_work_claim(claim: object) -> Claim:
+    """Return the claim if it is one."""
+    if not isinstance(claim, Claim):
+        raise InvalidInput(f"a Claim is needed, not {type(claim).__name__}")
+    check_identifier("claim.session_id", claim.session_id)
+    check_completion("claim", claim.completion)
+    return claim
+
+
+def check_count_attempt(count_attempt: object) -> bool:
+    """Return whether an attempt counts, if it is said plainly."""
+    if not isinstance(count_attempt, bool):
+        raise InvalidInput(f"count_attempt must be True or False, not {count_attempt!r:.80}")
+    return count_attempt
+
+
+def check_completion(what: str, completion: object) -> ClaimCompletion:
+    """Return the completion if its fields are of the right kind."""
+    if not isinstance(completion, ClaimCompletion):
+        raise InvalidInput(f"{what} must be a ClaimCompletion, not {type(completion).__name__}")
+    check_identifier(f"{what}.claim_id", completion.claim_id)
+    check_identifier(f"{what}.token", completion.token)
+    if not check_batch_ids(completion.batch_ids):
+        raise InvalidInput(f"{what} names no batch")
+    return completion
+
+
+def check_completions(completions: Sequence[object]) -> None:
+    """Raise InvalidInput unless all are completions, of different claims."""
+    tokens = {check_completion(f"completions[{place}]", each).token for place, each in enumerate(completions)}
+    if len(tokens) != len(completions):
+        raise InvalidInput("completions names a claim twice")
+
+
+def _may_join(head: CandidateRow, other: CandidateRow) -> bool:
+    return (
+        head.slot == other.slot == Slot.JOIN
+        and head.merge_key is not None
+        and (head.lane, head.merge_key) == (other.lane, other.merge_key)
+    )
+
+
+def _why_nothing(facts: QueueFacts, boundary: Boundary) -> EmptyReason:
+    if facts.command_seq is not None:
+        return EmptyReason.COMMAND_AT_HEAD
+    if boundary is Boundary.ACTIVE_TURN_CHECKPOINT and facts.any_late:
+        return EmptyReason.AFTER_TURN
+    if facts.any_claimed:
+        return EmptyReason.CLAIMED
+    return EmptyReason.EMPTY if facts.next_available_at_ms is None else EmptyReason.NOT_YET_AVAILABLE
+
+
+def _kinds(payloads: object) -> set[type]:
+    if not isinstance(payloads, list | tuple) or not payloads:
+        raise InvalidInput("payloads must be a tuple of at least one payload")
+    kinds = {type(payload) for payload in payloads}
+    if not kinds <= set(Payload.__args__):
+        foreign = min(kind.__name__ for kind in kinds - set(Payload.__args__))
+        raise InvalidInput(f"payloads holds a {foreign}, which is no payload")
+    if len(kinds) > 1:
+        raise InvalidInput(f"a batch holds one kind of payload, not {len(kinds)}: enqueue them apart")
+    return kinds
+
+
+def _label(kind: type[Delivery | Slot], what: str, value: object) -> str:
+    if not isinstance(value, kind):
+        raise InvalidInput(f"{what} must be a {kind.__name__}, not {value!r:.80}")
+    return value.value

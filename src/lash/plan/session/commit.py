@@ -1,0 +1,375 @@
+"""What a commit writes, and whether it may.
+
+``prepare_commit`` turns a commit into rows, without looking at the database. ``plan_commit`` decides, given what the
+database says, in the order of checks that callers rely on: existence, turn replay, fence, revision, claims, graph,
+bytes, attachments.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final, TypeAlias
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from lash.base.codec import encode
+from lash.base.compression import BlobRef, Compression, StoredBlob
+from lash.base.limits import MAX_INTEGER, check_digest, check_identifier, check_integer
+from lash.errors import (
+    AttachmentNotFound,
+    BlobNotFound,
+    CommitTooLarge,
+    GraphConflict,
+    GraphShared,
+    InvalidInput,
+    LeaseLost,
+    NodeNotFound,
+    RevisionConflict,
+    SessionBindingMismatch,
+)
+from lash.model.lease import LeaseFence
+from lash.model.session.commit import Append, Commit, CommitBudget, CommitResult, GraphDelta, ReplaceFull, Unchanged
+from lash.model.session.session import Retention, SessionConfig
+from lash.plan.effect.scope import turn_scope_id
+from lash.plan.lease import NEVER_HELD, LeaseRow, check_fence, require_fence
+from lash.plan.queue.queue import check_completions, require_completion
+from lash.plan.session.checkpoint import EncodedCheckpoint, encode_checkpoint
+from lash.plan.session.frame import FrameRow, encode_frames
+from lash.plan.session.node import (
+    EncodedNode,
+    Placement,
+    StoredNode,
+    encode_nodes,
+    new_nodes,
+    place_appended,
+    place_replacement,
+)
+from lash.plan.session.session import HeadRow
+from lash.plan.session.turn import TurnRow, commit_hash, replay
+from lash.plan.session.usage import UsageRow, encode_usage, merge_usage, require_room
+
+_BRIEF_ROWS: Final = 64
+_BRIEF_BYTES: Final = 262_144
+
+
+class CommitRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What a storage was opened with that shapes every commit."""
+
+    compression: Compression = Compression.BALANCED
+    budget: CommitBudget = CommitBudget()
+    retention: Retention = Retention()
+
+
+class Checkpoints(enum.Enum):
+    """What may be known of the checkpoints that a session has. That of its head is always there."""
+
+    BARE = enum.auto()
+    """There is only that one, and it has neither components nor frames."""
+    ONE = enum.auto()
+    """There is only that one, and it has no frames."""
+    ANY = enum.auto()
+    """Nothing is known."""
+
+
+class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
+    """A commit as rows: everything that does not depend on the database."""
+
+    commit: Commit
+    commit_hash: str | None
+    scope_id: str | None
+    """The scope of the turn's effects, which ends with its commit."""
+    config: str
+    frames: tuple[FrameRow, ...]
+    nodes: tuple[EncodedNode, ...]
+    checkpoint: EncodedCheckpoint
+    components: dict[str, BlobRef]
+    blobs: tuple[StoredBlob, ...]
+    required_refs: frozenset[BlobRef]
+    usage: tuple[UsageRow, ...]
+    usage_totals: tuple[UsageRow, ...]
+    result: CommitResult
+    attachments: tuple[str, ...]
+    """The attachments to stamp, once each."""
+    retention_floor: int
+    """Checkpoints of lower revisions are dropped by this commit."""
+    rows: int
+    """How many rows it writes, but for the few that every commit does."""
+    size: int
+    """How many bytes it brings, before compression."""
+
+    @property
+    def revision(self) -> int:
+        return self.commit.expected_revision + 1
+
+    @property
+    def leaves(self) -> Checkpoints:
+        """What is known of the session's checkpoints once this commit has landed."""
+        if self.frames or self.retention_floor != self.revision:
+            return Checkpoints.ANY
+        return Checkpoints.ONE if self.components else Checkpoints.BARE
+
+    @property
+    def is_brief(self) -> bool:
+        """Whether it writes so little that an event loop may wait for it: no import, and no graph replaced."""
+        is_small = self.rows <= _BRIEF_ROWS and self.size <= _BRIEF_BYTES
+        return is_small and not isinstance(self.commit.graph, ReplaceFull)
+
+    @property
+    def named_nodes(self) -> tuple[str, ...]:
+        """Every node id of which the plan must know whether and where it is stored, in a fixed order."""
+        if isinstance(self.commit.graph, ReplaceFull):
+            return ()
+        leaf = self.commit.graph.leaf_node_id
+        ids = [node_id for each in self.nodes for node_id in (each.node_id, each.parent_node_id)]
+        ids.append(leaf if isinstance(leaf, str) else None)
+        return tuple(dict.fromkeys(node_id for node_id in ids if node_id is not None))
+
+
+class CommitFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the database says about everything that a commit touches."""
+
+    head: HeadRow
+    turn: TurnRow | None
+    lease: LeaseRow
+    held_batches: dict[str, frozenset[str]]
+    """The batches that each token among the completions holds, under the claim id that the completion names."""
+    stored_nodes: dict[str, StoredNode]
+    missing_refs: frozenset[BlobRef]
+    missing_attachments: frozenset[str]
+    now_ms: int
+    is_inherited: bool = False
+    """Whether a fork inherits nodes of this session."""
+
+
+class Apply(msgspec.Struct, frozen=True, kw_only=True):
+    """Write the prepared rows, these places and this head. ``assumed`` is the head the plan was made on."""
+
+    assumed: HeadRow
+    head: HeadRow
+    placement: Placement
+    replace: bool
+
+
+class Replay(msgspec.Struct, frozen=True, kw_only=True):
+    """The turn has been committed: return the first result, write nothing but the release."""
+
+    result: CommitResult
+
+
+CommitDecision: TypeAlias = Apply | Replay
+
+
+def prepare_commit(commit: Commit, session_id: str, rules: CommitRules) -> PreparedCommit:
+    """Check a commit and turn it into rows, or raise InvalidInput; nothing has been asked of the database yet."""
+    _check_commit(commit, session_id)
+    frames = encode_frames(commit.frames, commit.current_frame_id, rules.compression)
+    saved = encode_checkpoint(commit.checkpoint, rules.compression)
+    components = saved.manifest.components | frames.components
+    blobs = tuple((saved.blobs | frames.blobs).values())
+    nodes = encode_new_nodes(commit.graph, rules.compression)
+    if commit.graph.leaf_node_id not in (None, UNSET):
+        check_identifier("leaf_node_id", commit.graph.leaf_node_id)
+    rows = encode_usage(commit.usage)
+    config = encode(commit.config, SessionConfig, "config")
+    attachments = tuple(dict.fromkeys(commit.attachments))
+    revision = commit.expected_revision + 1
+    prepared = PreparedCommit(
+        commit=commit,
+        commit_hash=None if commit.turn_id is None else commit_hash(commit, components),
+        scope_id=None if commit.turn_id is None else turn_scope_id(commit.session_id, commit.turn_id),
+        config=config,
+        frames=frames.rows,
+        nodes=nodes,
+        checkpoint=saved,
+        components=components,
+        blobs=blobs,
+        required_refs=(saved.required_refs | frames.required_refs) - {blob.ref for blob in blobs},
+        usage=rows,
+        usage_totals=merge_usage(rows),
+        result=CommitResult(revision=revision, checkpoint_ref=saved.ref, manifest=saved.manifest),
+        attachments=attachments,
+        retention_floor=0 if rules.retention.keep is None else revision - rules.retention.keep + 1,
+        rows=len(nodes) + len(frames.rows) + len(components) + len(rows) + len(attachments),
+        size=_byte_count(nodes, frames.rows, blobs, config, saved.turn_state),
+    )
+    require_room(prepared.usage_totals)
+    _check_budget(prepared, rules.budget)
+    return prepared
+
+
+def encode_new_nodes(delta: GraphDelta, compression: Compression) -> tuple[EncodedNode, ...]:
+    """Return the nodes that the delta brings, ready to be placed."""
+    match delta:
+        case Unchanged():
+            return ()
+        case Append() | ReplaceFull() if isinstance(delta.nodes, list | tuple):
+            return encode_nodes(delta.nodes, compression)
+        case _:
+            raise InvalidInput("graph must be Unchanged, Append or ReplaceFull, with a tuple of nodes")
+
+
+def plan_commit(prepared: PreparedCommit, facts: CommitFacts) -> CommitDecision:
+    """Decide about a commit to a session that exists. Raises what callers are to see, the first failure first."""
+    commit = prepared.commit
+    if facts.turn is not None and commit.turn_id is not None and prepared.commit_hash is not None:
+        return Replay(result=replay(commit.session_id, commit.turn_id, facts.turn, prepared.commit_hash))
+    if commit.fence is not None:
+        if commit.fence.session_id != commit.session_id:
+            raise LeaseLost(commit.session_id, f"the fence is for session {commit.fence.session_id!r}")
+        require_fence(facts.lease, commit.fence, facts.now_ms)
+    if facts.head.revision != commit.expected_revision:
+        raise RevisionConflict(commit.session_id, commit.expected_revision, facts.head.revision)
+    for completion in commit.completions:
+        held = facts.held_batches.get(completion.token, frozenset())
+        require_completion(commit.session_id, completion, held)
+    placement = _place(prepared, facts)
+    head = _next_head(prepared, facts, placement)
+    for ref in sorted(facts.missing_refs):
+        raise BlobNotFound(commit.session_id, ref)
+    for attachment_id in sorted(facts.missing_attachments):
+        raise AttachmentNotFound(commit.session_id, attachment_id)
+    return Apply(
+        assumed=facts.head,
+        head=head,
+        placement=placement,
+        replace=isinstance(commit.graph, ReplaceFull),
+    )
+
+
+def assume_nodes(prepared: PreparedCommit, head: HeadRow) -> dict[str, StoredNode] | None:
+    """Return what a commit must know of stored nodes, if that follows from the head; None if it does not.
+
+    Whoever goes by it must make sure that no new node id is taken, neither by an own node nor by an inherited one.
+    """
+    leaf = head.leaf_as_stored_node()
+    known = {} if leaf is None else {leaf.node_id: leaf}
+    new = {each.node_id for each in prepared.nodes}
+    if new & known.keys() or set(prepared.named_nodes) - new - known.keys():
+        return None
+    return known
+
+
+def assume_facts(prepared: PreparedCommit, head: HeadRow) -> CommitFacts | None:
+    """Return the facts under which the commit lands, if they follow from a head that was seen before.
+
+    None when the head is of another revision, or when more than its leaf would have to be known. Whoever writes
+    on these facts must guard them: no turn row, the fence holds, no new node id is taken, every ref resolves.
+    """
+    commit, known = prepared.commit, assume_nodes(prepared, head)
+    if known is None or isinstance(commit.graph, ReplaceFull) or head.revision != commit.expected_revision:
+        return None
+    if commit.fence is not None and commit.fence.session_id != commit.session_id:
+        return None
+    return CommitFacts(
+        head=head,
+        turn=None,
+        lease=_lease_as_shown(commit.fence),
+        held_batches={each.token: frozenset(each.batch_ids) for each in commit.completions},
+        stored_nodes=known,
+        missing_refs=frozenset(),
+        missing_attachments=frozenset(),
+        now_ms=0,
+    )
+
+
+def _lease_as_shown(fence: LeaseFence | None) -> LeaseRow:
+    if fence is None:
+        return NEVER_HELD
+    return LeaseRow(fence.fencing, fence.owner_id, fence.incarnation_id, None, fence.token, 0, 1)
+
+
+def _check_commit(commit: object, session_id: str) -> None:
+    if not isinstance(commit, Commit):
+        raise InvalidInput(f"a Commit is needed, not {type(commit).__name__}")
+    if check_identifier("session_id", commit.session_id) != session_id:
+        raise SessionBindingMismatch(session_id, commit.session_id)
+    if check_integer("expected_revision", commit.expected_revision, at_least=0) == MAX_INTEGER:
+        raise InvalidInput("the revision counter of this session is exhausted")
+    if commit.turn_id is not None:
+        check_identifier("turn_id", commit.turn_id)
+    if commit.current_frame_id is not None:
+        check_identifier("current_frame_id", commit.current_frame_id)
+    for what, fence in (("fence", commit.fence), ("release", commit.release)):
+        if fence is not None:
+            check_fence(what, fence)
+    if commit.release is not None and commit.release.session_id != session_id:
+        raise SessionBindingMismatch(session_id, commit.release.session_id)
+    for what in ("frames", "usage", "completions", "attachments"):
+        items = getattr(commit, what)
+        if not isinstance(items, list | tuple):
+            raise InvalidInput(f"{what} must be a tuple, not {type(items).__name__}")
+    check_completions(commit.completions)
+    for attachment_id in commit.attachments:
+        check_digest("attachments", attachment_id)
+    if isinstance(commit.graph, ReplaceFull):
+        check_integer("replaced_node_count", commit.graph.replaced_node_count, at_least=0)
+
+
+def _check_budget(prepared: PreparedCommit, budget: CommitBudget) -> None:
+    if prepared.rows > budget.max_rows:
+        raise CommitTooLarge("rows", prepared.rows, budget.max_rows)
+    if prepared.size > budget.max_bytes:
+        raise CommitTooLarge("bytes", prepared.size, budget.max_bytes)
+
+
+def _byte_count(
+    nodes: tuple[EncodedNode, ...], frames: tuple[FrameRow, ...], blobs: tuple[StoredBlob, ...], *texts: str
+) -> int:
+    sizes = [each.size for each in nodes]
+    sizes += [blob.size for blob in blobs]
+    sizes += [_byte_length(row.body) for row in frames]
+    return sum(sizes, start=sum(map(_byte_length, texts)))
+
+
+def _byte_length(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
+
+
+def _place(prepared: PreparedCommit, facts: CommitFacts) -> Placement:
+    session_id, head, delta = prepared.commit.session_id, facts.head, prepared.commit.graph
+    if isinstance(delta, ReplaceFull):
+        if delta.replaced_node_count != head.node_count:
+            raise GraphConflict(session_id, delta.replaced_node_count, head.node_count)
+        if facts.is_inherited:
+            raise GraphShared(session_id)
+        return place_replacement(session_id, prepared.nodes, segment_count=head.segment_count, node_seq=head.node_seq)
+    fresh = new_nodes(session_id, prepared.nodes, facts.stored_nodes)
+    return place_appended(
+        session_id, fresh, facts.stored_nodes, segment_count=head.segment_count, node_seq=head.node_seq
+    )
+
+
+def _next_head(prepared: PreparedCommit, facts: CommitFacts, placement: Placement) -> HeadRow:
+    before, delta = facts.head, prepared.commit.graph
+    replace = isinstance(delta, ReplaceFull)
+    leaf_id = _leaf_id(delta, before)
+    place = None
+    if leaf_id is not None:
+        place = placement.places.get(leaf_id) or (None if replace else before.leaf_place(leaf_id))
+        if place is None:
+            raise NodeNotFound(prepared.commit.session_id, leaf_id)
+    texts = [each.node.user_text for each in sorted(placement.nodes, key=lambda each: each.seq)]
+    said = [text for text in texts if text is not None]
+    has_first = before.user_message_count > 0 and not replace
+    return HeadRow(
+        session_key=before.session_key,
+        revision=prepared.revision,
+        committed=True,
+        leaf_node_id=leaf_id,
+        leaf_segment=None if place is None else place.segment,
+        leaf_depth=None if place is None else place.depth,
+        leaf_is_tip=place is not None and place.is_tip,
+        segment_count=before.segment_count + len(placement.segments),
+        node_seq=before.node_seq + len(placement.nodes),
+        node_count=len(placement.nodes) + (0 if replace else before.node_count),
+        first_user_message=before.first_user_message if has_first else next(iter(said), ""),
+        user_message_count=len(said) + (0 if replace else before.user_message_count),
+    )
+
+
+def _leaf_id(delta: GraphDelta, before: HeadRow) -> str | None:
+    if not isinstance(delta.leaf_node_id, UnsetType):
+        return delta.leaf_node_id
+    nodes = () if isinstance(delta, Unchanged) else delta.nodes
+    return nodes[-1].node_id if nodes else before.leaf_node_id

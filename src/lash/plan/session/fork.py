@@ -1,0 +1,116 @@
+"""How a session is forked from a node of another one.
+
+A fork inherits a path: runs of nodes on the segments of the sessions that own them. To the fork they lie on its own
+segment 0, and its first own node goes onto that segment, one deeper than the last inherited one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from lash.base.limits import check_identifier
+from lash.errors import InvalidInput, NodeNotFound, SessionExists
+from lash.model.session.session import CreatedSession, ForkRelation, SessionMeta
+from lash.plan.session.session import MetaRow, decode_meta, encode_meta, new_meta
+
+
+class InheritedRun(msgspec.Struct, frozen=True, array_like=True):
+    """Nodes on one segment of the session that owns them: those deeper than ``floor``, up to ``ceiling``."""
+
+    owner_key: int
+    segment: int
+    floor: int
+    ceiling: int
+
+
+class SourceRow(msgspec.Struct, frozen=True, array_like=True):
+    """What a fork must know of its source."""
+
+    session_key: int
+    committed: bool
+    leaf_node_id: str | None
+
+
+class PreparedFork(msgspec.Struct, frozen=True, kw_only=True):
+    """A fork as it was asked for, checked; ``node_id`` is None where the leaf of the source is meant."""
+
+    source_session_id: str
+    node_id: str | None
+    meta: SessionMeta
+
+
+class ForkPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a fork begins: with which runs, and after which node."""
+
+    meta: SessionMeta
+    relation: str
+    source_key: int
+    committed: bool
+    node_id: str | None
+    runs: tuple[InheritedRun, ...]
+
+    @property
+    def leaf_segment(self) -> int | None:
+        return 0 if self.runs else None
+
+    @property
+    def leaf_depth(self) -> int | None:
+        return max((run.ceiling for run in self.runs), default=None)
+
+
+def prepare_fork(
+    source_session_id: str,
+    new_session_id: str,
+    *,
+    node_id: str | None,
+    name: str | None,
+    model: str,
+    cwd: str | None,
+) -> PreparedFork:
+    """Check what was asked for, before the database is."""
+    check_identifier("source_session_id", source_session_id)
+    if check_identifier("new_session_id", new_session_id) == source_session_id:
+        raise InvalidInput("a session cannot be a fork of itself: source_session_id and new_session_id are the same")
+    if node_id is not None:
+        check_identifier("node_id", node_id)
+    relation = ForkRelation(source_session_id=source_session_id, node_id=node_id)
+    meta = new_meta(new_session_id, name=name, model=model, cwd=cwd, relation=relation)
+    encode_meta(meta, new_session_id)
+    return PreparedFork(source_session_id=source_session_id, node_id=node_id, meta=meta)
+
+
+def existing_fork(prepared: PreparedFork, row: MetaRow) -> CreatedSession:
+    """Return the session that has the new id already, if it is this very fork; raise SessionExists otherwise."""
+    meta = decode_meta(row)
+    relation = meta.relation
+    if (
+        isinstance(relation, ForkRelation)
+        and relation.source_session_id == prepared.source_session_id
+        and prepared.node_id in (None, relation.node_id)
+    ):
+        return CreatedSession(meta=meta, revision=row.revision, created=False)
+    raise SessionExists(prepared.meta.session_id)
+
+
+def fork_node(prepared: PreparedFork, source: SourceRow) -> str | None:
+    """Return the node after which the fork begins; None for before the first one."""
+    return source.leaf_node_id if prepared.node_id is None else prepared.node_id
+
+
+def fork_point(prepared: PreparedFork, source: SourceRow, runs: Sequence[InheritedRun]) -> ForkPoint:
+    """Decide where the fork begins, given the runs of the path to its node; raise NodeNotFound if there are none."""
+    node_id = fork_node(prepared, source)
+    if node_id is not None and not runs:
+        raise NodeNotFound(prepared.source_session_id, node_id)
+    relation = ForkRelation(source_session_id=prepared.source_session_id, node_id=node_id)
+    meta = msgspec.structs.replace(prepared.meta, relation=relation)
+    return ForkPoint(
+        meta=meta,
+        relation=encode_meta(meta, meta.session_id),
+        source_key=source.session_key,
+        committed=source.committed,
+        node_id=node_id,
+        runs=tuple(runs),
+    )

@@ -1,0 +1,279 @@
+"""Where nodes lie, and how a graph is read back.
+
+Nodes lie on *segments*, linear runs within one session: a node's place is (segment, depth), and a segment names
+the place where it left its parent segment. An append on the end of a segment stays on it; anything else opens a
+new one. A path is therefore a climb over few segments and a range on each.
+
+A fork inherits a path of other sessions. To the fork those nodes lie on its own segment 0, which continues them, so
+nothing here has to know about other sessions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from lash.base.codec import decode, encode_to_bytes
+from lash.base.compression import Compression, pack_text, unpack_text
+from lash.base.limits import check_identifier
+from lash.errors import CorruptData, InvalidInput, NodeConflict, NodeNotFound
+from lash.model.causal import CausalRef
+from lash.model.session.message import PartKind, Role
+from lash.model.session.node import Entry, MessageEntry, Node
+from lash.model.value import Timestamp, Value
+
+PICKER_LENGTH: Final = 500
+"""How much of the first user message is kept for the session list."""
+
+
+WHOLE_PATH: Final = 2**62
+"""More nodes than any path has: the number to ask for when the whole path is meant."""
+
+
+class NodeBody(Value, frozen=True, kw_only=True):
+    """The part of a node that has no column of its own."""
+
+    timestamp: Timestamp
+    entry: Entry
+    agent_frame_id: str | None = None
+    caused_by: CausalRef | None = None
+
+
+class EncodedNode(NamedTuple):
+    """A node ready to be placed."""
+
+    node_id: str
+    parent_node_id: str | None
+    body: str
+    user_text: str | None
+    size: int
+    """The length of the body in bytes."""
+    packed: bytes | None = None
+    """The body compressed, if it is long."""
+
+    @property
+    def stored_body(self) -> str:
+        """The body as it is stored beside ``packed``."""
+        return self.body if self.packed is None else ""
+
+
+class PathRow(msgspec.Struct, frozen=True, array_like=True):
+    """A stored node as a reader of graphs sees it."""
+
+    node_id: str
+    parent_node_id: str | None
+    depth: int
+    tombstoned: bool
+    body: str
+    packed: bytes | None = None
+
+
+class StoredNode(msgspec.Struct, frozen=True, array_like=True):
+    """A stored node as a writer sees it. ``is_tip`` says that nothing follows it on its segment, nor ever did."""
+
+    node_id: str
+    parent_node_id: str | None
+    segment: int
+    depth: int
+    is_tip: bool
+    tombstoned: bool
+    body: str
+    packed: bytes | None = None
+
+
+class NewSegment(NamedTuple):
+    segment: int
+    parent_segment: int | None
+    parent_depth: int | None
+
+
+class PlacedNode(NamedTuple):
+    segment: int
+    depth: int
+    seq: int
+    node: EncodedNode
+
+
+class Place(NamedTuple):
+    """Where a node lies, and whether the next node can follow it on the same segment."""
+
+    segment: int
+    depth: int
+    is_tip: bool
+
+
+class Placement(msgspec.Struct, frozen=True, kw_only=True):
+    """Where every new node goes, and where all nodes that the commit names then lie."""
+
+    segments: tuple[NewSegment, ...]
+    nodes: tuple[PlacedNode, ...]
+    places: dict[str, Place]
+
+
+def encode_nodes(nodes: Sequence[Node], compression: Compression) -> tuple[EncodedNode, ...]:
+    """Turn nodes into what is written; ids must be unique among them."""
+    encoded = tuple(_encode_node(index, node, compression) for index, node in enumerate(nodes))
+    seen: set[str] = set()
+    for node in encoded:
+        if node.node_id in seen:
+            raise InvalidInput(f"node {node.node_id!r} occurs twice in one commit")
+        seen.add(node.node_id)
+    return encoded
+
+
+def check_node_ids(node_ids: Collection[str]) -> tuple[str, ...]:
+    """Return the ids once each, or raise InvalidInput if they are not a collection of ids."""
+    if isinstance(node_ids, str | bytes) or not isinstance(node_ids, Collection):
+        raise InvalidInput(f"node_ids must be a collection of ids, not {type(node_ids).__name__}")
+    return tuple(dict.fromkeys(check_identifier("node_id", node_id) for node_id in node_ids))
+
+
+def decode_node(row: PathRow | StoredNode) -> Node:
+    """Return the node that the row means."""
+    body = _decode_body(row)
+    return Node(
+        node_id=row.node_id,
+        parent_node_id=row.parent_node_id,
+        timestamp=body.timestamp,
+        entry=body.entry,
+        agent_frame_id=body.agent_frame_id,
+        caused_by=body.caused_by,
+    )
+
+
+def new_nodes(session_id: str, nodes: Sequence[EncodedNode], stored: Mapping[str, StoredNode]) -> list[EncodedNode]:
+    """Leave out the nodes that are already stored with the same content; raise NodeConflict for other content."""
+    fresh = []
+    for node in nodes:
+        existing = stored.get(node.node_id)
+        if existing is None:
+            fresh.append(node)
+        elif existing.tombstoned:
+            raise NodeConflict(session_id, node.node_id, "was removed; its id cannot be used again")
+        elif existing.parent_node_id != node.parent_node_id or not _same_body(existing, node):
+            raise NodeConflict(session_id, node.node_id, "exists with other content")
+    return fresh
+
+
+def place_appended(
+    session_id: str,
+    nodes: Iterable[EncodedNode],
+    stored: Mapping[str, StoredNode],
+    *,
+    segment_count: int,
+    node_seq: int,
+) -> Placement:
+    """Place new nodes below stored ones or below each other; every parent must be live and come first."""
+    places = {
+        node.node_id: Place(node.segment, node.depth, node.is_tip) for node in stored.values() if not node.tombstoned
+    }
+    return _place(session_id, nodes, places, segment_count, node_seq, orphans_allowed=False)
+
+
+def place_replacement(session_id: str, nodes: Sequence[EncodedNode], *, segment_count: int, node_seq: int) -> Placement:
+    """Place a whole graph. A node whose parent is not part of it begins a path of its own."""
+    ordered = _parents_first(nodes)
+    placement = _place(session_id, ordered, {}, segment_count, node_seq, orphans_allowed=True)
+    seq = {node.node_id: node_seq + offset for offset, node in enumerate(nodes, start=1)}
+    placed = tuple(each._replace(seq=seq[each.node.node_id]) for each in placement.nodes)
+    return msgspec.structs.replace(placement, nodes=placed)
+
+
+def path_nodes(rows: Sequence[PathRow]) -> tuple[Node, ...]:
+    """Return the path that ends with the last row, cut where an ancestor is missing or removed."""
+    path: list[PathRow] = []
+    for row in reversed(rows):
+        if row.tombstoned or (path and row.depth != path[-1].depth - 1):
+            break
+        if path and path[-1].parent_node_id != row.node_id:
+            raise CorruptData(f"node {path[-1].node_id!r} does not lie below its parent")
+        path.append(row)
+    return tuple(decode_node(row) for row in reversed(path))
+
+
+def user_text(node: Node) -> str | None:
+    """Return what the user said in this node, shortened for a list; None if it is no message of a user."""
+    entry = node.entry
+    if not isinstance(entry, MessageEntry) or entry.message.role != Role.USER:
+        return None
+    texts = [
+        "[Image attached]" if part.kind == PartKind.IMAGE else part.content
+        for part in entry.message.parts
+        if part.kind not in (PartKind.TOOL_CALL, PartKind.TOOL_RESULT)
+    ]
+    # The line goes into a text column, where PostgreSQL takes no NUL.
+    text = "\n\n".join(text for text in texts if text.strip()).replace("\0", " ").strip()
+    return text[:PICKER_LENGTH]
+
+
+def _encode_node(index: int, node: object, compression: Compression) -> EncodedNode:
+    if not isinstance(node, Node):
+        raise InvalidInput(f"nodes[{index}] must be a Node, not {type(node).__name__}")
+    what = f"nodes[{index}]"
+    check_identifier(f"{what}.node_id", node.node_id)
+    if node.parent_node_id is not None:
+        check_identifier(f"{what}.parent_node_id", node.parent_node_id)
+    body = NodeBody(
+        timestamp=node.timestamp, entry=node.entry, agent_frame_id=node.agent_frame_id, caused_by=node.caused_by
+    )
+    text = encode_to_bytes(body, NodeBody, what)
+    packed = pack_text(text, compression)
+    return EncodedNode(node.node_id, node.parent_node_id, text.decode(), user_text(node), len(text), packed)
+
+
+def _decode_body(row: PathRow | StoredNode) -> NodeBody:
+    what = f"node {row.node_id!r}"
+    return decode(row.body if row.packed is None else unpack_text(row.packed, what), NodeBody, what)
+
+
+def _same_body(stored: StoredNode, node: EncodedNode) -> bool:
+    if stored.body == node.body:
+        return True
+    return _decode_body(stored) == decode(node.body, NodeBody, f"node {stored.node_id!r}")
+
+
+def _place(
+    session_id: str,
+    nodes: Iterable[EncodedNode],
+    places: dict[str, Place],
+    segment_count: int,
+    node_seq: int,
+    *,
+    orphans_allowed: bool,
+) -> Placement:
+    segments: list[NewSegment] = []
+    placed: list[PlacedNode] = []
+    for node in nodes:
+        parent_id = node.parent_node_id
+        parent = None if parent_id is None else places.get(parent_id)
+        if parent is None and parent_id is not None and not orphans_allowed:
+            raise NodeNotFound(session_id, parent_id)
+        if parent is not None and parent_id is not None and parent.is_tip:
+            places[parent_id] = Place(parent.segment, parent.depth, is_tip=False)
+            segment, depth = parent.segment, parent.depth + 1
+        else:
+            segment = segment_count + len(segments) + 1
+            depth = 0 if parent is None else parent.depth + 1
+            left = (None, None) if parent is None else (parent.segment, parent.depth)
+            segments.append(NewSegment(segment, *left))
+        places[node.node_id] = Place(segment, depth, is_tip=True)
+        placed.append(PlacedNode(segment, depth, node_seq + len(placed) + 1, node))
+    return Placement(segments=tuple(segments), nodes=tuple(placed), places=places)
+
+
+def _parents_first(nodes: Sequence[EncodedNode]) -> list[EncodedNode]:
+    """Order the nodes so that a parent comes before its children, otherwise as they came."""
+    by_id = {node.node_id: node for node in nodes}
+    ordered: dict[str, EncodedNode] = {}
+    for node in nodes:
+        chain: dict[str, EncodedNode] = {}
+        current: EncodedNode | None = node
+        while current is not None and current.node_id not in ordered:
+            if current.node_id in chain:
+                raise InvalidInput(f"node {current.node_id!r} is its own ancestor")
+            chain[current.node_id] = current
+            current = by_id.get(current.parent_node_id) if current.parent_node_id is not None else None
+        ordered.update(reversed(chain.items()))
+    return list(ordered.values())

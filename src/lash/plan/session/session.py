@@ -1,0 +1,288 @@
+"""What a session's row means, and what may be done to it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from lash.base.codec import decode, encode
+from lash.base.compression import BlobRef
+from lash.base.limits import check_identifier, check_integer, check_text
+from lash.errors import CorruptData, InvalidInput, SessionBindingMismatch, SessionDeleted, SessionNotFound
+from lash.model.session.node import Graph
+from lash.model.session.session import (
+    ActivePath,
+    FullGraph,
+    ReadScope,
+    SessionConfig,
+    SessionHead,
+    SessionMeta,
+    SessionPage,
+    SessionRead,
+    SessionRelation,
+    SessionSummary,
+)
+from lash.model.value import Value
+from lash.plan.session.checkpoint import CheckpointRow, ComponentRow, decode_checkpoint
+from lash.plan.session.frame import FrameRow, decode_frames
+from lash.plan.session.node import PathRow, Place, StoredNode, decode_node, path_nodes
+from lash.plan.session.usage import UsageRow, decode_usage
+
+MAX_PAGE = 1_000
+_HOLDERS: Final = {
+    "path": "lies on the active path of",
+    "source": "belongs to the source of",
+    "fork": "is inherited by a fork of",
+}
+
+
+class HeadRow(msgspec.Struct, frozen=True, array_like=True):
+    """What a writer must know of a session. Everything here changes only with its revision or node count."""
+
+    session_key: int
+    revision: int
+    committed: bool
+    leaf_node_id: str | None
+    leaf_segment: int | None
+    leaf_depth: int | None
+    leaf_is_tip: bool
+    segment_count: int
+    node_seq: int
+    node_count: int
+    first_user_message: str
+    user_message_count: int
+
+    def leaf_place(self, node_id: str) -> Place | None:
+        """Return where the node lies if it is the leaf."""
+        if self.leaf_segment is None or self.leaf_depth is None or node_id != self.leaf_node_id:
+            return None
+        return Place(self.leaf_segment, self.leaf_depth, self.leaf_is_tip)
+
+    def leaf_as_stored_node(self) -> StoredNode | None:
+        """Return the leaf as a node on which others can be placed; its parent and body are not known here."""
+        if self.leaf_node_id is None or self.leaf_segment is None or self.leaf_depth is None:
+            return None
+        return StoredNode(
+            self.leaf_node_id, None, self.leaf_segment, self.leaf_depth, self.leaf_is_tip, tombstoned=False, body=""
+        )
+
+
+class ReadRow(msgspec.Struct, frozen=True, array_like=True):
+    """The head of a session as its readers see it."""
+
+    session_key: int
+    session_id: str
+    revision: int
+    config: str | None
+    current_frame_id: str | None
+    leaf_node_id: str | None
+    checkpoint_ref: str | None
+    node_count: int
+    updated_at_ms: int
+
+
+class MetaRow(msgspec.Struct, frozen=True, array_like=True):
+    """The metadata of a session, and its line in a list."""
+
+    session_key: int
+    session_id: str
+    name: str
+    created_at_ms: int
+    model: str
+    cwd: str | None
+    relation: str
+    revision: int
+    first_user_message: str
+    user_message_count: int
+    updated_at_ms: int
+
+
+class HeldNode(msgspec.Struct, frozen=True, array_like=True):
+    """A node that cannot be removed, and who needs it."""
+
+    node_id: str
+    holder: Literal["path", "source", "fork"]
+
+
+class Floors(msgspec.Struct, frozen=True, array_like=True):
+    """The numbers from which a new session starts."""
+
+    revision: int
+    fencing: int
+
+
+class _Relation(Value, frozen=True, kw_only=True):
+    relation: SessionRelation
+
+
+def new_meta(
+    session_id: str, *, name: str | None, model: str, cwd: str | None, relation: SessionRelation
+) -> SessionMeta:
+    """Return the metadata with which a session is created; the database adds the time."""
+    check_identifier("session_id", session_id)
+    return SessionMeta(
+        session_id=session_id,
+        name=session_id if name is None else name,
+        created_at_ms=0,
+        model=model,
+        cwd=cwd,
+        relation=relation,
+    )
+
+
+def new_head(row: MetaRow) -> HeadRow:
+    """Return what a writer must know of a session that was just created."""
+    return HeadRow(row.session_key, row.revision, False, None, None, None, False, 0, 0, 0, "", 0)
+
+
+def missing_session(session_id: str, *, deleted: bool) -> SessionNotFound | SessionDeleted:
+    """Return the error for a session that has no row."""
+    return SessionDeleted(session_id) if deleted else SessionNotFound(session_id)
+
+
+def decode_head(row: ReadRow) -> SessionHead | None:
+    """Return the head, or None if nothing was committed yet."""
+    if row.config is None or row.checkpoint_ref is None:
+        return None
+    return SessionHead(
+        session_id=row.session_id,
+        revision=row.revision,
+        config=decode(row.config, SessionConfig, f"the configuration of session {row.session_id!r}"),
+        current_frame_id=row.current_frame_id,
+        leaf_node_id=row.leaf_node_id,
+        checkpoint_ref=BlobRef(row.checkpoint_ref),
+        node_count=row.node_count,
+        updated_at_ms=row.updated_at_ms,
+    )
+
+
+def decode_read(
+    head: SessionHead,
+    scope: ReadScope,
+    *,
+    inherited: Sequence[PathRow],
+    nodes: Sequence[PathRow],
+    frames: Iterable[FrameRow],
+    checkpoint: CheckpointRow | None,
+    components: Sequence[ComponentRow],
+    totals: Iterable[UsageRow],
+) -> SessionRead:
+    """Put one revision together from its rows; the inherited nodes are those of a whole graph only."""
+    if checkpoint is None:
+        raise CorruptData(f"session {head.session_id!r} has no checkpoint for its revision {head.revision}")
+    return SessionRead(
+        head=head,
+        frames=decode_frames(frames),
+        graph=_decode_graph(head, scope, inherited, nodes),
+        checkpoint=decode_checkpoint(checkpoint, components),
+        usage=decode_usage(totals),
+    )
+
+
+def check_scope(scope: object) -> ReadScope:
+    """Return the scope if it is one."""
+    if isinstance(scope, FullGraph):
+        return scope
+    if not isinstance(scope, ActivePath):
+        raise InvalidInput(f"scope must be FullGraph or ActivePath, not {type(scope).__name__}")
+    if scope.leaf_node_id is not None:
+        check_identifier("leaf_node_id", scope.leaf_node_id)
+    if scope.last is not None:
+        check_integer("last", scope.last, at_least=1)
+    return scope
+
+
+def encode_meta(meta: SessionMeta, session_id: str) -> str:
+    """Check the metadata of this session and return its relation as stored."""
+    if not isinstance(meta, SessionMeta):
+        raise InvalidInput(f"a SessionMeta is needed, not {type(meta).__name__}")
+    if check_identifier("session_id", meta.session_id) != session_id:
+        raise SessionBindingMismatch(session_id, meta.session_id)
+    check_text("name", meta.name)
+    check_text("model", meta.model, limit=255)
+    check_integer("created_at_ms", meta.created_at_ms)
+    if meta.cwd is not None:
+        check_text("cwd", meta.cwd)
+    return encode_relation(meta.relation)
+
+
+def encode_relation(relation: SessionRelation) -> str:
+    return encode(_Relation(relation=relation), _Relation, "relation")
+
+
+def decode_meta(row: MetaRow) -> SessionMeta:
+    relation = decode(row.relation, _Relation, f"the relation of session {row.session_id!r}").relation
+    return SessionMeta(
+        session_id=row.session_id,
+        name=row.name,
+        created_at_ms=row.created_at_ms,
+        model=row.model,
+        cwd=row.cwd,
+        relation=relation,
+    )
+
+
+def decode_page(rows: Sequence[MetaRow], limit: int) -> SessionPage:
+    """Return the page; the rows hold one more than the limit when there is a next page."""
+    shown = rows[:limit]
+    more = len(rows) > limit
+    return SessionPage(
+        sessions=tuple(
+            SessionSummary(
+                meta=decode_meta(row),
+                revision=row.revision,
+                first_user_message=row.first_user_message,
+                user_message_count=row.user_message_count,
+                updated_at_ms=row.updated_at_ms,
+            )
+            for row in shown
+        ),
+        next_cursor=encode_cursor(shown[-1].session_key) if more else None,
+    )
+
+
+def check_limit(limit: object) -> int:
+    """Return the page size if it is one that a page may have."""
+    size = check_integer("limit", limit, at_least=1)
+    if size > MAX_PAGE:
+        raise InvalidInput(f"limit must be at most {MAX_PAGE:,}")
+    return size
+
+
+def encode_cursor(session_key: int) -> str:
+    """Return the opaque text form of a place in the list of sessions."""
+    return base64.urlsafe_b64encode(b"s1:%d" % session_key).decode()
+
+
+def decode_cursor(cursor: str | None) -> int | None:
+    """Return the place that a cursor means, or raise InvalidInput."""
+    if cursor is None:
+        return None
+    try:
+        version, _, digits = base64.urlsafe_b64decode(check_identifier("cursor", cursor)).partition(b":")
+        if version == b"s1":
+            return check_integer("cursor", int(digits), at_least=0)
+    except (binascii.Error, ValueError):
+        pass
+    raise InvalidInput(f"{cursor!r:.80} is not a cursor of a session list")
+
+
+def require_removable(session_id: str, held: Iterable[HeldNode]) -> None:
+    """Raise InvalidInput if there is a node that somebody needs among those to be removed."""
+    for node in held:
+        raise InvalidInput(
+            f"node {node.node_id!r} {_HOLDERS[node.holder]} session {session_id!r} and cannot be removed"
+        )
+
+
+def _decode_graph(head: SessionHead, scope: ReadScope, inherited: Sequence[PathRow], rows: Sequence[PathRow]) -> Graph:
+    if isinstance(scope, FullGraph):
+        own = tuple(decode_node(row) for row in rows)
+        return Graph(nodes=path_nodes(inherited) + own, leaf_node_id=head.leaf_node_id)
+    leaf = scope.leaf_node_id if scope.leaf_node_id is not None else head.leaf_node_id
+    nodes = path_nodes(rows)
+    return Graph(nodes=nodes if scope.last is None else nodes[-scope.last :], leaf_node_id=leaf)

@@ -1,0 +1,109 @@
+"""The identity of a turn's commit: what must be the same for a repeated commit to be the same commit.
+
+The projection is written out field by field. Left out is what a retry may do differently: clocks, fences, the
+expected revision, claim tokens, and the ids of nodes, messages and parts. How nodes hang together stays in, by their
+positions. Fields that hold their default are left out too, so that a field added later changes no old identity.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from lash.base.codec import decode
+from lash.base.compression import BlobRef
+from lash.errors import TurnConflict
+from lash.model.session.commit import Append, Commit, CommitResult, GraphDelta, ReplaceFull, Unchanged
+from lash.model.session.frame import AgentFrame
+from lash.model.session.node import MessageEntry, Node
+from lash.plan.session.checkpoint import FRAME_PREFIX
+
+_DOMAIN: Final = b"lash.turn-commit.v1\0"
+_EARLIER: Final = "earlier"
+_encoder: Final = msgspec.json.Encoder(order="sorted")
+
+
+class TurnRow(msgspec.Struct, frozen=True, array_like=True):
+    """The commit that a turn already has."""
+
+    commit_hash: str
+    result: str
+
+
+def commit_hash(commit: Commit, components: Mapping[str, BlobRef]) -> str:
+    """Return the identity of the commit; ``components`` holds the ref of every component, frames' included."""
+    projection: dict[str, object] = {
+        "config": commit.config,
+        "frames": [_frame(frame, components) for frame in commit.frames],
+        "current_frame": commit.current_frame_id,
+        "graph": _graph(commit.graph),
+        "turn_state": commit.checkpoint.turn_state,
+        "plugin_snapshot_revision": commit.checkpoint.plugin_snapshot_revision,
+        "components": {key: ref for key, ref in components.items() if not key.startswith(FRAME_PREFIX)},
+        "usage": commit.usage,
+    }
+    if commit.completions:
+        projection["consumed"] = sorted(batch_id for each in commit.completions for batch_id in each.batch_ids)
+    if commit.attachments:
+        projection["attachments"] = sorted(set(commit.attachments))
+    return hashlib.sha256(_DOMAIN + _encoder.encode(projection)).hexdigest()
+
+
+def replay(session_id: str, turn_id: str, row: TurnRow, own_hash: str) -> CommitResult:
+    """Return the first result of a repeated commit, or raise TurnConflict if the content differs."""
+    if row.commit_hash != own_hash:
+        raise TurnConflict(session_id, turn_id)
+    return decode(row.result, CommitResult, f"the result of turn {turn_id!r}")
+
+
+def _frame(frame: AgentFrame, components: Mapping[str, BlobRef]) -> dict[str, object]:
+    return {
+        "frame_id": frame.frame_id,
+        "previous_frame_id": frame.previous_frame_id,
+        "status": frame.status,
+        "reason": frame.reason,
+        "caused_by": frame.caused_by,
+        "assignment": frame.assignment,
+        "protocol_turn_options": frame.protocol_turn_options,
+        "execution_state": components.get(FRAME_PREFIX + frame.frame_id),
+    }
+
+
+def _graph(delta: GraphDelta) -> dict[str, object]:
+    if isinstance(delta, Unchanged):
+        moved = {} if isinstance(delta.leaf_node_id, msgspec.UnsetType) else {"leaf": delta.leaf_node_id and _EARLIER}
+        return {"delta": "unchanged", **moved}
+    kind = "append" if isinstance(delta, Append) else "replace_full"
+    return {"delta": kind, "nodes": _nodes(delta.nodes), "leaf": _leaf(delta)}
+
+
+def _nodes(nodes: tuple[Node, ...]) -> list[dict[str, object]]:
+    index = {node.node_id: position for position, node in enumerate(nodes)}
+    return [
+        {
+            "parent": None if node.parent_node_id is None else index.get(node.parent_node_id, _EARLIER),
+            "entry": _entry(node),
+            "agent_frame_id": node.agent_frame_id,
+            "caused_by": node.caused_by,
+        }
+        for node in nodes
+    ]
+
+
+def _entry(node: Node) -> object:
+    if not isinstance(node.entry, MessageEntry):
+        return node.entry
+    message = node.entry.message
+    parts = tuple(msgspec.structs.replace(part, id="") for part in message.parts)
+    return MessageEntry(message=msgspec.structs.replace(message, id="", parts=parts))
+
+
+def _leaf(delta: Append | ReplaceFull) -> object:
+    """Return the leaf as a position among the new nodes."""
+    if isinstance(delta.leaf_node_id, msgspec.UnsetType):
+        return len(delta.nodes) - 1
+    positions = (position for position, node in enumerate(delta.nodes) if node.node_id == delta.leaf_node_id)
+    return None if delta.leaf_node_id is None else next(positions, _EARLIER)

@@ -1,0 +1,179 @@
+"""The right to run a process, on PostgreSQL; the server's clock decides."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lash.backend.liveness import is_provably_dead
+from lash.backend.waiter import ProcessWaiter
+from lash.base.ids import new_id
+from lash.base.limits import check_identifier
+from lash.errors import StoreUnavailable
+from lash.model.lease import LeaseOwner
+from lash.model.process.process import (
+    Outcome,
+    ProcessAcquired,
+    ProcessFence,
+    ProcessLease,
+    ProcessLeaseOutcome,
+    ProcessRecord,
+    Registered,
+    Registration,
+)
+from lash.plan.lease import check_claim, check_ttl, held_lease
+from lash.plan.process.event import check_draft
+from lash.plan.process.event_draft import completion_draft
+from lash.plan.process.lease import (
+    as_process_lease,
+    check_observed_process,
+    check_process_fence,
+    plan_process_renewal,
+    require_process_fence,
+)
+from lash.plan.process.process import EncodedRegistration, encode_registration
+from lash.plan.work import check_park, parent_of
+from lash.postgres.engine.database import Database
+from lash.postgres.rows.process.append import Terms, missing_record, run_append
+from lash.postgres.rows.process.process import register
+from lash.postgres.rows.process.process_begin import begin
+from lash.postgres.rows.process.process_claim import Claim, ProcessClaims, extend, fence_arguments, held
+from lash.postgres.rows.process.process_end import ProcessEnds
+from lash.postgres.rows.process.seen_processes import SeenProcesses
+from lash.postgres.rows.session.rows import LeaseAnswer
+from lash.sqlkit.rows import Flag
+from lash.stores.hints import ChangeSignals
+
+_MAX_PLANS: Final = 10
+
+
+class PostgresProcessLeaseStore:
+    """The process leases of one PostgreSQL storage; the contract is `lash.stores.process.process.ProcessLeaseStore`."""
+
+    def __init__(self, database: Database, seen: SeenProcesses, signals: ChangeSignals, waiter: ProcessWaiter) -> None:
+        """Build the store; it tells the waiter which processes are run here, and how they end."""
+        self._database = database
+        self._seen = seen
+        self._signals = signals
+        self._waiter = waiter
+        self._claims = ProcessClaims(database, seen)
+        self._ends = ProcessEnds(database, seen)
+
+    async def claim(self, process_id: str, owner: LeaseOwner, *, ttl_ms: int) -> ProcessLeaseOutcome:
+        check_identifier("process_id", process_id)
+        check_claim(owner, ttl_ms)
+        return await self._claim(Claim(process_id=process_id, owner=owner, ttl_ms=ttl_ms, displacing=None))
+
+    async def begin(
+        self, registration: Registration, owner: LeaseOwner, *, ttl_ms: int
+    ) -> ProcessAcquired | Registered:
+        check_claim(owner, ttl_ms)
+        encoded, token = encode_registration(registration), new_id()
+        begun: ProcessAcquired | Registered | None = None
+        if encoded.runnable:
+            begun = await begin(self._database, self._seen, encoded, owner, token, ttl_ms)
+        if begun is None:
+            begun = await self._register(encoded, token)
+        if isinstance(begun, ProcessAcquired):
+            self._waiter.note_lease(registration.process_id, ttl_ms)
+            self._signals.touch(work=False, later=True)
+        return begun
+
+    async def reclaim(
+        self, process_id: str, owner: LeaseOwner, *, observed: ProcessLease, ttl_ms: int
+    ) -> ProcessLeaseOutcome:
+        check_identifier("process_id", process_id)
+        check_claim(owner, ttl_ms)
+        check_observed_process(observed)
+        is_dead = is_provably_dead(observed.owner.process, owner.process)
+        displacing = observed.fence if is_dead else None
+        return await self._claim(Claim(process_id=process_id, owner=owner, ttl_ms=ttl_ms, displacing=displacing))
+
+    async def renew(self, fence: ProcessFence, *, ttl_ms: int) -> ProcessLease:
+        check_process_fence(fence)
+        check_ttl(ttl_ms)
+        for _ in range(_MAX_PLANS):
+            renewed = await extend(self._database, fence, ttl_ms)
+            if renewed is not None:
+                self._waiter.note_lease(fence.process_id, ttl_ms)
+                return held(renewed.row, fence.process_id)
+            answer = await self._answer(fence.process_id)
+            plan_process_renewal(answer.row, fence=fence, ttl_ms=ttl_ms, now_ms=answer.now_ms)
+        raise _kept_changing(fence.process_id)
+
+    async def release(self, fence: ProcessFence) -> bool:
+        check_process_fence(fence)
+        self._waiter.note_free(fence.process_id)
+        released = await self._release(fence)
+        if not released:
+            await self._answer(fence.process_id)
+        self._signals.touch()
+        return released
+
+    async def park(self, fence: ProcessFence, *, wake_seq: int, until_ms: int | None) -> bool:
+        check_process_fence(fence)
+        check_park(wake_seq, until_ms)
+        self._waiter.note_free(fence.process_id)
+        for _ in range(_MAX_PLANS):
+            # Not repeated after a lost connection: the fence that the first try gave up would look like a lost one.
+            parked = await self._database.write_one(
+                Flag, "process_lease_park", *fence_arguments(fence), wake_seq, until_ms, repeatable=False
+            )
+            if parked is not None:
+                self._signals.touch()
+                return parked.value
+            answer = await self._answer(fence.process_id)
+            require_process_fence(answer.row, fence, answer.now_ms)
+        raise _kept_changing(fence.process_id)
+
+    async def complete(self, fence: ProcessFence, outcome: Outcome) -> ProcessRecord:
+        check_process_fence(fence)
+        process_id, draft = fence.process_id, check_draft(completion_draft(fence.process_id, outcome))
+        record = await self._ends.end(fence, draft)
+        if record is None:
+            result = await run_append(self._database, self._seen, process_id, draft, Terms(fence=fence, ends=True))
+            record = result.record
+            if result.appended.replayed:
+                # Somebody ended the process likewise without this lease, which is then still held.
+                await self._release(fence)
+        self._waiter.tell_end(record)
+        self._signals.touch(work=parent_of(record.registration) is not None)
+        return record
+
+    async def holder(self, process_id: str) -> ProcessLease | None:
+        check_identifier("process_id", process_id)
+        lease = held_lease((await self._answer(process_id)).row, process_id)
+        return None if lease is None else as_process_lease(lease)
+
+    async def _claim(self, claim: Claim) -> ProcessLeaseOutcome:
+        outcome = await self._claims.claim(claim)
+        if isinstance(outcome, ProcessAcquired):
+            self._waiter.note_lease(claim.process_id, claim.ttl_ms)
+            self._signals.touch(work=False, later=True)
+        return outcome
+
+    async def _register(self, encoded: EncodedRegistration, token: str) -> ProcessAcquired | Registered:
+        """Register a process without its lease, unless a try to begin it whose answer was lost has taken that."""
+        registered = await register(self._database, self._seen, encoded)
+        record = registered.record
+        if registered.created:
+            self._signals.touch()
+            return registered
+        row = (await self._answer(record.process_id)).row
+        if row.token != token:
+            return registered
+        return ProcessAcquired(lease=held(row, record.process_id), record=record, wake_seq=0, has_effects=False)
+
+    async def _release(self, fence: ProcessFence) -> bool:
+        arguments = fence_arguments(fence)
+        released = await self._database.write_one(Flag, "process_lease_release", *arguments, repeatable=True)
+        return released is not None
+
+    async def _answer(self, process_id: str) -> LeaseAnswer:
+        answer = await self._database.read_one(LeaseAnswer, "process_lease_row", process_id)
+        if answer is None:
+            raise await missing_record(self._database, self._seen, process_id)
+        return answer
+
+
+def _kept_changing(process_id: str) -> StoreUnavailable:
+    return StoreUnavailable(f"process {process_id!r} or its lease changed {_MAX_PLANS} times while it was asked for")

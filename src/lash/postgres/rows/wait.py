@@ -1,0 +1,116 @@
+"""The rows of durable waits on PostgreSQL."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Collection
+from typing import Final
+
+from lash.errors import CorruptData, StoreUnavailable
+from lash.plan.process.process import missing_process
+from lash.plan.wait import SECRET_BYTES, TIMED_OUT, SessionLife, StoredKey, WaitAnswer, WaitRow, WaitState
+from lash.postgres.engine.database import Database
+from lash.postgres.rows.session.session import missing
+from lash.sqlkit.rows import Content, Flag, Number
+
+_MAX_TRIES: Final = 5
+
+
+class PostgresWaitRows:
+    """The waits of one PostgreSQL storage; the contract is `lash.stores.wait.WaitRows`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def secret(self) -> bytes:
+        kept = await self._database.read_one(Content, "wait_secret")
+        if kept is None:
+            made = secrets.token_bytes(SECRET_BYTES)
+            # Somebody may be faster: the one that is kept counts, for all.
+            await self._database.write_one(Flag, "wait_keep_secret", made, repeatable=True)
+            kept = await self._database.read_one(Content, "wait_secret")
+        if kept is None:
+            raise CorruptData("the secret of waits was kept and is not there")
+        return kept.content
+
+    async def session_life(self, session_id: str) -> SessionLife:
+        life = await self._database.read_one(SessionLife, "wait_session_life", session_id)
+        if life is None:
+            raise await missing(self._database, session_id)
+        return life
+
+    async def process_life(self, process_id: str) -> int:
+        life = await self._database.read_one(Number, "wait_process_life", process_id)
+        if life is None:
+            pruned = await self._database.read_one(Flag, "process_is_pruned", process_id)
+            raise missing_process(process_id, pruned=pruned is not None and pruned.value)
+        return life.number
+
+    async def open(self, key: StoredKey, timeout_ms: int | None) -> WaitAnswer:
+        return await self._write("wait_open", key, timeout_ms, None if timeout_ms is None else _has_no_deadline)
+
+    async def resolve(self, key: StoredKey, resolution: str) -> WaitAnswer:
+        return await self._write("wait_resolve", key, resolution, _is_unresolved)
+
+    async def row(self, key_id: str) -> WaitRow | None:
+        return await self._database.read_one(WaitRow, "wait_row", key_id)
+
+    async def states(self, key_ids: Collection[str]) -> list[WaitState]:
+        return await self._database.read_all(WaitState, "wait_states", list(key_ids))
+
+    async def expire(self, key_ids: Collection[str] | None, limit: int) -> int:
+        arguments = (TIMED_OUT, limit, None if key_ids is None else list(key_ids))
+        expired = await self._database.write_one(Number, "wait_expire", *arguments, repeatable=True)
+        return 0 if expired is None else expired.number
+
+    async def revoke(self, session_id: str) -> int:
+        async with self._database.transaction() as transaction:
+            # Before the others and by itself: the statements after it see what those wrote whom it waited for.
+            session = await transaction.one(Number, "wait_lock_session", session_id)
+            if session is None:
+                return 0
+            await transaction.run("wait_revoke", session.number)
+            return await transaction.run("wait_drop_session", session.number)
+
+    async def pending(self, scope_id: str | None, limit: int, after: str) -> list[WaitRow]:
+        if scope_id is None:
+            return await self._database.read_all(WaitRow, "wait_pending", after, limit)
+        return await self._database.read_all(WaitRow, "wait_pending_in_scope", after, limit, scope_id)
+
+    async def prune(self, resolved_before_ms: int, limit: int) -> int:
+        pruned = await self._database.write_one(Number, "wait_prune", resolved_before_ms, limit, repeatable=True)
+        return 0 if pruned is None else pruned.number
+
+    async def _write(
+        self, query: str, key: StoredKey, value: str | int | None, could_write: Callable[[WaitRow], bool] | None
+    ) -> WaitAnswer:
+        """Run a guarded statement, again while another one writes the same wait at the same moment."""
+        for _ in range(_MAX_TRIES):
+            answer = await self._database.write_one(
+                WaitAnswer,
+                query,
+                *(key.key_id, key.scope_id, key.scope, key.identity),
+                *(key.session_key, key.revocations, key.process_key, value),
+                repeatable=True,
+            )
+            if answer is not None and not _is_overtaken(answer, could_write):
+                return answer
+        raise StoreUnavailable(f"wait {key.key_id} changed {_MAX_TRIES} times while it was written")
+
+
+def _is_unresolved(row: WaitRow) -> bool:
+    return row.resolution is None
+
+
+def _has_no_deadline(row: WaitRow) -> bool:
+    return row.resolution is None and row.deadline_ms is None
+
+
+def _is_overtaken(answer: WaitAnswer, could_write: Callable[[WaitRow], bool] | None) -> bool:
+    """Say whether another statement wrote the wait at the same moment, so that the answer tells of the time before.
+
+    Either the row was not there yet, or it was one that this statement would have written to, and yet it did not.
+    """
+    if not answer.lives or answer.written:
+        return False
+    return answer.row is None or (could_write is not None and could_write(answer.row))

@@ -1,0 +1,102 @@
+"""Watching a session from anywhere: its turns, its commits, its queue and its processes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Final
+
+from msgspec.structs import replace
+
+from lash.base.limits import check_identifier
+from lash.errors import Advice, SessionDeleted, SessionNotFound, StoreError
+from lash.model.activity import GapReason, Observed, Place
+from lash.plan.activity import Telling, arrive, decode_place, encode_place
+from lash.runtime.observe.shared_reads import looks_of
+from lash.stores.storage import Storage
+
+_LOOK_EVERY_S: Final = 1.0
+_FIRST_PAUSE_S: Final = 0.05
+
+
+def observe(storage: Storage, session_id: str, cursor: str | None = None) -> AsyncGenerator[Observed, None]:
+    """Return what happens in a session, from now on or from right behind a cursor, for as long as somebody asks.
+
+    Now is when the first value is asked for; `current_cursor` fixes it earlier. A session that does not exist yet is
+    waited for; when it is deleted, the stream ends. Every value has the cursor with which another call, in any process,
+    goes on behind it: without a hole, without a repetition, or with a `Gap` that says so. Raises InvalidInput at once
+    for something that is no cursor of this session.
+
+    Whoever is slow slows nobody else: nothing is collected for him, and he gets a `Gap` once what he has not seen is
+    no longer kept.
+    """
+    check_identifier("session_id", session_id)
+    place = None if cursor is None else decode_place(session_id, cursor)
+    return _observe(_Observer(storage, session_id, place))
+
+
+async def current_cursor(storage: Storage, session_id: str) -> str:
+    """Return the cursor of where a session stands now; a reader who loads it afterwards misses nothing."""
+    check_identifier("session_id", session_id)
+    try:
+        place = (await storage.activity.look(session_id)).place
+    except SessionNotFound:
+        place = Place()
+    return encode_place(session_id, place)
+
+
+async def _observe(observer: _Observer) -> AsyncGenerator[Observed, None]:
+    with observer.storage.signals.listen(everything=True) as hints:
+        while True:
+            if not await observer.look():
+                return
+            for observed in observer.told:
+                yield observed
+            if not observer.behind:
+                await hints.wait(_LOOK_EVERY_S)
+
+
+class _Observer:
+    """One who observes a session: how far it has seen it, and what there is to tell."""
+
+    def __init__(self, storage: Storage, session_id: str, place: Place | None) -> None:
+        self.storage = storage
+        self.told: list[Observed] = []
+        self.behind = False
+        self._session_id = session_id
+        self._place = place
+        self._looks = looks_of(storage)
+
+    async def look(self) -> bool:
+        """Find out what there is to tell, and return False if the session was deleted."""
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            self.told, self.behind = [], False
+            try:
+                await self._look()
+            except SessionDeleted:
+                return False
+            except SessionNotFound:
+                # Whatever happens once it exists is told from its beginning.
+                self._place = self._place or Place()
+            except StoreError as error:
+                if error.advice is not Advice.RETRY:
+                    raise
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, _LOOK_EVERY_S)
+                continue
+            return True
+
+    async def _look(self) -> None:
+        look = await self._looks.look(self._session_id, self._place)
+        telling = Telling(self._session_id, arrive(self._place, look))
+        telling.look(look)
+        newest = look.place.change
+        if not look.more and telling.place.change != newest:
+            seen = await self._looks.process_changes(self._session_id, telling.place.change)
+            if seen is None:
+                telling.gap(GapReason.TRIMMED, replace(telling.place, change=newest))
+            else:
+                telling.changes(seen)
+        self.told, self._place = telling.told, telling.place
+        self.behind = look.more or telling.place.change != newest

@@ -1,0 +1,80 @@
+"""Handles on processes, for code outside of them."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+from lash.backend.liveness import current_owner
+from lash.base.ids import new_id
+from lash.errors import ProcessNotFound
+from lash.model.effect import EffectError, EffectRecord
+from lash.model.process.event import ProcessEvent
+from lash.model.process.process import ProcessRecord, ProcessStatus
+from lash.model.value import JSON
+from lash.runtime.definition import ProcessDefinition
+from lash.runtime.processes.context import read_outcome
+from lash.runtime.processes.unknown_steps import run_again, settle, unknown_steps
+from lash.runtime.steps.values import UNTYPED, result_type
+from lash.stores.storage import Storage
+
+R = TypeVar("R")
+
+
+class ProcessHandle(Generic[R]):
+    """A process by its id. It holds no state: every call asks the storage."""
+
+    def __init__(self, storage: Storage, process_id: str, process: ProcessDefinition[Any, R] | None = None) -> None:
+        self._storage = storage
+        self.process_id = process_id
+        self._process = process
+
+    def __repr__(self) -> str:
+        return f"<process {self.process_id}>"
+
+    async def record(self) -> ProcessRecord:
+        """Return the process as it stands; raise ProcessNotFound if there is none (any more)."""
+        record = await self._storage.processes.get(self.process_id)
+        if record is None:
+            raise ProcessNotFound(self.process_id)
+        return record
+
+    async def status(self) -> ProcessStatus:
+        return (await self.record()).status
+
+    async def result(self, *, timeout_s: float | None = None) -> R:
+        """Return what the process returned, waiting for its end; raise ProcessFailed if it did not succeed.
+
+        Raises WaitTimedOut when the time is over first; the process goes on.
+        """
+        outcome = await self._storage.waiter.await_outcome(self.process_id, timeout_s=timeout_s)
+        declared = UNTYPED if self._process is None else result_type(self._process.function)
+        value: R = read_outcome(self.process_id, outcome, declared)
+        return value
+
+    async def signal(self, name: str, payload: JSON = None, *, key: str | None = None) -> None:
+        """Send a signal. The same key is one signal, however often it is sent."""
+        await self._storage.events.signal(self.process_id, name, signal_id=key or new_id(), payload=payload)
+
+    async def cancel(self, reason: str = "") -> None:
+        """Ask the process to stop. It ends when its run sees the request, or at once if it is parked."""
+        await self._storage.processes.request_cancel(self.process_id, reason=reason)
+
+    async def events(self, after: int = 0) -> tuple[ProcessEvent, ...]:
+        """Return the log behind a number."""
+        return await self._storage.events.after(self.process_id, after)
+
+    async def unknown_steps(self) -> tuple[EffectRecord, ...]:
+        """Return the steps that must not run twice and were begun and not ended, those of a live run included."""
+        return await unknown_steps(self._storage, self.process_id)
+
+    async def settle(self, step_key: str, outcome: JSON | EffectError) -> None:
+        """Say what became of a step whose outcome is unknown; the process goes on with it at once.
+
+        ``step_key`` is the one that OutcomeUnknown and `unknown_steps` name. Raises EffectNotRecorded if no run began
+        it, Conflict if it has an outcome or its runner may still be at it.
+        """
+        await settle(self._storage, current_owner(), self.process_id, step_key, outcome)
+
+    async def run_again(self, step_key: str) -> None:
+        """Let a step whose outcome is unknown run once more: whoever calls this knows that it did not happen."""
+        await run_again(self._storage, current_owner(), self.process_id, step_key)

@@ -1,0 +1,417 @@
+"""One run of one process: from the claim of its lease to its end, its next pause, or the loss of the lease."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from lash.base.codec import content_hash
+from lash.errors import (
+    ConfigError,
+    EffectMismatch,
+    EventConflict,
+    InvalidInput,
+    OccurrenceConflict,
+    OutcomeUnknown,
+    ProcessLeaseLost,
+    ProcessTerminal,
+    RegistrationConflict,
+    UnknownDefinition,
+)
+from lash.model.causal import ProcessCause
+from lash.model.effect import ProcessScope
+from lash.model.process.event import ATTEMPT_FAILED, CANCEL_REQUESTED, STARTED, EventDraft
+from lash.model.process.process import (
+    Cancellation,
+    EngineInput,
+    Failure,
+    FailureClass,
+    Outcome,
+    ProcessAcquired,
+    ProcessRecord,
+    Provenance,
+    SessionOriginator,
+    SignalWait,
+    Success,
+)
+from lash.model.value import JSON
+from lash.model.wait import Resolution, WaitIdentity, WaitKey
+from lash.plan.effect.effect import replay_key
+from lash.runtime.definition import ENGINE, ProcessDefinition
+from lash.runtime.errors import STORAGE_TROUBLE, Suspended, error_code, error_text
+from lash.runtime.hooks import PROCESS
+from lash.runtime.processes.context import Context
+from lash.runtime.steps.journal import Journal
+from lash.runtime.steps.values import read_arguments, result_type, to_json
+
+if TYPE_CHECKING:
+    from lash.runtime.core import Core
+
+_MENDABLE: Final = (
+    EffectMismatch,
+    RegistrationConflict,
+    EventConflict,
+    OccurrenceConflict,
+    OutcomeUnknown,
+    *STORAGE_TROUBLE,
+)
+"""What somebody has to mend, in the code, in the database or by looking something up: no reason to give up."""
+_FINAL: Final = (InvalidInput, ConfigError)
+_STUCK: Final = "stuck:"
+_SHORT_MS: Final = 20
+"""Pauses below this are waited out: parking would take as long."""
+
+
+class RunEnd(enum.Enum):
+    """How a run ended."""
+
+    ENDED = "ended"
+    PARKED = "parked"
+    FAILED = "failed"
+    LOST = "lost"
+    RELEASED = "released"
+    UNKNOWN = "unknown"
+
+
+class ProcessRun:
+    """One run, and what its context may ask of it."""
+
+    def __init__(self, core: Core, acquired: ProcessAcquired, on_settling: Callable[[], None]) -> None:
+        """Prepare the run; it calls ``on_settling`` when the function has ended and only that is to be written down."""
+        self._core = core
+        self.storage = core.storage
+        self.record = acquired.record
+        self.fence = acquired.lease.fence
+        self._on_settling = on_settling
+        self._wake_seq = acquired.wake_seq
+        self._has_effects = acquired.has_effects
+        self._began_ms = acquired.lease.expires_at_ms - core.options.ttl_ms
+        self._began = time.monotonic()
+        self.definition: ProcessDefinition[Any, Any]
+        self._waits: list[tuple[int | None, SignalWait | None]] = []
+        self._ordinals: dict[str, set[int]] = {}
+        self._task: asyncio.Task[Any] | None = None
+        self._parking = False
+        self._cancel_reason = acquired.record.projection.cancel_reason or ""
+        self._cancel_pending = acquired.record.projection.cancel_requested
+        self._told_to_stop = acquired.record.projection.cancel_requested
+        self._released = False
+        self._lost = False
+        self._journal = Journal(
+            core.storage,
+            ProcessScope(process_id=self.process_id),
+            self.fence,
+            core.owner,
+            core.hooks,
+            ttl_ms=core.options.ttl_ms,
+        )
+        self._journal.lines.on_quiet = self._suspend
+        self._journal.before_new = self._deliver_cancel
+
+    @property
+    def process_id(self) -> str:
+        return self.record.process_id
+
+    async def run(self) -> RunEnd:
+        """Run until the process ends, waits, fails or is taken away; never raise for what the application did."""
+        try:
+            try:
+                self.definition, arguments = self._read_input()
+            except UnknownDefinition as unknown:
+                return await self._leave(unknown)
+            except InvalidInput as error:
+                # The arguments will never fit: trying again would loop.
+                return await self._end(_failure("process_arguments_invalid", error))
+            with self._core.hooks.span(PROCESS, process_id=self.process_id, process=self.definition.name):
+                return await self._drive(arguments)
+        except (ProcessLeaseLost, ProcessTerminal, EventConflict) as lost:
+            # The last one says that somebody else has ended it otherwise.
+            self._core.hooks.note("lease.lost", process_id=self.process_id, message=str(lost))
+            return RunEnd.LOST
+
+    def cancel(self, reason: str) -> None:
+        """Let the function see a cancellation at what it awaits."""
+        self._cancel_reason, self._told_to_stop = reason, True
+        self._cancel_pending = self._task is None
+        if self._task is not None:
+            self._task.cancel()
+
+    def cancel_once(self, reason: str) -> None:
+        """Cancel, unless this run has been told before."""
+        if not self._told_to_stop:
+            self.cancel(reason)
+
+    async def renew(self) -> None:
+        """Keep the lease; raise ProcessLeaseLost if somebody else has it."""
+        await self.storage.process_leases.renew(self.fence, ttl_ms=self._core.options.ttl_ms)
+
+    def release(self) -> None:
+        """Give the process back without an outcome: another run goes on from its records."""
+        self._released = True
+        self._stop()
+
+    def lose(self) -> None:
+        """Stop at once and write nothing: somebody else has the right to run it now."""
+        self._lost = True
+        self._stop()
+
+    def now_ms(self) -> int:
+        """Return the time of the storage, as of the claim plus what has passed since."""
+        return self._began_ms + round((time.monotonic() - self._began) * 1_000)
+
+    async def until(self, due_at_ms: int) -> None:
+        """Return if the moment has come, or is about to, else park until then."""
+        while (left_ms := due_at_ms - self.now_ms()) > 0:
+            if left_ms > _SHORT_MS:
+                await self.block(due_at_ms)
+            await asyncio.sleep(left_ms / 1_000)
+
+    async def block(self, until_ms: int | None, signal: SignalWait | None = None) -> NoReturn:
+        """Wait until the run is parked and begun anew; it never goes on from here."""
+        self._journal.check_running()
+        self._deliver_cancel()
+        wait = (until_ms, signal)
+        self._waits.append(wait)
+        try:
+            await self._journal.lines.park()
+        finally:
+            if not self._parking:
+                self._waits.remove(wait)
+
+    def take_ordinal(self, name: str) -> int:
+        """Return the number of the next signal of a name that no recorded or earlier wait has taken."""
+        taken = self._ordinals.get(name)
+        if taken is None:
+            outcomes = self._journal.recorded_outcomes(f"signal:{name}")
+            numbers = (each.get("ordinal") for each in outcomes if isinstance(each, dict))
+            taken = self._ordinals[name] = {number for number in numbers if isinstance(number, int)}
+        ordinal = next(number for number in range(1, len(taken) + 2) if number not in taken)
+        taken.add(ordinal)
+        return ordinal
+
+    def give_back_ordinal(self, name: str, ordinal: int) -> None:
+        """Leave a signal to the next wait: this one ended without it."""
+        self._ordinals[name].discard(ordinal)
+
+    async def resumed(self) -> None:
+        """Note in the log that a signal that was waited for has come."""
+        wait = self.record.projection.wait
+        if wait is not None:
+            self.record = await self.storage.processes.clear_wait(self.process_id, wait, fence=self.fence)
+
+    async def wait_key(self, identity: WaitIdentity) -> WaitKey:
+        return await self.storage.waits.key(ProcessScope(process_id=self.process_id), identity)
+
+    async def resolution(self, identity: WaitIdentity, timeout_ms: int | None) -> Resolution:
+        """Return how a wait was resolved, or park until it is."""
+        waits, key = self.storage.waits, await self.wait_key(identity)
+        while True:
+            wait = await waits.open(key, timeout_ms=timeout_ms)
+            if wait.resolution is not None:
+                return wait.resolution
+            if wait.deadline_ms is None or self.now_ms() < wait.deadline_ms:
+                await self.block(wait.deadline_ms)
+            await waits.expire()
+
+    async def start_child(
+        self, key: str, process: ProcessDefinition[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> str:
+        """Register a child under an id that every run computes alike."""
+        provenance = Provenance(
+            originator=self.record.registration.provenance.originator,
+            caused_by=ProcessCause(process_id=self.process_id),
+        )
+        registration = self._core.registration(
+            process,
+            replay_key(self.process_id, key),
+            args,
+            kwargs,
+            provenance=provenance,
+            wake_session_id=self.record.registration.wake_session_id,
+        )
+        registered = await self.storage.processes.register(registration)
+        return registered.record.process_id
+
+    async def emit(self, key: str, source_type: str, payload: JSON, source_key: str | None) -> object:
+        """Emit an occurrence under a key that every run computes alike."""
+        self._journal.check_running()
+        return await self._core.emit(source_type, payload, key=replay_key(self.process_id, key), source_key=source_key)
+
+    def _read_input(self) -> tuple[ProcessDefinition[Any, Any], dict[str, Any]]:
+        process_input = self.record.registration.input
+        if not isinstance(process_input, EngineInput) or process_input.kind != ENGINE:
+            kind = process_input.kind if isinstance(process_input, EngineInput) else type(process_input).__name__
+            raise UnknownDefinition("engine", kind, ENGINE)
+        payload = process_input.payload if isinstance(process_input.payload, dict) else {}
+        definition = self._core.process(str(payload.get("process")), str(payload.get("version")))
+        what, stored = f"process {definition.name!r}", payload.get("args") or {}
+        if not isinstance(stored, dict):
+            raise InvalidInput(f"{what} was registered with arguments that have no names")
+        return definition, read_arguments(definition.function, what, stored)
+
+    async def _drive(self, arguments: dict[str, Any]) -> RunEnd:
+        if self._cancel_pending and await self._never_began():
+            return await self._end(self._cancellation())
+        if self._has_effects:
+            await self._journal.load()
+
+        async def body() -> Any:  # noqa: ANN401 (whatever the function returns)
+            self._journal.lines.begin()
+            context, timeout_s = Context(self, self._journal), self.definition.timeout_s
+            if timeout_s is None:
+                return await self.definition.function(context, **arguments)
+            async with asyncio.timeout(timeout_s):
+                return await self.definition.function(context, **arguments)
+
+        if not self._released and not self._lost:
+            self._task = asyncio.create_task(body(), name=f"lash-process {self.process_id}")
+            await _ended(self._task)
+            if not self._task.cancelled():
+                # Looked at in any case, so that nobody is told that it never was.
+                self._task.exception()
+        # Tasks that the function left behind must not write any more.
+        self._journal.stop(Suspended())
+        self._on_settling()
+        return await self._settle()
+
+    async def _never_began(self) -> bool:
+        """Say whether the process was asked to stop before any run of it began."""
+        first = await self.storage.events.after(self.process_id, 0, event_type=STARTED, limit=1)
+        asked = await self.storage.events.after(self.process_id, 0, event_type=CANCEL_REQUESTED, limit=1)
+        return bool(first and asked) and asked[0].sequence < first[0].sequence
+
+    async def _settle(self) -> RunEnd:
+        if self._lost:
+            self._core.hooks.note("lease.lost", process_id=self.process_id)
+            return RunEnd.LOST
+        if self._released or self._task is None:
+            await self.storage.process_leases.release(self.fence)
+            return RunEnd.RELEASED
+        if self._parking:
+            return await self._park()
+        if self._task.cancelled():
+            if self._told_to_stop:
+                return await self._end(await self._reread_cancellation())
+            # Something that the function awaited was cancelled, which is no wish of anybody that the process end.
+            return await self._fail(asyncio.CancelledError("what the function awaited was cancelled"))
+        error = self._task.exception()
+        if isinstance(error, ProcessLeaseLost):
+            raise error
+        if error is not None:
+            return await self._fail(error)
+        what = f"the result of process {self.definition.name!r}"
+        try:
+            value = to_json(self._task.result(), result_type(self.definition.function), what)
+        except InvalidInput as invalid:
+            return await self._end(_failure("process_result_invalid", invalid))
+        return await self._end(Success(value=value))
+
+    async def _park(self) -> RunEnd:
+        signal = next((signal for _, signal in self._waits if signal is not None), None)
+        noted = self.record.projection.wait
+        if signal is not None and noted != signal:
+            await self.storage.processes.set_wait(self.process_id, signal, fence=self.fence)
+        elif signal is None and noted is not None:
+            await self.storage.processes.clear_wait(self.process_id, noted, fence=self.fence)
+        until_ms = min((until for until, _ in self._waits if until is not None), default=None)
+        await self.storage.process_leases.park(self.fence, wake_seq=self._wake_seq, until_ms=until_ms)
+        self._core.hooks.note("process.parked", process_id=self.process_id)
+        return RunEnd.PARKED
+
+    async def _leave(self, unknown: UnknownDefinition) -> RunEnd:
+        """Leave the process to a worker that has its code; its log says what is missing."""
+        self._core.hooks.note("definition.unknown", process_id=self.process_id, message=str(unknown))
+        await self._note_failure(unknown, f"{_STUCK}{unknown.kind}:{unknown.name}")
+        await self.storage.process_leases.release(self.fence)
+        return RunEnd.UNKNOWN
+
+    async def _end(self, outcome: Outcome) -> RunEnd:
+        try:
+            await self.storage.process_leases.complete(self.fence, outcome)
+        except InvalidInput as error:
+            await self.storage.process_leases.complete(self.fence, _failure("process_result_invalid", error))
+        return RunEnd.ENDED
+
+    async def _fail(self, error: BaseException) -> RunEnd:
+        """Note a failed attempt; try again later, or end the process if it was the last."""
+        self._core.hooks.failed(error)
+        retry, stuck = self.definition.retry, isinstance(error, _MENDABLE)
+        name = f"{_STUCK}{content_hash(error_text(error).encode())[:32]}" if stuck else str(self.fence.fencing)
+        await self._note_failure(error, name)
+        noted = await self.storage.events.after(self.process_id, 0, event_type=ATTEMPT_FAILED)
+        attempt = sum(not (event.replay_key or "").startswith(f"attempt:{_STUCK}") for event in noted)
+        last = attempt >= retry.max_attempts or isinstance(error, _FINAL) or self._journal.is_told(error)
+        if last and not stuck:
+            return await self._end(_failure(error_code(error), error))
+        waits_for_somebody = stuck and not isinstance(error, STORAGE_TROUBLE)
+        pause_s = retry.longest_pause_s if waits_for_somebody else retry.pause_s(max(attempt, 1))
+        self._core.hooks.note(
+            "process.retried",
+            process_id=self.process_id,
+            attempt=attempt,
+            error=f"{error_code(error)}: {error_text(error)}",
+        )
+        until_ms = self.now_ms() + round(pause_s * 1_000)
+        await self.storage.process_leases.park(self.fence, wake_seq=self._wake_seq, until_ms=until_ms)
+        return RunEnd.FAILED
+
+    async def _note_failure(self, error: BaseException, name: str) -> None:
+        payload: JSON = {"code": error_code(error), "message": error_text(error)}
+        draft = EventDraft(event_type=ATTEMPT_FAILED, payload=payload, replay_key=f"attempt:{name}")
+        await self.storage.events.append(self.process_id, draft, fence=self.fence)
+
+    def _suspend(self) -> None:
+        """Park: every line waits for what only another run will see."""
+        if not self._parking:
+            self._parking = True
+            self._journal.stop(Suspended())
+            self._journal.lines.suspend(Suspended())
+
+    def _stop(self) -> None:
+        self._journal.stop(Suspended())
+        if self._task is not None:
+            self._task.cancel()
+
+    def _deliver_cancel(self) -> None:
+        """Raise the cancellation that was asked for before this run, once, where the function would do new work."""
+        if self._cancel_pending:
+            self._cancel_pending = False
+            raise asyncio.CancelledError(self._cancel_reason)
+
+    def _cancellation(self) -> Cancellation:
+        return Cancellation(message=self._cancel_reason or "the process was cancelled")
+
+    async def _reread_cancellation(self) -> Cancellation:
+        """Return the cancellation with the reason of who asked for it, which the worker that saw it did not."""
+        record = await self.storage.processes.get(self.process_id)
+        self._cancel_reason = (record and record.projection.cancel_reason) or self._cancel_reason
+        return self._cancellation()
+
+
+async def _ended(task: asyncio.Task[Any]) -> None:
+    """Wait for a task without being touched by how it ends: `asyncio.wait` for one, with fewer calls."""
+    ended = asyncio.get_running_loop().create_future()
+
+    def tell(_task: object) -> None:
+        if not ended.done():
+            ended.set_result(None)
+
+    task.add_done_callback(tell)
+    try:
+        await ended
+    finally:
+        task.remove_done_callback(tell)
+
+
+def originator_session(record: ProcessRecord) -> str | None:
+    """Return the session that started a process, if one did."""
+    originator = record.registration.provenance.originator
+    return originator.scope.session_id if isinstance(originator, SessionOriginator) else None
+
+
+def _failure(code: str, error: BaseException) -> Failure:
+    kind = FailureClass.INVALID_REQUEST if isinstance(error, InvalidInput) else FailureClass.EXECUTION
+    return Failure(failure_class=kind, code=code, message=error_text(error))

@@ -1,0 +1,39 @@
+"""Starting processes otherwise than by the short form: under an id, or waking a session."""
+
+from __future__ import annotations
+
+from typing import Any, ParamSpec, Protocol, TypeVar
+
+from lash.model.value import Value
+from lash.runtime.definition import ProcessDefinition
+from lash.runtime.processes.handle import ProcessHandle
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class StartOptions(Value, frozen=True, kw_only=True):
+    """How a process is started: under which id, and which session it wakes."""
+
+    process_id: str | None = None
+    wake_session_id: str | None = None
+
+
+class Start(Protocol):
+    """What an application does to start a process."""
+
+    async def __call__(
+        self, options: StartOptions, process: ProcessDefinition[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> ProcessHandle[Any]: ...
+
+
+class Starter:
+    """Starts processes with given options."""
+
+    def __init__(self, start: Start, options: StartOptions) -> None:
+        self._start = start
+        self._options = options
+
+    async def start(self, process: ProcessDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ProcessHandle[R]:
+        """Start a process and return a handle on it."""
+        return await self._start(self._options, process, args, kwargs)

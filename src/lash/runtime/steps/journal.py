@@ -1,0 +1,334 @@
+"""The journal of one run: what was recorded is replayed, what was not is run and recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from lash.base.limits import check_identifier
+from lash.errors import EffectMismatch, InvalidInput, LeaseLost, OutcomeUnknown, ProcessLeaseLost, StepFailed
+from lash.model.effect import (
+    AwaitEvent,
+    Command,
+    EffectClaim,
+    EffectClaimed,
+    EffectError,
+    EffectRecord,
+    EffectReplayed,
+    EffectStatus,
+    Envelope,
+    ExecutionScope,
+    Step,
+)
+from lash.model.lease import LeaseFence, LeaseOwner
+from lash.model.process.process import ProcessFence
+from lash.model.value import JSON, Value
+from lash.plan.effect.effect import check_key, encode_envelope, mismatch, replay_key
+from lash.plan.effect.scope import scope_id
+from lash.runtime.errors import Permanent, error_code, error_text
+from lash.runtime.hooks import Hooks
+from lash.runtime.policy import STEP_RETRY, Retry
+from lash.runtime.processes.branch import Branch, Lines, current_branch, current_line, own_line, root_branch
+from lash.runtime.steps.values import check_type, describe, from_json, result_type, to_json
+from lash.stores.storage import Storage
+
+__all__ = ["Journal", "StepOptions", "root_branch"]
+
+T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
+
+_SHOWN_ARGUMENT_BYTES: Final = 1_024
+
+
+class StepOptions(Value, frozen=True, kw_only=True):
+    """How one step is recorded and tried. ``once`` is for what must not happen twice, such as a payment."""
+
+    key: str | None = None
+    once: bool = False
+    retry: Retry = STEP_RETRY
+    timeout_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.once and self.retry.max_attempts > 1:
+            raise InvalidInput("a step that must not happen twice has no second attempt: leave out once or retry")
+        if self.timeout_s is not None and self.timeout_s <= 0:
+            raise InvalidInput(f"the time limit of a step is above 0, not {self.timeout_s}")
+
+
+class Journal:
+    """The records of one scope, and the right to add to them."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        scope: ExecutionScope,
+        fence: LeaseFence | ProcessFence,
+        owner: LeaseOwner,
+        hooks: Hooks,
+        *,
+        ttl_ms: int,
+    ) -> None:
+        self._storage = storage
+        self.scope = scope
+        self.fence = fence
+        self._owner = owner
+        self._hooks = hooks
+        self._ttl_ms = ttl_ms
+        self._records: dict[str, EffectRecord] = {}
+        self._running: set[str] = set()
+        self._told: list[BaseException] = []
+        self._stopped: BaseException | None = None
+        self.lines = Lines()
+        self.before_new: Callable[[], None] | None = None
+        """Called before anything is done that was not recorded; it may raise."""
+
+    async def load(self) -> None:
+        """Read what was recorded before."""
+        after: str | None = None
+        while True:
+            page = await self._storage.effects.list(self.scope, after=after)
+            self._records |= {record.replay_key: record for record in page}
+            if len(page) < 1_000:  # noqa: PLR2004 (the default page of the store)
+                return
+            after = page[-1].replay_key
+
+    def stop(self, reason: BaseException) -> None:
+        """Let every further use raise: the run was suspended or has lost its right to go on."""
+        self._stopped = reason
+
+    def check_running(self) -> None:
+        if self._stopped is not None:
+            raise self._stopped
+
+    def name(self, name: str, explicit: str | None = None) -> str:
+        """Return the replay key of the next operation of a name, or of the explicit key."""
+        self.check_running()
+        if explicit is not None:
+            current_line()
+            key = replay_key("key", explicit)
+        else:
+            key = replay_key(own_line().name(name))
+        check_key(self.scope, key)
+        return key
+
+    def step(
+        self,
+        name: str,
+        function: Callable[..., Awaitable[T] | T],
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        options: StepOptions,
+    ) -> Awaitable[T]:
+        """Return what runs the step or replays it; its key is fixed now, in the order of the calls."""
+        check_identifier("the name of a step", name)
+        declared = result_type(function)
+        check_type(declared, f"step {name!r}: the type of its result")
+        command = Step(name=name, input=describe(args, kwargs, limit=_SHOWN_ARGUMENT_BYTES))
+        envelope = self._envelope(self.name(name, options.key), command)
+
+        async def body() -> object:
+            if not inspect.iscoroutinefunction(function):
+                # A plain function may block; the loop, which keeps the leases, must not.
+                outcome = await asyncio.to_thread(function, *args, **kwargs)
+            else:
+                outcome = function(*args, **kwargs)
+            return await outcome if inspect.isawaitable(outcome) else outcome
+
+        return self._run(envelope, body, declared, options)
+
+    def peek(self, key: str, command: Command) -> EffectRecord | None:
+        """Return the record of an operation of the runtime itself if there is one."""
+        return self._known(self._envelope(key, command))
+
+    def recorded_outcomes(self, key_id: str) -> list[JSON]:
+        """Return the outcomes of all recorded waits for the same thing."""
+        return [
+            record.outcome
+            for record in self._records.values()
+            if isinstance(record.envelope.command, AwaitEvent) and record.envelope.command.key_id == key_id
+        ]
+
+    async def recorded(self, key: str, command: Command, body: Callable[[], Awaitable[JSON]]) -> EffectRecord:
+        """Return the record of an operation of the runtime itself, running it if there is none."""
+        envelope = self._envelope(key, command)
+        known = self._known(envelope)
+        if known is not None:
+            return known
+        await self.begin_new()
+        return await self._record(envelope, await body())
+
+    async def begin_new(self) -> None:
+        """Do what precedes anything that was not recorded: record the failures from which the line now goes on.
+
+        Those of concurrent lines are none of its business: whether anybody goes on from them is not known yet.
+        """
+        self.check_running()
+        if self.before_new is not None:
+            self.before_new()
+        branch = current_branch.get(None)
+        while branch is not None and branch.failures:
+            envelope, error = branch.failures.pop(0)
+            await self._record(envelope, error)
+
+    def told(self, error: E) -> E:
+        """Return the error after noting that it is the same in every run, so that another attempt cannot help."""
+        self._told.append(error)
+        return error
+
+    def is_told(self, error: BaseException) -> bool:
+        """Say whether an error came out of a record."""
+        return any(error is each for each in self._told)
+
+    async def _run(
+        self, envelope: Envelope, body: Callable[[], Awaitable[object]], declared: object, options: StepOptions
+    ) -> Any:  # noqa: ANN401 (the declared type is known at run time)
+        name = envelope.replay_key
+        known = self._known(envelope)
+        if known is not None and known.status is not EffectStatus.IN_PROGRESS:
+            self._hooks.step_replayed(self.scope, name)
+            return self._outcome(known, declared)
+        await self.begin_new()
+        if name in self._running:
+            raise InvalidInput(f"two steps run at once under the key {name!r}; give each its own")
+        self._running.add(name)
+        self.lines.active += 1
+        try:
+            if options.once:
+                return await self._run_once(envelope, body, declared, options)
+            return await self._run_and_record(envelope, body, declared, options)
+        finally:
+            self._running.discard(name)
+            self.lines.active -= 1
+            self.lines.look()
+
+    async def _run_and_record(
+        self, envelope: Envelope, body: Callable[[], Awaitable[object]], declared: object, options: StepOptions
+    ) -> object:
+        what = f"the result of step {envelope.replay_key!r}"
+        try:
+            value = await self._attempts(envelope.replay_key, body, options)
+        except Permanent as failure:
+            # No attempt of this run helps; one that somebody asks for later, after mending something, may.
+            self._fail_for_now(envelope, failure)
+            raise self._failed(envelope.replay_key, _as_error(failure)) from failure
+        except Exception as failure:
+            self._fail_for_now(envelope, failure)
+            raise
+        try:
+            plain = to_json(value, declared, what)
+            await self._record(envelope, plain)
+        except InvalidInput as failure:
+            self._fail_for_now(envelope, failure)
+            raise
+        return from_json(plain, declared, what)
+
+    def _fail_for_now(self, envelope: Envelope, failure: Exception) -> None:
+        """Note a failure. If the line goes on from it, a replay must fail too; if not, trying again may help."""
+        current_line().failures.append((envelope, _as_error(failure)))
+
+    async def _run_once(
+        self, envelope: Envelope, body: Callable[[], Awaitable[object]], declared: object, options: StepOptions
+    ) -> object:
+        effects, what = self._storage.effects, f"the result of step {envelope.replay_key!r}"
+        decision = await effects.begin(envelope, self._owner, ttl_ms=self._ttl_ms, once=True)
+        if isinstance(decision, EffectReplayed):
+            return self._outcome(decision.record, declared)
+        if not isinstance(decision, EffectClaimed):
+            # Somebody began it, and whoever that was no longer holds the lease of this run.
+            raise OutcomeUnknown(scope_id(self.scope), envelope.replay_key)
+        async with self._kept(decision.claim) as claim:
+            try:
+                value = await self._attempts(envelope.replay_key, body, options)
+                plain = to_json(value, declared, what)
+            except Exception as failure:
+                raise await self._fail_once(claim, failure) from failure
+            try:
+                self._records[envelope.replay_key] = await effects.finish(claim, plain)
+            except InvalidInput as failure:
+                raise await self._fail_once(claim, failure) from failure
+        return from_json(plain, declared, what)
+
+    async def _fail_once(self, claim: EffectClaim, failure: Exception) -> StepFailed:
+        """Record a failure of what must not happen twice, and return what to raise."""
+        record = await self._storage.effects.fail(claim, _as_error(failure))
+        self._records[record.replay_key] = record
+        return self._failed(record.replay_key, _as_error(failure))
+
+    @contextlib.asynccontextmanager
+    async def _kept(self, claim: EffectClaim) -> AsyncIterator[EffectClaim]:
+        """Renew the claim on an effect for as long as it runs."""
+
+        async def renew() -> None:
+            while True:
+                await asyncio.sleep(self._ttl_ms / 3_000)
+                await self._storage.effects.renew(claim, ttl_ms=self._ttl_ms)
+
+        renewing = asyncio.create_task(renew(), name="lash-effect-renewal")
+        try:
+            yield claim
+        finally:
+            renewing.cancel()
+            await asyncio.wait({renewing})
+
+    async def _attempts(self, name: str, body: Callable[[], Awaitable[object]], options: StepOptions) -> object:
+        for attempt in range(1, options.retry.max_attempts + 1):
+            inside = current_branch.set(Branch(inside=name))
+            try:
+                with self._hooks.step(self.scope, name, attempt):
+                    if options.timeout_s is None:
+                        return await body()
+                    async with asyncio.timeout(options.timeout_s):
+                        return await body()
+            except Permanent:
+                raise
+            except Exception:
+                if attempt == options.retry.max_attempts:
+                    raise
+            finally:
+                current_branch.reset(inside)
+            await asyncio.sleep(options.retry.pause_s(attempt))
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _record(self, envelope: Envelope, outcome: JSON | EffectError) -> EffectRecord:
+        self.check_running()
+        try:
+            record = await self._storage.effects.record(self.fence, envelope, outcome)
+        except (LeaseLost, ProcessLeaseLost) as lost:
+            # Code that goes on all the same must not do anything any more.
+            self.stop(lost)
+            raise
+        self._records[envelope.replay_key] = record
+        return record
+
+    def _envelope(self, key: str, command: Command) -> Envelope:
+        return Envelope(scope=self.scope, replay_key=key, command=command)
+
+    def _known(self, envelope: Envelope) -> EffectRecord | None:
+        self.check_running()
+        known = self._records.get(envelope.replay_key)
+        if known is not None and known.envelope != envelope:
+            raise mismatch(encode_envelope(envelope), msgspec.json.encode(known.envelope).decode())
+        return known
+
+    def _outcome(self, record: EffectRecord, declared: object) -> Any:  # noqa: ANN401 (known at run time)
+        if record.error is not None:
+            raise self._failed(record.replay_key, record.error)
+        try:
+            return from_json(record.outcome, declared, "it")
+        except InvalidInput as error:
+            # The code has changed, not the record: whoever mends the code gets the process back.
+            raise EffectMismatch(
+                scope_id(self.scope), record.replay_key, path="outcome", recorded=record.outcome, given=str(error)
+            ) from None
+
+    def _failed(self, step: str, error: EffectError) -> StepFailed:
+        return self.told(StepFailed(step, error.code, error.message))
+
+
+def _as_error(failure: BaseException) -> EffectError:
+    return EffectError(code=error_code(failure), message=error_text(failure))

@@ -1,0 +1,221 @@
+"""What a turn is going to publish, gathered while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, MutableMapping
+from datetime import UTC, datetime
+
+import msgspec
+
+from lash.base.codec import decode, encode
+from lash.base.compression import BlobRef
+from lash.errors import InvalidInput
+from lash.model.causal import TurnCause
+from lash.model.lease import LeaseFence
+from lash.model.queue import ClaimCompletion
+from lash.model.session.checkpoint import CheckpointDraft, TurnState
+from lash.model.session.commit import Append, Commit, Unchanged
+from lash.model.session.message import Message, Part, PartKind, Role
+from lash.model.session.node import Entry, MessageEntry, Node
+from lash.model.session.usage import TokenUsage, UsageEntry
+from lash.model.value import JSON, Value
+from lash.runtime.turns.history import History
+
+AGENT_OPTION = "agent"
+"""Where a message, and after its first turn the session, names the agent that answers."""
+
+
+class _Component(Value, frozen=True, kw_only=True):
+    value: JSON = None
+
+
+class State(MutableMapping[str, JSON]):
+    """The state that is saved with the turn, by name; each value is plain JSON.
+
+    What is read is a copy: assign it to change it. What is not assigned is kept as it is and costs nothing.
+    """
+
+    def __init__(self, saved: dict[str, BlobRef], content: dict[str, bytes]) -> None:
+        self._saved = saved
+        self._content = content
+        self._changed: dict[str, bytes | None] = {}
+
+    def __getitem__(self, name: str) -> JSON:
+        body = self._changed[name] if name in self._changed else self._content[name] if name in self._saved else None
+        if body is None:
+            raise KeyError(name)
+        return decode(body, _Component, f"state {name!r}").value
+
+    def __setitem__(self, name: str, value: JSON) -> None:
+        self._changed[name] = encode(_Component(value=value), _Component, f"state {name!r}").encode()
+
+    def __delitem__(self, name: str) -> None:
+        if name not in self:
+            raise KeyError(name)
+        self._changed[name] = None
+
+    def __iter__(self) -> Iterator[str]:
+        kept = [name for name in self._saved if name not in self._changed]
+        return iter([*kept, *(name for name, body in self._changed.items() if body is not None)])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __contains__(self, name: object) -> bool:
+        return any(name == each for each in self)
+
+    def components(self, saved: dict[str, BlobRef]) -> dict[str, bytes | BlobRef]:
+        """Return what the commit saves: what this turn changed, on top of what is saved by then."""
+        kept = {name: ref for name, ref in saved.items() if name not in self._changed}
+        return {**kept, **{name: body for name, body in self._changed.items() if body is not None}}
+
+
+class TurnDraft:
+    """The messages, state, usage and attachments of one turn."""
+
+    def __init__(self, session_id: str, turn_id: str, history: History) -> None:
+        self.session_id = session_id
+        self.turn_id = turn_id
+        self.state = State(history.component_refs(), history.component_bytes())
+        self.usage: list[UsageEntry] = []
+        self.attachments: list[str] = []
+        self.input_messages: list[Message] = []
+        self._entries: list[tuple[str, Entry]] = []
+        self._published_elsewhere: set[str] = set()
+
+    def messages(self) -> list[Message]:
+        """Return what the turn took up and added, in order."""
+        return [entry.message for _, entry in self._entries if isinstance(entry, MessageEntry)]
+
+    def take(self, messages: Iterable[Message], *, publish: bool = True) -> None:
+        """Take up input. What is not to be published is part of another turn, and this one has only seen it."""
+        for message in messages:
+            self.input_messages.append(message)
+            self._entries.append((message.id, MessageEntry(message=message)))
+            if not publish:
+                self._published_elsewhere.add(message.id)
+
+    def add(self, content: object, role: Role) -> Message:
+        """Add a message to the conversation."""
+        if not isinstance(content, Message | str):
+            raise InvalidInput(f"a message is text or a Message, not {type(content).__name__}")
+        if isinstance(content, Message):
+            return self._append(content)
+        return self.add_parts(role, Part(id=f"{self._next_id()}:0", kind=PartKind.TEXT, content=content))
+
+    def add_parts(self, role: Role, *parts: Part) -> Message:
+        """Add a message of these parts."""
+        return self._append(Message(id=self._next_id(), role=role, parts=parts))
+
+    def reply(self, value: object) -> None:
+        """Add what an agent returned; None says nothing."""
+        message_id = reply_id(self.turn_id)
+        match value:
+            case None:
+                return
+            case str():
+                part = Part(id=f"{message_id}:0", kind=PartKind.PROSE, content=value)
+                message = Message(id=message_id, role=Role.ASSISTANT, parts=(part,))
+            case Message():
+                message = msgspec.structs.replace(value, id=message_id)
+            case _:
+                raise InvalidInput(f"an agent returns text, a Message or None, not {type(value).__name__}")
+        self._entries.append((message_id, MessageEntry(message=message)))
+
+    def cancel(self, history: History, entry: Entry) -> None:
+        """Keep only what came in and what was spent, and say that the turn was cancelled."""
+        taken = {message.id for message in self.input_messages}
+        self._entries = [(node_id, each) for node_id, each in self._entries if node_id in taken]
+        self._entries.append((cancelled_id(self.turn_id), entry))
+        self.state = State(history.component_refs(), history.component_bytes())
+        self.attachments = []
+
+    def commit(self, history: History, agent: str, fence: LeaseFence, done: tuple[ClaimCompletion, ...]) -> Commit:
+        """Return the commit that publishes all of it behind this history."""
+        nodes = self._nodes(history.leaf_node_id)
+        return Commit(
+            session_id=self.session_id,
+            expected_revision=history.revision,
+            turn_id=self.turn_id,
+            fence=fence,
+            release=fence,
+            config=history.config,
+            frames=history.frames,
+            current_frame_id=history.current_frame_id,
+            graph=Append(nodes=nodes) if nodes else Unchanged(),
+            checkpoint=CheckpointDraft(
+                turn_state=self._next_state(history.turn_state, agent),
+                plugin_snapshot_revision=history.plugin_snapshot_revision,
+                components=self.state.components(history.component_refs()),
+            ),
+            usage=tuple(self.usage),
+            completions=done,
+            attachments=self._all_attachments(nodes),
+        )
+
+    def _nodes(self, parent: str | None) -> tuple[Node, ...]:
+        nodes: list[Node] = []
+        cause = TurnCause(session_id=self.session_id, turn_id=self.turn_id)
+        now = datetime.now(UTC)
+        for node_id, entry in self._entries:
+            if node_id not in self._published_elsewhere:
+                nodes.append(Node(node_id=node_id, parent_node_id=parent, timestamp=now, entry=entry, caused_by=cause))
+                parent = node_id
+        return tuple(nodes)
+
+    def _all_attachments(self, nodes: tuple[Node, ...]) -> tuple[str, ...]:
+        """Return what the turn stored and what its messages refer to, so that no sweep takes it."""
+        messages = (node.entry.message for node in nodes if isinstance(node.entry, MessageEntry))
+        parts = (part for message in messages for part in message.parts)
+        named = (part.attachment.id for part in parts if part.attachment is not None)
+        return tuple(dict.fromkeys((*self.attachments, *named)))
+
+    def _next_state(self, before: TurnState, agent: str) -> TurnState:
+        tokens = [before.token_usage, *(entry.usage for entry in self.usage)]
+        return TurnState(
+            turn_index=before.turn_index + 1,
+            token_usage=TokenUsage(
+                input_tokens=sum(each.input_tokens for each in tokens),
+                output_tokens=sum(each.output_tokens for each in tokens),
+                cached_input_tokens=sum(each.cached_input_tokens for each in tokens),
+                reasoning_tokens=sum(each.reasoning_tokens for each in tokens),
+            ),
+            last_prompt_usage=before.last_prompt_usage,
+            protocol_turn_options={**before.protocol_turn_options, AGENT_OPTION: agent},
+        )
+
+    def _append(self, message: Message) -> Message:
+        self._entries.append((self._next_id(), MessageEntry(message=message)))
+        return message
+
+    def _next_id(self) -> str:
+        return f"{self.turn_id}:{len(self._entries)}"
+
+
+def reply_id(turn_id: str) -> str:
+    """Return the id of the node that holds a turn's reply."""
+    return f"{turn_id}:reply"
+
+
+def cancelled_id(turn_id: str) -> str:
+    """Return the id of the node that says that a turn was cancelled."""
+    return f"{turn_id}:cancelled"
+
+
+def consume_order(history: History, fence: LeaseFence, batch_id: str, completion: ClaimCompletion) -> Commit:
+    """Return the commit that consumes an order to the session and changes nothing else."""
+    return Commit(
+        session_id=fence.session_id,
+        expected_revision=history.revision,
+        turn_id=f"command:{batch_id}",
+        fence=fence,
+        config=history.config,
+        frames=history.frames,
+        current_frame_id=history.current_frame_id,
+        checkpoint=CheckpointDraft(
+            turn_state=history.turn_state,
+            plugin_snapshot_revision=history.plugin_snapshot_revision,
+            components={**history.component_refs()},
+        ),
+        completions=(completion,),
+    )

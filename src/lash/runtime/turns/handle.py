@@ -1,0 +1,220 @@
+"""A session as application code uses it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from datetime import datetime
+from typing import Final
+
+from lash.base.ids import new_id
+from lash.errors import AttachmentNotFound, InvalidInput, SessionNotFound, TurnFailed, WaitTimedOut
+from lash.model.activity import Observed
+from lash.model.queue import (
+    AttachmentItem,
+    Batch,
+    BatchDraft,
+    BatchState,
+    DeadLetter,
+    Delivery,
+    Enqueued,
+    TextItem,
+    TurnInput,
+)
+from lash.model.session.message import AttachmentRef, Message
+from lash.model.session.node import MessageEntry
+from lash.model.session.session import ActivePath, SessionRead
+from lash.model.session.usage import UsageEntry
+from lash.plan.queue.begin import turn_id_of
+from lash.runtime.observe.stream import current_cursor, observe
+from lash.runtime.turns.draft import AGENT_OPTION, cancelled_id, reply_id
+from lash.runtime.turns.inbox import cancel_command, command_of, find_letter
+from lash.runtime.turns.turn import last_of, text_of
+from lash.stores.storage import Storage
+
+_LOOK_EVERY_S: Final = 1.0
+
+
+class SessionHandle:
+    """One durable conversation. It holds no state: every call asks the storage."""
+
+    def __init__(self, storage: Storage, session_id: str, *, agent: str | None = None) -> None:
+        self._storage = storage
+        self.session_id = session_id
+        self._agent = agent
+
+    def __repr__(self) -> str:
+        return f"<session {self.session_id}>"
+
+    async def send(
+        self,
+        text: str,
+        *,
+        key: str | None = None,
+        early: bool = False,
+        attachments: Sequence[AttachmentRef] = (),
+        at: datetime | None = None,
+    ) -> Enqueued:
+        """Send a message to the agent; it is durable once this returns.
+
+        The key makes a resend harmless: the answer then tells of the first one. An ``early`` message may join a turn
+        that is running, at its next checkpoint; others get a turn of their own. ``at`` delays it.
+        """
+        draft = self._draft(text, key or new_id(), early=early, attachments=attachments, at=at)
+        for reference in attachments:
+            if await self._storage.attachments.entry(self.session_id, reference.id) is None:
+                raise AttachmentNotFound(self.session_id, reference.id)
+        return await self._enqueue(draft)
+
+    async def ask(self, text: str, *, key: str | None = None, timeout_s: float | None = None) -> str:
+        """Send a message and return the text of the reply, once its turn was committed.
+
+        Raises TurnFailed if the message became a dead letter or was cancelled, and WaitTimedOut when there is no reply
+        within ``timeout_s``: the message stays where it is, and asking again with the same key goes on waiting for it.
+        """
+        draft = self._draft(text, key or new_id())
+        with self._storage.signals.listen(everything=True) as hints:
+            # Not under the time limit: whoever gives up waiting knows that the message is there.
+            sent = await self._enqueue(draft)
+            try:
+                async with asyncio.timeout(timeout_s):
+                    while True:
+                        reply = await self._reply(sent)
+                        if reply is not None:
+                            return reply
+                        await hints.wait(_LOOK_EVERY_S)
+                        if not await self._is_queued(sent):
+                            # Asking about it by its key is a write, so it is done only when there is news.
+                            sent = await self._enqueue(draft)
+            except TimeoutError:
+                raise WaitTimedOut(None, f"reply to {draft.source_key!r}", timeout_s or 0) from None
+
+    async def messages(self, last: int | None = None) -> list[Message]:
+        """Return the conversation as it stands, or its last so many messages; none before the first was sent."""
+        size = last
+        while True:
+            scope = ActivePath(last=None if size is None else max(1, size))
+            read = await self._load(scope)
+            nodes = () if read is None else read.graph.nodes
+            found = [node.entry.message for node in nodes if isinstance(node.entry, MessageEntry)]
+            if last is None or size is None or len(found) >= last or len(nodes) < size:
+                return last_of(found, last)
+            # Some of the nodes are no messages.
+            size *= 2
+
+    async def usage(self) -> tuple[UsageEntry, ...]:
+        """Return the tokens spent, in all."""
+        read = await self._load(ActivePath(last=1))
+        return () if read is None else read.usage
+
+    async def pending(self) -> tuple[Batch, ...]:
+        """Return what is queued, claimed or not."""
+        try:
+            return await self._storage.queue.list(self.session_id)
+        except SessionNotFound:
+            return ()
+
+    async def cancel(self, reason: str = "") -> bool:
+        """Cancel the turn that has begun and is not done, and return whether there was one.
+
+        Its agent sees a cancellation at what it awaits. Then its input is consumed and the session goes on; nothing
+        else of it is published. A turn that waits for its next attempt is cancelled when that begins.
+        """
+        for batch in await self._storage.queue.list(self.session_id):
+            if batch.attempts and command_of(batch) is None:
+                command = cancel_command(turn_id_of(batch.batch_id), reason)
+                await self._enqueue(BatchDraft(session_id=self.session_id, payloads=(command,)))
+                return True
+        return False
+
+    async def dead_letters(self) -> tuple[DeadLetter, ...]:
+        """Return the input whose turns failed for good."""
+        try:
+            return await self._storage.queue.dead(session_id=self.session_id)
+        except SessionNotFound:
+            return ()
+
+    async def requeue(self, batch_id: str) -> Batch:
+        """Give a dead letter another try, behind what is queued now; its recorded steps are not run again."""
+        return await self._storage.queue.requeue(self.session_id, batch_id)
+
+    def observe(self, cursor: str | None = None) -> AsyncGenerator[Observed, None]:
+        """Return what happens in the session, from now on or from right behind a cursor: activity, commits, changes.
+
+        Every value has the cursor with which any process can go on behind it; a `lash.Gap` says if something is lost.
+        """
+        return observe(self._storage, self.session_id, cursor)
+
+    async def cursor(self) -> str:
+        """Return the cursor of now: whoever takes it, loads the messages and then observes misses nothing."""
+        return await current_cursor(self._storage, self.session_id)
+
+    async def delete(self) -> bool:
+        """Delete the session with all it owns."""
+        return await self._storage.sessions.delete(self.session_id)
+
+    def _draft(
+        self,
+        text: str,
+        key: str,
+        *,
+        early: bool = False,
+        attachments: Sequence[AttachmentRef] = (),
+        at: datetime | None = None,
+    ) -> BatchDraft:
+        if not isinstance(text, str):
+            raise InvalidInput(f"a message is text, not {type(text).__name__}")
+        if at is not None and at.tzinfo is None:
+            raise InvalidInput(f"{at} has no time zone")
+        items: tuple[TextItem | AttachmentItem, ...] = (
+            TextItem(text=text),
+            *(AttachmentItem(attachment=reference) for reference in attachments),
+        )
+        options = {} if self._agent is None else {AGENT_OPTION: self._agent}
+        return BatchDraft(
+            session_id=self.session_id,
+            payloads=(TurnInput(items=items, protocol_turn_options=options),),
+            source_key=key,
+            delivery=Delivery.EARLIEST_SAFE_BOUNDARY if early else Delivery.AFTER_CURRENT_TURN_COMMIT,
+            available_at_ms=0 if at is None else max(0, round(at.timestamp() * 1_000)),
+        )
+
+    async def _load(self, scope: ActivePath) -> SessionRead | None:
+        try:
+            return await self._storage.session(self.session_id).load(scope)
+        except SessionNotFound:
+            # Nobody has spoken to it yet. One that was deleted is another matter, and stays an error.
+            return None
+
+    async def _enqueue(self, draft: BatchDraft) -> Enqueued:
+        try:
+            return await self._storage.queue.enqueue(draft)
+        except SessionNotFound:
+            # Whoever speaks first to a session makes it; most messages go to one that is there.
+            await self._storage.sessions.create(self.session_id)
+            return await self._storage.queue.enqueue(draft)
+
+    async def _reply(self, sent: Enqueued) -> str | None:
+        """Return the reply to a message that was in this state, None if it is not there yet."""
+        session, turn_id = self._storage.session(self.session_id), turn_id_of(sent.batch_id)
+        node = await session.node(reply_id(turn_id))
+        if node is not None and isinstance(node.entry, MessageEntry):
+            return text_of(node.entry.message)
+        match sent.state:
+            case BatchState.PENDING:
+                return None
+            case BatchState.CONSUMED if await session.node(cancelled_id(turn_id)) is None:
+                return ""
+            case BatchState.DEAD:
+                letter = await find_letter(self._storage, self.session_id, sent.batch_id)
+                if letter is None:
+                    # Somebody has requeued or discarded it just now: look again.
+                    return None
+                raise TurnFailed(self.session_id, sent.batch_id, letter.reason)
+        raise TurnFailed(self.session_id, sent.batch_id, "it was cancelled")
+
+    async def _is_queued(self, sent: Enqueued) -> bool:
+        if sent.batch is None:
+            return False
+        found = await self._storage.queue.list(self.session_id, limit=1, after_seq=sent.batch.seq - 1)
+        return bool(found) and found[0].batch_id == sent.batch_id

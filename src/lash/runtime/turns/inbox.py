@@ -1,0 +1,219 @@
+"""What a turn takes from the queue of its session: its input, early input that joins it, and orders to it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+import msgspec
+
+from lash.model.lease import LeaseFence
+from lash.model.queue import (
+    AttachmentItem,
+    Batch,
+    Boundary,
+    Claim,
+    DeadLetter,
+    EmptyReason,
+    ProcessWake,
+    SessionCommand,
+    Slot,
+    TextItem,
+    TurnInput,
+)
+from lash.model.session.message import Message, Part, PartKind, ProcessOrigin, Role
+from lash.model.session.node import MessageEntry
+from lash.model.value import JSON
+from lash.stores.storage import Storage
+
+_CANCEL: Final = "cancel_turn "
+_PAGE: Final = 100
+
+
+class Intake:
+    """The claims of one run, all made under its lease. A commit completes them; else they are given back."""
+
+    def __init__(self, storage: Storage, fence: LeaseFence, *, ttl_ms: int) -> None:
+        self._storage = storage
+        self._queue = storage.queue
+        self._fence = fence
+        self._ttl_ms = ttl_ms
+        self.claims: list[Claim] = []
+
+    @property
+    def batches(self) -> tuple[Batch, ...]:
+        """What the run has claimed, without orders."""
+        return tuple(batch for claim in self.claims for batch in claim.batches if command_of(batch) is None)
+
+    async def next(self) -> Claim | None:
+        """Return the claim on what comes next, which the caller keeps: input, or an order. None if nothing is ready."""
+        claim = await self._queue.claim(self._fence, boundary=Boundary.IDLE, ttl_ms=self._ttl_ms)
+        if not isinstance(claim, Claim) and claim.reason is EmptyReason.COMMAND_AT_HEAD:
+            claim = await self._queue.claim_command(self._fence, ttl_ms=self._ttl_ms)
+        return claim if isinstance(claim, Claim) else None
+
+    async def narrow(self, claim: Claim, wanted: Sequence[str]) -> list[Claim]:
+        """Exchange a claim for one on those of its batches that an earlier attempt had."""
+        present = [batch.batch_id for batch in claim.batches if batch.batch_id in wanted]
+        if len(present) == len(claim.batches):
+            return [claim]
+        await self._queue.abandon(claim, count_attempt=False)
+        again = await self._queue.claim_batches(self._fence, present, ttl_ms=self._ttl_ms)
+        return [again] if isinstance(again, Claim) else []
+
+    async def early(self) -> list[Claim]:
+        """Claim all early input that is ready."""
+        claimed: list[Claim] = []
+        while (claim := await self._claim_early(64)) is not None:
+            claimed.append(claim)
+        return claimed
+
+    async def early_again(self, wanted: Sequence[str]) -> list[Claim]:
+        """Claim those of the batches that an earlier attempt had taken up which are still in the queue."""
+        claimed: list[Claim] = []
+        others: list[Claim] = []
+        while len(claimed) < len(wanted) and (claim := await self._claim_early(1)) is not None:
+            (claimed if claim.batches[0].batch_id in wanted else others).append(claim)
+        for claim in others:
+            await self._queue.abandon(claim, count_attempt=False)
+        return claimed
+
+    async def seen_before(self, session_id: str, batch_id: str) -> list[Message]:
+        """Return the messages of a batch that has left the queue: a turn of its own answered it, or it is dead."""
+        session, messages = self._storage.session(session_id), list[Message]()
+        while (node := await session.node(item_id(batch_id, len(messages)))) is not None:
+            if not isinstance(node.entry, MessageEntry):
+                break
+            messages.append(node.entry.message)
+        letter = None if messages else await find_letter(self._storage, session_id, batch_id)
+        return messages if letter is None else input_messages(letter.batch)
+
+    async def order_to_cancel(self, turn_id: str) -> str | None:
+        """Return the reason of an order to cancel this turn, wherever in the queue it is; None if there is none."""
+        async for batch in _queued(self._storage, self._fence.session_id):
+            command = command_of(batch)
+            if command is not None and command.command == _CANCEL + turn_id:
+                return command.reason
+        return None
+
+    async def claim_order(self, turn_id: str) -> None:
+        """Claim the order to cancel this turn if it comes next; else it is consumed later, and then does nothing."""
+        claim = await self._queue.claim_command(self._fence, ttl_ms=self._ttl_ms)
+        if not isinstance(claim, Claim):
+            return
+        command = command_of(claim.batches[0])
+        if command is not None and command.command == _CANCEL + turn_id:
+            self.claims.append(claim)
+        else:
+            await self._queue.abandon(claim, count_attempt=False)
+
+    async def give_back(self, *, count_attempt: bool) -> None:
+        """Give everything back; an attempt counts for the input that the turn is named after."""
+        for place, claim in enumerate(self.claims):
+            await self._queue.abandon(claim, count_attempt=count_attempt and place == 0)
+
+    async def bury(self, reason: str, error: JSON) -> None:
+        """Make the input a dead letter; what joined it later gets a turn of its own."""
+        head, *others = self.claims
+        for claim in others:
+            await self._queue.abandon(claim, count_attempt=False)
+        await self._queue.bury(head, reason=reason, error=error)
+
+    async def _claim_early(self, most: int) -> Claim | None:
+        boundary = Boundary.ACTIVE_TURN_CHECKPOINT
+        claim = await self._queue.claim(self._fence, boundary=boundary, ttl_ms=self._ttl_ms, max_batches=most)
+        return claim if isinstance(claim, Claim) else None
+
+
+def cancel_command(turn_id: str, reason: str) -> SessionCommand:
+    """Return the order to cancel one turn; to any other it means nothing."""
+    return SessionCommand(command=_CANCEL + turn_id, reason=reason)
+
+
+def is_cancellation(command: SessionCommand) -> bool:
+    return command.command.startswith(_CANCEL)
+
+
+def command_of(batch: Batch) -> SessionCommand | None:
+    """Return the order that a batch is, or None if it is input."""
+    payload = batch.payloads[0]
+    return payload if isinstance(payload, SessionCommand) else None
+
+
+def may_merge(batch: Batch) -> bool:
+    """Return whether others may be claimed together with this batch."""
+    return batch.slot is Slot.JOIN and batch.merge_key is not None
+
+
+def item_id(batch_id: str, index: int) -> str:
+    """Return the id of a payload, which is that of its message too."""
+    return f"{batch_id}:item:{index}"
+
+
+def input_messages(batch: Batch) -> list[Message]:
+    """Return the messages that a batch means; the same ones in every attempt."""
+    messages: list[Message] = []
+    for name, payload in zip(batch.item_ids, batch.payloads, strict=True):
+        if isinstance(payload, TurnInput):
+            parts = tuple(_part(f"{name}:{index}", item) for index, item in enumerate(payload.items))
+            messages.append(Message(id=name, role=Role.USER, parts=parts))
+        elif isinstance(payload, ProcessWake):
+            messages.append(_wake_message(name, payload))
+    return messages
+
+
+def attachment_ids(batch: Batch) -> set[str]:
+    """Return the ids of the attachments that a batch names."""
+    inputs = (payload for payload in batch.payloads if isinstance(payload, TurnInput))
+    return {item.attachment.id for each in inputs for item in each.items if isinstance(item, AttachmentItem)}
+
+
+async def waiting_batches(storage: Storage, session_id: str) -> AsyncIterator[Batch]:
+    """Yield all that a session may still be given: what is queued, however late, and then its dead letters."""
+    async for batch in _queued(storage, session_id):
+        yield batch
+    async for letter in _dead_letters(storage, session_id):
+        yield letter.batch
+
+
+async def find_letter(storage: Storage, session_id: str, batch_id: str) -> DeadLetter | None:
+    """Return the dead letter that a batch has become."""
+    async for letter in _dead_letters(storage, session_id):
+        if letter.batch.batch_id == batch_id:
+            return letter
+    return None
+
+
+async def _queued(storage: Storage, session_id: str) -> AsyncIterator[Batch]:
+    after_seq = 0
+    while page := await storage.queue.list(session_id, limit=_PAGE, after_seq=after_seq):
+        for batch in page:
+            yield batch
+        after_seq = page[-1].seq
+
+
+async def _dead_letters(storage: Storage, session_id: str) -> AsyncIterator[DeadLetter]:
+    after: int | None = None
+    while page := await storage.queue.dead(session_id=session_id, limit=_PAGE, after=after):
+        for letter in page:
+            yield letter
+        after = page[-1].place
+
+
+def _wake_message(message_id: str, wake: ProcessWake) -> Message:
+    text = wake.input if isinstance(wake.input, str) else msgspec.json.encode(wake.input).decode()
+    origin = ProcessOrigin(
+        process_id=wake.process_id,
+        event_type=wake.event_type,
+        sequence=wake.sequence,
+        wake_id=wake.wake_id,
+        caused_by=wake.caused_by,
+    )
+    part = Part(id=f"{message_id}:0", kind=PartKind.TEXT, content=text)
+    return Message(id=message_id, role=Role.EVENT, parts=(part,), origin=origin)
+
+
+def _part(part_id: str, item: TextItem | AttachmentItem) -> Part:
+    if isinstance(item, TextItem):
+        return Part(id=part_id, kind=PartKind.TEXT, content=item.text)
+    return Part(id=part_id, kind=PartKind.IMAGE, content="", attachment=item.attachment)

@@ -1,0 +1,399 @@
+"""One turn of one session: claim its input, run its agent, publish all of it in one commit."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from typing import TYPE_CHECKING, Final
+
+from lash.errors import (
+    ClaimLost,
+    InvalidInput,
+    LeaseLost,
+    RevisionConflict,
+    SessionDeleted,
+    SessionNotFound,
+    UnknownDefinition,
+)
+from lash.model.effect import CheckpointPoint, Envelope, TurnCheckpoint, TurnScope
+from lash.model.lease import Acquired
+from lash.model.queue import Batch, Claim, TurnBegun, TurnInput
+from lash.model.session.message import Message
+from lash.model.session.node import ProtocolEntry
+from lash.model.value import JSON
+from lash.plan.queue.begin import turn_id_of
+from lash.runtime.definition import AgentDefinition
+from lash.runtime.errors import STORAGE_TROUBLE, Suspended
+from lash.runtime.hooks import TURN
+from lash.runtime.steps.failure import describe_failure, trace_of
+from lash.runtime.steps.journal import Journal, root_branch
+from lash.runtime.turns.draft import AGENT_OPTION, TurnDraft, consume_order
+from lash.runtime.turns.history import History
+from lash.runtime.turns.inbox import Intake, command_of, input_messages, is_cancellation, may_merge
+from lash.runtime.turns.turn import Turn
+
+if TYPE_CHECKING:
+    from lash.runtime.core import Core
+
+PLUGIN: Final = "lash"
+_MOST_CRASHES: Final = 20
+"""How many attempts may end without a word, beyond those that may fail, before the input is given up."""
+_INPUT_KEY: Final = "input"
+_HISTORY_KEY: Final = "history"
+_TAKEN: Final = TurnCheckpoint(checkpoint=CheckpointPoint.AFTER_WORK)
+_SEEN: Final = TurnCheckpoint(checkpoint=CheckpointPoint.BEFORE_COMPLETION)
+
+
+class TurnEnd(enum.Enum):
+    """How a turn's run ended."""
+
+    COMMITTED = "committed"
+    NOTHING = "nothing"
+    FAILED = "failed"
+    BURIED = "buried"
+    LOST = "lost"
+    RELEASED = "released"
+    UNKNOWN = "unknown"
+
+
+class TurnRun:
+    """One turn under a lease, and what it may be asked by the turn that the agent sees."""
+
+    def __init__(self, core: Core, begun: TurnBegun | Acquired) -> None:
+        lease = begun.lease
+        self._core = core
+        self._storage = core.storage
+        self._fence = lease.fence
+        self._intake = Intake(core.storage, lease.fence, ttl_ms=core.options.ttl_ms)
+        self._begun = begun if isinstance(begun, TurnBegun) else None
+        self.session_id = lease.session_id
+        self.turn_id = ""
+        self.attempt = 0
+        self._history = History()
+        self._leaf_node_id: str | None = None
+        self._said_before: list[Message] | None = None
+        self._draft = TurnDraft(self.session_id, self.turn_id, self._history)
+        self._journal: Journal | None = None
+        self._task: asyncio.Task[object] | None = None
+        self._cancel_reason: str | None = None
+        self._released = False
+        self._lost = False
+
+    @property
+    def batches(self) -> tuple[Batch, ...]:
+        return self._intake.batches
+
+    async def run(self) -> TurnEnd:
+        """Run one turn if there is input; never raise for what the application did. The lease is free afterwards."""
+        try:
+            end = await self._run()
+            if end is TurnEnd.NOTHING:
+                await self._storage.leases.release(self._fence)
+        except (LeaseLost, ClaimLost):
+            end = await self._leave()
+        except (SessionDeleted, SessionNotFound):
+            return TurnEnd.LOST
+        return end
+
+    def cancel(self, reason: str) -> None:
+        """Let the agent see a cancellation at what it awaits; the turn ends as cancelled."""
+        self._cancel_reason = reason
+        if self._task is not None:
+            self._task.cancel()
+
+    def release(self) -> None:
+        """Give the turn back, unless its agent is done: another run goes on from its records."""
+        if self._task is None or not self._task.done():
+            self._released = True
+            self._stop()
+
+    def lose(self) -> None:
+        """Stop at once and write nothing: somebody else has the session now."""
+        self._lost = True
+        self._stop()
+
+    async def renew(self) -> None:
+        """Keep the lease and every claim under it; raise LeaseLost if somebody else has the session."""
+        await self._storage.leases.renew(self._fence, ttl_ms=self._core.options.ttl_ms)
+
+    async def obey(self) -> None:
+        """Look for an order to this turn while it runs; a second look changes nothing."""
+        if self.turn_id and self._cancel_reason is None:
+            reason = await self._intake.order_to_cancel(self.turn_id)
+            if reason is not None:
+                self.cancel(reason)
+
+    # What the turn asks for.
+
+    def messages(self) -> list[Message]:
+        before = self._history.messages() if self._said_before is None else self._said_before
+        return [*before, *self._draft.messages()]
+
+    async def checkpoint(self, key: str) -> list[Message]:
+        """Claim early input and record which, so that a later attempt takes the same at the same place."""
+        journal = self._require_journal()
+        known = journal.peek(key, _TAKEN)
+        if known is not None:
+            wanted = _batch_ids(known.outcome)
+            return await self._take_again(wanted, await self._intake.early_again(wanted))
+        claimed = await self._intake.early()
+        await self._record_taken(key, claimed)
+        return self._take(claimed)
+
+    # The run.
+
+    async def _run(self) -> TurnEnd:
+        begun = self._begun
+        claim = await self._next_input() if begun is None else begun.claim
+        if claim is None:
+            return TurnEnd.NOTHING
+        self._intake.claims.append(claim)
+        if self._lost or self._released:
+            return await self._stopped()
+        head = claim.batches[0]
+        self.turn_id, self.attempt = turn_id_of(head.batch_id), head.attempts
+        revision = None if begun is None else begun.revision
+        self._history = await self._core.histories.load(self._storage, self.session_id, revision=revision)
+        self._leaf_node_id = self._history.leaf_node_id
+        try:
+            agent = self._core.agent(self._agent_name(claim))
+        except UnknownDefinition as unknown:
+            self._core.hooks.note("definition.unknown", session_id=self.session_id, message=str(unknown))
+            return await self._give_back(TurnEnd.UNKNOWN, count_attempt=False)
+        if self.attempt > agent.retry.max_attempts + _MOST_CRASHES:
+            return await self._bury(RuntimeError(f"{self.attempt - 1} attempts ended without a word"))
+        with self._core.hooks.span(TURN, session_id=self.session_id, turn_id=self.turn_id, attempt=self.attempt):
+            return await self._drive(agent, claim)
+
+    async def _next_input(self) -> Claim | None:
+        """Claim what the turn is for. Orders that come before it find no turn running: they are consumed, no more."""
+        while (claim := await self._intake.next()) is not None:
+            order = command_of(claim.batches[0])
+            if order is None:
+                return claim
+            if not is_cancellation(order):
+                self._core.hooks.note("command.unknown", session_id=self.session_id, command=order.command)
+            history = await self._core.histories.load(self._storage, self.session_id)
+            commit = consume_order(history, self._fence, claim.batches[0].batch_id, claim.completion)
+            try:
+                result = await self._storage.session(self.session_id).commit(commit)
+            except RevisionConflict:
+                await self._storage.queue.abandon(claim, count_attempt=False)
+                continue
+            self._core.histories.advance(self.session_id, commit, result)
+        return None
+
+    async def _drive(self, agent: AgentDefinition, claim: Claim) -> TurnEnd:
+        try:
+            journal = await self._prepare(claim)
+        except Suspended:
+            return await self._stopped()
+        self._task = asyncio.create_task(self._body(agent, journal), name=f"lash-turn {self.turn_id}")
+        if self._lost or self._released or self._cancel_reason is not None:
+            self._task.cancel()
+        try:
+            await asyncio.wait({self._task})
+        finally:
+            # Whatever the agent has left running, and the agent itself if we are cancelled, does nothing more.
+            journal.stop(Suspended())
+            self._task.cancel()
+        return await self._settle(agent, self._task)
+
+    async def _prepare(self, claim: Claim) -> Journal:
+        """Read what earlier attempts have left, and take up the input as they did."""
+        core, ttl_ms = self._core, self._core.options.ttl_ms
+        journal = Journal(core.storage, self._scope(), self._fence, core.owner, core.hooks, ttl_ms=ttl_ms)
+        self._journal = journal
+        if self._begun is None or self._begun.recorded:
+            await journal.load()
+        self._draft = TurnDraft(self.session_id, self.turn_id, self._history)
+        seen = journal.peek(_HISTORY_KEY, _SEEN)
+        if seen is not None:
+            self._said_before = self._history.messages_through(_leaf(seen.outcome))
+        await self._take_input(claim)
+        if self.attempt > 1:
+            await self.obey()
+        return journal
+
+    async def _body(self, agent: AgentDefinition, journal: Journal) -> object:
+        root_branch()
+        turn = Turn(self, self._core, journal, self._draft)
+        limit = asyncio.timeout(agent.timeout_s)
+        try:
+            async with limit:
+                return await agent.function(turn)
+        except TimeoutError as error:
+            if limit.expired():
+                raise TimeoutError(f"agent {agent.name!r} took longer than {agent.timeout_s:g} s") from error
+            raise
+
+    async def _settle(self, agent: AgentDefinition, task: asyncio.Task[object]) -> TurnEnd:
+        if self._lost or self._released:
+            return await self._stopped()
+        error = asyncio.CancelledError("the agent cancelled itself") if task.cancelled() else task.exception()
+        if error is None:
+            return await self._publish(agent, task.result())
+        if isinstance(error, LeaseLost | ClaimLost) and error.session_id == self.session_id:
+            raise error
+        if self._cancel_reason is not None:
+            return await self._publish_cancelled(agent, self._cancel_reason)
+        return await self._fail(agent, error)
+
+    async def _publish(self, agent: AgentDefinition, reply: object) -> TurnEnd:
+        try:
+            self._draft.reply(reply)
+            return await self._commit(agent)
+        except (LeaseLost, ClaimLost, SessionDeleted, SessionNotFound):
+            raise
+        except Exception as error:  # noqa: BLE001 (whatever an agent gives us, the turn fails and says why)
+            return await self._fail(agent, error)
+
+    async def _publish_cancelled(self, agent: AgentDefinition, reason: str) -> TurnEnd:
+        entry = ProtocolEntry(plugin_id=PLUGIN, payload={"type": "turn_cancelled", "reason": reason})
+        self._draft.cancel(self._history, entry)
+        await self._intake.claim_order(self.turn_id)
+        return await self._commit(agent)
+
+    async def _commit(self, agent: AgentDefinition) -> TurnEnd:
+        """Publish the turn. Should somebody have committed beside the lease, its nodes go behind theirs."""
+        done = tuple(claim.completion for claim in self._intake.claims)
+        # What the turn showed comes before its commit in the eyes of those who observe.
+        await self._core.activity.flush(self.session_id)
+        while True:
+            commit = self._draft.commit(self._history, agent.name, self._fence, done)
+            try:
+                result = await self._storage.session(self.session_id).commit(commit)
+            except RevisionConflict:
+                self._history = await self._core.histories.load(self._storage, self.session_id)
+                continue
+            self._core.histories.advance(self.session_id, commit, result)
+            return TurnEnd.COMMITTED
+
+    async def _fail(self, agent: AgentDefinition, error: BaseException) -> TurnEnd:
+        """Try again later, or make the input a dead letter if this was the last attempt or no other can help."""
+        self._core.hooks.failed(error)
+        await self._remember_history()
+        hopeless = isinstance(error, InvalidInput) or self._require_journal().is_told(error)
+        # A database that is away or full is no fault of the message: it is kept for when that has ended.
+        counts = not isinstance(error, STORAGE_TROUBLE)
+        if hopeless or (counts and self.attempt >= agent.retry.max_attempts):
+            return await self._bury(error)
+        self._core.hooks.note(
+            "turn.retried",
+            session_id=self.session_id,
+            turn_id=self.turn_id,
+            attempt=self.attempt,
+            error=describe_failure(error),
+        )
+        pause_s = agent.retry.pause_s(self.attempt if counts else 1)
+        return await self._give_back(TurnEnd.FAILED, pause_s=pause_s, count_attempt=counts)
+
+    async def _bury(self, error: BaseException) -> TurnEnd:
+        reason = describe_failure(error)
+        details: JSON = {
+            "type": type(error).__qualname__,
+            "attempts": self.attempt,
+            "traceback": trace_of(error),
+        }
+        await self._intake.bury(reason, details)
+        await self._storage.leases.release(self._fence)
+        self._core.hooks.note("turn.buried", session_id=self.session_id, turn_id=self.turn_id, error=reason)
+        return TurnEnd.BURIED
+
+    async def _remember_history(self) -> None:
+        """Record what was said before this turn, if it has recorded anything that may depend on it.
+
+        A later attempt must see the same, also when others have committed since: a requeued dead letter comes late.
+        """
+        if await self._storage.effects.list(self._scope(), limit=1):
+            envelope = Envelope(scope=self._scope(), replay_key=_HISTORY_KEY, command=_SEEN)
+            await self._storage.effects.record(self._fence, envelope, {"leaf_node_id": self._leaf_node_id})
+
+    async def _give_back(self, end: TurnEnd, *, pause_s: float = 0, count_attempt: bool = True) -> TurnEnd:
+        await self._intake.give_back(count_attempt=count_attempt)
+        await self._storage.leases.release(self._fence, pause_ms=round(pause_s * 1_000))
+        return end
+
+    async def _stopped(self) -> TurnEnd:
+        """End a run that was taken away or told to give its work back."""
+        return await self._leave() if self._lost else await self._give_back(TurnEnd.RELEASED, count_attempt=False)
+
+    async def _leave(self) -> TurnEnd:
+        """Stop without a word in the session; a lease that ran out and that nobody took is free for all at once."""
+        self._core.hooks.note("lease.lost", session_id=self.session_id, turn_id=self.turn_id)
+        await self._storage.leases.release(self._fence)
+        return TurnEnd.LOST
+
+    # Input.
+
+    async def _take_input(self, claim: Claim) -> None:
+        """Take up what was claimed; after an earlier attempt exactly what that one had, whatever came since."""
+        if not may_merge(claim.batches[0]):
+            self._draft.take(message for batch in claim.batches for message in input_messages(batch))
+            return
+        known = self._require_journal().peek(_INPUT_KEY, _TAKEN)
+        self._intake.claims.remove(claim)
+        if known is None:
+            await self._record_taken(_INPUT_KEY, [claim])
+            self._take([claim])
+        else:
+            wanted = _batch_ids(known.outcome)
+            await self._take_again(wanted, await self._intake.narrow(claim, wanted))
+
+    async def _record_taken(self, key: str, claimed: list[Claim]) -> None:
+        async def outcome() -> JSON:
+            return {"batch_ids": [batch.batch_id for claim in claimed for batch in claim.batches]}
+
+        await self._require_journal().recorded(key, _TAKEN, outcome)
+
+    def _take(self, claimed: list[Claim]) -> list[Message]:
+        self._intake.claims.extend(claimed)
+        new = [message for claim in claimed for batch in claim.batches for message in input_messages(batch)]
+        self._draft.take(new)
+        return new
+
+    async def _take_again(self, wanted: list[str], claimed: list[Claim]) -> list[Message]:
+        """Take up what an earlier attempt had, in its order; what has left the queue since is seen, not published."""
+        self._intake.claims.extend(claimed)
+        batches = {batch.batch_id: batch for claim in claimed for batch in claim.batches}
+        new: list[Message] = []
+        for batch_id in wanted:
+            here = batches.get(batch_id)
+            if here is not None:
+                messages = input_messages(here)
+            else:
+                messages = await self._intake.seen_before(self.session_id, batch_id)
+            self._draft.take(messages, publish=here is not None)
+            new.extend(messages)
+        return new
+
+    def _agent_name(self, claim: Claim) -> str | None:
+        for batch in claim.batches:
+            for payload in batch.payloads:
+                if isinstance(payload, TurnInput) and AGENT_OPTION in payload.protocol_turn_options:
+                    return str(payload.protocol_turn_options[AGENT_OPTION])
+        known = self._history.turn_state.protocol_turn_options.get(AGENT_OPTION)
+        return None if known is None else str(known)
+
+    def _scope(self) -> TurnScope:
+        return TurnScope(session_id=self.session_id, turn_id=self.turn_id)
+
+    def _require_journal(self) -> Journal:
+        assert self._journal is not None, "the agent runs only after its journal was read"
+        return self._journal
+
+    def _stop(self) -> None:
+        if self._journal is not None:
+            self._journal.stop(Suspended())
+        if self._task is not None:
+            self._task.cancel()
+
+
+def _batch_ids(outcome: JSON) -> list[str]:
+    ids = outcome.get("batch_ids") if isinstance(outcome, dict) else None
+    return [str(each) for each in ids] if isinstance(ids, list) else []
+
+
+def _leaf(outcome: JSON) -> str | None:
+    leaf = outcome.get("leaf_node_id") if isinstance(outcome, dict) else None
+    return None if leaf is None else str(leaf)

@@ -1,0 +1,195 @@
+"""What an agent sees of one turn."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from lash.errors import InvalidInput
+from lash.model.attachment import AttachmentOwner, OwnerKind
+from lash.model.causal import TurnCause
+from lash.model.process.process import Grant, Provenance, Scope, SessionOriginator
+from lash.model.queue import Batch, ProcessWake
+from lash.model.session.message import AttachmentRef, Message, Part, PartKind, Role
+from lash.model.session.session import ChildRelation
+from lash.model.session.usage import TokenUsage, UsageEntry
+from lash.model.value import JSON
+from lash.plan.effect.effect import replay_key
+from lash.runtime.definition import ENGINE, ProcessDefinition
+from lash.runtime.policy import STEP_RETRY, Retry
+from lash.runtime.processes.context import Steps
+from lash.runtime.steps.journal import Journal, StepOptions
+from lash.runtime.turns.draft import TurnDraft
+
+if TYPE_CHECKING:
+    from lash.runtime.core import Core
+    from lash.runtime.processes.handle import ProcessHandle
+    from lash.runtime.turns.handle import SessionHandle
+    from lash.runtime.turns.run import TurnRun
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Turn(Steps):
+    """One turn of a session: what came in, what was said before, and everything that the turn may do.
+
+    What it does is published by one commit when the agent returns, whole or not at all. Steps are recorded as they
+    happen, so that a turn that is run again after a crash repeats none of them.
+    """
+
+    def __init__(self, run: TurnRun, core: Core, journal: Journal, draft: TurnDraft) -> None:
+        super().__init__(journal, StepOptions())
+        self._run = run
+        self._core = core
+        self._draft = draft
+        self.state = draft.state
+
+    @property
+    def session_id(self) -> str:
+        return self._run.session_id
+
+    @property
+    def turn_id(self) -> str:
+        return self._run.turn_id
+
+    @property
+    def attempt(self) -> int:
+        """The number of this attempt, from 1."""
+        return self._run.attempt
+
+    @property
+    def batches(self) -> tuple[Batch, ...]:
+        """What the turn has claimed, early input that joined it included."""
+        return self._run.batches
+
+    @property
+    def text(self) -> str:
+        """What users said in this turn's input."""
+        said = (text_of(message) for message in self._draft.input_messages if message.role is Role.USER)
+        return "\n".join(said)
+
+    @property
+    def wakes(self) -> tuple[ProcessWake, ...]:
+        """What background processes reported in this turn's input."""
+        payloads = (payload for batch in self.batches for payload in batch.payloads)
+        return tuple(payload for payload in payloads if isinstance(payload, ProcessWake))
+
+    def messages(self, last: int | None = None) -> list[Message]:
+        """Return the conversation up to now: history, this turn's input, and what the turn added."""
+        everything = self._run.messages()
+        return last_of(everything, last)
+
+    def options(
+        self, *, key: str | None = None, once: bool = False, retry: Retry = STEP_RETRY, timeout_s: float | None = None
+    ) -> Steps:
+        """Return what runs steps otherwise: under a key of their own, never twice, with retries, with a time limit."""
+        return Steps(self._journal, StepOptions(key=key, once=once, retry=retry, timeout_s=timeout_s))
+
+    def add(self, message: Message | str, *, role: Role = Role.ASSISTANT) -> Message:
+        """Add a message to the conversation; it is published with the turn."""
+        self._journal.check_running()
+        return self._draft.add(message, role)
+
+    def add_tool_call(self, call_id: str, name: str, arguments: str, result: str) -> None:
+        """Add a tool call and its result, which belong together."""
+        call = Part(
+            id=f"{call_id}:call", kind=PartKind.TOOL_CALL, content=arguments, tool_call_id=call_id, tool_name=name
+        )
+        answer = Part(
+            id=f"{call_id}:result", kind=PartKind.TOOL_RESULT, content=result, tool_call_id=call_id, tool_name=name
+        )
+        self._journal.check_running()
+        self._draft.add_parts(Role.ASSISTANT, call, answer)
+
+    def usage(
+        self,
+        model: str,
+        *,
+        input_tokens: int = 0,
+        output_tokens: int = 0,
+        cached_input_tokens: int = 0,
+        reasoning_tokens: int = 0,
+        source: str = "turn",
+    ) -> None:
+        """Account for tokens; they are booked with the turn, once, however often it was tried."""
+        usage = TokenUsage(
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+            cached_input_tokens=cached_input_tokens,
+            reasoning_tokens=reasoning_tokens,
+        )
+        self._draft.usage.append(UsageEntry(source=source, model=model, usage=usage))
+
+    async def attach(self, content: bytes, media_type: str, *, label: str | None = None) -> AttachmentRef:
+        """Store a file with the session and return the reference to use in messages; it is kept if the turn commits."""
+        self._journal.check_running()
+        owner = AttachmentOwner(kind=OwnerKind.TURN, id=self.turn_id)
+        attachments = self._core.storage.attachments
+        reference = await attachments.put(self.session_id, content, media_type, owner=owner, label=label)
+        self._draft.attachments.append(reference.id)
+        return reference
+
+    def start(self, process: ProcessDefinition[P, R], *args: P.args, **kwargs: P.kwargs) -> Awaitable[ProcessHandle[R]]:
+        """Start a process once; what it wakes comes back to this session."""
+        return self._start(self._journal.name(f"start:{process.name}"), process, args, kwargs)
+
+    async def child(self, session_id: str, *, agent: Any = None) -> SessionHandle:  # noqa: ANN401 (any agent)
+        """Create a session that belongs to this one, or return it."""
+        self._journal.check_running()
+        relation = ChildRelation(parent_session_id=self.session_id, caused_by=self._cause())
+        await self._core.storage.sessions.create(session_id, relation=relation)
+        return self._core.session_handle(session_id, agent)
+
+    def checkpoint(self) -> Awaitable[list[Message]]:
+        """Take up what came in meanwhile: the safe boundary at which early input joins a running turn.
+
+        Returns the new messages, which are part of the conversation from here on.
+        """
+        return self._run.checkpoint(self._journal.name("checkpoint"))
+
+    def activity(self, payload: JSON) -> None:
+        """Show something to those who observe the session, such as a piece of text; it is not part of history."""
+        self._core.activity.tell(self.session_id, self.turn_id, payload)
+
+    def emit(self, source_type: str, payload: JSON = None, *, source_key: str | None = None) -> Awaitable[Any]:
+        """Tell that something happened, once; the processes that were subscribed to it are started by it."""
+        key = replay_key(self.session_id, self.turn_id, self._journal.name(f"emit:{source_type}"))
+        return self._core.emit(source_type, payload, key=key, source_key=source_key)
+
+    async def _start(
+        self, key: str, process: ProcessDefinition[Any, R], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> ProcessHandle[R]:
+        self._journal.check_running()
+        scope = Scope(session_id=self.session_id)
+        registration = self._core.registration(
+            process,
+            replay_key(self.session_id, self.turn_id, key),
+            args,
+            kwargs,
+            provenance=Provenance(originator=SessionOriginator(scope=scope), caused_by=self._cause()),
+            wake_session_id=self.session_id,
+        )
+        await self._core.storage.processes.register(registration)
+        await self._core.storage.grants.grant(
+            Grant(scope=scope, process_id=registration.process_id, kind=ENGINE, label=process.name)
+        )
+        return self._core.process_handle(registration.process_id, process)
+
+    def _cause(self) -> TurnCause:
+        return TurnCause(session_id=self.session_id, turn_id=self.turn_id)
+
+
+def text_of(message: Message) -> str:
+    """Return the text of a message."""
+    kinds = (PartKind.TEXT, PartKind.PROSE)
+    return "\n".join(part.content for part in message.parts if part.kind in kinds)
+
+
+def last_of(messages: list[Message], last: int | None) -> list[Message]:
+    """Return the last so many, or all."""
+    if last is None:
+        return messages
+    if last < 0:
+        raise InvalidInput(f"last is a number of messages, not {last}")
+    return messages[max(0, len(messages) - last) :]

@@ -1,0 +1,80 @@
+"""What a worker tidies up from time to time. Any number of workers may do it at once."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Final
+
+from lash.errors import LashError, StorageClosed
+from lash.model.attachment import AttachmentEntry, OwnerKind
+from lash.model.process.process import ProcessStatus
+from lash.plan.queue.begin import turn_id_of
+from lash.runtime.core import Core
+from lash.runtime.turns.inbox import attachment_ids, waiting_batches
+from lash.stores.storage import Storage
+
+_UNCOMMITTED_MS: Final = 24 * 3_600_000
+"""How old an attachment must be before anybody asks whether it will still be committed."""
+_PAGE: Final = 100
+_CHANGES: Final = 1_000
+
+
+async def keep_tidy(core: Core) -> None:
+    """Tidy up for as long as the worker lives; trouble is noted and tried again the next time."""
+    every_s = core.options.maintenance_s
+    if every_s is None:
+        return
+    while True:
+        # Workers that were started together should not tidy up together.
+        await asyncio.sleep(every_s * random.uniform(0.5, 1.0))  # noqa: S311 (no secret is made of it)
+        try:
+            await tidy(core)
+        except StorageClosed:
+            return
+        except LashError as error:
+            core.hooks.note("worker.trouble", error=f"{type(error).__qualname__}: {error}")
+
+
+async def tidy(core: Core) -> None:
+    """Remove attachments that nobody will commit, and processes that have ended long enough ago."""
+    storage = core.storage
+    await storage.attachments.sweep(_UNCOMMITTED_MS, _Owners(storage).is_gone)
+    keep_s = core.options.keep_ended_processes_s
+    if keep_s is None:
+        return
+    now_ms = (await storage.work.look(sessions=0, processes=0, owner=core.owner)).now_ms
+    before_ms = max(0, now_ms - round(keep_s * 1_000))
+    while (await storage.processes.prune(ended_before_ms=before_ms, through_cursor=None, limit=_PAGE)).more:
+        pass
+    while await storage.processes.prune_changes(before_ms=before_ms, limit=_CHANGES) == _CHANGES:
+        pass
+
+
+class _Owners:
+    """Knows, for one sweep, who may still commit an attachment. What waits in a session is read once."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._waiting: dict[str, frozenset[str]] = {}
+
+    async def is_gone(self, entry: AttachmentEntry) -> bool:
+        """Say whether nobody can commit it any more: no running process, no input that had it or names it."""
+        owner = entry.owner
+        if owner is not None and owner.kind is OwnerKind.PROCESS:
+            record = await self._storage.processes.get(owner.id)
+            if record is not None and record.status is ProcessStatus.RUNNING:
+                return False
+        waiting = await self._waiting_in(entry.session_id)
+        return entry.ref.id not in waiting and (owner is None or owner.id not in waiting)
+
+    async def _waiting_in(self, session_id: str) -> frozenset[str]:
+        """Return the ids of the turns that input may still begin, and of the attachments that it names."""
+        known = self._waiting.get(session_id)
+        if known is None:
+            names: set[str] = set()
+            async for batch in waiting_batches(self._storage, session_id):
+                names.add(turn_id_of(batch.batch_id))
+                names.update(attachment_ids(batch))
+            known = self._waiting[session_id] = frozenset(names)
+        return known

@@ -1,0 +1,121 @@
+"""Opening connections: the settings that every one of them has."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+
+from lash.errors import StorageFailure
+from lash.sqlite.engine.options import SQLiteOptions
+
+Prepare = Callable[[apsw.Connection, bool], None]
+"""Creates or checks the tables; told whether the database holds nothing yet."""
+
+_FIRST_PAUSE = 0.001
+_LONGEST_PAUSE = 0.05
+_CACHED_STATEMENTS = 512
+
+
+def open_memory(options: SQLiteOptions, prepare: Prepare) -> apsw.Connection:
+    """Open a new database in memory and prepare it."""
+    connection = apsw.Connection(":memory:", statementcachesize=_CACHED_STATEMENTS)
+    try:
+        _configure(connection, options)
+        prepare(connection, True)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_writer(path: str, options: SQLiteOptions, prepare: Prepare) -> apsw.Connection:
+    """Open the file for writing, creating it where needed, prepare it and switch it to the write-ahead log.
+
+    A file that already holds tables is switched only after ``prepare`` has accepted it, so that the
+    database of another program is left as it was.
+    """
+    connection = apsw.Connection(path, statementcachesize=_CACHED_STATEMENTS)
+    try:
+        _configure(connection, options)
+        _check_writable(connection, path)
+        new = connection.execute("SELECT count(*) FROM sqlite_schema").get == 0
+        if new:
+            switch_to_wal(connection, path, options.busy_timeout_ms)
+            _sync_folder(path)
+        prepare(connection, new)
+        if not new:
+            switch_to_wal(connection, path, options.busy_timeout_ms)
+        # SQLite would otherwise copy the log back in the middle of a commit, while callers wait.
+        connection.pragma("wal_autocheckpoint", 0)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_reader(path: str, options: SQLiteOptions) -> apsw.Connection:
+    """Open the file for reading only; the writer has created and prepared it."""
+    connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY, statementcachesize=_CACHED_STATEMENTS)
+    try:
+        _configure(connection, options)
+        connection.pragma("query_only", 1)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def switch_to_wal(connection: apsw.Connection, path: str, timeout_ms: int) -> None:
+    """Turn the write-ahead log on; SQLite's own busy timeout does not cover this step, hence the patience."""
+    deadline = time.monotonic() + timeout_ms / 1000
+    pause = _FIRST_PAUSE
+    while True:
+        try:
+            mode = connection.pragma("journal_mode", "wal")
+        except apsw.BusyError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+            continue
+        if mode != "wal":
+            raise StorageFailure(f"{path} cannot use a write-ahead log on this file system (mode {mode})")
+        return
+
+
+def _configure(connection: apsw.Connection, options: SQLiteOptions) -> None:
+    connection.set_busy_timeout(options.busy_timeout_ms)
+    # Strings in double quotes would hide a misspelt column; a hostile file must not run code through its schema.
+    for setting in (apsw.SQLITE_DBCONFIG_DQS_DML, apsw.SQLITE_DBCONFIG_DQS_DDL, apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA):
+        connection.config(setting, 0)
+    connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+    connection.pragma("foreign_keys", 1)
+    connection.pragma("cell_size_check", 1)
+    connection.pragma("synchronous", options.synchronous)
+    if options.synchronous == "full":
+        # macOS needs a stronger call than fsync to reach the disk; elsewhere these change nothing.
+        connection.pragma("fullfsync", 1)
+        connection.pragma("checkpoint_fullfsync", 1)
+
+
+def _check_writable(connection: apsw.Connection, path: str) -> None:
+    # SQLite opens a file that it may not write for reading, without a word.
+    if connection.readonly("main"):
+        raise StorageFailure(f"{path} is read-only")
+
+
+def _sync_folder(path: str) -> None:
+    """Make the name of a new file survive power loss; SQLite does this for its log, not for the database."""
+    if os.name != "posix":
+        return
+    folder = os.open(Path(path).parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    except OSError as error:
+        raise StorageFailure(f"cannot make {path} durable: {error.strerror}") from error
+    finally:
+        os.close(folder)

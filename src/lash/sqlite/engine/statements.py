@@ -1,0 +1,153 @@
+"""The named queries of a database, checked before they run."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple, TypeAlias
+
+import apsw
+
+from lash.errors import CorruptData, InvalidInput
+from lash.sqlite.engine.errors import UNSTORABLE, translate
+from lash.sqlite.engine.options import SQLiteValue, StatementHook
+
+_CONTROL = {
+    "begin": "BEGIN IMMEDIATE",
+    "savepoint": "SAVEPOINT body",
+    "rollback": "ROLLBACK TO body",
+    "release": "RELEASE body",
+    "commit": "COMMIT",
+}
+
+_Values: TypeAlias = tuple[SQLiteValue, ...]
+
+
+class _Query(NamedTuple):
+    """A query and the parameters that it asks for, in the order in which SQLite counts them."""
+
+    text: str
+    names: tuple[str, ...]
+    values_in: Callable[[Mapping[str, SQLiteValue]], _Values]
+    """Brings parameters into that order: to look up each of their names in C takes twice as long."""
+
+
+class Statements:
+    """Runs named queries on a cursor; safe to share between threads."""
+
+    def __init__(self, queries: Mapping[str, str], hook: StatementHook | None) -> None:
+        self._texts = queries
+        self._hook = hook
+        self._queries: dict[str, _Query] = {}
+
+    def teach(self, queries: Mapping[str, str]) -> None:
+        """Add named queries; those of a name that is known already are replaced."""
+        self._texts = {**self._texts, **queries}
+        self._queries = {name: query for name, query in self._queries.items() if name not in queries}
+
+    def announce(self, name: str) -> None:
+        """Tell the hook what is about to run."""
+        if self._hook is not None:
+            self._hook(name)
+
+    def control(self, connection: apsw.Connection, name: str) -> None:
+        """Run one statement of transaction control; errors of the driver come out as they are."""
+        self.announce(name)
+        connection.execute(_CONTROL[name])
+
+    def begin_read(self, connection: apsw.Connection) -> None:
+        """Open a transaction that takes its snapshot with the first query."""
+        self.announce("begin")
+        connection.execute("BEGIN DEFERRED")
+
+    def run(
+        self, cursor: apsw.Cursor, name: str, parameters: Mapping[str, SQLiteValue]
+    ) -> list[tuple[apsw.SQLiteValue, ...]]:
+        """Run one query to its end and return its rows; raise errors of lash only.
+
+        A missing or surplus parameter is a mistake of the caller and raises `TypeError`, an unknown query
+        `LookupError`.
+        """
+        query = self._queries.get(name) or self._learn(cursor, name)
+        values = _in_order(name, query, parameters)
+        if self._hook is not None:
+            self._tell_hook(name)
+        try:
+            return cursor.execute(query.text, values).fetchall()
+        except apsw.Error as error:
+            raise translate(error, f"query {name}") from error
+        except UnicodeDecodeError as error:
+            # Parameters are encoded, never decoded: this is a stored text that somebody else has written.
+            raise CorruptData(f"query {name}: a stored text is no UTF-8: {error}") from error
+        except UNSTORABLE as error:
+            raise InvalidInput(f"query {name}: a parameter cannot be stored: {error}") from error
+
+    def run_many(
+        self, cursor: apsw.Cursor, name: str, rows: Sequence[Mapping[str, SQLiteValue]]
+    ) -> list[tuple[apsw.SQLiteValue, ...]]:
+        """Run one query for each of some mappings of parameters, all of one form, and return what it found.
+
+        It is announced once.
+        """
+        query = self._queries.get(name) or self._learn(cursor, name)
+        values = [_in_order(name, query, row) for row in rows]
+        if self._hook is not None:
+            self._tell_hook(name)
+        try:
+            return cursor.executemany(query.text, values).fetchall()
+        except apsw.Error as error:
+            raise translate(error, f"query {name}") from error
+        except UNSTORABLE as error:
+            raise InvalidInput(f"query {name}: a parameter cannot be stored: {error}") from error
+
+    def _tell_hook(self, name: str) -> None:
+        try:
+            self.announce(name)
+        except apsw.Error as error:
+            raise translate(error, f"query {name}") from error
+
+    def _learn(self, cursor: apsw.Cursor, name: str) -> _Query:
+        if name not in self._texts:
+            raise LookupError(f"there is no query {name!r}")
+        asked = _Asked()
+        try:
+            # Explaining a statement prepares and binds it, but does not run it.
+            cursor.execute(self._texts[name], asked, explain=2).fetchall()
+        except apsw.Error as error:
+            raise translate(error, f"query {name}") from error
+        names = tuple(asked.names)
+        query = self._queries[name] = _Query(self._texts[name], names, _picker(names))
+        return query
+
+
+class _Asked(dict[str, None]):
+    """Parameters that give NULL for every name, and remember which names were asked for, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: dict[str, None] = {}
+
+    def __missing__(self, name: str) -> None:
+        self.names[name] = None
+
+
+def _picker(names: tuple[str, ...]) -> Callable[[Mapping[str, SQLiteValue]], _Values]:
+    if len(names) > 1:
+        return operator.itemgetter(*names)
+    # For one name the getter returns a value and no tuple, for none it does not exist.
+    return lambda parameters: tuple(parameters[name] for name in names)
+
+
+def _in_order(name: str, query: _Query, parameters: Mapping[str, SQLiteValue]) -> _Values:
+    try:
+        if len(parameters) == len(query.names):
+            return query.values_in(parameters)
+    except KeyError:
+        pass
+    raise TypeError(_disagreement(name, set(query.names), parameters.keys()))
+
+
+def _disagreement(name: str, expected: AbstractSet[str], given: AbstractSet[str]) -> str:
+    missing, surplus = sorted(expected - given), sorted(given - expected)
+    return f"query {name}: missing parameters {missing}, surplus parameters {surplus}"

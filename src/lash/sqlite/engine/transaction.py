@@ -1,0 +1,126 @@
+"""What a body sees of the database: named queries in, typed rows out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NoReturn, TypeVar
+
+import apsw
+import msgspec
+
+from lash.errors import ConfigError, CorruptData, LashError
+from lash.sqlite.engine.options import SQLiteValue
+from lash.sqlite.engine.statements import Statements
+
+T = TypeVar("T")
+
+
+class Reader:
+    """One consistent snapshot. It serves the body that it was handed to, and only until that body returns."""
+
+    __slots__ = ("_cursor", "_statements", "_usable", "now_ms")
+
+    now_ms: int
+    """The clock, read when the body started."""
+
+    def __init__(self, connection: apsw.Connection, statements: Statements, now_ms: int) -> None:
+        # One for all queries: each of them is read to its end, and a new one for each would cost as much as some do.
+        self._cursor = connection.cursor()
+        self._statements = statements
+        self._usable = True
+        self.now_ms = now_ms
+
+    def one(self, shape: type[T], name: str, /, **parameters: SQLiteValue) -> T | None:
+        """Run the query and return its only row in the given shape, None when there is no row.
+
+        The shape is a `msgspec.Struct` with ``array_like=True`` whose fields are the columns in order. A row that
+        does not fit, or a second row, is `CorruptData`.
+        """
+        rows = self._rows(name, parameters)
+        if not rows:
+            return None
+        if len(rows) > 1:
+            raise CorruptData(f"query {name} found {len(rows)} rows where at most one may be")
+        return _shaped(rows[0], shape, name)
+
+    def all(self, shape: type[T], name: str, /, **parameters: SQLiteValue) -> list[T]:
+        """Run the query and return all its rows in the given shape; see `one`."""
+        return [_shaped(row, shape, name) for row in self._rows(name, parameters)]
+
+    def any(self, name: str, rows: Sequence[Mapping[str, SQLiteValue]]) -> bool:
+        """Run the query once for each mapping of parameters, and return whether it found anything at all."""
+        if not self._usable:
+            self._refuse()
+        return bool(rows) and bool(self._statements.run_many(self._cursor, name, rows))
+
+    def end(self) -> None:
+        """Refuse every further use."""
+        self._usable = False
+
+    def _rows(self, name: str, parameters: Mapping[str, SQLiteValue]) -> list[tuple[apsw.SQLiteValue, ...]]:
+        if not self._usable:
+            self._refuse()
+        return self._statements.run(self._cursor, name, parameters)
+
+    def _refuse(self) -> NoReturn:
+        raise ConfigError("a reader or transaction was used after its body had returned")
+
+
+class Transaction(Reader):
+    """One body's part of a write transaction: applied whole, together with the commit, or not at all."""
+
+    __slots__ = ("_connection", "_loss")
+
+    def __init__(self, connection: apsw.Connection, statements: Statements, now_ms: int) -> None:
+        super().__init__(connection, statements, now_ms)
+        self._connection = connection
+        self._loss: LashError | None = None
+
+    def run(self, name: str, /, **parameters: SQLiteValue) -> int:
+        """Run an insert, update or delete and return how many rows it changed."""
+        self._rows(name, parameters)
+        return self._connection.changes()
+
+    def run_many(self, name: str, rows: Iterable[Mapping[str, SQLiteValue]]) -> None:
+        """Run the query once for each mapping of parameters, in order; the hook hears of it once."""
+        given = list(rows)
+        if not self._usable:
+            self._refuse()
+        if given:
+            try:
+                self._statements.run_many(self._cursor, name, given)
+            except LashError as error:
+                self._note_loss(error)
+                raise
+
+    def check_not_lost(self) -> None:
+        """Raise the error with which SQLite gave the whole transaction up, if it did."""
+        if self._loss is not None:
+            raise self._loss
+
+    def _rows(self, name: str, parameters: Mapping[str, SQLiteValue]) -> list[tuple[apsw.SQLiteValue, ...]]:
+        if not self._usable:
+            self._refuse()
+        try:
+            return self._statements.run(self._cursor, name, parameters)
+        except LashError as error:
+            self._note_loss(error)
+            raise
+
+    def _refuse(self) -> NoReturn:
+        self.check_not_lost()
+        super()._refuse()
+
+    def _note_loss(self, error: LashError) -> None:
+        """Notice when SQLite gave the whole transaction up for a statement that failed."""
+        # Without the transaction, a body that swallowed the error would commit statement by statement.
+        if self._connection.get_autocommit():
+            self._usable = False
+            self._loss = error
+
+
+def _shaped(row: tuple[apsw.SQLiteValue, ...], shape: type[T], name: str) -> T:
+    try:
+        return msgspec.convert(row, shape, strict=False)
+    except msgspec.ValidationError as error:
+        raise CorruptData(f"query {name}: a stored row does not fit {shape.__name__}: {error}") from error

@@ -1,0 +1,68 @@
+"""Keeping the write-ahead log short."""
+
+from __future__ import annotations
+
+import logging
+
+import apsw
+
+from lash.sqlite.engine.options import SQLiteOptions
+from lash.sqlite.engine.statements import Statements
+
+_LOG = logging.getLogger(__name__)
+
+_TOO_LONG = 4
+_PATIENCE_MS = 100
+
+
+class Checkpoints:
+    """Copies the log into the database from time to time, on the writer's thread.
+
+    SQLite starts the log over only when no reader uses it. With readers that always overlap that moment never
+    comes by itself, so a log of more than four times the usual length is emptied by force: new readers then
+    look into the database file, and the writer waits a little for the readers that are left.
+    """
+
+    def __init__(self, connection: apsw.Connection, statements: Statements, options: SQLiteOptions) -> None:
+        self._connection = connection
+        self._statements = statements
+        self._step = options.checkpoint_pages
+        self._busy_timeout_ms = options.busy_timeout_ms
+        self._pages = 0
+        self._due_at = self._step
+        # Set after "wal_autocheckpoint", which uses the same hook.
+        connection.set_wal_hook(self._note_length)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the log has grown enough."""
+        return self._pages >= self._due_at
+
+    def run_if_due(self) -> None:
+        """Checkpoint when the log has grown enough. A failure is logged: the next one makes up for it."""
+        if not self.is_due:
+            return
+        self._due_at = self._pages + self._step
+        try:
+            self._statements.announce("checkpoint")
+            if self._pages > _TOO_LONG * self._step:
+                self._empty()
+            else:
+                self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except apsw.BusyError:
+            _LOG.debug("the write-ahead log holds %d pages that readers still need", self._pages)
+        except Exception:  # noqa: BLE001
+            _LOG.exception("the write-ahead log holds %d pages and could not be copied back", self._pages)
+
+    def _empty(self) -> None:
+        self._connection.set_busy_timeout(min(_PATIENCE_MS, self._busy_timeout_ms))
+        try:
+            self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        finally:
+            self._connection.set_busy_timeout(self._busy_timeout_ms)
+
+    def _note_length(self, _connection: apsw.Connection, _schema: str, pages: int) -> int:
+        if pages < self._pages:
+            self._due_at = self._step
+        self._pages = pages
+        return apsw.SQLITE_OK

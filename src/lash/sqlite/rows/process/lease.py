@@ -1,0 +1,306 @@
+"""The right to run a process, on SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+
+from lash.backend.liveness import is_provably_dead
+from lash.backend.waiter import ProcessWaiter
+from lash.base.codec import encode
+from lash.base.ids import new_id
+from lash.base.limits import saturating_add
+from lash.errors import CorruptData
+from lash.model.lease import Lease, LeaseOwner, LocalProcess
+from lash.model.process.process import (
+    Outcome,
+    ProcessAcquired,
+    ProcessFence,
+    ProcessLease,
+    ProcessLeaseOutcome,
+    ProcessRecord,
+    ProcessRefused,
+    RefusalReason,
+    Registered,
+    Registration,
+)
+from lash.plan.lease import (
+    Acquire,
+    ClaimDecision,
+    LeaseRow,
+    Refuse,
+    check_claim,
+    check_ttl,
+    held_lease,
+    plan_claim,
+    plan_reclaim,
+)
+from lash.plan.process.event import check_draft
+from lash.plan.process.event_draft import completion_draft, started_draft
+from lash.plan.process.lease import (
+    as_plain_fence,
+    as_process_lease,
+    check_observed_process,
+    check_process_fence,
+    plan_process_renewal,
+    refuse_run,
+    require_process_fence,
+)
+from lash.plan.process.process import ProcessRow, decode_process, encode_registration, same_registration
+from lash.plan.work import check_park, parent_of
+from lash.sqlite.engine.database import Database, Reader, Transaction
+from lash.sqlite.rows.process.event import append_to, find_process, process_lease_row
+from lash.sqlite.rows.process.process import register
+from lash.sqlkit.rows import Flag, Number
+from lash.stores.hints import ChangeSignals
+
+T = TypeVar("T")
+
+
+class _Acquired(msgspec.Struct, frozen=True, array_like=True):
+    """How many reasons there are to run a process that was claimed, and whether anything is recorded of it."""
+
+    wake_seq: int
+    has_effects: bool
+
+
+class SQLiteProcessLeaseStore:
+    """The process leases of one SQLite storage; the contract is `lash.stores.process.process.ProcessLeaseStore`."""
+
+    def __init__(self, database: Database, signals: ChangeSignals, waiter: ProcessWaiter) -> None:
+        """Build the store; it tells the waiter which processes are run here, and how they end."""
+        self._database = database
+        self._signals = signals
+        self._waiter = waiter
+
+    async def claim(self, process_id: str, owner: LeaseOwner, *, ttl_ms: int) -> ProcessLeaseOutcome:
+        check_claim(owner, ttl_ms)
+
+        def body(transaction: Transaction) -> ProcessLeaseOutcome:
+            return _claim(transaction, find_process(transaction, process_id), owner, ttl_ms, displacing=None)
+
+        return self._noted(process_id, ttl_ms, await self._write(body, work=False))
+
+    async def begin(
+        self, registration: Registration, owner: LeaseOwner, *, ttl_ms: int
+    ) -> ProcessAcquired | Registered:
+        check_claim(owner, ttl_ms)
+        encoded, process_id = encode_registration(registration), registration.process_id
+
+        def body(transaction: Transaction) -> ProcessAcquired | Registered:
+            row, created = register(transaction, encoded)
+            claimed = _claim(transaction, row, owner, ttl_ms, displacing=None) if created else None
+            if isinstance(claimed, ProcessAcquired):
+                return claimed
+            return Registered(record=same_registration(encoded, row), created=created)
+
+        begun = await self._database.write_briefly(body)
+        if isinstance(begun, ProcessAcquired):
+            self._waiter.note_lease(process_id, ttl_ms)
+        self._signals.touch(work=isinstance(begun, Registered))
+        return begun
+
+    async def reclaim(
+        self, process_id: str, owner: LeaseOwner, *, observed: ProcessLease, ttl_ms: int
+    ) -> ProcessLeaseOutcome:
+        check_claim(owner, ttl_ms)
+        check_observed_process(observed)
+        is_dead = is_provably_dead(observed.owner.process, owner.process)
+
+        def body(transaction: Transaction) -> ProcessLeaseOutcome:
+            row = find_process(transaction, process_id)
+            return _claim(transaction, row, owner, ttl_ms, displacing=observed.fence if is_dead else None)
+
+        return self._noted(process_id, ttl_ms, await self._write(body, work=False))
+
+    async def renew(self, fence: ProcessFence, *, ttl_ms: int) -> ProcessLease:
+        check_process_fence(fence)
+        check_ttl(ttl_ms)
+
+        def body(transaction: Transaction) -> ProcessLease:
+            key = find_process(transaction, fence.process_id).process_key
+            row = process_lease_row(transaction, key)
+            lease = plan_process_renewal(row, fence=fence, ttl_ms=ttl_ms, now_ms=transaction.now_ms)
+            _extend(transaction, key, lease)
+            return lease
+
+        lease = await self._database.write_briefly(body)
+        self._waiter.note_lease(fence.process_id, ttl_ms)
+        return lease
+
+    async def release(self, fence: ProcessFence) -> bool:
+        check_process_fence(fence)
+        self._waiter.note_free(fence.process_id)
+
+        def body(transaction: Transaction) -> bool:
+            return _release(transaction, find_process(transaction, fence.process_id).process_key, fence)
+
+        return await self._write(body)
+
+    async def park(self, fence: ProcessFence, *, wake_seq: int, until_ms: int | None) -> bool:
+        check_process_fence(fence)
+        check_park(wake_seq, until_ms)
+        self._waiter.note_free(fence.process_id)
+
+        def body(transaction: Transaction) -> bool:
+            key = find_process(transaction, fence.process_id).process_key
+            require_process_fence(process_lease_row(transaction, key), fence, transaction.now_ms)
+            parked = transaction.one(
+                Flag,
+                "process_lease_park",
+                process_key=key,
+                token=fence.token,
+                fencing=fence.fencing,
+                wake_seq=wake_seq,
+                until_ms=until_ms,
+            )
+            return parked is not None and parked.value
+
+        return await self._write(body)
+
+    async def complete(self, fence: ProcessFence, outcome: Outcome) -> ProcessRecord:
+        check_process_fence(fence)
+        process_id = fence.process_id
+        draft = check_draft(completion_draft(process_id, outcome))
+
+        def body(transaction: Transaction) -> ProcessRecord:
+            row = find_process(transaction, process_id)
+            record = decode_process(row)
+            # A process that ended is answered from its log: the caller may repeat what it did not hear of.
+            if not record.is_terminal:
+                require_process_fence(process_lease_row(transaction, row.process_key), fence, transaction.now_ms)
+            ended = append_to(transaction, row.process_key, record, draft)[1]
+            _release(transaction, row.process_key, fence)
+            return ended
+
+        record = await self._database.write_briefly(body)
+        self._waiter.tell_end(record)
+        self._signals.touch(work=parent_of(record.registration) is not None)
+        return record
+
+    async def holder(self, process_id: str) -> ProcessLease | None:
+        def body(reader: Reader) -> LeaseRow:
+            return process_lease_row(reader, find_process(reader, process_id).process_key)
+
+        held = held_lease(self._database.read(body), process_id)
+        return None if held is None else as_process_lease(held)
+
+    def _noted(self, process_id: str, ttl_ms: int, outcome: ProcessLeaseOutcome) -> ProcessLeaseOutcome:
+        """Let those who wait know that this storage runs the process, if it does."""
+        if isinstance(outcome, ProcessAcquired):
+            self._waiter.note_lease(process_id, ttl_ms)
+        return outcome
+
+    async def _write(self, body: Callable[[Transaction], T], *, work: bool = True) -> T:
+        """Write what may add to the log or to the work list, and tell those who wait for it."""
+        value = await self._database.write_briefly(body)
+        self._signals.touch(work=work)
+        return value
+
+
+def _claim(
+    transaction: Transaction, row: ProcessRow, owner: LeaseOwner, ttl_ms: int, *, displacing: ProcessFence | None
+) -> ProcessLeaseOutcome:
+    process_id = row.process_id
+    record = decode_process(row)
+    refused = refuse_run(record, owner)
+    if refused is not None:
+        return refused
+    held = process_lease_row(transaction, row.process_key)
+    decision = _decide(held, process_id, owner, ttl_ms, displacing, transaction.now_ms)
+    if isinstance(decision, Refuse):
+        return ProcessRefused(reason=RefusalReason.BUSY, holder=as_process_lease(decision.holder))
+    if isinstance(decision, Acquire):
+        lease, found = _acquire(transaction, row.process_key, decision, process_id, owner, ttl_ms)
+        started = append_to(transaction, row.process_key, record, started_draft(process_id, owner))[1]
+        return ProcessAcquired(
+            lease=as_process_lease(lease),
+            record=started,
+            wake_seq=found.wake_seq,
+            has_effects=found.has_effects,
+            displaced=None if decision.displaced is None else as_process_lease(decision.displaced),
+        )
+    held_still = as_process_lease(decision.lease)
+    wake_seq = _extend(transaction, row.process_key, held_still)
+    return ProcessAcquired(lease=held_still, record=record, wake_seq=wake_seq, reentered=True)
+
+
+def _decide(
+    row: LeaseRow,
+    process_id: str,
+    owner: LeaseOwner,
+    ttl_ms: int,
+    displacing: ProcessFence | None,
+    now_ms: int,
+) -> ClaimDecision:
+    if displacing is None:
+        return plan_claim(row, session_id=process_id, owner=owner, ttl_ms=ttl_ms, now_ms=now_ms)
+    return plan_reclaim(
+        row,
+        session_id=process_id,
+        owner=owner,
+        observed=as_plain_fence(displacing),
+        observed_is_dead=True,
+        ttl_ms=ttl_ms,
+        now_ms=now_ms,
+    )
+
+
+def _acquire(
+    transaction: Transaction, process_key: int, decision: Acquire, process_id: str, owner: LeaseOwner, ttl_ms: int
+) -> tuple[Lease, _Acquired]:
+    """Take the lease, and return it with what the run is to know of the process."""
+    lease = Lease(
+        session_id=process_id,
+        owner=owner,
+        token=new_id(),
+        fencing=decision.fencing,
+        claimed_at_ms=transaction.now_ms,
+        expires_at_ms=saturating_add(transaction.now_ms, ttl_ms),
+    )
+    found = transaction.one(
+        _Acquired,
+        "process_lease_acquire",
+        process_key=process_key,
+        fencing=lease.fencing,
+        owner_id=owner.owner_id,
+        incarnation_id=owner.incarnation_id,
+        process=None if owner.process is None else encode(owner.process, LocalProcess, "owner.process"),
+        token=lease.token,
+        now_ms=lease.claimed_at_ms,
+        expires_at_ms=lease.expires_at_ms,
+    )
+    return lease, _found(found)
+
+
+def _extend(transaction: Transaction, process_key: int, lease: ProcessLease) -> int:
+    """Move the expiry of the lease, and return the number of reasons to run the process."""
+    wake_seq = transaction.one(
+        Number,
+        "process_lease_extend",
+        process_key=process_key,
+        token=lease.token,
+        fencing=lease.fencing,
+        expires_at_ms=lease.expires_at_ms,
+    )
+    return _found(wake_seq).number
+
+
+def _found(row: T | None) -> T:
+    if row is None:
+        raise CorruptData("a lease changed inside a transaction")
+    return row
+
+
+def _release(transaction: Transaction, process_key: int, fence: ProcessFence) -> bool:
+    released = transaction.run(
+        "process_lease_release",
+        process_key=process_key,
+        owner_id=fence.owner_id,
+        incarnation_id=fence.incarnation_id,
+        token=fence.token,
+        fencing=fence.fencing,
+    )
+    return released > 0

@@ -1,0 +1,85 @@
+"""Forks on SQLite, and what of a graph goes when nobody inherits it any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lash.model.session.session import CreatedSession
+from lash.plan.session.fork import (
+    ForkPoint,
+    InheritedRun,
+    PreparedFork,
+    SourceRow,
+    existing_fork,
+    fork_node,
+    fork_point,
+)
+from lash.plan.session.node import PathRow, decode_node, user_text
+from lash.plan.session.session import MetaRow, decode_meta
+from lash.sqlite.engine.database import Transaction
+from lash.sqlite.rows.session.head import find_head, find_meta, insert_session
+from lash.sqlkit.rows import Number
+
+_COPIES = ("fork_frames", "fork_blobs", "fork_components", "fork_checkpoint", "fork_attachments")
+
+
+def apply_fork(transaction: Transaction, prepared: PreparedFork) -> CreatedSession:
+    """Create the fork inside a write transaction, or return the one that exists."""
+    session_id = prepared.meta.session_id
+    existing = transaction.one(MetaRow, "session_meta", session_id=session_id)
+    if existing is not None:
+        return existing_fork(prepared, existing)
+    head = find_head(transaction, prepared.source_session_id)
+    source = SourceRow(head.session_key, head.committed, head.leaf_node_id)
+    node_id = fork_node(prepared, source)
+    runs = transaction.all(InheritedRun, "fork_path", session_key=head.session_key, node_id=node_id)
+    point = fork_point(prepared, source, runs)
+    insert_session(transaction, point.meta, point.relation)
+    if point.committed:
+        _fill(transaction, find_meta(transaction, session_id).session_key, point)
+    row = find_meta(transaction, session_id)
+    return CreatedSession(meta=decode_meta(row), revision=row.revision, created=True)
+
+
+def graph_owners(transaction: Transaction, session_key: int) -> list[int]:
+    """Return the sessions from which a fork inherits; ask before it is deleted or replaced."""
+    return [row.number for row in transaction.all(Number, "fork_owners", session_key=session_key)]
+
+
+def reclaim_graphs(transaction: Transaction, session_keys: Iterable[int]) -> None:
+    """Delete what nobody inherits any more from those of the sessions that are deleted."""
+    for session_key in session_keys:
+        transaction.run("fork_reclaim_nodes", session_key=session_key)
+        transaction.run("fork_reclaim_segments", session_key=session_key)
+
+
+def recount(transaction: Transaction, session_key: int) -> None:
+    """Count again what a session sees, own nodes and inherited ones."""
+    first = transaction.one(PathRow, "node_first_user", session_key=session_key)
+    text = None if first is None else user_text(decode_node(first))
+    transaction.run("node_recount", session_key=session_key, first_user_message=text or "")
+
+
+def _fill(transaction: Transaction, session_key: int, point: ForkPoint) -> None:
+    if point.runs:
+        transaction.run("fork_segment", session_key=session_key)
+    for run in point.runs:
+        transaction.run(
+            "fork_inherit",
+            session_key=session_key,
+            owner_key=run.owner_key,
+            segment=run.segment,
+            floor=run.floor,
+            ceiling=run.ceiling,
+        )
+    transaction.run(
+        "fork_head",
+        session_key=session_key,
+        source_key=point.source_key,
+        leaf_node_id=point.node_id,
+        leaf_segment=point.leaf_segment,
+        leaf_depth=point.leaf_depth,
+    )
+    for name in _COPIES:
+        transaction.run(name, session_key=session_key, source_key=point.source_key)
+    recount(transaction, session_key)
