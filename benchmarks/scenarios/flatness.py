@@ -132,7 +132,7 @@ async def delayed_then_look(storage: lash.Storage, rows: int) -> Call:
     await _at_once(storage.processes.register(external(f"process-{number}")) for number in range(rows // 2))
 
     async def call(_number: int) -> None:
-        work = await storage.work.look(sessions=16, processes=64, owner=OWNER)
+        work = await storage.work.poll(sessions=16, processes=64, owner=OWNER)
         assert not work.session_ids
         assert not work.process_ids
 

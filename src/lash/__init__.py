@@ -192,6 +192,7 @@ if TYPE_CHECKING:
         Boundary,
         Claim,
         ClaimCompletion,
+        ClaimedTurn,
         DeadLetter,
         Delivery,
         EmptyReason,
@@ -201,7 +202,6 @@ if TYPE_CHECKING:
         SessionCommand,
         Slot,
         TextItem,
-        TurnBegun,
         TurnInput,
     )
     from lash.model.session.checkpoint import Checkpoint, CheckpointDraft, CheckpointManifest, TurnState
@@ -271,7 +271,7 @@ if TYPE_CHECKING:
         WaitKey,
         WaitRecord,
     )
-    from lash.model.work import Work
+    from lash.model.work import WorkList
     from lash.runtime.app import App
     from lash.runtime.definition import AgentDefinition, ProcessDefinition
     from lash.runtime.errors import Permanent
@@ -348,6 +348,7 @@ __all__ = [
     "Claim",
     "ClaimCompletion",
     "ClaimLost",
+    "ClaimedTurn",
     "Commit",
     "CommitBudget",
     "CommitResult",
@@ -584,7 +585,6 @@ __all__ = [
     "TriggerSubscription",
     "Turn",
     "TurnActivity",
-    "TurnBegun",
     "TurnCheckpoint",
     "TurnConflict",
     "TurnFailed",
@@ -608,7 +608,7 @@ __all__ = [
     "WakeState",
     "WholeEvent",
     "WholePayload",
-    "Work",
+    "WorkList",
     "WorkerOptions",
     "__version__",
     "current_owner",
@@ -657,7 +657,7 @@ _MODULES = {
     ),
     "lash.model.queue": (
         "AttachmentItem Batch BatchDraft BatchState Boundary Claim ClaimCompletion DeadLetter Delivery "
-        "EmptyReason Enqueued NothingClaimed ProcessWake SessionCommand Slot TextItem TurnBegun TurnInput"
+        "EmptyReason Enqueued NothingClaimed ProcessWake SessionCommand Slot TextItem ClaimedTurn TurnInput"
     ),
     "lash.model.trigger.schedule": "CatchUp Fired FiredTick RegisteredSchedule Schedule ScheduleDraft SchedulePage",
     "lash.model.session.session": (
@@ -675,7 +675,7 @@ _MODULES = {
         "Accepted AlreadyResolved Cancelled CustomIdentity Rejected Resolved SignalIdentity TimedOut "
         "ToolCompletion UnknownOrRevoked WaitKey WaitRecord"
     ),
-    "lash.model.work": "Work",
+    "lash.model.work": "WorkList",
     "lash.runtime.app": "App Starter",
     "lash.runtime.definition": "AgentDefinition ProcessDefinition",
     "lash.runtime.errors": "Permanent",

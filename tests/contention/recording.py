@@ -16,7 +16,7 @@ from lash.errors import LashError, RevisionConflict, StorageClosed, StorageFailu
 from lash.model.effect import EffectDecision, EffectReplayed, Envelope, ExecutionScope, TurnScope
 from lash.model.lease import LeaseOutcome
 from lash.model.process.process import Outcome, ProcessAcquired, ProcessFence, ProcessLeaseOutcome
-from lash.model.queue import BeginOutcome, ClaimOutcome
+from lash.model.queue import ClaimOutcome, ClaimTurnOutcome
 from lash.model.session.commit import Append
 from lash.model.value import JSON
 from lash.model.wait import Accepted, AlreadyResolved, Resolution, ResolveAnswer
@@ -152,16 +152,16 @@ class _Queue(_Noun):
     async def claim(self, fence: lash.LeaseFence, **options: Any) -> ClaimOutcome:  # noqa: ANN401 - as they are
         return self._seen(await self._inner.claim(fence, **options))
 
-    async def begin_turn(self, session_id: str, owner: lash.LeaseOwner, *, ttl_ms: int) -> BeginOutcome:
+    async def claim_turn(self, session_id: str, owner: lash.LeaseOwner, *, ttl_ms: int) -> ClaimTurnOutcome:
         act = AcquireAct(subject=f"session:{session_id}")
 
-        def answer(outcome: BeginOutcome) -> Act | None:
-            if not isinstance(outcome, lash.TurnBegun):
+        def answer(outcome: ClaimTurnOutcome) -> Act | None:
+            if not isinstance(outcome, lash.ClaimedTurn):
                 return None
             self._seen(outcome.claim)
             return msgspec.structs.replace(act, fencing=outcome.lease.fencing, token=outcome.lease.token)
 
-        return await self._call(act, self._inner.begin_turn(session_id, owner, ttl_ms=ttl_ms), answer)
+        return await self._call(act, self._inner.claim_turn(session_id, owner, ttl_ms=ttl_ms), answer)
 
     async def claim_batches(self, fence: lash.LeaseFence, batch_ids: Sequence[str], *, ttl_ms: int) -> ClaimOutcome:
         return self._seen(await self._inner.claim_batches(fence, batch_ids, ttl_ms=ttl_ms))

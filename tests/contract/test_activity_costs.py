@@ -60,10 +60,10 @@ async def test_a_look_is_one_statement(harness: Harness) -> None:
     recorder = Recorder()
     storage = await harness.open(on_statement=recorder)
     await started(storage)
-    begin = (await storage.activity.look("s")).place
+    begin = (await storage.activity.read("s")).place
     await show(storage, 64)
     recorder.take()
-    await storage.activity.look("s", begin)
+    await storage.activity.read("s", begin)
     assert recorder.take() == LOOK[harness.backend]
 
 

@@ -103,13 +103,13 @@ async def test_a_rival_while_a_turn_is_begun(backend_url: str, what: str) -> Non
     async with _prepared(backend_url) as (storage, fence, interruption):
         await storage.leases.release(fence)
         interruption.before("queue_begin_turn", RIVALS[what])
-        begun = await storage.queue.begin_turn("s", owner("w"), ttl_ms=LONG)
+        begun = await storage.queue.claim_turn("s", owner("w"), ttl_ms=LONG)
         attempts = [batch.attempts for batch in await storage.queue.list("s")]
         if what == "lease":
             assert isinstance(begun, lash.Busy)
             assert (begun.holder.token, attempts) == ("rival", [0, 0, 0])
             return
-        assert isinstance(begun, lash.TurnBegun)
+        assert isinstance(begun, lash.ClaimedTurn)
         assert begun.lease.fencing == fence.fencing + (2 if "lease" in what else 1)
         assert await storage.leases.holder("s") == begun.lease
         left = ["a", "b", "c"] if "lease" in what else ["b", "c"]

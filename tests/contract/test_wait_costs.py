@@ -58,7 +58,7 @@ async def test_a_thousand_waiters_cost_one_query(harness: Harness) -> None:
     await parked(storage, *keys)
     await soon(recorder.until_quiet())
     recorder.take()
-    storage.waiter._hub._signals.touch()
+    storage.waiter._hub._hints.notify()
     await soon(recorder.until("wait_states"))
     assert recorder.take() == ["wait_states"]
 
@@ -84,7 +84,7 @@ async def test_those_who_wait_for_processes_and_for_waits_share_a_task(harness: 
     await asyncio.sleep(0.05)
     assert sum(each.get_name() == "lash-process-waiter" for each in asyncio.all_tasks()) == 1
     recorder.take()
-    storage.waiter._hub._signals.touch()
+    storage.waiter._hub._hints.notify()
     await soon(recorder.until("wait_states"))
     assert sorted(recorder.take()) == ["event_last_sequences", "wait_states"]
     await storage.waits.resolve(key, YES)

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 import lash
-from lash.backend.hints import HintListener, Hints
+from lash.backend.hints import LocalHints, LocalListener
 from lash.backend.waiter import ProcessWaiter
 from lash.errors import InvalidInput, ProcessNotFound, ProcessPruned, StorageClosed, WaitTimedOut
 from lash.model.process.event import EventDraft, EventType
@@ -125,11 +125,11 @@ async def test_many_waiters_are_told_apart(storage: Storage, harness: Harness) -
     assert await soon(asyncio.gather(*waiting)) == [Success(value=each) for each in ids]
 
 
-class _Deaf(HintListener):
+class _Deaf(LocalListener):
     """A listener to whom no hint comes."""
 
     def __init__(self) -> None:
-        super().__init__(Hints(), everything=False)
+        super().__init__(LocalHints(), everything=False)
 
     async def wait(self, timeout_s: float) -> None:
         await asyncio.sleep(timeout_s)
@@ -138,11 +138,11 @@ class _Deaf(HintListener):
 class _DeafSignals:
     """Signals that lose every hint."""
 
-    def listen(self, *, everything: bool = False, work: bool = False) -> HintListener:
+    def listen(self, *, everything: bool = False, work: bool = False) -> LocalListener:
         assert not everything
         return _Deaf()
 
-    def touch(
+    def notify(
         self, *, process: bool = True, work: bool = True, session_id: str | None = None, later: bool = False
     ) -> None: ...
 

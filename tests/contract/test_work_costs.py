@@ -101,11 +101,11 @@ async def test_a_look_and_parking_are_one_statement(backend_url: str, backend_na
         assert isinstance(parent, lash.ProcessAcquired)
         assert isinstance(claim, lash.ProcessAcquired)
         names.clear()
-        await storage.work.look(sessions=5, processes=5, owner=ME, running_processes=["p"], running_sessions=["s"])
+        await storage.work.poll(sessions=5, processes=5, owner=ME, running_processes=["p"], running_sessions=["s"])
         assert await park(storage, parent)
         await storage.process_leases.complete(claim.lease.fence, DONE)
         assert names == ["work_look", "process_lease_park", "process_lease_complete"]
-        assert (await storage.work.look(sessions=5, processes=5, owner=ME)).process_ids == ("p",)
+        assert (await storage.work.poll(sessions=5, processes=5, owner=ME)).process_ids == ("p",)
 
 
 _QUESTIONS: Final[dict[str, dict[str, object]]] = {

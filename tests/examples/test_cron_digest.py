@@ -65,7 +65,7 @@ def _tick_half_a_day_ago() -> datetime:
 async def _only_result(url: str) -> object:
     """Wait for the end of the one process that was started, and return what it returned."""
     async with await lash.open(url) as storage:
-        with storage.signals.listen() as hints:
+        with storage.hints.listen() as hints:
             while not (found := (await storage.processes.list()).processes):
                 await hints.wait(1)
         assert len(found) == 1

@@ -65,7 +65,7 @@ async def test_a_rejection_withdraws_the_report(programs: Programs, backend_url:
 async def _until_it_waits(url: str) -> None:
     """Return when the step that sends the mail is recorded: before that, a kill would have it sent again."""
     async with await lash.open(url) as storage:
-        with storage.signals.listen(everything=True) as hints:
+        with storage.hints.listen(everything=True) as hints:
             while await raw(url, "SELECT count(*) FROM lash_waits") != [(1,)]:
                 await hints.wait(0.1)
 

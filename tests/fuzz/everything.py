@@ -83,13 +83,13 @@ def questions(storage: Storage, known: Known) -> Iterator[tuple[str, Call]]:
         yield f"meta {session_id}", session.meta
         yield f"holder {session_id}", lambda name=session_id: storage.leases.holder(name)  # type: ignore[misc]
         yield f"queue {session_id}", lambda name=session_id: storage.queue.list(name)  # type: ignore[misc]
-        yield f"look {session_id}", lambda name=session_id: storage.activity.look(name)  # type: ignore[misc]
+        yield f"look {session_id}", lambda name=session_id: storage.activity.read(name)  # type: ignore[misc]
         yield f"cursor {session_id}", lambda name=session_id: current_cursor(storage, name)  # type: ignore[misc]
     yield "node", lambda: storage.session("s").node("a")
     yield "sessions", storage.sessions.list
     yield "dead letters", storage.queue.dead
     yield "ready", storage.queue.ready_sessions
-    yield "work", lambda: storage.work.look(sessions=9, processes=9, owner=owner("worker"))
+    yield "work", lambda: storage.work.poll(sessions=9, processes=9, owner=owner("worker"))
     for process_id in ("research-7", "report-3"):
         yield f"process {process_id}", lambda name=process_id: storage.processes.get(name)  # type: ignore[misc]
         yield f"events {process_id}", lambda name=process_id: storage.events.after(name)  # type: ignore[misc]

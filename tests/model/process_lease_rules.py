@@ -190,7 +190,7 @@ class ProcessLeaseRules(ProcessLife):
 
 
 async def _ready(side: Side, who: LeaseOwner) -> set[str]:
-    return set((await side.storage.work.look(sessions=0, processes=100, owner=who)).process_ids)
+    return set((await side.storage.work.poll(sessions=0, processes=100, owner=who)).process_ids)
 
 
 async def _runnable(side: Side) -> list[str]:

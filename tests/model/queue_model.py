@@ -13,11 +13,12 @@ from lash.model.queue import (
     Batch,
     BatchDraft,
     BatchState,
-    BeginOutcome,
     Boundary,
     Claim,
     ClaimCompletion,
+    ClaimedTurn,
     ClaimOutcome,
+    ClaimTurnOutcome,
     DeadLetter,
     Delivery,
     EmptyReason,
@@ -25,7 +26,6 @@ from lash.model.queue import (
     NothingClaimed,
     SessionCommand,
     Slot,
-    TurnBegun,
 )
 from lash.model.value import JSON
 from tests.model import lease_model
@@ -168,7 +168,7 @@ class Queues:
             return self._nothing(fence.session_id, free, boundary)
         return self._stamp(fence, _group(work, limit), ttl_ms, made)
 
-    def begin_turn(self, session_id: str, owner: LeaseOwner, ttl_ms: int, made: TurnBegun | None) -> BeginOutcome:
+    def claim_turn(self, session_id: str, owner: LeaseOwner, ttl_ms: int, made: ClaimedTurn | None) -> ClaimTurnOutcome:
         """Say what one gets who wants the lease and the next work under it, both or neither."""
         state, now = self._sessions.need(session_id), self._sessions.now_ms
         queue = self.of(session_id)
@@ -188,7 +188,7 @@ class Queues:
         taken = lease_model.claim(self._sessions, session_id, owner, ttl_ms, made.lease)
         assert isinstance(taken, Acquired)
         claim = self._stamp(taken.lease.fence, _group(work, 64), ttl_ms, made.claim)
-        return TurnBegun(lease=taken.lease, claim=claim, revision=state.revision, recorded=False)
+        return ClaimedTurn(lease=taken.lease, claim=claim, revision=state.revision, recorded=False)
 
     def claim_command(self, fence: LeaseFence, ttl_ms: int, made: Claim | None) -> ClaimOutcome:
         free = self._free(fence)

@@ -14,13 +14,13 @@ from lash.model.queue import (
     BatchDraft,
     Boundary,
     Claim,
+    ClaimedTurn,
     ClaimOutcome,
     DeadLetter,
     Delivery,
     NothingClaimed,
     SessionCommand,
     Slot,
-    TurnBegun,
     TurnInput,
 )
 from tests.model.base_rules import SESSION_IDS, session_ids
@@ -95,17 +95,17 @@ class QueueRules(LeaseRules):
         self._remember_claim("claim", fence, outcome)
 
     @action(5, session_id=session_ids, who=owners, ttl_ms=ttls)
-    def begin_turn(self, session_id: str, who: str, ttl_ms: int) -> None:
+    def claim_turn(self, session_id: str, who: str, ttl_ms: int) -> None:
         claimant = OWNERS[who]
         outcome = self.step(
             "begin_turn",
-            lambda side: side.storage.queue.begin_turn(session_id, claimant, ttl_ms=ttl_ms),
-            lambda got: self.queues.begin_turn(
-                session_id, claimant, ttl_ms, got if isinstance(got, TurnBegun) else None
+            lambda side: side.storage.queue.claim_turn(session_id, claimant, ttl_ms=ttl_ms),
+            lambda got: self.queues.claim_turn(
+                session_id, claimant, ttl_ms, got if isinstance(got, ClaimedTurn) else None
             ),
         )
         self.touched = session_id
-        if isinstance(outcome, TurnBegun):
+        if isinstance(outcome, ClaimedTurn):
             assert self.is_new(outcome.lease.token)
             self.leases.insert(0, outcome.lease)
             self._remember_claim("begin_turn", outcome.lease.fence, outcome.claim)

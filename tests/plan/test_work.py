@@ -20,7 +20,7 @@ from lash.model.process.process import (
     Recovery,
     Registration,
 )
-from lash.model.work import Work
+from lash.model.work import WorkList
 from lash.plan.process.event import InsertEvent, plan_append
 from lash.plan.process.process import encode_registration
 from lash.plan.work import (
@@ -172,12 +172,12 @@ def test_what_was_found_is_decoded() -> None:
         9, ["s"], ["p"], ["c"], ["x"], [HeldRow("t", 1, "o", "2", text, "k", 2, 3)],
         [HeldRow("q", 4, "o", "2", text, "l", 5, 6)], 11, 12,
     )  # fmt: skip
-    assert decode_work(answer) == Work(
+    assert decode_work(answer) == WorkList(
         session_ids=("s",),
         process_ids=("p",),
         commanded_session_ids=("c",),
         cancelled_process_ids=("x",),
-        dead_leases=(
+        suspect_leases=(
             Lease(session_id="t", owner=held, token="k", fencing=1, claimed_at_ms=2, expires_at_ms=3),
             ProcessLease(process_id="q", owner=held, token="l", fencing=4, claimed_at_ms=5, expires_at_ms=6),
         ),

@@ -170,7 +170,7 @@ async def test_all_listeners_share_a_connection(postgres_schema_url: str) -> Non
 
     async with opened(url) as storage:
         for _ in range(2):
-            heard = [storage.signals.listen(everything=bool(number % 2)) for number in range(20)]
+            heard = [storage.hints.listen(everything=bool(number % 2)) for number in range(20)]
             assert await listeners(url) == []
             waiting = [asyncio.create_task(listener.wait(3_600)) for listener in heard]
             only = await some_listener(url)
@@ -190,7 +190,7 @@ async def test_telling_leaves_the_connection_as_it_was(postgres_schema_url: str)
         async with storage._database.transaction() as transaction:
             lent = transaction._connection.get_server_pid()
             await transaction._connection.execute("SET synchronous_commit = on")
-        storage.signals.touch(process=False)
+        storage.hints.notify(process=False)
         await heard.something()
         await asyncio.sleep(0.05)
         async with storage._database.transaction() as transaction:
@@ -205,7 +205,7 @@ async def test_a_burst_is_told_once(postgres_schema_url: str) -> None:
         pass
     async with await lash.open(url) as storage, overheard(url) as heard:
         for _ in range(100):
-            storage.waiter._hub._signals.touch()
+            storage.waiter._hub._hints.notify()
         await heard.something()
         assert len(await heard.so_far()) == 1
 
@@ -250,7 +250,7 @@ async def test_claims_and_ends_let_no_worker_look(postgres_schema_url: str) -> N
     async with await lash.open(url) as storage, await lash.open(url) as other:
         await storage.sessions.create("s")
         await storage.processes.register(process("p"))
-        with storage.signals.listen(work=True) as here, other.signals.listen(work=True) as there:
+        with storage.hints.listen(work=True) as here, other.hints.listen(work=True) as there:
             waiting = [asyncio.create_task(each.wait(3_600)) for each in (here, there)]
             await asyncio.sleep(0.3)
             for each in waiting:
@@ -326,7 +326,7 @@ async def test_another_storage_is_told_which_session_has_work(postgres_storage_u
         for session_id in (name, "s"):
             await created(sender, session_id)
         await sender.processes.register(external("source", NEWS, wake_session_id=name))
-        with other.signals.listen(everything=True) as hints:
+        with other.hints.listen(everything=True) as hints:
 
             async def heard(*writes: Callable[[], Awaitable[object]]) -> str | None:
                 while True:
@@ -341,6 +341,6 @@ async def test_another_storage_is_told_which_session_has_work(postgres_storage_u
 
             async def two() -> None:
                 for session_id in (name, "s"):
-                    sender.signals.touch(process=False, session_id=session_id)
+                    sender.hints.notify(process=False, session_id=session_id)
 
             assert await heard(two) is None

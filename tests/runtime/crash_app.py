@@ -48,7 +48,7 @@ def build(url: str, counts: Path, *hooks: lash.Hook) -> lash.App:
         found += await ctx.gather(ctx.step("left", work, "left"), ctx.step("right", work, "right"))
         await ctx.sleep(_PAUSE_S)
         child = await ctx.start(helper, parent=ctx.process_id, key=await ctx.wait_key("form"))
-        approval = await ctx.signal("approved")
+        approval = await ctx.wait_signal("approved")
         form = await ctx.wait("form")
         helped = await child.result()
         await ctx.wake(f"{topic} is ready")
@@ -85,7 +85,7 @@ def _add_agent(
             turn.state["turns"] = 2
             return f"heard: {turn.wakes[0].input}"
         await turn.step("model", work, "model")
-        early = await turn.checkpoint()
+        early = await turn.join_early_input()
         found = await turn.step("tool", work, "tool")
         turn.add_tool_call("call-1", "tool", "{}", found)
         turn.usage("m", input_tokens=10, output_tokens=5)

@@ -59,8 +59,8 @@ class Gate:
             raise self.failure
         return await self._store.append(session_id, items)
 
-    async def look(self, session_id: str, place: Place | None = None, *, limit: int = 256) -> Look:
-        return await self._store.look(session_id, place, limit=limit)
+    async def read(self, session_id: str, place: Place | None = None, *, limit: int = 256) -> Look:
+        return await self._store.read(session_id, place, limit=limit)
 
     async def process_changes(self, session_id: str, cursor: str, *, limit: int = 256) -> SeenChanges | None:
         return await self._store.process_changes(session_id, cursor, limit=limit)
@@ -82,7 +82,7 @@ class Losses:
 
 async def told(storage: Storage, count: int, *, session_id: str = "s") -> list[Observed]:
     """Return the first values that whoever has seen nothing of the activity gets."""
-    cursor = encode_place(session_id, Place(revision=(await storage.activity.look(session_id)).place.revision))
+    cursor = encode_place(session_id, Place(revision=(await storage.activity.read(session_id)).place.revision))
     async with asyncio.timeout(LIMIT_S), aclosing(observe(storage, session_id, cursor)) as stream:
         return [await anext(stream) for _ in range(count)]
 
@@ -138,7 +138,7 @@ async def test_a_silent_writer_runs_nothing(storage: Storage) -> None:
         (task,) = [each for each in asyncio.all_tasks() if each.get_name() == "lash-activity-writer"]
         async with asyncio.timeout(LIMIT_S):
             await task
-        assert (await storage.activity.look("s")).place.position == number
+        assert (await storage.activity.read("s")).place.position == number
 
 
 async def test_a_slow_storage_drops_the_oldest_and_says_so(storage: Storage) -> None:
@@ -347,4 +347,4 @@ async def test_closing_writes_what_is_left(storage: Storage, closes: int) -> Non
         await writer.close()
     writer.tell("s", "t", 2)
     await writer.close()
-    assert (await storage.activity.look("s")).place.position == 1
+    assert (await storage.activity.read("s")).place.position == 1

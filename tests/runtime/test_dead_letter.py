@@ -150,7 +150,7 @@ async def test_requeue_after_early_input_was_answered_elsewhere(bench: Bench) ->
         if turn.text == "early":
             return "answered alone"
         await app.session("s").send("early", key="e", early=True)
-        joined = await turn.checkpoint()
+        joined = await turn.join_early_input()
         seen.append([text for _, text in texts(joined)])
         await turn.step("note", note, turn.messages())
         if broken:

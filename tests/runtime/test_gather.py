@@ -99,7 +99,7 @@ async def test_the_first_error_ends_the_other_lines(world: World) -> None:
     @app.process(retry=NO_RETRY)
     async def both(ctx: Context) -> str:
         try:
-            await ctx.gather(ctx.step(for_ever), ctx.step(fail), ctx.signal("never"))
+            await ctx.gather(ctx.step(for_ever), ctx.step(fail), ctx.wait_signal("never"))
         except (ValueError, StepFailed) as error:
             ended.append(type(error).__name__)
         await ctx.sleep(1)
@@ -175,7 +175,7 @@ async def test_nested_gatherings_and_gatherings_of_waits(world: World) -> None:
         started = await ctx.start(child)
         return await ctx.gather(
             inner(ctx, "a"),
-            ctx.gather(inner(ctx, "b"), ctx.signal("go")),
+            ctx.gather(inner(ctx, "b"), ctx.wait_signal("go")),
             ctx.wait("answer"),
             started.result(),
             ctx.gather(),
@@ -212,11 +212,11 @@ async def test_an_error_deep_inside_arrives_although_others_wait(world: World) -
     async def level(ctx: Context, depth: int) -> None:
         if depth == 0:
             await ctx.step(fail)
-        await ctx.gather(ctx.signal("never"), level(ctx, depth - 1))
+        await ctx.gather(ctx.wait_signal("never"), level(ctx, depth - 1))
 
     @app.process(retry=NO_RETRY)
     async def deep(ctx: Context) -> None:
-        await ctx.gather(level(ctx, 6), ctx.signal("never"))
+        await ctx.gather(level(ctx, 6), ctx.wait_signal("never"))
 
     handle = await app.start(deep)
     assert await app.drain() == 1
@@ -245,7 +245,7 @@ async def test_steps_in_foreign_tasks_are_refused(world: World) -> None:
             case 2:
                 return asyncio.ensure_future(_await(ctx.sleep(60)))
             case 3:
-                return asyncio.gather(ctx.signal("go"), ctx.sleep(60))
+                return asyncio.gather(ctx.wait_signal("go"), ctx.sleep(60))
             case 4:
                 return asyncio.ensure_future(_await(ctx.gather(ctx.step(quick))))
         return None

@@ -136,7 +136,7 @@ async def test_nothing_is_settled_that_nobody_began(world: World) -> None:
     @app.process
     async def buyer(ctx: Context) -> None:
         await ctx.options(once=True).step(pay)
-        await ctx.signal("go")
+        await ctx.wait_signal("go")
 
     handle = await app.start(buyer)
     await app.drain()

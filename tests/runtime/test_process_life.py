@@ -212,7 +212,7 @@ async def test_a_parked_process_is_cancelled_at_once(world: World) -> None:
 
     @app.process
     async def child(ctx: Context) -> str:
-        await ctx.signal("go")
+        await ctx.wait_signal("go")
         return "alone"
 
     @app.process
@@ -246,7 +246,7 @@ async def test_a_function_may_answer_its_cancellation(world: World) -> None:
     @app.process
     async def careful(ctx: Context) -> str:
         try:
-            await ctx.signal("never")
+            await ctx.wait_signal("never")
         except asyncio.CancelledError:
             seen.append("cancelled")
             text = await ctx.step(undo)

@@ -72,7 +72,7 @@ class _Machine:
                 case "sleep":
                     await ctx.sleep(2)
                 case "signal":
-                    return ["signal", await ctx.signal("item")]
+                    return ["signal", await ctx.wait_signal("item")]
                 case "child":
                     return await (await ctx.start(small)).result()
                 case _:

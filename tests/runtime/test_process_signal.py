@@ -27,7 +27,7 @@ async def test_the_kth_wait_gets_the_kth_signal(world: World) -> None:
 
     @app.process
     async def collector(ctx: Context, count: int) -> list[object]:
-        return [await ctx.signal("item") for _ in range(count)]
+        return [await ctx.wait_signal("item") for _ in range(count)]
 
     handle = await app.start(collector, 6)
     await handle.signal("item", 1)
@@ -55,11 +55,11 @@ async def test_a_signal_that_was_left_by_a_time_limit_is_for_the_next_wait(world
         got: list[object] = []
         for _ in range(2):
             try:
-                got.append(await ctx.signal("go", timeout_s=10))
+                got.append(await ctx.wait_signal("go", timeout_s=10))
             except TimeoutError as error:
                 got.append(str(error))
                 await ctx.step("meanwhile", signals)
-        return [*got, await ctx.signal("go")]
+        return [*got, await ctx.wait_signal("go")]
 
     async def signals() -> None:
         # Both are there before the next wait of the same run.
@@ -84,8 +84,8 @@ async def test_lines_that_were_cancelled_take_no_signal(world: World) -> None:
     @app.process
     async def caller(ctx: Context) -> object:
         with pytest.raises(Exception, match="no"):
-            await ctx.gather(ctx.signal("go"), ctx.step(fail))
-        return await ctx.signal("go")
+            await ctx.gather(ctx.wait_signal("go"), ctx.step(fail))
+        return await ctx.wait_signal("go")
 
     handle = await app.start(caller)
     await app.drain()
@@ -98,7 +98,11 @@ async def test_declared_signals(world: World) -> None:
 
     @app.process(signals={"verdict": Verdict, "answer": Answer, "count": int})
     async def judged(ctx: Context) -> list[str]:
-        verdict, answer, count = await ctx.signal("verdict"), await ctx.signal("answer"), await ctx.signal("count")
+        verdict, answer, count = (
+            await ctx.wait_signal("verdict"),
+            await ctx.wait_signal("answer"),
+            await ctx.wait_signal("count"),
+        )
         return [type(verdict).__name__, verdict.note, type(answer).__name__, answer.text, str(count + 1)]
 
     handle = await app.start(judged)
@@ -134,7 +138,7 @@ async def test_a_signal_between_the_look_and_the_parking_is_not_missed(world: Wo
 
     @app.process
     async def waiter(ctx: Context) -> object:
-        return await ctx.signal("go")
+        return await ctx.wait_signal("go")
 
     handle = await app.start(waiter)
     app.storage.process_leases.park = late  # type: ignore[method-assign]
@@ -148,7 +152,7 @@ async def test_a_signal_is_not_lost_by_a_crash_before_it_was_recorded(world: Wor
 
     @app.process
     async def waiter(ctx: Context) -> object:
-        return await ctx.signal("go")
+        return await ctx.wait_signal("go")
 
     handle = await app.start(waiter)
     await app.drain()

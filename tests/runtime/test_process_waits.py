@@ -175,7 +175,7 @@ async def test_what_a_wait_raised_is_the_same_in_every_run(world: World) -> None
 
     @app.process
     async def late(ctx: Context) -> None:
-        await ctx.signal("never", timeout_s=5)
+        await ctx.wait_signal("never", timeout_s=5)
 
     first, second = await app.start(rejected), await app.start(late)
     await app.drain()
@@ -199,7 +199,7 @@ async def test_finally_blocks_run_at_each_parking_and_do_nothing_durable(world: 
     @app.process(retry=NO_RETRY)
     async def careful(ctx: Context) -> str:
         try:
-            await ctx.signal("go")
+            await ctx.wait_signal("go")
         except Exception:  # noqa: BLE001 (the point)
             seen.append("exception")
         except asyncio.CancelledError:

@@ -190,7 +190,7 @@ async def test_going_on_by_any_means_records_the_failure(world: World, what: str
         with pytest.raises((ValueError, StepFailed)):
             await ctx.step(broken)
         operations = {
-            "signal": lambda: ctx.signal("go"),
+            "signal": lambda: ctx.wait_signal("go"),
             "wait": lambda: ctx.wait("go"),
             "child": started.result,
             "start": lambda: ctx.start(child),
@@ -200,7 +200,7 @@ async def test_going_on_by_any_means_records_the_failure(world: World, what: str
             "now": ctx.now,
         }
         await operations[what]()
-        await ctx.signal("end")
+        await ctx.wait_signal("end")
 
     handle = await app.start(caller)
     await app.drain()

@@ -235,7 +235,7 @@ def test_a_wait_in_another_thread_ends_when_the_storage_is_closed() -> None:
 
     def wait() -> None:
         try:
-            with storage.signals.listen() as hints:
+            with storage.hints.listen() as hints:
                 while True:
                     hints.wait(60)
         except BaseException as error:  # noqa: BLE001 (it is what the test looks at)

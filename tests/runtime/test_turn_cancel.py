@@ -14,7 +14,7 @@ from lash.runtime.app import App
 from lash.runtime.policy import NO_RETRY, Retry
 from lash.runtime.turns.run import TurnEnd
 from lash.runtime.turns.turn import Turn
-from tests.runtime.turn_bench import Bench, begin_turn, run_turn, texts
+from tests.runtime.turn_bench import Bench, claim_turn, run_turn, texts
 
 
 async def test_cancel_ends_the_running_turn_alone(bench: Bench) -> None:
@@ -95,7 +95,7 @@ async def test_an_order_that_came_too_late_hits_no_other_turn(bench: Bench) -> N
     chat = app.session("s", agent)
     await chat.send("first")
     assert await run_turn(app, "s") is TurnEnd.COMMITTED
-    run = await begin_turn(app, "s")
+    run = await claim_turn(app, "s")
     running = asyncio.create_task(run.run())
     await started.wait()
     await run.obey()

@@ -15,7 +15,7 @@ from lash.runtime.hooks import STEP, Attributes, Hook
 from lash.runtime.policy import NO_RETRY, Retry
 from lash.runtime.processes.context import Context
 from lash.runtime.turns.turn import Turn
-from tests.runtime.turn_bench import Bench, begin_turn, texts
+from tests.runtime.turn_bench import Bench, claim_turn, texts
 
 
 class Crash:
@@ -31,7 +31,7 @@ class Crash:
 
     async def run(self, app: App, session_id: str) -> None:
         """Run the next turn until it is here, and let so much time pass that its lease is over."""
-        task = asyncio.create_task((await begin_turn(app, session_id)).run())
+        task = asyncio.create_task((await claim_turn(app, session_id)).run())
         async with asyncio.timeout(30):
             await self._reached.wait()
         task.cancel()
@@ -49,11 +49,11 @@ async def test_early_input_after_a_crash(bench: Bench) -> None:
 
     @app.agent
     async def agent(turn: Turn) -> str:
-        first = [text for _, text in texts(await turn.checkpoint())]
+        first = [text for _, text in texts(await turn.join_early_input())]
         await turn.step("note", note, turn.messages())
         if turn.attempt == 1:
             await crash.here()
-        seen.append((first, [text for _, text in texts(await turn.checkpoint())]))
+        seen.append((first, [text for _, text in texts(await turn.join_early_input())]))
         return "done"
 
     chat = app.session("s", agent)
@@ -77,7 +77,7 @@ async def test_merged_input_after_a_crash(bench: Bench) -> None:
     @app.agent
     async def agent(turn: Turn) -> str:
         said = turn.text
-        joined = [text for _, text in texts(await turn.checkpoint())]
+        joined = [text for _, text in texts(await turn.join_early_input())]
         if turn.attempt == 1 and not seen:
             await crash.here()
         seen.append((said, joined))
@@ -135,7 +135,7 @@ async def test_a_wake_joins_a_running_turn(bench: Bench) -> None:
 
     @app.agent
     async def agent(turn: Turn) -> str:
-        await turn.checkpoint()
+        await turn.join_early_input()
         if turn.attempt == 1:
             await crash.here()
         return f"{len(turn.wakes)} wakes"

@@ -15,7 +15,7 @@ from lash.runtime.app import App
 from lash.runtime.policy import NO_RETRY
 from lash.runtime.turns.run import TurnEnd
 from lash.runtime.turns.turn import Turn
-from tests.runtime.turn_bench import Bench, begin_turn, run_turn, texts
+from tests.runtime.turn_bench import Bench, claim_turn, run_turn, texts
 
 
 async def test_a_turn_whose_lease_was_taken_changes_nothing(bench: Bench) -> None:
@@ -72,7 +72,7 @@ async def test_a_lost_turn_is_stopped_even_if_its_agent_resists(bench: Bench) ->
 
     chat = app.session("s", stubborn)
     await chat.send("x")
-    run = await begin_turn(app, "s")
+    run = await claim_turn(app, "s")
     running = asyncio.create_task(run.run())
     await started.wait()
     run.lose()
@@ -105,7 +105,7 @@ async def test_a_turn_that_is_given_back_costs_no_attempt(bench: Bench) -> None:
 
     chat = app.session("s", agent)
     await chat.send("x", key="k")
-    run = await begin_turn(app, "s")
+    run = await claim_turn(app, "s")
     running = asyncio.create_task(run.run())
     await started.wait()
     run.release()
@@ -129,7 +129,7 @@ async def test_a_run_that_is_stopped_before_it_began(bench: Bench, end: str) -> 
 
     chat = app.session("s", agent)
     await chat.send("x")
-    run = await begin_turn(app, "s")
+    run = await claim_turn(app, "s")
     getattr(run, end)()
     assert await run.run() is (TurnEnd.RELEASED if end == "release" else TurnEnd.LOST)
     assert calls == []

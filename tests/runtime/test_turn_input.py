@@ -84,8 +84,8 @@ async def test_early_input_joins_at_the_checkpoint(bench: Bench) -> None:
             await chat.send("early 1", early=True)
             await chat.send("early 2", early=True)
             turn.add("working")
-            joined.append([text for _, text in texts(await turn.checkpoint())])
-            joined.append([text for _, text in texts(await turn.checkpoint())])
+            joined.append([text for _, text in texts(await turn.join_early_input())])
+            joined.append([text for _, text in texts(await turn.join_early_input())])
             assert turn.text == "start\nearly 1\nearly 2"
             assert len(turn.batches) == 3
         return f"re {turn.text.count('early')}"
@@ -125,12 +125,12 @@ async def test_a_later_attempt_takes_the_same_early_input(bench: Bench) -> None:
         chat = app.session("s")
         if turn.attempt == 1:
             await chat.send("early 1", early=True)
-        first = [text for _, text in texts(await turn.checkpoint())]
+        first = [text for _, text in texts(await turn.join_early_input())]
         await turn.step("note", note, turn.messages())
         if turn.attempt == 1:
             await chat.send("early 2", early=True)
             raise ValueError("crash")
-        second = [text for _, text in texts(await turn.checkpoint())]
+        second = [text for _, text in texts(await turn.join_early_input())]
         seen.append((first, second))
         return "done"
 
@@ -148,7 +148,7 @@ async def test_a_checkpoint_that_took_nothing_takes_nothing_again(bench: Bench) 
 
     @app.agent(retry=AGAIN)
     async def agent(turn: Turn) -> str:
-        seen.append(len(await turn.checkpoint()))
+        seen.append(len(await turn.join_early_input()))
         if turn.attempt == 1 and turn.text == "start":
             await app.session("s").send("early", early=True)
             raise ValueError("crash")
@@ -169,7 +169,7 @@ async def test_early_input_that_was_cancelled_meanwhile(bench: Bench) -> None:
         if turn.attempt == 1:
             await chat.send("early 1", key="e", early=True)
             await app.session("s").send("early 2", early=True)
-        joined = await turn.checkpoint()
+        joined = await turn.join_early_input()
         if turn.attempt == 1:
             raise ValueError("crash")
         return f"{len(joined)} joined"

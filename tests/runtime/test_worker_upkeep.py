@@ -55,7 +55,7 @@ async def test_an_attachment_stays_as_long_as_its_process_runs(stage: Stage) -> 
 
     @app.process
     async def waiting(ctx: lash.Context) -> None:
-        await ctx.signal("go")
+        await ctx.wait_signal("go")
 
     async with app:
         await app.session("s").send("x", key="1")

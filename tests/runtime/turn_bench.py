@@ -7,7 +7,7 @@ from typing import Any
 
 from lash.backend.liveness import current_owner
 from lash.model.lease import Acquired, Lease
-from lash.model.queue import TurnBegun
+from lash.model.queue import ClaimedTurn
 from lash.model.session.message import Message
 from lash.runtime.app import App
 from lash.runtime.hooks import Attributes, Hook
@@ -77,11 +77,11 @@ def texts(messages: list[Message]) -> list[tuple[str, str]]:
     return [(message.role.value, text_of(message)) for message in messages]
 
 
-async def begin_turn(app: App, session_id: str) -> TurnRun:
+async def claim_turn(app: App, session_id: str) -> TurnRun:
     """Return a run of the session's next turn, as a worker begins it."""
     owner = current_owner()
-    begun = await app.storage.queue.begin_turn(session_id, owner, ttl_ms=30_000)
-    if not isinstance(begun, TurnBegun):
+    begun = await app.storage.queue.claim_turn(session_id, owner, ttl_ms=30_000)
+    if not isinstance(begun, ClaimedTurn):
         claimed = await app.storage.leases.claim(session_id, owner, ttl_ms=30_000)
         assert isinstance(claimed, Acquired)
         return TurnRun(app._require(), claimed)
@@ -90,4 +90,4 @@ async def begin_turn(app: App, session_id: str) -> TurnRun:
 
 async def run_turn(app: App, session_id: str) -> TurnEnd:
     """Run the session's next turn."""
-    return await (await begin_turn(app, session_id)).run()
+    return await (await claim_turn(app, session_id)).run()

@@ -52,7 +52,7 @@ def build(url: str) -> tuple[lash.App, lash.ProcessDefinition[[], str]]:
     async def errand(ctx: lash.Context) -> str:
         await ctx.step("think", think)
         await ctx.sleep(0.3)
-        said = await ctx.signal("go")
+        said = await ctx.wait_signal("go")
         await ctx.wake("done")
         return str(said)
 

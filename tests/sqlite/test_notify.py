@@ -13,7 +13,7 @@ import lash
 from lash.errors import StoreUnavailable
 from lash.model.process.event import EventDraft, EventType
 from lash.model.process.process import ExternalInput, Recovery, Registration
-from lash.sqlite.hints import SQLiteSignals
+from lash.sqlite.hints import SQLiteHints
 from lash.sqlite.storage import SQLiteStorage
 
 TICK = EventDraft(event_type="tick")
@@ -95,7 +95,7 @@ async def test_nothing_is_asked_while_nobody_waits(counted: Counted) -> None:
 
 async def test_all_who_wait_are_asked_for_at_once(counted: Counted, url: str) -> None:
     """Fifty listeners cost one question every 5 ms, and one look at the processes for each change of the file."""
-    listeners = [counted.storage.signals.listen(everything=bool(number % 2)) for number in range(50)]
+    listeners = [counted.storage.hints.listen(everything=bool(number % 2)) for number in range(50)]
     await asyncio.gather(*(listener.wait(3_600) for listener in listeners))
     waiting = [asyncio.create_task(listener.wait(3_600)) for listener in listeners]
     loop = asyncio.get_running_loop()
@@ -151,4 +151,4 @@ async def test_a_file_that_cannot_be_asked_is_a_hint(counted: Counted, monkeypat
         raise StoreUnavailable("busy")
 
     monkeypatch.setattr(counted.storage._database, "data_version", fail)
-    await asyncio.wait_for(SQLiteSignals(counted.storage._database).listen().wait(3_600), 20)
+    await asyncio.wait_for(SQLiteHints(counted.storage._database).listen().wait(3_600), 20)

@@ -91,7 +91,7 @@ CASES: tuple[AnyCase, ...] = (
     Case(
         method="QueueStore.begin_turn",
         ground=unleased,
-        call=lambda storage, _: storage.queue.begin_turn("s", owner("w"), ttl_ms=TTL),
+        call=lambda storage, _: storage.queue.claim_turn("s", owner("w"), ttl_ms=TTL),
         again=Again.TOLD,
     ),
     Case(

@@ -58,7 +58,7 @@ async def soon(task: asyncio.Task[object]) -> object:
 
 async def at_rest(log: Log) -> None:
     """Wait until the hub waits for a hint, and nothing else is left to run."""
-    await asyncio.wait_for(log.signals.resting.wait(), 10)
+    await asyncio.wait_for(log.hints.resting.wait(), 10)
     for _ in range(5):
         await asyncio.sleep(0)
 
@@ -74,7 +74,7 @@ async def test_what_is_there_is_returned_at_once(wait: Wait, fact: object) -> No
     waiter, log = made("p")
     log.append("p")
     assert await wait(waiter) == fact
-    assert (log.looks, log.queries, log.signals.waits) == (1, [], 0)
+    assert (log.looks, log.queries, log.hints.waits) == (1, [], 0)
 
 
 @both
@@ -123,7 +123,7 @@ async def test_what_runs_here_is_not_asked_for() -> None:
     waiter.note_lease("p", 60_000)
     waiting = asyncio.create_task(waiter.await_outcome("p"))
     await at_rest(log)
-    log.signals.touch()
+    log.hints.notify()
     await at_rest(log)
     assert (log.looks, log.queries) == (0, [])
     other = asyncio.create_task(waiter.await_outcome("q"))
@@ -193,7 +193,7 @@ async def test_nothing_is_lost_while_the_hub_asks(wait: Wait, fact: object) -> N
     await at_rest(log)
     asked = len(log.queries)
     log.after_query = lambda queries: log.append("p") if queries == asked + 1 else None
-    log.signals.touch()
+    log.hints.notify()
     assert await soon(waiting) == fact
 
 
@@ -215,7 +215,7 @@ async def test_a_thousand_waiters_cost_one_query() -> None:
     await at_rest(log)
     looks, queries = log.looks, len(log.queries)
 
-    log.signals.touch()
+    log.hints.notify()
     await at_rest(log)
     assert (log.looks, log.queries[queries:]) == (looks, [set(ids)])
 
@@ -232,7 +232,7 @@ async def test_event_waiters_do_not_look_on_every_tick() -> None:
     waiter, log = made("p", "q")
     waiting = started(event, waiter)
     await at_rest(log)
-    log.signals.touch()
+    log.hints.notify()
     await at_rest(log)
     looks = log.looks
     log.append("q")
@@ -263,7 +263,7 @@ async def test_a_cancelled_waiter_leaves_nothing_behind(wait: Wait, fact: object
     leaving.cancel()
     await asyncio.wait({leaving})
     queries = len(log.queries)
-    log.signals.touch()
+    log.hints.notify()
     await at_rest(log)
     assert log.queries[queries:] == [{"p"}]
     staying.cancel()
@@ -303,7 +303,7 @@ async def test_a_query_that_fails_for_good_ends_the_waits(wait: Wait, fact: obje
     waiting = [started(wait, waiter, each) for each in ("p", "q")]
     await at_rest(log)
     log.failures = [CorruptData("broken")]
-    log.signals.touch()
+    log.hints.notify()
     first, second = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 10)
     assert isinstance(first, CorruptData)
     assert isinstance(second, CorruptData)
@@ -332,7 +332,7 @@ async def test_an_unknown_process_is_an_error(wait: Wait, fact: object) -> None:
     waiter, log = made()
     with pytest.raises(ProcessNotFound, match="'p'"):
         await wait(waiter)
-    assert log.signals.waits == 0
+    assert log.hints.waits == 0
 
 
 @both

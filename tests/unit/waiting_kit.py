@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from typing import cast
 
-from lash.backend.hints import HintListener, Hints
+from lash.backend.hints import LocalHints, LocalListener
 from lash.backend.waiter import ProcessWaiter
 from lash.errors import ProcessNotFound, ProcessPruned
 from lash.model.process.event import ProcessEvent
@@ -17,7 +17,7 @@ from lash.stores.process.process import ProcessStore
 DONE = Success(value="done")
 
 
-class HandSignals:
+class ManualHints:
     """Hints that only the test gives; it never looks by itself unless told to mind the time."""
 
     def __init__(self, *, minds_time: bool = False) -> None:
@@ -26,10 +26,10 @@ class HandSignals:
         self._minds_time = minds_time
         self._hint = asyncio.Event()
 
-    def listen(self, *, everything: bool = False, work: bool = False) -> HandListener:
+    def listen(self, *, everything: bool = False, work: bool = False) -> ManualListener:
         assert not everything
         assert not work
-        return HandListener(self)
+        return ManualListener(self)
 
     async def rest(self, timeout_s: float) -> None:
         self.waits += 1
@@ -43,7 +43,7 @@ class HandSignals:
         self._hint.clear()
         self.resting.clear()
 
-    def touch(
+    def notify(
         self, *, process: bool = True, work: bool = True, session_id: str | None = None, later: bool = False
     ) -> None:
         assert process
@@ -55,22 +55,22 @@ class HandSignals:
     async def close(self) -> None: ...
 
 
-class HandListener(HintListener):
+class ManualListener(LocalListener):
     """The one who waits for hints that the test gives."""
 
-    def __init__(self, signals: HandSignals) -> None:
-        super().__init__(Hints(), everything=False)
-        self._signals = signals
+    def __init__(self, hints: ManualHints) -> None:
+        super().__init__(LocalHints(), everything=False)
+        self._manual = hints
 
     async def wait(self, timeout_s: float) -> None:
-        await self._signals.rest(timeout_s)
+        await self._manual.rest(timeout_s)
 
 
 class Log:
     """Processes in memory, as far as waiting needs them, with a place to interfere."""
 
-    def __init__(self, signals: HandSignals, *process_ids: str) -> None:
-        self.signals = signals
+    def __init__(self, hints: ManualHints, *process_ids: str) -> None:
+        self.hints = hints
         self.logs: dict[str, list[ProcessEvent]] = {each: [] for each in process_ids}
         self.ended: set[str] = set()
         self.pruned: set[str] = set()
@@ -88,12 +88,12 @@ class Log:
         )
         self.ended.add(process_id)
         if hint:
-            self.signals.touch()
+            self.hints.notify()
 
     def prune(self, process_id: str) -> None:
         del self.logs[process_id]
         self.pruned.add(process_id)
-        self.signals.touch()
+        self.hints.notify()
 
     async def after(
         self, process_id: str, sequence: int = 0, *, event_type: str | None = None, limit: int = 1_000
@@ -150,7 +150,7 @@ async def _nothing(_number: int) -> None: ...
 
 def made(*process_ids: str, minds_time: bool = False, poll_s: float = 0.001) -> tuple[ProcessWaiter, Log]:
     """Return a waiter and the log under it."""
-    signals = HandSignals(minds_time=minds_time)
-    log = Log(signals, *process_ids)
-    waiter = ProcessWaiter(cast(EventStore, log), cast(ProcessStore, log), signals, poll_s=poll_s)
+    hints = ManualHints(minds_time=minds_time)
+    log = Log(hints, *process_ids)
+    waiter = ProcessWaiter(cast(EventStore, log), cast(ProcessStore, log), hints, poll_s=poll_s)
     return waiter, log

@@ -48,7 +48,7 @@ def _application(url: str, moments: Moments | None, **options: Any) -> tuple[las
     @app.process
     async def waiter(ctx: lash.Context, events: int) -> None:
         for _ in range(events):
-            number = await ctx.signal("go")
+            number = await ctx.wait_signal("go")
             if moments is not None and isinstance(number, int):
                 moments.enter(number)
 

@@ -12,10 +12,10 @@ from typing import Self
 from lash.errors import InvalidInput, StorageClosed
 
 
-class HintListener:
+class LocalListener:
     """One who waits for hints; the contract is `lash.stores.hints.Listener`."""
 
-    def __init__(self, hints: Hints, *, everything: bool, work: bool = False) -> None:
+    def __init__(self, hints: LocalHints, *, everything: bool, work: bool = False) -> None:
         self.everything = everything
         self.work = work
         self._hints = hints
@@ -67,23 +67,23 @@ class HintListener:
         self.close()
 
 
-class Hints:
+class LocalHints:
     """The listeners of one storage. ``on_idle`` is called when the last of them has closed."""
 
     def __init__(self, on_idle: Callable[[], None] | None = None) -> None:
         self._on_idle = on_idle
-        self._listeners: set[HintListener] = set()
+        self._listeners: set[LocalListener] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
 
-    def add(self, listener: HintListener) -> None:
+    def add(self, listener: LocalListener) -> None:
         """Let the listener have every hint from now on."""
         if self._closed:
             raise StorageClosed
         self._loop = asyncio.get_running_loop()
         self._listeners.add(listener)
 
-    def remove(self, listener: HintListener) -> None:
+    def remove(self, listener: LocalListener) -> None:
         """Give the listener no more hints."""
         if listener in self._listeners:
             self._listeners.discard(listener)
@@ -104,7 +104,7 @@ class Hints:
             self.give(process=True)
         self._listeners.clear()
 
-    def check_listening(self, listener: HintListener) -> None:
+    def check_listening(self, listener: LocalListener) -> None:
         """Raise StorageClosed or InvalidInput if the listener gets no hints any more."""
         if self._closed:
             raise StorageClosed

@@ -36,7 +36,7 @@ from lash.plan.wait import (
     sign_key,
     verify_key,
 )
-from lash.stores.hints import ChangeSignals
+from lash.stores.hints import Hints
 from lash.stores.wait import WaitRows
 
 _PENDING: Final = ""
@@ -48,10 +48,10 @@ _LONGEST_TIMER_S: Final = 3_600.0
 class Waits:
     """The waits of one storage; the contract is `lash.stores.wait.WaitStore`."""
 
-    def __init__(self, rows: WaitRows, hub: Hub, signals: ChangeSignals) -> None:
+    def __init__(self, rows: WaitRows, hub: Hub, hints: Hints) -> None:
         self._rows = rows
         self._hub = hub
-        self._signals = signals
+        self._hints = hints
         self._kept_secret: bytes | None = None
 
     async def key(self, scope: ExecutionScope, identity: WaitIdentity) -> WaitKey:
@@ -77,7 +77,7 @@ class Waits:
             return UnknownOrRevoked()
         answer = await self._rows.resolve(stored, encoded)
         if answer.written:
-            self._signals.touch()
+            self._hints.notify()
         return resolve_answer(answer)
 
     async def cancel(self, key: WaitKey | str) -> ResolveAnswer:
@@ -103,7 +103,7 @@ class Waits:
 
     async def revoke(self, session_id: str) -> int:
         removed = await self._rows.revoke(check_identifier("session_id", session_id))
-        self._signals.touch()
+        self._hints.notify()
         return removed
 
     async def pending(
@@ -116,7 +116,7 @@ class Waits:
     async def expire(self, *, limit: int = 100) -> int:
         expired = await self._rows.expire(None, check_limit(limit))
         if expired:
-            self._signals.touch()
+            self._hints.notify()
         return expired
 
     async def prune(self, *, resolved_before_ms: int, limit: int = 100) -> int:
@@ -155,7 +155,7 @@ class Waits:
                 async with asyncio.timeout(min(delay_s, _LONGEST_TIMER_S)):
                     return await self._follow(watch)
             # Let the hub look now and not within a second: by the clock of the storage it times out what is over.
-            self._signals.touch()
+            self._hints.notify()
             return await self._follow(watch)
 
     async def _follow(self, watch: Watch) -> Resolution:
@@ -172,7 +172,7 @@ class Waits:
         states = await self._rows.states(key_ids)
         due = [state.key_id for state in states if state.due]
         if due and await self._rows.expire(due, len(due)):
-            self._signals.touch()
+            self._hints.notify()
             states = await self._rows.states(key_ids)
         return {state.key_id: state.resolution or _PENDING for state in states}
 

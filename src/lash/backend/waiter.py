@@ -13,7 +13,7 @@ from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar, cast
 from lash.errors import Advice, InvalidInput, StorageClosed, StoreError, WaitTimedOut
 from lash.model.process.event import ProcessEvent
 from lash.model.process.process import Outcome, ProcessRecord
-from lash.stores.hints import ChangeSignals, Listener
+from lash.stores.hints import HintListener, Hints
 from lash.stores.process.event import EventStore
 from lash.stores.process.process import ProcessStore
 
@@ -36,11 +36,11 @@ class ProcessWaiter:
     """
 
     def __init__(
-        self, events: EventStore, processes: ProcessStore, signals: ChangeSignals, *, poll_s: float = _SLOW_POLL_S
+        self, events: EventStore, processes: ProcessStore, hints: Hints, *, poll_s: float = _SLOW_POLL_S
     ) -> None:
         self._events = events
         self._processes = processes
-        self._hub = Hub(signals, poll_s)
+        self._hub = Hub(hints, poll_s)
         self._ends: dict[str, list[Watch]] = {}
         self._leases: dict[str, float] = {}
 
@@ -235,9 +235,9 @@ class Hub:
     At a hint, and every second without one, it asks one query for each kind of thing that somebody waits for.
     """
 
-    def __init__(self, signals: ChangeSignals, poll_s: float = _SLOW_POLL_S) -> None:
-        self._signals = signals
-        self._listener: Listener | None = None
+    def __init__(self, hints: Hints, poll_s: float = _SLOW_POLL_S) -> None:
+        self._hints = hints
+        self._listener: HintListener | None = None
         self._poll_s = poll_s
         self._watches: set[Watch] = set()
         self._task: asyncio.Task[None] | None = None
@@ -270,7 +270,7 @@ class Hub:
         if self._closed:
             raise StorageClosed
         # Before the first look: what happens from then on is a hint.
-        self._listener = self._listener or self._signals.listen()
+        self._listener = self._listener or self._hints.listen()
         watch = Watch(ask, key, is_told)
         self._watches.add(watch)
         if self._task is None:
@@ -287,7 +287,7 @@ class Hub:
             self._task.cancel()
             self._task = None
 
-    async def _run(self, listener: Listener) -> None:
+    async def _run(self, listener: HintListener) -> None:
         try:
             await self._serve(listener)
         except Exception as error:  # noqa: BLE001 (the waiters would wait for ever if the task just ended)
@@ -296,7 +296,7 @@ class Hub:
                 watch.fail(copy.copy(error))
         self._task = None
 
-    async def _serve(self, listener: Listener) -> None:
+    async def _serve(self, listener: HintListener) -> None:
         clock = asyncio.get_running_loop().time
         poll_at = clock() + self._poll_s
         while self._watches:

@@ -142,7 +142,7 @@ async def _clock(storage: Storage) -> Check:
     from lash.backend.liveness import current_owner
 
     before_ms = time.time() * 1_000
-    work = await storage.work.look(sessions=1, processes=1, owner=current_owner("lash-doctor"))
+    work = await storage.work.poll(sessions=1, processes=1, owner=current_owner("lash-doctor"))
     after_ms = time.time() * 1_000
     skew_ms = round(work.now_ms - (before_ms + after_ms) / 2)
     state = "ok" if abs(skew_ms) <= _SKEW_NOTED_MS + (after_ms - before_ms) / 2 else "warn"

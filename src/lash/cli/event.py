@@ -40,7 +40,7 @@ async def logs(
             (last,) = (await storage.events.last_sequences([process_id])).values() or (0,)
             after = max(after, last - tail)
         # From here on every event is a hint, so that none falls between the first look and the next.
-        with storage.signals.listen() as hints:
+        with storage.hints.listen() as hints:
             while True:
                 ended = await _has_ended(storage, process_id)
                 after = await _show_after(shell, storage, process_id, after, event_type)

@@ -99,7 +99,7 @@ def _leave() -> None:
 
 async def _work(app: App, leave: threading.Timer) -> None:
     stop = asyncio.Event()
-    with _signals(stop):
+    with _hints(stop):
         await app.start()
         _log.info("working, on up to %d sessions and %d processes", app.options.sessions, app.options.processes)
         working, told = asyncio.create_task(app.run()), asyncio.create_task(stop.wait())
@@ -117,7 +117,7 @@ async def _work(app: App, leave: threading.Timer) -> None:
 
 
 @contextmanager
-def _signals(stop: asyncio.Event) -> Iterator[None]:
+def _hints(stop: asyncio.Event) -> Iterator[None]:
     """Let the first signal ask for a stop and the second end this process, even while the loop is blocked."""
     loop = asyncio.get_running_loop()
     asked = False

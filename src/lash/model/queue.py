@@ -203,7 +203,7 @@ class NothingClaimed(Value, frozen=True, kw_only=True):
     next_available_at_ms: int | None = None
 
 
-class TurnBegun(Value, frozen=True, kw_only=True):
+class ClaimedTurn(Value, frozen=True, kw_only=True):
     """A turn that may run: the lease of its session, the claim on its input, and what it starts from.
 
     ``revision`` is that of the session; ``recorded`` says whether an earlier attempt has left records of its steps.
@@ -231,4 +231,4 @@ class DeadLetter(Value, frozen=True, kw_only=True):
 
 
 ClaimOutcome: TypeAlias = Claim | NothingClaimed
-BeginOutcome: TypeAlias = TurnBegun | Busy | NothingClaimed
+ClaimTurnOutcome: TypeAlias = ClaimedTurn | Busy | NothingClaimed

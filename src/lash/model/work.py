@@ -7,7 +7,7 @@ from lash.model.process.process import ProcessLease
 from lash.model.value import Value
 
 
-class Work(Value, frozen=True, kw_only=True):
+class WorkList(Value, frozen=True, kw_only=True):
     """What there is to do at one moment. All of it are hints: only a claim decides who does it."""
 
     session_ids: tuple[str, ...] = ()
@@ -18,7 +18,7 @@ class Work(Value, frozen=True, kw_only=True):
     """Those of the caller's running sessions for which a session command is ready."""
     cancelled_process_ids: tuple[str, ...] = ()
     """Those of the caller's running processes that were asked to stop."""
-    dead_leases: tuple[Lease | ProcessLease, ...] = ()
+    suspect_leases: tuple[Lease | ProcessLease, ...] = ()
     """Live leases of other incarnations on the caller's machine and boot, which may be dead: the caller checks."""
     timers_due: bool = False
     """Whether a schedule is to be fired or a wait is over."""

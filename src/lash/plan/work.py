@@ -16,7 +16,7 @@ from lash.model.causal import ProcessCause, ProcessEventCause
 from lash.model.lease import Lease, LeaseOwner
 from lash.model.process.event import ABANDON_REQUESTED, CANCEL_REQUESTED, SIGNAL_PREFIX
 from lash.model.process.process import ProcessStatus, Projection, Recovery, Registration
-from lash.model.work import Work
+from lash.model.work import WorkList
 from lash.plan.lease import MAX_TTL_MS, LeaseRow, check_claim, held_lease
 from lash.plan.process.lease import as_process_lease
 
@@ -124,17 +124,17 @@ def check_look(
     )
 
 
-def decode_work(answer: WorkAnswer) -> Work:
+def decode_work(answer: WorkAnswer) -> WorkList:
     """Return what was found."""
     timer = answer.timer_at_ms
     timers_due = timer is not None and timer <= answer.now_ms
     moments = [each for each in (answer.next_at_ms, None if timers_due else timer) if each is not None]
-    return Work(
+    return WorkList(
         session_ids=tuple(answer.session_ids),
         process_ids=tuple(answer.process_ids),
         commanded_session_ids=tuple(answer.commanded_session_ids),
         cancelled_process_ids=tuple(answer.cancelled_process_ids),
-        dead_leases=(
+        suspect_leases=(
             *(_held(row) for row in answer.held_sessions),
             *(as_process_lease(_held(row)) for row in answer.held_processes),
         ),

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Coroutine
 from typing import Final, NamedTuple
 
-from lash.backend.hints import HintListener, Hints, session_tag
+from lash.backend.hints import LocalHints, LocalListener, session_tag
 from lash.base.ids import new_id
 from lash.errors import LashError
 from lash.postgres.engine.database import Database
@@ -47,8 +47,8 @@ class _News(NamedTuple):
         return cls(*_TOLD.get(kind, (True, True)), tag or None)
 
 
-class PostgresSignals:
-    """The hints of one PostgreSQL storage; the contract is `lash.stores.hints.ChangeSignals`.
+class PostgresHints:
+    """The hints of one PostgreSQL storage; the contract is `lash.stores.hints.Hints`.
 
     Writes are told to the other storages on the schema after they were committed, all of 5 ms at once. Hearing of
     them takes a connection of its own beside the pool, one for all listeners: it is opened for the first who waits,
@@ -61,7 +61,7 @@ class PostgresSignals:
         self._database = database
         self._channel = channel_of(database.options.schema)
         self._name = new_id()
-        self._hints = Hints(on_idle=self._stop_listening)
+        self._hints = LocalHints(on_idle=self._stop_listening)
         self._untold: _News | None = None
         self._telling: asyncio.Task[None] | None = None
         self._alarm: asyncio.TimerHandle | None = None
@@ -69,12 +69,12 @@ class PostgresSignals:
         self._ending: set[asyncio.Task[None]] = set()
         self._closed = False
 
-    def listen(self, *, everything: bool = False, work: bool = False) -> HintListener:
+    def listen(self, *, everything: bool = False, work: bool = False) -> LocalListener:
         listener = _ServerListener(self._hints, self, everything=everything, work=work)
         self._hints.add(listener)
         return listener
 
-    def touch(
+    def notify(
         self, *, process: bool = True, work: bool = True, session_id: str | None = None, later: bool = False
     ) -> None:
         news = _News(process, work, None if session_id is None else session_tag(session_id))
@@ -120,7 +120,7 @@ class PostgresSignals:
         if self._closed:
             work.close()
             return None
-        return asyncio.get_running_loop().create_task(work, name="lash-postgres-signals")
+        return asyncio.get_running_loop().create_task(work, name="lash-postgres-hints")
 
     def _stop_listening(self) -> None:
         """Let the connection go, since nobody listens."""
@@ -172,15 +172,15 @@ class PostgresSignals:
             self._hints.give(process=news.process, work=news.work, tag=news.tag)
 
 
-class _ServerListener(HintListener):
+class _ServerListener(LocalListener):
     """A listener whose first wait begins to hear the other storages."""
 
-    def __init__(self, hints: Hints, signals: PostgresSignals, *, everything: bool, work: bool) -> None:
+    def __init__(self, hints: LocalHints, owner: PostgresHints, *, everything: bool, work: bool) -> None:
         super().__init__(hints, everything=everything, work=work)
-        self._signals = signals
+        self._owner = owner
 
     def begin_waiting(self) -> None:
-        self._signals.connect()
+        self._owner.connect()
 
 
 def channel_of(schema: str) -> str:

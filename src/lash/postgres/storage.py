@@ -13,7 +13,7 @@ from lash.model.session.session import Durability
 from lash.plan.session.commit import CommitRules
 from lash.postgres.engine.database import Database, StatementHook
 from lash.postgres.engine.options import PostgresOptions
-from lash.postgres.hints import PostgresSignals
+from lash.postgres.hints import PostgresHints
 from lash.postgres.rows.activity import PostgresActivityStore
 from lash.postgres.rows.artifact import PostgresArtifactStore
 from lash.postgres.rows.attachment import PostgresAttachmentManifest, PostgresBytes
@@ -47,25 +47,25 @@ class PostgresStorage:
     def __init__(self, database: Database, rules: CommitRules, attachment_bytes: ByteStore | None) -> None:
         """Build the stores on an open database; use `open`."""
         self._database = database
-        self.signals = PostgresSignals(database)
-        self.sessions = PostgresSessionStore(database, rules, self.signals)
-        self.leases = PostgresLeaseStore(database, self.signals)
+        self.hints = PostgresHints(database)
+        self.sessions = PostgresSessionStore(database, rules, self.hints)
+        self.leases = PostgresLeaseStore(database, self.hints)
         self.maintenance = PostgresMaintenance(database)
         self.rows = PostgresRowStore(database)
-        self.queue = PostgresQueueStore(database, self.signals)
+        self.queue = PostgresQueueStore(database, self.hints)
         seen = SeenProcesses()
-        self.processes = PostgresProcessStore(database, seen, self.signals)
-        self.events = PostgresEventStore(database, seen, self.signals)
-        self.waiter = ProcessWaiter(self.events, self.processes, self.signals)
-        self.process_leases = PostgresProcessLeaseStore(database, seen, self.signals, self.waiter)
-        self.effects = PostgresEffectStore(database, seen, self.signals)
+        self.processes = PostgresProcessStore(database, seen, self.hints)
+        self.events = PostgresEventStore(database, seen, self.hints)
+        self.waiter = ProcessWaiter(self.events, self.processes, self.hints)
+        self.process_leases = PostgresProcessLeaseStore(database, seen, self.hints, self.waiter)
+        self.effects = PostgresEffectStore(database, seen, self.hints)
         self.work = PostgresWorkStore(database, seen)
-        self.waits = Waits(PostgresWaitRows(database), self.waiter.hub, self.signals)
-        self.schedules = PostgresScheduleStore(database, self.signals)
+        self.waits = Waits(PostgresWaitRows(database), self.waiter.hub, self.hints)
+        self.schedules = PostgresScheduleStore(database, self.hints)
         self.grants = PostgresGrantStore(database, seen)
-        self.activity = PostgresActivityStore(database, self.signals)
+        self.activity = PostgresActivityStore(database, self.hints)
         self.triggers = PostgresTriggerStore(database)
-        self.occurrences = PostgresOccurrenceStore(database, self.signals)
+        self.occurrences = PostgresOccurrenceStore(database, self.hints)
         self.artifacts = PostgresArtifactStore(database, rules.compression)
         self.attachments = Attachments(
             PostgresAttachmentManifest(database),
@@ -108,7 +108,7 @@ class PostgresStorage:
     async def close(self) -> None:
         self._database.check_place()
         await self.waiter.close()
-        await self.signals.close()
+        await self.hints.close()
         await self._database.close()
 
     async def __aenter__(self) -> Self:

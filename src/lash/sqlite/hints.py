@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import Final
 
-from lash.backend.hints import HintListener, Hints, session_tag
+from lash.backend.hints import LocalHints, LocalListener, session_tag
 from lash.errors import LashError
 from lash.sqlite.engine.database import Database
 from lash.sqlkit.rows import Number
@@ -16,8 +16,8 @@ _ASK_LIVELY_S: Final = 0.005
 _ASK_CALM_S: Final = 0.025
 
 
-class SQLiteSignals:
-    """The hints of one SQLite storage; the contract is `lash.stores.hints.ChangeSignals`.
+class SQLiteHints:
+    """The hints of one SQLite storage; the contract is `lash.stores.hints.Hints`.
 
     While somebody waits, the database is asked whether anybody has committed anything, once for all who wait: every
     5 ms, and every 25 ms when nothing was committed for a second. Asking takes microseconds, but to be woken for it so
@@ -25,15 +25,15 @@ class SQLiteSignals:
     """
 
     def __init__(self, database: Database) -> None:
-        self._hints = Hints()
+        self._hints = LocalHints()
         self._file = _File(database)
 
-    def listen(self, *, everything: bool = False, work: bool = False) -> HintListener:
+    def listen(self, *, everything: bool = False, work: bool = False) -> LocalListener:
         listener = _FileListener(self._hints, self._file, everything=everything, work=work)
         self._hints.add(listener)
         return listener
 
-    def touch(
+    def notify(
         self,
         *,
         process: bool = True,
@@ -47,13 +47,13 @@ class SQLiteSignals:
         self._hints.close()
 
 
-class _FileListener(HintListener):
+class _FileListener(LocalListener):
     """A listener that knows up to which state of the file it has looked.
 
     That is None before its first wait, which returns at once, and where the file could not be asked.
     """
 
-    def __init__(self, hints: Hints, file: _File, *, everything: bool, work: bool) -> None:
+    def __init__(self, hints: LocalHints, file: _File, *, everything: bool, work: bool) -> None:
         super().__init__(hints, everything=everything, work=work)
         self._file = file
         self._version: int | None = None

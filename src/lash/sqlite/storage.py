@@ -18,7 +18,7 @@ from lash.model.session.session import Durability
 from lash.plan.session.commit import CommitRules
 from lash.sqlite.engine.database import Database
 from lash.sqlite.engine.options import SQLiteOptions, StatementHook
-from lash.sqlite.hints import SQLiteSignals
+from lash.sqlite.hints import SQLiteHints
 from lash.sqlite.rows.activity import SQLiteActivityStore
 from lash.sqlite.rows.artifact import SQLiteArtifactStore
 from lash.sqlite.rows.attachment import SQLiteAttachmentManifest, SQLiteBytes
@@ -52,24 +52,24 @@ class SQLiteStorage:
     def __init__(self, database: Database, rules: CommitRules, attachment_bytes: ByteStore | None) -> None:
         """Build the stores on an open database; use `open`."""
         self._database = database
-        self.signals = SQLiteSignals(database)
-        self.sessions = SQLiteSessionStore(database, rules, self.signals)
-        self.leases = SQLiteLeaseStore(database, self.signals)
+        self.hints = SQLiteHints(database)
+        self.sessions = SQLiteSessionStore(database, rules, self.hints)
+        self.leases = SQLiteLeaseStore(database, self.hints)
         self.maintenance = SQLiteMaintenance(database)
         self.rows = SQLiteRowStore(database)
-        self.queue = SQLiteQueueStore(database, self.signals)
-        self.processes = SQLiteProcessStore(database, self.signals)
-        self.events = SQLiteEventStore(database, self.signals)
-        self.waiter = ProcessWaiter(self.events, self.processes, self.signals)
-        self.process_leases = SQLiteProcessLeaseStore(database, self.signals, self.waiter)
+        self.queue = SQLiteQueueStore(database, self.hints)
+        self.processes = SQLiteProcessStore(database, self.hints)
+        self.events = SQLiteEventStore(database, self.hints)
+        self.waiter = ProcessWaiter(self.events, self.processes, self.hints)
+        self.process_leases = SQLiteProcessLeaseStore(database, self.hints, self.waiter)
         self.grants = SQLiteGrantStore(database)
-        self.effects = SQLiteEffectStore(database, self.signals)
-        self.activity = SQLiteActivityStore(database, self.signals)
+        self.effects = SQLiteEffectStore(database, self.hints)
+        self.activity = SQLiteActivityStore(database, self.hints)
         self.work = SQLiteWorkStore(database)
-        self.waits = Waits(SQLiteWaitRows(database), self.waiter.hub, self.signals)
+        self.waits = Waits(SQLiteWaitRows(database), self.waiter.hub, self.hints)
         self.triggers = SQLiteTriggerStore(database)
-        self.occurrences = SQLiteOccurrenceStore(database, self.signals)
-        self.schedules = SQLiteScheduleStore(database, self.signals)
+        self.occurrences = SQLiteOccurrenceStore(database, self.hints)
+        self.schedules = SQLiteScheduleStore(database, self.hints)
         self.artifacts = SQLiteArtifactStore(database, rules.compression)
         self.attachments = Attachments(
             SQLiteAttachmentManifest(database),
@@ -111,7 +111,7 @@ class SQLiteStorage:
 
     async def close(self) -> None:
         await self.waiter.close()
-        await self.signals.close()
+        await self.hints.close()
         await self._database.close()
 
     async def __aenter__(self) -> Self:

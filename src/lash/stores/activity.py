@@ -24,7 +24,7 @@ class ActivityStore(Protocol):
         """
         ...
 
-    async def look(self, session_id: str, place: Place | None = None, *, limit: int = 256) -> Look:
+    async def read(self, session_id: str, place: Place | None = None, *, limit: int = 256) -> Look:
         """Return where a session stands now, and the activity behind a place, from one moment; one read.
 
         Without a place there is no activity in the answer. If anything behind the place is not kept any more, or the

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 
-class Listener(Protocol):
+class HintListener(Protocol):
     """One who waits for hints, apart from all others: a hint that wakes one of them is not lost to the rest."""
 
     async def wait(self, timeout_s: float) -> str | None:
@@ -34,14 +34,14 @@ class Listener(Protocol):
     ) -> None: ...
 
 
-class ChangeSignals(Protocol):
+class Hints(Protocol):
     """Hints that something may have changed, by this storage or another one on the same database.
 
     A hint says when to look, never what there is to see. It may be late, needless or lost: whoever waits looks anew
     after a while all the same. Nothing runs, and no connection is held, while nobody listens.
     """
 
-    def listen(self, *, everything: bool = False, work: bool = False) -> Listener:
+    def listen(self, *, everything: bool = False, work: bool = False) -> HintListener:
         """Begin to listen: for changes of processes, for everything, such as queued work and commits too, or for work.
 
         Work is whatever a worker has to look for. A hint that is none may come all the same.
@@ -50,7 +50,7 @@ class ChangeSignals(Protocol):
         """
         ...
 
-    def touch(
+    def notify(
         self, *, process: bool = True, work: bool = True, session_id: str | None = None, later: bool = False
     ) -> None:
         """Give a hint. The stores call it after a write that succeeded and that somebody may wait for.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from lash.model.lease import LeaseFence, LeaseOwner
-from lash.model.queue import Batch, BatchDraft, BeginOutcome, Boundary, Claim, ClaimOutcome, DeadLetter, Enqueued
+from lash.model.queue import Batch, BatchDraft, Boundary, Claim, ClaimOutcome, ClaimTurnOutcome, DeadLetter, Enqueued
 from lash.model.value import JSON
 
 
@@ -35,7 +35,7 @@ class QueueStore(Protocol):
         """
         ...
 
-    async def begin_turn(self, session_id: str, owner: LeaseOwner, *, ttl_ms: int) -> BeginOutcome:
+    async def claim_turn(self, session_id: str, owner: LeaseOwner, *, ttl_ms: int) -> ClaimTurnOutcome:
         """Take the lease of a session and claim the next group of turn work under it, in one write: both or neither.
 
         The group is that of an idle ``claim``, and the lease that of a claim of `LeaseStore`, but only if it is free

@@ -11,7 +11,7 @@ from lash.stores.activity import ActivityStore
 from lash.stores.artifact import ArtifactStore
 from lash.stores.attachment import AttachmentStore
 from lash.stores.effect import EffectStore
-from lash.stores.hints import ChangeSignals
+from lash.stores.hints import Hints
 from lash.stores.lease import LeaseStore
 from lash.stores.maintenance import Maintenance
 from lash.stores.process.event import EventStore
@@ -81,7 +81,7 @@ class Storage(Protocol):
     def activity(self) -> ActivityStore: ...
 
     @property
-    def signals(self) -> ChangeSignals:
+    def hints(self) -> Hints:
         """Hints that something may have changed, for those who wait for work."""
         ...
 

@@ -6,13 +6,13 @@ from collections.abc import Collection
 from typing import Protocol
 
 from lash.model.lease import LeaseOwner
-from lash.model.work import Work
+from lash.model.work import WorkList
 
 
 class WorkStore(Protocol):
     """What there is to do for a worker, in one query however much is queued or parked."""
 
-    async def look(
+    async def poll(
         self,
         *,
         sessions: int,
@@ -20,7 +20,7 @@ class WorkStore(Protocol):
         owner: LeaseOwner,
         running_sessions: Collection[str] = (),
         running_processes: Collection[str] = (),
-    ) -> Work:
+    ) -> WorkList:
         """Return what the caller may claim now, and what it should know about what it runs already.
 
         At most ``sessions`` and ``processes`` are named, and as many possibly dead leases of each other holder on the

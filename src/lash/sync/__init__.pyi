@@ -47,7 +47,7 @@ from lash.model.process.process import (
     SessionDetached,
     SignalWait,
 )
-from lash.model.queue import Batch, BatchDraft, BeginOutcome, Boundary, Claim, ClaimOutcome, DeadLetter, Enqueued
+from lash.model.queue import Batch, BatchDraft, Boundary, Claim, ClaimOutcome, ClaimTurnOutcome, DeadLetter, Enqueued
 from lash.model.session.checkpoint import Checkpoint
 from lash.model.session.commit import Commit, CommitBudget, CommitResult
 from lash.model.session.message import AttachmentRef, Message
@@ -82,7 +82,7 @@ from lash.model.trigger.trigger import (
 )
 from lash.model.value import JSON
 from lash.model.wait import Resolution, ResolveAnswer, WaitIdentity, WaitKey, WaitRecord
-from lash.model.work import Work
+from lash.model.work import WorkList
 from lash.runtime.definition import AgentDefinition, ProcessDefinition
 from lash.runtime.hooks import Hook
 from lash.runtime.policy import Retry, WorkerOptions
@@ -96,12 +96,12 @@ __all__ = [
     "App",
     "ArtifactStore",
     "AttachmentStore",
-    "ChangeSignals",
     "EffectStore",
     "EventStore",
     "GrantStore",
+    "HintListener",
+    "Hints",
     "LeaseStore",
-    "Listener",
     "Maintenance",
     "OccurrenceStore",
     "ProcessHandle",
@@ -139,7 +139,7 @@ class ActivityStore:
         items, 8 MB and 120 seconds are kept. It need not survive a crash of the database, after which positions may
         begin anew in another epoch.
         """
-    def look(self, session_id: str, place: Place | None = None, *, limit: int = 256) -> Look:
+    def read(self, session_id: str, place: Place | None = None, *, limit: int = 256) -> Look:
         """Return where a session stands now, and the activity behind a place, from one moment; one read.
 
         Without a place there is no activity in the answer. If anything behind the place is not kept any more, or the
@@ -359,32 +359,6 @@ class AttachmentStore:
         the way, this raises SweepIncomplete with the report so far. Any number of sweeps may run at the same time.
         """
 
-class ChangeSignals:
-    """Hints that something may have changed, by this storage or another one on the same database.
-
-    A hint says when to look, never what there is to see. It may be late, needless or lost: whoever waits looks anew
-    after a while all the same. Nothing runs, and no connection is held, while nobody listens.
-    """
-    def listen(self, *, everything: bool = False, work: bool = False) -> Listener:
-        """Begin to listen: for changes of processes, for everything, such as queued work and commits too, or for work.
-
-        Work is whatever a worker has to look for. A hint that is none may come all the same.
-
-        Changes from this moment on are hints, also those made before the first wait, which may return without one.
-        """
-    def touch(
-        self, *, process: bool = True, work: bool = True, session_id: str | None = None, later: bool = False
-    ) -> None:
-        """Give a hint. The stores call it after a write that succeeded and that somebody may wait for.
-
-        With ``process=False`` no process was changed, and only those who listen for everything or for work get the
-        hint; with ``work=False`` nothing became ready or was asked of what runs, and those who listen for work do not.
-        ``session_id`` is that of a session to which work came that is ready. With ``later`` other storages may hear of
-        it some hundredths of a second later, together with what follows.
-        """
-    def close(self) -> None:
-        """End what runs for the hints, and every wait with StorageClosed; a second close is harmless."""
-
 class EffectStore:
     """The recorded effects of a storage. What is recorded is never executed again, and never changes.
 
@@ -517,6 +491,51 @@ class GrantStore:
         No process is cancelled and no event is appended. Doing it again reports nothing.
         """
 
+class HintListener:
+    """One who waits for hints, apart from all others: a hint that wakes one of them is not lost to the rest."""
+    def wait(self, timeout_s: float) -> str | None:
+        """Return at a hint, or when the time is over; a hint given since the last wait of this listener counts.
+
+        Where all hints were about work for one session, its tag (`lash.backend.hints.session_tag`) is returned;
+        others have the same.
+        One task waits at a time. Raises StorageClosed when the storage is closed, and InvalidInput if this listener
+        was.
+        """
+    def hint(self, tag: str | None = None) -> None:
+        """Give this listener alone a hint: who waits has learnt of something in another way."""
+    def close(self) -> None:
+        """Listen no more; a second close is harmless."""
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+class Hints:
+    """Hints that something may have changed, by this storage or another one on the same database.
+
+    A hint says when to look, never what there is to see. It may be late, needless or lost: whoever waits looks anew
+    after a while all the same. Nothing runs, and no connection is held, while nobody listens.
+    """
+    def listen(self, *, everything: bool = False, work: bool = False) -> HintListener:
+        """Begin to listen: for changes of processes, for everything, such as queued work and commits too, or for work.
+
+        Work is whatever a worker has to look for. A hint that is none may come all the same.
+
+        Changes from this moment on are hints, also those made before the first wait, which may return without one.
+        """
+    def notify(
+        self, *, process: bool = True, work: bool = True, session_id: str | None = None, later: bool = False
+    ) -> None:
+        """Give a hint. The stores call it after a write that succeeded and that somebody may wait for.
+
+        With ``process=False`` no process was changed, and only those who listen for everything or for work get the
+        hint; with ``work=False`` nothing became ready or was asked of what runs, and those who listen for work do not.
+        ``session_id`` is that of a session to which work came that is ready. With ``later`` other storages may hear of
+        it some hundredths of a second later, together with what follows.
+        """
+    def close(self) -> None:
+        """End what runs for the hints, and every wait with StorageClosed; a second close is harmless."""
+
 class LeaseStore:
     """Expiring, fenced rights to execute a session.
 
@@ -548,25 +567,6 @@ class LeaseStore:
         """
     def holder(self, session_id: str) -> Lease | None:
         """Return the lease as it stands, live or lapsed; None if it is free."""
-
-class Listener:
-    """One who waits for hints, apart from all others: a hint that wakes one of them is not lost to the rest."""
-    def wait(self, timeout_s: float) -> str | None:
-        """Return at a hint, or when the time is over; a hint given since the last wait of this listener counts.
-
-        Where all hints were about work for one session, its tag (`lash.backend.hints.session_tag`) is returned;
-        others have the same.
-        One task waits at a time. Raises StorageClosed when the storage is closed, and InvalidInput if this listener
-        was.
-        """
-    def hint(self, tag: str | None = None) -> None:
-        """Give this listener alone a hint: who waits has learnt of something in another way."""
-    def close(self) -> None:
-        """Listen no more; a second close is harmless."""
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
 
 class Maintenance:
     """Looking after a storage. Everything here can run at any time, beside any other work, and again.
@@ -812,7 +812,7 @@ class QueueStore:
         delivery and merge key; an exclusive batch, or one without a merge key, comes alone. At a checkpoint only
         early work counts, and it does not wait behind later work. Nothing overtakes an earlier ready command.
         """
-    def begin_turn(self, session_id: str, owner: LeaseOwner, *, ttl_ms: int) -> BeginOutcome:
+    def claim_turn(self, session_id: str, owner: LeaseOwner, *, ttl_ms: int) -> ClaimTurnOutcome:
         """Take the lease of a session and claim the next group of turn work under it, in one write: both or neither.
 
         The group is that of an idle ``claim``, and the lease that of a claim of `LeaseStore`, but only if it is free
@@ -1114,7 +1114,7 @@ class Storage:
     @property
     def activity(self) -> ActivityStore: ...
     @property
-    def signals(self) -> ChangeSignals:
+    def hints(self) -> Hints:
         """Hints that something may have changed, for those who wait for work."""
     @property
     def work(self) -> WorkStore: ...
@@ -1255,7 +1255,7 @@ class WaitStore:
 
 class WorkStore:
     """What there is to do for a worker, in one query however much is queued or parked."""
-    def look(
+    def poll(
         self,
         *,
         sessions: int,
@@ -1263,7 +1263,7 @@ class WorkStore:
         owner: LeaseOwner,
         running_sessions: Collection[str] = ...,
         running_processes: Collection[str] = ...,
-    ) -> Work:
+    ) -> WorkList:
         """Return what the caller may claim now, and what it should know about what it runs already.
 
         At most ``sessions`` and ``processes`` are named, and as many possibly dead leases of each other holder on the

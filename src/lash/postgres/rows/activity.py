@@ -29,7 +29,7 @@ from lash.plan.session.session import check_limit
 from lash.postgres.engine.database import Database
 from lash.postgres.rows.session.session import missing
 from lash.sqlkit.rows import Flag, Number
-from lash.stores.hints import ChangeSignals
+from lash.stores.hints import Hints
 
 
 class _LookAnswer(SessionRow, frozen=True, array_like=True):
@@ -49,9 +49,9 @@ class _ChangesAnswer(msgspec.Struct, frozen=True, array_like=True):
 class PostgresActivityStore:
     """The live activity of one PostgreSQL storage; the contract is `lash.stores.activity.ActivityStore`."""
 
-    def __init__(self, database: Database, signals: ChangeSignals) -> None:
+    def __init__(self, database: Database, hints: Hints) -> None:
         self._database = database
-        self._signals = signals
+        self._hints = hints
 
     async def append(self, session_id: str, items: Sequence[ActivityDraft]) -> int:
         check_identifier("session_id", session_id)
@@ -62,10 +62,10 @@ class PostgresActivityStore:
             position = await self._append(session_id, encoded)
         if position is None:
             raise await missing(self._database, session_id)
-        self._signals.touch(process=False, work=False)
+        self._hints.notify(process=False, work=False)
         return position
 
-    async def look(self, session_id: str, place: Place | None = None, *, limit: int = 256) -> Look:
+    async def read(self, session_id: str, place: Place | None = None, *, limit: int = 256) -> Look:
         check_identifier("session_id", session_id)
         size, after = check_limit(limit), read_after(check_place(place))
         answer = await self._database.read_one(_LookAnswer, "activity_look", session_id, after, size, COUNTED)

@@ -57,7 +57,7 @@ from lash.postgres.rows.process.append import missing_record
 from lash.postgres.rows.process.seen_processes import SeenProcesses
 from lash.postgres.rows.session.session import missing
 from lash.sqlkit.rows import Flag, Number
-from lash.stores.hints import ChangeSignals
+from lash.stores.hints import Hints
 
 _MAX_PLANS: Final = 10
 MAX_TOGETHER: Final = 32
@@ -122,10 +122,10 @@ class _Claimant(msgspec.Struct, frozen=True, kw_only=True):
 class PostgresEffectStore:
     """The effects of one PostgreSQL storage; the contract is `lash.stores.effect.EffectStore`."""
 
-    def __init__(self, database: Database, seen: SeenProcesses, signals: ChangeSignals) -> None:
+    def __init__(self, database: Database, seen: SeenProcesses, hints: Hints) -> None:
         self._database = database
         self._seen = seen
-        self._signals = signals
+        self._hints = hints
         self._group: Group[_Record, RecordedRow] = Group(self._record_all, limit=MAX_TOGETHER)
 
     async def begin(
@@ -181,7 +181,7 @@ class PostgresEffectStore:
 
     async def release(self, claim: EffectClaim) -> bool:
         released = await self._database.write_one(Flag, "effect_release", *_guard(claim), repeatable=True)
-        self._signals.touch()
+        self._hints.notify()
         return released is not None
 
     async def take_over(self, envelope: Envelope, owner: LeaseOwner, *, ttl_ms: int) -> EffectClaim:
@@ -308,7 +308,7 @@ class PostgresEffectStore:
         if row is None:
             known = await self._database.read_one(EffectRow, "effect_row", guard[0], claim.replay_key)
             return explain_settle(claim, settlement, known)
-        self._signals.touch()
+        self._hints.notify()
         return decode_record(row, claim.scope)
 
     async def _facts(self, encoded: EncodedEffect) -> EffectFacts:

@@ -28,7 +28,7 @@ from lash.plan.work import check_pause
 from lash.postgres.engine.database import Database
 from lash.postgres.rows.session.rows import AcquireAnswer, LeaseAnswer
 from lash.sqlkit.rows import Flag
-from lash.stores.hints import ChangeSignals
+from lash.stores.hints import Hints
 
 _MAX_PLANS: Final = 10
 
@@ -36,9 +36,9 @@ _MAX_PLANS: Final = 10
 class PostgresLeaseStore:
     """The session leases of one PostgreSQL storage; the contract is `lash.stores.lease.LeaseStore`."""
 
-    def __init__(self, database: Database, signals: ChangeSignals) -> None:
+    def __init__(self, database: Database, hints: Hints) -> None:
         self._database = database
-        self._signals = signals
+        self._hints = hints
 
     async def claim(self, session_id: str, owner: LeaseOwner, *, ttl_ms: int) -> LeaseOutcome:
         check_identifier("session_id", session_id)
@@ -68,7 +68,7 @@ class PostgresLeaseStore:
         check_pause(pause_ms)
         released = await release_lease(self._database, fence, pause_ms)
         if released:
-            self._signals.touch(process=False)
+            self._hints.notify(process=False)
         else:
             await self._answer(fence.session_id)
         return released

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from lash.errors import CorruptData
 from lash.model.lease import LeaseOwner
-from lash.model.work import Work
+from lash.model.work import WorkList
 from lash.plan.process.process import ProcessRow
 from lash.plan.work import MAX_HOLDERS, WorkAnswer, check_look, decode_work
 from lash.postgres.engine.database import Database
@@ -26,7 +26,7 @@ class PostgresWorkStore:
         self._database = database
         self._seen = seen
 
-    async def look(
+    async def poll(
         self,
         *,
         sessions: int,
@@ -34,7 +34,7 @@ class PostgresWorkStore:
         owner: LeaseOwner,
         running_sessions: Collection[str] = (),
         running_processes: Collection[str] = (),
-    ) -> Work:
+    ) -> WorkList:
         look = check_look(sessions, processes, owner, running_sessions, running_processes)
         own = owner.process
         answer = await self._database.read_one(

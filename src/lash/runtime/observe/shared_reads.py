@@ -32,7 +32,7 @@ class Looks:
 
     async def look(self, session_id: str, place: Place | None) -> Look:
         """Look at a session; see `lash.stores.activity.ActivityStore.look`."""
-        return await self._share((session_id, place), lambda: self._store.look(session_id, place))
+        return await self._share((session_id, place), lambda: self._store.read(session_id, place))
 
     async def process_changes(self, session_id: str, cursor: str) -> SeenChanges | None:
         """Look at processes; see `lash.stores.activity.ActivityStore.process_changes`."""

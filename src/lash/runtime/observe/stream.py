@@ -39,14 +39,14 @@ async def current_cursor(storage: Storage, session_id: str) -> str:
     """Return the cursor of where a session stands now; a reader who loads it afterwards misses nothing."""
     check_identifier("session_id", session_id)
     try:
-        place = (await storage.activity.look(session_id)).place
+        place = (await storage.activity.read(session_id)).place
     except SessionNotFound:
         place = Place()
     return encode_place(session_id, place)
 
 
 async def _observe(observer: _Observer) -> AsyncGenerator[Observed, None]:
-    with observer.storage.signals.listen(everything=True) as hints:
+    with observer.storage.hints.listen(everything=True) as hints:
         while True:
             if not await observer.look():
                 return

@@ -125,7 +125,9 @@ class Context(Steps):
             raise InvalidInput(f"{moment} has no time zone")
         return self._sleep(self._journal.name("sleep"), Sleep(until_ms=round(moment.timestamp() * 1_000)))
 
-    def signal(self, name: str, *, timeout_s: float | None = None, of_type: type[Any] | None = None) -> Awaitable[Any]:
+    def wait_signal(
+        self, name: str, *, timeout_s: float | None = None, of_type: type[Any] | None = None
+    ) -> Awaitable[Any]:
         """Wait for the next signal of a name and return its payload; the k-th wait gets the k-th signal.
 
         The payload is of the type that the process declares for the signal, or ``of_type``; else plain JSON.

@@ -73,7 +73,7 @@ class SessionHandle:
         within ``timeout_s``: the message stays where it is, and asking again with the same key goes on waiting for it.
         """
         draft = self._draft(text, key or new_id())
-        with self._storage.signals.listen(everything=True) as hints:
+        with self._storage.hints.listen(everything=True) as hints:
             # Not under the time limit: whoever gives up waiting knows that the message is there.
             sent = await self._enqueue(draft)
             try:

@@ -17,7 +17,7 @@ from lash.errors import (
 )
 from lash.model.effect import CheckpointPoint, Envelope, TurnCheckpoint, TurnScope
 from lash.model.lease import Acquired
-from lash.model.queue import Batch, Claim, TurnBegun, TurnInput
+from lash.model.queue import Batch, Claim, ClaimedTurn, TurnInput
 from lash.model.session.message import Message
 from lash.model.session.node import ProtocolEntry
 from lash.model.value import JSON
@@ -59,13 +59,13 @@ class TurnEnd(enum.Enum):
 class TurnRun:
     """One turn under a lease, and what it may be asked by the turn that the agent sees."""
 
-    def __init__(self, core: Core, begun: TurnBegun | Acquired) -> None:
+    def __init__(self, core: Core, begun: ClaimedTurn | Acquired) -> None:
         lease = begun.lease
         self._core = core
         self._storage = core.storage
         self._fence = lease.fence
         self._intake = Intake(core.storage, lease.fence, ttl_ms=core.options.ttl_ms)
-        self._begun = begun if isinstance(begun, TurnBegun) else None
+        self._begun = begun if isinstance(begun, ClaimedTurn) else None
         self.session_id = lease.session_id
         self.turn_id = ""
         self.attempt = 0

@@ -141,7 +141,7 @@ class Turn(Steps):
         await self._core.storage.sessions.create(session_id, relation=relation)
         return self._core.session_handle(session_id, agent)
 
-    def checkpoint(self) -> Awaitable[list[Message]]:
+    def join_early_input(self) -> Awaitable[list[Message]]:
         """Take up what came in meanwhile: the safe boundary at which early input joins a running turn.
 
         Returns the new messages, which are part of the conversation from here on.

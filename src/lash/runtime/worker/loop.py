@@ -21,8 +21,8 @@ from lash.model.process.process import (
     RefusalReason,
     Registration,
 )
-from lash.model.queue import EmptyReason, TurnBegun
-from lash.model.work import Work
+from lash.model.queue import ClaimedTurn, EmptyReason
+from lash.model.work import WorkList
 from lash.plan.work import MAX_LOOK
 from lash.runtime.core import Core
 from lash.runtime.errors import STORAGE_TROUBLE
@@ -31,7 +31,7 @@ from lash.runtime.turns.run import TurnEnd, TurnRun
 from lash.runtime.worker.backlog import Backlog
 from lash.runtime.worker.maintenance import keep_tidy
 from lash.runtime.worker.slots import Slots
-from lash.stores.hints import Listener
+from lash.stores.hints import HintListener
 
 _TICK_S: Final = 0.25
 _LAG_NOTED_S: Final = 1.0
@@ -57,7 +57,7 @@ class Worker:
         self._timer_pause_s = 0.0
         self._freed = asyncio.Event()
         self._backlog: Backlog[ProcessRun] = Backlog(self._processes, options.processes)
-        self._hints: Listener | None = None
+        self._hints: HintListener | None = None
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
@@ -102,7 +102,7 @@ class Worker:
 
     async def _look_for_ever(self) -> None:
         pause_s = 0.0
-        with self._storage.signals.listen(work=True) as self._hints:
+        with self._storage.hints.listen(work=True) as self._hints:
             while not self._stopping.is_set():
                 self._freed.clear()
                 try:
@@ -122,7 +122,7 @@ class Worker:
                     await _either(self._freed.wait(), asyncio.sleep(_FULL_PAUSE_S))
                 await self._wait(self._hints, self._pause_s(work))
 
-    async def _wait(self, hints: Listener, pause_s: float) -> None:
+    async def _wait(self, hints: HintListener, pause_s: float) -> None:
         """Wait until it is time to look; what a hint is about is begun at once, and the look comes a little later.
 
         So a turn that is begun does not share the database with a look, and a short one needs no look but the one at
@@ -151,16 +151,16 @@ class Worker:
         if self._hints is not None:
             self._hints.hint()
 
-    def _pause_s(self, work: Work) -> float:
+    def _pause_s(self, work: WorkList) -> float:
         """Return for how long nothing becomes ready by itself, as far as one can tell."""
         pause_s = min(self._core.options.poll_s, self._turns.next_try_s(), self._processes.next_try_s())
         if work.next_at_ms is not None and not self._is_full():
             pause_s = min(pause_s, max(self._timer_pause_s, (work.next_at_ms - work.now_ms) / 1_000))
         return max(0.001, pause_s)
 
-    async def _look(self) -> Work:
+    async def _look(self) -> WorkList:
         processes = self._backlog.wanted()
-        work = await self._storage.work.look(
+        work = await self._storage.work.poll(
             sessions=min(self._turns.wanted(), MAX_LOOK),
             processes=processes,
             owner=self._core.owner,
@@ -210,7 +210,7 @@ class Worker:
         if acquired is not None:
             await self._run_process(process_id, acquired)
 
-    async def _begin(self, work: Work) -> int:
+    async def _begin(self, work: WorkList) -> int:
         """Begin what was found, pass on orders, and return how many runs were begun."""
         begun = 0
         for session_id in self._turns.ranked(work.session_ids):
@@ -246,13 +246,13 @@ class Worker:
         if self._backlog.may_be_longer and not self._processes.is_full:
             self._look_again()
 
-    async def _fire_timers(self, work: Work) -> int:
+    async def _fire_timers(self, work: WorkList) -> int:
         """Do what is due by the clock, and return how much that was."""
         if not work.timers_due:
             return 0
         return await self._storage.waits.expire() + len(await self._storage.schedules.fire_due())
 
-    async def _try_timers(self, work: Work) -> None:
+    async def _try_timers(self, work: WorkList) -> None:
         """Do what is due; trouble with it must not keep back what has nothing to do with it."""
         try:
             await self._fire_timers(work)
@@ -267,13 +267,13 @@ class Worker:
         """Return how long to wait after trouble, if it was so long the last time."""
         return min(max(_FIRST_PAUSE_S, 2 * pause_s), self._core.options.poll_s * 10)
 
-    def _reclaim_dead(self, work: Work) -> None:
+    def _reclaim_dead(self, work: WorkList) -> None:
         """Free what dead workers of this machine held. Looking at processes costs more than looking at hints."""
-        self._neighbours = work.dead_leases
+        self._neighbours = work.suspect_leases
         if time.monotonic() < self._look_for_dead_at:
             return
         self._look_for_dead_at = time.monotonic() + _DEAD_EVERY_S
-        for lease in work.dead_leases:
+        for lease in work.suspect_leases:
             if self._is_dead(lease):
                 self._spawn(self._reclaim(lease))
 
@@ -288,7 +288,7 @@ class Worker:
 
     async def _run_turn(self, session_id: str, *, hinted: bool = False) -> None:
         end: TurnEnd | None = None
-        begun: TurnBegun | Acquired | None = None
+        begun: ClaimedTurn | Acquired | None = None
         try:
             begun = await self._begin_turn(session_id)
             if begun is not None:
@@ -309,11 +309,11 @@ class Worker:
                 self._turns.avoid(session_id, self._core.options.poll_s)
             self._look_again()
 
-    async def _begin_turn(self, session_id: str) -> TurnBegun | Acquired | None:
+    async def _begin_turn(self, session_id: str) -> ClaimedTurn | Acquired | None:
         """Take the lease of a session, and its next input with it; orders that come first need the lease alone."""
         owner, ttl_ms = self._core.owner, self._core.options.ttl_ms
-        begun = await self._storage.queue.begin_turn(session_id, owner, ttl_ms=ttl_ms)
-        if isinstance(begun, TurnBegun):
+        begun = await self._storage.queue.claim_turn(session_id, owner, ttl_ms=ttl_ms)
+        if isinstance(begun, ClaimedTurn):
             return begun
         if isinstance(begun, Busy) or begun.reason is not EmptyReason.COMMAND_AT_HEAD:
             return None

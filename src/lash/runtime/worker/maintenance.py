@@ -43,7 +43,7 @@ async def tidy(core: Core) -> None:
     keep_s = core.options.keep_ended_processes_s
     if keep_s is None:
         return
-    now_ms = (await storage.work.look(sessions=0, processes=0, owner=core.owner)).now_ms
+    now_ms = (await storage.work.poll(sessions=0, processes=0, owner=core.owner)).now_ms
     before_ms = max(0, now_ms - round(keep_s * 1_000))
     while (await storage.processes.prune(ended_before_ms=before_ms, through_cursor=None, limit=_PAGE)).more:
         pass

@@ -29,24 +29,24 @@ from lash.plan.session.session import check_limit, missing_session
 from lash.sqlite.engine.database import Database, Reader, Transaction
 from lash.sqlite.rows.session.head import find_head, is_deleted
 from lash.sqlkit.rows import Number
-from lash.stores.hints import ChangeSignals
+from lash.stores.hints import Hints
 
 
 class SQLiteActivityStore:
     """The live activity of one SQLite storage; the contract is `lash.stores.activity.ActivityStore`."""
 
-    def __init__(self, database: Database, signals: ChangeSignals) -> None:
+    def __init__(self, database: Database, hints: Hints) -> None:
         self._database = database
-        self._signals = signals
+        self._hints = hints
 
     async def append(self, session_id: str, items: Sequence[ActivityDraft]) -> int:
         check_identifier("session_id", session_id)
         encoded, epoch = encode_activity(items), new_id()
         position = await self._database.write(lambda transaction: _append(transaction, session_id, encoded, epoch))
-        self._signals.touch(process=False, work=False)
+        self._hints.notify(process=False, work=False)
         return position
 
-    async def look(self, session_id: str, place: Place | None = None, *, limit: int = 256) -> Look:
+    async def read(self, session_id: str, place: Place | None = None, *, limit: int = 256) -> Look:
         check_identifier("session_id", session_id)
         size, after = check_limit(limit), read_after(check_place(place))
 

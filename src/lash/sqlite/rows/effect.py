@@ -48,15 +48,15 @@ from lash.plan.lease import check_claim, check_ttl
 from lash.plan.session.session import check_limit
 from lash.sqlite.engine.database import Database, Reader, SQLiteValue, Transaction
 from lash.sqlite.rows.effect_rows import effect_row, group_row, load_facts, load_group, owner_keys
-from lash.stores.hints import ChangeSignals
+from lash.stores.hints import Hints
 
 
 class SQLiteEffectStore:
     """The effects of one SQLite storage; the contract is `lash.stores.effect.EffectStore`."""
 
-    def __init__(self, database: Database, signals: ChangeSignals) -> None:
+    def __init__(self, database: Database, hints: Hints) -> None:
         self._database = database
-        self._signals = signals
+        self._hints = hints
 
     async def begin(
         self, envelope: Envelope, owner: LeaseOwner, *, ttl_ms: int, once: bool = False, strict: bool = False
@@ -113,7 +113,7 @@ class SQLiteEffectStore:
             return transaction.run("effect_release", **guard, now_ms=transaction.now_ms) > 0
 
         released = await self._database.write_briefly(body)
-        self._signals.touch()
+        self._hints.notify()
         return released
 
     async def take_over(self, envelope: Envelope, owner: LeaseOwner, *, ttl_ms: int) -> EffectClaim:
@@ -193,7 +193,7 @@ class SQLiteEffectStore:
             return decode_record(row, claim.scope)
 
         record = await self._database.write_briefly(body)
-        self._signals.touch()
+        self._hints.notify()
         return record
 
 

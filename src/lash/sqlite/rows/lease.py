@@ -26,15 +26,15 @@ from lash.plan.session.session import missing_session
 from lash.plan.work import check_pause
 from lash.sqlite.engine.database import Database, Reader, Transaction
 from lash.sqlkit.rows import Flag
-from lash.stores.hints import ChangeSignals
+from lash.stores.hints import Hints
 
 
 class SQLiteLeaseStore:
     """The session leases of one SQLite storage; the contract is `lash.stores.lease.LeaseStore`."""
 
-    def __init__(self, database: Database, signals: ChangeSignals) -> None:
+    def __init__(self, database: Database, hints: Hints) -> None:
         self._database = database
-        self._signals = signals
+        self._hints = hints
 
     async def claim(self, session_id: str, owner: LeaseOwner, *, ttl_ms: int) -> LeaseOutcome:
         check_identifier("session_id", session_id)
@@ -89,7 +89,7 @@ class SQLiteLeaseStore:
 
         released = await self._database.write_briefly(body)
         if released:
-            self._signals.touch(process=False)
+            self._hints.notify(process=False)
         return released
 
     async def holder(self, session_id: str) -> Lease | None:

@@ -8,7 +8,7 @@ import msgspec
 
 from lash.errors import CorruptData
 from lash.model.lease import LeaseOwner
-from lash.model.work import Work
+from lash.model.work import WorkList
 from lash.plan.work import (
     MAX_HOLDERS,
     HeldRow,
@@ -29,7 +29,7 @@ class SQLiteWorkStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def look(
+    async def poll(
         self,
         *,
         sessions: int,
@@ -37,7 +37,7 @@ class SQLiteWorkStore:
         owner: LeaseOwner,
         running_sessions: Collection[str] = (),
         running_processes: Collection[str] = (),
-    ) -> Work:
+    ) -> WorkList:
         wanted = check_look(sessions, processes, owner, running_sessions, running_processes)
         return self._database.read(lambda reader: _look(reader, wanted))
 
@@ -63,7 +63,7 @@ class _Marks(msgspec.Struct, frozen=True, array_like=True):
     timer_at_ms: int | None
 
 
-def _look(reader: Reader, look: Look) -> Work:
+def _look(reader: Reader, look: Look) -> WorkList:
     now_ms, owner = reader.now_ms, look.owner
     boot_id = None if owner.process is None else owner.process.boot_id
     marks = reader.one(_Marks, "work_marks", boot_id=boot_id, incarnation_id=owner.incarnation_id, now_ms=now_ms)

@@ -123,20 +123,20 @@ class ActivityProcessContract:
         """O6: a cursor ahead of the feed is unavailable."""
         storage = await sessions(harness, "s")
         await storage.processes.register(process("p", wake_session_id="s"))
-        here = (await storage.activity.look("s")).place
+        here = (await storage.activity.read("s")).place
         forged = base64.urlsafe_b64encode(b"c1:9000000000:9000000000").decode()
-        look = await storage.activity.look("s", replace(here, change=forged))
+        look = await storage.activity.read("s", replace(here, change=forged))
         assert look.gap is GapReason.UNAVAILABLE
 
 
 async def queue(storage: Storage) -> QueueMark:
     """Return how the queue of session ``s`` stands."""
-    return (await storage.activity.look("s")).place.queue
+    return (await storage.activity.read("s")).place.queue
 
 
 async def change(storage: Storage) -> str:
     """Return the end of the feed of changes."""
-    return (await storage.activity.look("s")).place.change
+    return (await storage.activity.read("s")).place.change
 
 
 async def changes(storage: Storage, cursor: str, *, limit: int = 256) -> list[ProcessChange]:

@@ -14,7 +14,7 @@ from lash.model.causal import ProcessCause
 from lash.model.lease import LeaseFence
 from lash.model.process.process import Provenance, Success
 from lash.model.queue import Boundary, Claim
-from lash.stores.hints import Listener
+from lash.stores.hints import HintListener
 from lash.stores.storage import Storage
 from lash.testing.contract.queue_state import LONG, claimed, consuming, late, leased, queued
 from lash.testing.factories import commit, created, node, owner, started
@@ -146,7 +146,7 @@ class NotifyContract:
         """DESIGN §6: commits and queued work cost those nothing who wait for processes."""
         storage, fence, claim = await _busy(harness)
         other = await harness.open()
-        with storage.signals.listen() as here, other.signals.listen() as there:
+        with storage.hints.listen() as here, other.hints.listen() as there:
             # Once each has heard the other storage, no hint is left that only says that it can.
             for listener, writer in ((here, other), (there, storage)):
                 hearing = await _quiet(listener)
@@ -171,7 +171,7 @@ class NotifyContract:
     async def test_each_listener_has_its_own_hints(self, harness: Harness) -> None:
         """One who has heard a hint takes it from nobody; a hint while one works is there at its next wait."""
         storage, fence, claim = await _busy(harness)
-        with storage.signals.listen(everything=True) as first, storage.signals.listen(everything=True) as second:
+        with storage.hints.listen(everything=True) as first, storage.hints.listen(everything=True) as second:
             for act in ("enqueue", "commit"):
                 waiting = await _quiet(first)
                 await WORK[act](storage, fence, claim)
@@ -193,7 +193,7 @@ class NotifyContract:
         """A hundred listeners are woken by one write of another storage."""
         storage, fence, claim = await _busy(harness)
         other = await harness.open()
-        listeners = [other.signals.listen(everything=bool(number % 2)) for number in range(100)]
+        listeners = [other.hints.listen(everything=bool(number % 2)) for number in range(100)]
         waiting = [await each for each in [_quiet(listener) for listener in listeners[:2]]]
         waiting += [asyncio.create_task(listener.wait(3_600)) for listener in listeners[2:]]
         await _enqueue(storage, fence, claim)
@@ -213,7 +213,7 @@ class NotifyContract:
             ((late("x"), late("y", session_id="other")), {None}),
             ((late("x", available_at_ms=later),), {None}),
         )
-        with storage.signals.listen(everything=True) as listener:
+        with storage.hints.listen(everything=True) as listener:
             for drafts, told in cases:
                 (await _quiet(listener)).cancel()
                 await queued(storage, *drafts)
@@ -269,15 +269,15 @@ class NotifyContract:
             with pytest.raises(StorageClosed):
                 await listener.wait(0)
             with pytest.raises(StorageClosed):
-                storage.signals.listen()
+                storage.hints.listen()
 
 
 @asynccontextmanager
 async def _listening(
     storage: Storage, *, everything: bool = False, work: bool = False
-) -> AsyncIterator[tuple[Listener, Wait]]:
+) -> AsyncIterator[tuple[HintListener, Wait]]:
     """Listen, and give the listener and a wait of it that no hint has ended yet."""
-    with storage.signals.listen(everything=everything, work=work) as listener:
+    with storage.hints.listen(everything=everything, work=work) as listener:
         waiting = await _quiet(listener)
         try:
             yield listener, waiting
@@ -286,7 +286,7 @@ async def _listening(
             await asyncio.wait({waiting})
 
 
-async def _quiet(listener: Listener) -> Wait:
+async def _quiet(listener: HintListener) -> Wait:
     """Return a wait that has begun, after all hints about what was before are spent."""
     while True:
         waiting = asyncio.create_task(listener.wait(3_600))

@@ -154,7 +154,7 @@ async def _begun(storage: Storage, process_id: str, who: LeaseOwner = ANN) -> Pr
 
 
 async def _ready(storage: Storage) -> tuple[str, ...]:
-    work = await storage.work.look(sessions=0, processes=10, owner=BOB)
+    work = await storage.work.poll(sessions=0, processes=10, owner=BOB)
     return tuple(sorted(work.process_ids))
 
 

@@ -122,6 +122,6 @@ class ProcessTogetherContract:
         claims = await asyncio.gather(*(storage.process_leases.claim(each, ANN, ttl_ms=TTL) for each in ids))
         await asyncio.gather(*(storage.process_leases.complete(process_lease(each).fence, DONE) for each in claims))
         await harness.clock.advance(2 * TTL)
-        assert (await storage.work.look(sessions=0, processes=10, owner=BOB)).process_ids == ()
+        assert (await storage.work.poll(sessions=0, processes=10, owner=BOB)).process_ids == ()
         for process_id in ids:
             assert await storage.process_leases.holder(process_id) is None

@@ -10,7 +10,7 @@ import pytest
 from lash.errors import SessionDeleted, SessionNotFound
 from lash.model.effect import CheckpointPoint, Envelope, TurnCheckpoint, TurnScope
 from lash.model.lease import Busy
-from lash.model.queue import BeginOutcome, Boundary, EmptyReason, NothingClaimed, TurnBegun
+from lash.model.queue import Boundary, ClaimedTurn, ClaimTurnOutcome, EmptyReason, NothingClaimed
 from lash.stores.storage import Storage
 from lash.testing.contract.queue_state import (
     LONG,
@@ -40,7 +40,7 @@ class QueueBeginContract:
         earlier = await leased(storage, "earlier")
         await storage.leases.release(earlier)
         batches = await queued(storage, joining("a", source_key="k"), joining("b"), late("c"))
-        begun = _begun(await storage.queue.begin_turn("s", ANN, ttl_ms=LONG))
+        begun = _begun(await storage.queue.claim_turn("s", ANN, ttl_ms=LONG))
         now = harness.clock.now_ms()
         lease, claim = begun.lease, begun.claim
         assert (lease.session_id, lease.owner, lease.claimed_at_ms, lease.expires_at_ms) == ("s", ANN, now, now + LONG)
@@ -56,7 +56,7 @@ class QueueBeginContract:
         """L42, L65: lease and claim are as those of two calls: a renewal keeps both, a commit consumes and releases."""
         storage = await _storage(harness)
         await queued(storage, late("a"))
-        begun = _begun(await storage.queue.begin_turn("s", ANN, ttl_ms=LONG))
+        begun = _begun(await storage.queue.claim_turn("s", ANN, ttl_ms=LONG))
         await harness.clock.advance(LONG - 1)
         await storage.leases.renew(begun.lease.fence, ttl_ms=LONG)
         await harness.clock.advance(LONG - 1)
@@ -77,11 +77,11 @@ class QueueBeginContract:
         before = await observe_queue(storage)
         await harness.clock.advance(LONG - 1)
         for who in (ANN, BOB):
-            assert await storage.queue.begin_turn("s", who, ttl_ms=2 * LONG) == Busy(holder=held)
+            assert await storage.queue.claim_turn("s", who, ttl_ms=2 * LONG) == Busy(holder=held)
         assert await storage.leases.holder("s") == held
         assert (await observe_queue(storage)).queue == before.queue
         await harness.clock.advance(1)
-        assert _begun(await storage.queue.begin_turn("s", BOB, ttl_ms=LONG)).lease.fencing == held.fencing + 1
+        assert _begun(await storage.queue.claim_turn("s", BOB, ttl_ms=LONG)).lease.fencing == held.fencing + 1
 
     async def test_without_work_no_lease_is_taken(self, harness: Harness) -> None:
         """L71: an empty queue, delayed work and a command that comes first leave the lease alone, and say why."""
@@ -127,7 +127,7 @@ class QueueBeginContract:
         await harness.clock.advance(1)
         begun = _begun(await _try(storage))
         await storage.leases.release(begun.lease.fence)
-        work = await storage.work.look(sessions=5, processes=0, owner=BOB)
+        work = await storage.work.poll(sessions=5, processes=0, owner=BOB)
         assert (work.session_ids, work.next_at_ms) == (("s",), None)
 
     async def test_records_of_an_earlier_attempt_are_told(self, harness: Harness) -> None:
@@ -156,11 +156,11 @@ class QueueBeginContract:
             await queued(storages[0], late("a", session_id=session_id), late("b", session_id=session_id))
             outcomes = await asyncio.gather(
                 *(
-                    storage.queue.begin_turn(session_id, owner(f"w{index}"), ttl_ms=LONG)
+                    storage.queue.claim_turn(session_id, owner(f"w{index}"), ttl_ms=LONG)
                     for index, storage in enumerate(storages)
                 )
             )
-            (winner,) = [outcome for outcome in outcomes if isinstance(outcome, TurnBegun)]
+            (winner,) = [outcome for outcome in outcomes if isinstance(outcome, ClaimedTurn)]
             assert [outcome for outcome in outcomes if outcome is not winner] == 2 * [Busy(holder=winner.lease)]
             assert texts(winner.claim.batches) == ["a"]
             assert [batch.attempts for batch in await storages[1].queue.list(session_id)] == [1, 0]
@@ -169,10 +169,10 @@ class QueueBeginContract:
         """L9: SessionNotFound and SessionDeleted, as for every other claim."""
         storage = await _storage(harness)
         with pytest.raises(SessionNotFound):
-            await storage.queue.begin_turn("other", ANN, ttl_ms=LONG)
+            await storage.queue.claim_turn("other", ANN, ttl_ms=LONG)
         await storage.sessions.delete("s")
         with pytest.raises(SessionDeleted):
-            await storage.queue.begin_turn("s", ANN, ttl_ms=LONG)
+            await storage.queue.claim_turn("s", ANN, ttl_ms=LONG)
 
     async def test_a_new_session_has_no_revision(self, harness: Harness) -> None:
         """L1: before the first commit the revision is zero."""
@@ -188,10 +188,10 @@ async def _storage(harness: Harness) -> Storage:
     return storage
 
 
-async def _try(storage: Storage) -> BeginOutcome:
-    return await storage.queue.begin_turn("s", BOB, ttl_ms=LONG)
+async def _try(storage: Storage) -> ClaimTurnOutcome:
+    return await storage.queue.claim_turn("s", BOB, ttl_ms=LONG)
 
 
-def _begun(outcome: BeginOutcome) -> TurnBegun:
-    assert isinstance(outcome, TurnBegun), outcome
+def _begun(outcome: ClaimTurnOutcome) -> ClaimedTurn:
+    assert isinstance(outcome, ClaimedTurn), outcome
     return outcome

@@ -11,7 +11,7 @@ import pytest
 from lash.errors import InvalidInput
 from lash.model.lease import LeaseOwner, LocalProcess
 from lash.model.process.process import ProcessAcquired, Recovery
-from lash.model.work import Work
+from lash.model.work import WorkList
 from lash.stores.storage import Storage
 from lash.testing.contract.process_state import opened
 from lash.testing.contract.queue_state import claimed, command, early, late, leased, queued
@@ -45,7 +45,7 @@ class LookContract:
     async def test_an_empty_storage_has_no_work(self, harness: Harness) -> None:
         """There is nothing to do, and nothing to wait for."""
         storage = await harness.open()
-        assert await looked(storage) == Work(now_ms=harness.clock.now_ms())
+        assert await looked(storage) == WorkList(now_ms=harness.clock.now_ms())
 
     @pytest.mark.parametrize("kind", ["late", "early", "command"])
     async def test_a_session_with_work_is_found(self, harness: Harness, kind: str) -> None:
@@ -130,7 +130,7 @@ class LookContract:
         await queued(storage, late("x"), late("y", available_at_ms=FOREVER))
         await storage.leases.release(await leased(storage), pause_ms=500)
         await storage.sessions.delete("s")
-        assert await looked(storage) == Work(now_ms=harness.clock.now_ms())
+        assert await looked(storage) == WorkList(now_ms=harness.clock.now_ms())
 
     async def test_limits_are_kept(self, harness: Harness) -> None:
         """At most as much is named as was asked for, the oldest processes first; none is none."""
@@ -140,9 +140,9 @@ class LookContract:
         for name in "cab":
             await registered(storage, name)
             await harness.clock.advance(1)
-        work = await storage.work.look(sessions=2, processes=2, owner=ANN)
+        work = await storage.work.poll(sessions=2, processes=2, owner=ANN)
         assert (work.session_ids, work.process_ids) == (("a", "b"), ("c", "a"))
-        work = await storage.work.look(sessions=0, processes=0, owner=ME)
+        work = await storage.work.poll(sessions=0, processes=0, owner=ME)
         assert (work.session_ids, work.process_ids) == ((), ())
 
     async def test_what_lapsed_keeps_its_place(self, harness: Harness) -> None:
@@ -191,7 +191,7 @@ class LookContract:
         storage = await harness.open()
         arguments: dict[str, Any] = {"sessions": 1, "processes": 1, "owner": ANN, **BAD[bad]}
         with pytest.raises(InvalidInput):
-            await storage.work.look(**arguments)
+            await storage.work.poll(**arguments)
 
 
 class RunningContract:
@@ -234,7 +234,7 @@ class RunningContract:
         await storage.processes.request_cancel("a")
         await storage.processes.request_cancel("c")
         await storage.processes.request_abandon("b")
-        work = await storage.work.look(sessions=0, processes=0, owner=ANN, running_processes={"a", "b", "nobody"})
+        work = await storage.work.poll(sessions=0, processes=0, owner=ANN, running_processes={"a", "b", "nobody"})
         assert work.cancelled_process_ids == ("a",)
 
     async def test_leases_of_the_same_machine_are_told(self, harness: Harness) -> None:
@@ -244,11 +244,11 @@ class RunningContract:
         other = owner("other", "2", process=HERE)
         session = acquired(await storage.leases.claim("s", other, ttl_ms=TTL))
         mine = (await run(storage, who=other)).lease
-        assert (await looked(storage, ME)).dead_leases == (session, mine)
-        assert (await looked(storage, other)).dead_leases == ()
-        assert (await storage.work.look(sessions=0, processes=0, owner=ME)).dead_leases == ()
+        assert (await looked(storage, ME)).suspect_leases == (session, mine)
+        assert (await looked(storage, other)).suspect_leases == ()
+        assert (await storage.work.poll(sessions=0, processes=0, owner=ME)).suspect_leases == ()
         await harness.clock.advance(TTL)
-        assert (await looked(storage, ME)).dead_leases == ()
+        assert (await looked(storage, ME)).suspect_leases == ()
 
     @pytest.mark.parametrize("where", ELSEWHERE)
     async def test_leases_of_elsewhere_are_not_told(self, harness: Harness, where: str) -> None:
@@ -258,8 +258,8 @@ class RunningContract:
         far = owner("far", "2", process=ELSEWHERE[where])
         acquired(await storage.leases.claim("s", far, ttl_ms=TTL))
         await run(storage, who=far)
-        assert (await looked(storage, ME)).dead_leases == ()
-        assert (await looked(storage, ANN)).dead_leases == ()
+        assert (await looked(storage, ME)).suspect_leases == ()
+        assert (await looked(storage, ANN)).suspect_leases == ()
 
     async def test_a_lease_on_what_ended_is_not_told(self, harness: Harness) -> None:
         """A process that ended under its holder is nobody's to take over."""
@@ -267,7 +267,7 @@ class RunningContract:
         await registered(storage)
         await run(storage, who=owner("other", "2", process=HERE))
         await storage.processes.complete("p", DONE)
-        assert (await looked(storage, ME)).dead_leases == ()
+        assert (await looked(storage, ME)).suspect_leases == ()
 
     async def test_a_busy_neighbour_hides_nobody(self, harness: Harness) -> None:
         """Every other holder is told of with a few leases, so that a dead one is seen beside one with very many."""
@@ -279,8 +279,8 @@ class RunningContract:
             await run(storage, f"p{number}", busy)
         for number in range(9, 12):
             await run(storage, f"p{number}", dead)
-        work = await storage.work.look(sessions=2, processes=2, owner=ME)
-        assert [lease.owner.owner_id for lease in work.dead_leases] == ["busy", "busy", "dead", "dead"]
+        work = await storage.work.poll(sessions=2, processes=2, owner=ME)
+        assert [lease.owner.owner_id for lease in work.suspect_leases] == ["busy", "busy", "dead", "dead"]
 
     async def test_many_looks_and_claims_share_the_work(self, harness: Harness) -> None:
         """Several storages that look and claim at once run every process once, and leave nothing behind."""
@@ -296,7 +296,7 @@ async def _work(storage: Storage, who: LeaseOwner) -> list[str]:
     """Run and end what is ready until nothing is."""
     ran: list[str] = []
     while True:
-        found = (await storage.work.look(sessions=0, processes=4, owner=who)).process_ids
+        found = (await storage.work.poll(sessions=0, processes=4, owner=who)).process_ids
         if not found:
             return ran
         for process_id in found:
@@ -315,5 +315,5 @@ async def _sessions(harness: Harness, *session_ids: str) -> Storage:
 
 
 async def _commanded(storage: Storage, *running: str) -> set[str]:
-    work = await storage.work.look(sessions=0, processes=0, owner=ANN, running_sessions=running)
+    work = await storage.work.poll(sessions=0, processes=0, owner=ANN, running_sessions=running)
     return set(work.commanded_session_ids)

@@ -7,7 +7,7 @@ from typing import Final
 from lash.model.causal import CausalRef, ProcessCause
 from lash.model.lease import LeaseOwner
 from lash.model.process.process import ProcessAcquired, Provenance, Registration
-from lash.model.work import Work
+from lash.model.work import WorkList
 from lash.stores.storage import Storage
 from lash.testing.contract.process_state import opened
 from lash.testing.factories import owner
@@ -21,9 +21,9 @@ FOREVER: Final = 2**62
 ANN, BOB = owner("ann"), owner("bob")
 
 
-async def looked(storage: Storage, who: LeaseOwner = ANN) -> Work:
+async def looked(storage: Storage, who: LeaseOwner = ANN) -> WorkList:
     """Return what a worker finds that runs nothing yet."""
-    return await storage.work.look(sessions=100, processes=100, owner=who)
+    return await storage.work.poll(sessions=100, processes=100, owner=who)
 
 
 async def ready(storage: Storage, who: LeaseOwner = ANN) -> list[str]:

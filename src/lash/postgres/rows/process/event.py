@@ -19,20 +19,20 @@ from lash.postgres.rows.process.append import fenced, missing_record, run_append
 from lash.postgres.rows.process.rows import EventsAnswer, WakesAnswer
 from lash.postgres.rows.process.seen_processes import SeenProcesses
 from lash.sqlkit.rows import Flag, Number
-from lash.stores.hints import ChangeSignals
+from lash.stores.hints import Hints
 
 
 class PostgresEventStore:
     """The logs of one PostgreSQL storage; the contract is `lash.stores.process.event.EventStore`."""
 
-    def __init__(self, database: Database, seen: SeenProcesses, signals: ChangeSignals) -> None:
+    def __init__(self, database: Database, seen: SeenProcesses, hints: Hints) -> None:
         self._database = database
         self._seen = seen
-        self._signals = signals
+        self._hints = hints
 
     async def append(self, process_id: str, draft: EventDraft, *, fence: ProcessFence | None = None) -> Appended:
         result = await run_append(self._database, self._seen, process_id, draft, fenced(fence))
-        self._signals.touch(session_id=woken_session(result.appended.wake))
+        self._hints.notify(session_id=woken_session(result.appended.wake))
         return result.appended
 
     async def signal(self, process_id: str, name: str, *, signal_id: str, payload: JSON = None) -> Appended:

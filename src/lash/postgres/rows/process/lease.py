@@ -41,7 +41,7 @@ from lash.postgres.rows.process.process_end import ProcessEnds
 from lash.postgres.rows.process.seen_processes import SeenProcesses
 from lash.postgres.rows.session.rows import LeaseAnswer
 from lash.sqlkit.rows import Flag
-from lash.stores.hints import ChangeSignals
+from lash.stores.hints import Hints
 
 _MAX_PLANS: Final = 10
 
@@ -49,11 +49,11 @@ _MAX_PLANS: Final = 10
 class PostgresProcessLeaseStore:
     """The process leases of one PostgreSQL storage; the contract is `lash.stores.process.process.ProcessLeaseStore`."""
 
-    def __init__(self, database: Database, seen: SeenProcesses, signals: ChangeSignals, waiter: ProcessWaiter) -> None:
+    def __init__(self, database: Database, seen: SeenProcesses, hints: Hints, waiter: ProcessWaiter) -> None:
         """Build the store; it tells the waiter which processes are run here, and how they end."""
         self._database = database
         self._seen = seen
-        self._signals = signals
+        self._hints = hints
         self._waiter = waiter
         self._claims = ProcessClaims(database, seen)
         self._ends = ProcessEnds(database, seen)
@@ -75,7 +75,7 @@ class PostgresProcessLeaseStore:
             begun = await self._register(encoded, token)
         if isinstance(begun, ProcessAcquired):
             self._waiter.note_lease(registration.process_id, ttl_ms)
-            self._signals.touch(work=False, later=True)
+            self._hints.notify(work=False, later=True)
         return begun
 
     async def reclaim(
@@ -106,7 +106,7 @@ class PostgresProcessLeaseStore:
         released = await self._release(fence)
         if not released:
             await self._answer(fence.process_id)
-        self._signals.touch()
+        self._hints.notify()
         return released
 
     async def park(self, fence: ProcessFence, *, wake_seq: int, until_ms: int | None) -> bool:
@@ -119,7 +119,7 @@ class PostgresProcessLeaseStore:
                 Flag, "process_lease_park", *fence_arguments(fence), wake_seq, until_ms, repeatable=False
             )
             if parked is not None:
-                self._signals.touch()
+                self._hints.notify()
                 return parked.value
             answer = await self._answer(fence.process_id)
             require_process_fence(answer.row, fence, answer.now_ms)
@@ -136,7 +136,7 @@ class PostgresProcessLeaseStore:
                 # Somebody ended the process likewise without this lease, which is then still held.
                 await self._release(fence)
         self._waiter.tell_end(record)
-        self._signals.touch(work=parent_of(record.registration) is not None)
+        self._hints.notify(work=parent_of(record.registration) is not None)
         return record
 
     async def holder(self, process_id: str) -> ProcessLease | None:
@@ -148,7 +148,7 @@ class PostgresProcessLeaseStore:
         outcome = await self._claims.claim(claim)
         if isinstance(outcome, ProcessAcquired):
             self._waiter.note_lease(claim.process_id, claim.ttl_ms)
-            self._signals.touch(work=False, later=True)
+            self._hints.notify(work=False, later=True)
         return outcome
 
     async def _register(self, encoded: EncodedRegistration, token: str) -> ProcessAcquired | Registered:
@@ -156,7 +156,7 @@ class PostgresProcessLeaseStore:
         registered = await register(self._database, self._seen, encoded)
         record = registered.record
         if registered.created:
-            self._signals.touch()
+            self._hints.notify()
             return registered
         row = (await self._answer(record.process_id)).row
         if row.token != token:

@@ -50,7 +50,7 @@ from lash.postgres.rows.process.append import NO_TERMS, Terms, fenced, run_appen
 from lash.postgres.rows.process.rows import PruneAnswer
 from lash.postgres.rows.process.seen_processes import SeenProcesses
 from lash.sqlkit.rows import Number
-from lash.stores.hints import ChangeSignals
+from lash.stores.hints import Hints
 
 _MAX_PLANS: Final = 10
 _MAX_CHANGES: Final = 10_000
@@ -71,15 +71,15 @@ _PAGES: Final = {
 class PostgresProcessStore:
     """The processes of one PostgreSQL storage; the contract is `lash.stores.process.process.ProcessStore`."""
 
-    def __init__(self, database: Database, seen: SeenProcesses, signals: ChangeSignals) -> None:
+    def __init__(self, database: Database, seen: SeenProcesses, hints: Hints) -> None:
         self._database = database
         self._seen = seen
-        self._signals = signals
+        self._hints = hints
 
     async def register(self, registration: Registration) -> Registered:
         registered = await register(self._database, self._seen, encode_registration(registration))
         if registered.created:
-            self._signals.touch()
+            self._hints.notify()
         return registered
 
     async def get(self, process_id: str) -> ProcessRecord | None:
@@ -153,7 +153,7 @@ class PostgresProcessStore:
         pruned = () if answer is None else tuple(answer.process_ids)
         for process_id in pruned:
             self._seen.forget(process_id)
-        self._signals.touch()
+        self._hints.notify()
         more = await self._prune_changes(str(through.transaction_id), through.seq)
         return PrunedProcesses(pruned_process_ids=pruned, more=more or (answer is not None and answer.more))
 
@@ -174,7 +174,7 @@ class PostgresProcessStore:
 
     async def _append(self, process_id: str, draft: EventDraft, terms: Terms = NO_TERMS) -> ProcessRecord:
         result = await run_append(self._database, self._seen, process_id, draft, terms)
-        self._signals.touch()
+        self._hints.notify()
         return result.record
 
 

@@ -10,7 +10,7 @@ from lash.base.ids import new_id
 from lash.base.limits import saturating_add
 from lash.errors import StoreUnavailable
 from lash.model.lease import Lease, LeaseFence, LeaseOwner, LocalProcess
-from lash.model.queue import BeginOutcome, Boundary, Claim, ClaimOutcome, NothingClaimed, TurnBegun
+from lash.model.queue import Boundary, Claim, ClaimedTurn, ClaimOutcome, ClaimTurnOutcome, NothingClaimed
 from lash.plan.lease import check_fence, check_ttl, require_fence
 from lash.plan.queue.begin import MAX_INPUT, NO_FENCING, Beginning, plan_begin
 from lash.plan.queue.queue import BatchRow, Choose, decode_batch, lanes_at
@@ -22,7 +22,7 @@ from lash.sqlkit.rows import Number
 _MAX_PLANS: Final = 10
 
 
-async def begin_turn(database: Database, session_id: str, owner: LeaseOwner, ttl_ms: int) -> BeginOutcome:
+async def claim_turn(database: Database, session_id: str, owner: LeaseOwner, ttl_ms: int) -> ClaimTurnOutcome:
     """Take the lease and claim what comes next under it, or change nothing."""
     for _ in range(_MAX_PLANS):
         answer = await _ready_work(database, session_id, NO_FENCING, lanes_at(Boundary.IDLE), MAX_INPUT)
@@ -75,7 +75,7 @@ async def _ready_work(
 
 async def _begin(
     database: Database, session_id: str, session_key: int, decision: Beginning, owner: LeaseOwner, ttl_ms: int
-) -> TurnBegun | None:
+) -> ClaimedTurn | None:
     process = None if owner.process is None else encode(owner.process, LocalProcess, "owner.process")
     token, claim_id, claim_token = new_id(), new_id(), new_id()
     # Repeating it after a lost connection is harmless: the lease and the batches are then held under these tokens.
@@ -97,7 +97,7 @@ async def _begin(
         claimed_at_ms=answer.now_ms,
         expires_at_ms=saturating_add(answer.now_ms, ttl_ms),
     )
-    return TurnBegun(
+    return ClaimedTurn(
         lease=lease,
         claim=_claim(lease.fence, claim_id, claim_token, answer.now_ms, ttl_ms, answer.batches),
         revision=answer.revision,

@@ -12,7 +12,7 @@ from lash.base.ids import new_id
 from lash.base.limits import check_identifier, check_integer
 from lash.errors import ClaimLost
 from lash.model.lease import LeaseFence, LeaseOwner
-from lash.model.queue import Batch, BatchDraft, BeginOutcome, Boundary, Claim, ClaimOutcome, DeadLetter, Enqueued
+from lash.model.queue import Batch, BatchDraft, Boundary, Claim, ClaimOutcome, ClaimTurnOutcome, DeadLetter, Enqueued
 from lash.model.value import JSON
 from lash.plan.lease import check_claim, check_ttl
 from lash.plan.queue.dead_letter import check_after, prepare_burial
@@ -35,12 +35,12 @@ from lash.plan.queue.queue import (
 )
 from lash.plan.session.session import check_limit
 from lash.postgres.engine.database import Database
-from lash.postgres.rows.queue.claim import begin_turn, claim_work
+from lash.postgres.rows.queue.claim import claim_turn, claim_work
 from lash.postgres.rows.queue.dead_letter import bury, dead, requeue
 from lash.postgres.rows.session.rows import BatchesAnswer, KnownKeyAnswer
 from lash.postgres.rows.session.session import missing
 from lash.sqlkit.rows import Flag, Number, Text
-from lash.stores.hints import ChangeSignals
+from lash.stores.hints import Hints
 
 _MAX_PLANS: Final = 10
 
@@ -48,9 +48,9 @@ _MAX_PLANS: Final = 10
 class PostgresQueueStore:
     """The queued work of one PostgreSQL storage; the contract is `lash.stores.queue.QueueStore`."""
 
-    def __init__(self, database: Database, signals: ChangeSignals) -> None:
+    def __init__(self, database: Database, hints: Hints) -> None:
         self._database = database
-        self._signals = signals
+        self._hints = hints
 
     async def enqueue(self, draft: BatchDraft) -> Enqueued:
         encoded, batch_id = encode_batch(draft), new_id()
@@ -64,7 +64,7 @@ class PostgresQueueStore:
         )
         if row is not None:
             batch = decode_batch(row, draft.session_id)
-            self._signals.touch(process=False, session_id=ready_session(batch))
+            self._hints.notify(process=False, session_id=ready_session(batch))
             return Enqueued(batch_id=batch_id, created=True, batch=batch)
         known = await self._database.read_one(KnownKeyAnswer, "queue_known_key", draft.session_id, draft.source_key)
         if known is None:
@@ -78,10 +78,10 @@ class PostgresQueueStore:
         choose = partial(choose_turn_work, boundary=moment, limit=limit)
         return await claim_work(self._database, fence, ttl_ms, lanes_at(moment), limit, choose)
 
-    async def begin_turn(self, session_id: str, owner: LeaseOwner, *, ttl_ms: int) -> BeginOutcome:
+    async def claim_turn(self, session_id: str, owner: LeaseOwner, *, ttl_ms: int) -> ClaimTurnOutcome:
         check_identifier("session_id", session_id)
         check_claim(owner, ttl_ms)
-        return await begin_turn(self._database, session_id, owner, ttl_ms)
+        return await claim_turn(self._database, session_id, owner, ttl_ms)
 
     async def claim_command(self, fence: LeaseFence, *, ttl_ms: int) -> ClaimOutcome:
         return await claim_work(self._database, fence, ttl_ms, lanes_at(Boundary.IDLE), 1, choose_command)
@@ -112,12 +112,12 @@ class PostgresQueueStore:
         )
         if given_back is None:
             raise await missing(self._database, claim.session_id)
-        self._signals.touch(process=False)
+        self._hints.notify(process=False)
         return given_back.number
 
     async def bury(self, claim: Claim, *, reason: str, error: JSON = None) -> int:
         buried = await bury(self._database, prepare_burial(claim, reason=reason, error=error))
-        self._signals.touch(process=False)
+        self._hints.notify(process=False)
         return buried
 
     async def dead(
@@ -132,7 +132,7 @@ class PostgresQueueStore:
         check_identifier("session_id", session_id)
         check_identifier("batch_id", batch_id)
         batch = await requeue(self._database, session_id, batch_id)
-        self._signals.touch(process=False)
+        self._hints.notify(process=False)
         return batch
 
     async def discard(self, session_id: str, batch_id: str) -> bool:
@@ -141,7 +141,7 @@ class PostgresQueueStore:
         discarded = await self._database.write_one(Flag, "dead_letter_remove", session_id, batch_id, repeatable=False)
         if discarded is None:
             raise await missing(self._database, session_id)
-        self._signals.touch(process=False)
+        self._hints.notify(process=False)
         return discarded.value
 
     async def cancel(self, session_id: str, batch_id: str) -> Batch | None:
@@ -150,7 +150,7 @@ class PostgresQueueStore:
         answer = await self._database.write_one(BatchesAnswer, "queue_cancel", session_id, batch_id, repeatable=False)
         if answer is None:
             raise await missing(self._database, session_id)
-        self._signals.touch(process=False)
+        self._hints.notify(process=False)
         return decode_batch(answer.batches[0], session_id) if answer.batches else None
 
     async def list(self, session_id: str, *, limit: int = 1_000, after_seq: int = 0) -> tuple[Batch, ...]:

@@ -60,16 +60,16 @@ from lash.postgres.rows.session.rows import (
 )
 from lash.postgres.rows.trigger.trigger import delete_subscriptions
 from lash.sqlkit.rows import Flag, Number
-from lash.stores.hints import ChangeSignals
+from lash.stores.hints import Hints
 
 
 class PostgresSessionStore:
     """The sessions of one PostgreSQL storage; the contract is `lash.stores.session.SessionStore`."""
 
-    def __init__(self, database: Database, rules: CommitRules, signals: ChangeSignals) -> None:
+    def __init__(self, database: Database, rules: CommitRules, hints: Hints) -> None:
         self._database = database
         self._rules = rules
-        self._signals = signals
+        self._hints = hints
         self._heads = SeenHeads()
         self._groups = CommitGroups(database)
 
@@ -119,12 +119,12 @@ class PostgresSessionStore:
         check_identifier("session_id", session_id)
         self._heads.forget(session_id)
         deleted = await self._delete(session_id)
-        self._signals.touch()
+        self._hints.notify()
         return deleted
 
     def handle(self, session_id: str) -> PostgresSession:
         check_identifier("session_id", session_id)
-        return PostgresSession(self._database, self._rules, self._heads, self._groups, self._signals, session_id)
+        return PostgresSession(self._database, self._rules, self._heads, self._groups, self._hints, session_id)
 
     async def _delete(self, session_id: str) -> bool:
         async with self._database.transaction() as transaction:
@@ -165,14 +165,14 @@ class PostgresSession:
         rules: CommitRules,
         heads: SeenHeads,
         groups: CommitGroups,
-        signals: ChangeSignals,
+        hints: Hints,
         session_id: str,
     ) -> None:
         self._database = database
         self._rules = rules
         self._heads = heads
         self._groups = groups
-        self._signals = signals
+        self._hints = hints
         self._session_id = session_id
 
     @property
@@ -238,7 +238,7 @@ class PostgresSession:
     async def commit(self, commit: Commit) -> CommitResult:
         prepared = prepare_commit(commit, self._session_id, self._rules)
         result = await run_commit(self._database, self._groups, self._heads, prepared)
-        self._signals.touch(process=False)
+        self._hints.notify(process=False)
         return result
 
     async def meta(self) -> SessionMeta:

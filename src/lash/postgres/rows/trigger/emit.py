@@ -38,7 +38,7 @@ from lash.plan.trigger.emit import (
 from lash.plan.trigger.trigger import TriggerRow
 from lash.postgres.engine.database import Database, Transaction
 from lash.sqlkit.rows import Number, Text
-from lash.stores.hints import ChangeSignals
+from lash.stores.hints import Hints
 
 _MAX_PLANS: Final = 10
 _GRANT_COLUMNS: Final = 4
@@ -48,15 +48,15 @@ _DELIVERY_COLUMNS: Final = 6
 class PostgresOccurrenceStore:
     """The occurrences of one PostgreSQL storage; the contract is `lash.stores.trigger.trigger.OccurrenceStore`."""
 
-    def __init__(self, database: Database, signals: ChangeSignals) -> None:
+    def __init__(self, database: Database, hints: Hints) -> None:
         self._database = database
-        self._signals = signals
+        self._hints = hints
 
     async def emit(self, request: OccurrenceRequest) -> EmitReport:
         encoded = encode_occurrence(request)
         async with self._database.transaction() as transaction:
             report = await _emit(transaction, encoded)
-        self._signals.touch()
+        self._hints.notify()
         return report
 
     async def get(self, occurrence_id: str) -> Occurrence | None:
@@ -76,7 +76,7 @@ class PostgresOccurrenceStore:
         names = check_delivery(occurrence_id, subscription_id)
         async with self._database.transaction() as transaction:
             delivery = await _retry(transaction, names)
-        self._signals.touch()
+        self._hints.notify()
         return delivery
 
     async def prune(self, *, before_ms: int, limit: int = 100) -> PrunedOccurrences:
@@ -91,7 +91,7 @@ class PostgresOccurrenceStore:
 async def emit_in(transaction: Transaction, request: OccurrenceRequest) -> EmitReport:
     """Emit inside any transaction; see `OccurrenceStore.emit`.
 
-    Whoever wrote the transaction calls ``signals.touch()`` once it is committed. It holds the occurrence, then the
+    Whoever wrote the transaction calls ``hints.notify()`` once it is committed. It holds the occurrence, then the
     subscriptions that match, and no process or session that was there before; whoever emits several in one transaction
     does so in the order of their ids, so that two of them cannot wait for each other.
     """

@@ -40,7 +40,7 @@ from lash.postgres.engine.database import Database, Transaction
 from lash.postgres.rows.session.session import missing
 from lash.postgres.rows.trigger.emit import emit_in
 from lash.sqlkit.rows import Number
-from lash.stores.hints import ChangeSignals
+from lash.stores.hints import Hints
 
 Plan: TypeAlias = Callable[[ScheduleRow | None, int], ScheduleChange | None]
 """Decides on a row and a time what to write."""
@@ -58,9 +58,9 @@ class _Facts(msgspec.Struct, frozen=True, array_like=True):
 class PostgresScheduleStore:
     """The schedules of one PostgreSQL storage; the contract is `lash.stores.trigger.schedule.ScheduleStore`."""
 
-    def __init__(self, database: Database, signals: ChangeSignals) -> None:
+    def __init__(self, database: Database, hints: Hints) -> None:
         self._database = database
-        self._signals = signals
+        self._hints = hints
 
     async def register(self, draft: ScheduleDraft) -> RegisteredSchedule:
         checked = check_schedule(draft)
@@ -133,7 +133,7 @@ class PostgresScheduleStore:
                 answer = await _fire(transaction, due.schedule_key)
         except UNREADABLE as problem:
             return await self._postpone(due, problem)
-        self._signals.touch()
+        self._hints.notify()
         return answer
 
     async def _postpone(self, due: DueRow, problem: LashError) -> Fired | None:
@@ -159,7 +159,7 @@ class PostgresScheduleStore:
             if change is not None:
                 row = await self._apply(change)
                 if row is not None:
-                    self._signals.touch()
+                    self._hints.notify()
                     return row, True
         raise StoreUnavailable(f"schedule {target.key!r} changed {_MAX_PLANS} times while it was being written")
 

@@ -34,7 +34,7 @@ from lash.sqlite.engine.parameters import json_array
 from lash.sqlite.rows.queue.queue import enqueue_batch
 from lash.sqlite.rows.work import change_work
 from lash.sqlkit.rows import Flag, Number
-from lash.stores.hints import ChangeSignals
+from lash.stores.hints import Hints
 
 _LONG_READ: Final = 200
 """A read about more processes than this takes long enough to hold up the event loop."""
@@ -43,9 +43,9 @@ _LONG_READ: Final = 200
 class SQLiteEventStore:
     """The logs of one SQLite storage; the contract is `lash.stores.process.event.EventStore`."""
 
-    def __init__(self, database: Database, signals: ChangeSignals) -> None:
+    def __init__(self, database: Database, hints: Hints) -> None:
         self._database = database
-        self._signals = signals
+        self._hints = hints
 
     async def append(self, process_id: str, draft: EventDraft, *, fence: ProcessFence | None = None) -> Appended:
         check_identifier("process_id", process_id)
@@ -55,7 +55,7 @@ class SQLiteEventStore:
         appended = await self._database.write_briefly(
             lambda transaction: append_event(transaction, process_id, draft, fence)
         )
-        self._signals.touch(session_id=woken_session(appended.wake))
+        self._hints.notify(session_id=woken_session(appended.wake))
         return appended
 
     async def signal(self, process_id: str, name: str, *, signal_id: str, payload: JSON = None) -> Appended:

@@ -54,7 +54,7 @@ from lash.sqlite.engine.database import Database, Reader, Transaction
 from lash.sqlite.rows.process.event import append_to, find_process, process_lease_row
 from lash.sqlite.rows.process.process import register
 from lash.sqlkit.rows import Flag, Number
-from lash.stores.hints import ChangeSignals
+from lash.stores.hints import Hints
 
 T = TypeVar("T")
 
@@ -69,10 +69,10 @@ class _Acquired(msgspec.Struct, frozen=True, array_like=True):
 class SQLiteProcessLeaseStore:
     """The process leases of one SQLite storage; the contract is `lash.stores.process.process.ProcessLeaseStore`."""
 
-    def __init__(self, database: Database, signals: ChangeSignals, waiter: ProcessWaiter) -> None:
+    def __init__(self, database: Database, hints: Hints, waiter: ProcessWaiter) -> None:
         """Build the store; it tells the waiter which processes are run here, and how they end."""
         self._database = database
-        self._signals = signals
+        self._hints = hints
         self._waiter = waiter
 
     async def claim(self, process_id: str, owner: LeaseOwner, *, ttl_ms: int) -> ProcessLeaseOutcome:
@@ -99,7 +99,7 @@ class SQLiteProcessLeaseStore:
         begun = await self._database.write_briefly(body)
         if isinstance(begun, ProcessAcquired):
             self._waiter.note_lease(process_id, ttl_ms)
-        self._signals.touch(work=isinstance(begun, Registered))
+        self._hints.notify(work=isinstance(begun, Registered))
         return begun
 
     async def reclaim(
@@ -177,7 +177,7 @@ class SQLiteProcessLeaseStore:
 
         record = await self._database.write_briefly(body)
         self._waiter.tell_end(record)
-        self._signals.touch(work=parent_of(record.registration) is not None)
+        self._hints.notify(work=parent_of(record.registration) is not None)
         return record
 
     async def holder(self, process_id: str) -> ProcessLease | None:
@@ -196,7 +196,7 @@ class SQLiteProcessLeaseStore:
     async def _write(self, body: Callable[[Transaction], T], *, work: bool = True) -> T:
         """Write what may add to the log or to the work list, and tell those who wait for it."""
         value = await self._database.write_briefly(body)
-        self._signals.touch(work=work)
+        self._hints.notify(work=work)
         return value
 
 

@@ -51,7 +51,7 @@ from lash.plan.session.session import check_limit
 from lash.sqlite.engine.database import Database, SQLiteValue, Transaction
 from lash.sqlite.rows.process.event import append_fenced, append_to, find_process, note_change, process_lease_row
 from lash.sqlkit.rows import Number
-from lash.stores.hints import ChangeSignals
+from lash.stores.hints import Hints
 
 T = TypeVar("T")
 
@@ -71,9 +71,9 @@ _PAGES: Final = {
 class SQLiteProcessStore:
     """The processes of one SQLite storage; the contract is `lash.stores.process.process.ProcessStore`."""
 
-    def __init__(self, database: Database, signals: ChangeSignals) -> None:
+    def __init__(self, database: Database, hints: Hints) -> None:
         self._database = database
-        self._signals = signals
+        self._hints = hints
 
     async def register(self, registration: Registration) -> Registered:
         encoded = encode_registration(registration)
@@ -165,7 +165,7 @@ class SQLiteProcessStore:
             return PrunedProcesses(pruned_process_ids=pruned, more=len(rows) > size)
 
         pruning = await self._database.write(body)
-        self._signals.touch()
+        self._hints.notify()
         return pruning
 
     async def prune_changes(self, *, before_ms: int, limit: int = 1_000) -> int:
@@ -191,7 +191,7 @@ class SQLiteProcessStore:
     async def _write(self, body: Callable[[Transaction], T]) -> T:
         """Write what touches one process, and tell those who wait for it."""
         value = await self._database.write_briefly(body)
-        self._signals.touch()
+        self._hints.notify()
         return value
 
 

@@ -8,7 +8,7 @@ from lash.base.ids import new_id
 from lash.base.limits import saturating_add
 from lash.errors import CorruptData
 from lash.model.lease import LeaseOwner
-from lash.model.queue import BeginOutcome, Boundary, Claim, TurnBegun
+from lash.model.queue import Boundary, Claim, ClaimedTurn, ClaimTurnOutcome
 from lash.plan.queue.begin import MAX_INPUT, NO_FENCING, Beginning, plan_begin
 from lash.plan.queue.queue import (
     COMMAND_LANE,
@@ -26,7 +26,7 @@ from lash.sqlite.rows.session.head import find_head
 from lash.sqlkit.rows import Flag
 
 
-def begin_turn(transaction: Transaction, session_id: str, owner: LeaseOwner, ttl_ms: int) -> BeginOutcome:
+def claim_turn(transaction: Transaction, session_id: str, owner: LeaseOwner, ttl_ms: int) -> ClaimTurnOutcome:
     """Take the lease and claim what comes next under it, or change nothing."""
     row, now_ms = lease_row(transaction, session_id), transaction.now_ms
     head = find_head(transaction, session_id)
@@ -35,7 +35,7 @@ def begin_turn(transaction: Transaction, session_id: str, owner: LeaseOwner, ttl
     if not isinstance(decision, Beginning):
         return decision
     recorded = transaction.one(Flag, "effect_any", scope_id=decision.scope_id)
-    return TurnBegun(
+    return ClaimedTurn(
         lease=take_lease(transaction, decision.fencing, session_id, owner, ttl_ms),
         claim=stamp_claim(transaction, session_id, decision.seqs, fencing=decision.fencing, ttl_ms=ttl_ms),
         revision=head.revision,

@@ -15,10 +15,10 @@ from lash.model.lease import LeaseFence, LeaseOwner
 from lash.model.queue import (
     Batch,
     BatchDraft,
-    BeginOutcome,
     Boundary,
     Claim,
     ClaimOutcome,
+    ClaimTurnOutcome,
     DeadLetter,
     Enqueued,
     NothingClaimed,
@@ -49,11 +49,11 @@ from lash.plan.queue.queue import (
 from lash.plan.session.session import check_limit
 from lash.sqlite.engine.database import Database, Reader, Transaction
 from lash.sqlite.rows.lease import lease_row
-from lash.sqlite.rows.queue.claim import begin_turn, ready_work, stamp_claim
+from lash.sqlite.rows.queue.claim import claim_turn, ready_work, stamp_claim
 from lash.sqlite.rows.queue.dead_letter import bury, discard, requeue, settle_cancelled
 from lash.sqlite.rows.session.head import find_head
 from lash.sqlkit.rows import Number, Text
-from lash.stores.hints import ChangeSignals
+from lash.stores.hints import Hints
 
 T = TypeVar("T")
 
@@ -61,9 +61,9 @@ T = TypeVar("T")
 class SQLiteQueueStore:
     """The queued work of one SQLite storage; the contract is `lash.stores.queue.QueueStore`."""
 
-    def __init__(self, database: Database, signals: ChangeSignals) -> None:
+    def __init__(self, database: Database, hints: Hints) -> None:
         self._database = database
-        self._signals = signals
+        self._hints = hints
 
     async def enqueue(self, draft: BatchDraft) -> Enqueued:
         encoded, batch_id = encode_batch(draft), new_id()
@@ -73,7 +73,7 @@ class SQLiteQueueStore:
             return enqueue_batch(transaction, session_key, encoded, batch_id)
 
         enqueued = await self._database.write_briefly(body)
-        self._signals.touch(process=False, session_id=ready_session(enqueued.batch))
+        self._hints.notify(process=False, session_id=ready_session(enqueued.batch))
         return enqueued
 
     async def claim(self, fence: LeaseFence, *, boundary: Boundary, ttl_ms: int, max_batches: int = 64) -> ClaimOutcome:
@@ -83,11 +83,11 @@ class SQLiteQueueStore:
         choose = partial(choose_turn_work, boundary=moment, limit=limit)
         return await self._claim(fence, ttl_ms, lanes_at(moment), limit, choose)
 
-    async def begin_turn(self, session_id: str, owner: LeaseOwner, *, ttl_ms: int) -> BeginOutcome:
+    async def claim_turn(self, session_id: str, owner: LeaseOwner, *, ttl_ms: int) -> ClaimTurnOutcome:
         check_identifier("session_id", session_id)
         check_claim(owner, ttl_ms)
         return await self._database.write_briefly(
-            lambda transaction: begin_turn(transaction, session_id, owner, ttl_ms)
+            lambda transaction: claim_turn(transaction, session_id, owner, ttl_ms)
         )
 
     async def claim_command(self, fence: LeaseFence, *, ttl_ms: int) -> ClaimOutcome:
@@ -203,7 +203,7 @@ class SQLiteQueueStore:
     async def _write(self, body: Callable[[Transaction], T]) -> T:
         """Run the body in a transaction of its own, then say that there may be work."""
         result = await self._database.write_briefly(body)
-        self._signals.touch(process=False)
+        self._hints.notify(process=False)
         return result
 
     async def _claim(

@@ -55,16 +55,16 @@ from lash.sqlite.rows.session.head import find_head, find_meta, insert_session, 
 from lash.sqlite.rows.trigger.schedule import delete_session_schedules
 from lash.sqlite.rows.trigger.trigger import delete_subscriptions
 from lash.sqlkit.rows import Number
-from lash.stores.hints import ChangeSignals
+from lash.stores.hints import Hints
 
 
 class SQLiteSessionStore:
     """The sessions of one SQLite storage; the contract is `lash.stores.session.SessionStore`."""
 
-    def __init__(self, database: Database, rules: CommitRules, signals: ChangeSignals) -> None:
+    def __init__(self, database: Database, rules: CommitRules, hints: Hints) -> None:
         self._database = database
         self._rules = rules
-        self._signals = signals
+        self._hints = hints
 
     async def create(
         self,
@@ -129,20 +129,20 @@ class SQLiteSessionStore:
             return True
 
         deleted = await self._database.write(body)
-        self._signals.touch()
+        self._hints.notify()
         return deleted
 
     def handle(self, session_id: str) -> SQLiteSession:
-        return SQLiteSession(self._database, self._rules, self._signals, check_identifier("session_id", session_id))
+        return SQLiteSession(self._database, self._rules, self._hints, check_identifier("session_id", session_id))
 
 
 class SQLiteSession:
     """A handle on one session; the contract is `lash.stores.session.Session`."""
 
-    def __init__(self, database: Database, rules: CommitRules, signals: ChangeSignals, session_id: str) -> None:
+    def __init__(self, database: Database, rules: CommitRules, hints: Hints, session_id: str) -> None:
         self._database = database
         self._rules = rules
-        self._signals = signals
+        self._hints = hints
         self._session_id = session_id
 
     @property
@@ -199,7 +199,7 @@ class SQLiteSession:
         prepared = prepare_commit(commit, self._session_id, self._rules)
         write = self._database.write_briefly if prepared.is_brief else self._database.write
         result = await write(lambda transaction: apply_commit(transaction, prepared))
-        self._signals.touch(process=False)
+        self._hints.notify(process=False)
         return result
 
     async def meta(self) -> SessionMeta:

@@ -40,7 +40,7 @@ from lash.plan.trigger.trigger import TriggerRow
 from lash.sqlite.engine.database import Database, Reader, Transaction
 from lash.sqlite.engine.parameters import json_array
 from lash.sqlkit.rows import Number, Text
-from lash.stores.hints import ChangeSignals
+from lash.stores.hints import Hints
 
 
 class _PrunedRow(msgspec.Struct, frozen=True, array_like=True):
@@ -54,14 +54,14 @@ class _PrunedRow(msgspec.Struct, frozen=True, array_like=True):
 class SQLiteOccurrenceStore:
     """The occurrences of one SQLite storage; the contract is `lash.stores.trigger.trigger.OccurrenceStore`."""
 
-    def __init__(self, database: Database, signals: ChangeSignals) -> None:
+    def __init__(self, database: Database, hints: Hints) -> None:
         self._database = database
-        self._signals = signals
+        self._hints = hints
 
     async def emit(self, request: OccurrenceRequest) -> EmitReport:
         encoded = encode_occurrence(request)
         report = await self._database.write(lambda transaction: _emit(transaction, encoded))
-        self._signals.touch()
+        self._hints.notify()
         return report
 
     async def get(self, occurrence_id: str) -> Occurrence | None:
@@ -83,7 +83,7 @@ class SQLiteOccurrenceStore:
     async def retry_delivery(self, occurrence_id: str, subscription_id: str) -> TriggerDelivery:
         names = check_delivery(occurrence_id, subscription_id)
         delivery = await self._database.write(lambda transaction: _retry(transaction, names))
-        self._signals.touch()
+        self._hints.notify()
         return delivery
 
     async def prune(self, *, before_ms: int, limit: int = 100) -> PrunedOccurrences:
@@ -102,7 +102,7 @@ class SQLiteOccurrenceStore:
 def emit_in(transaction: Transaction, request: OccurrenceRequest) -> EmitReport:
     """Emit inside any write transaction; see `OccurrenceStore.emit`.
 
-    Whoever wrote the transaction calls ``signals.touch()`` once it is committed.
+    Whoever wrote the transaction calls ``hints.notify()`` once it is committed.
     """
     return _emit(transaction, encode_occurrence(request))
 

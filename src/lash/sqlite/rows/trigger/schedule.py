@@ -39,7 +39,7 @@ from lash.sqlite.engine.database import Database, Reader, SQLiteValue, Transacti
 from lash.sqlite.rows.session.head import find_meta
 from lash.sqlite.rows.trigger.emit import emit_in
 from lash.sqlkit.rows import Number
-from lash.stores.hints import ChangeSignals
+from lash.stores.hints import Hints
 
 Plan: TypeAlias = Callable[[ScheduleRow | None, int], ScheduleChange | None]
 """Decides on a row and a time what to write."""
@@ -48,9 +48,9 @@ Plan: TypeAlias = Callable[[ScheduleRow | None, int], ScheduleChange | None]
 class SQLiteScheduleStore:
     """The schedules of one SQLite storage; the contract is `lash.stores.trigger.schedule.ScheduleStore`."""
 
-    def __init__(self, database: Database, signals: ChangeSignals) -> None:
+    def __init__(self, database: Database, hints: Hints) -> None:
         self._database = database
-        self._signals = signals
+        self._hints = hints
 
     async def register(self, draft: ScheduleDraft) -> RegisteredSchedule:
         checked = check_schedule(draft)
@@ -123,7 +123,7 @@ class SQLiteScheduleStore:
         # Side by side, so that all of them share one commit.
         answers = await asyncio.gather(*(self._fire(row) for row in due), return_exceptions=True)
         if due:
-            self._signals.touch()
+            self._hints.notify()
         for answer in answers:
             if isinstance(answer, BaseException):
                 raise answer
@@ -169,7 +169,7 @@ class SQLiteScheduleStore:
 
         row, changed = await self._database.write(body)
         if changed:
-            self._signals.touch()
+            self._hints.notify()
         return row, changed
 
 
