@@ -15,7 +15,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 RUNTIME := $(VENV)/.runtime
-PLAN_TESTS := $(wildcard tests/plan/test_*.py)
+PLAN_TESTS := $(wildcard tests/rules/test_*.py)
 SCENARIO ?=
 
 .PHONY: help setup test check lint types imports rules plan-coverage format demo bench faults contention soak docs clean model sweep planted mutation fuzz audit rivals
@@ -30,7 +30,7 @@ test: $(INSTALLED) ## run the tests, on SQLite and on a real PostgreSQL
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadscope $(ARGS)
 
 model: $(INSTALLED) ## state machines on both backends, from random seeds; LASH_MODEL_EXAMPLES=n for each (default 500)
-	LASH_MODEL_EXAMPLES=$${LASH_MODEL_EXAMPLES:-500} $(BIN)/python -m pytest tests/model -rP \
+	LASH_MODEL_EXAMPLES=$${LASH_MODEL_EXAMPLES:-500} $(BIN)/python -m pytest tests/proof/model -rP \
 	  --numprocesses $(JOBS) --dist loadscope $(ARGS)
 
 check: lint types imports rules plan-coverage ## run every check that is not a test
@@ -50,11 +50,11 @@ rules: $(INSTALLED) ## this repository's own rules, on real databases
 
 plan-coverage: $(INSTALLED) ## plan/ is covered whole, by its pure tests alone
 ifneq ($(PLAN_TESTS),)
-	$(BIN)/coverage run -m pytest --quiet tests/plan
+	$(BIN)/coverage run -m pytest --quiet tests/rules
 	$(BIN)/coverage report
 endif
 
-planted: $(INSTALLED) ## plant each bug of tests/planted in a copy of the tree: its check must fail; ARGS=word narrows
+planted: $(INSTALLED) ## plant each bug of tests/proof/planted in a copy of the tree: its check must fail; ARGS=word narrows
 	$(BIN)/python -m tools.planted $(ARGS)
 
 audit: $(INSTALLED) ## known vulnerabilities of what is installed; asks PyPI, ARGS=--strict demands its answer
@@ -82,19 +82,19 @@ rivals: ## install what lash is measured against, each in an environment of its 
 
 contention: export LASH_CONTENTION_SECONDS = $(shell echo $$(( $(or $(MINUTES),1) * 60 )))
 contention: $(INSTALLED) ## kill and stop processes on one database and judge their history; MINUTES=1 for each backend
-	$(BIN)/python -m pytest --capture no tests/contention $(ARGS)
+	$(BIN)/python -m pytest --capture no tests/proof/contention $(ARGS)
 
 soak: export LASH_SOAK_MINUTES = $(or $(MINUTES),1)
 soak: export LASH_SOAK_REPORT = $(CURDIR)/soak
 soak: $(INSTALLED) ## watch a worker under load, with a report in soak/; MINUTES=1 for each backend
-	$(BIN)/python -m pytest --capture no tests/soak $(ARGS)
+	$(BIN)/python -m pytest --capture no tests/proof/soak $(ARGS)
 
 # How many times as much as in make test: 10 takes some twenty minutes.
 FAULTS ?= 10
 faults: $(INSTALLED) ## disk, server and power faults, FAULTS=10 times as many as in make test
-	LASH_FAULTS=$(FAULTS) $(BIN)/python -m pytest --timeout 3600 --numprocesses $(JOBS) --dist loadscope $(ARGS) tests/faults
+	LASH_FAULTS=$(FAULTS) $(BIN)/python -m pytest --timeout 3600 --numprocesses $(JOBS) --dist loadscope $(ARGS) tests/proof/faults
 sweep: $(INSTALLED) ## strike every operation at every one of its statements (make test: a sample); ARGS="-k Queue" for a part
-	LASH_SWEEP=all $(BIN)/python -m pytest --timeout 3600 --numprocesses $(JOBS) --dist load $(ARGS) tests/sweep
+	LASH_SWEEP=all $(BIN)/python -m pytest --timeout 3600 --numprocesses $(JOBS) --dist load $(ARGS) tests/proof/sweep
 
 # Material for MkDocs prints an announcement of its makers at every start.
 docs: export NO_MKDOCS_2_WARNING = 1

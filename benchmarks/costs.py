@@ -24,7 +24,7 @@ import lash
 from benchmarks.kit.text import prose
 from lash.model.process.event import EventDraft
 from lash.testing.postgres_server import PostgresServer
-from lash.testing.process_factories import NOTE, external
+from tests.factories.process import NOTE, external
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _STEPS = 20

@@ -23,7 +23,9 @@ SCHEMA = "lash"
 """Where the storage of a reused database is; not the default, so that a forgotten schema is noticed."""
 
 TESTS_FOLDER = Path(__file__).resolve().parent
-_FOLDER_BACKENDS = {TESTS_FOLDER / folder / name: name for folder in (".", "faults") for name in ("sqlite", "postgres")}
+_FOLDER_BACKENDS = {
+    TESTS_FOLDER / folder / name: name for folder in ("engine", "proof/faults") for name in ("sqlite", "postgres")
+}
 
 
 def backend_of_path(path: Path) -> str | None:

@@ -24,11 +24,8 @@ from tests.backends import (
 )
 from tests.s3_server import S3Server
 
-# Before a test imports them, so that a failing assertion in the public suite shows its values.
-pytest.register_assert_rewrite(
-    "lash.testing.contract",
-    *(f"lash.testing.{noun}factories" for noun in ("", "process_", "effect_", "wait_", "trigger_", "schedule_")),
-)
+# Before a test imports them, so that a failing assertion in a helper shows its values.
+pytest.register_assert_rewrite("tests.factories", "tests.contract")
 
 _TALLY = pytest.StashKey[BackendTally]()
 _PROPERTY = "backend"

@@ -1,4 +1,4 @@
-"""The long form of ``tests/fuzz``: rounds with new seeds until the time is over, ``make fuzz MINUTES=n``."""
+"""The long form of ``tests/proof/fuzz``: rounds with new seeds until the time is over, ``make fuzz MINUTES=n``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rounds += 1
         seed = secrets.randbelow(2**32)
         variables = {"LASH_FUZZ_EXAMPLES": str(options.examples)}
-        command = ["-m", "pytest", "-q", "-x", "--timeout=1200", f"--hypothesis-seed={seed}", *(rest or ["tests/fuzz"])]
+        command = [
+            "-m",
+            "pytest",
+            "-q",
+            "-x",
+            "--timeout=1200",
+            f"--hypothesis-seed={seed}",
+            *(rest or ["tests/proof/fuzz"]),
+        ]
         done = subprocess.run([sys.executable, *command], env={**os.environ, **variables}, check=False)  # noqa: S603
         if done.returncode:
             print(f"round {rounds} failed; again: LASH_FUZZ_EXAMPLES={options.examples} python {' '.join(command)}")

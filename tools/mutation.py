@@ -1,11 +1,11 @@
 """Mutation testing of ``plan/``: ``python -m tools.mutation``, as ``make mutation`` does.
 
 Every mutant of a module (`tools.mutants`) must be noticed by the pure tests: by the files that name the module, else by
-all of ``tests/plan``. Each runs in a process of its own. One with a change inside a function is forked from a process
+all of ``tests/rules``. Each runs in a process of its own. One with a change inside a function is forked from a process
 that has loaded lash and the tests, and gets the changed function; any other from one that has loaded nothing of lash,
 and imports the changed module. What was found is
 kept in ``.mutation/``, so a run that was interrupted goes on. A survivor is either killed by a new test or listed in
-``tests/mutation/accepted.json`` with the reason why no test can tell it from the original.
+``tests/proof/mutation/accepted.json`` with the reason why no test can tell it from the original.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ import msgspec
 from tools.mutants import Mutant, mutants, mutated
 
 PACKAGE: Final = Path("src/lash/plan")
-TESTS: Final = Path("tests/plan")
-ACCEPTED: Final = Path("tests/mutation/accepted.json")
+TESTS: Final = Path("tests/rules")
+ACCEPTED: Final = Path("tests/proof/mutation/accepted.json")
 _STATE: Final = Path(".mutation/results.jsonl")
 _SECONDS: Final = 120
 _SURVIVED: Final = 0

@@ -1,8 +1,8 @@
 """Planted bugs: each check has caught one, and still does. ``python -m tools.planted``, as ``make planted`` does.
 
-A file ``tests/planted/<area>-<slug>.patch`` begins with two lines, ``Bug: …`` (one sentence) and ``Check: …`` (a pytest
-node id, or a command), and goes on with what ``git diff`` said. For each one the tree is copied, the bug is planted in
-the copy, and the check must fail there. Nothing is changed in the tree itself.
+A file ``tests/proof/planted/<area>-<slug>.patch`` begins with two lines, ``Bug: …`` (one sentence) and ``Check: …``
+(a pytest node id, or a command), and goes on with what ``git diff`` said. For each one the tree is copied, the bug
+is planted in the copy, and the check must fail there. Nothing is changed in the tree itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Final
 
 import msgspec
 
-FOLDER: Final = "tests/planted"
+FOLDER: Final = "tests/proof/planted"
 _HEADER: Final = re.compile(r"Bug: (?P<bug>\S[^\n]*)\nCheck: (?P<check>\S[^\n]*)\n\n?(?=diff --git )")
 _TARGET: Final = re.compile(r"(?m)^diff --git a/(?P<path>\S+) ")
 _COMMAND: Final = re.compile(r"(?:python|make|env|[A-Z_]+=\S*) ")

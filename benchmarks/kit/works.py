@@ -25,8 +25,8 @@ from lash.model.session.commit import Append, Commit
 from lash.model.session.message import Message, Role
 from lash.model.session.node import MessageEntry, Node
 from lash.model.session.usage import TokenUsage, UsageEntry
-from lash.testing.factories import MOMENT
-from lash.testing.process_factories import process
+from tests.factories.process import process
+from tests.factories.session import MOMENT
 
 OWNER = LeaseOwner(owner_id="bench", incarnation_id="1")
 LONG_MS = 3_600_000

@@ -27,8 +27,8 @@ from lash.model.queue import BatchDraft, Boundary, Claim, TurnInput
 from lash.model.session.commit import Append, Commit
 from lash.model.session.message import Message, Role
 from lash.model.session.node import MessageEntry, Node
-from lash.testing.factories import MOMENT
-from lash.testing.process_factories import external, process
+from tests.factories.process import external, process
+from tests.factories.session import MOMENT
 
 _FEW, _MANY = 100, 100_000
 _SESSIONS = 16

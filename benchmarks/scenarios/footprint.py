@@ -27,7 +27,7 @@ from lash.base.ids import new_id
 from lash.model.session.commit import Append, Commit
 from lash.model.session.message import Message, Role
 from lash.model.session.node import MessageEntry, Node
-from lash.testing.factories import MOMENT
+from tests.factories.session import MOMENT
 
 _STARTS = 15
 

@@ -7,10 +7,10 @@ import dataclasses
 
 import lash
 from lash.model.queue import Boundary, Claim
-from lash.testing.effect_factories import effect
-from lash.testing.factories import acquired, append, commit, node, owner, spent
-from lash.testing.process_factories import NOTE, event, process, process_lease
-from lash.testing.trigger_factories import trigger
+from tests.factories.effect import effect
+from tests.factories.process import NOTE, event, process, process_lease
+from tests.factories.session import acquired, append, commit, node, owner, spent
+from tests.factories.trigger import trigger
 
 APPROVE = lash.EventType(name="signal.approve")
 

@@ -12,10 +12,10 @@ from typing import TypeVar
 import pytest
 
 import lash
-from lash.testing.factories import acquired, owner
-from lash.testing.trigger_factories import trigger
 from tests.cli.kit import output, run, values
 from tests.cli.seed import Seeded
+from tests.factories.session import acquired, owner
+from tests.factories.trigger import trigger
 
 T = TypeVar("T")
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import lash
-from lash.testing.factories import commit, node
 from tests.backends import with_parameters
 from tests.cli.kit import PATIENCE_S, command, environment, run, terminal, values
 from tests.cli.seed import Seeded, seed
+from tests.factories.session import commit, node
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_a_backup_is_one_moment_while_others_write(here: Seeded, tmp_path: Path)
     stop = tmp_path / "stop"
     program = (
         "import asyncio, pathlib, sys, lash\n"
-        "from lash.testing.factories import commit, node\n"
+        "from tests.factories.session import commit, node\n"
         "async def main():\n"
         "    async with await lash.open(sys.argv[1]) as storage:\n"
         "        await storage.sessions.create('w')\n"

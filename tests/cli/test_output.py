@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import lash
-from lash.testing.factories import append, chain, commit, node
-from lash.testing.process_factories import event
 from tests.cli.kit import ageless, output, run, values
 from tests.cli.seed import Seeded
+from tests.factories.process import event
+from tests.factories.session import append, chain, commit, node
 
 
 def test_sessions_are_listed(seeded: Seeded) -> None:
@@ -171,7 +171,7 @@ def test_a_long_log_is_shown_whole(backend_url: str) -> None:
     """More events than fit into one query come without a hole."""
 
     async def fill() -> None:
-        from lash.testing.process_factories import process
+        from tests.factories.process import process
 
         async with await lash.open(backend_url) as storage:
             await storage.processes.register(process("p"))

@@ -9,10 +9,10 @@ import subprocess
 import sys
 
 import lash
-from lash.testing.factories import commit, node
-from lash.testing.process_factories import event, process
 from tests.cli.kit import PATIENCE_S, command, environment, run, terminal
 from tests.cli.seed import Seeded
+from tests.factories.process import event, process
+from tests.factories.session import commit, node
 
 ESCAPE = "\x1b"
 LONG = "word " * 60

@@ -1,18 +1,309 @@
-"""The public contract of activity on our own backends."""
+"""What the live activity of sessions must hold: positions without holes, gaps that are told, nothing durable."""
 
 from __future__ import annotations
 
-from lash.testing.contract.activity import ActivityContract
-from lash.testing.contract.activity_look import ActivityProcessContract, ActivityQueueContract
+import asyncio
+from typing import Any, Final
+
+import pytest
+from msgspec.structs import replace
+
+from lash.errors import InvalidInput, SessionDeleted, SessionNotFound
+from lash.model.activity import Activity, ActivityDraft, GapReason, Look, Place
+from lash.model.value import JSON
+from lash.stores.storage import Storage
+from lash.testing.harness import Harness
+from tests.contract.test_input import BAD_IDS
+from tests.factories.session import commit, created, node, started
+
+PAYLOADS: Final[dict[str, JSON]] = {
+    "none": None,
+    "text": "boom \0 \N{PILE OF POO} ' -- $1",
+    "tree": {"delta": ["a", {"n": 1.5}], "deep": {"x": [None, True]}},
+}
+KEPT: Final = 2_048
+KEPT_MS: Final = 120_000
 
 
-class TestActivity(ActivityContract):
-    """On each backend."""
+class TestActivity:
+    """Laws O1 to O9 of observation, as far as they are the store's."""
+
+    async def test_positions_have_no_holes(self, harness: Harness) -> None:
+        """O1: positions are 1, 2, 3… within each session, whatever other sessions show."""
+        storage = await sessions(harness, "s", "other")
+        assert await show(storage, "a", "b") == 2
+        assert await show(storage, "x", session_id="other") == 1
+        assert await show(storage, "c") == 3
+        assert [(item.position, item.payload) for item in await seen(storage)] == [(1, "a"), (2, "b"), (3, "c")]
+        assert [(item.position, item.payload) for item in await seen(storage, "other")] == [(1, "x")]
+
+    async def test_concurrent_appends_share_no_position(self, harness: Harness) -> None:
+        """O1: what several show at once is all there, each append whole and in its order."""
+        storages = [await harness.open() for _ in range(4)]
+        await created(storages[0])
+        ends = await asyncio.gather(
+            *(show(storages[each % 4], *(f"{each}:{part}" for part in range(3))) for each in range(20))
+        )
+        assert sorted(ends) == [3 * number for number in range(1, 21)]
+        shown = await seen(storages[0])
+        assert [item.position for item in shown] == list(range(1, 61))
+        payloads = [item.payload for item in shown]
+        assert {tuple(payloads[begin : begin + 3]) for begin in range(0, 60, 3)} == {
+            (f"{each}:0", f"{each}:1", f"{each}:2") for each in range(20)
+        }
+
+    @pytest.mark.parametrize("payload", PAYLOADS)
+    async def test_an_item_is_read_as_it_was_shown(self, harness: Harness, payload: str) -> None:
+        """O2: turn, payload, loss and time come back, with the revision at which the session was."""
+        storage = await harness.open()
+        await started(storage)
+        draft = ActivityDraft(turn_id="t:1", payload=PAYLOADS[payload], lost=4)
+        await storage.activity.append("s", [draft, ActivityDraft(turn_id="t:2", lost=1)])
+        now_ms = harness.clock.now_ms()
+        assert await seen(await harness.open()) == (
+            Activity(position=1, revision=1, turn_id="t:1", payload=PAYLOADS[payload], lost=4, created_at_ms=now_ms),
+            Activity(position=2, revision=1, turn_id="t:2", lost=1, created_at_ms=now_ms),
+        )
+
+    async def test_a_look_goes_on_behind_its_place(self, harness: Harness) -> None:
+        """O2, O4: pages of any size meet without a hole or a repetition; at the tail there is nothing."""
+        storage = await sessions(harness, "s")
+        begin = (await storage.activity.read("s")).place
+        await show(storage, *"abcdefg")
+        place, pages = begin, list[list[JSON]]()
+        while True:
+            look = await storage.activity.read("s", place, limit=3)
+            pages.append([text for item in look.activity if isinstance(text := item.payload, str)])
+            if not look.more:
+                break
+            place = replace(look.place, position=look.activity[-1].position)
+        assert pages == [["a", "b", "c"], ["d", "e", "f"], ["g"]]
+        assert await storage.activity.read("s", look.place) == Look(place=look.place)
+
+    async def test_a_look_without_a_place_shows_where_the_session_stands(self, harness: Harness) -> None:
+        """O9: it shows the revision and the end of the activity, and none of it."""
+        storage = await harness.open()
+        await started(storage)
+        await show(storage, "a", "b")
+        look = await storage.activity.read("s")
+        assert (look.gap, look.activity, look.place.revision, look.place.position) == (None, (), 1, 2)
+
+    async def test_what_is_too_much_is_trimmed(self, harness: Harness) -> None:
+        """O3: the last 2,048 items are kept; who has not seen what went before gets a gap, never a part."""
+        storage = await sessions(harness, "s")
+        begin = (await storage.activity.read("s")).place
+        for _ in range(4):
+            await show(storage, *["x"] * 512)
+        at_tail = (await storage.activity.read("s")).place
+        assert [item.position for item in await seen(storage)] == list(range(1, KEPT + 1))
+        await show(storage, "y")
+        assert (await storage.activity.read("s", replace(at_tail, position=0))).gap is GapReason.TRIMMED
+        assert (await storage.activity.read("s", begin)).gap is GapReason.TRIMMED
+        kept = await storage.activity.read("s", replace(at_tail, position=1), limit=1_000)
+        assert kept.gap is None
+        assert kept.activity[0].position == 2
+
+    async def test_what_is_too_large_is_trimmed(self, harness: Harness) -> None:
+        """W33: what is kept is bounded in bytes, not only in items."""
+        storage = await sessions(harness, "s")
+        begin = (await storage.activity.read("s")).place
+        for _ in range(20):
+            await show(storage, *["x" * 60_000] * 10)
+        look = await storage.activity.read("s", begin)
+        assert look.gap is GapReason.TRIMMED
+        kept_bytes = 8 * 1024 * 1024
+        oldest = look.place.position - kept_bytes // 60_000
+        assert (await storage.activity.read("s", replace(look.place, position=oldest + 10))).gap is None
+        assert (await storage.activity.read("s", replace(look.place, position=oldest - 10))).gap is GapReason.TRIMMED
+
+    async def test_what_is_too_old_is_trimmed_by_the_next(self, harness: Harness) -> None:
+        """O3: an append removes what is older than 120 seconds, and not what is exactly that old."""
+        storage = await sessions(harness, "s")
+        begin = (await storage.activity.read("s")).place
+        await show(storage, "old")
+        await harness.clock.advance(1)
+        await show(storage, "young")
+        await harness.clock.advance(KEPT_MS)
+        await show(storage, "new")
+        assert (await storage.activity.read("s", begin)).gap is GapReason.TRIMMED
+        assert [item.payload for item in await seen(storage, after=1)] == ["young", "new"]
+
+    async def test_pruning_forgets_sessions_that_fell_silent(self, harness: Harness) -> None:
+        """O3, O9: maintenance removes old activity; positions go on, and the loss is a gap, also with nothing left."""
+        storage = await sessions(harness, "s", "other")
+        begin = (await storage.activity.read("s")).place
+        await show(storage, "a", "b")
+        await harness.clock.advance(KEPT_MS + 1)
+        await show(storage, "fresh", session_id="other")
+        assert (await storage.maintenance.prune_activity()).removed_count == 2
+        assert (await storage.maintenance.prune_activity()).removed_count == 0
+        look = await storage.activity.read("s", begin)
+        assert (look.gap, look.place.position) == (GapReason.TRIMMED, 2)
+        assert await storage.activity.read("s", look.place) == Look(place=look.place)
+        assert await show(storage, "c") == 3
+        assert [item.payload for item in (await storage.activity.read("s", look.place)).activity] == ["c"]
+        assert [item.payload for item in await seen(storage, "other")] == ["fresh"]
+
+    async def test_a_place_ahead_of_the_session_is_a_gap(self, harness: Harness) -> None:
+        """O6: a position or a revision that the session has not reached is unavailable, not an empty answer."""
+        storage = await harness.open()
+        await started(storage)
+        await show(storage, "a")
+        here = (await storage.activity.read("s")).place
+        for ahead in (replace(here, position=2), replace(here, revision=2)):
+            assert await storage.activity.read("s", ahead) == Look(place=here, gap=GapReason.UNAVAILABLE)
+
+    async def test_a_place_of_another_life_is_a_gap(self, harness: Harness) -> None:
+        """W32: a session that was created again shows nothing to who knew the first, however much it has shown."""
+        storage = await sessions(harness, "s")
+        await show(storage, "a")
+        old = (await storage.activity.read("s")).place
+        await storage.sessions.delete("s")
+        await created(storage)
+        assert (await storage.activity.read("s", old)).gap is GapReason.UNAVAILABLE
+        await show(storage, "b", "c")
+        look = await storage.activity.read("s", old)
+        assert (look.gap, look.place.position) == (GapReason.UNAVAILABLE, 2)
+        assert look.place.life != old.life
+
+    async def test_a_place_of_another_epoch_is_a_gap(self, harness: Harness) -> None:
+        """W32: positions that began anew are not taken for the old ones."""
+        storage = await sessions(harness, "s")
+        await show(storage, "a", "b")
+        here = (await storage.activity.read("s")).place
+        elsewhere = replace(here, epoch="0123", position=1)
+        assert await storage.activity.read("s", elsewhere) == Look(place=here, gap=GapReason.UNAVAILABLE)
+
+    async def test_who_waited_for_the_session_sees_all_of_it(self, harness: Harness) -> None:
+        """O2: the place before a session was created is before everything in its first life."""
+        storage = await sessions(harness, "s")
+        await show(storage, "a")
+        look = await storage.activity.read("s", Place())
+        assert [item.payload for item in look.activity] == ["a"]
+
+    async def test_activity_is_not_history(self, harness: Harness) -> None:
+        """O9: nothing that is shown changes the head, and a commit neither waits for it nor removes it."""
+        storage = await harness.open()
+        session = await started(storage)
+        before = await session.load()
+        await show(storage, "a")
+        assert await session.load() == before
+        await session.commit(commit(1, node("b", "a")))
+        await show(storage, "b")
+        assert [(item.payload, item.revision) for item in await seen(storage)] == [("a", 1), ("b", 2)]
+
+    async def test_there_is_no_activity_without_a_session(self, harness: Harness) -> None:
+        """A session that never was, or was deleted, shows nothing and takes nothing."""
+        storage = await sessions(harness, "gone")
+        change = (await storage.activity.read("gone")).place.change
+        await show(storage, "a", session_id="gone")
+        await storage.sessions.delete("gone")
+        for session_id, error in (("gone", SessionDeleted), ("never", SessionNotFound)):
+            with pytest.raises(error):
+                await show(storage, "a", session_id=session_id)
+            with pytest.raises(error):
+                await storage.activity.read(session_id)
+            with pytest.raises(error):
+                await storage.activity.process_changes(session_id, change)
+
+    @pytest.mark.parametrize(
+        "items",
+        [
+            [],
+            "text",
+            [{"turn_id": "t"}],
+            [ActivityDraft(turn_id="")],
+            [ActivityDraft(turn_id="t", lost=-1)],
+            [ActivityDraft(turn_id="t", payload={"x": float("nan")})],
+            [ActivityDraft(turn_id="t", payload="x" * 70_000)],
+            [ActivityDraft(turn_id="t", payload="x")] * 1_025,
+        ],
+    )
+    async def test_what_cannot_be_shown_is_refused_whole(self, harness: Harness, items: object) -> None:
+        """O1: a bad item is refused before anything is written, with the good ones beside it."""
+        storage = await sessions(harness, "s")
+        good = ActivityDraft(turn_id="t", payload="good")
+        given: Any = [good, *items] if isinstance(items, list) and items else items
+        with pytest.raises(InvalidInput):
+            await storage.activity.append("s", given)
+        assert (await storage.activity.read("s")).place.position == 0
+
+    async def test_a_foreign_value_is_no_place(self, harness: Harness) -> None:
+        """O5: what is no place, no cursor of the feed and no page size is refused before anything is read."""
+        storage = await harness.open()
+        with pytest.raises(InvalidInput):
+            await storage.activity.read("never", "x")  # type: ignore[arg-type]
+        with pytest.raises(InvalidInput):
+            await storage.activity.read("never", limit=0)
+        with pytest.raises(InvalidInput):
+            await storage.activity.process_changes("never", "x")
+
+    @pytest.mark.parametrize("name", BAD_IDS)
+    async def test_what_is_no_id_is_refused(self, harness: Harness, name: str) -> None:
+        """O5: everywhere where a session is named."""
+        storage = await sessions(harness, "s")
+        change = (await storage.activity.read("s")).place.change
+        with pytest.raises(InvalidInput, match="session_id"):
+            await show(storage, "a", session_id=BAD_IDS[name])
+        with pytest.raises(InvalidInput, match="session_id"):
+            await storage.activity.read(BAD_IDS[name])
+        with pytest.raises(InvalidInput, match="session_id"):
+            await storage.activity.process_changes(BAD_IDS[name], change)
+
+    async def test_appends_prunings_and_a_deletion_end_well(self, harness: Harness) -> None:
+        """O1, O7: beside each other they neither hang nor fail, but for appends to the session that is gone."""
+        storages = [await harness.open() for _ in range(4)]
+        await created(storages[0])
+        await created(storages[0], "doomed")
+
+        async def append(storage: Storage, session_id: str) -> int:
+            ends = [await show(storage, *["x"] * 20, session_id=session_id) for _ in range(15)]
+            return len(ends)
+
+        async def prune(storage: Storage) -> None:
+            for _ in range(15):
+                await harness.clock.advance(1)
+                await storage.maintenance.prune_activity(older_than_ms=0)
+
+        doomed = asyncio.ensure_future(append(storages[3], "doomed"))
+        kept = asyncio.gather(append(storages[0], "s"), append(storages[1], "s"), prune(storages[2]))
+        await asyncio.sleep(0.01)
+        await storages[2].sessions.delete("doomed")
+        first, second, _ = await kept
+        assert (first, second) == (15, 15)
+        assert isinstance((await asyncio.gather(doomed, return_exceptions=True))[0], SessionDeleted | int)
+        assert (await storages[0].activity.read("s")).place.position == 600
+
+    async def test_an_append_is_a_hint(self, harness: Harness) -> None:
+        """O4: who listens for everything is told to look."""
+        storage = await sessions(harness, "s")
+        with storage.hints.listen(everything=True) as hints:
+            await hints.wait(0)
+            await show(storage, "a")
+            async with asyncio.timeout(5):
+                await hints.wait(60)
 
 
-class TestActivityQueue(ActivityQueueContract):
-    """On each backend."""
+async def sessions(harness: Harness, *session_ids: str) -> Storage:
+    """Open a storage with these sessions in it."""
+    storage = await harness.open()
+    for session_id in session_ids:
+        await created(storage, session_id)
+    return storage
 
 
-class TestActivityProcess(ActivityProcessContract):
-    """On each backend."""
+async def show(storage: Storage, *payloads: JSON, session_id: str = "s") -> int:
+    """Show these payloads of one turn."""
+    return await storage.activity.append(session_id, [ActivityDraft(turn_id="t", payload=each) for each in payloads])
+
+
+async def seen(storage: Storage, session_id: str = "s", *, after: int = 0) -> tuple[Activity, ...]:
+    """Return all activity behind a position; fail the test if some is missing."""
+    place, shown = replace((await storage.activity.read(session_id)).place, position=after), list[Activity]()
+    while True:
+        look = await storage.activity.read(session_id, place, limit=1_000)
+        assert look.gap is None
+        shown += look.activity
+        if not look.more:
+            return tuple(shown)
+        place = replace(look.place, position=shown[-1].position)

@@ -10,9 +10,9 @@ import pytest
 from lash.model.activity import ActivityDraft
 from lash.runtime.observe.stream import current_cursor, observe
 from lash.stores.storage import Storage
-from lash.testing.factories import commit, node, started
 from lash.testing.harness import Harness
-from lash.testing.process_factories import event, process
+from tests.factories.process import event, process
+from tests.factories.session import commit, node, started
 
 pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 

@@ -11,7 +11,7 @@ import lash
 import lash.backend.attachment.attachment
 from lash.errors import CorruptData, StorageFailure, StoreUnavailable, SweepIncomplete
 from lash.plan.attachment import ABANDONED_AFTER_MS
-from lash.testing.bytes import ScriptedBytes
+from tests.factories.bytes import ScriptedBytes
 from tests.raw import raw
 
 pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)

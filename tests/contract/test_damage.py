@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import lash
-from lash.testing.factories import commit, draft, node, spent
+from tests.factories.session import commit, draft, node, spent
 from tests.raw import raw
 
 pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)

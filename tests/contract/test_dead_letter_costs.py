@@ -13,7 +13,7 @@ import pytest
 import lash
 from lash.postgres.engine.options import PostgresOptions
 from lash.sqlkit.queries import load_queries
-from lash.testing.factories import created
+from tests.factories.session import created
 from tests.raw import raw
 
 _MANY: Final = 20_000

@@ -1,33 +1,283 @@
-"""The public contract of effects on our own backends."""
+"""What recorded effects must hold: recorded once, replayed verbatim, never confused with another."""
 
 from __future__ import annotations
 
-from lash.testing.contract.effect import EffectContract
-from lash.testing.contract.effect_claim import EffectClaimContract, EffectOnceContract
-from lash.testing.contract.effect_fence import EffectFenceContract
-from lash.testing.contract.effect_group import EffectGroupContract
-from lash.testing.contract.effect_life import EffectLifeContract
+import asyncio
+from typing import Any, Final, cast
+
+import pytest
+
+from lash.errors import (
+    Conflict,
+    EffectMismatch,
+    EffectNotRecorded,
+    InvalidInput,
+)
+from lash.model.causal import NodeCause
+from lash.model.effect import (
+    DurableStep,
+    EffectStatus,
+    Envelope,
+    ExecutionScope,
+    LlmCall,
+    OperationScope,
+    ProcessScope,
+    QueueDrainScope,
+    SessionDeleteScope,
+    Sleep,
+    Step,
+    TurnScope,
+)
+from lash.model.value import JSON
+from lash.testing.harness import Harness
+from tests.contract.effect_state import ANN, BOB, TTL, refuse, seen
+from tests.factories.effect import (
+    BROKEN,
+    TURN,
+    claimed,
+    effect,
+    in_session,
+    replayed,
+)
+from tests.factories.process import registered
+from tests.factories.session import created
+
+OUTCOMES: Final[tuple[JSON, ...]] = (
+    None,
+    True,
+    0,
+    1.5,
+    "",
+    "text é \N{GRINNING FACE}",
+    [],
+    [1, [None]],
+    {"a": {"b": 1}},
+)
 
 
-class TestEffect(EffectContract):
-    """On each backend."""
+class TestEffect:
+    """Laws about recording and replaying."""
 
+    async def test_a_recorded_outcome_is_replayed_verbatim(self, harness: Harness) -> None:
+        """E2: whatever was recorded comes back unchanged, to everybody, and nothing is left to run."""
+        storage, other = await harness.open(), await harness.open()
+        fence = await in_session(storage)
+        for number, outcome in enumerate(OUTCOMES):
+            envelope = effect(f"k{number}", Step(name="n", input=outcome))
+            record = await storage.effects.record(fence, envelope, outcome)
+            assert (record.status, record.outcome, record.error) == (EffectStatus.COMPLETED, outcome, None)
+            assert (record.scope, record.kind, record.envelope) == (TURN, "step", envelope)
+            assert await storage.effects.get(TURN, f"k{number}") == record
+            for strict in (False, True):
+                assert replayed(await other.effects.begin(envelope, BOB, ttl_ms=TTL, strict=strict)) == record
 
-class TestEffectFence(EffectFenceContract):
-    """On each backend."""
+    async def test_a_recorded_error_is_replayed_verbatim(self, harness: Harness) -> None:
+        """E3: a recorded failure keeps its code, its message and what came with it."""
+        storage = await harness.open()
+        fence = await in_session(storage)
+        at_once = await storage.effects.record(fence, effect("1"), BROKEN)
+        claim = claimed(await storage.effects.begin(effect("2"), ANN, ttl_ms=TTL))
+        after_claim = await storage.effects.fail(claim, BROKEN)
+        for record in (at_once, after_claim):
+            assert (record.status, record.outcome, record.error) == (EffectStatus.FAILED, None, BROKEN)
+            assert replayed(await storage.effects.begin(record.envelope, BOB, ttl_ms=TTL)) == record
 
+    async def test_recording_again_changes_nothing(self, harness: Harness) -> None:
+        """E10, E11: the first outcome stays, whatever a later run of the same effect brings."""
+        storage = await harness.open()
+        fence = await in_session(storage)
+        first = await storage.effects.record(fence, effect(), 1)
+        await harness.clock.advance(5)
+        assert await storage.effects.record(fence, effect(), 2) == first
+        assert await storage.effects.record(fence, effect(), BROKEN) == first
+        assert await storage.effects.list(TURN) == (first,)
+        await refuse(storage, storage.effects.take_over(effect(), BOB, ttl_ms=TTL), Conflict, naming="settled")
 
-class TestEffectClaim(EffectClaimContract):
-    """On each backend."""
+    async def test_an_interrupted_effect_is_repeated_once(self, harness: Harness) -> None:
+        """E10, H68: the runner dies after the effect and before its outcome; one other runs it, all others replay."""
+        storage = await harness.open()
+        await created(storage)
+        claimed(await storage.effects.begin(effect(), ANN, ttl_ms=TTL))
+        await harness.clock.advance(TTL)
+        heir = claimed(await storage.effects.begin(effect(), BOB, ttl_ms=TTL), taken_over=True)
+        record = await storage.effects.finish(heir, "second run")
+        for _ in range(2):
+            assert replayed(await storage.effects.begin(effect(), ANN, ttl_ms=TTL)) == record
+        assert record.outcome == "second run"
 
+    async def test_another_effect_under_the_key_is_named(self, harness: Harness) -> None:
+        """E4, H69: whatever the status, another envelope is refused with the first differing path and both values."""
+        storage = await harness.open()
+        fence = await in_session(storage)
+        asked: list[dict[str, Any]] = [{"role": "user", "text": "a"}, {"role": "user", "text": "b"}]
+        now = [asked[0], {"role": "user", "text": "c"}]
+        before, after = (LlmCall(request={"model": "m", "messages": each}) for each in (asked, now))
+        await storage.effects.record(fence, effect("completed", before), 1)
+        await storage.effects.record(fence, effect("failed", before), BROKEN)
+        claimed(await storage.effects.begin(effect("live", before), ANN, ttl_ms=60_000))
+        claimed(await storage.effects.begin(effect("lapsed", before), ANN, ttl_ms=0))
+        given_back = claimed(await storage.effects.begin(effect("released", before), ANN, ttl_ms=TTL))
+        await storage.effects.release(given_back)
+        for key in ("completed", "failed", "live", "lapsed", "released"):
+            for call in (
+                storage.effects.begin(effect(key, after), BOB, ttl_ms=TTL),
+                storage.effects.begin(effect(key, after), BOB, ttl_ms=TTL, strict=True),
+                storage.effects.begin(effect(key, after), BOB, ttl_ms=TTL, once=True),
+                storage.effects.record(fence, effect(key, after), 2),
+                storage.effects.take_over(effect(key, after), BOB, ttl_ms=TTL),
+            ):
+                error = await refuse(storage, call, EffectMismatch, naming=repr(key))
+                assert (error.path, error.recorded, error.given) == ("command.request.messages[1].text", "b", "c")
 
-class TestEffectOnce(EffectOnceContract):
-    """On each backend."""
+    async def test_every_part_of_an_envelope_counts(self, harness: Harness) -> None:
+        """E1, E4: another command, kind of command, cause or group under the key is another effect."""
+        storage = await harness.open()
+        fence = await in_session(storage)
+        await storage.effects.open_group(TURN, "g", size=1)
+        await storage.effects.record(fence, effect("k", Step(name="n", input={"a": 1})), 1)
+        cause = NodeCause(session_id="s", node_id="a")
+        for other, path in (
+            (effect("k", Step(name="n", input={"a": 1.0})), "command.input.a"),
+            (effect("k", Step(name="n", input={"a": 1, "b": None})), "command.input.b"),
+            (effect("k", Step(name="n")), "command.input"),
+            (effect("k", Step(name="m", input={"a": 1})), "command.name"),
+            (effect("k", DurableStep(step_id="n", input={"a": 1})), "command.kind"),
+            (effect("k", Step(name="n", input={"a": 1}), cause=cause), "caused_by"),
+            (effect("k", Step(name="n", input={"a": 1}), group="g"), "group_key"),
+        ):
+            error = await refuse(storage, storage.effects.record(fence, other, 1), EffectMismatch)
+            assert error.path == path
 
+    async def test_effects_are_found_by_key_and_not_by_order(self, harness: Harness) -> None:
+        """E5, E6: outcomes may be asked for in any order, and at the same time."""
+        storage = await harness.open()
+        fence = await in_session(storage)
+        keys = [f"k{number}" for number in range(8)]
+        await asyncio.gather(*(storage.effects.record(fence, effect(key), key) for key in keys))
+        answers = await asyncio.gather(*(storage.effects.begin(effect(key), ANN, ttl_ms=TTL) for key in reversed(keys)))
+        assert [replayed(answer).outcome for answer in answers] == keys[::-1]
 
-class TestEffectGroup(EffectGroupContract):
-    """On each backend."""
+    async def test_strict_replay_runs_nothing(self, harness: Harness) -> None:
+        """E13, H69, W19: what has no outcome is refused, be it unknown, live, lapsed or given back."""
+        storage = await harness.open()
+        await created(storage)
+        claimed(await storage.effects.begin(effect("live"), ANN, ttl_ms=60_000))
+        claimed(await storage.effects.begin(effect("lapsed"), ANN, ttl_ms=0))
+        await storage.effects.release(claimed(await storage.effects.begin(effect("released"), ANN, ttl_ms=TTL)))
+        for key in ("nothing", "live", "lapsed", "released"):
+            call = storage.effects.begin(effect(key), BOB, ttl_ms=TTL, strict=True)
+            error = await refuse(storage, call, EffectNotRecorded, naming=repr(key))
+            assert error.replay_key == key
 
+    async def test_scopes_share_nothing(self, harness: Harness) -> None:
+        """W16: equal ids in scopes of other kinds, sessions or cuts are other scopes."""
+        storage = await harness.open()
+        for name in ("x", "x:y", "s"):
+            await created(storage, name)
+        await registered(storage, "x")
+        scopes: list[ExecutionScope] = [
+            TurnScope(session_id="x", turn_id="x"),
+            TurnScope(session_id="x:y", turn_id="z"),
+            TurnScope(session_id="x", turn_id="y:z"),
+            TurnScope(session_id="s", turn_id="x"),
+            QueueDrainScope(session_id="x", drain_id="x"),
+            SessionDeleteScope(session_id="x"),
+            ProcessScope(process_id="x"),
+            OperationScope(operation_id="x"),
+        ]
+        for number, scope in enumerate(scopes):
+            claim = claimed(await storage.effects.begin(effect(scope=scope), ANN, ttl_ms=TTL))
+            await storage.effects.finish(claim, number)
+        for number, scope in enumerate(scopes):
+            (record,) = await storage.effects.list(scope)
+            assert (record.scope, record.outcome) == (scope, number)
 
-class TestEffectLife(EffectLifeContract):
-    """On each backend."""
+    async def test_blank_ids_are_refused(self, harness: Harness) -> None:
+        """E14: a scope or a key that names nothing is refused before anything is looked at."""
+        storage = await harness.open()
+        fence = await in_session(storage)
+        for scope in (
+            TurnScope(session_id=" ", turn_id="t"),
+            TurnScope(session_id="s", turn_id=""),
+            ProcessScope(process_id=""),
+            QueueDrainScope(session_id="s", drain_id="\t"),
+            SessionDeleteScope(session_id=""),
+            OperationScope(operation_id=" "),
+        ):
+            for call in (
+                storage.effects.begin(effect(scope=scope), ANN, ttl_ms=TTL),
+                storage.effects.record(fence, effect(scope=scope), 1),
+                storage.effects.get(scope, "k"),
+                storage.effects.list(scope),
+                storage.effects.retire(scope),
+                storage.effects.open_group(scope, "g", size=1),
+            ):
+                await refuse(storage, call, InvalidInput, naming="blank")
+        for key in ("", " ", "x" * 256, "\0"):
+            await refuse(storage, storage.effects.begin(effect(key), ANN, ttl_ms=TTL), InvalidInput)
+
+    async def test_envelopes_and_outcomes_are_plain_and_bounded(self, harness: Harness) -> None:
+        """E20: bytes, live objects and what is too large are refused; nothing is written."""
+        storage = await harness.open()
+        fence = await in_session(storage)
+        for impossible in (b"bytes", object(), float("nan"), {1: 2}, "x" * 1_048_577):
+            value = cast("JSON", impossible)
+            await refuse(storage, storage.effects.record(fence, effect(), value), InvalidInput)
+            if not isinstance(impossible, str):
+                envelope = effect("k", Step(name="n", input=value))
+                await refuse(storage, storage.effects.begin(envelope, ANN, ttl_ms=TTL), InvalidInput)
+        text = "x" * 1_000_000
+        assert (await storage.effects.record(fence, effect(), text)).outcome == text
+        await refuse(storage, storage.effects.begin(cast("Envelope", "k"), ANN, ttl_ms=TTL), InvalidInput)
+
+    async def test_a_durable_step_is_its_input(self, harness: Harness) -> None:
+        """E23: the input is part of the identity; a step that fails is recorded with its own code."""
+        storage = await harness.open()
+        fence = await in_session(storage)
+        record = await storage.effects.record(fence, effect("k", DurableStep(step_id="d", input=[1])), BROKEN)
+        assert (record.kind, record.error) == ("durable_step", BROKEN)
+        other = effect("k", DurableStep(step_id="d", input=[2]))
+        assert (
+            await refuse(storage, storage.effects.record(fence, other, 1), EffectMismatch)
+        ).path == "command.input[0]"
+
+    async def test_a_recorded_sleep_has_its_due_time(self, harness: Harness) -> None:
+        """E12, W13: a duration counts from the first record on the storage's clock; a moment is that moment."""
+        storage = await harness.open()
+        fence = await in_session(storage)
+        now = harness.clock.now_ms()
+        first = await storage.effects.record(fence, effect("for", Sleep(duration_ms=500)), None)
+        until = await storage.effects.record(fence, effect("until", Sleep(until_ms=7)), None)
+        await harness.clock.advance(100)
+        again = await storage.effects.record(fence, effect("for", Sleep(duration_ms=500)), None)
+        assert (first.due_at_ms, until.due_at_ms, again) == (now + 500, 7, first)
+        assert (await storage.effects.record(fence, effect("step"), None)).due_at_ms is None
+
+    async def test_lists_go_by_key(self, harness: Harness) -> None:
+        """A scope is listed by the bytes of its keys, in pages that go on behind a key."""
+        storage = await harness.open()
+        fence = await in_session(storage)
+        keys = ["b", "a", "B", "é", "a:1", "a~"]
+        for key in keys:
+            await storage.effects.record(fence, effect(key), None)
+        everything = await storage.effects.list(TURN)
+        assert [record.replay_key for record in everything] == sorted(keys)
+        page = await storage.effects.list(TURN, limit=2, after="a")
+        assert page == everything[2:4]
+        for limit in (0, 1_001):
+            with pytest.raises(InvalidInput):
+                await storage.effects.list(TURN, limit=limit)
+
+    async def test_effects_survive_reopening(self, harness: Harness) -> None:
+        """E2, E12, H70: outcomes, due times, claims and ranks are the same after the storage was opened again."""
+        storage = await harness.open()
+        fence = await in_session(storage)
+        await storage.effects.open_group(TURN, "g", size=3)
+        for key in ("b", "a"):
+            await storage.effects.record(fence, effect(key, group="g"), key)
+        claim = claimed(await storage.effects.begin(effect("c", Sleep(duration_ms=9), group="g"), ANN, ttl_ms=TTL))
+        before = await seen(storage)
+        storage = await harness.reopen()
+        assert await seen(storage) == before
+        record = await storage.effects.finish(claim, None)
+        assert (record.settled_rank, record.due_at_ms) == (3, claim.due_at_ms)

@@ -11,11 +11,11 @@ import pytest_asyncio
 
 from lash.stores.storage import Storage
 from lash.testing.clock import ManualClock
-from lash.testing.effect_factories import RUN, TURN, claimed, effect, in_session
-from lash.testing.factories import commit, node, owner
 from lash.testing.harness import URLHarness
-from lash.testing.process_factories import process_lease, registered
 from tests.contract.harnesses import PostgresHarness
+from tests.factories.effect import RUN, TURN, claimed, effect, in_session
+from tests.factories.process import process_lease, registered
+from tests.factories.session import commit, node, owner
 
 ANN = owner("ann")
 _TRANSACTION = {"begin", "savepoint", "release", "commit"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import lash
-from lash.testing.effect_factories import BROKEN, TURN, claimed, effect, in_session
-from lash.testing.factories import owner
+from tests.factories.effect import BROKEN, TURN, claimed, effect, in_session
+from tests.factories.session import owner
 from tests.raw import raw
 
 pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)

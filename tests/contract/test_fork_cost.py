@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import lash
-from lash.testing.factories import chain, commit, draft, node, started
+from tests.factories.session import chain, commit, draft, node, started
 from tests.raw import raw
 
 

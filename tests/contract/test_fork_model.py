@@ -8,7 +8,7 @@ import random
 import pytest
 
 import lash
-from lash.testing.factories import append, commit, node
+from tests.factories.session import append, commit, node
 
 _STEPS = 150
 _SESSION_IDS = tuple(f"s{number}" for number in range(5))

@@ -1,9 +1,311 @@
-"""The public contract of hints on our own backends."""
+"""What hints must hold: every listener hears of what may concern it, whoever wrote it, and apart from the others."""
 
 from __future__ import annotations
 
-from lash.testing.contract.notify import NotifyContract
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from lash.errors import InvalidInput, StorageClosed
+from lash.model.causal import ProcessCause
+from lash.model.lease import LeaseFence
+from lash.model.process.process import Provenance, Success
+from lash.model.queue import Boundary, Claim
+from lash.stores.hints import HintListener
+from lash.stores.storage import Storage
+from lash.testing.harness import Harness
+from tests.contract.queue_state import LONG, claimed, consuming, late, leased, queued
+from tests.factories.process import NOTE, event, process, process_lease
+from tests.factories.session import commit, created, node, owner, started
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+_QUIET_S: Final = 0.1
+S_TAG: Final = "043a"
+"""The first four digits of the SHA-256 of ``s``."""
+"""After how long without a hint nothing is taken to have happened."""
+
+Wait = asyncio.Task[str | None]
+Act = Callable[[Storage, LeaseFence, Claim], Awaitable[object]]
 
 
-class TestNotify(NotifyContract):
-    """On each backend."""
+async def _enqueue(storage: Storage, _fence: LeaseFence, _claim: Claim) -> object:
+    return await storage.queue.enqueue(late("more"))
+
+
+async def _cancel(storage: Storage, _fence: LeaseFence, _claim: Claim) -> object:
+    return await storage.queue.cancel("s", (await storage.queue.list_pending("s"))[0].batch_id)
+
+
+async def _abandon(storage: Storage, _fence: LeaseFence, claim: Claim) -> object:
+    return await storage.queue.abandon(claim)
+
+
+async def _bury(storage: Storage, _fence: LeaseFence, claim: Claim) -> object:
+    return await storage.queue.bury(claim, reason="r")
+
+
+async def _requeue(storage: Storage, _fence: LeaseFence, _claim: Claim) -> object:
+    return await storage.queue.requeue("s", (await storage.queue.dead())[0].batch.batch_id)
+
+
+async def _discard(storage: Storage, _fence: LeaseFence, _claim: Claim) -> object:
+    return await storage.queue.discard("s", (await storage.queue.dead())[0].batch.batch_id)
+
+
+async def _commit(storage: Storage, _fence: LeaseFence, claim: Claim) -> object:
+    return await storage.session("s").commit(consuming(commit(1, node("b", "a")), claim))
+
+
+async def _release(storage: Storage, fence: LeaseFence, _claim: Claim) -> object:
+    return await storage.leases.release(fence)
+
+
+WORK: Final[dict[str, Act]] = {
+    "enqueue": _enqueue,
+    "cancel": _cancel,
+    "abandon": _abandon,
+    "bury": _bury,
+    "requeue": _requeue,
+    "discard": _discard,
+    "commit": _commit,
+    "release": _release,
+}
+"""What makes or ends work for a worker, and changes no process."""
+
+
+async def _register(storage: Storage, _fence: LeaseFence, _claim: Claim) -> object:
+    return await storage.processes.register(process("new"))
+
+
+async def _cancel_process(storage: Storage, _fence: LeaseFence, _claim: Claim) -> object:
+    return await storage.processes.request_cancel("p")
+
+
+async def _give_back(storage: Storage, _fence: LeaseFence, _claim: Claim) -> object:
+    lease = process_lease(await storage.process_leases.claim("p", owner("ann"), ttl_ms=LONG))
+    return await storage.process_leases.release(lease.fence)
+
+
+async def _park(storage: Storage, _fence: LeaseFence, _claim: Claim) -> object:
+    lease = process_lease(await storage.process_leases.claim("p", owner("ann"), ttl_ms=LONG))
+    return await storage.process_leases.park(lease.fence, wake_seq=0, until_ms=1)
+
+
+async def _end_child(storage: Storage, _fence: LeaseFence, _claim: Claim) -> object:
+    lease = process_lease(await storage.process_leases.claim("child", owner("ann"), ttl_ms=LONG))
+    return await storage.process_leases.complete(lease.fence, Success(value=1))
+
+
+RUNNABLE: Final[dict[str, Act]] = {
+    "register": _register,
+    "cancel a process": _cancel_process,
+    "give a process back": _give_back,
+    "park": _park,
+    "end a child": _end_child,
+}
+"""What makes a process ready to run, changes when it is, or asks something of its run."""
+BY_P: Final = Provenance(caused_by=ProcessCause(process_id="p"))
+
+
+class TestNotify:
+    """Laws about hints; those who wait for processes alone have laws of their own."""
+
+    @pytest.mark.parametrize("act", WORK)
+    async def test_work_is_a_hint_for_those_who_listen_for_everything(self, harness: Harness, act: str) -> None:
+        """DESIGN §4.4, issue 6: a worker hears of its own storage's writes at once."""
+        storage, fence, claim = await _busy(harness)
+        async with _listening(storage, everything=True) as (_, waiting):
+            await WORK[act](storage, fence, claim)
+            await asyncio.wait_for(waiting, 20)
+
+    @pytest.mark.parametrize("act", WORK)
+    async def test_work_of_other_storages_is_a_hint(self, harness: Harness, act: str) -> None:
+        """DESIGN §4.4, issue 6: a worker hears of what another storage on the same database wrote."""
+        storage, fence, claim = await _busy(harness)
+        async with _listening(await harness.open(), everything=True) as (_, waiting):
+            await WORK[act](storage, fence, claim)
+            await asyncio.wait_for(waiting, 20)
+
+    @pytest.mark.parametrize("act", [*WORK, *RUNNABLE])
+    @pytest.mark.parametrize("here", [True, False])
+    async def test_whoever_listens_for_work_hears_of_it(self, harness: Harness, act: str, here: bool) -> None:  # noqa: FBT001
+        """Issue 9: queued work, and whatever makes a process ready or is asked of it, lets a worker look."""
+        storage, fence, claim = await _busy(harness)
+        await storage.processes.register(process("child", NOTE, provenance=BY_P))
+        listening = storage if here else await harness.open()
+        async with _listening(listening, work=True) as (_, waiting):
+            await (WORK | RUNNABLE)[act](storage, fence, claim)
+            await asyncio.wait_for(waiting, 20)
+
+    async def test_work_is_no_hint_for_those_who_wait_for_processes(self, harness: Harness) -> None:
+        """DESIGN §6: commits and queued work cost those nothing who wait for processes."""
+        storage, fence, claim = await _busy(harness)
+        other = await harness.open()
+        with storage.hints.listen() as here, other.hints.listen() as there:
+            # Once each has heard the other storage, no hint is left that only says that it can.
+            for listener, writer in ((here, other), (there, storage)):
+                hearing = await _quiet(listener)
+                await writer.events.append("p", event())
+                await asyncio.wait_for(hearing, 20)
+            waiting = [await _quiet(listener) for listener in (here, there)]
+            for act in ("enqueue", "cancel", "commit", "release"):
+                await WORK[act](storage, fence, claim)
+            await asyncio.sleep(_QUIET_S)
+            assert [each.done() for each in waiting] == [False, False]
+            await storage.events.append("p", event())
+            await asyncio.wait_for(asyncio.gather(*waiting), 20)
+
+    async def test_a_process_is_a_hint_for_all(self, harness: Harness) -> None:
+        """DESIGN §4.4: whoever listens for everything hears of processes too, here and elsewhere."""
+        storage, _, _ = await _busy(harness)
+        other = await harness.open()
+        async with _listening(storage, everything=True) as (_, here), _listening(other, everything=True) as (_, there):
+            await storage.processes.complete("p", Success(value=1))
+            await asyncio.wait_for(asyncio.gather(here, there), 20)
+
+    async def test_each_listener_has_its_own_hints(self, harness: Harness) -> None:
+        """One who has heard a hint takes it from nobody; a hint while one works is there at its next wait."""
+        storage, fence, claim = await _busy(harness)
+        with storage.hints.listen(everything=True) as first, storage.hints.listen(everything=True) as second:
+            for act in ("enqueue", "commit"):
+                waiting = await _quiet(first)
+                await WORK[act](storage, fence, claim)
+                await asyncio.wait_for(waiting, 20)
+            await asyncio.wait_for(second.wait(3_600), 20)
+            for listener in (first, second):
+                (await _quiet(listener)).cancel()
+
+    async def test_a_hint_of_another_storage_is_kept_for_the_next_wait(self, harness: Harness) -> None:
+        """What others wrote between two waits of a listener ends the second one."""
+        storage, fence, claim = await _busy(harness)
+        async with _listening(await harness.open(), everything=True) as (listener, waiting):
+            waiting.cancel()
+            await asyncio.wait({waiting})
+            await _enqueue(storage, fence, claim)
+            await asyncio.wait_for(listener.wait(3_600), 20)
+
+    async def test_many_listeners_all_hear(self, harness: Harness) -> None:
+        """A hundred listeners are woken by one write of another storage."""
+        storage, fence, claim = await _busy(harness)
+        other = await harness.open()
+        listeners = [other.hints.listen(everything=bool(number % 2)) for number in range(100)]
+        waiting = [await each for each in [_quiet(listener) for listener in listeners[:2]]]
+        waiting += [asyncio.create_task(listener.wait(3_600)) for listener in listeners[2:]]
+        await _enqueue(storage, fence, claim)
+        await storage.events.append("p", event())
+        await asyncio.wait_for(asyncio.gather(*waiting), 20)
+        for listener in listeners:
+            listener.close()
+
+    async def test_a_hint_may_tell_the_one_session_that_has_work(self, harness: Harness) -> None:
+        """Of one session, or nothing: two sessions, delayed work and other hints beside it are looked for."""
+        storage, _, _ = await _busy(harness)
+        await created(storage, "other")
+        later = harness.clock.now_ms() + 60_000
+        cases = (
+            ((late("x"),), {S_TAG, None}),
+            ((late("x"), late("y")), {S_TAG, None}),
+            ((late("x"), late("y", session_id="other")), {None}),
+            ((late("x", available_at_ms=later),), {None}),
+        )
+        with storage.hints.listen(everything=True) as listener:
+            for drafts, told in cases:
+                (await _quiet(listener)).cancel()
+                await queued(storage, *drafts)
+                assert await asyncio.wait_for(listener.wait(3_600), 20) in told
+            (await _quiet(listener)).cancel()
+            await queued(storage, late("x"))
+            listener.hint()
+            assert await asyncio.wait_for(listener.wait(3_600), 20) is None
+
+    async def test_a_listener_can_be_given_a_hint_of_its_own(self, harness: Harness) -> None:
+        """It ends the wait of this listener and no other."""
+        storage, _, _ = await _busy(harness)
+        async with (
+            _listening(storage, everything=True) as (listener, waiting),
+            _listening(storage, everything=True) as (_, other),
+        ):
+            listener.hint()
+            assert await asyncio.wait_for(waiting, 20) is None
+            assert not other.done()
+
+    async def test_a_wait_ends_with_its_time(self, harness: Harness) -> None:
+        """Without a hint a wait returns when its time is over, and another one can follow."""
+        storage, _, _ = await _busy(harness)
+        async with _listening(storage, everything=True) as (listener, waiting):
+            waiting.cancel()
+            await asyncio.wait({waiting})
+            for timeout_s in (0, 0.01):
+                await asyncio.wait_for(listener.wait(timeout_s), 20)
+
+    async def test_a_closed_listener_waits_no_more(self, harness: Harness) -> None:
+        """Its wait is an error, one under way too; the others go on, and closing twice is harmless."""
+        storage, fence, claim = await _busy(harness)
+        async with (
+            _listening(storage, everything=True) as (closed, cut_short),
+            _listening(storage, everything=True) as (_, waiting),
+        ):
+            closed.close()
+            closed.close()
+            with pytest.raises(InvalidInput, match="listener was closed"):
+                await asyncio.wait_for(cut_short, 20)
+            with pytest.raises(InvalidInput, match="listener was closed"):
+                await closed.wait(0)
+            await _enqueue(storage, fence, claim)
+            await asyncio.wait_for(waiting, 20)
+
+    async def test_closing_the_storage_ends_every_wait(self, harness: Harness) -> None:
+        """Those who wait, and those who would, are told that the storage is closed."""
+        storage, _, _ = await _busy(harness)
+        async with _listening(storage, everything=True) as (listener, waiting):
+            await storage.close()
+            with pytest.raises(StorageClosed):
+                await asyncio.wait_for(waiting, 20)
+            with pytest.raises(StorageClosed):
+                await listener.wait(0)
+            with pytest.raises(StorageClosed):
+                storage.hints.listen()
+
+
+@asynccontextmanager
+async def _listening(
+    storage: Storage, *, everything: bool = False, work: bool = False
+) -> AsyncIterator[tuple[HintListener, Wait]]:
+    """Listen, and give the listener and a wait of it that no hint has ended yet."""
+    with storage.hints.listen(everything=everything, work=work) as listener:
+        waiting = await _quiet(listener)
+        try:
+            yield listener, waiting
+        finally:
+            waiting.cancel()
+            await asyncio.wait({waiting})
+
+
+async def _quiet(listener: HintListener) -> Wait:
+    """Return a wait that has begun, after all hints about what was before are spent."""
+    while True:
+        waiting = asyncio.create_task(listener.wait(3_600))
+        done, _ = await asyncio.wait({waiting}, timeout=_QUIET_S)
+        if not done:
+            return waiting
+        await waiting
+
+
+async def _busy(harness: Harness) -> tuple[Storage, LeaseFence, Claim]:
+    """Return a storage with a process ``p``, and with session ``s``: leased, one batch dead, one claimed, one free."""
+    storage = await harness.open()
+    await started(storage)
+    await storage.processes.register(process("p"))
+    fence = await leased(storage)
+    await queued(storage, late("dead"), late("claimed"), late("free"))
+    await storage.queue.bury(await _claim(storage, fence), reason="r")
+    return storage, fence, await _claim(storage, fence)
+
+
+async def _claim(storage: Storage, fence: LeaseFence) -> Claim:
+    return claimed(await storage.queue.claim(fence, boundary=Boundary.IDLE, ttl_ms=LONG))

@@ -18,10 +18,11 @@ from lash.model.process.process import ProcessFilter, ProcessStatus
 from lash.postgres.engine.options import PostgresOptions
 from lash.stores.storage import Storage
 from lash.testing.clock import ManualClock
-from lash.testing.factories import created, owner
 from lash.testing.harness import URLHarness
 from lash.testing.postgres_server import PostgresServer
-from lash.testing.process_factories import (
+from tests.backends import fresh_schema
+from tests.contract.harnesses import PostgresHarness
+from tests.factories.process import (
     DONE,
     GO,
     NEWS,
@@ -33,8 +34,7 @@ from lash.testing.process_factories import (
     registered,
     scope,
 )
-from tests.backends import fresh_schema
-from tests.contract.harnesses import PostgresHarness
+from tests.factories.session import created, owner
 
 _MOST_ROWS: Final = 5_000
 """More than any list here has to look at, and far fewer than there are."""

@@ -16,8 +16,8 @@ import lash
 from lash.postgres.engine.options import PostgresOptions
 from lash.postgres.engine.pool import PLANNING
 from lash.sqlkit.queries import load_queries
-from lash.testing.contract.queue_state import leased
-from lash.testing.factories import created
+from tests.contract.queue_state import leased
+from tests.factories.session import created
 from tests.raw import raw
 
 SESSIONS: Final = tuple(f"s{number}" for number in range(10))

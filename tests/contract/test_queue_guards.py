@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 import lash
-from lash.testing.contract.queue_state import LONG, claimed, consuming, joining, leased, queued, texts
-from lash.testing.factories import commit, draft, node, owner, spent, started
+from tests.contract.queue_state import LONG, claimed, consuming, joining, leased, queued, texts
+from tests.factories.session import commit, draft, node, owner, spent, started
 from tests.raw import raw
 
 pytestmark = pytest.mark.parametrize("backend_name", ["postgres"], indirect=True)

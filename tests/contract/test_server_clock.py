@@ -11,7 +11,7 @@ import lash
 from lash.model.lease import Busy
 from lash.stores.storage import Storage
 from lash.testing.clock import START_MS, ManualClock
-from lash.testing.factories import acquired, commit, owner, started
+from tests.factories.session import acquired, commit, owner, started
 
 YEARS_MS = 5 * 365 * 24 * 60 * 60 * 1000
 

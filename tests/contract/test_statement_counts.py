@@ -13,9 +13,9 @@ from lash.errors import RevisionConflict
 from lash.stores.session import Session
 from lash.stores.storage import Storage
 from lash.testing.clock import ManualClock
-from lash.testing.factories import acquired, chain, commit, created, draft, node, owner, spent, started
 from lash.testing.harness import URLHarness
 from tests.contract.harnesses import PostgresHarness
+from tests.factories.session import acquired, chain, commit, created, draft, node, owner, spent, started
 
 
 class Recorder:

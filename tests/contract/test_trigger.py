@@ -1,41 +1,307 @@
-"""The public contract of triggers on our own backends."""
+"""What trigger subscriptions must hold: one for each owner and key, changed by whoever saw its latest revision."""
 
 from __future__ import annotations
 
-from lash.testing.contract.emit import EmitContract
-from lash.testing.contract.emit_retry import OccurrencePruneContract, RetryContract, TriggerEnvironmentContract
-from lash.testing.contract.trigger import TriggerContract, TriggerReceiptContract
-from lash.testing.contract.trigger_input import TriggerInputContract
-from lash.testing.contract.trigger_list import TriggerListContract
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+
+from lash.errors import SessionDeleted, SessionNotFound, TriggerConflict, TriggerNotFound
+from lash.model.process.process import EngineInput, Identity
+from lash.model.trigger.trigger import DeletedTrigger, RegisteredTrigger, TriggerSubscription
+from lash.stores.storage import Storage
+from lash.testing.harness import Harness
+from tests.contract.trigger_state import listed, refuse, trigger_world
+from tests.factories.session import created
+from tests.factories.trigger import BUTTON, HOST, by_session, found, pressed, subscribed, trigger
+
+OTHER: Final = EngineInput(kind="work", payload={"module": "other"})
 
 
-class TestTrigger(TriggerContract):
-    """On each backend."""
+class TestTrigger:
+    """Laws about making, changing and removing subscriptions."""
+
+    async def test_the_source_key_is_a_function(self, harness: Harness) -> None:
+        """T1: the default key of a source depends on its type and description, and on nothing else."""
+        storage = await harness.open()
+        key = storage.triggers.source_key
+        assert key(BUTTON, {"a": 1, "b": [2]}) == key(BUTTON, {"b": [2], "a": 1})
+        different = {key(BUTTON), key(BUTTON, {"a": 1}), key("ui.button", {}), key(BUTTON, []), key(BUTTON, "x")}
+        assert len(different) == 5
+        assert key(BUTTON) == key(BUTTON, {})
+        assert key(BUTTON) == (
+            "source:ui.button.pressed:v1:888717cfc6f331698a5f2bbd755cebf347d005f0c46d1c9521b92db891bd15a2"
+        )
+
+    async def test_registering_twice_is_one(self, harness: Harness) -> None:
+        """T2, W4, DESIGN 4.5.1: the same definition is the same subscription; each name has an id of its own."""
+        storage = await harness.open()
+        first = await storage.triggers.register(trigger(label="mine"))
+        assert first.created
+        await harness.clock.advance(5)
+        again = await (await harness.open()).triggers.register(trigger(identity=Identity(kind="work", label="mine")))
+        assert again == RegisteredTrigger(subscription=first.subscription, created=False)
+        other = await storage.triggers.register(trigger("other", label="mine"))
+        assert other.created
+        assert other.subscription.subscription_id != first.subscription.subscription_id
+        assert await listed(storage) == ["other", "k"]
+
+    async def test_a_new_subscription_is_enabled_at_revision_one(self, harness: Harness) -> None:
+        """T2: what is registered is returned as it was defined, with the one label that was given."""
+        storage = await harness.open()
+        subscription = (await storage.triggers.register(trigger(label="mine", source={"a": [1]}))).subscription
+        assert (subscription.revision, subscription.enabled) == (1, True)
+        assert subscription.created_at_ms == subscription.updated_at_ms == harness.clock.now_ms()
+        assert subscription.definition == trigger(identity=Identity(kind="work", label="mine"), source={"a": [1]})
+        assert await found(storage) == subscription
+
+    async def test_another_definition_is_a_conflict(self, harness: Harness) -> None:
+        """DESIGN 4.5.1: registering a name with another definition is refused and names the revision."""
+        storage = await harness.open()
+        await subscribed(storage)
+        for changed in (trigger(target=OTHER), trigger(source={"a": 1}), trigger(wake_session_id="s")):
+            await refuse(storage, storage.triggers.register(changed), TriggerConflict, "'k'", "the host", "revision 1")
+
+    async def test_owners_do_not_share_keys(self, harness: Harness) -> None:
+        """W5: the host and each session have names of their own, and the frame of a session tells nobody apart."""
+        storage = await harness.open()
+        await created(storage, "s")
+        await created(storage, "t")
+        made = [
+            await storage.triggers.register(trigger(owner=owner)) for owner in (HOST, by_session(), by_session("t"))
+        ]
+        assert len({each.subscription.subscription_id for each in made}) == 3
+        framed = await storage.triggers.register(trigger(owner=by_session("s", "frame")))
+        assert framed == RegisteredTrigger(subscription=made[1].subscription, created=False)
+        assert await storage.triggers.get(by_session("s", "other"), "k") == made[1].subscription
+
+    async def test_a_frame_is_kept(self, harness: Harness) -> None:
+        """W5: a subscription made in a frame is found by its session and remembers the frame."""
+        storage = await harness.open()
+        await created(storage, "s")
+        await storage.triggers.register(trigger(owner=by_session("s", "frame")))
+        assert (await found(storage, owner=by_session())).owner == by_session("s", "frame")
+        assert await listed(storage, session_id="s") == ["k"]
+        assert await storage.triggers.delete_session("s") == 1
+
+    async def test_a_session_must_be_there_to_own(self, harness: Harness) -> None:
+        """DESIGN 4.2.7: a session that never was, or was deleted, cannot own a subscription, which would never go."""
+        storage = await harness.open()
+        await refuse(storage, storage.triggers.register(trigger(owner=by_session("never"))), SessionNotFound)
+        await created(storage, "s")
+        await storage.sessions.delete("s")
+        await refuse(storage, storage.triggers.register(trigger(owner=by_session("s"))), SessionDeleted)
+
+    async def test_changes_are_compare_and_set(self, harness: Harness) -> None:
+        """DESIGN 4.5.1: every change wants the latest revision; another one is refused and both are named."""
+        storage = await harness.open()
+        await subscribed(storage)
+        await harness.clock.advance(7)
+        second = await storage.triggers.update(trigger(target=OTHER), revision=1)
+        assert (second.revision, second.enabled, second.definition.target) == (2, True, OTHER)
+        assert second.updated_at_ms == second.created_at_ms + 7
+        third = await storage.triggers.disable(HOST, "k", revision=2)
+        assert (third.revision, third.enabled) == (3, False)
+        fourth = await storage.triggers.update(trigger(), revision=3)
+        assert (fourth.revision, fourth.enabled) == (4, False)
+        fifth = await storage.triggers.enable(HOST, "k", revision=4)
+        assert (fifth.revision, fifth.enabled) == (5, True)
+        assert await found(storage) == fifth
+        for call in _changes(storage, revision=4):
+            await refuse(storage, call(), TriggerConflict, "revision 5", "expected 4")
+        assert await storage.triggers.delete(HOST, "k", revision=5) == DeletedTrigger(
+            subscription_id=fifth.subscription_id, revision=5
+        )
+        assert await storage.triggers.get(HOST, "k") is None
+
+    async def test_what_is_already_so_stays(self, harness: Harness) -> None:
+        """DESIGN 4.5.1: a change that changes nothing makes no new revision."""
+        storage = await harness.open()
+        (first,) = await subscribed(storage)
+        await harness.clock.advance(1)
+        assert await storage.triggers.update(trigger(), revision=1) == first
+        assert await storage.triggers.enable(HOST, "k", revision=1) == first
+
+    async def test_what_is_not_there_cannot_be_changed(self, harness: Harness) -> None:
+        """T9: changes of a name that its owner does not have are refused, also after it was deleted."""
+        storage = await harness.open()
+        for call in _changes(storage, revision=1):
+            await refuse(storage, call(), TriggerNotFound, "the host", "'k'")
+        await subscribed(storage)
+        await storage.triggers.delete(HOST, "k", revision=1)
+        for call in _changes(storage, revision=1):
+            await refuse(storage, call(), TriggerNotFound)
+
+    async def test_owners_cannot_change_each_others(self, harness: Harness) -> None:
+        """T9: a session that names another one's key changes nothing."""
+        storage = await harness.open()
+        for session in ("s", "t"):
+            await created(storage, session)
+        await subscribed(storage, owner=by_session("s"))
+        for owner in (HOST, by_session("t")):
+            await refuse(storage, storage.triggers.disable(owner, "k", revision=1), TriggerNotFound)
+            await refuse(storage, storage.triggers.delete(owner, "k", revision=1), TriggerNotFound)
+
+    async def test_a_successor_is_above_its_predecessor(self, harness: Harness) -> None:
+        """H67: what is registered after a deletion has another id and a higher revision; a stale change misses it."""
+        storage = await harness.open()
+        (first,) = await subscribed(storage)
+        await storage.triggers.update(trigger(target=OTHER), revision=1)
+        await storage.triggers.delete(HOST, "k", revision=2)
+        (second,) = await subscribed(storage)
+        assert second.revision == 3
+        assert second.subscription_id != first.subscription_id
+        for revision in (1, 2):
+            await refuse(storage, storage.triggers.delete(HOST, "k", revision=revision), TriggerConflict)
+        await storage.triggers.delete(HOST, "k", revision=3)
+        assert (await subscribed(storage))[0].revision == 4
+
+    async def test_a_session_takes_its_subscriptions_along(self, harness: Harness) -> None:
+        """T8, A.6: deleting a session deletes what it owns, of all its frames, and what others own stays."""
+        storage = await harness.open()
+        for session in ("s", "t"):
+            await created(storage, session)
+        await subscribed(storage, "a", owner=by_session("s"))
+        await subscribed(storage, "b", owner=by_session("s", "frame"))
+        await subscribed(storage, "c", owner=by_session("t"))
+        await subscribed(storage, "d", wake_session_id="s")
+        assert await storage.sessions.delete("s")
+        assert await listed(storage) == ["d", "c"]
+        assert (await storage.occurrences.emit(pressed())).deliveries[0].key == "c"
+        assert await storage.triggers.delete_session("t") == 1
+        assert await storage.triggers.delete_session("t") == 0
+        assert await listed(storage) == ["d"]
+
+    async def test_a_session_created_again_starts_above(self, harness: Harness) -> None:
+        """H67, DESIGN 4.2.7: a stale change from before the deletion of a session misses what its successor made."""
+        storage = await harness.open()
+        await created(storage, "s")
+        (first,) = await subscribed(storage, owner=by_session())
+        await storage.sessions.delete("s")
+        await created(storage, "s")
+        (second,) = await subscribed(storage, owner=by_session())
+        assert (first.revision, second.revision) == (1, 2)
+        await refuse(storage, storage.triggers.delete(by_session(), "k", revision=1), TriggerConflict)
+
+    async def test_subscriptions_survive_reopening(self, harness: Harness) -> None:
+        """T18, T2: everything is there again, and a new subscription still gets an id of its own."""
+        storage = await harness.open()
+        made = await subscribed(storage, "a", "b")
+        report = await storage.occurrences.emit(pressed())
+        before = await trigger_world(storage)
+        storage = await harness.reopen()
+        assert await trigger_world(storage) == before
+        assert await storage.occurrences.emit(pressed()) == report
+        assert await storage.occurrences.deliveries(report.occurrence_id) == report.deliveries
+        (new,) = await subscribed(storage, "c")
+        assert new.subscription_id not in {each.subscription_id for each in made}
+
+    async def test_racing_registrations_are_one(self, harness: Harness) -> None:
+        """T2, H27: of many equal registrations at once one makes the subscription and all return it."""
+        storages = [await harness.open() for _ in range(2)]
+        answers = await asyncio.gather(*(storages[n % 2].triggers.register(trigger()) for n in range(8)))
+        assert len({each.subscription.subscription_id for each in answers}) == 1
+        assert sum(each.created for each in answers) == 1
+
+    async def test_racing_changes_have_one_winner(self, harness: Harness) -> None:
+        """DESIGN 4.5.1: of many changes of one revision at once exactly one happens."""
+        storages = [await harness.open() for _ in range(2)]
+        await subscribed(storages[0])
+        targets = [EngineInput(kind="work", payload={"n": n}) for n in range(6)]
+        answers = await asyncio.gather(
+            *(storages[n % 2].triggers.update(trigger(target=target), revision=1) for n, target in enumerate(targets)),
+            return_exceptions=True,
+        )
+        won = [each for each in answers if isinstance(each, TriggerSubscription)]
+        assert len(won) == 1
+        assert all(isinstance(each, TriggerConflict) for each in answers if each is not won[0])
+        assert await found(storages[1]) == won[0]
 
 
-class TestTriggerReceipt(TriggerReceiptContract):
-    """On each backend."""
+class TestTriggerReceipt:
+    """Laws about repeating a change under its operation id."""
+
+    async def test_a_repeat_gets_the_first_answer(self, harness: Harness) -> None:
+        """H66: each change under an operation id is answered alike for ever, also after later revisions."""
+        storage = await harness.open()
+        triggers = storage.triggers
+        calls: list[Callable[[], Awaitable[msgspec.Struct]]] = [
+            lambda: triggers.register(trigger(), operation_id="1"),
+            lambda: triggers.update(trigger(target=OTHER), revision=1, operation_id="2"),
+            lambda: triggers.disable(HOST, "k", revision=2, operation_id="3"),
+            lambda: triggers.enable(HOST, "k", revision=3, operation_id="4"),
+            lambda: triggers.delete(HOST, "k", revision=4, operation_id="5"),
+        ]
+        answers = [await call() for call in calls]
+        (successor,) = await subscribed(storage)
+        before = await trigger_world(storage)
+        await harness.clock.advance(1_000)
+        await storage.occurrences.prune(before_ms=harness.clock.now_ms())
+        assert [msgspec.json.encode(await call()) for call in calls] == [msgspec.json.encode(each) for each in answers]
+        assert await trigger_world(storage) == before
+        assert successor.revision == 5
+
+    async def test_a_repeat_after_the_session_is_gone(self, harness: Harness) -> None:
+        """H66: a repeated registration neither fails nor makes anything once its session is deleted."""
+        storage = await harness.open()
+        await created(storage, "s")
+        first = await storage.triggers.register(trigger(owner=by_session()), operation_id="1")
+        await storage.sessions.delete("s")
+        assert await storage.triggers.register(trigger(owner=by_session()), operation_id="1") == first
+        assert await listed(storage) == []
+
+    async def test_another_request_is_a_conflict(self, harness: Harness) -> None:
+        """H66: an operation id stands for one request: what it does, to whom, with what."""
+        storage = await harness.open()
+        await subscribed(storage, "other")
+        await storage.triggers.register(trigger(), operation_id="1")
+        for call in (
+            storage.triggers.register(trigger("other"), operation_id="1"),
+            storage.triggers.register(trigger(target=OTHER), operation_id="1"),
+            storage.triggers.update(trigger(), revision=1, operation_id="1"),
+            storage.triggers.enable(HOST, "k", revision=1, operation_id="1"),
+            storage.triggers.delete(HOST, "k", revision=1, operation_id="1"),
+        ):
+            await refuse(storage, call, TriggerConflict, "operation id '1'")
+
+    async def test_a_refusal_leaves_no_receipt(self, harness: Harness) -> None:
+        """H66: an operation that was refused did nothing, and is decided anew."""
+        storage = await harness.open()
+        await refuse(storage, storage.triggers.disable(HOST, "k", revision=1, operation_id="1"), TriggerNotFound)
+        await subscribed(storage)
+        assert not (await storage.triggers.disable(HOST, "k", revision=1, operation_id="1")).enabled
+
+    async def test_racing_repeats_agree(self, harness: Harness) -> None:
+        """H66: one operation sent many times at once happens once, and all get its answer."""
+        storages = [await harness.open() for _ in range(2)]
+        await subscribed(storages[0])
+        answers = await asyncio.gather(
+            *(storages[n % 2].triggers.disable(HOST, "k", revision=1, operation_id="1") for n in range(6))
+        )
+        assert {msgspec.json.encode(each) for each in answers} == {msgspec.json.encode(await found(storages[0]))}
+        assert answers[0].revision == 2
+
+    async def test_old_receipts_can_be_forgotten(self, harness: Harness) -> None:
+        """T30: answers and tombstones from before a moment go, in portions; younger ones stay."""
+        storage = await harness.open()
+        for number in range(3):
+            await storage.triggers.register(trigger(f"k{number}"), operation_id=f"old{number}")
+            await storage.triggers.delete(HOST, f"k{number}", revision=1)
+        await harness.clock.advance(10)
+        moment = harness.clock.now_ms()
+        await storage.triggers.register(trigger("young"), operation_id="young")
+        assert [await storage.triggers.prune_receipts(before_ms=moment, limit=2) for _ in range(3)] == [4, 2, 0]
+        assert (await storage.triggers.register(trigger("k0"), operation_id="old0")).subscription.revision == 1
+        await refuse(storage, storage.triggers.register(trigger(), operation_id="young"), TriggerConflict)
 
 
-class TestEmit(EmitContract):
-    """On each backend."""
-
-
-class TestRetry(RetryContract):
-    """On each backend."""
-
-
-class TestOccurrencePrune(OccurrencePruneContract):
-    """On each backend."""
-
-
-class TestTriggerList(TriggerListContract):
-    """On each backend."""
-
-
-class TestTriggerInput(TriggerInputContract):
-    """On each backend."""
-
-
-class TestTriggerEnvironment(TriggerEnvironmentContract):
-    """On each backend."""
+def _changes(storage: Storage, *, revision: int) -> list[Callable[[], Awaitable[object]]]:
+    triggers = storage.triggers
+    return [
+        lambda: triggers.update(trigger(label="new"), revision=revision),
+        lambda: triggers.enable(HOST, "k", revision=revision),
+        lambda: triggers.disable(HOST, "k", revision=revision),
+        lambda: triggers.delete(HOST, "k", revision=revision),
+    ]

@@ -15,10 +15,10 @@ import lash
 from lash.postgres.engine.options import PostgresOptions
 from lash.sqlkit.queries import load_queries
 from lash.stores.storage import Storage
-from lash.testing.factories import created
 from lash.testing.postgres_server import PostgresServer
-from lash.testing.trigger_factories import by_session, pressed, subscribed, trigger
 from tests.backends import fresh_schema, run_sql
+from tests.factories.session import created
+from tests.factories.trigger import by_session, pressed, subscribed, trigger
 from tests.raw import raw
 
 _MANY: Final = 1_000

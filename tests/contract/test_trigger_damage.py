@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import lash
-from lash.testing.trigger_factories import HOST, by_session, pressed, subscribed, trigger
+from tests.factories.trigger import HOST, by_session, pressed, subscribed, trigger
 from tests.raw import raw
 
 pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)

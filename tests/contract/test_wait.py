@@ -1,23 +1,294 @@
-"""The public contract of waits on our own backends."""
+"""What waits must hold: the first resolution wins, whoever resolves and whenever; deadlines are set once."""
 
 from __future__ import annotations
 
-from lash.testing.contract.wait import WaitContract
-from lash.testing.contract.wait_key import WaitKeyContract
-from lash.testing.contract.wait_life import WaitingContract, WaitLifeContract
+import asyncio
+from typing import Any
+
+import pytest
+
+from lash.errors import InvalidInput
+from lash.model.effect import ExecutionScope
+from lash.model.wait import (
+    Accepted,
+    AlreadyResolved,
+    Cancelled,
+    Rejected,
+    Resolution,
+    Resolved,
+    TimedOut,
+    WaitRecord,
+)
+from lash.testing.harness import Harness
+from tests.contract.test_input import BAD_JSON
+from tests.factories.wait import OPERATION, PROCESS, SCOPES, TURN, YES, key_of, pending_all, placed
+
+RESOLUTIONS: tuple[Resolution, ...] = (
+    YES,
+    Resolved(),
+    Rejected(code="denied", message="no", raw={"by": "boss"}),
+    TimedOut(),
+    Cancelled(),
+)
 
 
-class TestWait(WaitContract):
-    """On each backend."""
+class TestWait:
+    """Laws about opening, resolving and timing out."""
 
+    @pytest.mark.parametrize("resolution", RESOLUTIONS, ids=lambda each: type(each).__name__)
+    async def test_the_first_resolution_stands(self, harness: Harness, resolution: Resolution) -> None:
+        """E16, E18, H74: every later resolver, of any kind, is told the first resolution; nothing changes it."""
+        storage = await placed(await harness.open())
+        key = await key_of(storage)
+        await storage.waits.open(key)
+        assert await storage.waits.resolve(key, resolution) == Accepted()
+        before = await storage.waits.get(key)
+        for later in RESOLUTIONS:
+            assert await storage.waits.resolve(key.text, later) == AlreadyResolved(terminal=resolution)
+        assert await storage.waits.cancel(key) == AlreadyResolved(terminal=resolution)
+        assert await storage.waits.get(key) == before
+        assert before is not None
+        assert before.resolution == resolution
+        assert await storage.waits.wait(key) == resolution
 
-class TestWaitKey(WaitKeyContract):
-    """On each backend."""
+    @pytest.mark.parametrize("scope", SCOPES, ids=lambda each: type(each).__name__)
+    async def test_an_early_resolution_is_kept(self, harness: Harness, scope: ExecutionScope) -> None:
+        """E17, H74: what is resolved before anybody waits is returned to whoever waits later, in every scope."""
+        storage = await placed(await harness.open())
+        key = await key_of(storage, scope=scope)
+        assert await storage.waits.get(key) is None
+        assert await storage.waits.resolve(key, YES) == Accepted()
+        now_ms = harness.clock.now_ms()
+        record = WaitRecord(
+            key_id=key.key_id,
+            scope=scope,
+            identity=key.identity,
+            resolution=YES,
+            created_at_ms=now_ms,
+            resolved_at_ms=now_ms,
+        )
+        await harness.clock.advance(5)
+        other = await harness.open()
+        assert await other.waits.get(key.text) == record
+        assert await other.waits.open(key, timeout_ms=5) == record
+        assert await other.waits.wait(key) == YES
 
+    async def test_a_wait_that_is_open_is_pending(self, harness: Harness) -> None:
+        """Opening notes the wait once; resolving it ends that and keeps when it began."""
+        storage = await placed(await harness.open())
+        key = await key_of(storage)
+        first = await storage.waits.open(key)
+        began = harness.clock.now_ms()
+        assert first == WaitRecord(key_id=key.key_id, scope=TURN, identity=key.identity, created_at_ms=began)
+        await harness.clock.advance(7)
+        assert await storage.waits.open(key.text) == first
+        assert await storage.waits.pending() == (first,)
+        await storage.waits.resolve(key, YES)
+        assert await storage.waits.pending() == ()
+        ended = await storage.waits.get(key)
+        assert ended is not None
+        assert (ended.created_at_ms, ended.resolved_at_ms) == (began, began + 7)
 
-class TestWaiting(WaitingContract):
-    """On each backend."""
+    async def test_cancelling_is_a_resolution(self, harness: Harness) -> None:
+        """E18: who gives up first decides; a late result is told so."""
+        storage = await placed(await harness.open())
+        key = await key_of(storage)
+        assert await storage.waits.cancel(key) == Accepted()
+        assert await storage.waits.resolve(key, YES) == AlreadyResolved(terminal=Cancelled())
+        assert await storage.waits.wait(key) == Cancelled()
 
+    async def test_concurrent_resolvers_agree(self, harness: Harness) -> None:
+        """E16: of many who resolve at once, over several storages, one is accepted and all others are told of it."""
+        storages = [await harness.open() for _ in range(4)]
+        await placed(storages[0])
+        key = await key_of(storages[0])
+        answers = await asyncio.gather(
+            *(storage.waits.resolve(key, Resolved(value=number)) for number, storage in enumerate(storages * 5))
+        )
+        winners = [number for number, answer in enumerate(answers) if answer == Accepted()]
+        assert len(winners) == 1
+        terminal = Resolved(value=winners[0])
+        assert [each for each in answers if each != Accepted()] == [AlreadyResolved(terminal=terminal)] * 19
+        assert await storages[0].waits.wait(key) == terminal
 
-class TestWaitLife(WaitLifeContract):
-    """On each backend."""
+    async def test_concurrent_resolvers_of_an_open_wait_agree(self, harness: Harness) -> None:
+        """E16: the same where somebody waits already, with a deadline or without."""
+        storages = [await harness.open() for _ in range(3)]
+        await placed(storages[0])
+        for number in range(10):
+            key = await key_of(storages[0], str(number))
+            await storages[0].waits.open(key, timeout_ms=60_000 if number % 2 else None)
+            answers = await asyncio.gather(*(storage.waits.resolve(key, YES) for storage in storages))
+            assert sorted(answers, key=str) == [Accepted(), *[AlreadyResolved(terminal=YES)] * 2]
+
+    async def test_concurrent_openers_agree(self, harness: Harness) -> None:
+        """W15: of many who open with different deadlines, one sets it and all see it."""
+        storages = [await harness.open() for _ in range(4)]
+        await placed(storages[0])
+        key = await key_of(storages[0])
+        opened = await asyncio.gather(
+            *(storage.waits.open(key, timeout_ms=1_000 + number) for number, storage in enumerate(storages * 5))
+        )
+        deadlines = {record.deadline_ms for record in opened}
+        assert len(deadlines) == 1
+        assert (deadlines.pop() or 0) - harness.clock.now_ms() in range(1_000, 1_020)
+
+    async def test_the_deadline_is_set_once(self, harness: Harness) -> None:
+        """W15: it is absolute, counted from the first open that names one, and no later open moves it."""
+        storage = await placed(await harness.open())
+        key = await key_of(storage)
+        assert (await storage.waits.open(key)).deadline_ms is None
+        await harness.clock.advance(100)
+        deadline = harness.clock.now_ms() + 1_000
+        assert (await storage.waits.open(key, timeout_ms=1_000)).deadline_ms == deadline
+        await harness.clock.advance(100)
+        for timeout_ms in (None, 1, 1_000_000):
+            assert (await storage.waits.open(key, timeout_ms=timeout_ms)).deadline_ms == deadline
+
+    async def test_a_deadline_survives_reopening(self, harness: Harness) -> None:
+        """W15: a run after a crash waits for what is left, not for the whole time again."""
+        storage = await placed(await harness.open())
+        key = await key_of(storage)
+        first = await storage.waits.open(key, timeout_ms=1_000)
+        again = await harness.reopen()
+        await harness.clock.advance(600)
+        assert await again.waits.open(key.text, timeout_ms=1_000) == first
+        await harness.clock.advance(400)
+        assert await again.waits.expire() == 1
+        assert await again.waits.wait(key) == TimedOut()
+
+    async def test_what_is_over_is_timed_out(self, harness: Harness) -> None:
+        """E18: at its deadline and not before, a wait is resolved as timed out, and late resolvers are told so."""
+        storage = await placed(await harness.open())
+        keys = [await key_of(storage, str(number)) for number in range(4)]
+        for number, key in enumerate(keys):
+            await storage.waits.open(key, timeout_ms=None if number == 3 else 100 * (number + 1))
+        await storage.waits.resolve(keys[1], YES)
+        await harness.clock.advance(99)
+        assert await storage.waits.expire() == 0
+        await harness.clock.advance(1)
+        assert await storage.waits.expire() == 1
+        assert await storage.waits.resolve(keys[0], YES) == AlreadyResolved(terminal=TimedOut())
+        timed_out = await storage.waits.get(keys[0])
+        assert timed_out is not None
+        assert timed_out.resolved_at_ms == timed_out.deadline_ms == harness.clock.now_ms()
+        await harness.clock.advance(10_000)
+        assert await storage.waits.expire() == 1
+        assert await storage.waits.expire() == 0
+        assert await storage.waits.wait(keys[1]) == YES
+        assert [each.key_id for each in await storage.waits.pending()] == [keys[3].key_id]
+
+    async def test_what_is_over_goes_in_portions(self, harness: Harness) -> None:
+        """The earliest deadlines go first, at most as many as were asked for."""
+        storage = await placed(await harness.open())
+        keys = [await key_of(storage, str(number)) for number in range(5)]
+        for number, key in enumerate(keys):
+            await storage.waits.open(key, timeout_ms=10 * (5 - number))
+        await harness.clock.advance(1_000)
+        assert await storage.waits.expire(limit=2) == 2
+        left = {each.key_id for each in await storage.waits.pending()}
+        assert left == {key.key_id for key in keys[:3]}
+        assert [await storage.waits.expire(limit=2) for _ in range(3)] == [2, 1, 0]
+
+    async def test_two_workers_time_out_once(self, harness: Harness) -> None:
+        """Workers that clean up at the same time share the work."""
+        storage, other = await harness.open(), await harness.open()
+        await placed(storage)
+        for number in range(20):
+            await storage.waits.open(await key_of(storage, str(number)), timeout_ms=1)
+        await harness.clock.advance(1)
+        counts = await asyncio.gather(*(each.waits.expire(limit=15) for each in (storage, other) * 3))
+        while more := await storage.waits.expire():
+            counts.append(more)
+        assert sum(counts) == 20
+
+    async def test_a_late_result_before_the_timeout_is_written_stands(self, harness: Harness) -> None:
+        """First wins: a deadline counts once somebody writes it down."""
+        storage = await placed(await harness.open())
+        key = await key_of(storage)
+        await storage.waits.open(key, timeout_ms=10)
+        await harness.clock.advance(50)
+        assert await storage.waits.resolve(key, YES) == Accepted()
+        assert await storage.waits.expire() == 0
+        assert await storage.waits.wait(key) == YES
+
+    async def test_far_deadlines_do_not_overflow(self, harness: Harness) -> None:
+        """The farthest deadline is the end of time as columns know it."""
+        storage = await placed(await harness.open())
+        key = await key_of(storage)
+        assert (await storage.waits.open(key, timeout_ms=2**63 - 1)).deadline_ms == 2**63 - 1
+        waiting = asyncio.create_task(storage.waits.wait(key))
+        await asyncio.sleep(0.01)
+        await storage.waits.resolve(key, YES)
+        assert await asyncio.wait_for(waiting, 20) == YES
+
+    async def test_pending_waits_are_listed_in_pages(self, harness: Harness) -> None:
+        """By the ids of their keys, all of them or those of exactly one scope."""
+        storage = await placed(await harness.open())
+        keys = [await key_of(storage, str(number), scope) for number in range(4) for scope in SCOPES]
+        for key in keys:
+            await storage.waits.open(key)
+        await storage.waits.resolve(keys[0], YES)
+        expected = sorted(key.key_id for key in keys[1:])
+        first = await storage.waits.pending(limit=7)
+        rest = await storage.waits.pending(limit=100, after=first[-1].key_id)
+        assert [each.key_id for each in (*first, *rest)] == expected
+        assert [each.key_id for each in await pending_all(storage)] == expected
+        mine = await storage.waits.pending(scope=PROCESS)
+        assert [each.key_id for each in mine] == sorted(key.key_id for key in keys if key.scope == PROCESS)
+        assert {each.scope for each in mine} == {PROCESS}
+        assert len(await storage.waits.pending(scope=PROCESS, limit=3)) == 3
+        assert len(await storage.waits.pending(scope=PROCESS, after=mine[2].key_id)) == 1
+
+    async def test_resolved_waits_of_operations_are_pruned(self, harness: Harness) -> None:
+        """What belongs to no session and no process goes once it is resolved and old; nothing else does."""
+        storage = await placed(await harness.open())
+        keys = [await key_of(storage, str(number), OPERATION) for number in range(4)]
+        others = [await key_of(storage, "k", scope) for scope in SCOPES if scope != OPERATION]
+        for key in (*keys[:3], *others):
+            await storage.waits.resolve(key, YES)
+            await harness.clock.advance(1)
+        await storage.waits.open(keys[3])
+        moment = harness.clock.now_ms()
+        assert await storage.waits.prune(resolved_before_ms=moment, limit=2) == 2
+        assert await storage.waits.prune(resolved_before_ms=moment) == 1
+        assert await storage.waits.prune(resolved_before_ms=moment) == 0
+        assert [await storage.waits.get(key) for key in keys[:3]] == [None] * 3
+        assert None not in [await storage.waits.get(key) for key in (keys[3], *others)]
+
+    @pytest.mark.parametrize("value", BAD_JSON.values(), ids=BAD_JSON)
+    async def test_what_cannot_be_stored_resolves_nothing(self, harness: Harness, value: Any) -> None:  # noqa: ANN401
+        """A resolution that JSON cannot carry is refused, and the wait stays as it was."""
+        storage = await placed(await harness.open())
+        key = await key_of(storage)
+        before = await storage.waits.open(key)
+        for bad in (Resolved(value=value), Rejected(code="c", message="m", raw=value)):
+            with pytest.raises(InvalidInput, match="resolution"):
+                await storage.waits.resolve(key, bad)
+        assert await storage.waits.get(key) == before
+
+    @pytest.mark.parametrize(
+        "bad", [None, "ok", {"status": "ok"}, Accepted(), Rejected(code=" ", message="m")], ids=repr
+    )
+    async def test_what_is_no_resolution_is_refused(self, harness: Harness, bad: Any) -> None:  # noqa: ANN401
+        """Before anything is written."""
+        storage = await placed(await harness.open())
+        key = await key_of(storage)
+        with pytest.raises(InvalidInput):
+            await storage.waits.resolve(key, bad)
+        assert await storage.waits.get(key) is None
+
+    @pytest.mark.parametrize("bad", [-1, 2**63, 1.5, "1", True], ids=repr)
+    async def test_bad_numbers_are_refused(self, harness: Harness, bad: Any) -> None:  # noqa: ANN401
+        """Times, limits and places that are none open, resolve and remove nothing."""
+        storage = await placed(await harness.open())
+        key = await key_of(storage)
+        for call in (storage.waits.open, storage.waits.wait):
+            with pytest.raises(InvalidInput, match="timeout_ms"):
+                await call(key, timeout_ms=bad)
+        for listing in (storage.waits.pending, storage.waits.expire):
+            with pytest.raises(InvalidInput, match="limit"):
+                await listing(limit=bad)
+        with pytest.raises(InvalidInput, match="after"):
+            await storage.waits.pending(after=bad)
+        assert await storage.waits.get(key) is None

@@ -9,7 +9,7 @@ import pytest
 import lash
 from lash.stores.storage import Storage
 from lash.testing.harness import Harness
-from lash.testing.wait_factories import PROCESS, TURN, YES, key_of, parked, placed, soon, waiting
+from tests.factories.wait import PROCESS, TURN, YES, key_of, parked, placed, soon, waiting
 
 _CONTROL = {"begin", "commit", "savepoint", "release", "checkpoint"}
 

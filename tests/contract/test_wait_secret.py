@@ -9,7 +9,7 @@ import pytest
 
 import lash
 from lash.sqlkit.rows import Content
-from lash.testing.wait_factories import CUSTOM, OPERATION, TURN, YES, placed
+from tests.factories.wait import CUSTOM, OPERATION, TURN, YES, placed
 from tests.raw import raw
 
 on_files = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)

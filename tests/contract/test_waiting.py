@@ -241,7 +241,7 @@ async def test_the_last_sequences_of_many_take_one_query(harness: Harness) -> No
 async def appender(url: str) -> AsyncIterator[asyncio.subprocess.Process]:
     """Run another process that appends to process ``p`` what it is told."""
     child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.concurrency.event_appender", url, "p"),
+        *(sys.executable, "-m", "tests.proof.concurrency.event_appender", url, "p"),
         cwd=TESTS_FOLDER.parent,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,

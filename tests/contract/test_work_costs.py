@@ -16,11 +16,11 @@ import lash
 from lash.model.lease import LocalProcess
 from lash.postgres.engine.options import PostgresOptions
 from lash.sqlkit.queries import load_queries
-from lash.testing.contract.work_state import child, park
-from lash.testing.factories import created, owner
 from lash.testing.postgres_server import PostgresServer
-from lash.testing.process_factories import DONE, GO, NOTE, process, registered
 from tests.backends import fresh_schema
+from tests.contract.work_state import child, park
+from tests.factories.process import DONE, GO, NOTE, process, registered
+from tests.factories.session import created, owner
 from tests.raw import raw
 
 FEW: Final = 1_000

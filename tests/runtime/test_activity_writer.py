@@ -28,7 +28,7 @@ from lash.runtime.observe.activity import ActivityWriter
 from lash.runtime.observe.stream import current_cursor, observe
 from lash.stores.activity import ActivityStore
 from lash.stores.storage import Storage
-from lash.testing.factories import commit, created, node, started
+from tests.factories.session import commit, created, node, started
 
 LIMIT_S = 20
 NEVER_S = 3_600.0

@@ -15,7 +15,7 @@ from lash.runtime.app import App
 from lash.runtime.turns import history as history_module
 from lash.runtime.turns.history import Histories, History
 from lash.runtime.turns.turn import Turn
-from lash.testing.factories import commit, node
+from tests.factories.session import commit, node
 from tests.runtime.turn_bench import Bench, texts
 
 

@@ -26,9 +26,9 @@ from lash.model.process.process import ChangeKind
 from lash.model.value import JSON
 from lash.runtime.observe.stream import current_cursor, observe
 from lash.stores.storage import Storage
-from lash.testing.contract.queue_state import late, queued
-from lash.testing.factories import commit, created, node, started
-from lash.testing.process_factories import DONE, event, process
+from tests.contract.queue_state import late, queued
+from tests.factories.process import DONE, event, process
+from tests.factories.session import commit, created, node, started
 from tests.raw import raw
 
 LIMIT_S = 20

@@ -21,8 +21,8 @@ from lash.model.session.frame import AgentFrame, AgentFrameAssignment, ModelSpec
 from lash.model.session.session import ChildRelation, FullGraph, SessionConfig, SessionRead
 from lash.model.session.usage import TokenUsage
 from lash.stores.storage import Storage
-from lash.testing.factories import MOMENT, chain, commit, plugin_node, spent
 from lash.transfer import export_session, import_session
+from tests.factories.session import MOMENT, chain, commit, plugin_node, spent
 
 VIDEO: Final = bytes(range(256)) * 4_000
 """More than fits one data line, and no text."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import lash
 from lash.transfer import copy_storage, import_session, move_storage
-from tests.concurrency.trap import Trap
+from tests.proof.concurrency.trap import Trap
 
 
 async def main(order: str, source: str, target_url: str, statement: int) -> None:

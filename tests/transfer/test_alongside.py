@@ -14,8 +14,8 @@ from lash.model.queue import BatchDraft, Boundary, Claim, TurnInput
 from lash.model.session.session import ReadScope, SessionRead
 from lash.sqlite.rows.session.session import SQLiteSession
 from lash.stores.storage import Storage
-from lash.testing.factories import chain, commit, owner, started
 from lash.transfer import import_session
+from tests.factories.session import chain, commit, owner, started
 from tests.transfer.kit import comparable, exported, opened, parsed, rich_session
 
 

@@ -11,10 +11,10 @@ from lash.model.process.process import Success
 from lash.model.queue import BatchDraft, Boundary, Claim, TurnInput
 from lash.model.trigger.schedule import ScheduleDraft
 from lash.stores.storage import Storage
-from lash.testing.factories import chain, commit, created, owner, started
-from lash.testing.process_factories import granted, registered
-from lash.testing.trigger_factories import HOST, by_session, found, pressed, trigger
 from lash.transfer import CopyReport, Progress, copy_storage
+from tests.factories.process import granted, registered
+from tests.factories.session import chain, commit, created, owner, started
+from tests.factories.trigger import HOST, by_session, found, pressed, trigger
 from tests.transfer.kit import comparable, exported, opened, rich_session, whole
 
 HOURLY = ScheduleDraft(key="hourly", cron="0 * * * *", payload={"z": 1, "a": 2})

@@ -23,14 +23,14 @@ from lash.model.trigger.trigger import EmitReport
 from lash.model.wait import CustomIdentity, WaitKey
 from lash.stores.storage import Storage
 from lash.testing.clock import ManualClock
-from lash.testing.contract.queue_state import claimed, texts
-from lash.testing.contract.session_delete import inhabited
-from lash.testing.effect_factories import effect
-from lash.testing.factories import acquired, chain, commit, created, owner
-from lash.testing.process_factories import news, process_lease, registered, stored
-from lash.testing.trigger_factories import pressed, trigger
-from lash.testing.wait_factories import YES
 from lash.transfer import MoveReport, Progress, move_storage
+from tests.contract.queue_state import claimed, texts
+from tests.contract.test_session_delete import inhabited
+from tests.factories.effect import effect
+from tests.factories.process import news, process_lease, registered, stored
+from tests.factories.session import acquired, chain, commit, created, owner
+from tests.factories.trigger import pressed, trigger
+from tests.factories.wait import YES
 from tests.raw import raw
 from tests.transfer.kit import exported, opened, rich_session
 from tests.transfer.test_copy import populated

@@ -17,8 +17,8 @@ from lash.errors import CommitTooLarge, CorruptData, InvalidInput, SessionDelete
 from lash.model.queue import BatchDraft, TurnInput
 from lash.model.session.commit import CommitBudget
 from lash.stores.storage import Storage
-from lash.testing.factories import chain, commit, created, started
 from lash.transfer import export_session, import_session
+from tests.factories.session import chain, commit, created, started
 from tests.transfer.kit import comparable, exported, opened, parsed, rich_session, sealed, whole
 
 Lines = list[dict[str, Any]]

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from lash.model.session.commit import Append, ReplaceFull
 from lash.model.session.node import Node
 from lash.model.session.session import ActivePath, ForkRelation
-from lash.testing.factories import chain, commit, created, node, plugin_node, started
 from lash.transfer import Progress, export_session, import_session
+from tests.factories.session import chain, commit, created, node, plugin_node, started
 from tests.transfer.kit import VIDEO, batches, carried, comparable, exported, opened, parsed, rich_session, whole
 
 

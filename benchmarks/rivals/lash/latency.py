@@ -14,7 +14,7 @@ from typing import Any
 
 import lash
 from benchmarks.rivals.protocol import Answer, Question
-from lash.testing.process_factories import NEWS, external, news
+from tests.factories.process import NEWS, external, news
 
 _PAUSE_S = 0.05
 """Long enough for the worker to be idle again."""

@@ -16,7 +16,7 @@ from lash.model.session.commit import Append, Commit
 from lash.model.session.message import Message, Role
 from lash.model.session.node import MessageEntry, Node
 from lash.runtime.turns.turn import text_of
-from lash.testing.factories import MOMENT
+from tests.factories.session import MOMENT
 
 _RUNNING = lash.ProcessFilter(status=lash.ProcessStatus.RUNNING)
 _ROLES = {"user": Role.USER, "call": Role.ASSISTANT, "result": Role.ASSISTANT, "reply": Role.ASSISTANT}

@@ -1,0 +1,124 @@
+"""What the feed of changes must hold: every change of every process once, for whoever keeps the cursor."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from lash.model.process.event import ProcessEvent
+from lash.model.process.process import ChangeKind, ProcessChange, ProcessStatus
+from lash.stores.storage import Storage
+from lash.testing.harness import Harness
+from tests.contract.process_state import feed, opened
+from tests.factories.process import DONE, event, process, registered
+
+WRITERS: Final = 48
+
+
+class TestChangeFeed:
+    """Laws about the feed: every change once, for whoever keeps the cursor."""
+
+    async def test_every_kind_of_change_is_told(self, harness: Harness) -> None:
+        """H59: registration, events with the status they lead to, a cleared wake target and removal are changes."""
+        storage = await opened(harness)
+        await storage.processes.register(process("p", wake_session_id="s"))
+        await storage.events.append("p", event())
+        await storage.grants.detach_session("s")
+        await storage.processes.complete("p", DONE)
+        await storage.processes.prune(ended_before_ms=harness.clock.now_ms() + 1, through_cursor=None)
+        changes, cursor = await feed(storage, limit=2)
+        running, completed = ProcessStatus.RUNNING, ProcessStatus.COMPLETED
+        assert changes == [
+            ProcessChange(process_id="p", kind=ChangeKind.REGISTERED, status=running),
+            ProcessChange(process_id="p", kind=ChangeKind.EVENT, sequence=1, status=running),
+            ProcessChange(process_id="p", kind=ChangeKind.CHANGED),
+            ProcessChange(process_id="p", kind=ChangeKind.EVENT, sequence=2, status=completed),
+            ProcessChange(process_id="p", kind=ChangeKind.PRUNED, status=completed),
+        ]
+        assert await feed(storage, cursor) == ([], cursor)
+        await registered(storage, "q")
+        assert [change.process_id for change in (await feed(storage, cursor))[0]] == ["q"]
+
+    async def test_the_tail_shows_the_events_of_all_processes(self, harness: Harness) -> None:
+        """Laws 13, 24 across processes: every event once, in order, page by page; with the cursor of the feed."""
+        storage = await opened(harness)
+        for name in ("p", "q"):
+            await registered(storage, name)
+        appended = [
+            (await storage.events.append(name, event(payload=number))).event
+            for number in range(3)
+            for name in ("p", "q")
+        ]
+        shown: list[ProcessEvent] = []
+        cursor: str | None = None
+        while (page := await storage.events.tail(cursor, limit=2)).events:
+            shown.extend(page.events)
+            cursor = page.cursor
+        assert shown == appended
+        assert (await storage.events.changes(cursor)).changes == ()
+        await storage.processes.complete("p", DONE)
+        await storage.processes.prune(ended_before_ms=harness.clock.now_ms() + 1, through_cursor=None)
+        left = await storage.events.tail(limit=10)
+        assert {each.process_id for each in left.events} == {"q"}
+
+    async def test_a_new_life_has_a_tail_of_its_own(self, harness: Harness) -> None:
+        """H59: events of a pruned process are not taken for those of another that was registered under its id since."""
+        storage = await opened(harness)
+        await registered(storage)
+        await storage.events.append("p", event(payload="old"))
+        await storage.processes.complete("p", DONE)
+        await storage.processes.prune(ended_before_ms=harness.clock.now_ms() + 1, through_cursor=None)
+        await registered(storage)
+        fresh = (await storage.events.append("p", event(payload="new"))).event
+        page = await storage.events.tail(limit=10)
+        assert page.events == (fresh,)
+        assert (await storage.events.changes(page.cursor)).changes == ()
+
+    async def test_old_changes_are_forgotten_from_the_front(self, harness: Harness) -> None:
+        """H60: what happened before a moment goes, in portions; what came later stays, and so do the logs."""
+        storage = await opened(harness)
+        await registered(storage, "old")
+        await storage.events.append("old", event(payload=1))
+        await harness.clock.advance(10)
+        moment = harness.clock.now_ms()
+        await registered(storage, "young")
+        assert await storage.processes.prune_changes(before_ms=moment, limit=1) == 1
+        assert await storage.processes.prune_changes(before_ms=moment) == 1
+        assert await storage.processes.prune_changes(before_ms=moment) == 0
+        changes, _ = await feed(storage)
+        assert [change.process_id for change in changes] == ["young"]
+        assert len(await storage.events.after("old", 0)) == 1
+
+    async def test_many_writers_hide_nothing(self, harness: Harness) -> None:
+        """H59: beside 48 writers a reader of two at a time sees every change once, in the order of each log."""
+        storages = [await harness.open() for _ in range(4)]
+        seen: list[ProcessChange] = []
+        reading = asyncio.create_task(_read_until(await harness.open(), seen, WRITERS))
+        try:
+            await asyncio.gather(*(_live_and_end(storages[each % 4], f"p{each}") for each in range(WRITERS)))
+            await asyncio.wait_for(reading, 60)
+        finally:
+            reading.cancel()
+        for each in range(WRITERS):
+            mine = [(change.kind.value, change.sequence) for change in seen if change.process_id == f"p{each}"]
+            assert mine == [("registered", None), ("event", 1), ("event", 2), ("event", 3)]
+        assert len(seen) == 4 * WRITERS
+        again, _ = await feed(storages[0], limit=7)
+        assert again == seen
+
+
+async def _live_and_end(storage: Storage, process_id: str) -> None:
+    await storage.processes.register(process(process_id))
+    for number in range(2):
+        await storage.events.append(process_id, event(payload=number))
+    await storage.processes.complete(process_id, DONE)
+
+
+async def _read_until(storage: Storage, seen: list[ProcessChange], ends: int) -> None:
+    """Follow the feed two changes at a time until so many ends were seen."""
+    cursor: str | None = None
+    while sum(change.status is ProcessStatus.COMPLETED for change in seen) < ends:
+        page = await storage.events.changes(cursor, limit=2)
+        cursor = page.cursor
+        seen += page.changes
+        await asyncio.sleep(0)

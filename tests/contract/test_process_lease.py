@@ -1,0 +1,402 @@
+"""What the right to run a process must hold: one holder, fenced ends, and who may never run it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import msgspec
+import pytest
+
+from lash.backend.liveness import current_process
+from lash.errors import EventConflict, InvalidInput, ProcessLeaseLost, ProcessTerminal
+from lash.model.lease import LocalProcess
+from lash.model.process.process import (
+    Failure,
+    ProcessAcquired,
+    ProcessLease,
+    ProcessRefused,
+    ProcessStatus,
+    Recovery,
+    RefusalReason,
+    Success,
+)
+from lash.stores.storage import Storage
+from lash.testing.harness import Harness
+from tests.contract.process_state import check_logs, log, opened, refuse, world
+from tests.factories.effect import RUN, effect
+from tests.factories.process import (
+    DONE,
+    GO,
+    NOTE,
+    event,
+    external,
+    process,
+    process_lease,
+    registered,
+    stored,
+    wait,
+)
+from tests.factories.session import owner
+
+TTL: Final = 1_000
+ANN, BOB = owner("ann"), owner("bob")
+FAILED: Final = Failure(code="c", message="m")
+
+
+class TestProcessLease:
+    """Laws about claiming, renewing and releasing."""
+
+    async def test_a_claim_says_who_runs_it(self, harness: Harness) -> None:
+        """Laws 73, 78: the first claim acquires from now on, and writes that its owner began."""
+        storage = await _storage(harness)
+        assert await storage.process_leases.holder("p") is None
+        outcome = await storage.process_leases.claim("p", ANN, ttl_ms=TTL)
+        now = harness.clock.now_ms()
+        assert isinstance(outcome, ProcessAcquired)
+        lease = outcome.lease
+        assert (outcome.reentered, outcome.displaced) == (False, None)
+        assert (lease.process_id, lease.owner, lease.claimed_at_ms, lease.expires_at_ms) == ("p", ANN, now, now + TTL)
+        assert await (await harness.open()).process_leases.holder("p") == lease
+        assert outcome.record == await stored(storage)
+        assert outcome.record.projection.started_by == ANN
+        assert [each.event_type for each in await log(storage)] == ["process.started"]
+
+    async def test_an_owner_begins_once(self, harness: Harness) -> None:
+        """Law 13: claims of one owner write one event; each other owner, or incarnation, writes its own."""
+        storage = await _storage(harness)
+        for claimant in (ANN, ANN, BOB, ANN, owner("ann", "2")):
+            lease = process_lease(await storage.process_leases.claim("p", claimant, ttl_ms=TTL))
+            await storage.process_leases.release(lease.fence)
+        began = [each.payload for each in await log(storage)]
+        assert began == [{"owner": _plain("ann", "1")}, {"owner": _plain("bob", "1")}, {"owner": _plain("ann", "2")}]
+
+    async def test_an_owner_may_learn_its_own_process(self, harness: Harness) -> None:
+        """Law 73: the same worker and incarnation claims again, whether or not it tells which process it is."""
+        storage = await _storage(harness)
+        first = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
+        await storage.process_leases.release(first.fence)
+        told = owner("ann", process=LocalProcess(host_id="h", boot_id="b", pid=1, process_start="1"))
+        assert process_lease(await storage.process_leases.claim("p", told, ttl_ms=TTL)).fencing > first.fencing
+
+    async def test_fencing_numbers_only_grow(self, harness: Harness) -> None:
+        """Laws 76, 78: every acquisition has a larger number and a new token, over release, expiry and take-over."""
+        storage = await _storage(harness)
+        leases: list[ProcessLease] = []
+        for turn in range(6):
+            leases.append(process_lease(await storage.process_leases.claim("p", (ANN, BOB)[turn % 2], ttl_ms=TTL)))
+            if turn % 3:
+                assert await storage.process_leases.release(leases[-1].fence)
+            else:
+                await harness.clock.advance(TTL)
+        assert [lease.fencing for lease in leases] == [1, 2, 3, 4, 5, 6]
+        assert len({lease.token for lease in leases}) == 6
+
+    async def test_another_owner_is_refused_and_told_why(self, harness: Harness) -> None:
+        """Law 73: a live lease answers busy with its holder, to the last moment, and does not change."""
+        storage = await _storage(harness)
+        lease = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
+        await harness.clock.advance(TTL - 1)
+        before = await world(storage)
+        for rival in (BOB, owner("ann", "2")):
+            answer = await storage.process_leases.claim("p", rival, ttl_ms=TTL)
+            assert answer == ProcessRefused(reason=RefusalReason.BUSY, holder=lease)
+        assert await world(storage) == before
+
+    async def test_the_same_holder_re_enters(self, harness: Harness) -> None:
+        """Laws 73, 80 (amended): a claim repeated by the holder keeps token and number, and never shortens."""
+        storage = await _storage(harness)
+        first = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
+        await harness.clock.advance(400)
+        outcome = await storage.process_leases.claim("p", ANN, ttl_ms=TTL)
+        assert isinstance(outcome, ProcessAcquired)
+        assert outcome.reentered
+        assert outcome.lease == msgspec.structs.replace(first, expires_at_ms=first.expires_at_ms + 400)
+        assert process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=1)) == outcome.lease
+        assert await storage.process_leases.holder("p") == outcome.lease
+
+    async def test_a_claim_says_whether_anything_is_recorded(self, harness: Harness) -> None:
+        """DESIGN 4.6: a first run has nothing to read; one after a recorded effect has, and so has who re-enters."""
+        storage = await _storage(harness)
+        await storage.processes.register(process("q", NOTE))
+        first = await storage.process_leases.claim("p", ANN, ttl_ms=TTL)
+        assert isinstance(first, ProcessAcquired)
+        assert not first.has_effects
+        await storage.effects.record(first.lease.fence, effect(scope=RUN), 1)
+        again = await storage.process_leases.claim("p", ANN, ttl_ms=TTL)
+        assert isinstance(again, ProcessAcquired)
+        assert again.reentered
+        assert again.has_effects
+        await storage.process_leases.release(first.lease.fence)
+        second = await (await harness.open()).process_leases.claim("p", BOB, ttl_ms=TTL)
+        assert isinstance(second, ProcessAcquired)
+        assert second.has_effects
+        other = await storage.process_leases.claim("q", ANN, ttl_ms=TTL)
+        assert isinstance(other, ProcessAcquired)
+        assert not other.has_effects
+
+    async def test_a_lapsed_lease_is_taken_over(self, harness: Harness) -> None:
+        """Laws 74, 81: from the moment of expiry it cannot be renewed; another acquires it and learns whose it was."""
+        storage = await _storage(harness)
+        lapsed = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
+        await harness.clock.advance(TTL)
+        await refuse(storage, storage.process_leases.renew(lapsed.fence, ttl_ms=TTL), ProcessLeaseLost, naming="p")
+        outcome = await storage.process_leases.claim("p", BOB, ttl_ms=TTL)
+        assert isinstance(outcome, ProcessAcquired)
+        assert (outcome.displaced, outcome.lease.fencing) == (lapsed, lapsed.fencing + 1)
+        await refuse(storage, storage.process_leases.renew(lapsed.fence, ttl_ms=TTL), ProcessLeaseLost, naming="p")
+
+    async def test_no_time_to_live_is_over_at_once(self, harness: Harness) -> None:
+        """Law 74: a lease of zero milliseconds can be taken by the next one without waiting."""
+        storage = await _storage(harness)
+        process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=0))
+        process_lease(await storage.process_leases.claim("p", BOB, ttl_ms=0))
+        assert [record.process_id for record in await storage.processes.runnable()] == ["p"]
+
+    async def test_a_renewed_lease_lives_on(self, harness: Harness) -> None:
+        """Laws 75, 80: renewing moves the expiry, never back, and changes nothing else."""
+        storage = await _storage(harness)
+        lease = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
+        renewed = lease
+        for _ in range(3):
+            await harness.clock.advance(TTL - 1)
+            renewed = await storage.process_leases.renew(lease.fence, ttl_ms=TTL)
+            assert renewed == msgspec.structs.replace(lease, expires_at_ms=harness.clock.now_ms() + TTL)
+        assert await storage.process_leases.renew(lease.fence, ttl_ms=1) == renewed
+        assert await storage.process_leases.holder("p") == renewed
+
+    @pytest.mark.parametrize("changed", ["token", "fencing", "owner_id", "incarnation_id"])
+    async def test_a_false_fence_does_nothing(self, harness: Harness, changed: str) -> None:
+        """Laws 77, 97, H57: a fence that differs in anything neither renews nor releases nor ends."""
+        storage = await _storage(harness)
+        lease = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
+        false = msgspec.structs.replace(lease.fence, **{changed: 99 if changed == "fencing" else "false"})
+        await refuse(storage, storage.process_leases.renew(false, ttl_ms=TTL * 5), ProcessLeaseLost, naming="p")
+        await refuse(storage, storage.process_leases.complete(false, DONE), ProcessLeaseLost, naming="p")
+        assert await storage.process_leases.release(false) is False
+        assert await storage.process_leases.holder("p") == lease
+
+    async def test_a_late_release_changes_nothing(self, harness: Harness) -> None:
+        """Laws 77, 79: releasing twice is harmless, and an old holder never frees its successor's lease."""
+        storage = await _storage(harness)
+        old = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
+        assert [await storage.process_leases.release(old.fence) for _ in range(2)] == [True, False]
+        new = process_lease(await storage.process_leases.claim("p", BOB, ttl_ms=TTL))
+        assert await storage.process_leases.release(old.fence) is False
+        assert await storage.process_leases.holder("p") == new
+
+    async def test_of_many_claims_one_acquires(self, harness: Harness) -> None:
+        """Laws 86, 96: of racing claims by different owners exactly one acquires, and the others name it."""
+        storages = [await harness.open() for _ in range(4)]
+        for attempt in range(4):
+            name = f"p{attempt}"
+            await registered(storages[0], name)
+            answers = await asyncio.gather(
+                *(storages[each % 4].process_leases.claim(name, owner(f"w{each}"), ttl_ms=TTL) for each in range(8))
+            )
+            won = [answer.lease for answer in answers if isinstance(answer, ProcessAcquired)]
+            assert won == [await storages[0].process_leases.holder(name)]
+            refused = [answer for answer in answers if isinstance(answer, ProcessRefused)]
+            assert refused == [ProcessRefused(reason=RefusalReason.BUSY, holder=won[0])] * 7
+            assert len(await log(storages[1], name)) == 1
+        await check_logs(storages[0])
+
+    @pytest.mark.parametrize(
+        "bad", [{"ttl_ms": -1}, {"ttl_ms": 86_400_001}, {"ttl_ms": 1.5}, {"owner": None}, {"owner": owner("")}]
+    )
+    async def test_a_bad_claim_is_refused(self, harness: Harness, bad: dict[str, Any]) -> None:
+        """Law 73: owners and times that cannot be stored acquire nothing."""
+        storage = await _storage(harness)
+        arguments: dict[str, Any] = {"owner": ANN, "ttl_ms": TTL} | bad
+        await refuse(storage, storage.process_leases.claim("p", **arguments), InvalidInput)
+
+    @pytest.mark.parametrize("bad", [None, "token", ("p", "t")])
+    async def test_a_bad_fence_is_refused(self, harness: Harness, bad: Any) -> None:  # noqa: ANN401
+        """Law 79: what is no fence is refused by every call that takes one."""
+        storage = await _storage(harness)
+        leases = storage.process_leases
+        for call in (leases.renew(bad, ttl_ms=1), leases.release(bad), leases.complete(bad, DONE)):
+            await refuse(storage, call, InvalidInput)
+        await refuse(storage, leases.reclaim("p", ANN, observed=bad, ttl_ms=1), InvalidInput)
+
+
+class TestFencedEnd:
+    """Laws about ending a process under its lease, and who may not run it at all."""
+
+    async def test_a_fenced_end_frees_the_lease(self, harness: Harness) -> None:
+        """H57, law 35: the outcome, the status and the freed lease are one step."""
+        storage = await _storage(harness)
+        lease = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
+        record = await storage.process_leases.complete(lease.fence, DONE)
+        assert (record.status, record.projection.outcome) == (ProcessStatus.COMPLETED, DONE)
+        assert await storage.process_leases.holder("p") is None
+        assert await storage.processes.runnable() == ()
+
+    async def test_repeating_a_fenced_end_is_safe(self, harness: Harness) -> None:
+        """H57, law 37: the holder that did not hear the answer repeats it; another outcome is refused."""
+        storage = await _storage(harness)
+        lease = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
+        record = await storage.process_leases.complete(lease.fence, DONE)
+        await harness.clock.advance(TTL * 2)
+        assert await storage.process_leases.complete(lease.fence, DONE) == record
+        other = storage.process_leases.complete(lease.fence, Success(value="other"))
+        await refuse(storage, other, EventConflict, naming="p")
+        failed = storage.process_leases.complete(lease.fence, FAILED)
+        await refuse(storage, failed, ProcessTerminal, naming="p")
+
+    @pytest.mark.parametrize("how", ["lapsed", "released", "taken over"])
+    async def test_a_stale_fence_ends_nothing(self, harness: Harness, how: str) -> None:
+        """H57, law 97: who lost the lease can neither end the process nor free the new lease."""
+        storage = await _storage(harness)
+        lease = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
+        if how == "released":
+            await storage.process_leases.release(lease.fence)
+        else:
+            await harness.clock.advance(TTL)
+        if how == "taken over":
+            process_lease(await storage.process_leases.claim("p", BOB, ttl_ms=TTL))
+        await refuse(storage, storage.process_leases.complete(lease.fence, DONE), ProcessLeaseLost, naming="p")
+
+    @pytest.mark.parametrize("how", ["lapsed", "released", "taken over", "ended"])
+    async def test_a_stale_fence_notes_nothing(self, harness: Harness, how: str) -> None:
+        """Who lost the lease, or the process, can append nothing under its fence, also under a key that is known."""
+        storage = await _storage(harness)
+        lease = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
+        await storage.events.append("p", event(key="known"), fence=lease.fence)
+        if how == "released":
+            await storage.process_leases.release(lease.fence)
+        elif how == "ended":
+            await storage.process_leases.complete(lease.fence, DONE)
+        else:
+            await harness.clock.advance(TTL)
+        if how == "taken over":
+            process_lease(await storage.process_leases.claim("p", BOB, ttl_ms=TTL))
+        for call in (
+            storage.events.append("p", event(), fence=lease.fence),
+            storage.events.append("p", event(key="known"), fence=lease.fence),
+            storage.processes.set_wait("p", wait(), fence=lease.fence),
+            storage.processes.clear_wait("p", wait(), fence=lease.fence),
+        ):
+            await refuse(storage, call, ProcessLeaseLost, naming="p")
+
+    async def test_a_live_fence_notes_and_stays(self, harness: Harness) -> None:
+        """Under its lease a run appends and notes that it waits; the lease is neither freed nor extended by that."""
+        storage = await opened(harness)
+        await storage.processes.register(process("p", NOTE, GO))
+        lease = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
+        appended = await storage.events.append("p", event(payload=1), fence=lease.fence)
+        assert (appended.replayed, appended.event.sequence) == (False, 2)
+        assert (await storage.processes.set_wait("p", wait(), fence=lease.fence)).projection.wait == wait()
+        assert (await storage.processes.clear_wait("p", wait(), fence=lease.fence)).projection.wait is None
+        assert await storage.process_leases.holder("p") == lease
+        await storage.process_leases.complete(lease.fence, DONE)
+
+    async def test_a_fence_of_an_earlier_life_ends_nothing(self, harness: Harness) -> None:
+        """H57: after the process was pruned and registered again, an old fence means nothing."""
+        storage = await _storage(harness)
+        lease = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
+        await storage.processes.complete("p", FAILED)
+        await storage.processes.prune(ended_before_ms=harness.clock.now_ms() + 1, through_cursor=None)
+        await registered(storage)
+        await refuse(storage, storage.process_leases.complete(lease.fence, DONE), ProcessLeaseLost, naming="p")
+        assert await storage.process_leases.release(lease.fence) is False
+
+    async def test_an_ended_process_is_not_claimed(self, harness: Harness) -> None:
+        """Law 94: after the end nobody acquires, also where the lease was never released."""
+        storage = await _storage(harness)
+        process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
+        await storage.processes.complete("p", DONE)
+        for claimant in (ANN, BOB):
+            answer = await storage.process_leases.claim("p", claimant, ttl_ms=TTL)
+            assert answer == ProcessRefused(reason=RefusalReason.TERMINAL)
+        await harness.clock.advance(TTL)
+        assert await storage.processes.runnable() == ()
+
+    async def test_an_external_process_is_never_claimed(self, harness: Harness) -> None:
+        """H56: nobody runs what is done elsewhere, however long it takes."""
+        storage = await opened(harness)
+        await storage.processes.register(external())
+        answer = await storage.process_leases.claim("p", ANN, ttl_ms=TTL)
+        assert answer == ProcessRefused(reason=RefusalReason.EXTERNAL)
+        assert (await stored(storage)).last_sequence == 0
+
+    async def test_bound_work_is_never_run_by_another(self, harness: Harness) -> None:
+        """H56: once begun, bound work is refused to every other owner and incarnation, lapsed or released."""
+        storage = await opened(harness)
+        await storage.processes.register(process(recovery=Recovery.OWNER_BOUND))
+        first = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
+        await harness.clock.advance(TTL)
+        refused = ProcessRefused(reason=RefusalReason.OWNER_BOUND)
+        assert await storage.process_leases.claim("p", BOB, ttl_ms=TTL) == refused
+        assert await storage.process_leases.claim("p", owner("ann", "2"), ttl_ms=TTL) == refused
+        assert await storage.process_leases.reclaim("p", BOB, observed=first, ttl_ms=TTL) == refused
+        again = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
+        await storage.process_leases.release(again.fence)
+        assert await storage.process_leases.claim("p", BOB, ttl_ms=TTL) == refused
+        assert (await stored(storage)).status is ProcessStatus.RUNNING
+        assert len(await log(storage)) == 1
+
+    async def test_of_racing_first_claims_bound_work_has_one_owner(self, harness: Harness) -> None:
+        """H56: whoever begins first owns bound work; leases of no duration do not let a second one in."""
+        storages = [await harness.open() for _ in range(4)]
+        for attempt in range(4):
+            name = f"p{attempt}"
+            await storages[0].processes.register(process(name, recovery=Recovery.OWNER_BOUND))
+            answers = await asyncio.gather(
+                *(storages[each % 4].process_leases.claim(name, owner(f"w{each}"), ttl_ms=0) for each in range(8))
+            )
+            assert sum(isinstance(answer, ProcessAcquired) for answer in answers) == 1
+            assert len(await log(storages[0], name)) == 1
+
+    async def test_racing_ends_have_one_winner(self, harness: Harness) -> None:
+        """H57, law 88: a fenced end that races an unfenced one, appends and a take-over ends the process once."""
+        storages = [await harness.open() for _ in range(4)]
+        for attempt in range(6):
+            name = f"p{attempt}"
+            await registered(storages[0], name)
+            lease = process_lease(await storages[0].process_leases.claim(name, ANN, ttl_ms=TTL))
+            answers = await asyncio.gather(
+                storages[0].process_leases.complete(lease.fence, DONE),
+                storages[1].processes.complete(name, FAILED),
+                storages[2].processes.request_cancel(name, reason="r"),
+                storages[3].events.append(name, event()),
+                return_exceptions=True,
+            )
+            ended = [each.event_type for each in await log(storages[0], name)]
+            assert sum(each in {"process.completed", "process.failed"} for each in ended) == 1
+            assert sum(isinstance(answer, ProcessTerminal) for answer in answers) == 1
+        await check_logs(storages[0])
+
+    async def test_a_dead_holder_is_displaced(self, harness: Harness) -> None:
+        """Law 86 (DESIGN 4.3): only a reclaim takes the right from a provably dead process, before its time."""
+        storage = await _storage(harness)
+        alive = current_process()
+        if alive is None:
+            pytest.skip("this machine does not tell which processes are dead")
+        dead = owner("dead", process=msgspec.structs.replace(alive, process_start="1"))
+        held = process_lease(await storage.process_leases.claim("p", dead, ttl_ms=TTL))
+        busy = ProcessRefused(reason=RefusalReason.BUSY, holder=held)
+        next_one = owner("next", process=alive)
+        assert await storage.process_leases.claim("p", next_one, ttl_ms=TTL) == busy
+        assert await storage.process_leases.reclaim("p", BOB, observed=held, ttl_ms=TTL) == busy
+        outdated = msgspec.structs.replace(held, token="outdated")
+        assert await storage.process_leases.reclaim("p", next_one, observed=outdated, ttl_ms=TTL) == busy
+        namesake = owner("dead", process=alive)
+        again = await storage.process_leases.reclaim("p", namesake, observed=held, ttl_ms=TTL)
+        assert isinstance(again, ProcessAcquired)
+        assert (again.reentered, again.lease) == (True, held)
+        outcome = await storage.process_leases.reclaim("p", next_one, observed=held, ttl_ms=TTL)
+        assert isinstance(outcome, ProcessAcquired)
+        assert (outcome.displaced, outcome.lease.fencing) == (held, held.fencing + 1)
+        assert outcome.record.projection.started_by == next_one
+        await refuse(storage, storage.process_leases.complete(held.fence, DONE), ProcessLeaseLost, naming="p")
+
+
+def _plain(owner_id: str, incarnation_id: str) -> dict[str, object]:
+    return {"owner_id": owner_id, "incarnation_id": incarnation_id}
+
+
+async def _storage(harness: Harness) -> Storage:
+    storage = await opened(harness)
+    await registered(storage)
+    return storage

@@ -1,0 +1,102 @@
+"""What lists of processes must hold: filters, pages, and the list of what can be run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lash.errors import InvalidInput
+from lash.model.process.process import Identity, ProcessFilter, ProcessStatus, Provenance, SessionOriginator
+from lash.stores.storage import Storage
+from lash.testing.harness import Harness
+from tests.contract.process_state import listed, opened, refuse
+from tests.factories.process import DONE, external, process, process_lease, registered, scope, wait
+from tests.factories.session import owner
+
+
+class TestProcessList:
+    """Laws about finding processes."""
+
+    async def test_lists_filter_by_all_that_is_named(self, harness: Harness) -> None:
+        """Laws 69, 72: each filter narrows, several do together, and definitions are compared as JSON values."""
+        storage = await opened(harness)
+        made = SessionOriginator(scope=scope("maker", "frame"))
+        first = Identity(kind="k1", label="one", definition={"a": 1, "b": [2]})
+        await storage.processes.register(process("a", identity=first, provenance=Provenance(originator=made)))
+        await harness.clock.advance(10)
+        await storage.processes.register(
+            process("b", identity=Identity(kind="k1", label="two"), wake_session_id="woken")
+        )
+        await harness.clock.advance(10)
+        await storage.processes.register(process("c", identity=Identity(kind="k2", label="one", definition={"a": 1})))
+        await storage.processes.complete("c", DONE)
+        start = harness.clock.now_ms() - 20
+        assert await listed(storage) == ["c", "b", "a"]
+        assert await listed(storage, kind="k1") == ["b", "a"]
+        assert await listed(storage, label="one") == ["c", "a"]
+        assert await listed(storage, label="one", kind="k1") == ["a"]
+        assert await listed(storage, definition={"b": [2], "a": 1}) == ["a"]
+        assert await listed(storage, definition={"a": 1}) == ["c"]
+        assert await listed(storage, originator_session_id="maker") == ["a"]
+        assert await listed(storage, wake_session_id="woken") == ["b"]
+        assert await listed(storage, status=ProcessStatus.COMPLETED) == ["c"]
+        assert await listed(storage, status=ProcessStatus.RUNNING, label="one") == ["a"]
+        assert await listed(storage, created_after_ms=start) == ["c", "b"]
+        assert await listed(storage, created_after_ms=start, created_before_ms=start + 20) == ["b"]
+        assert await listed(storage, kind="none of them") == []
+
+    @pytest.mark.parametrize("wanted", [ProcessFilter(), ProcessFilter(status=ProcessStatus.RUNNING)])
+    async def test_pages_do_not_overlap(self, harness: Harness, wanted: ProcessFilter) -> None:
+        """Law 69: pages of any size show every process once, the newest first, whatever is registered meanwhile."""
+        storage = await opened(harness)
+        ids = [f"p{number}" for number in range(7)]
+        await registered(storage, *ids)
+        seen: list[str] = []
+        page = await storage.processes.list(wanted, limit=3)
+        while True:
+            seen += [record.process_id for record in page.processes]
+            await storage.processes.register(process(f"late{len(seen)}"))
+            if page.next_cursor is None:
+                break
+            page = await storage.processes.list(wanted, limit=3, cursor=page.next_cursor)
+        assert seen == ids[::-1]
+
+    async def test_the_work_list(self, harness: Harness) -> None:
+        """Law 71: running processes by id, waiting ones too; ended, external and leased ones are left out."""
+        storage = await opened(harness)
+        await registered(storage, "c", "a", "leased", "lapsed", "waiting")
+        await registered(storage, "ended", outcome=DONE)
+        await storage.processes.register(external("elsewhere"))
+        await storage.processes.set_wait("waiting", wait())
+        process_lease(await storage.process_leases.claim("leased", owner("w"), ttl_ms=100))
+        process_lease(await storage.process_leases.claim("lapsed", owner("w"), ttl_ms=50))
+        await harness.clock.advance(50)
+        assert await _runnable(storage) == ["a", "c", "lapsed", "waiting"]
+        assert [record.process_id for record in await storage.processes.runnable(limit=2, after="a")] == ["c", "lapsed"]
+        assert [record.process_id for record in await storage.processes.runnable(limit=2, after="lapsed")] == [
+            "waiting"
+        ]
+
+    @pytest.mark.parametrize(
+        "bad",
+        [
+            {"limit": 0},
+            {"limit": 1_001},
+            {"limit": True},
+            {"cursor": "nonsense"},
+            {"cursor": "YzE6MDoz"},
+            {"wanted": None},
+            {"wanted": ProcessFilter(status="running")},  # type: ignore[arg-type]
+            {"wanted": ProcessFilter(waiting=1)},  # type: ignore[arg-type]
+            {"wanted": ProcessFilter(definition=float("nan"))},
+        ],
+    )
+    async def test_a_bad_list_is_refused(self, harness: Harness, bad: dict[str, Any]) -> None:
+        """Law 69: sizes, cursors and filters that mean nothing are refused, a cursor of the feed among them."""
+        storage = await opened(harness)
+        await refuse(storage, storage.processes.list(**bad), InvalidInput)
+
+
+async def _runnable(storage: Storage) -> list[str]:
+    return [record.process_id for record in await storage.processes.runnable()]

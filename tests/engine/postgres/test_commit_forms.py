@@ -1,0 +1,305 @@
+"""A commit takes the shortest form of its statement, and each form leaves behind what the whole one would."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from hashlib import sha256
+from typing import Any, Final, TypeAlias, Unpack
+
+import asyncpg
+import msgspec
+import pytest
+import pytest_asyncio
+
+import lash
+from lash.base.compression import BlobRef
+from lash.model.session.commit import Commit, Unchanged
+from lash.postgres.engine.options import PostgresOptions
+from lash.postgres.rows.session.commit_plan import MOST_ALONE
+from lash.postgres.rows.session.heads import Left, SeenHeads
+from tests.contract.queue_state import leased
+from tests.factories.session import CommitFields, chain, commit, created, draft, frame, spent
+from tests.raw import raw
+from tests.rules.kit import EMPTY_HEAD
+
+Components: TypeAlias = Mapping[str, bytes | BlobRef]
+STATE: Final = {"state": b"some state"}
+
+
+_COLUMNS: Final = {
+    "lash_nodes": "seq, node_id, segment, depth, parent_node_id, user_message, body, packed",
+    "lash_turns": "turn_id, (result::jsonb)",
+    "lash_checkpoints": "t.revision, t.checkpoint_ref, turn_state, plugin_snapshot_revision",
+    "lash_components": "key, first_revision, last_revision, hash",
+    "lash_blobs": "hash, codec, size, content",
+    "lash_usage": "t.revision, ordinal, source, t.model, input_tokens, output_tokens",
+    "lash_usage_totals": "source, t.model, first_revision, first_ordinal, input_tokens, output_tokens",
+    "lash_segments": "segment, parent_segment, parent_depth, closed",
+    "lash_session_leases": "fencing, owner_id",
+    "lash_sessions": "s.revision, s.config, s.current_frame_id, s.checkpoint_ref, s.leaf_node_id, s.leaf_segment, "
+    "s.leaf_depth, s.segment_count, s.node_seq, s.node_count, s.first_user_message, s.user_message_count",
+}
+ROWS: Final = [
+    f"SELECT {columns} FROM {table} AS t JOIN lash_sessions AS s USING (session_key) "
+    "WHERE s.session_id = '{}' ORDER BY 1, 2"
+    for table, columns in _COLUMNS.items()
+]
+"""What a session leaves in the tables of commits, without its keys and times."""
+
+
+def ref_of(content: bytes) -> BlobRef:
+    return BlobRef(sha256(content).hexdigest())
+
+
+async def counts(url: str) -> tuple[int, ...]:
+    """Return how many components, blobs and frames are stored."""
+    tables = ("lash_components", "lash_blobs", "lash_frames")
+    return (await raw(url, "SELECT " + ", ".join(f"(SELECT count(*) FROM {table})" for table in tables)))[0]
+
+
+class Forms:
+    """Notes the statements of commits since they were last asked for."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+
+    def __call__(self, name: str) -> None:
+        if name.startswith("commit_"):
+            self._names.append(name)
+
+    def taken(self) -> list[str]:
+        names, self._names = self._names, []
+        return names
+
+
+@pytest.fixture
+def forms() -> Forms:
+    return Forms()
+
+
+@pytest_asyncio.fixture
+async def storage(postgres_storage_url: str, forms: Forms) -> AsyncIterator[lash.Storage]:
+    """A storage with the session ``s``, which has one commit."""
+    async with await lash.open(postgres_storage_url, on_statement=forms) as opened:
+        await created(opened)
+        await opened.session("s").commit(turn(0))
+        assert forms.taken() == ["commit_apply"]
+        yield opened
+
+
+def turn(revision: int, components: Components | None = None, **fields: Unpack[CommitFields]) -> Commit:
+    """Return a commit of one node, with these components."""
+    before = f"n{revision - 1}" if revision else None
+    fields["checkpoint"] = draft(revision, components)
+    return commit(revision, *chain(f"n{revision}", after=before), **fields)
+
+
+async def test_a_commit_takes_the_shortest_form(storage: lash.Storage, forms: Forms) -> None:
+    """Nodes alone, a ledger or new bytes, a lease, or all of it: one statement each, of no more steps than needed."""
+    session = storage.session("s")
+    fence = await leased(storage)
+    for number, (form, made) in enumerate(
+        [
+            ("commit_alone_nodes", turn(1, turn_id="t")),
+            ("commit_alone_state", turn(2, usage=(spent(1),))),
+            ("commit_alone_turns", turn(3, fence=fence)),
+            ("commit_apply_queue", turn(4, usage=(spent(1), spent(1)))),
+            ("commit_alone_nodes", turn(5)),
+            ("commit_apply", turn(6, STATE)),
+            ("commit_alone_nodes", turn(7, STATE)),
+            ("commit_alone_state", turn(8, {"state": b"other state"})),
+            ("commit_alone_turns", turn(9, {"state": b"third state"}, fence=fence)),
+            ("commit_alone_nodes", turn(10, {"state": ref_of(b"third state")})),
+            ("commit_apply_state", turn(11, STATE, usage=(spent(1), spent(1)))),
+            ("commit_apply_turns", turn(12, {"state": b"last"}, usage=(spent(1), spent(1)), fence=fence)),
+            ("commit_apply", turn(13)),
+            ("commit_alone_nodes", turn(14)),
+            ("commit_apply", turn(15, frames=(frame("f"),), current_frame_id="f")),
+            ("commit_apply", turn(16)),
+            ("commit_alone_turns", turn(17, release=fence)),
+            ("commit_apply_nodes", commit(18, *chain(*(f"m{index}" for index in range(MOST_ALONE + 1)), after="n17"))),
+            ("commit_alone_nodes", commit(19, graph=Unchanged())),
+            ("commit_apply", commit(20, *chain("beside", after="n3"))),
+        ],
+        start=2,
+    ):
+        assert (await session.commit(made)).revision == number
+        assert forms.taken()[-1] == form, made
+    read = await session.load()
+    assert read is not None
+    assert [node.node_id for node in read.graph.nodes] == ["n0", "n1", "n2", "n3", "beside"]
+    assert read.usage == (spent(7),)
+
+
+async def test_each_form_leaves_the_same_rows(postgres_storage_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the statement for one commit leaves of a session is what the one for many does, but for keys and times."""
+    made = [
+        turn(0, {"a": b"a0", "b": b"b"}, turn_id="t0"),
+        turn(1, {"a": b"a1", "b": b"b"}, turn_id="t1", usage=(spent(1),)),
+        turn(2, {"a": b"a2", "b": b"b2"}, usage=(spent(2), spent(3, model="m2"))),
+        turn(3, {"a": b"a2", "b": b"b2"}, turn_id="t3"),
+        turn(4, {"a": b"a4", "b": b"b2"}, turn_id="t4", usage=(spent(4),)),
+    ]
+    left = []
+    for session_id in ("alone", "together"):
+        forms = Forms()
+        async with await lash.open(postgres_storage_url, on_statement=forms) as opened:
+            await created(opened, session_id)
+            for each in made:
+                await opened.session(session_id).commit(msgspec.structs.replace(each, session_id=session_id))
+        left.append([await raw(postgres_storage_url, query.format(session_id)) for query in ROWS])
+        is_alone = [name.startswith("commit_alone") for name in forms.taken()]
+        assert is_alone == [False, *[session_id == "alone"] * 4]
+        monkeypatch.setattr("lash.postgres.rows.session.commit_record.statement_alone", lambda _: None)
+    assert left[0] == left[1]
+
+
+async def test_a_fork_is_told_of_inherited_nodes(storage: lash.Storage, forms: Forms) -> None:
+    """A fork does not take the statement that looks for new ids among own nodes only, and so refuses inherited ones."""
+    await storage.sessions.fork("s", "f")
+    fork = storage.session("f")
+    first = await fork.revision()
+    await fork.commit(commit(first, *chain("own", after="n0"), session_id="f"))
+    forms.taken()
+    await fork.commit(commit(first + 1, *chain("more", after="own"), session_id="f"))
+    assert forms.taken() == ["commit_apply_nodes"]
+    # The id is one that the fork sees, at another place.
+    with pytest.raises(lash.NodeConflict):
+        await fork.commit(commit(first + 2, *chain("n0", after="more"), session_id="f"))
+
+
+@pytest.mark.parametrize(
+    ("form", "values"),
+    [
+        ("commit_alone_nodes", {}),
+        ("commit_alone_state", {"usage": (spent(1),)}),
+        ("commit_alone_turns", {"usage": (spent(1),), "fence": True}),
+    ],
+)
+async def test_a_commit_alone_waits_for_those_who_change_other_things(
+    storage: lash.Storage, forms: Forms, postgres_storage_url: str, form: str, values: dict[str, Any]
+) -> None:
+    """A session that is renamed meanwhile keeps its new name, and the commit lands once the lock is free."""
+    fence = await leased(storage)
+    made = turn(1, **(values | {"fence": fence} if "fence" in values else values))
+    options = PostgresOptions.from_url(postgres_storage_url)
+    connection = await asyncpg.connect(options.dsn, server_settings={"search_path": options.schema})
+    try:
+        transaction = connection.transaction()
+        await transaction.start()
+        await connection.execute("UPDATE lash_sessions SET name = 'renamed'")
+        committing = asyncio.create_task(storage.session("s").commit(made))
+        await waits_for_a_lock(connection)
+        await transaction.commit()
+    finally:
+        await connection.close()
+    assert (await committing).revision == 2
+    assert forms.taken() == [form]
+    read = await storage.session("s").load()
+    assert read is not None
+    assert [node.node_id for node in read.graph.nodes] == ["n0", "n1"]
+    assert (await storage.session("s").meta()).name == "renamed"
+
+
+async def waits_for_a_lock(connection: asyncpg.Connection[asyncpg.Record]) -> None:
+    """Return when a statement waits for what this connection holds."""
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid))"
+    async with asyncio.timeout(30):
+        while await connection.fetchval(waiting) == 0:  # noqa: ASYNC110 (the server tells nobody)
+            await asyncio.sleep(0.01)
+
+
+async def test_a_commit_alone_is_refused_whole(storage: lash.Storage, forms: Forms) -> None:
+    """An id or a turn that is taken is found by the statement itself, and the plan then says what is wrong."""
+    session = storage.session("s")
+    await session.commit(turn(1, turn_id="t"))
+    await session.commit(turn(2))
+    forms.taken()
+    with pytest.raises(lash.NodeConflict):
+        await session.commit(commit(3, *chain("n0", after="n2")))
+    with pytest.raises(lash.TurnConflict):
+        await session.commit(turn(3, turn_id="t"))
+    assert forms.taken() == ["commit_alone_nodes", "commit_facts"] * 2
+    assert (await session.commit(turn(3))).revision == 4
+
+
+async def test_no_form_leaves_state_behind(storage: lash.Storage, postgres_storage_url: str) -> None:
+    """What a commit without state follows is gone, bytes and frames included, and stays gone."""
+    session = storage.session("s")
+    await session.commit(turn(1, STATE, frames=(frame("f", state=b"of the frame"),), current_frame_id="f"))
+    assert await counts(postgres_storage_url) == (2, 2, 1)
+    for revision in (2, 3):
+        await session.commit(turn(revision))
+        assert await counts(postgres_storage_url) == (0, 0, 0)
+    read = await session.load()
+    assert read is not None
+    assert read.checkpoint.components == {}
+    assert read.frames == ()
+
+
+async def test_state_that_another_storage_left_is_noticed(
+    storage: lash.Storage, forms: Forms, postgres_storage_url: str
+) -> None:
+    """A storage that knew of no state plans again after another has committed some, and takes the form that ends it."""
+    session = storage.session("s")
+    async with await lash.open(postgres_storage_url) as other:
+        await other.session("s").commit(turn(1, STATE))
+    with pytest.raises(lash.RevisionConflict):
+        await session.commit(turn(1))
+    forms.taken()
+    await session.commit(turn(2))
+    assert forms.taken() == ["commit_apply"]
+    assert await counts(postgres_storage_url) == (0, 0, 0)
+
+
+async def test_state_that_is_kept_for_a_while_expires(postgres_storage_url: str, forms: Forms) -> None:
+    """With retention, commits without state still take the form that drops what has grown too old."""
+    async with await lash.open(postgres_storage_url, on_statement=forms, retention=lash.Retention.last(2)) as opened:
+        await created(opened)
+        session = opened.session("s")
+        await session.commit(turn(0))
+        await session.commit(turn(1, STATE))
+        forms.taken()
+        for revision, left in ((2, (1, 1, 0)), (3, (0, 0, 0))):
+            await session.commit(turn(revision))
+            assert forms.taken() == ["commit_apply"]
+            assert await counts(postgres_storage_url) == left
+        assert await session.checkpoint(3) is not None
+    # What a storage that keeps more has left is not taken for the only checkpoint.
+    async with await lash.open(postgres_storage_url, on_statement=forms) as opened:
+        await opened.session("s").commit(turn(4))
+        assert forms.taken() == ["commit_facts", "commit_apply"]
+        assert await opened.session("s").checkpoint(4) is None
+        assert await opened.session("s").checkpoint(5) is not None
+
+
+async def test_reading_does_not_make_the_form_longer(storage: lash.Storage, forms: Forms) -> None:
+    """What is known of the state of a revision stays known when the head is read again."""
+    session = storage.session("s")
+    await session.load()
+    await session.head()
+    await session.commit(turn(1))
+    assert forms.taken() == ["commit_alone_nodes"]
+
+
+def test_what_is_forgotten_of_a_head_is_forgotten_whole() -> None:
+    """A head that makes room for another takes along what was known of its session."""
+    heads, left = SeenHeads(capacity=1), Left({}, inherits=False)
+    heads.remember("a", EMPTY_HEAD, left)
+    assert heads.left("a", EMPTY_HEAD) is left
+    heads.remember("b", EMPTY_HEAD)
+    assert heads.get("a") is None
+    assert heads.left("a", EMPTY_HEAD) is None
+
+
+async def test_checkpoints_of_every_form_can_be_read(storage: lash.Storage) -> None:
+    """The checkpoint of the head is the one that was committed last, and the only one, whatever form wrote it."""
+    session = storage.session("s")
+    for revision, components in enumerate(({}, STATE, {**STATE, "more": b"more"}, {"more": b"more"}, {}, {}), start=1):
+        await session.commit(turn(revision, components))
+        found = await session.checkpoint()
+        assert found is not None
+        assert (found.revision, found.components) == (revision + 1, components)
+        assert found.manifest.turn_state.turn_index == revision
+        assert await session.checkpoint(revision) is None

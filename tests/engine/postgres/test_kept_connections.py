@@ -1,0 +1,81 @@
+"""A connection that comes back is kept for the next caller, and nobody is worse off for it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import asyncpg
+import pytest
+
+from lash.postgres.engine.options import PostgresOptions
+from tests.engine.postgres.kit import RUNNING, Item, opened, raw_connection, until_count, with_items
+
+
+async def test_the_pool_is_not_asked_for_every_statement(
+    postgres_schema_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred statements, one after the other, take one connection from the driver's pool."""
+    taken = 0
+    acquire = asyncpg.Pool.acquire
+
+    def count(pool: asyncpg.Pool[asyncpg.Record], **options: float | None) -> object:
+        nonlocal taken
+        taken += 1
+        return acquire(pool, **options)
+
+    async with opened(postgres_schema_url) as database:
+        await with_items(database, 1)
+        monkeypatch.setattr(asyncpg.Pool, "acquire", count)
+        for number in range(1, 101):
+            assert await database.write_one(Item, "add", 1, repeatable=False) == Item(1, number)
+    assert taken <= 1
+
+
+async def test_a_kept_connection_that_died_is_not_lent(postgres_schema_url: str) -> None:
+    """A statement that may not be repeated is not lost on a connection that the server had closed before.
+
+    The driver hears of the end in two steps, each in a turn of the event loop of its own: the reason, then the end.
+    """
+    async with opened(postgres_schema_url, max_size=1, application_name="dying") as database:
+        await with_items(database, 1)
+        async with raw_connection(postgres_schema_url) as watcher:
+            for number in range(1, 41):
+                assert await database.write_one(Item, "add", 1, repeatable=False) == Item(1, number)
+                end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'dying'"
+                await watcher.execute(end)
+                await until_count(watcher, RUNNING, "dying", 0)
+                # The word of it is on its way to us, and comes before the next answer from the same server.
+                await watcher.fetchval("SELECT 1")
+                for _ in range(number % 4):
+                    await asyncio.sleep(0)
+
+
+async def test_who_waits_is_served_before_a_connection_is_kept(postgres_schema_url: str) -> None:
+    """Callers beyond the size of the pool get their turn, whoever comes back meanwhile."""
+    async with opened(postgres_schema_url, max_size=2, acquire_timeout_s=5) as database:
+
+        async def several() -> int:
+            return len([await database.read_one(Item, "sleep", 0.001) for _ in range(5)])
+
+        assert await asyncio.gather(*(several() for _ in range(20))) == [5] * 20
+
+
+async def test_what_is_kept_goes_back_and_ends_when_idle(
+    postgres_schema_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver closes connections that nobody used for long, those that were kept for a moment too."""
+    monkeypatch.setattr("lash.postgres.engine.pool._KEEP_S", 0.01)
+    name = "resting"
+    async with opened(postgres_schema_url, idle_lifetime_s=0.05, application_name=name) as database:
+        await asyncio.gather(*(database.read_one(Item, "sleep", 0.01) for _ in range(4)))
+        async with raw_connection(postgres_schema_url) as watcher:
+            await until_count(watcher, RUNNING, name, 0)
+        assert await database.read_one(Item, "one") == Item(1, 2)
+
+
+async def test_nothing_of_a_callers_pool_is_kept(postgres_schema_url: str) -> None:
+    """Its owner may need every connection as soon as a statement of ours is done."""
+    dsn = PostgresOptions.from_url(postgres_schema_url).dsn
+    async with asyncpg.create_pool(dsn, min_size=1, max_size=1) as pool, opened(postgres_schema_url, pool=pool) as ours:
+        assert await ours.read_one(Item, "one") == Item(1, 2)
+        assert pool.get_idle_size() == 1

@@ -1,0 +1,51 @@
+"""Calls of stores that repeat themselves after a lost answer: what was done once counts once."""
+
+from __future__ import annotations
+
+import lash
+from lash.model.attachment import AttachmentEntry
+from lash.model.queue import Boundary
+from tests.contract.queue_state import claimed, late, leased, queued
+from tests.engine.postgres.proxy import Cut, proxy_before
+from tests.factories.session import created, owner
+
+
+async def test_a_claim_whose_answer_was_lost_is_one_attempt(postgres_storage_url: str) -> None:
+    """The repeat finds its own claim; it does not count as a second attempt, of which there are only so many."""
+    async with proxy_before(postgres_storage_url) as (proxy, url), await lash.open(url) as storage:
+        await created(storage)
+        await queued(storage, late("x"))
+        fence = await leased(storage)
+        proxy.cut_once(fence.token.encode(), Cut.BEFORE_ANSWERING)
+        claim = claimed(await storage.queue.claim(fence, boundary=Boundary.IDLE, ttl_ms=60_000))
+        assert [batch.attempts for batch in claim.batches] == [1]
+        assert [batch.attempts for batch in await storage.queue.list("s")] == [1]
+
+
+async def test_a_turn_whose_begin_was_lost_is_one_attempt(postgres_storage_url: str) -> None:
+    """The repeat finds its own lease and its own claim: one fencing number and one attempt were used."""
+    async with proxy_before(postgres_storage_url) as (proxy, url), await lash.open(url) as storage:
+        await created(storage)
+        await queued(storage, late("x"))
+        # The statement that writes has the name of the holder among its values; the one that reads has not.
+        proxy.cut_once(b"the-only-worker", Cut.BEFORE_ANSWERING)
+        begun = await storage.queue.claim_turn("s", owner("the-only-worker"), ttl_ms=60_000)
+        assert isinstance(begun, lash.ClaimedTurn)
+        assert (begun.lease.fencing, [batch.attempts for batch in begun.claim.batches]) == (1, [1])
+        assert await storage.leases.holder("s") == begun.lease
+        assert await storage.queue.list("s") == begun.claim.batches
+
+
+async def test_a_sweep_goes_on_after_a_lost_answer(postgres_storage_url: str) -> None:
+    """A step of a deletion whose answer was lost is recognised as its own, and the bytes are deleted."""
+
+    async def gone(_entry: AttachmentEntry) -> bool:
+        return True
+
+    async with proxy_before(postgres_storage_url) as (proxy, url), await lash.open(url) as storage:
+        await created(storage)
+        ref = await storage.attachments.put("s", b"picture", "image/png")
+        await storage.attachments.forget("s", ref.id)
+        # The statement has the phase to which it moves among its values, and nobody else has it.
+        proxy.cut_once(b"\x00\x00\x00\x09condemned", Cut.BEFORE_ANSWERING)
+        assert (await storage.attachments.sweep(0, gone)).deleted == (ref.id,)

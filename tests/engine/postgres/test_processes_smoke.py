@@ -1,0 +1,147 @@
+"""Processes on PostgreSQL where many work on them at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import lash
+from lash.model.process.event import WakeState
+from lash.model.process.process import ChangeKind, ProcessAcquired, ProcessChange, ProcessRefused
+from lash.postgres.engine.options import PostgresOptions
+from lash.stores.storage import Storage
+from tests.engine.postgres.kit import raw_connection
+from tests.factories.process import DONE, NEWS, event, news, process, process_lease, registered
+from tests.factories.session import created, owner
+
+_WRITERS = 48
+
+
+@asynccontextmanager
+async def opened(url: str, count: int) -> AsyncIterator[list[Storage]]:
+    storages = [await lash.open(url) for _ in range(count)]
+    try:
+        yield storages
+    finally:
+        for storage in storages:
+            await storage.close()
+
+
+async def read_feed(storage: Storage, writing: asyncio.Future[list[None]]) -> list[ProcessChange]:
+    """Read the feed two changes at a time while others write, and then to its end."""
+    changes: list[ProcessChange] = []
+    cursor: str | None = None
+    while True:
+        was_writing = not writing.done()
+        page = await storage.events.changes(cursor, limit=2)
+        changes, cursor = [*changes, *page.changes], page.cursor
+        if not page.changes and not was_writing:
+            return changes
+
+
+async def test_an_append_to_a_known_process_is_one_statement(postgres_schema_url: str) -> None:
+    """What a storage knows of a process makes the append one round trip, also when it wakes a session or ends it."""
+    heard: list[str] = []
+    async with await lash.open(postgres_schema_url, on_statement=heard.append) as storage:
+        await created(storage)
+        await storage.processes.register(process("p", NEWS, wake_session_id="s"))
+        lease = process_lease(await storage.process_leases.claim("p", owner("w"), ttl_ms=60_000))
+        heard.clear()
+        await storage.events.append("p", news(key="k"))
+        await storage.process_leases.complete(lease.fence, DONE)
+    assert heard == ["event_append", "process_lease_complete"]
+
+
+async def test_concurrent_appends_are_numbered_without_a_gap(postgres_schema_url: str) -> None:
+    """Law 84: 48 appends through four storages get the numbers 1 to 48, each once."""
+    async with opened(postgres_schema_url, 4) as storages:
+        await registered(storages[0])
+        appended = await asyncio.gather(
+            *(storages[number % 4].events.append("p", event(payload=number)) for number in range(_WRITERS))
+        )
+        stored = await storages[0].events.after("p")
+    assert sorted(each.event.sequence for each in appended) == list(range(1, _WRITERS + 1))
+    assert {each.event.sequence: each.event for each in appended} == {each.sequence: each for each in stored}
+
+
+async def test_concurrent_appends_under_one_key_are_one(postgres_schema_url: str) -> None:
+    """Law 85: of 24 equal appends through two storages one writes, and all get its event."""
+    async with opened(postgres_schema_url, 2) as storages:
+        await registered(storages[0])
+        appended = await asyncio.gather(
+            *(storages[number % 2].events.append("p", event(payload=1, key="k")) for number in range(24))
+        )
+        assert len(await storages[0].events.after("p")) == 1
+    assert len({each.event.sequence for each in appended}) == 1
+    assert [each.replayed for each in appended].count(False) == 1
+
+
+async def test_the_feed_shows_every_change_once(postgres_schema_url: str) -> None:
+    """DESIGN 4.4.7: a reader that takes two changes at a time, beside 48 writers, misses none and sees none twice."""
+
+    async def write(storage: Storage, process_id: str) -> None:
+        await registered(storage, process_id)
+        for number in range(3):
+            await storage.events.append(process_id, event(payload=number))
+
+    async with opened(postgres_schema_url, 3) as storages:
+        writing = asyncio.gather(*(write(storages[number % 2], f"p{number}") for number in range(_WRITERS)))
+        changes = await read_feed(storages[2], writing)
+        await writing
+    expected = {(f"p{number}", sequence) for number in range(_WRITERS) for sequence in (None, 1, 2, 3)}
+    assert len(changes) == len(expected)
+    assert {(change.process_id, change.sequence) for change in changes} == expected
+
+
+async def test_a_change_that_is_committed_late_is_not_passed_over(postgres_schema_url: str) -> None:
+    """DESIGN 4.4.7: the feed waits for a transaction that began before others which have ended."""
+    async with opened(postgres_schema_url, 1) as (storage,), raw_connection(postgres_schema_url) as connection:
+        changes = f'"{PostgresOptions.from_url(postgres_schema_url).schema}".lash_process_changes'
+        slow = connection.transaction()
+        await slow.start()
+        await connection.execute(
+            f"INSERT INTO {changes} (process_id, kind, occurred_at_ms) VALUES ('slow', 'changed', 0)"
+        )
+        await registered(storage, "fast")
+        early = await storage.events.changes()
+        await slow.commit()
+        late = await storage.events.changes(early.cursor)
+    assert early.changes == ()
+    assert [(each.process_id, each.kind) for each in late.changes] == [
+        ("slow", ChangeKind.CHANGED),
+        ("fast", ChangeKind.REGISTERED),
+    ]
+
+
+async def test_one_of_many_claims_wins(postgres_schema_url: str) -> None:
+    """Law 86: of 24 owners on a free process one gets it; the others learn who, and one start is in the log."""
+    async with opened(postgres_schema_url, 2) as storages:
+        await registered(storages[0])
+        outcomes = await asyncio.gather(
+            *(
+                storages[number % 2].process_leases.claim("p", owner(f"w{number}"), ttl_ms=60_000)
+                for number in range(24)
+            )
+        )
+        log = await storages[0].events.after("p")
+    won = [outcome for outcome in outcomes if isinstance(outcome, ProcessAcquired)]
+    assert len(won) == 1
+    assert [each.holder for each in outcomes if isinstance(each, ProcessRefused)] == [won[0].lease] * 23
+    assert [each.event_type for each in log] == ["process.started"]
+    assert won[0].record.last_sequence == 1
+
+
+async def test_wakes_and_the_deletion_of_their_session(postgres_schema_url: str) -> None:
+    """DESIGN 4.4.5: while a session is deleted, every append to it lands, and no wake is left as lying in its queue."""
+    names = [f"p{number}" for number in range(8)]
+    async with opened(postgres_schema_url, 2) as (storage, other):
+        await created(storage)
+        for name in names:
+            await storage.processes.register(process(name, NEWS, wake_session_id="s"))
+        appending = [other.events.append(name, news(wake="s")) for name in names for _ in range(4)]
+        deleted, *appended = await asyncio.gather(storage.sessions.delete("s"), *appending)
+        wakes = [wake for name in names for wake in await storage.events.wakes_after(name)]
+    assert deleted is True
+    assert len(appended) == len(wakes) == 32
+    assert {wake.state for wake in wakes} == {WakeState.UNDELIVERABLE}

@@ -1,0 +1,255 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import apsw
+import pytest
+
+from lash.errors import ConfigError, CorruptData, ForeignDatabase, NewerSchema, StoreUnavailable
+from lash.sqlite.engine import location
+from lash.sqlite.engine.database import SQLiteOptions
+from tests.engine.sqlite.kit import create_tables, ids, insert, open_database
+
+ROOT = Path(__file__).parents[3]
+MOUNTS = """\
+/dev/vda / ext4 rw,relatime 0 0
+proc /proc proc rw 0 0
+server:/export /mnt/shared nfs4 rw,vers=4.2 0 0
+//server/x /mnt/with\\040space cifs rw 0 0
+/dev/vdb /mnt/shared/local ext4 rw 0 0
+me@host:/ /home/me/far fuse.sshfs rw 0 0
+C:\\134 /mnt/c 9p rw 0 0
+"""
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(file.name for file in folder.iterdir())
+
+
+def writer_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("lash-sqlite")]
+
+
+async def test_a_folder_is_no_database(tmp_path: Path) -> None:
+    """Naming a folder is a mistake of configuration."""
+    with pytest.raises(ConfigError, match="folder"):
+        await open_database(tmp_path)
+
+
+async def test_the_folder_must_exist(tmp_path: Path) -> None:
+    """A missing parent folder is named, and not created."""
+    with pytest.raises(ConfigError, match="missing does not exist"):
+        await open_database(tmp_path / "missing" / "x.db")
+    assert names_in(tmp_path) == []
+
+
+@pytest.mark.parametrize("path", ["", "a\0b"])
+async def test_no_file_name(path: str) -> None:
+    """A name that no file can have is refused; an empty one would be a temporary database to SQLite."""
+    with pytest.raises(ConfigError, match="no file name"):
+        await open_database(path)
+
+
+async def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    """A text file is left as it was, and so are the threads."""
+    file = tmp_path / "notes.txt"
+    file.write_text("dear diary " * 500)
+    with pytest.raises(ForeignDatabase, match=r"notes\.txt"):
+        await open_database(file)
+    assert file.read_text() == "dear diary " * 500
+    assert writer_threads() == []
+
+
+async def test_a_truncated_file(tmp_path: Path) -> None:
+    """A database that lost its tail is corrupt, not empty."""
+    database = await open_database(tmp_path / "x.db")
+    await database.write(lambda transaction: transaction.run("insert_bulk", payload=bytes(50_000)))
+    await database.close()
+    os.truncate(tmp_path / "x.db", 8192)
+    with pytest.raises(CorruptData):
+        await open_database(tmp_path / "x.db")
+
+
+async def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
+    """A database that ``prepare`` refuses keeps every byte, its journal mode included."""
+    other = apsw.Connection(str(tmp_path / "other.db"))
+    other.execute("CREATE TABLE theirs (x)")
+    other.close()
+    before = (tmp_path / "other.db").read_bytes()
+
+    def refuse(_connection: apsw.Connection, new: bool) -> None:  # noqa: FBT001
+        assert not new
+        raise NewerSchema(9, 1)
+
+    with pytest.raises(NewerSchema):
+        await open_database(tmp_path / "other.db", prepare=refuse)
+    assert (tmp_path / "other.db").read_bytes() == before
+    assert writer_threads() == []
+
+
+async def test_prepare_learns_whether_the_file_is_new(tmp_path: Path) -> None:
+    """Only the first open of a file is told that it holds nothing."""
+    told: list[bool] = []
+
+    def note(connection: apsw.Connection, new: bool) -> None:  # noqa: FBT001
+        told.append(new)
+        assert threading.current_thread().name == "lash-sqlite-writer"
+        create_tables(connection, new)
+
+    for _ in range(2):
+        database = await open_database(tmp_path / "x.db", prepare=note)
+        await database.close()
+    assert told == [True, False]
+
+
+async def test_errors_of_the_driver_in_prepare(tmp_path: Path) -> None:
+    """What SQLite raises while the tables are prepared comes out in our terms."""
+
+    def stumble(connection: apsw.Connection, _new: bool) -> None:  # noqa: FBT001
+        connection.execute("SELECT * FROM nowhere")
+
+    for path in (tmp_path / "x.db", None):
+        with pytest.raises(Exception, match="nowhere") as caught:
+            await open_database(path, prepare=stumble)
+        assert not isinstance(caught.value, apsw.Error)
+        assert isinstance(caught.value.__cause__, apsw.SQLError)
+
+
+READ_ONLY = """
+import asyncio, os, sys
+from lash.errors import StorageFailure
+from tests.engine.sqlite.kit import open_database
+if os.getuid() == 0:
+    os.setgid(65534)
+    os.setuid(65534)
+try:
+    asyncio.run(open_database(sys.argv[1]))
+except StorageFailure as error:
+    print("refused:", error)
+"""
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_what_may_not_be_written(what: str) -> None:
+    """A file or folder without the right to write is refused as such, as an ordinary user sees it."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, file = Path(name), Path(name) / "x.db"
+        connection = apsw.Connection(str(file))
+        connection.execute("CREATE TABLE t (x)")
+        connection.close()
+        file.chmod(0o444 if what == "file" else 0o666)
+        folder.chmod(0o777 if what == "file" else 0o555)
+        done = subprocess.run(
+            [sys.executable, "-c", READ_ONLY, str(file)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=30,
+            cwd=ROOT,
+        )
+        folder.chmod(0o700)
+    assert done.stdout.startswith("refused:"), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("folder", "kind"),
+    [
+        ("/srv", "ext4"),
+        ("/mnt/shared", "nfs4"),
+        ("/mnt/shared/deep/er", "nfs4"),
+        ("/mnt/shared-not", "ext4"),
+        ("/mnt/shared/local/x", "ext4"),
+        ("/mnt/with space/x", "cifs"),
+        ("/home/me/far/away", "fuse.sshfs"),
+        ("/mnt/c/Users", "9p"),
+    ],
+)
+def test_the_file_system_of_a_folder(folder: str, kind: str) -> None:
+    """The innermost mount decides, by whole names and with escapes read."""
+    assert location.file_system_of(folder, mounts=MOUNTS) == kind
+    if kind == "ext4":
+        location.check_file_system(folder, mounts=MOUNTS)
+    else:
+        with pytest.raises(ConfigError, match="network file system"):
+            location.check_file_system(folder, mounts=MOUNTS)
+
+
+async def test_a_network_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opening on a network file system is refused before a file is made."""
+    (tmp_path / "mounts").write_text(f"server:/x {tmp_path} nfs4 rw 0 0\n")
+    monkeypatch.setattr(location, "_MOUNTS", tmp_path / "mounts")
+    with pytest.raises(ConfigError, match="nfs4"):
+        await open_database(tmp_path / "x.db")
+    assert names_in(tmp_path) == ["mounts"]
+
+
+@pytest.mark.parametrize(
+    ("version", "fine"), [("3.40.1", False), ("3.51.2", False), ("3.51.3", True), ("3.54.1", True)]
+)
+def test_the_oldest_sqlite(version: str, fine: bool) -> None:  # noqa: FBT001
+    """Versions that can lose committed pages are refused."""
+    if fine:
+        location.check_sqlite_version(version)
+    else:
+        with pytest.raises(ConfigError, match=version):
+            location.check_sqlite_version(version)
+
+
+async def test_settings_of_the_connections(tmp_path: Path) -> None:
+    """A file is opened in WAL mode, durable, with foreign keys and a cautious view of its schema."""
+    seen: dict[str, object] = {}
+    kept: list[apsw.Connection] = []
+
+    def look(connection: apsw.Connection, new: bool) -> None:  # noqa: FBT001
+        create_tables(connection, new)
+        kept.append(connection)
+
+    database = await open_database(tmp_path / "x.db", prepare=look)
+    for name in (
+        "journal_mode",
+        "synchronous",
+        "foreign_keys",
+        "trusted_schema",
+        "cell_size_check",
+        "wal_autocheckpoint",
+    ):
+        seen[name] = kept[0].pragma(name)
+    assert seen == {
+        "journal_mode": "wal",
+        "synchronous": 2,
+        "foreign_keys": 1,
+        "trusted_schema": 0,
+        "cell_size_check": 1,
+        "wal_autocheckpoint": 0,
+    }
+    await database.close()
+
+
+async def test_a_tool_that_holds_the_write_lock(tmp_path: Path) -> None:
+    """A foreign tool in a write transaction makes writes unavailable after the timeout, and only so long."""
+    database = await open_database(tmp_path / "x.db", options=SQLiteOptions(busy_timeout_ms=20))
+    tool = apsw.Connection(str(tmp_path / "x.db"))
+    tool.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreUnavailable) as caught:
+        await database.write(insert(1))
+    assert not caught.value.outcome_unknown
+    assert database.read(ids) == []
+    tool.execute("ROLLBACK")
+    tool.close()
+    assert await database.write(insert(2)) == 1
+    await database.close()
+
+
+@pytest.mark.parametrize("option", ["group_limit", "checkpoint_pages", "reader_threads"])
+def test_options_that_make_no_sense(option: str) -> None:
+    """Counts must be positive; so must the timeout, and the mode must be known."""
+    for wrong in ({option: 0}, {"busy_timeout_ms": -1}, {"loop_commit_ms": -1}):
+        with pytest.raises(ConfigError, match=next(iter(wrong))):
+            SQLiteOptions(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="synchronous"):
+        SQLiteOptions(synchronous="off")  # type: ignore[arg-type]

@@ -1,0 +1,367 @@
+"""Brief bodies on the event loop itself: when they run there, and that nothing else changes."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+import pytest
+
+from lash.errors import RevisionConflict, StorageFailure
+from lash.sqlite.engine import inline_writes as short_cut
+from lash.sqlite.engine.database import Database, SQLiteOptions, Transaction
+from lash.sqlite.engine.group_commit import BatchRunner
+from lash.sqlite.engine.lockfile import open_turns
+from tests.engine.sqlite.kit import Gate, ids, insert, open_database, write_then_refuse
+
+SLOW_S = 0.1
+QUICK_MS = 50
+QUICK = SQLiteOptions(loop_commit_ms=60_000, busy_timeout_ms=30_000)
+
+
+def insert_and_tell_thread(number: int) -> Callable[[Transaction], bool]:
+    """Return a body that inserts an item and returns whether it ran on the thread of the event loop."""
+
+    def body(transaction: Transaction) -> bool:
+        transaction.run("insert_item", id=number, label="x")
+        return threading.current_thread() is threading.main_thread()
+
+    return body
+
+
+async def warm_up(database: Database) -> None:
+    """Write until the disk is known to be quick."""
+    for number in range(1000, 1100):
+        if await database.write_briefly(insert_and_tell_thread(number)):
+            return
+    raise AssertionError("no brief body ran on the event loop")
+
+
+async def in_company(database: Database) -> None:
+    """Warm up, and have several tasks write, so that the loop waits for all that a turn brings."""
+    await warm_up(database)
+    await asyncio.gather(*(database.write_briefly(ids) for _ in range(2)))
+
+
+async def test_the_first_bodies_run_in_the_thread(tmp_path: Path) -> None:
+    """Until a few commits were quick the loop does not wait for the disk."""
+    database = await open_database(tmp_path / "x.db", options=QUICK)
+    assert not await database.write_briefly(insert_and_tell_thread(1))
+    await warm_up(database)
+    await database.close()
+
+
+async def test_it_can_be_turned_off() -> None:
+    """A loop that may wait for no commit at all leaves everything to the thread."""
+    database = await open_database(options=SQLiteOptions(loop_commit_ms=0))
+    assert [await database.write_briefly(insert_and_tell_thread(number)) for number in range(10)] == [False] * 10
+    await database.close()
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+async def test_bodies_of_one_turn_share_a_transaction(tmp_path: Path, in_memory: bool) -> None:  # noqa: FBT001
+    """What is asked for within one turn of the loop is written by the loop, in one transaction."""
+    names: list[str] = []
+    database = await open_database(None if in_memory else tmp_path / "x.db", options=QUICK, hook=names.append)
+    await in_company(database)
+    names.clear()
+    on_loop = await asyncio.gather(*(database.write_briefly(insert_and_tell_thread(number)) for number in range(10)))
+    assert on_loop == [True] * 10
+    assert names.count("begin") == names.count("commit") == 1
+    assert names.count("savepoint") == 0
+    assert database.read(ids)[:10] == list(range(10))
+    await database.close()
+
+
+async def test_bodies_of_one_turn_stay_together_in_the_thread(tmp_path: Path) -> None:
+    """On a slow disk they wait for one flush: the thread does not begin with the first of them alone."""
+    names: list[str] = []
+    database = await open_database(tmp_path / "x.db", options=SQLiteOptions(loop_commit_ms=0), hook=names.append)
+    await database.write(insert(100))
+    names.clear()
+
+    async def call(number: int) -> bool:
+        # Whoever hashes much lets other threads go on meanwhile.
+        hashlib.sha256(bytes(500_000)).digest()
+        return await database.write_briefly(insert_and_tell_thread(number))
+
+    assert await asyncio.gather(*map(call, range(10))) == [False] * 10
+    assert names.count("begin") == names.count("commit") == 1
+    await database.close()
+
+
+async def test_a_task_alone_is_served_at_once(tmp_path: Path) -> None:
+    """A body of the only task that writes is committed before the loop turns, and what it raises comes out as it is."""
+    names: list[str] = []
+    database = await open_database(tmp_path / "x.db", options=QUICK, hook=names.append)
+    await warm_up(database)
+    await asyncio.sleep(0)
+    turned: list[bool] = []
+    asyncio.get_running_loop().call_soon(turned.append, True)
+    names.clear()
+    assert await database.write_briefly(insert_and_tell_thread(1))
+    assert not turned
+    assert [name for name in names if name in {"begin", "commit"}] == ["begin", "commit"]
+
+    def refuse(transaction: Transaction) -> None:
+        transaction.run("insert_item", id=2, label="gone")
+        raise RevisionConflict("s", 1, 2)
+
+    await asyncio.sleep(0)
+    with pytest.raises(RevisionConflict):
+        await database.write_briefly(refuse)
+    assert database.read(ids)[:2] == [1, 1000]
+    await database.close()
+
+
+async def test_a_task_alone_does_not_keep_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that writes without a pause lets the loop turn after a while."""
+    monkeypatch.setattr(short_cut, "_LONGEST_S", 0.0)
+    database = await open_database(tmp_path / "x.db", options=QUICK)
+    await warm_up(database)
+    turned: list[int] = []
+
+    def turn() -> None:
+        turned.append(len(turned))
+        asyncio.get_running_loop().call_soon(turn)
+
+    asyncio.get_running_loop().call_soon(turn)
+    for number in range(10):
+        assert await database.write_briefly(insert_and_tell_thread(number))
+    assert len(turned) >= 5
+    await database.close()
+
+
+async def test_two_tasks_that_write_share_transactions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several tasks that write all the time none goes alone, but for the very first."""
+    monkeypatch.setattr(short_cut, "_LONGEST_S", 0.0)
+    names: list[str] = []
+    database = await open_database(tmp_path / "x.db", options=QUICK, hook=names.append)
+    await warm_up(database)
+    await asyncio.sleep(0)
+    names.clear()
+
+    async def several(first: int) -> None:
+        for number in range(first, first + 20):
+            await database.write_briefly(insert(number))
+
+    await asyncio.gather(several(0), several(100))
+    assert names.count("insert_item") == 40
+    assert names.count("commit") <= 23
+    await database.close()
+
+
+async def test_a_failing_body_is_undone_alone(tmp_path: Path) -> None:
+    """A body that raises on the loop loses its own writes, alone or among others."""
+    database = await open_database(tmp_path / "x.db", options=QUICK)
+    await warm_up(database)
+    with pytest.raises(RevisionConflict):
+        await database.write_briefly(write_then_refuse)
+    bodies = (insert(1), write_then_refuse, insert(2))
+    results = await asyncio.gather(*map(database.write_briefly, bodies), return_exceptions=True)
+    assert results[0] == results[2] == 1
+    assert isinstance(results[1], RevisionConflict)
+    assert database.read(ids)[:3] == [1, 2, 1000]
+    await database.close()
+
+
+async def test_brief_and_other_bodies_run_in_order(tmp_path: Path) -> None:
+    """A body sees what was asked for before it, whichever way either goes."""
+    database = await open_database(tmp_path / "x.db", options=QUICK)
+    await warm_up(database)
+    known = database.read(ids)
+    results = await asyncio.gather(
+        database.write_briefly(insert(1)),
+        database.write(ids),
+        database.write_briefly(insert(2)),
+        database.write_briefly(ids),
+    )
+    assert list(results) == [1, [1, *known], 1, [1, 2, *known]]
+    await database.close()
+
+
+async def test_more_than_the_loop_takes_goes_to_the_thread(tmp_path: Path) -> None:
+    """The loop does not write for ever: what is too much for one turn is written in the thread, in order."""
+    database = await open_database(tmp_path / "x.db", options=QUICK)
+    await in_company(database)
+    on_loop = await asyncio.gather(*(database.write_briefly(insert_and_tell_thread(number)) for number in range(40)))
+    assert on_loop == [False] * 40
+    assert database.read(ids)[:40] == list(range(40))
+    await database.close()
+
+
+async def test_the_loop_does_not_wait_for_another_process(tmp_path: Path) -> None:
+    """While another process has the right to write, the loop goes on and the body waits in the thread."""
+    database = await open_database(tmp_path / "x.db", options=QUICK)
+    await warm_up(database)
+    other = open_turns(str(tmp_path / "x.db"), timeout_ms=30_000)
+    other.take()
+    task = asyncio.create_task(database.write_briefly(insert_and_tell_thread(1)))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not task.done()
+    other.give_back()
+    other.close()
+    assert not await task
+    await database.close()
+
+
+async def test_the_loop_does_not_wait_for_a_foreign_tool(tmp_path: Path) -> None:
+    """A program that knows nothing of turns and holds SQLite's own lock keeps the body waiting, not the loop."""
+    database = await open_database(tmp_path / "x.db", options=QUICK)
+    await warm_up(database)
+    foreign = apsw.Connection(str(tmp_path / "x.db"))
+    foreign.execute("BEGIN IMMEDIATE")
+    task = asyncio.create_task(database.write_briefly(insert_and_tell_thread(1)))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not task.done()
+    foreign.execute("ROLLBACK")
+    foreign.close()
+    assert not await task
+    assert database.read(ids)[0] == 1
+    await database.close()
+
+
+async def test_a_slow_disk_is_left_to_the_thread(tmp_path: Path) -> None:
+    """After one slow commit the loop leaves the next ones to the thread, until some in a row were quick."""
+    slow = [False]
+
+    def hook(name: str) -> None:
+        if name == "commit" and slow[0]:
+            time.sleep(SLOW_S)
+
+    database = await open_database(tmp_path / "x.db", options=SQLiteOptions(loop_commit_ms=QUICK_MS), hook=hook)
+    await warm_up(database)
+    slow[0] = True
+    await database.write_briefly(insert_and_tell_thread(1))
+    assert [await database.write_briefly(insert_and_tell_thread(number)) for number in range(2, 5)] == [False] * 3
+    slow[0] = False
+    await database.write(insert(8))
+    assert not await database.write_briefly(insert_and_tell_thread(9))
+    await database.close()
+
+
+async def test_closing_finishes_what_waits(tmp_path: Path) -> None:
+    """A brief body that was accepted is written, although the database is closed before the loop comes to it."""
+    database = await open_database(tmp_path / "x.db", options=QUICK)
+    await in_company(database)
+    task = asyncio.create_task(database.write_briefly(insert(1)))
+    await asyncio.sleep(0)
+    await database.close()
+    assert await task == 1
+    again = await open_database(tmp_path / "x.db", options=QUICK)
+    assert again.read(ids)[0] == 1
+    await again.close()
+
+
+async def test_a_caller_that_is_gone_leaves_nothing(tmp_path: Path) -> None:
+    """A caller that was cancelled before the loop came to its body has written nothing."""
+    database = await open_database(tmp_path / "x.db", options=QUICK)
+    await in_company(database)
+    gone, kept = (asyncio.create_task(database.write_briefly(insert(number))) for number in (1, 2))
+    await asyncio.sleep(0)
+    gone.cancel()
+    assert await kept == 1
+    with pytest.raises(asyncio.CancelledError):
+        await gone
+    assert database.read(ids)[0] == 2
+    await database.close()
+
+
+async def test_brief_bodies_wait_for_the_thread(tmp_path: Path) -> None:
+    """While the thread works, brief bodies are queued behind it."""
+    database = await open_database(tmp_path / "x.db", options=QUICK)
+    await warm_up(database)
+    gate = Gate()
+    first = asyncio.create_task(database.write(gate))
+    await gate.entered()
+    second = asyncio.create_task(database.write_briefly(insert_and_tell_thread(1)))
+    await asyncio.sleep(0)
+    assert not second.done()
+    gate.open()
+    await first
+    assert not await second
+    await database.close()
+
+
+async def test_the_log_is_kept_short(tmp_path: Path) -> None:
+    """The log of a database that only the loop writes to is copied back from time to time, by the thread."""
+    names: list[tuple[str, bool]] = []
+
+    def hook(name: str) -> None:
+        names.append((name, threading.current_thread() is threading.main_thread()))
+
+    database = await open_database(
+        tmp_path / "x.db", options=SQLiteOptions(checkpoint_pages=4, loop_commit_ms=60_000), hook=hook
+    )
+    await warm_up(database)
+    names.clear()
+    for number in range(20):
+        await database.write_briefly(insert(number))
+    await database.close()
+    assert ("checkpoint", False) in names
+    assert ("checkpoint", True) not in names
+
+
+async def test_a_file_that_is_gone(tmp_path: Path) -> None:
+    """The loop acknowledges nothing that goes to a file without a name."""
+    database = await open_database(tmp_path / "x.db", options=QUICK)
+    await warm_up(database)
+    (tmp_path / "x.db").rename(tmp_path / "y.db")
+    with pytest.raises(StorageFailure, match="moved"):
+        await database.write_briefly(insert(1))
+    (tmp_path / "y.db").rename(tmp_path / "x.db")
+    assert await database.write_briefly(insert(1)) == 1
+    await database.close()
+
+
+async def test_a_failure_of_the_engine_reaches_the_callers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever breaks on the loop, nobody is left waiting, and the next write works."""
+    database = await open_database(tmp_path / "x.db", options=QUICK)
+    await warm_up(database)
+
+    def broken(_runner: BatchRunner, _jobs: object, *, begun: bool) -> None:
+        raise RuntimeError(f"made for the test, begun: {begun}")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BatchRunner, "_attempt", broken)
+        with pytest.raises(RuntimeError, match="begun: True"):
+            await asyncio.wait_for(database.write_briefly(insert(1)), 30)
+    await database.write(insert(2))
+    assert database.read(ids)[0] == 2
+    await database.close()
+
+
+def test_a_loop_that_is_gone_with_bodies_waiting(tmp_path: Path) -> None:
+    """What was accepted is written when the database is closed from another loop."""
+    first = asyncio.new_event_loop()
+    database = first.run_until_complete(open_database(tmp_path / "x.db", options=QUICK))
+    first.run_until_complete(in_company(database))
+    calling = database.write_briefly(insert(1))
+
+    def ask_and_be_interrupted() -> None:
+        # The loop ends in the turn in which the call was accepted, before it comes to the body.
+        calling.send(None)
+        raise KeyboardInterrupt
+
+    first.call_soon(ask_and_be_interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        first.run_forever()
+    first.close()
+    calling.close()
+    asyncio.run(database.close())
+
+    async def read_again() -> int:
+        again = await open_database(tmp_path / "x.db")
+        try:
+            return again.read(ids)[0]
+        finally:
+            await again.close()
+
+    assert asyncio.run(read_again()) == 1

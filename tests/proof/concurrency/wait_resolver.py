@@ -1,0 +1,38 @@
+"""A process that resolves the waits whose keys it is told.
+
+``python -m tests.proof.concurrency.wait_resolver URL NAME`` says ``ready`` when it has opened the storage. Each line
+is the text of a key; it is resolved with the name, and the answer is printed as JSON. ``make NAME`` prints the text
+of the key of that name instead, of an operation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import msgspec
+
+import lash
+
+
+async def resolve_as_told(url: str, name: str) -> None:
+    """Resolve what the lines name until there are no more."""
+    async with await lash.open(url) as storage:
+        _say("ready")
+        while line := await asyncio.to_thread(sys.stdin.readline):
+            verb, _, wait = line.strip().rpartition(" ")
+            if verb == "make":
+                scope = lash.OperationScope(operation_id="o")
+                _say((await storage.waits.key(scope, lash.CustomIdentity(key=wait))).text)
+            else:
+                answer = await storage.waits.resolve(wait, lash.Resolved(value=name))
+                _say(msgspec.json.encode(answer).decode())
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    asyncio.run(resolve_as_told(*sys.argv[1:]))

@@ -1,0 +1,92 @@
+"""What the checker is told of a storage, and what it says."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from tests.proof.contention.history import Act, Operation, State
+
+A = TypeVar("A", bound=Act)
+
+
+class Law(enum.StrEnum):
+    """What must hold."""
+
+    REGISTER = "the head of a session is one register that is compared and set"
+    CHAIN = "history is one line of exactly the commits that were made, each whole"
+    TURN = "a turn is committed once"
+    CONSUMED_ONCE = "an input is consumed once"
+    NOTHING_LOST = "an input that was acknowledged is consumed or still queued"
+    NOTHING_MADE_UP = "what is there was asked for"
+    ORDER = "what was acknowledged before another began comes before it"
+    FENCES_GROW = "every acquisition has a larger number than all before it"
+    STALE_FENCE = "who lost the lease changes nothing"
+    SET_ONCE = "what is set once has one value, for everybody"
+    LOG = "an event is in the log once, under the number that was answered"
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A law that was broken, by whom or what."""
+
+    law: Law
+    subject: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.law.name} {self.subject}: {self.text}"
+
+
+@dataclass(frozen=True)
+class StoredNode:
+    """A live node; ``key`` is the input that it was made of."""
+
+    node_id: str
+    parent: str | None
+    key: str | None = None
+
+
+@dataclass(frozen=True)
+class StoredSession:
+    """The rows of one session. ``nodes`` are in the order of insertion, ``queued`` are the keys in the queue."""
+
+    revision: int
+    leaf: str | None
+    nodes: tuple[StoredNode, ...] = ()
+    turns: Mapping[str, int] = field(default_factory=dict)
+    queued: tuple[str, ...] = ()
+    dead: tuple[str, ...] = ()
+    """The keys of dead letters."""
+
+    @property
+    def consumed(self) -> list[str]:
+        return [node.key for node in self.nodes if node.key is not None]
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What is stored in the end. A log has None where an event is none that a history tells of."""
+
+    sessions: Mapping[str, StoredSession] = field(default_factory=dict)
+    cells: Mapping[str, str] = field(default_factory=dict)
+    logs: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
+    fences: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Told(Generic[A]):
+    """An operation and its act, by its type."""
+
+    operation: Operation
+    act: A
+
+    @property
+    def is_ok(self) -> bool:
+        return self.operation.state is State.OK
+
+    @property
+    def may_have_happened(self) -> bool:
+        return self.operation.state is not State.FAIL

@@ -1,0 +1,70 @@
+"""The primary dies and its standby takes over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+import lash
+from lash.errors import StoreUnavailable
+from lash.testing.postgres_server import PostgresServer, find_binaries
+from tests.contract.queue_state import late
+from tests.proof.faults.disk import EFFORT
+from tests.proof.faults.postgres.servers import StandbyServer, both_hosts, follow_synchronously
+from tests.raw import raw
+from tests.runtime.worker_kit import until
+
+pytestmark = pytest.mark.timeout(240 * EFFORT)
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[PostgresServer, StandbyServer]]:
+    """A server and its synchronous standby."""
+    with PostgresServer(durable=True, binaries=find_binaries()) as primary, StandbyServer(primary) as standby:
+        follow_synchronously(primary)
+        yield primary, standby
+
+
+async def send(storage: lash.Storage, session_id: str, sent: list[str], enough: asyncio.Event) -> None:
+    """Send numbered messages, each repeated until it is acknowledged."""
+    number = 0
+    while not enough.is_set():
+        key = f"{session_id} {number}"
+        try:
+            await storage.queue.enqueue(late(key, session_id=session_id, source_key=key))
+        except StoreUnavailable:
+            await asyncio.sleep(0.02)
+            continue
+        sent.append(key)
+        number += 1
+
+
+async def test_acknowledged_writes_are_on_the_new_primary(pair: tuple[PostgresServer, StandbyServer]) -> None:
+    """While callers write, the primary is killed and its standby promoted: they go on there, and nothing is missing."""
+    primary, standby = pair
+    url = both_hosts(primary, standby)
+    sent: list[str] = []
+    enough = asyncio.Event()
+    async with await lash.open(f"{url}&schema=public") as storage:
+        names = [f"s{number}" for number in range(4)]
+        for name in names:
+            await storage.sessions.create(name)
+        async with asyncio.TaskGroup() as group:
+            for name in names:
+                group.create_task(send(storage, name, sent, enough))
+            await until(lambda: len(sent) >= 100)
+            await asyncio.to_thread(primary.stop, immediate=True)
+            before = len(sent)
+            await asyncio.sleep(0.2)
+            await asyncio.to_thread(standby.promote)
+            await until(lambda: len(sent) >= before + 100)
+            enough.set()
+    found = [
+        key for (key,) in await raw(f"{standby.url}?schema=public", "SELECT source_key FROM lash_batches ORDER BY seq")
+    ]
+    assert sorted(found) == sorted(sent)
+    for name in names:
+        own = [key for key in found if key.startswith(f"{name} ")]
+        assert own == [f"{name} {number}" for number in range(len(own))]

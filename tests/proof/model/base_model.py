@@ -1,0 +1,72 @@
+"""The model that machines hold the stores against: written from the contract alone, it knows nothing of ``lash.plan``.
+
+It keeps whole copies where the stores share, and plain lists where they have indexes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from lash.model.lease import Lease
+from tests.proof.model.kit import Refused
+
+
+@dataclasses.dataclass
+class LeaseState:
+    """The lease of one session: the last fencing number, and who holds it, live or lapsed."""
+
+    fencing: int
+    holder: Lease | None = None
+    paused_until_ms: int | None = None
+
+
+@dataclasses.dataclass
+class SessionState:
+    """One session as anybody may see it."""
+
+    session_id: str
+    created_at_ms: int
+    revision: int
+    lease: LeaseState
+    incarnation: int
+    """Which of the sessions of this id it is, counted from 1."""
+
+
+class Sessions:
+    """Which sessions there are, and what is left of those that were deleted."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self.live: dict[str, SessionState] = {}
+        self.deleted: dict[str, SessionState] = {}
+
+    @property
+    def now_ms(self) -> int:
+        return self._now_ms()
+
+    def need(self, session_id: str) -> SessionState:
+        """Return the session, or refuse as every operation does."""
+        if session_id in self.live:
+            return self.live[session_id]
+        raise Refused("SessionDeleted" if session_id in self.deleted else "SessionNotFound", session_id=session_id)
+
+    def add(self, session_id: str, revision: int, *, forked: bool = False) -> SessionState:
+        """Create the session, with a first revision if it is a fork; of a deleted one only the numbers are kept."""
+        old = self.deleted.pop(session_id, None)
+        assert revision == forked if old is None else revision > old.revision, "a new session starts above the old one"
+        self.live[session_id] = SessionState(
+            session_id=session_id,
+            created_at_ms=self.now_ms,
+            revision=revision,
+            lease=LeaseState(fencing=0 if old is None else old.lease.fencing),
+            incarnation=1 if old is None else old.incarnation + 1,
+        )
+        return self.live[session_id]
+
+    def remove(self, session_id: str) -> bool:
+        """Delete the session, and return whether there was one."""
+        gone = self.live.pop(session_id, None)
+        if gone is not None:
+            self.deleted[session_id] = gone
+        return gone is not None

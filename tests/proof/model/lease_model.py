@@ -1,0 +1,68 @@
+"""Leases: one holder at a time, and fencing numbers that only grow."""
+
+from __future__ import annotations
+
+import msgspec
+
+from lash.model.lease import Acquired, Busy, Lease, LeaseFence, LeaseOutcome, LeaseOwner
+from tests.proof.model.base_model import Sessions, SessionState
+from tests.proof.model.kit import Refused
+
+
+def claim(
+    sessions: Sessions, session_id: str, owner: LeaseOwner, ttl_ms: int, made: Lease | None, *, over_dead: bool = False
+) -> LeaseOutcome:
+    """Say what a claim gets; ``made`` is the lease of the answer, for its token and number if it is a new one.
+
+    ``over_dead`` says that the holder was seen, still holds, and is dead.
+    """
+    state = sessions.need(session_id).lease
+    held, now = state.holder, sessions.now_ms
+    if held is not None and now < held.expires_at_ms:
+        if held.owner.same_holder(owner):
+            state.holder = _extended(held, now + ttl_ms)
+            return Acquired(lease=state.holder, reentered=True)
+        if not over_dead:
+            return Busy(holder=held)
+    assert made is not None, "a free lease must be given"
+    assert made.fencing > state.fencing, "fencing numbers only grow"
+    state.fencing, state.paused_until_ms = made.fencing, None
+    state.holder = Lease(
+        session_id=session_id,
+        owner=owner,
+        token=made.token,
+        fencing=made.fencing,
+        claimed_at_ms=now,
+        expires_at_ms=now + ttl_ms,
+    )
+    return Acquired(lease=state.holder, displaced=held)
+
+
+def renew(sessions: Sessions, fence: LeaseFence, ttl_ms: int) -> Lease:
+    """Say what a renewal gets."""
+    state = sessions.need(fence.session_id)
+    held = live(state, fence, sessions.now_ms)
+    state.lease.holder = _extended(held, sessions.now_ms + ttl_ms)
+    return state.lease.holder
+
+
+def release(sessions: Sessions, fence: LeaseFence, pause_ms: int = 0) -> bool:
+    """Say whether a release frees the lease; it does so also after its time."""
+    state = sessions.need(fence.session_id).lease
+    if state.holder is None or state.holder.fence != fence:
+        return False
+    state.holder = None
+    state.paused_until_ms = sessions.now_ms + pause_ms if pause_ms else None
+    return True
+
+
+def live(state: SessionState, fence: LeaseFence, now_ms: int) -> Lease:
+    """Return the lease if this is the fence of it and it has not run out; else refuse."""
+    held = state.lease.holder
+    if held is None or held.fence != fence or now_ms >= held.expires_at_ms:
+        raise Refused("LeaseLost", session_id=fence.session_id)
+    return held
+
+
+def _extended(lease: Lease, expires_at_ms: int) -> Lease:
+    return msgspec.structs.replace(lease, expires_at_ms=max(lease.expires_at_ms, expires_at_ms))

@@ -1,0 +1,148 @@
+"""Sweep cases of queued work."""
+
+from __future__ import annotations
+
+from lash.errors import DeadLetterNotFound
+from lash.model.lease import LeaseFence
+from lash.model.queue import Batch, Boundary, Claim
+from lash.stores.storage import Storage
+from lash.testing.clock import ManualClock
+from tests.contract.queue_state import claimed, command, joining, late, leased, queued
+from tests.factories.session import created, owner
+from tests.proof.sweep.case import REPEATED, Again, AnyCase, Case
+
+TTL = 60_000
+
+
+async def session(storage: Storage, _clock: ManualClock) -> None:
+    await created(storage)
+
+
+async def waiting(storage: Storage, _clock: ManualClock) -> tuple[LeaseFence, list[Batch]]:
+    """A lease, and two batches that are claimed together."""
+    await created(storage)
+    batches = await queued(storage, joining("1", source_key="k"), joining("2"), late("3"))
+    return await leased(storage), batches[:2]
+
+
+async def unleased(storage: Storage, _clock: ManualClock) -> None:
+    """Two batches that are claimed together, and a lease that nobody has."""
+    await created(storage)
+    await queued(storage, joining("1", source_key="k"), joining("2"), late("3"))
+
+
+async def ordered(storage: Storage, _clock: ManualClock) -> LeaseFence:
+    await created(storage)
+    await queued(storage, command("compact"))
+    return await leased(storage)
+
+
+async def delayed(storage: Storage, clock: ManualClock) -> LeaseFence:
+    """A batch that became due after it was queued."""
+    await created(storage)
+    await queued(storage, late("later", available_at_ms=clock.now_ms() + 1_000))
+    fence = await leased(storage)
+    await clock.advance(1_000)
+    return fence
+
+
+async def taken(storage: Storage, clock: ManualClock) -> Claim:
+    fence, _batches = await waiting(storage, clock)
+    claim = claimed(await storage.queue.claim(fence, boundary=Boundary.IDLE, ttl_ms=TTL))
+    await clock.advance(1_000)
+    return claim
+
+
+async def buried(storage: Storage, clock: ManualClock) -> str:
+    claim = await taken(storage, clock)
+    await storage.queue.bury(claim, reason="broken", error={"code": 1})
+    return claim.batches[0].batch_id
+
+
+CASES: tuple[AnyCase, ...] = (
+    Case(
+        method="QueueStore.enqueue",
+        ground=session,
+        call=lambda storage, _: storage.queue.enqueue(late("x", source_key="k")),
+        again=Again.TOLD,
+        lost=REPEATED,
+    ),
+    Case(
+        method="QueueStore.enqueue",
+        variant="keyless",
+        ground=session,
+        call=lambda storage, _: storage.queue.enqueue(late("x")),
+        again=Again.MORE,
+    ),
+    Case(
+        method="QueueStore.claim",
+        ground=waiting,
+        call=lambda storage, given: storage.queue.claim(given[0], boundary=Boundary.IDLE, ttl_ms=TTL, max_batches=2),
+        again=Again.MORE,
+    ),
+    Case(
+        method="QueueStore.claim",
+        variant="due",
+        ground=delayed,
+        call=lambda storage, fence: storage.queue.claim(fence, boundary=Boundary.IDLE, ttl_ms=TTL),
+        again=Again.TOLD,
+        steps="on PostgreSQL work that became due is first marked as ready, which any claim may do for any other",
+    ),
+    Case(
+        method="QueueStore.begin_turn",
+        ground=unleased,
+        call=lambda storage, _: storage.queue.claim_turn("s", owner("w"), ttl_ms=TTL),
+        again=Again.TOLD,
+    ),
+    Case(
+        method="QueueStore.claim_command",
+        ground=ordered,
+        call=lambda storage, fence: storage.queue.claim_command(fence, ttl_ms=TTL),
+        again=Again.TOLD,
+    ),
+    Case(
+        method="QueueStore.claim_batches",
+        ground=waiting,
+        call=lambda storage, given: storage.queue.claim_batches(
+            given[0], [batch.batch_id for batch in given[1]], ttl_ms=TTL
+        ),
+        again=Again.TOLD,
+    ),
+    Case(
+        method="QueueStore.renew",
+        ground=taken,
+        call=lambda storage, claim: storage.queue.renew(claim, ttl_ms=TTL),
+        again=Again.SAME,
+    ),
+    Case(
+        method="QueueStore.abandon",
+        ground=taken,
+        call=lambda storage, claim: storage.queue.abandon(claim, count_attempt=False),
+        again=Again.TOLD,
+        lost=REPEATED,
+    ),
+    Case(
+        method="QueueStore.bury",
+        ground=taken,
+        call=lambda storage, claim: storage.queue.bury(claim, reason="broken", error={"code": 1}),
+        again=Again.SAME,
+    ),
+    Case(
+        method="QueueStore.requeue",
+        ground=buried,
+        call=lambda storage, batch_id: storage.queue.requeue("s", batch_id),
+        again=DeadLetterNotFound,
+    ),
+    Case(
+        method="QueueStore.discard",
+        ground=buried,
+        call=lambda storage, batch_id: storage.queue.discard("s", batch_id),
+        again=Again.TOLD,
+    ),
+    Case(
+        method="QueueStore.cancel",
+        ground=waiting,
+        call=lambda storage, given: storage.queue.cancel("s", given[1][0].batch_id),
+        again=Again.TOLD,
+    ),
+)

@@ -1,0 +1,191 @@
+"""Sweep cases of sessions and their leases."""
+
+from __future__ import annotations
+
+import msgspec
+
+from lash.backend.liveness import current_process
+from lash.errors import RevisionConflict
+from lash.model.lease import Lease, LeaseFence, LeaseOwner
+from lash.model.queue import Boundary
+from lash.model.session.commit import Commit, ReplaceFull
+from lash.model.session.message import AttachmentRef
+from lash.model.session.session import SessionMeta
+from lash.stores.storage import Storage
+from lash.testing.clock import ManualClock
+from tests.contract.queue_state import claimed, consuming, joining, leased, queued
+from tests.contract.schedule_state import of_session, schedule
+from tests.factories.effect import effect
+from tests.factories.process import NEWS, granted, news, process
+from tests.factories.session import acquired, append, chain, commit, created, draft, frame, node, owner, spent, started
+from tests.factories.trigger import by_session, trigger
+from tests.factories.wait import key_of
+from tests.proof.sweep.case import REPEATED, Again, AnyCase, Case, bare
+
+TTL = 60_000
+
+
+async def branched(storage: Storage, _clock: ManualClock) -> None:
+    """A session with a side branch, and a checkpoint."""
+    session = await started(storage, "s", "a", "b")
+    await session.commit(commit(1, node("side", "a"), checkpoint=draft(1, {"k": b"v" * 2_000}), frames=(frame("f"),)))
+    components = {"k": b"v" * 2_000, "gone soon": b"u" * 2_000}
+    await session.commit(commit(2, graph=append(node("c", "b")), checkpoint=draft(2, components)))
+
+
+async def tombstoned(storage: Storage, clock: ManualClock) -> None:
+    await branched(storage, clock)
+    await storage.session("s").tombstone(["side"])
+
+
+async def described(storage: Storage, _clock: ManualClock) -> SessionMeta:
+    return msgspec.structs.replace(await (await created(storage)).meta(), name="renamed", model="m")
+
+
+async def full_turn(storage: Storage, _clock: ManualClock) -> Commit:
+    """Everything that one commit can settle: input, a wake, effects, a checkpoint, usage, an attachment, the lease."""
+    await started(storage, "s", "a")
+    await storage.processes.register(process("p", NEWS, wake_session_id="s"))
+    await storage.events.append("p", news())
+    await queued(storage, joining("1"), joining("2"))
+    fence = await leased(storage)
+    await storage.effects.record(fence, effect(), {"answer": 1})
+    attachment = await storage.attachments.put("s", b"picture", "image/png")
+    wake = claimed(await storage.queue.claim(fence, boundary=Boundary.IDLE, ttl_ms=TTL))
+    words = claimed(await storage.queue.claim(fence, boundary=Boundary.IDLE, ttl_ms=TTL))
+    turn = commit(
+        1,
+        *chain("b", "c", after="a"),
+        turn_id="t",
+        fence=fence,
+        release=fence,
+        frames=(frame("f"),),
+        current_frame_id="f",
+        checkpoint=draft(1, {"k": b"v" * 2_000}),
+        usage=(spent(3, 5),),
+        attachments=(attachment.id,),
+    )
+    return consuming(turn, wake, words)
+
+
+async def replacing(storage: Storage, clock: ManualClock) -> Commit:
+    await branched(storage, clock)
+    graph = ReplaceFull(nodes=chain("x", "y"), leaf_node_id="y", replaced_node_count=4)
+    return commit(3, graph=graph, checkpoint=draft(3, {"k": b"w" * 2_000}))
+
+
+async def owning(storage: Storage, clock: ManualClock) -> None:
+    """A session that owns something of every kind, and a fork of it."""
+    turn = await full_turn(storage, clock)
+    await storage.session("s").commit(msgspec.structs.replace(turn, release=None))
+    await storage.sessions.fork("s", "fork")
+    await queued(storage, joining("3"))
+    await storage.waits.open(await key_of(storage))
+    await storage.effects.open_group(effect().scope, "g", size=2)
+    await storage.triggers.register(trigger("k", owner=by_session()))
+    await storage.schedules.register(schedule(owner=of_session("s")))
+    await storage.grants.grant(granted("s"))
+
+
+async def held(storage: Storage, clock: ManualClock) -> LeaseFence:
+    await started(storage, "s")
+    fence = await leased(storage)
+    await clock.advance(1_000)
+    return fence
+
+
+async def held_by_the_dead(storage: Storage, _clock: ManualClock) -> tuple[Lease, LeaseOwner]:
+    """A lease of a process that is gone, and somebody who may take it."""
+    await started(storage, "s")
+    alive = current_process()
+    assert alive is not None
+    dead = msgspec.structs.replace(alive, process_start="1")
+    lease = acquired(await storage.leases.claim("s", owner("dead", process=dead), ttl_ms=TTL))
+    return lease, owner("heir", process=alive)
+
+
+async def attached(storage: Storage, _clock: ManualClock) -> AttachmentRef:
+    await started(storage, "s")
+    return await storage.attachments.put("s", b"picture", "image/png")
+
+
+CASES: tuple[AnyCase, ...] = (
+    Case(
+        method="SessionStore.create",
+        ground=bare,
+        call=lambda storage, _: storage.sessions.create("s", name="n"),
+        again=Again.TOLD,
+        lost=REPEATED,
+    ),
+    Case(
+        method="SessionStore.fork",
+        ground=branched,
+        call=lambda storage, _: storage.sessions.fork("s", "fork", node_id="b"),
+        again=Again.TOLD,
+    ),
+    Case(
+        method="SessionStore.delete",
+        ground=owning,
+        call=lambda storage, _: storage.sessions.delete("s"),
+        again=Again.TOLD,
+    ),
+    Case(
+        method="Session.commit",
+        ground=full_turn,
+        call=lambda storage, turn: storage.session("s").commit(turn),
+        again=Again.SAME,
+    ),
+    Case(
+        method="Session.commit",
+        variant="replace",
+        ground=replacing,
+        call=lambda storage, turn: storage.session("s").commit(turn),
+        again=RevisionConflict,
+    ),
+    Case(
+        method="Session.save_meta",
+        ground=described,
+        call=lambda storage, meta: storage.session("s").save_meta(meta),
+        again=Again.SAME,
+    ),
+    Case(
+        method="Session.tombstone",
+        ground=branched,
+        call=lambda storage, _: storage.session("s").tombstone(["side"]),
+        again=Again.TOLD,
+    ),
+    Case(
+        method="Session.vacuum",
+        ground=tombstoned,
+        call=lambda storage, _: storage.session("s").vacuum(),
+        again=Again.TOLD,
+        lost=REPEATED,
+    ),
+    Case(
+        method="LeaseStore.claim",
+        ground=branched,
+        call=lambda storage, _: storage.leases.claim("s", owner("w"), ttl_ms=TTL),
+        again=Again.TOLD,
+        lost=REPEATED,
+    ),
+    Case(
+        method="LeaseStore.reclaim",
+        ground=held_by_the_dead,
+        call=lambda storage, given: storage.leases.reclaim("s", given[1], observed=given[0], ttl_ms=TTL),
+        again=Again.TOLD,
+        lost=REPEATED,
+    ),
+    Case(
+        method="LeaseStore.renew",
+        ground=held,
+        call=lambda storage, fence: storage.leases.renew(fence, ttl_ms=TTL),
+        again=Again.SAME,
+    ),
+    Case(
+        method="LeaseStore.release",
+        ground=held,
+        call=lambda storage, fence: storage.leases.release(fence, pause_ms=500),
+        again=Again.TOLD,
+        lost=REPEATED,
+    ),
+)

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import ast
+
+from tests.backends import TESTS_FOLDER
+
+MODEL = TESTS_FOLDER / "proof" / "model"
+
+
+def test_the_model_decides_by_itself() -> None:
+    """STYLE §5(12): nothing in tests/proof/model imports ``lash.plan``, whose decisions it is to judge."""
+    files = sorted(MODEL.glob("*.py"))
+    assert files
+    imported = {(path.name, name) for path in files for name in _imports(ast.parse(path.read_text()))}
+    assert not [pair for pair in imported if f"{pair[1]}.".startswith("lash.plan.")]
+
+
+def test_an_import_of_the_plan_is_seen() -> None:
+    """The check above sees every way in which a module can be imported."""
+    for text in (
+        "import lash.plan.queue.queue",
+        "from lash.plan import queue",
+        "from lash.plan.queue.queue import plan_claim",
+    ):
+        assert any(f"{name}.".startswith("lash.plan.") for name in _imports(ast.parse(text)))
+    assert "lash.plan" in _imports(ast.parse("from lash import plan"))
+
+
+def _imports(tree: ast.Module) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            names.update((node.module, *(f"{node.module}.{alias.name}" for alias in node.names)))
+    return names

@@ -1,0 +1,263 @@
+"""How nodes are encoded, compared with stored ones, and read back as paths."""
+
+from datetime import datetime
+
+import pytest
+
+from lash.base.compression import Compression
+from lash.errors import CorruptData, InvalidInput, NodeConflict
+from lash.model.causal import ProcessCause
+from lash.model.session.message import Message, Part, PartKind, Role
+from lash.model.session.node import MessageEntry, Node, PluginEntry, ProtocolEntry
+from lash.plan.session.node import (
+    PathRow,
+    StoredNode,
+    check_node_ids,
+    decode_node,
+    encode_nodes,
+    new_nodes,
+    path_nodes,
+    user_text,
+)
+from tests.rules.kit import NOON, SESSION, bare, noted, said, stored
+
+NOTE_TEXT = '{"timestamp":"2025-06-01T12:00:00Z","entry":{"kind":"plugin","plugin_type":"note","body":%s}}'
+
+
+def row(node_id: str, parent: str | None, depth: int, *, tombstoned: bool = False, body: str = "1") -> PathRow:
+    return PathRow(node_id, parent, depth, tombstoned, NOTE_TEXT % body)
+
+
+def message(*parts: Part, role: Role = Role.USER) -> Node:
+    entry = MessageEntry(message=Message(id="m", role=role, parts=parts))
+    return Node(node_id="n", timestamp=NOON, entry=entry)
+
+
+def part(content: str, kind: PartKind = PartKind.TEXT) -> Part:
+    return Part(id="p", kind=kind, content=content)
+
+
+def test_a_node_is_written_as_ids_and_a_body() -> None:
+    """Ids have columns of their own; the rest is JSON without the fields that hold their default."""
+    (encoded,) = encode_nodes([noted("n-1", "n-0", {"a": 1})], Compression.BALANCED)
+    text = NOTE_TEXT % '{"a":1}'
+    assert encoded == ("n-1", "n-0", text, None, len(text), None)
+
+
+def test_a_node_is_read_back_as_it_was_written() -> None:
+    """Every field of a node survives, with its type."""
+    text = (
+        '{"timestamp":"2025-06-01T12:00:00Z","entry":{"kind":"protocol","plugin_id":"chat","payload":[]},'
+        '"agent_frame_id":"f","caused_by":{"type":"process","process_id":"p"}}'
+    )
+    assert decode_node(PathRow("n-1", "n-0", 3, False, text)) == Node(
+        node_id="n-1",
+        parent_node_id="n-0",
+        timestamp=NOON,
+        entry=ProtocolEntry(plugin_id="chat", payload=[]),
+        agent_frame_id="f",
+        caused_by=ProcessCause(process_id="p"),
+    )
+
+
+def test_a_node_is_written_with_its_frame_and_its_cause() -> None:
+    """What has no column of its own and is not the default stands in the body."""
+    cause = ProcessCause(process_id="p")
+    entry = PluginEntry(plugin_type="note", body=1)
+    node = Node(node_id="n", timestamp=NOON, entry=entry, agent_frame_id="f", caused_by=cause)
+    (encoded,) = encode_nodes([node], Compression.BALANCED)
+    assert encoded.body == (
+        (NOTE_TEXT % "1")[:-1] + ',"agent_frame_id":"f","caused_by":{"type":"process","process_id":"p"}}'
+    )
+
+
+@pytest.mark.parametrize("body", ["", "{", '{"timestamp":"2025-06-01T12:00:00Z"}', NOTE_TEXT % "1" + "x"])
+def test_an_unreadable_body_is_corrupt_data(body: str) -> None:
+    """A damaged body is reported with the id of its node."""
+    with pytest.raises(CorruptData, match="node 'n-1' cannot be read"):
+        decode_node(stored("n-1", 1, 0, body=body))
+
+
+def test_a_long_body_is_stored_compressed() -> None:
+    """It stands in a column of its own, and the node comes back as it was; a short one stays readable text."""
+    node = noted("n-1", None, "some words, " * 200)
+    (encoded,) = encode_nodes([node], Compression.BALANCED)
+    assert encoded.packed is not None
+    assert len(encoded.packed) < 300
+    assert encoded.stored_body == ""
+    assert decode_node(PathRow("n-1", None, 0, False, encoded.stored_body, encoded.packed)) == node
+    (plain,) = encode_nodes([node], Compression.LOW_LATENCY)
+    assert plain.packed is None
+    assert plain.stored_body == NOTE_TEXT % ('"' + "some words, " * 200 + '"')
+
+
+def test_a_damaged_compressed_body_is_corrupt_data() -> None:
+    """It is reported with the id of its node."""
+    with pytest.raises(CorruptData, match="node 'n-1' cannot be decompressed"):
+        decode_node(PathRow("n-1", None, 0, False, "", b"no frame"))
+
+
+def test_a_stored_node_is_the_same_however_it_is_stored() -> None:
+    """A body that was stored compressed and the same one in plain text are no conflict."""
+    node = noted("n-1", None, "some words, " * 200)
+    (packed,), (plain,) = (encode_nodes([node], each) for each in (Compression.BALANCED, Compression.LOW_LATENCY))
+    for given, other in ((packed, plain), (plain, packed), (packed, packed)):
+        known = StoredNode("n-1", None, 1, 0, True, False, other.stored_body, other.packed)
+        assert new_nodes(SESSION, [given], {"n-1": known}) == []
+
+
+def test_an_id_may_occur_once_in_a_commit() -> None:
+    """Two new nodes of one id are refused by name."""
+    with pytest.raises(InvalidInput, match="node 'n-1' occurs twice"):
+        encode_nodes([noted("n-1"), noted("n-2"), noted("n-1")], Compression.BALANCED)
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        ("text", r"nodes\[1\] must be a Node, not str"),
+        (noted(""), r"nodes\[1\]\.node_id is blank"),
+        (noted("n" * 256), r"nodes\[1\]\.node_id has 256 characters"),
+        (noted("n", ""), r"nodes\[1\]\.parent_node_id is blank"),
+        (noted("n", "a\0b"), r"nodes\[1\]\.parent_node_id contains a NUL"),
+        (noted("n", body={"k": [1, b"x"]}), r"nodes\[1\]\.entry\.body\.k\[1\] is of type bytes"),
+        (
+            Node(node_id="n", timestamp=datetime(2025, 1, 1), entry=PluginEntry(plugin_type="p", body=1)),  # noqa: DTZ001
+            r"nodes\[1\]: .*timezone.*timestamp",
+        ),
+        (
+            Node(node_id="n", timestamp=NOON, entry={"kind": "plugin", "plugin_type": "p", "body": 1}),  # type: ignore[arg-type]
+            r"nodes\[1\]\.entry, a dict, would be read back as",
+        ),
+    ],
+)
+def test_a_node_that_cannot_be_stored_is_refused_by_its_path(node: Node, message: str) -> None:
+    """The error names the position of the node and the field that is wrong."""
+    with pytest.raises(InvalidInput, match=message):
+        encode_nodes([noted("first"), node], Compression.BALANCED)
+
+
+def test_ids_are_taken_once_each_in_their_order() -> None:
+    """Any collection of ids is accepted; a repeated id counts once."""
+    assert check_node_ids(["b", "a", "b"]) == ("b", "a")
+    assert check_node_ids(frozenset({"a"})) == ("a",)
+    assert check_node_ids(()) == ()
+
+
+@pytest.mark.parametrize("wrong", ["abc", b"abc", 7, iter(["a"])])
+def test_what_is_no_collection_of_ids_is_refused(wrong: object) -> None:
+    """A single id given as text is not taken for a collection of letters."""
+    with pytest.raises(InvalidInput, match="node_ids must be a collection of ids"):
+        check_node_ids(wrong)  # type: ignore[arg-type]
+
+
+def test_a_bad_id_among_good_ones_is_refused() -> None:
+    """Every id of the collection is checked."""
+    with pytest.raises(InvalidInput, match="node_id is blank"):
+        check_node_ids(["a", " "])
+
+
+def test_a_stored_node_of_the_same_content_is_left_out() -> None:
+    """Appending what is there already is no change, however the stored text is spelt."""
+    spelt_otherwise = (
+        '{"entry": {"body": {"b": 1, "a": 2}, "plugin_type": "note", "kind": "plugin"},'
+        ' "timestamp": "2025-06-01T14:00:00+02:00"}'
+    )
+    nodes = [noted("n-1", None, {"a": 2, "b": 1}), noted("n-2", "n-1", 1), noted("n-3", "n-2", 1)]
+    given = encode_nodes(nodes, Compression.BALANCED)
+    known = {
+        "n-1": stored("n-1", 1, 0, body=spelt_otherwise),
+        "n-2": stored("n-2", 1, 1, parent="n-1", body=NOTE_TEXT % "1"),
+    }
+    assert [node.node_id for node in new_nodes(SESSION, given, known)] == ["n-3"]
+
+
+def test_the_same_text_is_the_same_content() -> None:
+    """It is not read for that, whatever it says."""
+    assert new_nodes(SESSION, [bare("n-1", body="?")], {"n-1": stored("n-1", 1, 0, body="?")}) == []
+
+
+@pytest.mark.parametrize(
+    ("existing", "reason"),
+    [
+        (stored("n-1", 1, 0, parent="n-0", body=NOTE_TEXT % "2"), "exists with other content"),
+        (stored("n-1", 1, 0, parent="n-9", body=NOTE_TEXT % "1"), "exists with other content"),
+        (stored("n-1", 1, 0, parent=None, body=NOTE_TEXT % "1"), "exists with other content"),
+        (stored("n-1", 1, 0, parent="n-0", body=NOTE_TEXT % "1", tombstoned=True), "was removed"),
+    ],
+)
+def test_a_taken_id_with_other_content_is_a_conflict(existing: object, reason: str) -> None:
+    """Another body, another parent or a removed node is never silently replaced."""
+    with pytest.raises(NodeConflict, match=reason) as caught:
+        new_nodes(SESSION, [bare("n-1", "n-0", NOTE_TEXT % "1")], {"n-1": existing})  # type: ignore[dict-item]
+    assert (caught.value.session_id, caught.value.node_id) == (SESSION, "n-1")
+
+
+def ids(nodes: tuple[Node, ...]) -> list[str]:
+    return [node.node_id for node in nodes]
+
+
+def test_a_path_is_read_from_its_first_row_to_its_last() -> None:
+    """Rows that hang together are the path, in order."""
+    rows = [row("a", None, 0), row("b", "a", 1), row("c", "b", 2)]
+    assert ids(path_nodes(rows)) == ["a", "b", "c"]
+    assert path_nodes([]) == ()
+
+
+def test_a_path_is_cut_at_a_removed_ancestor() -> None:
+    """What lies above a removed node is not part of the path below it."""
+    rows = [row("a", None, 0), row("b", "a", 1, tombstoned=True), row("c", "b", 2), row("d", "c", 3)]
+    assert ids(path_nodes(rows)) == ["c", "d"]
+
+
+def test_a_path_whose_leaf_is_removed_is_empty() -> None:
+    """Nothing is left of a path that ends in a removed node."""
+    assert path_nodes([row("a", None, 0), row("b", "a", 1, tombstoned=True)]) == ()
+
+
+def test_a_path_is_cut_where_an_ancestor_is_missing() -> None:
+    """A gap in depth ends the path; what lies above the gap is not joined to it."""
+    rows = [row("a", None, 0), row("c", "b", 2), row("d", "c", 3)]
+    assert ids(path_nodes(rows)) == ["c", "d"]
+
+
+def test_neighbours_in_depth_that_are_not_parent_and_child_are_corrupt() -> None:
+    """A path never joins nodes that do not name each other."""
+    with pytest.raises(CorruptData, match="node 'b' does not lie below its parent"):
+        path_nodes([row("a", None, 0), row("b", "x", 1)])
+
+
+def test_the_texts_of_a_user_message_are_joined_for_the_list() -> None:
+    """Parts are separated by a blank line; blank parts, tool calls and tool results are left out."""
+    node = message(
+        part("  one"),
+        part(" \n"),
+        part("call", PartKind.TOOL_CALL),
+        part("result", PartKind.TOOL_RESULT),
+        part("bytes", PartKind.IMAGE),
+        part("two  "),
+    )
+    assert user_text(node) == "one\n\n[Image attached]\n\ntwo"
+
+
+def test_the_line_for_the_list_is_cut_at_500_characters_and_has_no_nul() -> None:
+    """The line fits a text column of every database."""
+    assert user_text(message(part("é" * 501))) == "é" * 500
+    assert user_text(message(part("a\0b"))) == "a b"
+
+
+def test_a_user_message_without_text_still_counts_as_one() -> None:
+    """Empty is not the same as being no message of a user."""
+    assert user_text(message()) == ""
+
+
+def test_only_messages_of_users_have_a_line() -> None:
+    """Other roles and other entries give none."""
+    assert user_text(said("n", role=Role.ASSISTANT)) is None
+    assert user_text(noted("n")) is None
+
+
+def test_roles_and_kinds_may_be_given_as_their_text() -> None:
+    """What is stored as a user's message is counted as one, however its role was spelt in Python."""
+    plain = Part(id="p", kind="image", content="")  # type: ignore[arg-type]
+    assert user_text(message(plain, role="user")) == "[Image attached]"  # type: ignore[arg-type]

@@ -1,0 +1,449 @@
+"""What a registration is, when two are the same, and what a stored process means."""
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lash.errors import CorruptData, InvalidInput, ProcessNotFound, ProcessPruned, RegistrationConflict
+from lash.model.causal import ProcessCause, TurnCause
+from lash.model.process.event import (
+    PLAIN,
+    Constant,
+    EventSemantics,
+    EventType,
+    Pointer,
+    Present,
+    Selector,
+    Template,
+    TerminalSpec,
+    TerminalState,
+    WakeSpec,
+    WholePayload,
+)
+from lash.model.process.process import (
+    EngineInput,
+    ExternalInput,
+    HostOriginator,
+    Identity,
+    ProcessInput,
+    ProcessRecord,
+    ProcessStatus,
+    Projection,
+    Provenance,
+    Recovery,
+    Registration,
+    Scope,
+    SessionOriginator,
+    SessionTurnInput,
+    Success,
+    ToolCallInput,
+)
+from lash.model.value import JSON, JSONObject
+from lash.plan.process.process import (
+    ProcessRow,
+    decode_process,
+    definition_hash,
+    encode_registration,
+    missing_process,
+    record_after,
+    row_after,
+    same_registration,
+)
+from tests.rules.kit import PROCESS, SESSION, canonical_json, registered, sha256
+
+replace = msgspec.structs.replace
+
+EXTERNAL = registered()
+ENGINE = Registration(process_id=PROCESS, input=EngineInput(kind="function"), environment_ref="env")
+TOOL = Registration(
+    process_id="tool-1",
+    input=ToolCallInput(call_id="c", tool_id="t", tool_name="search", arguments={"q": "x", "n": 1}),
+    recovery=Recovery.OWNER_BOUND,
+    identity=Identity(kind="tool", label="Search", definition={"v": 2, "name": "s"}),
+    event_types=(
+        EventType(
+            name="found",
+            payload_schema={"type": "object", "properties": {"text": {"type": "string"}}},
+            semantics=EventSemantics(
+                wake=WakeSpec(
+                    input=Template(template="{t}", fields={"t": Pointer(path="/text")}),
+                    when=Present(path="/text"),
+                    dedupe_key=Constant(value="once"),
+                )
+            ),
+        ),
+        EventType(
+            name="failed",
+            semantics=EventSemantics(
+                terminal=TerminalSpec(state=TerminalState.FAILED, await_output=WholePayload()),
+            ),
+        ),
+    ),
+    provenance=Provenance(
+        originator=SessionOriginator(scope=Scope(session_id=SESSION, agent_frame_id="f")),
+        caused_by=TurnCause(session_id=SESSION, turn_id="t"),
+    ),
+    environment_ref="env",
+    wake_session_id=SESSION,
+)
+
+# Written by hand: mappings by sorted keys, records by their order of today, no white space, no field at its default.
+CONTENT = '{"process_id":"process-1","input":{"type":"external"},"recovery":"external","identity":{"kind":"external"}}'
+TOOL_CONTENT = (
+    '{"process_id":"tool-1",'
+    '"input":{"type":"tool_call","call_id":"c","tool_id":"t","tool_name":"search","arguments":{"n":1,"q":"x"}},'
+    '"recovery":"owner_bound",'
+    '"identity":{"kind":"tool","label":"Search","definition":{"name":"s","v":2}},'
+    '"event_types":[{"name":"found",'
+    '"payload_schema":{"properties":{"text":{"type":"string"}},"type":"object"},'
+    '"semantics":{"wake":{"input":{"select":"template","template":"{t}",'
+    '"fields":{"t":{"select":"pointer","path":"/text"}}},'
+    '"when":{"select":"present","path":"/text"},"dedupe_key":{"select":"const","value":"once"}}}},'
+    '{"name":"failed","semantics":{"terminal":{"state":"failed","await_output":{"select":"payload"}}}}],'
+    '"provenance":{"originator":{"type":"session","scope":{"session_id":"session-1","agent_frame_id":"f"}},'
+    '"caused_by":{"type":"turn","session_id":"session-1","turn_id":"t"}},'
+    '"environment_ref":"env","wake_session_id":"session-1"}'
+)
+GOLDEN = "6e15b857a0ad97447b55612a169c117649d74cdb2a08f13720e235e78e30fcd4"
+TOOL_GOLDEN = "026774f3ee5f12c2545d0452b41c6f3fdf334f723f7fd3e71a7d823cdf73e450"
+
+ROW = ProcessRow(7, PROCESS, GOLDEN, CONTENT, '{"status":"completed","outcome":{"type":"success"}}', "s", 3, 10, 20)
+RECORD = ProcessRecord(
+    process_id=PROCESS,
+    registration_hash=GOLDEN,
+    registration=registered(recovery=Recovery.EXTERNAL, identity=Identity(kind="external")),
+    projection=Projection(status=ProcessStatus.COMPLETED, outcome=Success()),
+    wake_session_id="s",
+    last_sequence=3,
+    created_at_ms=10,
+    updated_at_ms=20,
+)
+
+
+def hash_of(registration: Registration) -> str:
+    return encode_registration(registration).registration_hash
+
+
+def turned(value: object) -> object:
+    """The same JSON with the keys of all its objects the other way round."""
+    if isinstance(value, dict):
+        return {key: turned(item) for key, item in reversed(value.items())}
+    return [turned(item) for item in value] if isinstance(value, list) else value
+
+
+def test_the_golden_vectors_are_the_hashes_of_the_written_content() -> None:
+    """The checked-in hashes are SHA-256 over a version prefix and the content written by hand."""
+    assert sha256(b"lash.registration.v1\0" + CONTENT.encode()) == GOLDEN
+    assert sha256(b"lash.registration.v1\0" + TOOL_CONTENT.encode()) == TOOL_GOLDEN
+
+
+def test_registrations_have_their_golden_hashes() -> None:
+    """What a process id remembers never changes, so that old processes keep recognising their registrations."""
+    assert hash_of(EXTERNAL) == GOLDEN
+    assert hash_of(TOOL) == TOOL_GOLDEN
+
+
+def test_a_registration_is_written_with_its_columns() -> None:
+    """Lists filter by kind, label, definition and the session that began it."""
+    encoded = encode_registration(TOOL)
+    assert encoded.registration == TOOL
+    assert json.loads(encoded.body) == json.loads(TOOL_CONTENT)
+    assert (encoded.kind, encoded.label, encoded.originator_session_id) == ("tool", "Search", SESSION)
+    assert encoded.definition_hash == sha256(b'{"name":"s","v":2}')
+
+
+def test_a_plain_registration_has_empty_columns() -> None:
+    """The host began it, and nothing is said about it."""
+    encoded = encode_registration(EXTERNAL)
+    assert (encoded.kind, encoded.label, encoded.definition_hash) == ("external", None, None)
+    assert encoded.originator_session_id is None
+    assert encoded.body == CONTENT
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        registered(recovery=Recovery.EXTERNAL),
+        registered(recovery="external"),
+        registered(identity=Identity(kind="external")),
+        registered(input=ExternalInput(metadata={})),
+        registered(provenance=Provenance()),
+        registered(provenance=Provenance(originator=HostOriginator())),
+        registered(event_types=[]),
+    ],
+    ids=["recovery", "recovery as text", "identity", "metadata", "provenance", "originator", "list"],
+)
+def test_what_is_said_and_what_is_meant_hash_alike(same: Registration) -> None:
+    """Law 2: giving a default is the same as leaving it out."""
+    assert hash_of(same) == GOLDEN
+
+
+def test_equal_event_types_hash_alike_however_they_are_made() -> None:
+    """Defaults inside event types are the same whether given or left out."""
+    left_out = registered(EventType(name="x"))
+    given_all = registered(EventType(name="x", payload_schema={}, semantics=EventSemantics(terminal=None, wake=None)))
+    assert hash_of(left_out) == hash_of(given_all) == hash_of(registered(EventType(name="x", semantics=PLAIN)))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(TOOL, process_id="tool-2"),
+        replace(TOOL, input=replace(TOOL.input, arguments={"q": "y", "n": 1})),
+        replace(TOOL, recovery=Recovery.RERUNNABLE),
+        replace(TOOL, identity=None),
+        replace(TOOL, identity=Identity(kind="tool", label="search", definition={"v": 2, "name": "s"})),
+        replace(TOOL, event_types=TOOL.event_types[:1]),
+        replace(TOOL, event_types=TOOL.event_types[::-1]),
+        replace(TOOL, event_types=(*TOOL.event_types, EventType(name="more"))),
+        replace(TOOL, provenance=Provenance()),
+        replace(TOOL, provenance=replace(TOOL.provenance, caused_by=ProcessCause(process_id="p"))),
+        replace(TOOL, environment_ref="other"),
+        replace(TOOL, wake_session_id=None),
+    ],
+    ids=[
+        *("id", "input", "recovery", "no identity", "label", "fewer types", "order of types", "more types"),
+        *("provenance", "cause", "environment", "wake target"),
+    ],
+)
+def test_another_registration_has_another_hash(other: Registration) -> None:
+    """Laws 3 and 6: every part of a registration counts, also the order of its types."""
+    assert hash_of(other) != TOOL_GOLDEN
+
+
+@given(
+    st.dictionaries(
+        st.text("abc", max_size=2),
+        st.recursive(
+            st.integers(-9, 9) | st.text("xy", max_size=2),
+            lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+            max_leaves=6,
+        ),
+        max_size=3,
+    )
+)
+def test_the_order_of_keys_does_not_change_the_hash(free: JSONObject) -> None:
+    """Law 7: wherever free JSON stands in a registration, its keys may come in any order."""
+
+    def build(value: JSONObject) -> Registration:
+        return Registration(
+            process_id=PROCESS,
+            input=EngineInput(kind="k", payload=value),
+            identity=Identity(kind="k", definition=value),
+            event_types=(
+                EventType(
+                    name="e",
+                    payload_schema={"default": value},
+                    semantics=EventSemantics(wake=WakeSpec(input=Constant(value=value))),
+                ),
+            ),
+            environment_ref="env",
+        )
+
+    other = turned(free)
+    assert isinstance(other, dict)
+    one, two = encode_registration(build(free)), encode_registration(build(other))
+    assert one.registration_hash == two.registration_hash
+    assert one.definition_hash == two.definition_hash == sha256(canonical_json(free))
+
+
+@pytest.mark.parametrize(
+    ("process_input", "identity"),
+    [
+        (ToolCallInput(call_id="c", tool_id="t", tool_name="search"), Identity(kind="tool", label="search")),
+        (EngineInput(kind="function"), Identity(kind="function")),
+        (SessionTurnInput(create_request={}, turn_input={}), Identity(kind="session_turn")),
+        (
+            SessionTurnInput(create_request={}, turn_input={}, label="child"),
+            Identity(kind="session_turn", label="child"),
+        ),
+        (ExternalInput(), Identity(kind="external")),
+        (ExternalInput(metadata={"title": "c", "name": "b"}), Identity(kind="external", label="b")),
+        (ExternalInput(metadata={"title": "c", "name": "b", "label": "a"}), Identity(kind="external", label="a")),
+        (ExternalInput(metadata={"title": "c"}), Identity(kind="external", label="c")),
+        (ExternalInput(metadata={"label": 7, "name": "b"}), Identity(kind="external")),
+    ],
+)
+def test_the_identity_is_taken_from_the_input(process_input: ProcessInput, identity: Identity) -> None:
+    """The first of label, name and title that is there, if it is text."""
+    needs = isinstance(process_input, ToolCallInput | EngineInput)
+    registration = Registration(process_id="p", input=process_input, environment_ref="env" if needs else None)
+    assert encode_registration(registration).registration.identity == identity
+
+
+@pytest.mark.parametrize(
+    ("registration", "recovery"),
+    [
+        (EXTERNAL, Recovery.EXTERNAL),
+        (replace(EXTERNAL, recovery=Recovery.EXTERNAL), Recovery.EXTERNAL),
+        (ENGINE, Recovery.RERUNNABLE),
+        (replace(ENGINE, recovery=Recovery.OWNER_BOUND), Recovery.OWNER_BOUND),
+    ],
+)
+def test_what_is_done_elsewhere_is_external(registration: Registration, recovery: Recovery) -> None:
+    """No worker runs it, and the host need not say so."""
+    assert encode_registration(registration).registration.recovery is recovery
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (replace(EXTERNAL, recovery=Recovery.OWNER_BOUND), "is done elsewhere and cannot be bound to an owner here"),
+        (replace(ENGINE, recovery=Recovery.EXTERNAL), "is run by workers and cannot be external"),
+        (replace(ENGINE, recovery="external"), "is run by workers and cannot be external"),
+        (replace(ENGINE, recovery="wat"), "Invalid enum value 'wat'"),
+        (replace(ENGINE, environment_ref=None), "requires a captured execution environment"),
+        (replace(TOOL, environment_ref=None), "requires a captured execution environment"),
+        (replace(ENGINE, environment_ref=" "), "environment_ref is blank"),
+        (replace(EXTERNAL, environment_ref="env"), "must not capture an execution environment"),
+        (
+            replace(EXTERNAL, input=SessionTurnInput(create_request={}, turn_input={}), environment_ref="env"),
+            "must not capture an execution environment",
+        ),
+        (replace(EXTERNAL, process_id=" "), "process_id is blank"),
+        (replace(EXTERNAL, process_id="x" * 256), "process_id has 256 characters"),
+        (replace(EXTERNAL, process_id=None), "process_id must be text"),
+        (replace(EXTERNAL, input=None), "Expected `object`, got `null` - at `\\$.input`"),
+        (replace(EXTERNAL, input=ExternalInput(metadata={"a": object()})), "metadata.a is of type object"),
+        (replace(EXTERNAL, wake_session_id=""), "wake_session_id is blank"),
+        (replace(EXTERNAL, identity=Identity(kind="")), "identity.kind is blank"),
+        (replace(EXTERNAL, identity=Identity(kind="k", label="x" * 256)), "identity.label has 256 characters"),
+        (
+            replace(EXTERNAL, provenance=Provenance(originator=SessionOriginator(scope=Scope(session_id="")))),
+            "originator.session_id is blank",
+        ),
+        ("registration", "a Registration is needed, not str"),
+    ],
+)
+def test_registrations_that_cannot_be_stored_are_refused(wrong: Registration, message: str) -> None:
+    """Laws 9 and 10: before anything is asked of a database."""
+    with pytest.raises(InvalidInput, match=message):
+        encode_registration(wrong)
+
+
+def test_the_longest_label_fits() -> None:
+    """255 characters are a label."""
+    encoded = encode_registration(replace(EXTERNAL, identity=Identity(kind="k", label="x" * 255)))
+    assert encoded.label == "x" * 255
+
+
+def waking(**selectors: Selector) -> EventSemantics:
+    return EventSemantics(wake=WakeSpec(**{"input": Constant(value=""), **selectors}))
+
+
+@pytest.mark.parametrize(
+    ("event_types", "message"),
+    [
+        ((EventType(name=""),), "event type name is blank"),
+        ((EventType(name="x"), EventType(name="y"), EventType(name="x")), "declares event type 'x' twice"),
+        ((EventType(name="process.completed"),), "event type 'process.completed' is one that every process has"),
+        ((EventType(name="process.waiting"),), "event type 'process.waiting' is one that every process has"),
+        ((EventType(name="x", payload_schema={"type": "wat"}),), "event type 'x': payload_schema: the JSON schema"),
+        ((EventType(name="x", payload_schema={"a": object()}),), "payload_schema.a is of type object"),
+        ((EventType(name="x", payload_schema=True),), "Expected `object`, got `bool`"),  # type: ignore[arg-type]
+        ((EventType(name="x", semantics=None),), "Expected `object`, got `null`"),  # type: ignore[arg-type]
+        (({"name": "x"},), "a dict, would be read back as EventType"),
+        (None, "Expected `array`, got `null`"),
+        ((EventType(name="x", semantics=waking(input=Pointer(path="a"))),), "'a' is no JSON pointer"),
+        ((EventType(name="x", semantics=waking(when=Present(path="a"))),), "'a' is no JSON pointer"),
+        ((EventType(name="x", semantics=waking(dedupe_key=Pointer(path="a"))),), "'a' is no JSON pointer"),
+        (
+            (
+                EventType(
+                    name="x",
+                    semantics=EventSemantics(
+                        terminal=TerminalSpec(state=TerminalState.COMPLETED, await_output=Pointer(path="a"))
+                    ),
+                ),
+            ),
+            "'a' is no JSON pointer",
+        ),
+    ],
+)
+def test_event_types_that_cannot_be_used_are_refused(event_types: tuple[EventType, ...], message: str) -> None:
+    """Laws 8 and 10: names are distinct and not the core's; schemas and selectors are looked at once, here."""
+    with pytest.raises(InvalidInput, match=message):
+        encode_registration(replace(EXTERNAL, event_types=event_types))
+
+
+@pytest.mark.parametrize("state", [*TerminalState, "failed"])
+def test_only_success_may_leave_its_outcome_unsaid(state: TerminalState) -> None:
+    """Law 10: what ends a process without success says what those who wait get."""
+    registration = registered(EventType(name="x", semantics=EventSemantics(terminal=TerminalSpec(state=state))))
+    if state is TerminalState.COMPLETED:
+        assert encode_registration(registration).registration.event_types == registration.event_types
+    else:
+        with pytest.raises(InvalidInput, match="event type 'x' ends the process without success and must say"):
+            encode_registration(registration)
+
+
+def test_an_equal_registration_returns_the_stored_record() -> None:
+    """Laws 2, 4 and 5: whatever became of it since, also if its wake target was changed."""
+    assert same_registration(encode_registration(EXTERNAL), ROW) == RECORD
+
+
+def test_another_registration_of_the_id_is_a_conflict() -> None:
+    """Law 3: both hashes are named."""
+    other = encode_registration(registered(EventType(name="x")))
+    with pytest.raises(RegistrationConflict) as raised:
+        same_registration(other, ROW)
+    assert (raised.value.process_id, raised.value.existing_hash) == (PROCESS, GOLDEN)
+    assert raised.value.new_hash == other.registration_hash
+
+
+def test_a_stored_process_is_read_back() -> None:
+    """The row means the record; a fresh one runs and waits for nothing."""
+    assert decode_process(ROW) == RECORD
+    assert decode_process(ROW).is_terminal
+    fresh = decode_process(replace(ROW, projection="{}"))
+    assert (fresh.status, fresh.is_terminal, fresh.projection) == (ProcessStatus.RUNNING, False, Projection())
+
+
+def test_an_event_moves_a_row_and_its_record_alike() -> None:
+    """What a process stands at after one more event is known without reading it: number, projection and time."""
+    before = replace(ROW, projection="{}")
+    after = row_after(before, ROW.projection, 77)
+    assert after == replace(ROW, last_sequence=ROW.last_sequence + 1, updated_at_ms=77)
+    assert record_after(decode_process(before), ROW.projection, 77) == replace(
+        RECORD, last_sequence=RECORD.last_sequence + 1, updated_at_ms=77
+    )
+    with pytest.raises(CorruptData, match=f"process '{PROCESS}'"):
+        record_after(decode_process(before), "{", 77)
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        *(replace(ROW, registration="{"), replace(ROW, registration="{}")),
+        *(replace(ROW, projection="null"), replace(ROW, projection='{"status":"wat"}')),
+    ],
+)
+def test_a_damaged_process_is_reported_as_damage(damaged: ProcessRow) -> None:
+    """Never as one that does not exist."""
+    with pytest.raises(CorruptData, match=r"^process 'process-1' cannot be read"):
+        decode_process(damaged)
+
+
+def test_a_process_that_is_gone_is_told_from_one_that_never_was() -> None:
+    """The caller learns which."""
+    never, gone = missing_process("p", pruned=False), missing_process("p", pruned=True)
+    assert (type(never), never.process_id) == (ProcessNotFound, "p")
+    assert (type(gone), gone.process_id) == (ProcessPruned, "p")
+
+
+@pytest.mark.parametrize(
+    ("definition", "expected"),
+    [
+        (None, None),
+        ("x", sha256(b'"x"')),
+        ({"b": [1], "a": {}}, sha256(b'{"a":{},"b":[1]}')),
+        (0, sha256(b"0")),
+        (False, sha256(b"false")),
+    ],
+)
+def test_definitions_are_found_by_their_hash(definition: JSON, expected: str | None) -> None:
+    """No definition has none; every other value has one, also those that count as false."""
+    assert definition_hash(definition) == expected

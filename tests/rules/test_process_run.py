@@ -1,0 +1,477 @@
+"""Who may run a process, who may see it, and how lists of processes and changes are read."""
+
+import base64
+
+import msgspec
+import pytest
+
+from lash.errors import Conflict, CorruptData, InvalidInput, ProcessLeaseLost
+from lash.model.lease import Lease, LeaseFence, LeaseOwner
+from lash.model.process.process import (
+    ChangeKind,
+    ChangePage,
+    EngineInput,
+    Grant,
+    GrantEntry,
+    ProcessChange,
+    ProcessFence,
+    ProcessFilter,
+    ProcessLease,
+    ProcessPage,
+    ProcessRecord,
+    ProcessRefused,
+    ProcessStatus,
+    Projection,
+    Recovery,
+    RefusalReason,
+    Registration,
+    Scope,
+    SessionDetached,
+)
+from lash.plan.lease import LeaseRow
+from lash.plan.process.change import ChangeCursor, ChangeRow, TailRow, decode_change_cursor, decode_changes, decode_tail
+from lash.plan.process.grant import (
+    DetachedRow,
+    GrantEntryRow,
+    GrantRow,
+    check_grant,
+    check_process_ids,
+    decode_grant,
+    decode_grant_entry,
+    detached,
+    frame_of,
+)
+from lash.plan.process.lease import (
+    as_plain_fence,
+    as_process_lease,
+    check_observed_process,
+    check_process_fence,
+    plan_process_renewal,
+    refuse_run,
+    require_abandonable,
+    require_process_fence,
+)
+from lash.plan.process.process import (
+    ProcessRow,
+    check_filter,
+    check_process_scope,
+    decode_process,
+    decode_process_cursor,
+    decode_process_page,
+    encode_process_cursor,
+    leading_filter,
+    wanted_definition,
+)
+from tests.rules.kit import FREE_LEASE, OWNER, PROCESS, SESSION, sha256
+
+replace = msgspec.structs.replace
+
+MOST = 9_223_372_036_854_775_807
+RIVAL = LeaseOwner(owner_id="worker", incarnation_id="second")
+LEASE_ROW = LeaseRow(5, "worker", "first", None, "token", 1_000, 2_000)
+LEASE = ProcessLease(
+    process_id=PROCESS, owner=OWNER, token="token", fencing=5, claimed_at_ms=1_000, expires_at_ms=2_000
+)
+FENCE = ProcessFence(process_id=PROCESS, owner_id="worker", incarnation_id="first", token="token", fencing=5)
+SCOPE = Scope(session_id=SESSION)
+FRAME = Scope(session_id=SESSION, agent_frame_id="frame")
+ROW = ProcessRow(7, PROCESS, "hash", '{"process_id":"process-1","input":{"type":"external"}}', "{}", None, 0, 10, 10)
+
+
+def record(recovery: Recovery = Recovery.RERUNNABLE, projection: Projection | None = None) -> ProcessRecord:
+    return ProcessRecord(
+        process_id=PROCESS,
+        registration_hash="hash",
+        registration=Registration(process_id=PROCESS, input=EngineInput(kind="k"), recovery=recovery),
+        projection=projection or Projection(),
+        wake_session_id=None,
+        last_sequence=0,
+        created_at_ms=0,
+        updated_at_ms=0,
+    )
+
+
+def cursor(text: str) -> str:
+    return base64.urlsafe_b64encode(text.encode()).decode()
+
+
+@pytest.mark.parametrize(
+    ("recovery", "began", "reason"),
+    [
+        (Recovery.RERUNNABLE, None, None),
+        (Recovery.RERUNNABLE, RIVAL, None),
+        (Recovery.OWNER_BOUND, None, None),
+        (Recovery.OWNER_BOUND, OWNER, None),
+        (Recovery.OWNER_BOUND, RIVAL, RefusalReason.OWNER_BOUND),
+        (Recovery.EXTERNAL, None, RefusalReason.EXTERNAL),
+        (Recovery.EXTERNAL, OWNER, RefusalReason.EXTERNAL),
+    ],
+)
+def test_who_may_run_a_process(recovery: Recovery, began: LeaseOwner | None, reason: RefusalReason | None) -> None:
+    """Any worker what can be run again, its first owner what is bound to it, and nobody what is done elsewhere."""
+    refused = refuse_run(record(recovery, Projection(started_by=began)), OWNER)
+    assert refused == (None if reason is None else ProcessRefused(reason=reason))
+
+
+@pytest.mark.parametrize("recovery", Recovery)
+@pytest.mark.parametrize("status", [status for status in ProcessStatus if status is not ProcessStatus.RUNNING])
+def test_nobody_runs_what_has_ended(recovery: Recovery, status: ProcessStatus) -> None:
+    """Its end is the first thing that is said."""
+    ended = record(recovery, Projection(status=status, started_by=RIVAL))
+    assert refuse_run(ended, OWNER) == ProcessRefused(reason=RefusalReason.TERMINAL)
+
+
+def test_leases_and_fences_keep_all_their_parts() -> None:
+    """A process is leased like a session, under its own id."""
+    plain = Lease(session_id=PROCESS, owner=OWNER, token="token", fencing=5, claimed_at_ms=1_000, expires_at_ms=2_000)
+    assert as_process_lease(plain) == LEASE
+    assert LEASE.fence == FENCE
+    assert as_plain_fence(FENCE) == LeaseFence(
+        session_id=PROCESS, owner_id="worker", incarnation_id="first", token="token", fencing=5
+    )
+
+
+def test_a_live_fence_proves_its_lease() -> None:
+    """Up to its last millisecond."""
+    assert require_process_fence(LEASE_ROW, FENCE, 1_999) == LEASE
+
+
+@pytest.mark.parametrize(
+    ("row", "fence", "now_ms", "reason"),
+    [
+        (LEASE_ROW, FENCE, 2_000, "it expired"),
+        (FREE_LEASE, FENCE, 0, "it was released; the fence shows fencing number 5"),
+        (LEASE_ROW, replace(FENCE, fencing=4), 0, "it is held under fencing number 5; the fence shows 4"),
+        (LEASE_ROW, replace(FENCE, token="other"), 0, "it is held under fencing number 5; the fence shows 5"),
+    ],
+)
+def test_a_fence_that_does_not_hold_is_lost(row: LeaseRow, fence: ProcessFence, now_ms: int, reason: str) -> None:
+    """The error speaks of the process and says why, for proofs and renewals alike."""
+    with pytest.raises(ProcessLeaseLost) as raised:
+        require_process_fence(row, fence, now_ms)
+    assert (raised.value.process_id, raised.value.reason) == (PROCESS, reason)
+    with pytest.raises(ProcessLeaseLost):
+        plan_process_renewal(row, fence=fence, ttl_ms=1, now_ms=now_ms)
+
+
+@pytest.mark.parametrize(
+    ("now_ms", "ttl_ms", "expires_at_ms"),
+    [(1_500, 600, 2_100), (1_500, 500, 2_000), (1_500, 1, 2_000), (1, MOST, MOST)],
+)
+def test_a_renewal_never_shortens(now_ms: int, ttl_ms: int, expires_at_ms: int) -> None:
+    """Only the expiry moves, and it overflows nothing."""
+    renewed = plan_process_renewal(LEASE_ROW, fence=FENCE, ttl_ms=ttl_ms, now_ms=now_ms)
+    assert renewed == replace(LEASE, expires_at_ms=expires_at_ms)
+
+
+ASKED = Projection(abandon_requested=True)
+
+
+@pytest.mark.parametrize(
+    ("projection", "now_ms", "message"),
+    [
+        (Projection(), 2_000, "was not asked to be abandoned; request it first"),
+        (Projection(), 1_999, "was not asked to be abandoned; request it first"),
+        (ASKED, 1_999, "is being run; its lease must lapse before it is abandoned"),
+    ],
+)
+def test_a_process_is_not_given_up_unasked_or_while_it_is_run(
+    projection: Projection, now_ms: int, message: str
+) -> None:
+    """Time alone never ends a process, and nobody ends one under its runner."""
+    with pytest.raises(Conflict, match=f"^process 'process-1' {message}$"):
+        require_abandonable(record(projection=projection), LEASE_ROW, now_ms)
+
+
+def test_a_process_can_be_given_up_once_nobody_runs_it() -> None:
+    """After its lease lapsed or was released; one that ended is left to the append."""
+    require_abandonable(record(projection=ASKED), LEASE_ROW, 2_000)
+    require_abandonable(record(projection=ASKED), FREE_LEASE, 0)
+    require_abandonable(record(projection=Projection(status=ProcessStatus.ABANDONED)), LEASE_ROW, 0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (LEASE, "fence must be a ProcessFence, not ProcessLease"),
+        (None, "fence must be a ProcessFence, not NoneType"),
+        (replace(FENCE, process_id=""), "fence.process_id is blank"),
+        (replace(FENCE, owner_id=7), "fence.owner_id must be text"),
+        (replace(FENCE, incarnation_id="a\0"), "fence.incarnation_id contains a NUL"),
+        (replace(FENCE, token=" "), "fence.token is blank"),
+        (replace(FENCE, fencing=-1), "fence.fencing must lie between 0"),
+        (replace(FENCE, fencing="5"), "fence.fencing must be an integer"),
+    ],
+)
+def test_what_is_no_fence_is_refused(wrong: object, message: str) -> None:
+    """No database has to compare nonsense."""
+    with pytest.raises(InvalidInput, match=message):
+        check_process_fence(wrong)
+
+
+def test_usable_fences_and_leases_are_returned() -> None:
+    """As they were given."""
+    assert check_process_fence(FENCE) is FENCE
+    assert check_observed_process(LEASE) is LEASE
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [(FENCE, "observed must be the ProcessLease of a refusal, not ProcessFence"), (replace(LEASE, token=""), "token")],
+)
+def test_what_nobody_could_have_observed_is_refused(wrong: object, message: str) -> None:
+    """A reclaim needs the lease of a refusal."""
+    with pytest.raises(InvalidInput, match=message):
+        check_observed_process(wrong)
+
+
+def test_ids_are_a_collection_of_different_ones() -> None:
+    """Their order is kept, and none of them is fine."""
+    assert check_process_ids(["b", "a"]) == ("b", "a")
+    assert check_process_ids(()) == ()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("abc", "process_ids must be a collection of ids, not str"),
+        (b"abc", "process_ids must be a collection of ids, not bytes"),
+        (iter(["a"]), "process_ids must be a collection of ids, not list_iterator"),
+        (None, "process_ids must be a collection of ids, not NoneType"),
+        (["a", ""], "process_id is blank"),
+        (["a", "b", "a"], "process_ids names a process twice"),
+    ],
+)
+def test_what_are_no_ids_is_refused(wrong: object, message: str) -> None:
+    """A single text is not taken for its letters."""
+    with pytest.raises(InvalidInput, match=message):
+        check_process_ids(wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (SESSION, "grant.scope must be a Scope, not str"),
+        (Scope(session_id=""), "grant.scope.session_id is blank"),
+        (Scope(session_id="s", agent_frame_id=""), "grant.scope.agent_frame_id is blank"),
+    ],
+)
+def test_what_is_no_scope_is_refused(wrong: Scope, message: str) -> None:
+    """Alone and in a grant; an empty frame is not taken for the whole session."""
+    with pytest.raises(InvalidInput, match=message):
+        check_process_scope("grant.scope", wrong)
+    with pytest.raises(InvalidInput, match=message):
+        check_grant(Grant(scope=wrong, process_id="p"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (SCOPE, "a Grant is needed, not Scope"),
+        (Grant(scope=SCOPE, process_id=" "), "grant.process_id is blank"),
+        (Grant(scope=SCOPE, process_id="p", kind="x" * 256), "grant.kind has 256 characters"),
+        (Grant(scope=SCOPE, process_id="p", label="\0"), "grant.label contains a NUL"),
+    ],
+)
+def test_grants_that_cannot_be_stored_are_refused(wrong: object, message: str) -> None:
+    """Before anything is asked of a database."""
+    with pytest.raises(InvalidInput, match=message):
+        check_grant(wrong)
+
+
+def test_grants_are_stored_by_session_and_frame() -> None:
+    """The whole session is a scope of its own, beside its frames."""
+    whole, framed = Grant(scope=SCOPE, process_id="p"), Grant(scope=FRAME, process_id="p", kind="k", label="")
+    assert [check_grant(grant) for grant in (whole, framed)] == [whole, framed]
+    assert [check_process_scope("scope", scope) for scope in (SCOPE, FRAME)] == [SCOPE, FRAME]
+    assert [frame_of(SCOPE), frame_of(FRAME)] == ["", "frame"]
+    assert decode_grant(GrantRow(SESSION, "", "p", None, None)) == whole
+    assert decode_grant(GrantRow(SESSION, "frame", "p", "k", "")) == framed
+
+
+def test_a_grant_is_listed_with_its_process() -> None:
+    """One row holds both."""
+    row = GrantEntryRow(SESSION, "frame", PROCESS, "k", "l", *msgspec.structs.astuple(ROW))
+    grant = Grant(scope=FRAME, process_id=PROCESS, kind="k", label="l")
+    assert decode_grant_entry(row) == GrantEntry(grant=grant, record=decode_process(ROW))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"status": "running"}, "a ProcessFilter is needed, not dict"),
+        (ProcessFilter(status="running"), "status must be one of running, completed, failed, cancelled, abandoned"),  # type: ignore[arg-type]
+        (ProcessFilter(waiting="yes"), "waiting must be true, false or None, not 'yes'"),  # type: ignore[arg-type]
+        (ProcessFilter(kind="\0"), "kind contains a NUL"),
+        (ProcessFilter(label="x" * 256), "label has 256 characters"),
+        (ProcessFilter(originator_session_id=7), "originator_session_id must be text"),  # type: ignore[arg-type]
+        (ProcessFilter(wake_session_id="\ud800"), "wake_session_id contains a lone surrogate"),
+        (ProcessFilter(created_after_ms=2**63), "created_after_ms must lie between"),
+        (ProcessFilter(created_before_ms=1.5), "created_before_ms must be an integer"),  # type: ignore[arg-type]
+        (ProcessFilter(definition={"a": object()}), "filter.definition.a is of type object"),
+    ],
+)
+def test_filters_that_cannot_be_used_are_refused(wrong: object, message: str) -> None:
+    """A misspelt wish is not taken for none."""
+    with pytest.raises(InvalidInput, match=message):
+        check_filter(wrong)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        ProcessFilter(),
+        ProcessFilter(definition=None),
+        ProcessFilter(
+            status=ProcessStatus.RUNNING,
+            waiting=False,
+            kind="k",
+            label="",
+            definition={"v": 1},
+            originator_session_id="s",
+            wake_session_id="s",
+            created_after_ms=0,
+            created_before_ms=MOST,
+        ),
+        ProcessFilter(kind="x" * 255, label="x" * 255, originator_session_id="x" * 255, wake_session_id="x" * 255),
+    ],
+)
+def test_usable_filters_are_returned(wanted: ProcessFilter) -> None:
+    """As they were given."""
+    assert check_filter(wanted) is wanted
+
+
+def test_a_list_is_read_by_what_narrows_most() -> None:
+    """Each wish leads unless a narrower one is there; not waiting narrows nothing."""
+    wanted = ProcessFilter(waiting=False, created_after_ms=1)
+    assert leading_filter(ProcessFilter()) == leading_filter(wanted) == "all"
+    for name, change in (
+        ("status", {"status": ProcessStatus.RUNNING}),
+        ("waiting", {"waiting": True}),
+        ("kind", {"kind": "k"}),
+        ("label", {"label": "l"}),
+        ("originator", {"originator_session_id": "s"}),
+        ("wake", {"wake_session_id": "s"}),
+        ("definition", {"definition": None}),
+    ):
+        wanted = replace(wanted, **change)
+        assert leading_filter(wanted) == name
+
+
+def test_a_definition_is_asked_for_by_its_hash() -> None:
+    """Asking for none at all matches nothing, which is not the same as not asking."""
+    assert wanted_definition(ProcessFilter()) is None
+    assert wanted_definition(ProcessFilter(definition={"b": 1, "a": 2})) == sha256(b'{"a":2,"b":1}')
+    assert wanted_definition(ProcessFilter(definition=None)) == "none"
+
+
+def test_a_page_holds_what_was_asked_for_and_the_way_on() -> None:
+    """One row more than asked for means that there is more; its cursor stands behind the last that is shown."""
+    rows = [replace(ROW, process_key=key) for key in (9, 8, 7)]
+    shown = decode_process(ROW)
+    assert decode_process_page(rows, 2) == ProcessPage(processes=(shown,) * 2, next_cursor=cursor("p1:8"))
+    assert decode_process_page(rows, 1) == ProcessPage(processes=(shown,), next_cursor=cursor("p1:9"))
+    assert decode_process_page(rows, 3) == ProcessPage(processes=(shown,) * 3)
+    assert decode_process_page([], 3) == ProcessPage(processes=())
+
+
+@pytest.mark.parametrize("key", [0, 1, MOST])
+def test_a_cursor_leads_back_to_its_place(key: int) -> None:
+    """And is written like this."""
+    assert encode_process_cursor(key) == cursor(f"p1:{key}")
+    assert decode_process_cursor(cursor(f"p1:{key}")) == key
+
+
+def test_no_cursor_is_the_beginning() -> None:
+    """Of lists and of the feed."""
+    assert decode_process_cursor(None) is None
+    assert decode_change_cursor(None) == ChangeCursor(0, 0)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *("x", "ä", "p1:1", cursor("p1"), cursor("p1:"), cursor("p1:x"), cursor("p2:1"), cursor("c1:1:1"), cursor(":")),
+        *(cursor("c1:1"), cursor("c1::"), cursor("c1:1:x"), cursor("c1:1:1:1"), cursor("c2:1:1")),
+    ],
+)
+def test_what_is_no_cursor_is_refused(wrong: str) -> None:
+    """Also the cursor of the other kind."""
+    if wrong != cursor("c1:1:1"):
+        with pytest.raises(InvalidInput, match="is not a cursor of the change feed"):
+            decode_change_cursor(wrong)
+    with pytest.raises(InvalidInput, match="is not a cursor of a process list"):
+        decode_process_cursor(wrong)
+
+
+@pytest.mark.parametrize("number", [-1, 2**63])
+def test_a_cursor_beyond_all_places_is_refused(number: int) -> None:
+    """No database is asked for it."""
+    for read, text in (
+        (decode_process_cursor, f"p1:{number}"),
+        (decode_change_cursor, f"c1:{number}:0"),
+        (decode_change_cursor, f"c1:0:{number}"),
+    ):
+        with pytest.raises(InvalidInput, match="cursor must lie between 0"):
+            read(cursor(text))
+    with pytest.raises(InvalidInput, match="cursor is blank"):
+        decode_process_cursor(" ")
+
+
+def test_changes_are_read_with_the_place_behind_them() -> None:
+    """Registrations, events and prunings, each with what it is about."""
+    rows = [
+        ChangeRow(1, "p", "registered", None, "running", 3),
+        ChangeRow(2, "p", "event", 4, "completed", 3),
+        ChangeRow(9, "q", "pruned", None, None, 5),
+    ]
+    page = decode_changes(rows, ChangeCursor(1, 1))
+    assert page == ChangePage(
+        changes=(
+            ProcessChange(process_id="p", kind=ChangeKind.REGISTERED, status=ProcessStatus.RUNNING),
+            ProcessChange(process_id="p", kind=ChangeKind.EVENT, sequence=4, status=ProcessStatus.COMPLETED),
+            ProcessChange(process_id="q", kind=ChangeKind.PRUNED),
+        ),
+        cursor=cursor("c1:5:9"),
+    )
+    assert decode_change_cursor(page.cursor) == ChangeCursor(transaction_id=5, seq=9)
+
+
+def test_an_empty_page_stays_where_it_was() -> None:
+    """Asking again from its cursor misses nothing."""
+    assert decode_changes([], ChangeCursor(3, 4)) == ChangePage(changes=(), cursor=cursor("c1:3:4"))
+
+
+@pytest.mark.parametrize("damaged", [ChangeRow(4, "p", "wat", None, None), ChangeRow(4, "p", "event", 1, "wat")])
+def test_damaged_changes_are_reported_as_damage(damaged: ChangeRow) -> None:
+    """The feed says which change cannot be read."""
+    with pytest.raises(CorruptData, match=r"^change 4 of process 'p' cannot be read: 'wat'"):
+        decode_changes([damaged], ChangeCursor(0, 0))
+
+
+def test_a_session_is_cut_off_and_nothing_else() -> None:
+    """Law 64: what nobody sees any more is orphaned, what others see is preserved, both in the order of their ids."""
+    rows = [DetachedRow("d", False), DetachedRow("c", True), DetachedRow("b", False), DetachedRow("a", True)]
+    assert detached(SESSION, rows, revoked=5, cleared=2) == SessionDetached(
+        session_id=SESSION,
+        revoked_grant_count=5,
+        cleared_wake_target_count=2,
+        orphaned_process_ids=("b", "d"),
+        preserved_process_ids=("a", "c"),
+    )
+    assert detached(SESSION, [], revoked=0, cleared=0) == SessionDetached(session_id=SESSION)
+
+
+def test_a_tail_is_events_and_the_place_behind_them() -> None:
+    """Events of any processes come back as they were stored, and the cursor goes on behind the last of them."""
+    rows = [
+        TailRow(7, "p", 1, "note", None, "hash", '{"payload":1}', None, 50, 3),
+        TailRow(9, "q", 4, "note", "key", "hash", '{"payload":null}', None, 60, 4),
+    ]
+    page = decode_tail(rows, ChangeCursor(0, 0))
+    assert [(each.process_id, each.sequence, each.payload, each.replay_key) for each in page.events] == [
+        ("p", 1, 1, None),
+        ("q", 4, None, "key"),
+    ]
+    assert decode_change_cursor(page.cursor) == ChangeCursor(4, 9)
+    assert decode_tail([], ChangeCursor(4, 9)).cursor == page.cursor

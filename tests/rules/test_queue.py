@@ -1,0 +1,324 @@
+"""What queued work is written as, what is recognised, and when a claim still holds."""
+
+import msgspec
+import pytest
+
+from lash.errors import ClaimLost, CorruptData, InvalidInput, SourceKeyConflict
+from lash.model.causal import TurnCause
+from lash.model.queue import (
+    Batch,
+    BatchDraft,
+    BatchState,
+    Boundary,
+    Claim,
+    ClaimCompletion,
+    Delivery,
+    Enqueued,
+    Payload,
+    ProcessWake,
+    SessionCommand,
+    Slot,
+    TurnInput,
+)
+from lash.plan.queue.queue import (
+    BatchRow,
+    HeldBatch,
+    SourceKeyRow,
+    check_batch_ids,
+    check_boundary,
+    check_claim_size,
+    check_completion,
+    check_completions,
+    check_count_attempt,
+    check_work_claim,
+    decode_batch,
+    encode_batch,
+    held_by_token,
+    ready_session,
+    recognise,
+    require_completion,
+)
+from tests.rules.kit import SESSION, sha256
+
+replace = msgspec.structs.replace
+
+MOST = 9_223_372_036_854_775_807
+HELLO = TurnInput.of_text("hello")
+WAKE = ProcessWake(
+    wake_id="w", process_id="p", sequence=3, input={"b": 1, "a": None}, caused_by=TurnCause(session_id="s", turn_id="t")
+)
+DRAFT = BatchDraft(session_id=SESSION, payloads=(HELLO,), source_key="host:1")
+FULL_DRAFT = BatchDraft(
+    session_id=SESSION,
+    payloads=(WAKE, replace(WAKE, sequence=4, caused_by=None)),
+    source_key="key",
+    delivery=Delivery.EARLIEST_SAFE_BOUNDARY,
+    slot=Slot.JOIN,
+    merge_key="group",
+    available_at_ms=77,
+)
+
+# Written by hand: mappings by sorted keys, records by their order of today, no white space, no field at its default.
+CONTENT = (
+    '{"delivery":"after_current_turn_commit","merge_key":null,'
+    '"payloads":[{"kind":"turn_input","items":[{"type":"text","text":"hello"}]}],"slot":"exclusive"}'
+)
+FULL_CONTENT = (
+    '{"delivery":"earliest_safe_boundary","merge_key":"group","payloads":['
+    '{"kind":"process_wake","wake_id":"w","process_id":"p","sequence":3,"input":{"a":null,"b":1},'
+    '"caused_by":{"type":"turn","session_id":"s","turn_id":"t"}},'
+    '{"kind":"process_wake","wake_id":"w","process_id":"p","sequence":4,"input":{"a":null,"b":1}}],"slot":"join"}'
+)
+GOLDEN = "8074e0647aca95be8c459e46f9c9e61bdf9d8c7d2ac558a851d77304f892747b"
+FULL_GOLDEN = "40567cab6570fa762e889ea976e215c118a92ceb6a5cc23b6ad7dc2681c0a878"
+
+ROW = BatchRow(
+    9,
+    "b",
+    "host:1",
+    "after_current_turn_commit",
+    "exclusive",
+    None,
+    0,
+    5,
+    2,
+    '{"payloads":[{"kind":"turn_input","items":[{"type":"text","text":"hello"}]}]}',
+)
+BATCH = Batch(
+    session_id=SESSION,
+    batch_id="b",
+    seq=9,
+    payloads=(HELLO,),
+    source_key="host:1",
+    delivery=Delivery.AFTER_CURRENT_TURN_COMMIT,
+    slot=Slot.EXCLUSIVE,
+    merge_key=None,
+    available_at_ms=0,
+    enqueued_at_ms=5,
+    attempts=2,
+)
+CLAIM = Claim(
+    session_id=SESSION,
+    claim_id="c",
+    token="t",
+    lease_fencing=1,
+    claimed_at_ms=1,
+    expires_at_ms=2,
+    batches=(BATCH, replace(BATCH, batch_id="b2")),
+)
+
+
+def test_the_golden_vectors_are_the_hashes_of_the_written_content() -> None:
+    """The checked-in hashes are SHA-256 over a version prefix and the content written by hand."""
+    assert sha256(b"lash.batch.v1\0" + CONTENT.encode()) == GOLDEN
+    assert sha256(b"lash.batch.v1\0" + FULL_CONTENT.encode()) == FULL_GOLDEN
+
+
+def test_a_batch_has_its_golden_hash() -> None:
+    """What a source key remembers of its content never changes, so that old keys keep recognising it."""
+    assert encode_batch(DRAFT).content_hash == GOLDEN
+    assert encode_batch(FULL_DRAFT).content_hash == FULL_GOLDEN
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        replace(DRAFT, session_id="other"),
+        replace(DRAFT, source_key=None),
+        replace(DRAFT, available_at_ms=5),
+        replace(DRAFT, payloads=[HELLO]),
+    ],
+    ids=["session", "source key", "availability", "list"],
+)
+def test_what_is_no_content_does_not_change_the_hash(same: BatchDraft) -> None:
+    """H32: where, under which key and from when on the work waits is not what the work is."""
+    assert encode_batch(same).content_hash == GOLDEN
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(DRAFT, payloads=(TurnInput.of_text("Hello"),)),
+        replace(DRAFT, payloads=(HELLO, HELLO)),
+        replace(DRAFT, delivery=Delivery.EARLIEST_SAFE_BOUNDARY),
+        replace(DRAFT, slot=Slot.JOIN),
+        replace(DRAFT, merge_key="group"),
+    ],
+    ids=["text", "more", "delivery", "slot", "merge key"],
+)
+def test_other_content_has_another_hash(other: BatchDraft) -> None:
+    """H32: payloads and the rules of their delivery are the content."""
+    assert encode_batch(other).content_hash != GOLDEN
+
+
+@pytest.mark.parametrize(
+    ("payload", "delivery", "lane"),
+    [
+        (HELLO, Delivery.AFTER_CURRENT_TURN_COMMIT, "late"),
+        (HELLO, Delivery.EARLIEST_SAFE_BOUNDARY, "early"),
+        (WAKE, Delivery.EARLIEST_SAFE_BOUNDARY, "early"),
+        (SessionCommand(command="reset"), Delivery.AFTER_CURRENT_TURN_COMMIT, "command"),
+        (SessionCommand(command="reset"), Delivery.EARLIEST_SAFE_BOUNDARY, "command"),
+    ],
+)
+def test_a_batch_waits_in_the_lane_of_its_kind_and_delivery(payload: Payload, delivery: Delivery, lane: str) -> None:
+    """Commands have a lane of their own, whatever their delivery."""
+    assert encode_batch(replace(DRAFT, payloads=(payload,), delivery=delivery)).lane == lane
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("draft", "a BatchDraft is needed, not str"),
+        (replace(DRAFT, session_id=""), "session_id is blank"),
+        (replace(DRAFT, available_at_ms=-1), "available_at_ms must lie between 0"),
+        (replace(DRAFT, available_at_ms=2**63), "available_at_ms must lie between 0"),
+        (replace(DRAFT, available_at_ms=1.0), "available_at_ms must be an integer"),
+        (replace(DRAFT, source_key=" "), "source_key is blank"),
+        (replace(DRAFT, source_key="a\0"), "source_key contains a NUL"),
+        (replace(DRAFT, merge_key=""), "merge_key is blank"),
+        (replace(DRAFT, merge_key=7), "merge_key must be text"),
+        (replace(DRAFT, payloads=()), "payloads must be a tuple of at least one payload"),
+        (replace(DRAFT, payloads="text"), "payloads must be a tuple of at least one payload"),
+        (replace(DRAFT, payloads=None), "payloads must be a tuple of at least one payload"),
+        (replace(DRAFT, payloads=(HELLO, "text")), "payloads holds a str, which is no payload"),
+        (replace(DRAFT, payloads=(HELLO, WAKE)), "one kind of payload, not 2"),
+        (replace(DRAFT, payloads=(HELLO, WAKE, SessionCommand(command="reset"))), "one kind of payload, not 3"),
+        (replace(DRAFT, payloads=(TurnInput.of_text("\ud800"),)), "payloads contains a lone surrogate"),
+        (replace(DRAFT, payloads=(replace(WAKE, sequence=-1),)), "payloads"),
+        (replace(DRAFT, payloads=(replace(WAKE, sequence=2**64),)), "payloads"),
+        (replace(DRAFT, delivery="soon"), "delivery must be a Delivery, not 'soon'"),
+        (replace(DRAFT, delivery="earliest_safe_boundary"), "delivery must be a Delivery"),
+        (replace(DRAFT, slot=Boundary.IDLE), "slot must be a Slot"),
+        (replace(DRAFT, slot=None), "slot must be a Slot, not None"),
+    ],
+)
+def test_a_draft_that_cannot_be_stored_is_refused(wrong: BatchDraft, message: str) -> None:
+    """L72: the error names what is wrong, before the database is asked."""
+    with pytest.raises(InvalidInput, match=message):
+        encode_batch(wrong)
+
+
+def test_a_stored_batch_is_read_back() -> None:
+    """L54: a row becomes the batch it was, and items are named by their places."""
+    assert decode_batch(ROW, SESSION) == BATCH
+    two = replace(BATCH, payloads=(HELLO, HELLO))
+    assert two.item_ids == ("b:item:0", "b:item:1")
+
+
+@pytest.mark.parametrize("damage", [{"delivery": "soon"}, {"slot": "none"}, {"payloads": "{"}])
+def test_a_row_that_cannot_be_read_is_corrupt(damage: dict[str, str]) -> None:
+    """The error names the batch."""
+    with pytest.raises(CorruptData, match="batch 'b' cannot be read"):
+        decode_batch(replace(ROW, **damage), SESSION)
+
+
+def test_a_batch_gives_its_session_work_unless_it_is_delayed() -> None:
+    """What is queued and ready; delayed work comes later, and a batch that is gone was done before."""
+    assert ready_session(replace(BATCH, available_at_ms=0)) == SESSION
+    assert ready_session(replace(BATCH, available_at_ms=1)) is None
+    assert ready_session(None) is None
+
+
+def test_a_known_source_key_tells_of_its_batch() -> None:
+    """L52, W-39: while it is queued the batch is returned, and afterwards what became of it."""
+    encoded = encode_batch(DRAFT)
+    pending = recognise(encoded, SourceKeyRow("b", GOLDEN, "pending"), ROW)
+    assert pending == Enqueued(batch_id="b", created=False, state=BatchState.PENDING, batch=BATCH)
+    done = recognise(encoded, SourceKeyRow("b", GOLDEN, "consumed"), None)
+    assert done == Enqueued(batch_id="b", created=False, state=BatchState.CONSUMED, batch=None)
+    dead = recognise(encoded, SourceKeyRow("b", GOLDEN, "pending"), None)
+    assert dead == Enqueued(batch_id="b", created=False, state=BatchState.DEAD, batch=None)
+    with pytest.raises(SourceKeyConflict) as refused:
+        recognise(encoded, SourceKeyRow("b", FULL_GOLDEN, "cancelled"), None)
+    assert (refused.value.session_id, refused.value.source_key) == (SESSION, "host:1")
+
+
+def test_held_batches_are_gathered_by_token() -> None:
+    """Each token has the set of what it holds."""
+    rows = [HeldBatch("t1", "a"), HeldBatch("t2", "b"), HeldBatch("t1", "c")]
+    assert held_by_token(rows) == {"t1": frozenset({"a", "c"}), "t2": frozenset({"b"})}
+    assert held_by_token([]) == {}
+
+
+@pytest.mark.parametrize("held", [[], ["b"], ["b", "b3"], ["b", "b2", "b3"], ["b3", "b4"]])
+def test_a_claim_completes_whole_or_not_at_all(held: list[str]) -> None:
+    """L68: the batches held and the batches listed are equal sets; equal numbers are not enough."""
+    require_completion(SESSION, CLAIM.completion, ["b2", "b"])
+    with pytest.raises(ClaimLost) as lost:
+        require_completion(SESSION, CLAIM.completion, held)
+    assert (lost.value.session_id, lost.value.claim_id) == (SESSION, "c")
+
+
+def test_a_claim_takes_up_to_a_thousand_batches() -> None:
+    """L61: none is allowed, and so is the bound itself."""
+    assert [check_claim_size(size) for size in (0, 1, 1_000)] == [0, 1, 1_000]
+    for wrong, message in ((1_001, "at most 1,000"), (-1, "between 0"), (True, "an integer"), ("5", "an integer")):
+        with pytest.raises(InvalidInput, match=message):
+            check_claim_size(wrong)
+
+
+def test_whether_an_attempt_counts_is_said_plainly() -> None:
+    """Something that is only nearly true is refused."""
+    assert [check_count_attempt(each) for each in (True, False)] == [True, False]
+    for wrong in (0, 1, None, "no"):
+        with pytest.raises(InvalidInput, match="count_attempt must be True or False"):
+            check_count_attempt(wrong)
+
+
+def test_a_boundary_is_one_of_the_two() -> None:
+    """A label that only looks like one is refused."""
+    assert check_boundary(Boundary.IDLE) is Boundary.IDLE
+    for wrong in ("idle", "tomorrow", None):
+        with pytest.raises(InvalidInput, match="boundary must be a Boundary"):
+            check_boundary(wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("abc", "batch_ids must be a list, not str"),
+        (["a", "b", "a"], "names a batch twice"),
+        (["a", ""], "batch_id is blank"),
+        ([5], "batch_id must be text"),
+        ([f"b{number}" for number in range(1_001)], "at most 1,000 batches"),
+    ],
+)
+def test_batch_ids_that_make_no_sense_are_refused(wrong: object, message: str) -> None:
+    """H24: the error says what is wrong with the list."""
+    assert check_batch_ids(["b", "a"]) == ("b", "a")
+    assert len(check_batch_ids([f"b{number}" for number in range(1_000)])) == 1_000
+    with pytest.raises(InvalidInput, match=message):
+        check_batch_ids(wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (None, "a Claim is needed, not NoneType"),
+        (CLAIM.completion, "a Claim is needed, not ClaimCompletion"),
+        (replace(CLAIM, session_id=""), r"claim\.session_id is blank"),
+        (replace(CLAIM, claim_id=""), r"claim\.claim_id is blank"),
+        (replace(CLAIM, token="t\0"), r"claim\.token contains a NUL"),
+        (replace(CLAIM, batches=()), "claim names no batch"),
+    ],
+)
+def test_a_claim_of_the_wrong_kind_is_refused(wrong: object, message: str) -> None:
+    """No database has to compare nonsense."""
+    assert check_work_claim(CLAIM) is CLAIM
+    with pytest.raises(InvalidInput, match=message):
+        check_work_claim(wrong)
+
+
+def test_completions_are_of_different_claims() -> None:
+    """H24: a claim is settled once; the error tells which completion is wrong."""
+    first = ClaimCompletion(claim_id="c", token="t", batch_ids=("b",))
+    assert check_completion("completion", first) is first
+    check_completions([])
+    check_completions([first, replace(first, token="t2")])
+    with pytest.raises(InvalidInput, match="names a claim twice"):
+        check_completions([first, replace(first, batch_ids=("b2",))])
+    with pytest.raises(InvalidInput, match=r"completions\[1\] must be a ClaimCompletion, not Claim"):
+        check_completions([first, CLAIM])
+    with pytest.raises(InvalidInput, match=r"completions\[0\] names no batch"):
+        check_completions([replace(first, batch_ids=())])

@@ -1,0 +1,366 @@
+"""What a session's row means: heads, metadata, scopes, pages and cursors."""
+
+import base64
+
+import msgspec
+import pytest
+
+from lash.base.compression import BlobRef
+from lash.errors import CorruptData, InvalidInput, SessionBindingMismatch, SessionDeleted, SessionNotFound
+from lash.model.causal import TurnCause
+from lash.model.session.checkpoint import CheckpointManifest, TurnState
+from lash.model.session.frame import ModelSpec
+from lash.model.session.session import (
+    ActivePath,
+    ChildRelation,
+    FullGraph,
+    ReadScope,
+    RootRelation,
+    SessionConfig,
+    SessionHead,
+    SessionMeta,
+    SessionRead,
+    SessionSummary,
+)
+from lash.model.session.usage import TokenUsage, UsageEntry
+from lash.plan.session.checkpoint import CheckpointRow, ComponentRow
+from lash.plan.session.frame import FrameRow
+from lash.plan.session.node import PathRow, Place, StoredNode
+from lash.plan.session.session import (
+    HeadRow,
+    HeldNode,
+    MetaRow,
+    ReadRow,
+    check_limit,
+    check_scope,
+    decode_cursor,
+    decode_head,
+    decode_meta,
+    decode_page,
+    decode_read,
+    encode_cursor,
+    encode_meta,
+    missing_session,
+    new_head,
+    new_meta,
+    require_removable,
+)
+from lash.plan.session.usage import UsageRow
+from tests.rules.kit import EMPTY_HEAD, SESSION, sha256
+
+replace = msgspec.structs.replace
+
+HEAD_ROW = msgspec.structs.replace(EMPTY_HEAD, leaf_node_id="e", leaf_segment=2, leaf_depth=3, leaf_is_tip=True)
+READ_ROW = ReadRow(7, SESSION, 4, '{"provider_id":"p","model":{"id":"large"}}', "f", "c", "d" * 64, 3, 99)
+HEAD = SessionHead(
+    session_id=SESSION,
+    revision=4,
+    config=SessionConfig(provider_id="p", model=ModelSpec(id="large")),
+    current_frame_id="f",
+    leaf_node_id="c",
+    checkpoint_ref=BlobRef("d" * 64),
+    node_count=3,
+    updated_at_ms=99,
+)
+META = SessionMeta(session_id=SESSION, name="A chat", created_at_ms=50, model="large", cwd="/tmp")
+META_ROW = MetaRow(7, SESSION, "A chat", 50, "large", "/tmp", '{"relation":{"kind":"root"}}', 4, "hello", 2, 99)
+
+
+def test_the_leaf_is_found_by_its_id_only() -> None:
+    """The head knows where its own leaf lies and nothing of other nodes."""
+    assert HEAD_ROW.leaf_place("e") == Place(2, 3, is_tip=True)
+    assert HEAD_ROW.leaf_place("x") is None
+    assert EMPTY_HEAD.leaf_place("e") is None
+    assert replace(HEAD_ROW, leaf_depth=None).leaf_place("e") is None
+
+
+def test_the_leaf_can_be_built_on() -> None:
+    """A head with a leaf gives a live node at its place; one without gives none."""
+    assert HEAD_ROW.leaf_as_stored_node() == StoredNode("e", None, 2, 3, True, False, "")
+    assert EMPTY_HEAD.leaf_as_stored_node() is None
+    assert replace(HEAD_ROW, leaf_segment=None).leaf_as_stored_node() is None
+
+
+def test_a_new_session_is_named_after_its_id_unless_it_has_a_name() -> None:
+    """An empty name is a name."""
+    plain = new_meta(SESSION, name=None, model="", cwd=None, relation=RootRelation())
+    assert plain == SessionMeta(session_id=SESSION, name=SESSION, created_at_ms=0)
+    named = new_meta(SESSION, name="", model="large", cwd="/tmp", relation=CHILD)
+    assert (named.name, named.model, named.cwd, named.relation) == ("", "large", "/tmp", CHILD)
+    with pytest.raises(InvalidInput, match="session_id is blank"):
+        new_meta("", name=None, model="", cwd=None, relation=RootRelation())
+
+
+def test_a_session_begins_without_nodes_at_the_revision_it_was_given() -> None:
+    """A session that is created again after its deletion begins above its old revision."""
+    assert new_head(META_ROW) == HeadRow(7, 4, False, None, None, None, False, 0, 0, 0, "", 0)
+
+
+def test_a_missing_session_was_deleted_or_never_there() -> None:
+    """The two are told apart, and both name the session."""
+    gone, never = missing_session(SESSION, deleted=True), missing_session(SESSION, deleted=False)
+    assert (type(gone), gone.session_id) == (SessionDeleted, SESSION)
+    assert (type(never), never.session_id) == (SessionNotFound, SESSION)
+
+
+def test_a_committed_row_is_a_head() -> None:
+    """Every column has its field."""
+    assert decode_head(READ_ROW) == HEAD
+
+
+@pytest.mark.parametrize("missing", [{"config": None}, {"checkpoint_ref": None}])
+def test_a_row_without_a_commit_is_no_head(missing: dict[str, None]) -> None:
+    """A session that was created and never committed to has no head."""
+    assert decode_head(replace(READ_ROW, **missing)) is None
+
+
+def test_an_unreadable_configuration_is_corrupt() -> None:
+    """An option that this version does not know is never dropped silently."""
+    with pytest.raises(CorruptData, match="the configuration of session 'session-1'"):
+        decode_head(replace(READ_ROW, config='{"provider":"p"}'))
+
+
+NODE_TEXT = '{"timestamp":"2025-06-01T12:00:00Z","entry":{"kind":"plugin","plugin_type":"note","body":1}}'
+NODES = [
+    PathRow("a", None, 0, False, NODE_TEXT),
+    PathRow("b", "a", 1, False, NODE_TEXT),
+    PathRow("c", "b", 2, False, NODE_TEXT),
+]
+CHECKPOINT_REF = sha256(
+    b'lash.checkpoint.v1\0{"turn_state":{"turn_index":1},"components":{"t":"' + sha256(b"tools").encode() + b'"}}'
+)
+CHECKPOINT = CheckpointRow(4, CHECKPOINT_REF, '{"turn_index":1}', None)
+COMPONENTS = [ComponentRow("t", sha256(b"tools"), "plain", 5, b"tools")]
+
+
+def read(
+    scope: ReadScope,
+    nodes: list[PathRow],
+    checkpoint: CheckpointRow | None = CHECKPOINT,
+    inherited: tuple[PathRow, ...] = (),
+) -> SessionRead:
+    return decode_read(
+        HEAD,
+        scope,
+        inherited=inherited,
+        nodes=nodes,
+        frames=[FrameRow("f", 0, '{"frame_id":"f","created_at":"2025-06-01T12:00:00Z"}')],
+        checkpoint=checkpoint,
+        components=COMPONENTS,
+        totals=[UsageRow("turn", "large", 1, 0, 0, 0)],
+    )
+
+
+def shown(result: SessionRead) -> tuple[list[str], str | None]:
+    return [node.node_id for node in result.graph.nodes], result.graph.leaf_node_id
+
+
+def test_one_revision_is_put_together_from_its_rows() -> None:
+    """Head, frames, checkpoint and ledger come whole, whatever part of the graph was asked for."""
+    result = read(ActivePath(), NODES)
+    assert result.head == HEAD
+    assert [frame.frame_id for frame in result.frames] == ["f"]
+    assert result.checkpoint.components == {"t": b"tools"}
+    assert result.checkpoint.manifest == CheckpointManifest(
+        turn_state=TurnState(turn_index=1), components={"t": BlobRef(sha256(b"tools"))}
+    )
+    assert result.usage == (UsageEntry(source="turn", model="large", usage=TokenUsage(input_tokens=1)),)
+
+
+def test_the_active_path_ends_with_the_leaf_that_is_meant() -> None:
+    """The head's leaf, or the one named; only the last nodes when they are asked for."""
+    assert shown(read(ActivePath(), NODES)) == (["a", "b", "c"], "c")
+    assert shown(read(ActivePath(leaf_node_id="b"), NODES[:2])) == (["a", "b"], "b")
+    assert shown(read(ActivePath(last=2), NODES)) == (["b", "c"], "c")
+    assert shown(read(ActivePath(last=9), NODES[1:])) == (["b", "c"], "c")
+
+
+def test_the_full_graph_keeps_the_order_of_its_rows() -> None:
+    """Branches are not cut, and depth does not matter."""
+    rows = [NODES[0], NODES[2], NODES[1]]
+    assert shown(read(FullGraph(), rows)) == (["a", "c", "b"], "c")
+
+
+def test_a_head_without_its_checkpoint_is_corrupt() -> None:
+    """A missing checkpoint is never an empty one."""
+    with pytest.raises(CorruptData, match="session 'session-1' has no checkpoint for its revision 4"):
+        read(FullGraph(), NODES, checkpoint=None)
+
+
+@pytest.mark.parametrize(
+    "scope", [FullGraph(), ActivePath(), ActivePath(leaf_node_id="n"), ActivePath(last=1), ActivePath(last=2**63 - 1)]
+)
+def test_a_scope_is_returned_as_it_is(scope: ReadScope) -> None:
+    """Checking changes nothing."""
+    assert check_scope(scope) is scope
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("full", "scope must be FullGraph or ActivePath, not str"),
+        (FullGraph, "scope must be FullGraph or ActivePath, not StructMeta"),
+        (ActivePath(leaf_node_id=""), "leaf_node_id is blank"),
+        (ActivePath(last=0), "last must lie between 1"),
+        (ActivePath(last=1.0), "last must be an integer"),  # type: ignore[arg-type]
+        (ActivePath(last=2**63), "last must lie between 1"),
+    ],
+)
+def test_what_is_no_scope_is_refused(wrong: object, message: str) -> None:
+    """The error names the argument."""
+    with pytest.raises(InvalidInput, match=message):
+        check_scope(wrong)
+
+
+CHILD = ChildRelation(parent_session_id="p", caused_by=TurnCause(session_id="p", turn_id="t"))
+CHILD_TEXT = (
+    '{"relation":{"kind":"child","parent_session_id":"p","caused_by":{"type":"turn","session_id":"p","turn_id":"t"}}}'
+)
+
+
+def test_the_relation_is_stored_with_its_kind() -> None:
+    """Root and child are told apart by a tag."""
+    assert encode_meta(META, SESSION) == '{"relation":{"kind":"root"}}'
+    assert encode_meta(replace(META, model="m" * 255), SESSION) == '{"relation":{"kind":"root"}}'
+    assert encode_meta(replace(META, relation=CHILD, cwd=None), SESSION) == CHILD_TEXT
+
+
+def test_metadata_is_read_back_as_it_was_written() -> None:
+    """Every column has its field, and the relation its type."""
+    assert decode_meta(META_ROW) == META
+    assert decode_meta(replace(META_ROW, relation=CHILD_TEXT, cwd=None)) == replace(META, relation=CHILD, cwd=None)
+    assert decode_meta(META_ROW).relation == RootRelation()
+
+
+def test_an_unreadable_relation_is_corrupt() -> None:
+    """An unknown kind of relation is reported with the session."""
+    with pytest.raises(CorruptData, match="the relation of session 'session-1'"):
+        decode_meta(replace(META_ROW, relation='{"relation":{"kind":"cousin"}}'))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("text", "a SessionMeta is needed, not str"),
+        (replace(META, session_id=""), "session_id is blank"),
+        (replace(META, name="n" * 4_097), "name has 4,097 characters"),
+        (replace(META, name=None), "name must be text"),
+        (replace(META, model="m" * 256), "model has 256 characters"),
+        (replace(META, created_at_ms=2**63), "created_at_ms must lie between"),
+        (replace(META, cwd="\0"), "cwd contains a NUL"),
+        (replace(META, relation="root"), "relation: "),
+    ],
+)
+def test_metadata_that_cannot_be_stored_is_refused(wrong: SessionMeta, message: str) -> None:
+    """The error names the field."""
+    with pytest.raises(InvalidInput, match=message):
+        encode_meta(wrong, SESSION)
+
+
+def test_metadata_of_another_session_is_refused() -> None:
+    """A handle serves its own session only."""
+    with pytest.raises(SessionBindingMismatch) as caught:
+        encode_meta(META, "other")
+    assert (caught.value.bound_session_id, caught.value.attempted_session_id) == ("other", SESSION)
+
+
+def test_times_before_1970_are_times() -> None:
+    """A negative creation time is stored like any other."""
+    assert encode_meta(replace(META, created_at_ms=-(2**63)), SESSION) == '{"relation":{"kind":"root"}}'
+
+
+def rows(*keys: int) -> list[MetaRow]:
+    return [replace(META_ROW, session_key=key, session_id=f"s{key}") for key in keys]
+
+
+def test_a_page_shows_what_a_picker_needs() -> None:
+    """Metadata, revision, first message, count and time of the last change."""
+    page = decode_page([META_ROW], 10)
+    assert page.next_cursor is None
+    assert page.sessions == (
+        SessionSummary(meta=META, revision=4, first_user_message="hello", user_message_count=2, updated_at_ms=99),
+    )
+
+
+def test_a_page_has_a_cursor_only_when_there_is_more() -> None:
+    """The row beyond the limit is not shown, and the cursor means the last one that is."""
+    more = decode_page(rows(9, 8, 7), 2)
+    assert [summary.meta.session_id for summary in more.sessions] == ["s9", "s8"]
+    assert more.next_cursor == base64.urlsafe_b64encode(b"s1:8").decode()
+    assert decode_page(rows(9, 8, 7, 6), 3).next_cursor == base64.urlsafe_b64encode(b"s1:7").decode()
+    exact = decode_page(rows(9, 8), 2)
+    assert (len(exact.sessions), exact.next_cursor) == (2, None)
+    assert decode_page([], 2).sessions == ()
+
+
+def test_a_page_holds_between_one_and_a_thousand() -> None:
+    """The bounds themselves are allowed."""
+    assert (check_limit(1), check_limit(1_000)) == (1, 1_000)
+    with pytest.raises(InvalidInput, match="limit must be at most 1,000"):
+        check_limit(1_001)
+    for wrong in (0, -1, True, "5"):
+        with pytest.raises(InvalidInput, match="limit must"):
+            check_limit(wrong)
+
+
+@pytest.mark.parametrize("key", [0, 1, 12_345, 2**63 - 1])
+def test_a_cursor_means_the_place_it_was_made_for(key: int) -> None:
+    """A cursor is read back as its place, and no cursor as none."""
+    assert decode_cursor(encode_cursor(key)) == key
+    assert decode_cursor(None) is None
+
+
+def test_a_cursor_is_text_that_fits_a_url() -> None:
+    """The form is versioned, so that an old cursor is refused rather than misread."""
+    assert encode_cursor(12) == "czE6MTI="
+
+
+def encoded(text: bytes) -> str:
+    return base64.urlsafe_b64encode(text).decode()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "",
+        "not base64",
+        "é",
+        "czE",
+        encoded(b"s2:1"),
+        encoded(b"1"),
+        encoded(b"s1:"),
+        encoded(b"s1:x"),
+        encoded(b"s1:-1"),
+        encoded(b"s1:9223372036854775808"),
+        "c" * 256,
+        7,
+    ],
+)
+def test_what_is_no_cursor_is_refused(wrong: str) -> None:
+    """Damaged, foreign or made up: never a crash, never another page."""
+    with pytest.raises(InvalidInput, match="cursor"):
+        decode_cursor(wrong)
+
+
+def test_a_whole_graph_begins_with_what_is_inherited() -> None:
+    """A fork shows the inherited path, then its own nodes; the rows of a path hold both already."""
+    inherited = (NODES[0], NODES[1])
+    assert shown(read(FullGraph(), [NODES[2]], inherited=inherited)) == (["a", "b", "c"], HEAD.leaf_node_id)
+    with pytest.raises(CorruptData):
+        read(FullGraph(), [], inherited=(NODES[0], PathRow("b", "other", 1, False, NODE_TEXT)))
+
+
+@pytest.mark.parametrize(
+    ("held", "message"),
+    [
+        (HeldNode("a", "path"), "node 'a' lies on the active path of session 'session-1' and cannot be removed"),
+        (HeldNode("a", "source"), "node 'a' belongs to the source of session 'session-1' and cannot be removed"),
+        (HeldNode("a", "fork"), "node 'a' is inherited by a fork of session 'session-1' and cannot be removed"),
+    ],
+)
+def test_a_node_that_is_needed_cannot_be_removed(held: HeldNode, message: str) -> None:
+    """Of several that cannot, the first is told, with who needs it."""
+    require_removable(SESSION, [])
+    with pytest.raises(InvalidInput) as caught:
+        require_removable(SESSION, [held, HeldNode("z", "path")])
+    assert str(caught.value) == message

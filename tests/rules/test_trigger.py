@@ -1,0 +1,438 @@
+"""What subscriptions mean, and what may be done to them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from lash.errors import CorruptData, InvalidInput, TriggerConflict, TriggerNotFound
+from lash.model.causal import TriggerOccurrenceCause
+from lash.model.process.event import EventType
+from lash.model.process.process import (
+    EngineInput,
+    HostOriginator,
+    Identity,
+    Provenance,
+    Recovery,
+    Registration,
+    Scope,
+    SessionOriginator,
+    ToolCallInput,
+)
+from lash.model.trigger.trigger import (
+    DeletedTrigger,
+    EventDeclaration,
+    EventPointer,
+    FixedInput,
+    TriggerDraft,
+    TriggerFilter,
+    WholeEvent,
+)
+from lash.plan.trigger.catalogue import event_catalogue
+from lash.plan.trigger.list import (
+    check_trigger_filter,
+    decode_trigger_cursor,
+    decode_trigger_page,
+    leading_trigger_filter,
+    wanted_owner,
+    wanted_trigger_definition,
+)
+from lash.plan.trigger.receipt import ReceiptRow, encode_answer, plan_operation, replay
+from lash.plan.trigger.trigger import (
+    ChangeTrigger,
+    InsertTrigger,
+    KeepTrigger,
+    TriggerName,
+    TriggerRow,
+    check_name,
+    check_revision,
+    check_source_type,
+    decode_subscription,
+    default_source_key,
+    encode_draft,
+    new_row,
+    owner_column,
+    owner_text,
+    plan_delete,
+    plan_register,
+    plan_switch,
+    plan_update,
+    registration_of,
+)
+from tests.rules.kit import sha256
+
+HOST = HostOriginator()
+ENGINE = EngineInput(kind="work", payload={})
+NAME = TriggerName(owner_session_id="", key="k")
+
+
+def draft(**fields: Any) -> TriggerDraft:  # noqa: ANN401 - the fields of a definition
+    values: dict[str, Any] = {
+        "owner": HOST,
+        "key": "k",
+        "source_type": "t",
+        "source_key": "s",
+        "target": ENGINE,
+        "environment_ref": "e",
+    }
+    return TriggerDraft(**(values | fields))
+
+
+def session(session_id: str = "s", frame: str | None = None) -> SessionOriginator:
+    return SessionOriginator(scope=Scope(session_id=session_id, agent_frame_id=frame))
+
+
+def row(*, revision: int = 1, enabled: bool = True, definition: str | None = None) -> TriggerRow:
+    encoded = encode_draft(draft())
+    stored = encoded.body if definition is None else definition
+    return TriggerRow(7, "id", "", "k", revision, encoded.fingerprint, stored, enabled, 100, 100)
+
+
+def test_golden_source_key() -> None:
+    """T1: the default key of a source is this text on every machine, in every version that can read it."""
+    content = b'lash.trigger.source.v1\0["ui.button.pressed",{"a":[1,null],"b":"\xc3\xa4"}]'
+    assert default_source_key("ui.button.pressed", {"b": "ä", "a": [1, None]}) == (
+        "source:ui.button.pressed:v1:" + sha256(content)
+    )
+    assert default_source_key("ui.button.pressed") == (
+        "source:ui.button.pressed:v1:" + sha256(b'lash.trigger.source.v1\0["ui.button.pressed",{}]')
+    )
+
+
+def test_sources_that_have_no_key() -> None:
+    """T1: a blank type, and a description that is no JSON, name no source."""
+    with pytest.raises(InvalidInput, match="source_type is blank"):
+        default_source_key(" ")
+    with pytest.raises(InvalidInput, match="the description"):
+        default_source_key("t", {"a": object()})
+
+
+def test_golden_fingerprint() -> None:
+    """DESIGN 4.5.1: a definition is identified by these bytes; the frame of its owner is not among them."""
+    content = (
+        b"lash.trigger.definition.v1\0"
+        b'{"environment_ref":"e","identity":{"kind":"work"},"key":"k","owner":"s","source_key":"s","source_type":"t",'
+        b'"target":{"kind":"work","payload":{},"type":"engine"}}'
+    )
+    assert encode_draft(draft(owner=session())).fingerprint == sha256(content)
+    assert encode_draft(draft(owner=session(frame="f"))).fingerprint == sha256(content)
+    assert encode_draft(draft(owner=HOST)).fingerprint == sha256(content.replace(b'"owner":"s"', b'"owner":""'))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"key": "other"},
+        {"owner": session("x")},
+        {"source_type": "x"},
+        {"source_key": "x"},
+        {"source": {}},
+        {"target": EngineInput(kind="x", payload={})},
+        {"environment_ref": "x"},
+        {"payload_schema": {"type": "string"}},
+        {"identity": Identity(kind="x")},
+        {"label": "x"},
+        {"input_template": {"x": WholeEvent()}},
+        {"wake_session_id": "x"},
+        {"recovery": "owner_bound"},
+    ],
+)
+def test_every_part_counts(fields: dict[str, Any]) -> None:
+    """DESIGN 4.5.1: two definitions that differ anywhere have different fingerprints."""
+    assert encode_draft(draft(**fields)).fingerprint != encode_draft(draft()).fingerprint
+
+
+def test_what_is_said_twice_counts_once() -> None:
+    """A.1: the label belongs to the identity, and the engine's kind is the identity that goes without saying."""
+    plain = encode_draft(draft(label="l"))
+    assert plain.draft.identity == Identity(kind="work", label="l")
+    assert plain.draft.label is None
+    assert encode_draft(draft(identity=Identity(kind="work", label="l"))).fingerprint == plain.fingerprint
+    both = draft(identity=Identity(kind="work", label="l"), label="l")
+    assert encode_draft(both).fingerprint == plain.fingerprint
+
+
+def test_the_columns_of_a_definition() -> None:
+    """Lists and matching go by these."""
+    encoded = encode_draft(draft(owner=session(), identity=Identity(kind="k", definition={"b": 1, "a": 2})))
+    assert encoded.name == TriggerName(owner_session_id="s", key="k")
+    assert encoded.definition_hash == sha256(b'{"a":2,"b":1}')
+    assert encode_draft(draft()).definition_hash is None
+    assert msgspec.json.decode(encoded.body, type=TriggerDraft) == encoded.draft
+
+
+@pytest.mark.parametrize(
+    ("fields", "saying"),
+    [
+        ({"target": ToolCallInput(call_id="c", tool_id="t", tool_name="n")}, "ToolCallInput"),
+        ({"target": EngineInput(kind="w", payload=[])}, "object, not list"),
+        ({"label": "a", "identity": Identity(kind="k", label="b")}, "label must match"),
+        ({"input_template": {"x": EventPointer(path="x")}}, "JSON pointer"),
+        ({"input_template": {" ": FixedInput(value=1)}}, "blank"),
+        ({"source_type": " "}, "source_type is blank"),
+        ({"source_key": " "}, "source_key is blank"),
+        ({"payload_schema": {"type": "wat"}}, "payload_schema: the JSON schema cannot be used"),
+        ({"environment_ref": ""}, "cannot start a process"),
+        ({"source": "x" * 262_144}, "at most 262,144"),
+        ({"owner": None}, "owner"),
+    ],
+)
+def test_bad_definitions(fields: dict[str, Any], saying: str) -> None:
+    """W11: a definition that could not start a process is refused, and the message says where."""
+    with pytest.raises(InvalidInput, match=saying):
+        encode_draft(draft(**fields))
+
+
+def test_the_largest_definition() -> None:
+    """W11: 262,144 characters of JSON are a definition, one more is not."""
+    rest = (
+        '{"owner":{"type":"host"},"key":"k","source_type":"t","source_key":"s","source":"",'
+        '"target":{"type":"engine","kind":"work","payload":{}},"environment_ref":"e","identity":{"kind":"work"}}'
+    )
+    room = 262_144 - len(rest)
+    assert len(encode_draft(draft(source="x" * room)).body) == 262_144
+    with pytest.raises(InvalidInput, match="has 262,145 characters"):
+        encode_draft(draft(source="x" * (room + 1)))
+
+
+def test_fixed_inputs_must_fit_into_a_process() -> None:
+    """W11: what could be stored in a definition and not in its processes is refused at once."""
+    deep: Any = 1
+    for _ in range(97):
+        deep = [deep]
+    with pytest.raises(InvalidInput, match=r"cannot start a process: .*nested"):
+        encode_draft(draft(input_template={"x": FixedInput(value=deep)}))
+
+
+def test_the_process_that_a_subscription_starts() -> None:
+    """A.5: everything that the definition says about its processes, who began them and what caused them."""
+    definition = encode_draft(
+        draft(
+            owner=session(frame="f"),
+            target=EngineInput(kind="work", payload={"m": 1, "args": "old"}),
+            identity=Identity(kind="job", label="l"),
+            recovery="owner_bound",
+            event_types=(EventType(name="note"),),
+            wake_session_id="w",
+        )
+    ).draft
+    started = registration_of(definition, process_id="p", occurrence_id="o", inputs={"x": 1})
+    assert started.registration == Registration(
+        process_id="p",
+        input=EngineInput(kind="work", payload={"m": 1, "args": {"x": 1}}),
+        recovery=Recovery.OWNER_BOUND,
+        identity=Identity(kind="job", label="l"),
+        event_types=(EventType(name="note"),),
+        provenance=Provenance(originator=session(frame="f"), caused_by=TriggerOccurrenceCause(occurrence_id="o")),
+        environment_ref="e",
+        wake_session_id="w",
+    )
+
+
+def test_what_is_no_definition() -> None:
+    """W11: anything else is refused."""
+    with pytest.raises(InvalidInput, match="TriggerDraft"):
+        encode_draft(None)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="128"):
+        check_source_type("x" * 129)
+
+
+def test_owners() -> None:
+    """W5: a session is its id; the host is nobody's."""
+    assert owner_column(HOST) == ""
+    assert owner_column(session("s", "f")) == "s"
+    assert owner_text("") == "the host"
+    assert owner_text("s") == "session 's'"
+    assert check_name(session(), "k") == TriggerName(owner_session_id="s", key="k")
+    with pytest.raises(InvalidInput, match="session_id"):
+        owner_column(session(""))
+    with pytest.raises(InvalidInput, match="an owner is a HostOriginator or a SessionOriginator, not str"):
+        owner_column("s")
+
+
+def test_registering() -> None:
+    """H67: a new name starts at 1, a buried one above its last revision, an equal one stays."""
+    encoded = encode_draft(draft())
+    assert plan_register(encoded, None, None) == InsertTrigger(revision=1)
+    assert plan_register(encoded, None, 4) == InsertTrigger(revision=5)
+    assert plan_register(encoded, row(), None) == KeepTrigger(row=row())
+    with pytest.raises(TriggerConflict, match="revision 3"):
+        plan_register(encode_draft(draft(label="x")), row(revision=3), None)
+
+
+def test_a_new_row() -> None:
+    """What is written is what is returned."""
+    made = new_row(encode_draft(draft()), InsertTrigger(revision=5), subscription_key=7, subscription_id="i", now_ms=9)
+    assert made == msgspec.structs.replace(row(revision=5), subscription_id="i", created_at_ms=9, updated_at_ms=9)
+    subscription = decode_subscription(made)
+    assert (subscription.key, subscription.owner, subscription.revision, subscription.enabled) == ("k", HOST, 5, True)
+
+
+def test_updating() -> None:
+    """DESIGN 4.5.1: the latest revision is replaced; an equal definition stays, unless it cannot be read."""
+    encoded = encode_draft(draft(label="x"))
+    decision = plan_update(encoded, row(revision=2, enabled=False), revision=2, now_ms=200)
+    expected = TriggerRow(7, "id", "", "k", 3, encoded.fingerprint, encoded.body, False, 100, 200)
+    assert decision == ChangeTrigger(row=expected)
+    same = encode_draft(draft())
+    assert plan_update(same, row(), revision=1, now_ms=200) == KeepTrigger(row=row())
+    repaired = plan_update(same, row(definition="{"), revision=1, now_ms=200)
+    assert isinstance(repaired, ChangeTrigger)
+    assert (repaired.row.revision, repaired.row.definition) == (2, same.body)
+
+
+def test_switching() -> None:
+    """DESIGN 4.5.1: a switch is a revision, unless it is there already."""
+    decision = plan_switch(NAME, row(), revision=1, enabled=False, now_ms=200)
+    assert decision == ChangeTrigger(row=msgspec.structs.replace(row(revision=2, enabled=False), updated_at_ms=200))
+    assert plan_switch(NAME, row(), revision=1, enabled=True, now_ms=200) == KeepTrigger(row=row())
+
+
+def test_deleting() -> None:
+    """H67: a deletion tells which life ended, and at which revision."""
+    expected = DeletedTrigger(subscription_id="id", revision=3)
+    assert plan_delete(NAME, row(revision=3, definition="{"), revision=3) == expected
+
+
+def test_the_wrong_revision() -> None:
+    """DESIGN 4.5.1: both numbers are named; what is not there is said to be missing."""
+    with pytest.raises(TriggerConflict, match=r"'k' of the host is at revision 3, .* expected 2"):
+        plan_delete(NAME, row(revision=3), revision=2)
+    with pytest.raises(TriggerNotFound, match="the host has no trigger subscription 'k'"):
+        plan_delete(NAME, None, revision=2)
+    assert check_revision(1) == 1
+    with pytest.raises(InvalidInput):
+        check_revision(0)
+
+
+def test_damage_is_told() -> None:
+    """T11: a definition that cannot be read is damage with a name, and keeps no other off the page."""
+    with pytest.raises(CorruptData, match=r"'k' \(id\) of the host"):
+        decode_subscription(row(definition="{"))
+    page = decode_trigger_page([row(), row(definition="[]"), row()], 2)
+    assert (len(page.subscriptions), page.damaged) == (1, ("id",))
+    assert decode_trigger_cursor(page.next_cursor) == 7
+    assert decode_trigger_page([row()], 1).next_cursor is None
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "cDE6Mw==", "dDE6LTE=", "dDE6eA=="])
+def test_bad_cursors(cursor: str) -> None:
+    """Law 69: only what a page returned is a cursor of this list."""
+    with pytest.raises(InvalidInput):
+        decode_trigger_cursor(cursor)
+
+
+def test_a_page_goes_on_behind_its_last_row() -> None:
+    """Law 69: the cursor of a page means the last of the rows that it shows, which every number from 0 on can be."""
+    rows = [msgspec.structs.replace(row(), subscription_key=number) for number in (9, 8, 7, 6)]
+    assert decode_trigger_cursor(decode_trigger_page(rows, 3).next_cursor) == 7
+    assert decode_trigger_cursor("dDE6MA==") == 0
+
+
+def test_no_cursor_is_the_beginning() -> None:
+    """Law 69: without a cursor a list starts with the newest."""
+    assert decode_trigger_cursor(None) is None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "leading"),
+    [
+        (TriggerFilter(), "all"),
+        (TriggerFilter(enabled=True), "all"),
+        (TriggerFilter(enabled=False), "disabled"),
+        (TriggerFilter(enabled=False, source_type="t"), "type"),
+        (TriggerFilter(source_type="t", owner=HOST), "owner"),
+        (TriggerFilter(session_id="s", source_key="k"), "source"),
+        (TriggerFilter(source_key="k", definition=None), "definition"),
+        (TriggerFilter(definition=1, key="k"), "key"),
+    ],
+)
+def test_what_leads_a_list(wanted: TriggerFilter, leading: str) -> None:
+    """DESIGN 4.1.7: a list is read by the index of what narrows it most."""
+    assert leading_trigger_filter(check_trigger_filter(wanted)) == leading
+
+
+def test_what_a_filter_asks_for() -> None:
+    """A.1: owners by session id, definitions by value, none at all as such."""
+    assert wanted_owner(TriggerFilter()) is None
+    assert wanted_owner(TriggerFilter(owner=HOST)) == ""
+    assert wanted_owner(TriggerFilter(session_id="s")) == "s"
+    assert wanted_owner(TriggerFilter(owner=session("s", "f"), session_id="s")) == "s"
+    assert wanted_trigger_definition(TriggerFilter()) is None
+    assert wanted_trigger_definition(TriggerFilter(definition=None)) == "none"
+    assert wanted_trigger_definition(TriggerFilter(definition=[1])) == sha256(b"[1]")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "saying"),
+    [
+        (None, "a TriggerFilter is needed, not NoneType"),
+        (TriggerFilter(enabled=1), "enabled must be true, false or None, not 1"),  # type: ignore[arg-type]
+        (TriggerFilter(owner="x"), "an owner is a HostOriginator or a SessionOriginator, not str"),  # type: ignore[arg-type]
+        (TriggerFilter(session_id=""), "session_id is blank"),
+        (TriggerFilter(key=""), "key is blank"),
+        (TriggerFilter(source_type=""), "source_type is blank"),
+        (TriggerFilter(source_key=""), "source_key is blank"),
+        (TriggerFilter(definition=float("inf")), "filter.definition"),
+        (TriggerFilter(owner=HOST, session_id="s"), "owner and session_id 's' are two different owners"),
+    ],
+)
+def test_bad_filters(wanted: object, saying: str) -> None:
+    """Law 69: a filter that means nothing is refused, with what is wrong."""
+    with pytest.raises(InvalidInput, match=saying):
+        check_trigger_filter(wanted)
+
+
+def test_receipts() -> None:
+    """H66: the same request gets the first answer back, any other is a conflict."""
+    first = plan_operation("delete", NAME, operation_id="o", revision=3)
+    assert first.request_hash == sha256(b'lash.trigger.operation.v1\0["delete","","k",null,3]')
+    answer = DeletedTrigger(subscription_id="id", revision=3)
+    kept = ReceiptRow(first.request_hash, encode_answer(answer, DeletedTrigger))
+    assert replay(first, kept, DeletedTrigger) == answer
+    other = plan_operation("delete", NAME, operation_id="o", revision=4)
+    with pytest.raises(TriggerConflict, match="operation id 'o'"):
+        replay(other, kept, DeletedTrigger)
+    with pytest.raises(CorruptData, match="receipt"):
+        replay(first, ReceiptRow(first.request_hash, "[]"), DeletedTrigger)
+    assert plan_operation("delete", NAME, operation_id=None).operation_id is None
+    with pytest.raises(InvalidInput, match="operation_id"):
+        plan_operation("delete", NAME, operation_id="")
+
+
+def declared(resource: str = "r", alias: str = "ui", event: str = "pressed", **schema: Any) -> EventDeclaration:  # noqa: ANN401
+    return EventDeclaration(resource_type=resource, alias=alias, event=event, payload_schema=schema)
+
+
+def test_a_catalogue_is_sorted_and_found_by_source() -> None:
+    """A.1: declarations are ordered by their keys, whoever declared them."""
+    catalogue = event_catalogue({"b": [declared("z", "x"), declared("a", "y")], "a": [declared("m", "ui", "up")]})
+    assert [each.resource_type for each in catalogue.declarations] == ["a", "m", "z"]
+    assert catalogue.get("ui.up") == declared("m", "ui", "up")
+    assert catalogue.get("ui.down") is None
+    assert event_catalogue({}).declarations == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "saying"),
+    [
+        ({"a": [declared()], "b": [declared()]}, "duplicate trigger occurrence r/ui/pressed: .*'a' and 'b'"),
+        ({"a": [declared()], "b": [declared("other")]}, r"duplicate trigger source 'ui.pressed': .*'a' and 'b'"),
+        (
+            {"a": [declared(alias="u", event="i.x"), declared(alias="u.i", event="x")]},
+            r"duplicate trigger source 'u.i.x': .*'a' and 'a'",
+        ),
+        ({"": [declared()]}, "declarer"),
+        ({"a": [None]}, "NoneType"),
+        ({"a": [declared(alias="")]}, "alias"),
+        ({"a": [declared(type="nonsense")]}, "payload_schema"),
+        ({"a": [declared(default=b"x")]}, r"the declaration of 'a'.payload_schema.default is of type bytes"),
+        ({"a": [declared(alias="x" * 128)]}, "128"),
+    ],
+)
+def test_bad_catalogues(given: dict[str, list[Any]], saying: str) -> None:
+    """A.1: neither a key nor a source type is declared twice, and both declarers are named."""
+    with pytest.raises(InvalidInput, match=saying):
+        event_catalogue(given)
