@@ -71,8 +71,8 @@ def test_each_backend_has_a_line_with_its_numbers(project: Path) -> None:
 
 def test_a_backends_own_folder_counts_and_the_option_narrows(project: Path) -> None:
     """Tests below ``tests/engine/sqlite`` belong to sqlite, and ``--backend`` leaves out those of the others."""
-    (project / "tests" / "sqlite").mkdir()
-    (project / "tests" / "sqlite" / "test_own.py").write_text(WITHOUT_POSTGRES)
+    (project / "tests" / "engine" / "sqlite").mkdir(parents=True)
+    (project / "tests" / "engine" / "sqlite" / "test_own.py").write_text(WITHOUT_POSTGRES)
     (project / "tests" / "test_suite.py").write_text("def test_each(backend_name: str) -> None:\n    pass\n")
     status, output = run_pytest(project, "--backend", "sqlite", ci="true")
     assert status == 0
