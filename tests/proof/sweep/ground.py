@@ -26,7 +26,7 @@ def steady() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         # The secret of a storage is made by its first wait; keys are signed with it.
         patch.setattr(secrets, "token_bytes", lambda count: b"s" * count)
-        patch.setattr(lash.postgres.engine.database, "_FIRST_PAUSE_S", 0.001)
+        patch.setattr(lash.postgres.engine.database, "_LONGEST_PAUSE_S", 0.001)
         patch.setattr(lash.postgres.storage, "load_queries", _queries)
         patch.setattr(lash.postgres.storage, "prepare_schema", _prepare_nothing)
         patch.setattr(lash.sqlite.storage, "load_queries", _queries)

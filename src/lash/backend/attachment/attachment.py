@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Collection
 from typing import Final
 
 from lash.backend.attachment.sweep import Sweep
+from lash.base.backoff import backoff, jitter
 from lash.base.limits import check_identifier
 from lash.base.threads import off_loop
 from lash.errors import AttachmentNotFound, InvalidInput, StoreUnavailable
@@ -70,7 +70,7 @@ class Attachments:
             if found is None:
                 return intent.ref
             obstacle = found
-            await _pause(tries)
+            await asyncio.sleep(jitter(backoff(tries, first_s=_FIRST_PAUSE_S, longest_s=_LONGEST_PAUSE_S)))
         raise StoreUnavailable(f"attachment {intent.ref.id} could not be put: {obstacle}")
 
     async def get(self, session_id: str, attachment_id: str) -> StoredAttachment:
@@ -127,9 +127,3 @@ class Attachments:
             return _BEING_DELETED
         await self._bytes.put(attachment_id, intent.content)
         return None if await self._manifest.confirm(intent.session_id, attachment_id, token) else _SWEPT
-
-
-async def _pause(tries: int) -> None:
-    """Wait longer each time, and never in step with others that wait for the same sweep."""
-    longest = min(_FIRST_PAUSE_S * 2**tries, _LONGEST_PAUSE_S)
-    await asyncio.sleep(longest * random.uniform(0.5, 1.0))  # noqa: S311 (no secret)

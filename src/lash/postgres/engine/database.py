@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import random
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Self, TypeVar
 
 import msgspec
 
+from lash.base.backoff import backoff, jitter
 from lash.errors import ConfigError, CorruptData, StorageClosed
 from lash.postgres.engine.driver import asyncpg
 from lash.postgres.engine.errors import DRIVER_ERRORS, Phase, Remedy, is_unsent, pool_failure, remedy_for, translate
@@ -26,7 +26,7 @@ StatementHook = Callable[[str], None]
 """Called with the name of each statement (and ``begin``, ``commit``, ``rollback``, ``script``) before it is sent."""
 
 MAX_TRIES = 5
-_FIRST_PAUSE_S = 0.05
+_LONGEST_PAUSE_S = 1.0
 # Beyond the server's own limit on a statement, for a network that swallows the answer.
 _ANSWER_GRACE_S = 5.0
 
@@ -336,5 +336,5 @@ def _may_repeat(remedy: Remedy, tries: int, *, repeatable: bool) -> bool:
 
 
 async def _pause(tries: int) -> None:
-    """Wait longer after each failure, and never in step with others that failed at the same moment."""
-    await asyncio.sleep(_FIRST_PAUSE_S * 2 ** (tries - 1) * random.uniform(0.5, 1.0))  # noqa: S311 (no secret)
+    """Wait before the next try, longer after each failure."""
+    await asyncio.sleep(jitter(backoff(tries - 1, longest_s=_LONGEST_PAUSE_S)))
