@@ -76,7 +76,7 @@ plain_json = st.recursive(
 @settings(max_examples=150, deadline=None)
 @given(plain_json)
 def test_plain_json_comes_back_as_it_was(value: object) -> None:
-    """Hazard 49: every JSON value is accepted, returned with its types, and readable by any other JSON reader."""
+    """Every JSON value is accepted, returned with its types, and readable by any other JSON reader."""
     text = encode(Box(body=value), Box, "box")  # type: ignore[arg-type]
     back = decode(text, Box, "box").body
     assert repr(back) == repr(value)
@@ -105,7 +105,7 @@ anything = st.recursive(
 @settings(max_examples=150, deadline=None)
 @given(anything)
 def test_whatever_is_accepted_comes_back_equal(value: object) -> None:
-    """Hazard 49: a value is refused when it is written, or returned unchanged; there is no third way."""
+    """A value is refused when it is written, or returned unchanged; there is no third way."""
     try:
         text = encode(Box(body=value), Box, "box")  # type: ignore[arg-type]
     except InvalidInput:

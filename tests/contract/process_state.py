@@ -57,7 +57,7 @@ async def opened(harness: Harness) -> Storage:
 
 
 async def check_logs(storage: Storage) -> None:
-    """H55: every log is numbered without a gap, ends once at most, and adds up to the stored record."""
+    """Every log is numbered without a gap, ends once at most, and adds up to the stored record."""
     for record in await all_records(storage):
         events = await log(storage, record.process_id, through=record.last_sequence)
         assert [event.sequence for event in events] == list(range(1, record.last_sequence + 1)), record.process_id

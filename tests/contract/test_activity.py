@@ -26,10 +26,10 @@ KEPT_MS: Final = 120_000
 
 
 class TestActivity:
-    """Laws O1 to O9 of observation, as far as they are the store's."""
+    """What observers may rely on, as far as the store provides it."""
 
     async def test_positions_have_no_holes(self, harness: Harness) -> None:
-        """O1: positions are 1, 2, 3… within each session, whatever other sessions show."""
+        """Positions are 1, 2, 3… within each session, whatever other sessions show."""
         storage = await sessions(harness, "s", "other")
         assert await show(storage, "a", "b") == 2
         assert await show(storage, "x", session_id="other") == 1
@@ -38,7 +38,7 @@ class TestActivity:
         assert [(item.position, item.payload) for item in await seen(storage, "other")] == [(1, "x")]
 
     async def test_concurrent_appends_share_no_position(self, harness: Harness) -> None:
-        """O1: what several show at once is all there, each append whole and in its order."""
+        """What several show at once is all there, each append whole and in its order."""
         storages = [await harness.open() for _ in range(4)]
         await created(storages[0])
         ends = await asyncio.gather(
@@ -54,7 +54,7 @@ class TestActivity:
 
     @pytest.mark.parametrize("payload", PAYLOADS)
     async def test_an_item_is_read_as_it_was_shown(self, harness: Harness, payload: str) -> None:
-        """O2: turn, payload, loss and time come back, with the revision at which the session was."""
+        """Turn, payload, loss and time come back, with the revision at which the session was."""
         storage = await harness.open()
         await started(storage)
         draft = ActivityDraft(turn_id="t:1", payload=PAYLOADS[payload], lost=4)
@@ -66,7 +66,7 @@ class TestActivity:
         )
 
     async def test_a_look_goes_on_behind_its_place(self, harness: Harness) -> None:
-        """O2, O4: pages of any size meet without a hole or a repetition; at the tail there is nothing."""
+        """Pages of any size meet without a hole or a repetition; at the tail there is nothing."""
         storage = await sessions(harness, "s")
         begin = (await storage.activity.read("s")).place
         await show(storage, *"abcdefg")
@@ -81,7 +81,7 @@ class TestActivity:
         assert await storage.activity.read("s", look.place) == Look(place=look.place)
 
     async def test_a_look_without_a_place_shows_where_the_session_stands(self, harness: Harness) -> None:
-        """O9: it shows the revision and the end of the activity, and none of it."""
+        """It shows the revision and the end of the activity, and none of it."""
         storage = await harness.open()
         await started(storage)
         await show(storage, "a", "b")
@@ -89,7 +89,7 @@ class TestActivity:
         assert (look.gap, look.activity, look.place.revision, look.place.position) == (None, (), 1, 2)
 
     async def test_what_is_too_much_is_trimmed(self, harness: Harness) -> None:
-        """O3: the last 2,048 items are kept; who has not seen what went before gets a gap, never a part."""
+        """The last 2,048 items are kept; who has not seen what went before gets a gap, never a part."""
         storage = await sessions(harness, "s")
         begin = (await storage.activity.read("s")).place
         for _ in range(4):
@@ -104,7 +104,7 @@ class TestActivity:
         assert kept.activity[0].position == 2
 
     async def test_what_is_too_large_is_trimmed(self, harness: Harness) -> None:
-        """W33: what is kept is bounded in bytes, not only in items."""
+        """What is kept is bounded in bytes, not only in items."""
         storage = await sessions(harness, "s")
         begin = (await storage.activity.read("s")).place
         for _ in range(20):
@@ -117,7 +117,7 @@ class TestActivity:
         assert (await storage.activity.read("s", replace(look.place, position=oldest - 10))).gap is GapReason.TRIMMED
 
     async def test_what_is_too_old_is_trimmed_by_the_next(self, harness: Harness) -> None:
-        """O3: an append removes what is older than 120 seconds, and not what is exactly that old."""
+        """An append removes what is older than 120 seconds, and not what is exactly that old."""
         storage = await sessions(harness, "s")
         begin = (await storage.activity.read("s")).place
         await show(storage, "old")
@@ -129,7 +129,7 @@ class TestActivity:
         assert [item.payload for item in await seen(storage, after=1)] == ["young", "new"]
 
     async def test_pruning_forgets_sessions_that_fell_silent(self, harness: Harness) -> None:
-        """O3, O9: maintenance removes old activity; positions go on, and the loss is a gap, also with nothing left."""
+        """Maintenance removes old activity; positions go on, and the loss is a gap, also with nothing left."""
         storage = await sessions(harness, "s", "other")
         begin = (await storage.activity.read("s")).place
         await show(storage, "a", "b")
@@ -145,7 +145,7 @@ class TestActivity:
         assert [item.payload for item in await seen(storage, "other")] == ["fresh"]
 
     async def test_a_place_ahead_of_the_session_is_a_gap(self, harness: Harness) -> None:
-        """O6: a position or a revision that the session has not reached is unavailable, not an empty answer."""
+        """A position or a revision that the session has not reached is unavailable, not an empty answer."""
         storage = await harness.open()
         await started(storage)
         await show(storage, "a")
@@ -154,7 +154,7 @@ class TestActivity:
             assert await storage.activity.read("s", ahead) == Look(place=here, gap=GapReason.UNAVAILABLE)
 
     async def test_a_place_of_another_life_is_a_gap(self, harness: Harness) -> None:
-        """W32: a session that was created again shows nothing to who knew the first, however much it has shown."""
+        """A session that was created again shows nothing to who knew the first, however much it has shown."""
         storage = await sessions(harness, "s")
         await show(storage, "a")
         old = (await storage.activity.read("s")).place
@@ -167,7 +167,7 @@ class TestActivity:
         assert look.place.life != old.life
 
     async def test_a_place_of_another_epoch_is_a_gap(self, harness: Harness) -> None:
-        """W32: positions that began anew are not taken for the old ones."""
+        """Positions that began anew are not taken for the old ones."""
         storage = await sessions(harness, "s")
         await show(storage, "a", "b")
         here = (await storage.activity.read("s")).place
@@ -175,14 +175,14 @@ class TestActivity:
         assert await storage.activity.read("s", elsewhere) == Look(place=here, gap=GapReason.UNAVAILABLE)
 
     async def test_who_waited_for_the_session_sees_all_of_it(self, harness: Harness) -> None:
-        """O2: the place before a session was created is before everything in its first life."""
+        """The place before a session was created is before everything in its first life."""
         storage = await sessions(harness, "s")
         await show(storage, "a")
         look = await storage.activity.read("s", Place())
         assert [item.payload for item in look.activity] == ["a"]
 
     async def test_activity_is_not_history(self, harness: Harness) -> None:
-        """O9: nothing that is shown changes the head, and a commit neither waits for it nor removes it."""
+        """Nothing that is shown changes the head, and a commit neither waits for it nor removes it."""
         storage = await harness.open()
         session = await started(storage)
         before = await session.load()
@@ -220,7 +220,7 @@ class TestActivity:
         ],
     )
     async def test_what_cannot_be_shown_is_refused_whole(self, harness: Harness, items: object) -> None:
-        """O1: a bad item is refused before anything is written, with the good ones beside it."""
+        """A bad item is refused before anything is written, with the good ones beside it."""
         storage = await sessions(harness, "s")
         good = ActivityDraft(turn_id="t", payload="good")
         given: Any = [good, *items] if isinstance(items, list) and items else items
@@ -229,7 +229,7 @@ class TestActivity:
         assert (await storage.activity.read("s")).place.position == 0
 
     async def test_a_foreign_value_is_no_place(self, harness: Harness) -> None:
-        """O5: what is no place, no cursor of the feed and no page size is refused before anything is read."""
+        """What is no place, no cursor of the feed and no page size is refused before anything is read."""
         storage = await harness.open()
         with pytest.raises(InvalidInput):
             await storage.activity.read("never", "x")  # type: ignore[arg-type]
@@ -240,7 +240,7 @@ class TestActivity:
 
     @pytest.mark.parametrize("name", BAD_IDS)
     async def test_what_is_no_id_is_refused(self, harness: Harness, name: str) -> None:
-        """O5: everywhere where a session is named."""
+        """Everywhere where a session is named."""
         storage = await sessions(harness, "s")
         change = (await storage.activity.read("s")).place.change
         with pytest.raises(InvalidInput, match="session_id"):
@@ -251,7 +251,7 @@ class TestActivity:
             await storage.activity.process_changes(BAD_IDS[name], change)
 
     async def test_appends_prunings_and_a_deletion_end_well(self, harness: Harness) -> None:
-        """O1, O7: beside each other they neither hang nor fail, but for appends to the session that is gone."""
+        """Beside each other they neither hang nor fail, but for appends to the session that is gone."""
         storages = [await harness.open() for _ in range(4)]
         await created(storages[0])
         await created(storages[0], "doomed")
@@ -275,7 +275,7 @@ class TestActivity:
         assert (await storages[0].activity.read("s")).place.position == 600
 
     async def test_an_append_is_a_hint(self, harness: Harness) -> None:
-        """O4: who listens for everything is told to look."""
+        """Who listens for everything is told to look."""
         storage = await sessions(harness, "s")
         with storage.hints.listen(everything=True) as hints:
             await hints.wait(0)

@@ -44,7 +44,7 @@ async def show(storage: Storage, count: int) -> None:
 
 @pytest.mark.parametrize("before", [1, 2_048])
 async def test_an_append_is_one_statement(harness: Harness, before: int) -> None:
-    """DESIGN §6: on PostgreSQL one round trip for many items, after the first append too; no more with more kept."""
+    """On PostgreSQL one round trip for many items, after the first append too; no more with more kept."""
     recorder = Recorder()
     storage = await harness.open(on_statement=recorder)
     await started(storage)
@@ -56,7 +56,7 @@ async def test_an_append_is_one_statement(harness: Harness, before: int) -> None
 
 
 async def test_a_look_is_one_statement(harness: Harness) -> None:
-    """DESIGN §6: head, activity, queue and the end of the feed come from one read."""
+    """Head, activity, queue and the end of the feed come from one read."""
     recorder = Recorder()
     storage = await harness.open(on_statement=recorder)
     await started(storage)

@@ -23,7 +23,7 @@ class TestActivityQueue:
     """How a look shows the queue of a session."""
 
     async def test_a_look_shows_how_the_queue_stands(self, harness: Harness) -> None:
-        """DESIGN §5: what is queued, claimed, dead; every step of a batch is another mark; other sessions are not."""
+        """What is queued, claimed, dead; every step of a batch is another mark; other sessions are not."""
         storage = await sessions(harness, "other")
         session = await started(storage)
         assert await queue(storage) == QueueMark()
@@ -50,7 +50,7 @@ class TestActivityProcess:
     """Which changes of processes a session is shown."""
 
     async def test_a_session_sees_what_wakes_it_and_what_it_was_granted(self, harness: Harness) -> None:
-        """DESIGN §5: changes of those processes, in their order, and of no others."""
+        """Changes of those processes, in their order, and of no others."""
         storage = await sessions(harness, "s", "other")
         begin = await change(storage)
         await storage.processes.register(process("wakes", wake_session_id="s"))
@@ -83,7 +83,7 @@ class TestActivityProcess:
         assert await changes(storage, begin) == []
 
     async def test_each_change_has_its_cursor(self, harness: Harness) -> None:
-        """O2: going on behind any of them repeats none and leaves none out, however small the pages are."""
+        """Going on behind any of them repeats none and leaves none out, however small the pages are."""
         storage = await sessions(harness, "s")
         begin = await change(storage)
         await storage.processes.register(process("p", wake_session_id="s"))
@@ -98,7 +98,7 @@ class TestActivityProcess:
             assert await changes(storage, each.cursor, limit=2) == [one.change for one in whole.changes[index + 1 :]]
 
     async def test_pruned_changes_are_a_gap(self, harness: Harness) -> None:
-        """O3: who comes after the feed was pruned beyond his cursor is told so; who is at its end missed nothing."""
+        """Who comes after the feed was pruned beyond his cursor is told so; who is at its end missed nothing."""
         storage = await sessions(harness, "s")
         begin = await change(storage)
         await storage.processes.register(process("p", wake_session_id="s"))
@@ -111,7 +111,7 @@ class TestActivityProcess:
         assert len(await changes(storage, end)) == 1
 
     async def test_a_pruning_that_removes_nothing_is_no_gap(self, harness: Harness) -> None:
-        """O3: as long as all changes are kept, nobody is told that some are not."""
+        """As long as all changes are kept, nobody is told that some are not."""
         storage = await sessions(harness, "s")
         begin = await change(storage)
         await storage.processes.register(process("p", wake_session_id="s"))
@@ -120,7 +120,7 @@ class TestActivityProcess:
         assert len(await changes(storage, begin)) == 1
 
     async def test_a_feed_that_was_cut_back_is_a_gap(self, harness: Harness) -> None:
-        """O6: a cursor ahead of the feed is unavailable."""
+        """A cursor ahead of the feed is unavailable."""
         storage = await sessions(harness, "s")
         await storage.processes.register(process("p", wake_session_id="s"))
         here = (await storage.activity.read("s")).place

@@ -22,7 +22,7 @@ class TestArtifact:
     """Laws about artifacts."""
 
     async def test_bytes_come_back_under_their_hash(self, harness: Harness) -> None:
-        """M3: what was put is returned, in this storage and another; the ref is the SHA-256 of the bytes."""
+        """What was put is returned, in this storage and another; the ref is the SHA-256 of the bytes."""
         storage = await harness.open()
         for size in SIZES:
             content = bytes(range(256)) * (size // 256) + b"y" * (size % 256)
@@ -32,7 +32,7 @@ class TestArtifact:
             assert await (await harness.open()).artifacts.get("modules", ref) == content
 
     async def test_putting_again_changes_nothing(self, harness: Harness) -> None:
-        """M3, W35: a second put of the same bytes is harmless, and the first stays, with its time."""
+        """A second put of the same bytes is harmless, and the first stays, with its time."""
         storage = await harness.open()
         await storage.artifacts.put("modules", b"code")
         first = await storage.artifacts.list("modules")
@@ -53,7 +53,7 @@ class TestArtifact:
         assert await storage.artifacts.get("two", ref) == b"code"
 
     async def test_an_unknown_ref_is_not_found(self, harness: Harness) -> None:
-        """M4: a ref that was never put is ArtifactNotFound, and says which."""
+        """A ref that was never put is ArtifactNotFound, and says which."""
         storage = await harness.open()
         ref = ArtifactRef("0" * 64)
         assert not await storage.artifacts.exists("modules", ref)
@@ -62,7 +62,7 @@ class TestArtifact:
         assert (raised.value.namespace, raised.value.ref) == ("modules", ref)
 
     async def test_artifacts_survive_reopening(self, harness: Harness) -> None:
-        """M3: an artifact is there after closing and opening again."""
+        """An artifact is there after closing and opening again."""
         ref = await (await harness.open()).artifacts.put("modules", b"code" * 5_000)
         storage = await harness.reopen()
         assert await storage.artifacts.exists("modules", ref)
@@ -81,7 +81,7 @@ class TestArtifact:
         assert len(refs) == 1
 
     async def test_a_deleted_artifact_is_gone(self, harness: Harness) -> None:
-        """W36: an artifact can be removed, once; also one that was just read."""
+        """An artifact can be removed, once; also one that was just read."""
         storage = await harness.open()
         ref = await storage.artifacts.put("modules", b"code")
         assert await storage.artifacts.get("modules", ref) == b"code"
@@ -121,7 +121,7 @@ class TestArtifact:
         assert await storage.artifacts.namespaces() == ("Apple", "modules")
 
     async def test_equal_environments_share_a_ref(self, harness: Harness) -> None:
-        """M6: the ref of an environment depends on its content, not on the order of its keys."""
+        """The ref of an environment depends on its content, not on the order of its keys."""
         storage = await harness.open()
         first = await storage.artifacts.put_environment(
             ProcessEnvironment(body={"policy": {"a": 1, "b": [2]}, "x": None})
@@ -142,7 +142,7 @@ class TestArtifact:
         assert (await storage.artifacts.get_environment(ref)).body == {"tools": ["search"]}
 
     async def test_other_bytes_are_no_environment(self, harness: Harness) -> None:
-        """M2: bytes that are no environment, or have an unknown field, are CorruptData when loaded as one."""
+        """Bytes that are no environment, or have an unknown field, are CorruptData when loaded as one."""
         storage = await harness.open()
         for content in (b"code", b'{"body": 1}', b'{"bodies": {}}'):
             ref = await storage.artifacts.put("process_environment", content)

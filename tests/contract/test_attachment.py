@@ -77,7 +77,7 @@ class TestAttachment:
     """Laws about putting, reading and stamping."""
 
     async def test_an_attachment_comes_back_whole(self, harness: Harness) -> None:
-        """L91: bytes, id, length, media type, size and label come back; the id is the SHA-256 of the bytes."""
+        """Bytes, id, length, media type, size and label come back; the id is the SHA-256 of the bytes."""
         storage = await harness.open()
         await created(storage)
         for content in (b"", b"\0", b"hello", bytes(range(256)) * 5_000):
@@ -90,7 +90,7 @@ class TestAttachment:
             assert (found.ref, found.content) == (expected, content)
 
     async def test_attachments_survive_reopening(self, harness: Harness) -> None:
-        """L92: a durable storage returns the attachment after it was closed and opened."""
+        """A durable storage returns the attachment after it was closed and opened."""
         storage = await harness.open()
         await created(storage)
         ref = await storage.attachments.put("s", b"durable" * 1_000, "text/plain")
@@ -99,7 +99,7 @@ class TestAttachment:
         assert (await storage.attachments.get("s", ref.id)).content == b"durable" * 1_000
 
     async def test_durability_is_what_the_storage_promises(self, harness: Harness) -> None:
-        """L92: what attachments survive is never more than what the storage survives."""
+        """What attachments survive is never more than what the storage survives."""
         storage = await harness.open()
         assert storage.attachments.durability == storage.durability
 
@@ -122,7 +122,7 @@ class TestAttachment:
         assert (await storage.attachments.get("s", ref.id)).ref.media_type == normal
 
     async def test_an_unknown_attachment_is_not_found(self, harness: Harness) -> None:
-        """L91: an id that the session does not have is AttachmentNotFound, also if another session has it."""
+        """An id that the session does not have is AttachmentNotFound, also if another session has it."""
         storage = await harness.open()
         await created(storage)
         await created(storage, "other")
@@ -134,7 +134,7 @@ class TestAttachment:
             assert await storage.attachments.entry("s", attachment_id) is None
 
     async def test_an_attachment_is_listed_until_it_is_stamped(self, harness: Harness) -> None:
-        """L94: an announced attachment is listed with its owner until it is stamped, and stays readable then."""
+        """An announced attachment is listed with its owner until it is stamped, and stays readable then."""
         storage = await harness.open()
         await created(storage)
         first = await storage.attachments.put("s", b"1", "text/plain", owner=turn("t"))
@@ -149,7 +149,7 @@ class TestAttachment:
         assert (await storage.attachments.get("s", first.id)).content == b"1"
 
     async def test_stamping_touches_the_named_session_only(self, harness: Harness) -> None:
-        """L94: another session's id and an unknown one are left out of the answer, and nothing is stamped."""
+        """Another session's id and an unknown one are left out of the answer, and nothing is stamped."""
         storage = await harness.open()
         await created(storage)
         await created(storage, "other")
@@ -161,7 +161,7 @@ class TestAttachment:
         assert await storage.attachments.commit_refs("s", []) == ()
 
     async def test_the_first_stamp_stays(self, harness: Harness) -> None:
-        """L95: neither stamping nor putting again moves the stamp, nor the time of a committed announcement."""
+        """Neither stamping nor putting again moves the stamp, nor the time of a committed announcement."""
         storage = await harness.open()
         await created(storage)
         start = harness.clock.now_ms()
@@ -175,7 +175,7 @@ class TestAttachment:
         assert await uncommitted(storage) == []
 
     async def test_putting_again_renews_an_announcement(self, harness: Harness) -> None:
-        """L98: while there is no stamp, the latest put sets time and owner; one without an owner takes none away."""
+        """While there is no stamp, the latest put sets time and owner; one without an owner takes none away."""
         storage = await harness.open()
         await created(storage)
         ref = await storage.attachments.put("s", b"x", "text/plain", owner=turn("first"))
@@ -187,7 +187,7 @@ class TestAttachment:
         assert (await entry_of(storage, "s", ref.id)).owner == turn("second")
 
     async def test_the_latest_description_stands(self, harness: Harness) -> None:
-        """§2.14: the same bytes are stored once, and described as the latest put did."""
+        """The same bytes are stored once, and described as the latest put did."""
         storage = await harness.open()
         await created(storage)
         await storage.attachments.put("s", b"x", "text/plain", width=1, label="old")
@@ -196,7 +196,7 @@ class TestAttachment:
         assert found.ref == ref == AttachmentRef(id=digest(b"x"), media_type="image/png", byte_len=1, height=2)
 
     async def test_sessions_describe_the_same_bytes_apart(self, harness: Harness) -> None:
-        """L98: two sessions with the same bytes have a line each; stamping or forgetting one leaves the other."""
+        """Two sessions with the same bytes have a line each; stamping or forgetting one leaves the other."""
         storage = await harness.open()
         await created(storage)
         await created(storage, "other")
@@ -210,7 +210,7 @@ class TestAttachment:
             await storage.attachments.get("s", ref.id)
 
     async def test_forgetting_removes_the_line(self, harness: Harness) -> None:
-        """L94: a forgotten attachment is gone, committed or not; forgetting an unknown one is no error."""
+        """A forgotten attachment is gone, committed or not; forgetting an unknown one is no error."""
         storage = await harness.open()
         await created(storage)
         ref = await storage.attachments.put("s", b"x", "text/plain")
@@ -220,7 +220,7 @@ class TestAttachment:
             await storage.attachments.get("s", ref.id)
 
     async def test_uncommitted_attachments_are_listed_by_time_and_id(self, harness: Harness) -> None:
-        """§2.13: the oldest first, then by id; an age means announced at least so long ago; pages do not overlap."""
+        """The oldest first, then by id; an age means announced at least so long ago; pages do not overlap."""
         storage = await harness.open()
         await created(storage)
         await created(storage, "other")
@@ -292,7 +292,7 @@ class TestAttachment:
 
     @pytest.mark.parametrize("bad", BAD_IDS)
     async def test_what_is_no_id_is_refused(self, harness: Harness, bad: Any) -> None:  # noqa: ANN401
-        """L99, H54: an id that is not 64 lowercase hex digits is InvalidInput everywhere."""
+        """An id that is not 64 lowercase hex digits is InvalidInput everywhere."""
         storage = await harness.open()
         await created(storage)
         calls = (

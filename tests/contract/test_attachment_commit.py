@@ -15,7 +15,7 @@ class TestAttachmentCommit:
     """Attachments and commits."""
 
     async def test_a_commit_stamps_what_it_names(self, harness: Harness) -> None:
-        """L94, L95: the commit of a turn makes its attachments permanent; the first stamp stays, others have none."""
+        """The commit of a turn makes its attachments permanent; the first stamp stays, others have none."""
         storage = await harness.open()
         session = await created(storage, "s")
         named = await storage.attachments.put("s", b"named", "text/plain", owner=turn("t"))
@@ -30,7 +30,7 @@ class TestAttachmentCommit:
         assert await uncommitted(storage) == [("s", other.id)]
 
     async def test_a_commit_with_an_unknown_attachment_is_refused(self, harness: Harness) -> None:
-        """L10: an attachment that was never put, or that another session has, refuses the commit as a whole."""
+        """An attachment that was never put, or that another session has, refuses the commit as a whole."""
         storage = await harness.open()
         await started(storage, "s", "a")
         await created(storage, "other")
@@ -42,7 +42,7 @@ class TestAttachmentCommit:
         assert sorted(await uncommitted(storage)) == sorted([("other", theirs.id), ("s", mine.id)])
 
     async def test_a_refused_commit_stamps_nothing(self, harness: Harness) -> None:
-        """L10: a commit that loses on the revision leaves its attachments uncommitted."""
+        """A commit that loses on the revision leaves its attachments uncommitted."""
         storage = await harness.open()
         await started(storage, "s", "a")
         ref = await storage.attachments.put("s", b"late", "text/plain")
@@ -50,7 +50,7 @@ class TestAttachmentCommit:
         assert await uncommitted(storage) == [("s", ref.id)]
 
     async def test_a_repeated_commit_is_the_same_with_its_attachments(self, harness: Harness) -> None:
-        """L20, L23: a repeat returns the first result; the order and number of mentions do not matter."""
+        """A repeat returns the first result; the order and number of mentions do not matter."""
         storage = await harness.open()
         session = await created(storage, "s")
         one = await storage.attachments.put("s", b"1", "text/plain")
@@ -60,7 +60,7 @@ class TestAttachmentCommit:
         assert (again, first.revision) == (first, 1)
 
     async def test_a_commit_racing_a_sweep_wins_or_is_told(self, harness: Harness) -> None:
-        """H52: either the commit stamps the attachment and its bytes stay, or it is refused as a whole."""
+        """Either the commit stamps the attachment and its bytes stay, or it is refused as a whole."""
         storage = await harness.open()
         other = await harness.open()
 
@@ -84,7 +84,7 @@ class TestAttachmentCommit:
                 assert (await storage.attachments.get(name, digest(content))).content == content
 
     async def test_a_fork_finds_what_its_messages_refer_to(self, harness: Harness) -> None:
-        """L98: a fork has the committed attachments of its source, and keeps their bytes when the source is deleted."""
+        """A fork has the committed attachments of its source, and keeps their bytes when the source is deleted."""
         storage = await harness.open()
         session = await created(storage, "source")
         kept = await storage.attachments.put("source", b"kept", "text/plain")

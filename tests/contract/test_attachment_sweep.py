@@ -47,7 +47,7 @@ class TestAttachmentSweep:
     """Laws about sweeping, and about the bytes behind the manifest."""
 
     async def test_an_attachment_is_announced_before_its_bytes(self, harness: Harness) -> None:
-        """L96: when bytes are written, the manifest already names them; without a session none are written."""
+        """When bytes are written, the manifest already names them; without a session none are written."""
         storage, byte_store = await scripted(harness)
         seen: list[list[tuple[str, str]]] = []
 
@@ -62,7 +62,7 @@ class TestAttachmentSweep:
         assert byte_store.calls == ["put"]
 
     async def test_a_put_that_fails_can_be_repeated(self, harness: Harness) -> None:
-        """L96, L104: a failed write leaves an announcement without bytes, which is not found; a repeat recovers."""
+        """A failed write leaves an announcement without bytes, which is not found; a repeat recovers."""
         storage, byte_store = await scripted(harness)
 
         async def fail(_: str) -> None:
@@ -79,7 +79,7 @@ class TestAttachmentSweep:
         assert (await storage.attachments.get("s", ref.id)).content == b"x"
 
     async def test_damage_is_never_absence_and_a_put_mends_it(self, harness: Harness) -> None:
-        """H54: truncated, swapped or missing bytes of a committed attachment are CorruptData until put again."""
+        """Truncated, swapped or missing bytes of a committed attachment are CorruptData until put again."""
         storage, byte_store = await scripted(harness)
         ref = await storage.attachments.put("s", b"content", "text/plain")
         await storage.attachments.commit_refs("s", [ref.id])
@@ -93,7 +93,7 @@ class TestAttachmentSweep:
             assert (await storage.attachments.get("s", ref.id)).content == b"content"
 
     async def test_what_is_old_and_ownerless_is_swept(self, harness: Harness) -> None:
-        """H53: an old announcement without an owner goes with its bytes; a young one and a committed one stay."""
+        """An old announcement without an owner goes with its bytes; a young one and a committed one stay."""
         storage, byte_store = await scripted(harness)
         old = await storage.attachments.put("s", b"old one", "text/plain")
         committed = await storage.attachments.put("s", b"committed", "text/plain")
@@ -112,7 +112,7 @@ class TestAttachmentSweep:
         assert (await storage.attachments.get("s", committed.id)).content == b"committed"
 
     async def test_the_host_is_asked_about_what_has_no_owner_too(self, harness: Harness) -> None:
-        """H53: a message that nobody has begun may name an attachment that was put without an owner."""
+        """A message that nobody has begun may name an attachment that was put without an owner."""
         storage, byte_store = await scripted(harness)
         ref = await storage.attachments.put("s", b"of a message", "text/plain")
 
@@ -124,7 +124,7 @@ class TestAttachmentSweep:
         assert set(byte_store.contents) == {ref.id}
 
     async def test_a_living_owner_keeps_its_attachments_at_any_age(self, harness: Harness) -> None:
-        """H53: the announcement of a live turn or process survives any age, and goes once its owner is gone."""
+        """The announcement of a live turn or process survives any age, and goes once its owner is gone."""
         storage, byte_store = await scripted(harness)
         process = AttachmentOwner(kind=OwnerKind.PROCESS, id="p")
         mine = await storage.attachments.put("s", b"turn", "text/plain", owner=turn("t"))
@@ -146,7 +146,7 @@ class TestAttachmentSweep:
         assert set(byte_store.contents) == {mine.id}
 
     async def test_an_owner_that_cannot_be_asked_about_is_left_alone(self, harness: Harness) -> None:
-        """H51: where the question fails or gets no clear answer, nothing is removed and the report says so."""
+        """Where the question fails or gets no clear answer, nothing is removed and the report says so."""
         storage, byte_store = await scripted(harness)
         broken = await storage.attachments.put("s", b"broken", "text/plain", owner=turn("broken"))
         vague = await storage.attachments.put("s", b"vague", "text/plain", owner=turn("vague"))
@@ -165,7 +165,7 @@ class TestAttachmentSweep:
         assert len(await uncommitted(storage)) == 2
 
     async def test_bytes_stay_while_any_session_names_them(self, harness: Harness) -> None:
-        """L98: sweeping one session's line never takes bytes that another one names, committed or not."""
+        """Sweeping one session's line never takes bytes that another one names, committed or not."""
         storage, byte_store = await scripted(harness, "s", "committed", "announced")
         ref = await storage.attachments.put("s", b"shared", "text/plain")
         await storage.attachments.put("committed", b"shared", "text/plain")
@@ -193,7 +193,7 @@ class TestAttachmentSweep:
         assert byte_store.contents == {}
 
     async def test_a_dry_run_foresees_and_changes_nothing(self, harness: Harness) -> None:
-        """H51: a dry run reports what the sweep then does, and touches neither manifest nor bytes."""
+        """A dry run reports what the sweep then does, and touches neither manifest nor bytes."""
         storage, byte_store = await scripted(harness, "s", "other", "deleted")
         for session_id in ("s", "other"):
             await storage.attachments.put(session_id, b"both", "text/plain")
@@ -214,7 +214,7 @@ class TestAttachmentSweep:
         assert set(byte_store.contents) == {kept.id}
 
     async def test_a_failing_deletion_surfaces_with_what_was_done(self, harness: Harness) -> None:
-        """H51: bytes that cannot be deleted are reported beside those that were, and the next sweep deletes them."""
+        """Bytes that cannot be deleted are reported beside those that were, and the next sweep deletes them."""
         storage, byte_store = await scripted(harness)
         refs = [await storage.attachments.put("s", b"%d" % number, "text/plain") for number in range(4)]
 
@@ -236,7 +236,7 @@ class TestAttachmentSweep:
         assert byte_store.contents == {}
 
     async def test_a_failing_byte_store_surfaces_with_what_was_done(self, harness: Harness) -> None:
-        """H51: a failure on the way ends the sweep with a partial report, its cause and the advice to retry."""
+        """A failure on the way ends the sweep with a partial report, its cause and the advice to retry."""
         storage, byte_store = await scripted(harness)
         ref = await storage.attachments.put("s", b"x", "text/plain")
 
@@ -250,7 +250,7 @@ class TestAttachmentSweep:
         assert isinstance(raised.value.__cause__, StorageFailure)
 
     async def test_a_put_revokes_what_is_condemned(self, harness: Harness) -> None:
-        """H52: bytes whose deletion failed are condemned; a put revokes that, and the next sweep leaves them."""
+        """Bytes whose deletion failed are condemned; a put revokes that, and the next sweep leaves them."""
         storage, byte_store = await scripted(harness)
         ref = await storage.attachments.put("s", b"x", "text/plain")
 
@@ -267,7 +267,7 @@ class TestAttachmentSweep:
         assert (await storage.attachments.get("s", ref.id)).content == b"x"
 
     async def test_a_sweep_between_announcement_and_bytes_loses_nothing(self, harness: Harness) -> None:
-        """H52: if a sweep takes the announcement while bytes are being written, the put begins anew."""
+        """If a sweep takes the announcement while bytes are being written, the put begins anew."""
         storage, byte_store = await scripted(harness)
         reports = []
 
@@ -283,7 +283,7 @@ class TestAttachmentSweep:
         assert (await storage.attachments.get("s", ref.id)).content == b"x"
 
     async def test_a_put_waits_until_bytes_are_deleted(self, harness: Harness) -> None:
-        """H52: a put that meets a deletion under way writes its bytes after it, not before."""
+        """A put that meets a deletion under way writes its bytes after it, not before."""
         storage, byte_store = await scripted(harness, "s", "other")
         ref = await storage.attachments.put("s", b"x", "text/plain")
         puts: list[asyncio.Task[object]] = []
@@ -301,7 +301,7 @@ class TestAttachmentSweep:
         assert (await storage.attachments.get("other", ref.id)).content == b"x"
 
     async def test_a_stamp_while_a_sweep_asks_keeps_the_attachment(self, harness: Harness) -> None:
-        """H53: what is committed, or put again, after the sweep has read it is not removed."""
+        """What is committed, or put again, after the sweep has read it is not removed."""
         storage, byte_store = await scripted(harness)
         committed = await storage.attachments.put("s", b"committed", "text/plain", owner=turn("t"))
         renewed = await storage.attachments.put("s", b"renewed", "text/plain", owner=turn("t"))
@@ -321,7 +321,7 @@ class TestAttachmentSweep:
         assert set(byte_store.contents) == {committed.id, renewed.id}
 
     async def test_a_read_that_meets_a_sweep_is_no_damage(self, harness: Harness) -> None:
-        """H52: what is forgotten and swept while it is read is not found; what is put again meanwhile is read."""
+        """What is forgotten and swept while it is read is not found; what is put again meanwhile is read."""
         storage, byte_store = await scripted(harness)
         ref = await storage.attachments.put("s", b"x", "text/plain")
         await storage.attachments.commit_refs("s", [ref.id])
@@ -346,7 +346,7 @@ class TestAttachmentSweep:
         assert (await storage.attachments.get("s", ref.id)).content == b"x"
 
     async def test_two_sweeps_delete_everything_once(self, harness: Harness) -> None:
-        """H52: sweeps that run at the same time share the work; each byte is deleted by one of them."""
+        """Sweeps that run at the same time share the work; each byte is deleted by one of them."""
         storage, byte_store = await scripted(harness)
         refs = [await storage.attachments.put("s", b"%d" % number, "text/plain") for number in range(10)]
         for ref in refs:

@@ -24,7 +24,7 @@ class TestCheckpoint:
     """Laws about checkpoints and their bytes."""
 
     async def test_components_come_back_whole(self, harness: Harness) -> None:
-        """L14: every component, well-known or not, comes back with its bytes, and the snapshot revision too."""
+        """Every component, well-known or not, comes back with its bytes, and the snapshot revision too."""
         session = await created(await harness.open())
         components = {TOOL_STATE: b"tools", PLUGIN_SNAPSHOT: b"\0\xff" * 3_000, EXECUTION_STATE: b"", "own": b"mine"}
         values = msgspec.structs.replace(draft(2, components), plugin_snapshot_revision=7)
@@ -39,7 +39,7 @@ class TestCheckpoint:
         assert await session.checkpoint() == read.checkpoint
 
     async def test_a_component_given_by_ref_is_kept(self, harness: Harness) -> None:
-        """L15, L16: a commit built from the returned manifest keeps every payload; one left out is gone."""
+        """A commit built from the returned manifest keeps every payload; one left out is gone."""
         storage = await harness.open()
         session = await created(storage)
         first = await session.commit(commit(0, checkpoint=draft(1, {"a": b"first", "b": b"second"})))
@@ -54,14 +54,14 @@ class TestCheckpoint:
             await session.blob(refs["a"])
 
     async def test_a_ref_works_on_a_fresh_handle(self, harness: Harness) -> None:
-        """L16, H48: after closing and opening again a commit by ref alone still yields the bytes."""
+        """After closing and opening again a commit by ref alone still yields the bytes."""
         first = await (await created(await harness.open())).commit(commit(0, checkpoint=draft(1, {"a": b"bytes"})))
         storage = await harness.reopen()
         await storage.session("s").commit(commit(1, checkpoint=draft(2, dict(first.manifest.components))))
         assert (await loaded(storage)).checkpoint.components == {"a": b"bytes"}
 
     async def test_a_ref_can_move_to_another_key(self, harness: Harness) -> None:
-        """L15: a ref names bytes, not a component: the same bytes may serve under other keys."""
+        """A ref names bytes, not a component: the same bytes may serve under other keys."""
         storage = await harness.open()
         session = await created(storage)
         first = await session.commit(commit(0, checkpoint=draft(1, {"a": b"bytes"})))
@@ -70,7 +70,7 @@ class TestCheckpoint:
         assert (await loaded(storage)).checkpoint.components == {"b": b"bytes", "c": b"bytes"}
 
     async def test_bytes_that_change_their_place_stay(self, harness: Harness) -> None:
-        """L17, L80: bytes that one commit drops in one place and sends in another are kept, in frames too."""
+        """Bytes that one commit drops in one place and sends in another are kept, in frames too."""
         storage = await harness.open()
         session = await created(storage)
         await session.commit(commit(0, checkpoint=draft(1, {"a": b"bytes"})))
@@ -83,7 +83,7 @@ class TestCheckpoint:
         assert (await loaded(storage)).checkpoint.components == {"c": b"bytes"}
 
     async def test_an_unknown_ref_is_refused(self, harness: Harness) -> None:
-        """L15, H48: a ref that this session does not hold is BlobNotFound, also if another session holds it."""
+        """A ref that this session does not hold is BlobNotFound, also if another session holds it."""
         storage = await harness.open()
         other = await created(storage, "other")
         held = await other.commit(commit(0, session_id="other", checkpoint=draft(1, {"a": b"theirs"})))
@@ -94,7 +94,7 @@ class TestCheckpoint:
             await refuse(storage, commit(1, node("b", "a"), frames=(by_frame,)), BlobNotFound)
 
     async def test_bytes_and_their_ref_in_one_commit(self, harness: Harness) -> None:
-        """L15: a ref resolves to bytes that the same commit brings."""
+        """A ref resolves to bytes that the same commit brings."""
         storage = await harness.open()
         session = await created(storage)
         await session.commit(commit(0, checkpoint=draft(1, {"a": b"bytes", "b": _ref(b"bytes")})))
@@ -102,7 +102,7 @@ class TestCheckpoint:
 
     @pytest.mark.parametrize("compression", list(Compression))
     async def test_compression_never_shows(self, harness: Harness, compression: Compression) -> None:
-        """L17, L18: under every profile, at every threshold, bytes read back alike and their ref is their SHA-256."""
+        """Under every profile, at every threshold, bytes read back alike and their ref is their SHA-256."""
         session = await created(await harness.open(compression=compression))
         components = {str(size): b"lash " * (size // 5) + b"!" * (size % 5) for size in SIZES}
         noise = {f"noise {size}": _noise(size) for size in SIZES}
@@ -112,7 +112,7 @@ class TestCheckpoint:
             assert await session.blob(_ref(content)) == content
 
     async def test_bytes_of_both_forms_live_in_one_session(self, harness: Harness) -> None:
-        """L17, L19: bytes stored under different profiles are read alike, and the same bytes have the same ref.
+        """Bytes stored under different profiles are read alike, and the same bytes have the same ref.
 
         L19 spoke of raw blobs beside enveloped ones; the nearest thing here is plain beside compressed.
         """
@@ -131,7 +131,7 @@ class TestCheckpoint:
         assert read.checkpoint.manifest.components["again"] == first.manifest.components["a"]
 
     async def test_the_same_state_has_the_same_ref(self, harness: Harness) -> None:
-        """L17: the checkpoint's ref depends on the state alone, not on its revision, session or handle."""
+        """The checkpoint's ref depends on the state alone, not on its revision, session or handle."""
         storage = await harness.open()
         refs = set()
         for session_id in ("one", "two"):
@@ -145,7 +145,7 @@ class TestCheckpoint:
         assert other.checkpoint_ref not in refs
 
     async def test_only_the_latest_checkpoint_is_kept(self, harness: Harness) -> None:
-        """L80: by default a commit drops the checkpoint before it with its unshared bytes; shared ones stay."""
+        """By default a commit drops the checkpoint before it with its unshared bytes; shared ones stay."""
         storage = await harness.open(retention=Retention.latest())
         session = await _history(await created(storage), 3)
         assert [await _turn_at(session, revision) for revision in range(5)] == [None, None, None, 3, None]
@@ -156,7 +156,7 @@ class TestCheckpoint:
                 await session.blob(_ref(gone))
 
     async def test_the_last_checkpoints_are_kept(self, harness: Harness) -> None:
-        """L80: with ``last(2)`` two checkpoints can be read with their bytes, and older bytes are gone."""
+        """With ``last(2)`` two checkpoints can be read with their bytes, and older bytes are gone."""
         storage = await harness.open(retention=Retention.last(2))
         session = await _history(await created(storage), 4)
         assert [await _turn_at(session, revision) for revision in range(6)] == [None, None, None, 3, 4, None]
@@ -167,7 +167,7 @@ class TestCheckpoint:
             await session.blob(_ref(b"only 2"))
 
     async def test_all_checkpoints_are_kept(self, harness: Harness) -> None:
-        """L80: with ``all`` every revision's checkpoint can be read, each with its own bytes."""
+        """With ``all`` every revision's checkpoint can be read, each with its own bytes."""
         storage = await harness.open(retention=Retention.all())
         session = await _history(await created(storage), 5)
         for revision in range(1, 6):
@@ -177,7 +177,7 @@ class TestCheckpoint:
             assert checkpoint.components == {"shared": b"shared", "own": f"only {revision}".encode()}
 
     async def test_a_component_that_comes_and_goes(self, harness: Harness) -> None:
-        """L15, L80: a component that is left out and comes back is in just the checkpoints that had it."""
+        """A component that is left out and comes back is in just the checkpoints that had it."""
         storage = await harness.open(retention=Retention.all())
         session = await created(storage)
         states: list[dict[str, bytes]] = [{"k": b"one"}, {}, {"k": b"one"}, {"k": b"two"}, {"k": b"one", "l": b"two"}]
@@ -189,7 +189,7 @@ class TestCheckpoint:
             assert checkpoint.components == components
 
     async def test_a_narrower_retention_drops_the_rest(self, harness: Harness) -> None:
-        """L80: a storage opened with a smaller retention drops what it no longer keeps at its next commit."""
+        """A storage opened with a smaller retention drops what it no longer keeps at its next commit."""
         session = await _history(await created(await harness.open(retention=Retention.all())), 4)
         narrow = (await harness.open(retention=Retention.last(1))).session("s")
         assert await _turn_at(narrow, 2) == 2
@@ -199,7 +199,7 @@ class TestCheckpoint:
             await session.blob(_ref(b"only 4"))
 
     async def test_bytes_of_superseded_frames_are_kept(self, harness: Harness) -> None:
-        """L81, W-03: the execution state of every frame in the head stays, and goes with its frame."""
+        """The execution state of every frame in the head stays, and goes with its frame."""
         storage = await harness.open()
         session = await created(storage)
         await session.commit(commit(0, frames=(frame("f1", state=b"state 1"),), current_frame_id="f1"))
@@ -219,7 +219,7 @@ class TestCheckpoint:
         assert await session.blob(_ref(b"state 2")) == b"state 2"
 
     async def test_frame_states_are_no_components(self, harness: Harness) -> None:
-        """L3, L14: the execution state of a frame does not appear among the checkpoint's components."""
+        """The execution state of a frame does not appear among the checkpoint's components."""
         storage = await harness.open()
         session = await created(storage)
         values = commit(0, frames=(frame("f", state=b"state"),), checkpoint=draft(1, {"k": b"x"}))
@@ -228,7 +228,7 @@ class TestCheckpoint:
         assert (await loaded(storage)).checkpoint.components == {"k": b"x"}
 
     async def test_deleting_one_session_keeps_the_bytes_of_another(self, harness: Harness) -> None:
-        """H46: two sessions with identical checkpoints do not depend on each other."""
+        """Two sessions with identical checkpoints do not depend on each other."""
         storage = await harness.open()
         for session_id in ("one", "two"):
             session = await created(storage, session_id)
@@ -237,7 +237,7 @@ class TestCheckpoint:
         assert (await loaded(storage, "two")).checkpoint.components == {"k": b"same" * 2_000}
 
     async def test_an_empty_draft_is_a_checkpoint(self, harness: Harness) -> None:
-        """L14: a commit that saves no state has an empty checkpoint, not a missing one."""
+        """A commit that saves no state has an empty checkpoint, not a missing one."""
         storage = await harness.open()
         session = await created(storage)
         await session.commit(commit(0, checkpoint=CheckpointDraft()))

@@ -19,7 +19,7 @@ class TestCrash:
     """What holds when somebody dies, comes late, or comes twice."""
 
     async def test_a_commit_that_nobody_heard_of_is_told_to_who_repeats_it(self, harness: Harness) -> None:
-        """L101, L20: the commit was applied and its answer lost; another worker repeats it and gets that answer."""
+        """The commit was applied and its answer lost; another worker repeats it and gets that answer."""
         first, second = await harness.open(), await harness.open()
         await created(first)
         turn = commit(0, *chain("a", "b"), turn_id="t", checkpoint=draft(1, {"k": b"v"}))
@@ -28,7 +28,7 @@ class TestCrash:
         assert [each.node_id for each in (await loaded(second)).graph.nodes] == ["a", "b"]
 
     async def test_a_dead_holder_is_waited_for_and_then_changes_nothing(self, harness: Harness) -> None:
-        """L102, L103: after its time others take over; its renewal, claim, commit and release then do nothing."""
+        """After its time others take over; its renewal, claim, commit and release then do nothing."""
         storage = await harness.open()
         await started(storage, "s", "a")
         await queued(storage, joining("1"), joining("2"))
@@ -51,7 +51,7 @@ class TestCrash:
         assert await storage.queue.list("s") == ()
 
     async def test_an_interrupted_group_can_be_taken_as_it_was(self, harness: Harness) -> None:
-        """H26: a redrive that names the batches gets exactly the interrupted group, whatever has come since."""
+        """A redrive that names the batches gets exactly the interrupted group, whatever has come since."""
         storage = await harness.open()
         await created(storage)
         await queued(storage, joining("1"), joining("2"))
@@ -64,7 +64,7 @@ class TestCrash:
         assert texts(again.batches) == ["1", "2"]
 
     async def test_a_checkpoint_racing_a_deletion_is_refused_by_name(self, harness: Harness) -> None:
-        """H47: beside a deletion a commit with new bytes lands before it or is SessionDeleted; nothing comes back."""
+        """Beside a deletion a commit with new bytes lands before it or is SessionDeleted; nothing comes back."""
         storage, other = await harness.open(), await harness.open()
         for attempt in range(8):
             name = f"s{attempt}"
@@ -79,7 +79,7 @@ class TestCrash:
         assert (await storage.maintenance.collect_garbage(dry_run=True)).is_clean
 
     async def test_a_vacuum_leaves_other_sessions_alone(self, harness: Harness) -> None:
-        """H50: handles are always bound; a vacuum of one session removes nothing of another."""
+        """Handles are always bound; a vacuum of one session removes nothing of another."""
         storage = await harness.open()
         for name in ("one", "two"):
             session = await started(storage, name, "a")
@@ -90,7 +90,7 @@ class TestCrash:
         assert (await storage.session("two").vacuum()).removed_node_count == 1
 
     async def test_commits_collect_their_own_garbage(self, harness: Harness) -> None:
-        """L79 is overruled: nothing collects beside commits; each drops what it replaced, and an audit is idle."""
+        """Nothing collects beside commits; each drops what it replaced, and an audit is idle."""
         storage = await harness.open()
         session = await created(storage)
         for revision in range(3):
@@ -98,7 +98,7 @@ class TestCrash:
             assert (await storage.maintenance.collect_garbage(dry_run=True)).is_clean
 
     async def test_every_storage_keeps_a_manifest(self, harness: Harness) -> None:
-        """L97 is overruled: there is no manifest that forgets; also in memory an announced attachment is listed."""
+        """There is no manifest that forgets; also in memory an announced attachment is listed."""
         storage = await harness.open()
         await created(storage)
         ref = await storage.attachments.put("s", b"x", "text/plain")

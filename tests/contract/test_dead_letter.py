@@ -53,7 +53,7 @@ class TestDeadLetter:
 
     @pytest.mark.parametrize("error", ERRORS)
     async def test_a_dead_letter_tells_all(self, harness: Harness, error: str) -> None:
-        """DESIGN §5: the batch as it was claimed, how often, why it was given up, and when."""
+        """The batch as it was claimed, how often, why it was given up, and when."""
         storage, _, claim = await held(harness)
         await harness.clock.advance(7)
         assert await storage.queue.bury(claim, reason="it fails", error=ERRORS[error]) == 2
@@ -68,7 +68,7 @@ class TestDeadLetter:
         assert [letter.attempts for letter in letters] == [1, 1]
 
     async def test_buried_work_leaves_the_queue(self, harness: Harness) -> None:
-        """DESIGN §5: the session goes on with what stood behind; the dead are not listed, claimed or cancelled."""
+        """The session goes on with what stood behind; the dead are not listed, claimed or cancelled."""
         storage, fence, claim = await held(harness)
         await queued(storage, late("next"))
         await storage.queue.bury(claim, reason="r")
@@ -88,7 +88,7 @@ class TestDeadLetter:
         assert await storage.queue.ready_sessions() == ()
 
     async def test_burying_again_changes_nothing(self, harness: Harness) -> None:
-        """L101: whoever did not hear the answer buries again, and gets it; the first reason stands."""
+        """Whoever did not hear the answer buries again, and gets it; the first reason stands."""
         storage, _, claim = await held(harness)
         assert await storage.queue.bury(claim, reason="first") == 2
         before = await storage.queue.dead()
@@ -97,7 +97,7 @@ class TestDeadLetter:
         assert await storage.queue.dead() == before
 
     async def test_a_claim_that_ran_out_untaken_is_buried(self, harness: Harness) -> None:
-        """L66: being late does no harm as long as nobody else took the work."""
+        """Being late does no harm as long as nobody else took the work."""
         storage, _, claim = await held(harness)
         await harness.clock.advance(LONG * 5)
         assert await storage.queue.bury(claim, reason="r") == 2
@@ -105,7 +105,7 @@ class TestDeadLetter:
 
     @pytest.mark.parametrize("taken", [1, 2])
     async def test_a_claim_that_was_taken_is_not_buried(self, harness: Harness, taken: int) -> None:
-        """L66, L68: a claim is buried whole or not at all; the successor keeps its work."""
+        """A claim is buried whole or not at all; the successor keeps its work."""
         storage, fence, claim = await held(harness)
         await harness.clock.advance(TTL)
         newer = claimed(await take(storage, fence, max_batches=taken))
@@ -114,7 +114,7 @@ class TestDeadLetter:
         assert texts(await storage.queue.list("s")) == ["a", "b"][taken:]
 
     async def test_a_claim_that_ended_is_not_buried(self, harness: Harness) -> None:
-        """L68: what was given back, consumed or requeued is not held any more."""
+        """What was given back, consumed or requeued is not held any more."""
         storage, fence, claim = await held(harness)
         await storage.queue.abandon(claim)
         await _refused(storage, claim)
@@ -128,7 +128,7 @@ class TestDeadLetter:
         await _refused(storage, third)
 
     async def test_a_forged_claim_is_not_buried(self, harness: Harness) -> None:
-        """H24: token, id and batches must all be those of the claim."""
+        """Token, id and batches must all be those of the claim."""
         storage, _, claim = await held(harness)
         replace = msgspec.structs.replace
         for forged in (
@@ -141,7 +141,7 @@ class TestDeadLetter:
         assert await storage.queue.bury(claim, reason="r") == 2
 
     async def test_the_old_holder_buries_nothing(self, harness: Harness) -> None:
-        """L103: after a takeover and a claim of the successor the work is not the old holder's to give up."""
+        """After a takeover and a claim of the successor the work is not the old holder's to give up."""
         storage, _, claim = await held(harness)
         await harness.clock.advance(LONG)
         successor = await leased(storage, "successor")
@@ -151,7 +151,7 @@ class TestDeadLetter:
         await _refused(storage, claim)
 
     async def test_a_buried_claim_does_not_complete(self, harness: Harness) -> None:
-        """L68: what was given up cannot be consumed, renewed or given back as well."""
+        """What was given up cannot be consumed, renewed or given back as well."""
         storage, _, claim = await held(harness)
         await storage.queue.bury(claim, reason="r")
         before = await observe_queue(storage)
@@ -163,7 +163,7 @@ class TestDeadLetter:
         assert await observe_queue(storage) == before
 
     async def test_a_claim_is_committed_or_buried(self, harness: Harness) -> None:
-        """L24: of a commit and a burial of the same claim at once, one is done and the other finds the claim lost."""
+        """Of a commit and a burial of the same claim at once, one is done and the other finds the claim lost."""
         storage, other = await harness.open(), await harness.open()
         session = await started(storage)
         fence = await leased(storage)
@@ -183,7 +183,7 @@ class TestDeadLetter:
             assert await storage.queue.list("s") == ()
 
     async def test_burials_at_once_are_one(self, harness: Harness) -> None:
-        """L27: whoever buries a claim at the same moment gets the same answer, and there is one letter for each."""
+        """Whoever buries a claim at the same moment gets the same answer, and there is one letter for each."""
         storage, other = await harness.open(), await harness.open()
         claim = await _fill(storage, joining("a"), joining("b"))
         answers = await asyncio.gather(*(each.queue.bury(claim, reason="r") for each in (storage, other) * 4))
@@ -227,7 +227,7 @@ class TestDeadLetter:
         assert texts(batches_of(letters)) == ["a", "b"]
 
     async def test_one_of_two_requeues(self, harness: Harness) -> None:
-        """H30: however many try at once, the work comes back once, and the others are told that it is gone."""
+        """However many try at once, the work comes back once, and the others are told that it is gone."""
         storage, other = await harness.open(), await harness.open()
         claim = await _fill(storage)
         await storage.queue.bury(claim, reason="r")
@@ -276,7 +276,7 @@ class TestDeadLetter:
         assert texts(batches_of(await storage.queue.dead())) == ["b"]
 
     async def test_letters_survive_reopening(self, harness: Harness) -> None:
-        """H30: what was given up is there when the storage is opened again, and can still be requeued."""
+        """What was given up is there when the storage is opened again, and can still be requeued."""
         storage, _, claim = await held(harness)
         await storage.queue.bury(claim, reason="r", error={"k": 1})
         letters = await storage.queue.dead()

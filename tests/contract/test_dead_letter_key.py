@@ -32,7 +32,7 @@ class TestDeadLetterKey:
     """Laws about what hangs on a dead letter: its source key, its session, its place in the list."""
 
     async def test_a_source_key_stays_reserved(self, harness: Harness) -> None:
-        """W-39: a resend of buried work is recognised, and does not bring it back; other content is a conflict."""
+        """A resend of buried work is recognised, and does not bring it back; other content is a conflict."""
         storage, fence, claim = await _keyed(harness)
         await storage.queue.bury(claim, reason="r")
         batch_id = claim.batches[0].batch_id
@@ -43,7 +43,7 @@ class TestDeadLetterKey:
         assert nothing(await take(storage, fence)) is EmptyReason.EMPTY
 
     async def test_a_requeued_source_key_is_pending(self, harness: Harness) -> None:
-        """W-39: a resend of work that came back tells of it, and its commit settles the key."""
+        """A resend of work that came back tells of it, and its commit settles the key."""
         storage, fence, claim = await _keyed(harness)
         await storage.queue.bury(claim, reason="r")
         batch = await storage.queue.requeue("s", claim.batches[0].batch_id)
@@ -54,7 +54,7 @@ class TestDeadLetterKey:
         assert (await storage.queue.enqueue(late("hello", source_key="k"))).state is BatchState.CONSUMED
 
     async def test_a_discarded_source_key_is_cancelled(self, harness: Harness) -> None:
-        """W-39: the key stays known as that of cancelled work, and is pruned by age like one."""
+        """The key stays known as that of cancelled work, and is pruned by age like one."""
         storage, _, claim = await _keyed(harness)
         await storage.queue.bury(claim, reason="r")
         await harness.clock.advance(1_000)
@@ -66,7 +66,7 @@ class TestDeadLetterKey:
         assert (await storage.queue.enqueue(late("hello", source_key="k"))).created
 
     async def test_letters_go_with_their_session(self, harness: Harness) -> None:
-        """DESIGN §4.2: a deleted session takes its letters along; one of the same id starts without."""
+        """A deleted session takes its letters along; one of the same id starts without."""
         storage, _, claim = await held(harness)
         await storage.queue.bury(claim, reason="r")
         await storage.sessions.delete("s")
@@ -97,7 +97,7 @@ class TestDeadLetterKey:
                 await act
 
     async def test_letters_are_read_in_pages(self, harness: Harness) -> None:
-        """L53: of one session or of all, a page goes on behind a place and holds no more than was asked for."""
+        """Of one session or of all, a page goes on behind a place and holds no more than was asked for."""
         storage = await harness.open()
         for number in range(6):
             name = f"s{number % 2}"
@@ -152,7 +152,7 @@ class TestDeadLetterWake:
     """Laws about the wakes of processes that lie in dead letters."""
 
     async def test_a_buried_wake_is_not_acknowledged(self, harness: Harness) -> None:
-        """Law 48, §4.4: the wake stays open and its process is kept; requeued and consumed, it is acknowledged."""
+        """The wake stays open and its process is kept; requeued and consumed, it is acknowledged."""
         storage, claim = await _woken(harness)
         await storage.queue.bury(claim, reason="r")
         assert [wake.state for wake in await storage.events.wakes_after("p")] == [WakeState.QUEUED]
@@ -167,14 +167,14 @@ class TestDeadLetterWake:
         assert await storage.events.wakes_after("p") == ()
 
     async def test_a_discarded_wake_is_acknowledged(self, harness: Harness) -> None:
-        """Law 48: discarding settles the wake as cancelling its batch does."""
+        """Discarding settles the wake as cancelling its batch does."""
         storage, claim = await _woken(harness)
         await storage.queue.bury(claim, reason="r")
         assert await storage.queue.discard("s", claim.batches[0].batch_id)
         assert await storage.events.wakes_after("p") == ()
 
     async def test_a_replayed_wake_does_not_bring_a_letter_back(self, harness: Harness) -> None:
-        """§4.4: the event again, or another event of the same wake, enqueues nothing while the letter lies there."""
+        """The event again, or another event of the same wake, enqueues nothing while the letter lies there."""
         keyed = waking("w", Constant(value="x"), dedupe_key=Constant(value="k"))
         storage, claim = await _woken(harness, keyed, event("w", key="r"))
         await storage.queue.bury(claim, reason="r")
@@ -186,7 +186,7 @@ class TestDeadLetterWake:
         assert len(await storage.queue.dead()) == 1
 
     async def test_the_wake_of_a_deleted_session_is_undeliverable(self, harness: Harness) -> None:
-        """§4.4: a wake that dies with its session is told as one that found none."""
+        """A wake that dies with its session is told as one that found none."""
         storage, claim = await _woken(harness)
         await storage.queue.bury(claim, reason="r")
         await storage.sessions.delete("s")

@@ -59,7 +59,7 @@ class TestEffect:
     """Laws about recording and replaying."""
 
     async def test_a_recorded_outcome_is_replayed_verbatim(self, harness: Harness) -> None:
-        """E2: whatever was recorded comes back unchanged, to everybody, and nothing is left to run."""
+        """Whatever was recorded comes back unchanged, to everybody, and nothing is left to run."""
         storage, other = await harness.open(), await harness.open()
         fence = await in_session(storage)
         for number, outcome in enumerate(OUTCOMES):
@@ -72,7 +72,7 @@ class TestEffect:
                 assert replayed(await other.effects.begin(envelope, BOB, ttl_ms=TTL, strict=strict)) == record
 
     async def test_a_recorded_error_is_replayed_verbatim(self, harness: Harness) -> None:
-        """E3: a recorded failure keeps its code, its message and what came with it."""
+        """A recorded failure keeps its code, its message and what came with it."""
         storage = await harness.open()
         fence = await in_session(storage)
         at_once = await storage.effects.record(fence, effect("1"), BROKEN)
@@ -83,7 +83,7 @@ class TestEffect:
             assert replayed(await storage.effects.begin(record.envelope, BOB, ttl_ms=TTL)) == record
 
     async def test_recording_again_changes_nothing(self, harness: Harness) -> None:
-        """E10, E11: the first outcome stays, whatever a later run of the same effect brings."""
+        """The first outcome stays, whatever a later run of the same effect brings."""
         storage = await harness.open()
         fence = await in_session(storage)
         first = await storage.effects.record(fence, effect(), 1)
@@ -94,7 +94,7 @@ class TestEffect:
         await refuse(storage, storage.effects.take_over(effect(), BOB, ttl_ms=TTL), Conflict, naming="settled")
 
     async def test_an_interrupted_effect_is_repeated_once(self, harness: Harness) -> None:
-        """E10, H68: the runner dies after the effect and before its outcome; one other runs it, all others replay."""
+        """The runner dies after the effect and before its outcome; one other runs it, all others replay."""
         storage = await harness.open()
         await created(storage)
         claimed(await storage.effects.begin(effect(), ANN, ttl_ms=TTL))
@@ -106,7 +106,7 @@ class TestEffect:
         assert record.outcome == "second run"
 
     async def test_another_effect_under_the_key_is_named(self, harness: Harness) -> None:
-        """E4, H69: whatever the status, another envelope is refused with the first differing path and both values."""
+        """Whatever the status, another envelope is refused with the first differing path and both values."""
         storage = await harness.open()
         fence = await in_session(storage)
         asked: list[dict[str, Any]] = [{"role": "user", "text": "a"}, {"role": "user", "text": "b"}]
@@ -130,7 +130,7 @@ class TestEffect:
                 assert (error.path, error.recorded, error.given) == ("command.request.messages[1].text", "b", "c")
 
     async def test_every_part_of_an_envelope_counts(self, harness: Harness) -> None:
-        """E1, E4: another command, kind of command, cause or group under the key is another effect."""
+        """Another command, kind of command, cause or group under the key is another effect."""
         storage = await harness.open()
         fence = await in_session(storage)
         await storage.effects.open_group(TURN, "g", size=1)
@@ -149,7 +149,7 @@ class TestEffect:
             assert error.path == path
 
     async def test_effects_are_found_by_key_and_not_by_order(self, harness: Harness) -> None:
-        """E5, E6: outcomes may be asked for in any order, and at the same time."""
+        """Outcomes may be asked for in any order, and at the same time."""
         storage = await harness.open()
         fence = await in_session(storage)
         keys = [f"k{number}" for number in range(8)]
@@ -158,7 +158,7 @@ class TestEffect:
         assert [replayed(answer).outcome for answer in answers] == keys[::-1]
 
     async def test_strict_replay_runs_nothing(self, harness: Harness) -> None:
-        """E13, H69, W19: what has no outcome is refused, be it unknown, live, lapsed or given back."""
+        """What has no outcome is refused, be it unknown, live, lapsed or given back."""
         storage = await harness.open()
         await created(storage)
         claimed(await storage.effects.begin(effect("live"), ANN, ttl_ms=60_000))
@@ -170,7 +170,7 @@ class TestEffect:
             assert error.replay_key == key
 
     async def test_scopes_share_nothing(self, harness: Harness) -> None:
-        """W16: equal ids in scopes of other kinds, sessions or cuts are other scopes."""
+        """Equal ids in scopes of other kinds, sessions or cuts are other scopes."""
         storage = await harness.open()
         for name in ("x", "x:y", "s"):
             await created(storage, name)
@@ -193,7 +193,7 @@ class TestEffect:
             assert (record.scope, record.outcome) == (scope, number)
 
     async def test_blank_ids_are_refused(self, harness: Harness) -> None:
-        """E14: a scope or a key that names nothing is refused before anything is looked at."""
+        """A scope or a key that names nothing is refused before anything is looked at."""
         storage = await harness.open()
         fence = await in_session(storage)
         for scope in (
@@ -217,7 +217,7 @@ class TestEffect:
             await refuse(storage, storage.effects.begin(effect(key), ANN, ttl_ms=TTL), InvalidInput)
 
     async def test_envelopes_and_outcomes_are_plain_and_bounded(self, harness: Harness) -> None:
-        """E20: bytes, live objects and what is too large are refused; nothing is written."""
+        """Bytes, live objects and what is too large are refused; nothing is written."""
         storage = await harness.open()
         fence = await in_session(storage)
         for impossible in (b"bytes", object(), float("nan"), {1: 2}, "x" * 1_048_577):
@@ -231,7 +231,7 @@ class TestEffect:
         await refuse(storage, storage.effects.begin(cast("Envelope", "k"), ANN, ttl_ms=TTL), InvalidInput)
 
     async def test_a_durable_step_is_its_input(self, harness: Harness) -> None:
-        """E23: the input is part of the identity; a step that fails is recorded with its own code."""
+        """The input is part of the identity; a step that fails is recorded with its own code."""
         storage = await harness.open()
         fence = await in_session(storage)
         record = await storage.effects.record(fence, effect("k", DurableStep(step_id="d", input=[1])), BROKEN)
@@ -242,7 +242,7 @@ class TestEffect:
         ).path == "command.input[0]"
 
     async def test_a_recorded_sleep_has_its_due_time(self, harness: Harness) -> None:
-        """E12, W13: a duration counts from the first record on the storage's clock; a moment is that moment."""
+        """A duration counts from the first record on the storage's clock; a moment is that moment."""
         storage = await harness.open()
         fence = await in_session(storage)
         now = harness.clock.now_ms()
@@ -269,7 +269,7 @@ class TestEffect:
                 await storage.effects.list(TURN, limit=limit)
 
     async def test_effects_survive_reopening(self, harness: Harness) -> None:
-        """E2, E12, H70: outcomes, due times, claims and ranks are the same after the storage was opened again."""
+        """Outcomes, due times, claims and ranks are the same after the storage was opened again."""
         storage = await harness.open()
         fence = await in_session(storage)
         await storage.effects.open_group(TURN, "g", size=3)

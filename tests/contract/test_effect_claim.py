@@ -22,7 +22,7 @@ class TestEffectClaim:
     """Laws about beginning, renewing, finishing and giving back."""
 
     async def test_a_claim_says_who_runs_it(self, harness: Harness) -> None:
-        """E7: the first who asks runs it; the record in progress names the runner and its term."""
+        """The first who asks runs it; the record in progress names the runner and its term."""
         storage = await _storage(harness)
         runner = owner("ann", process=LocalProcess(host_id="h", boot_id="b", pid=1, process_start="1"))
         claim = claimed(await storage.effects.begin(effect(), runner, ttl_ms=TTL))
@@ -35,7 +35,7 @@ class TestEffectClaim:
         assert (record.outcome, record.error, record.settled_rank) == (None, None, None)
 
     async def test_others_are_told_to_wait(self, harness: Harness) -> None:
-        """E7: to the last moment of a claim everybody else is told who runs it, the same worker included."""
+        """To the last moment of a claim everybody else is told who runs it, the same worker included."""
         storage, other = await _storage(harness), await harness.open()
         claim = claimed(await storage.effects.begin(effect(), ANN, ttl_ms=TTL))
         await harness.clock.advance(TTL - 1)
@@ -46,7 +46,7 @@ class TestEffectClaim:
         assert await seen(storage) == before
 
     async def test_one_of_many_runs_it(self, harness: Harness) -> None:
-        """E7: of sixteen who begin at once one gets the claim; when it has finished, all others replay its outcome."""
+        """Of sixteen who begin at once one gets the claim; when it has finished, all others replay its outcome."""
         storages = [await _storage(harness), *[await harness.open() for _ in range(3)]]
         asking = [
             storages[number % 4].effects.begin(effect(), owner(f"w{number}"), ttl_ms=60_000) for number in range(16)
@@ -59,7 +59,7 @@ class TestEffectClaim:
             assert replayed(await storage.effects.begin(effect(), BOB, ttl_ms=TTL)) == record
 
     async def test_a_renewed_claim_is_not_taken(self, harness: Harness) -> None:
-        """E8: as long as it is renewed in time nobody else gets it; renewing never shortens."""
+        """As long as it is renewed in time nobody else gets it; renewing never shortens."""
         storage = await _storage(harness)
         claim = claimed(await storage.effects.begin(effect(), ANN, ttl_ms=TTL))
         for _ in range(3):
@@ -71,7 +71,7 @@ class TestEffectClaim:
         assert (await storage.effects.finish(claim, 1)).outcome == 1
 
     async def test_a_lapsed_claim_is_taken_over(self, harness: Harness) -> None:
-        """E9, W20: from its last moment on anybody may take it, under a larger number; the former runner is out."""
+        """From its last moment on anybody may take it, under a larger number; the former runner is out."""
         storage = await _storage(harness)
         former = claimed(await storage.effects.begin(effect(), ANN, ttl_ms=TTL))
         await harness.clock.advance(TTL)
@@ -86,7 +86,7 @@ class TestEffectClaim:
         await _refuse_claim(storage, former)
 
     async def test_fencing_numbers_only_grow(self, harness: Harness) -> None:
-        """W20: every claim has a larger number and a new token, over release, expiry and take-over."""
+        """Every claim has a larger number and a new token, over release, expiry and take-over."""
         storage = await _storage(harness)
         claims: list[EffectClaim] = []
         for number in range(6):
@@ -101,7 +101,7 @@ class TestEffectClaim:
         assert len({claim.token for claim in claims}) == 6
 
     async def test_a_forged_claim_does_nothing(self, harness: Harness) -> None:
-        """E9: a claim of another token, number, hash or key holds nothing."""
+        """A claim of another token, number, hash or key holds nothing."""
         storage = await _storage(harness)
         claim = claimed(await storage.effects.begin(effect(), ANN, ttl_ms=TTL))
         for forged in (
@@ -115,7 +115,7 @@ class TestEffectClaim:
         assert (await storage.effects.finish(claim, 1)).outcome == 1
 
     async def test_a_settled_effect_is_closed(self, harness: Harness) -> None:
-        """E11: its own claim can neither renew, nor give back, nor settle it otherwise; who ran it stays written."""
+        """Its own claim can neither renew, nor give back, nor settle it otherwise; who ran it stays written."""
         storage = await _storage(harness)
         claim = claimed(await storage.effects.begin(effect(), ANN, ttl_ms=TTL))
         record = await storage.effects.finish(claim, {"a": 1})
@@ -130,7 +130,7 @@ class TestEffectClaim:
         assert await stored(storage) == record
 
     async def test_an_answer_may_be_lost(self, harness: Harness) -> None:
-        """E11: finishing or failing again likewise returns the record, also when the claim would have lapsed."""
+        """Finishing or failing again likewise returns the record, also when the claim would have lapsed."""
         storage, other = await _storage(harness), await harness.open()
         done = claimed(await storage.effects.begin(effect("1"), ANN, ttl_ms=TTL))
         broken = claimed(await storage.effects.begin(effect("2"), ANN, ttl_ms=TTL))
@@ -141,7 +141,7 @@ class TestEffectClaim:
         assert await seen(storage) == before
 
     async def test_what_is_given_back_runs_again(self, harness: Harness) -> None:
-        """W18: trouble of the infrastructure leaves no outcome; the next one runs it as if nobody had begun."""
+        """Trouble of the infrastructure leaves no outcome; the next one runs it as if nobody had begun."""
         storage = await _storage(harness)
         claim = claimed(await storage.effects.begin(effect(), ANN, ttl_ms=TTL))
         assert await storage.effects.release(claim)
@@ -153,7 +153,7 @@ class TestEffectClaim:
         assert again.fencing == 2
 
     async def test_a_lapsed_claim_can_be_given_back(self, harness: Harness) -> None:
-        """W18: a runner that knows it did nothing says so, if nobody took the effect over meanwhile."""
+        """A runner that knows it did nothing says so, if nobody took the effect over meanwhile."""
         storage = await _storage(harness)
         claim = claimed(await storage.effects.begin(effect(), ANN, ttl_ms=TTL, once=True))
         await harness.clock.advance(TTL)
@@ -161,7 +161,7 @@ class TestEffectClaim:
         assert claimed(await storage.effects.begin(effect(), BOB, ttl_ms=TTL, once=True)).fencing == 2
 
     async def test_a_sleep_is_due_once(self, harness: Harness) -> None:
-        """E12: the due time is set when it is first begun; renewing, giving back and taking over do not move it."""
+        """The due time is set when it is first begun; renewing, giving back and taking over do not move it."""
         storage = await _storage(harness)
         now = harness.clock.now_ms()
         sleep, moment = effect("for", Sleep(duration_ms=5_000)), effect("until", Sleep(until_ms=now + 7_000))
@@ -179,7 +179,7 @@ class TestEffectClaim:
         )
 
     async def test_a_sleep_resumes_after_reopening(self, harness: Harness) -> None:
-        """E12: after the storage was opened again and the sleeper was replaced, the first due time still counts."""
+        """After the storage was opened again and the sleeper was replaced, the first due time still counts."""
         storage = await _storage(harness)
         sleep = effect("k", Sleep(duration_ms=60_000))
         due = claimed(await storage.effects.begin(sleep, ANN, ttl_ms=TTL)).due_at_ms
@@ -215,7 +215,7 @@ class TestEffectOnce:
     """Laws about effects that must not run twice."""
 
     async def test_after_a_crash_it_is_unknown(self, harness: Harness) -> None:
-        """DESIGN 4.6.3: nobody takes it over silently; everybody is told that it may have happened."""
+        """Nobody takes it over silently; everybody is told that it may have happened."""
         storage = await _storage(harness)
         claimed(await storage.effects.begin(effect(), ANN, ttl_ms=TTL, once=True))
         await harness.clock.advance(TTL)
@@ -226,14 +226,14 @@ class TestEffectOnce:
         assert await seen(storage) == before
 
     async def test_the_later_caller_may_be_the_careful_one(self, harness: Harness) -> None:
-        """DESIGN 4.6.3: who must not repeat it is not given what somebody else began, however that was begun."""
+        """Who must not repeat it is not given what somebody else began, however that was begun."""
         storage = await _storage(harness)
         claimed(await storage.effects.begin(effect(), ANN, ttl_ms=0))
         assert not unknown(await storage.effects.begin(effect(), BOB, ttl_ms=TTL, once=True)).once
         claimed(await storage.effects.begin(effect(), BOB, ttl_ms=TTL), taken_over=True)
 
     async def test_who_has_looked_it_up_takes_it_over(self, harness: Harness) -> None:
-        """DESIGN 4.6.3: the one who knows takes it over and records what is known; the former runner is out."""
+        """The one who knows takes it over and records what is known; the former runner is out."""
         storage = await _storage(harness)
         former = claimed(await storage.effects.begin(effect(), ANN, ttl_ms=TTL, once=True))
         await harness.clock.advance(TTL)
@@ -249,7 +249,7 @@ class TestEffectOnce:
         assert replayed(await storage.effects.begin(effect(), BOB, ttl_ms=TTL, once=True)) == record
 
     async def test_only_what_is_abandoned_is_taken_over(self, harness: Harness) -> None:
-        """E7, E11: what nobody began, what is being run, and what is settled cannot be taken over."""
+        """What nobody began, what is being run, and what is settled cannot be taken over."""
         storage = await _storage(harness)
         await refuse(storage, storage.effects.take_over(effect(), BOB, ttl_ms=TTL), EffectNotRecorded, naming="'k'")
         claim = claimed(await storage.effects.begin(effect(), ANN, ttl_ms=TTL, once=True))
@@ -258,7 +258,7 @@ class TestEffectOnce:
         await refuse(storage, storage.effects.take_over(effect(), BOB, ttl_ms=TTL), Conflict, naming="settled")
 
     async def test_one_of_many_takes_it_over(self, harness: Harness) -> None:
-        """E9: of eight who take a lapsed effect over at once one succeeds."""
+        """Of eight who take a lapsed effect over at once one succeeds."""
         storages = [await _storage(harness), *[await harness.open() for _ in range(3)]]
         claimed(await storages[0].effects.begin(effect(), ANN, ttl_ms=0, once=True))
         taking = [
@@ -269,7 +269,7 @@ class TestEffectOnce:
         assert (await stored(storages[0])).fencing == 2
 
     async def test_given_back_it_never_began(self, harness: Harness) -> None:
-        """DESIGN 4.6.4: what did not happen is given back and then runs without a question."""
+        """What did not happen is given back and then runs without a question."""
         storage = await _storage(harness)
         await storage.effects.release(claimed(await storage.effects.begin(effect(), ANN, ttl_ms=TTL, once=True)))
         await harness.clock.advance(TTL)

@@ -83,7 +83,7 @@ async def _costs(storage: Storage, recorder: Recorder) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("backend_name", ["postgres"])
 async def test_postgres_records_in_one_statement(postgres: Storage, recorder: Recorder, backend_name: str) -> None:
-    """DESIGN 3, 4.6.3: recording, with its fence and its group, is one round trip; a replay takes a second."""
+    """Recording, with its fence and its group, is one round trip; a replay takes a second."""
     costs = await _costs(postgres, recorder)
     assert costs == {
         "record": ["effect_record"],
@@ -103,7 +103,7 @@ async def test_postgres_records_in_one_statement(postgres: Storage, recorder: Re
 
 @pytest.mark.parametrize("backend_name", ["sqlite"])
 async def test_sqlite_records_in_one_statement(sqlite: Storage, recorder: Recorder, backend_name: str) -> None:
-    """DESIGN 4.6.3: recording under a lease is one statement and one commit; groups and claims take a few."""
+    """Recording under a lease is one statement and one commit; groups and claims take a few."""
     costs = await _costs(sqlite, recorder)
     assert costs["record"] == ["effect_record"]
     assert costs["record in a process"] == ["effect_record_in_process"]
@@ -120,7 +120,7 @@ async def test_sqlite_records_in_one_statement(sqlite: Storage, recorder: Record
 async def test_a_sqlite_commit_without_a_turn_looks_for_no_effects(
     sqlite: Storage, recorder: Recorder, backend_name: str
 ) -> None:
-    """W24: only the commit of a turn has something to retire."""
+    """Only the commit of a turn has something to retire."""
     await in_session(sqlite)
     names = await recorder.during(sqlite.session("s").commit(commit(0, node("a"))))
     assert not any(name.startswith("effect") for name in names)

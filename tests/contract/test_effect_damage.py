@@ -29,7 +29,7 @@ ANN = owner("ann")
     ],
 )
 async def test_a_damaged_effect_is_corrupt(backend_url: str, key: str, damage: str) -> None:
-    """H69: a row that cannot be read, or is not what its hash says, is typed damage to everybody who asks."""
+    """A row that cannot be read, or is not what its hash says, is typed damage to everybody who asks."""
     async with await lash.open(backend_url) as storage:
         fence = await in_session(storage)
         await storage.effects.record(fence, effect("completed"), 1)
@@ -47,7 +47,7 @@ async def test_a_damaged_effect_is_corrupt(backend_url: str, key: str, damage: s
 
 
 async def test_a_miscounted_group_is_corrupt(backend_url: str) -> None:
-    """H70: a counter that disagrees with the effects is damage."""
+    """A counter that disagrees with the effects is damage."""
     async with await lash.open(backend_url) as storage:
         fence = await in_session(storage)
         await storage.effects.open_group(TURN, "g", size=3)
@@ -72,7 +72,7 @@ async def test_a_miscounted_group_is_corrupt(backend_url: str) -> None:
     ],
 )
 async def test_the_tables_refuse_what_cannot_be(backend_url: str, impossible: str) -> None:
-    """H69: most damage cannot even be written past lash."""
+    """Most damage cannot even be written past lash."""
     async with await lash.open(backend_url) as storage:
         await in_session(storage)
         claimed(await storage.effects.begin(effect(), ANN, ttl_ms=60_000))

@@ -42,7 +42,7 @@ class TestEffectFence:
     """Laws about recording under a lease, and about scopes whose owner is not there."""
 
     async def test_only_the_live_lease_of_the_scope_records(self, harness: Harness) -> None:
-        """E9: a fence that was released, lapsed, was taken over, or is another's records nothing."""
+        """A fence that was released, lapsed, was taken over, or is another's records nothing."""
         storage = await harness.open()
         lapsed = await in_session(storage, ttl_ms=TTL)
         await harness.clock.advance(TTL)
@@ -59,7 +59,7 @@ class TestEffectFence:
         await refuse(storage, storage.effects.record(live, effect(), 1), LeaseLost)
 
     async def test_a_process_records_under_its_own_lease(self, harness: Harness) -> None:
-        """E2, E9: the same holds for processes; a fence of the other kind proves nothing."""
+        """The same holds for processes; a fence of the other kind proves nothing."""
         storage = await harness.open()
         session = await in_session(storage)
         await registered(storage, "p", "q")
@@ -87,7 +87,7 @@ class TestEffectFence:
         await refuse(storage, call, InvalidInput, naming="LeaseFence")
 
     async def test_what_was_begun_is_finished_under_its_claim(self, harness: Harness) -> None:
-        """E7: an effect that somebody began, live or lapsed, is not recorded past the claim."""
+        """An effect that somebody began, live or lapsed, is not recorded past the claim."""
         storage = await harness.open()
         fence = await in_session(storage)
         claimed(await storage.effects.begin(effect(), ANN, ttl_ms=TTL, once=True))
@@ -131,7 +131,7 @@ class TestEffectFence:
             await storage.effects.record(run, effect(scope=pruned), 1)
 
     async def test_all_kinds_of_scopes_take_claims(self, harness: Harness) -> None:
-        """E2, E7: sessions, processes and operations of the host begin and finish alike."""
+        """Sessions, processes and operations of the host begin and finish alike."""
         storage = await harness.open()
         for scope in await everywhere(storage):
             claim = claimed(await storage.effects.begin(effect(scope=scope), ANN, ttl_ms=TTL))

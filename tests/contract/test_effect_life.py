@@ -22,7 +22,7 @@ class TestEffectLife:
     """Laws about the end of effects."""
 
     async def test_a_commit_retires_its_turn(self, harness: Harness) -> None:
-        """W24, DESIGN 4.6.6: the turn's effects and groups go with its commit; all other scopes keep theirs."""
+        """The turn's effects and groups go with its commit; all other scopes keep theirs."""
         storage = await harness.open()
         await everywhere(storage)
         await created(storage, "other")
@@ -41,7 +41,7 @@ class TestEffectLife:
         assert [await seen(storage, scope) for scope in kept] == before
 
     async def test_a_replacing_commit_retires_its_turn(self, harness: Harness) -> None:
-        """W24: a commit that replaces the whole graph ends its turn like any other."""
+        """A commit that replaces the whole graph ends its turn like any other."""
         storage = await harness.open()
         session = await started(storage)
         await _fill(storage, TURN)
@@ -50,7 +50,7 @@ class TestEffectLife:
         assert await seen(storage) == ((), None)
 
     async def test_other_commits_retire_nothing(self, harness: Harness) -> None:
-        """W24: a commit without a turn, of another turn, or one that is refused leaves the effects alone."""
+        """A commit without a turn, of another turn, or one that is refused leaves the effects alone."""
         storage = await harness.open()
         session = await created(storage)
         await _fill(storage, TURN)
@@ -62,7 +62,7 @@ class TestEffectLife:
         assert await seen(storage) == before
 
     async def test_a_repeated_commit_retires_nothing_new(self, harness: Harness) -> None:
-        """W24: once is enough: a repeat is answered from history, and one with other content is refused."""
+        """Once is enough: a repeat is answered from history, and one with other content is refused."""
         storage = await harness.open()
         session = await created(storage)
         turn = commit(0, node("a"), turn_id="t")
@@ -75,7 +75,7 @@ class TestEffectLife:
         assert await seen(storage) == before
 
     async def test_a_running_effect_of_a_committed_turn_is_lost(self, harness: Harness) -> None:
-        """E9, W24: whoever still runs it can record nothing any more."""
+        """Whoever still runs it can record nothing any more."""
         storage = await harness.open()
         session = await created(storage)
         claim = claimed(await storage.effects.begin(effect(), ANN, ttl_ms=TTL))
@@ -87,7 +87,7 @@ class TestEffectLife:
         assert await seen(storage) == ((), None)
 
     async def test_a_deleted_session_takes_all_its_scopes(self, harness: Harness) -> None:
-        """DESIGN 4.6.6: turns, drains and the deletion itself go; a session of the same id starts without them."""
+        """Turns, drains and the deletion itself go; a session of the same id starts without them."""
         storage = await harness.open()
         await everywhere(storage)
         scopes: tuple[ExecutionScope, ...] = (
@@ -107,7 +107,7 @@ class TestEffectLife:
             assert len(await storage.effects.list(scope)) == 2
 
     async def test_a_pruned_process_takes_its_scope(self, harness: Harness) -> None:
-        """DESIGN 4.6.6: the end of a process keeps its effects, pruning removes them."""
+        """The end of a process keeps its effects, pruning removes them."""
         storage = await harness.open()
         await everywhere(storage)
         await _fill(storage, TURN, RUN)
@@ -120,7 +120,7 @@ class TestEffectLife:
         assert len(await storage.effects.list(TURN)) == 2
 
     async def test_a_scope_can_be_retired(self, harness: Harness) -> None:
-        """W24: retiring forgets one scope's effects and groups, says how many effects, and may be repeated."""
+        """Retiring forgets one scope's effects and groups, says how many effects, and may be repeated."""
         storage = await harness.open()
         await everywhere(storage)
         await _fill(storage, TURN, RUN, OPERATION)
@@ -130,7 +130,7 @@ class TestEffectLife:
             claimed(await storage.effects.begin(effect("0", scope=scope), BOB, ttl_ms=TTL))
 
     async def test_a_deletion_beside_new_effects(self, harness: Harness) -> None:
-        """W24: effects begun and groups opened while their session is deleted come before it or are refused by name."""
+        """Effects begun and groups opened while their session is deleted come before it or are refused by name."""
         storage, other = await harness.open(), await harness.open()
         for attempt in range(6):
             name = f"s{attempt}"
@@ -147,7 +147,7 @@ class TestEffectLife:
             assert await seen(storage, scope) == ((), None)
 
     async def test_a_commit_beside_running_effects(self, harness: Harness) -> None:
-        """W24, H70: effects that settle while their turn is committed come before it or lose their claim."""
+        """Effects that settle while their turn is committed come before it or lose their claim."""
         storage, other = await harness.open(), await harness.open()
         for attempt in range(6):
             name = f"s{attempt}"

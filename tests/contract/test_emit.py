@@ -45,7 +45,7 @@ class TestEmit:
     """Laws about recording occurrences and starting processes for them."""
 
     async def test_an_occurrence_starts_a_process(self, harness: Harness) -> None:
-        """T7, A.5: the process is registered with the inputs, the origin and the cause that the subscription means."""
+        """The process is registered with the inputs, the origin and the cause that the subscription means."""
         storage = await harness.open()
         await created(storage)
         draft = trigger(
@@ -93,7 +93,7 @@ class TestEmit:
         assert await storage.grants.of_process(delivery.process_id) == grants
 
     async def test_a_started_process_is_a_whole_one(self, harness: Harness) -> None:
-        """DESIGN 4.5.2: it is in the work list and the feed, can be claimed, run and ended, like any other."""
+        """It is in the work list and the feed, can be claimed, run and ended, like any other."""
         storage = await harness.open()
         await subscribed(storage, "a", "b")
         (first, second) = (await storage.occurrences.emit(pressed())).started_process_ids
@@ -109,7 +109,7 @@ class TestEmit:
         assert (await stored(storage, first)).status is ProcessStatus.COMPLETED
 
     async def test_the_occurrence_is_kept(self, harness: Harness) -> None:
-        """T3, T5, T14: without any match it is recorded all the same, under the id that its three names make."""
+        """Without any match it is recorded all the same, under the id that its three names make."""
         storage = await harness.open()
         request = pressed(payload={"button": "Blue"}, source={"a": 1})
         report = await storage.occurrences.emit(request)
@@ -129,7 +129,7 @@ class TestEmit:
         assert await storage.occurrences.deliveries(OCCURRENCE) == ()
 
     async def test_emitting_again_returns_the_first_report(self, harness: Harness) -> None:
-        """T3, T6, W3, H66: the same bytes, from any storage, after any change, and nothing is started again."""
+        """The same bytes, from any storage, after any change, and nothing is started again."""
         storage = await harness.open()
         await subscribed(storage, "a", payload_schema=NUMBER)
         await subscribed(storage, "b")
@@ -147,7 +147,7 @@ class TestEmit:
         assert await trigger_world(storage) == before
 
     async def test_late_subscribers_are_not_matched(self, harness: Harness) -> None:
-        """W9 and DESIGN 4.5.2 overrule T16: emitting again tells the same report, so who came later gets nothing."""
+        """Emitting again tells the same report, so who came later gets nothing."""
         storage = await harness.open()
         await subscribed(storage, "early")
         first = await storage.occurrences.emit(pressed())
@@ -156,7 +156,7 @@ class TestEmit:
         assert [each.key for each in await storage.occurrences.deliveries(first.occurrence_id)] == ["early"]
 
     async def test_other_content_is_a_conflict(self, harness: Harness) -> None:
-        """T4: another payload or description under the same key fails and changes nothing."""
+        """Another payload or description under the same key fails and changes nothing."""
         storage = await harness.open()
         await subscribed(storage)
         await storage.occurrences.emit(pressed(payload=1, source=2))
@@ -166,7 +166,7 @@ class TestEmit:
         await refuse(storage, storage.occurrences.emit(pressed(payload=1.0, source=2)), OccurrenceConflict)
 
     async def test_keys_belong_to_their_source(self, harness: Harness) -> None:
-        """W7: two sources may use the same idempotency key."""
+        """Two sources may use the same idempotency key."""
         storage = await harness.open()
         requests = (
             pressed(),
@@ -178,7 +178,7 @@ class TestEmit:
         assert len({each.occurrence_id for each in reports}) == 4
 
     async def test_matching_is_exact(self, harness: Harness) -> None:
-        """T10: both source fields are compared to the letter; nothing is a wildcard or a prefix."""
+        """Both source fields are compared to the letter; nothing is a wildcard or a prefix."""
         storage = await harness.open()
         for number, (kind, name) in enumerate(
             [(BUTTON, "Blue"), (BUTTON, "blu"), (BUTTON, "*"), ("%", "%"), ("ui.button.Pressed", BLUE), (BLUE, BUTTON)]
@@ -187,7 +187,7 @@ class TestEmit:
         assert (await storage.occurrences.emit(pressed())).deliveries == ()
 
     async def test_the_disabled_and_deleted_get_nothing(self, harness: Harness) -> None:
-        """T8: neither starts anything new; what was started before goes on."""
+        """Neither starts anything new; what was started before goes on."""
         storage = await harness.open()
         await subscribed(storage, "a", "b", "c")
         started = (await storage.occurrences.emit(pressed())).started_process_ids
@@ -199,7 +199,7 @@ class TestEmit:
         assert [each.key for each in (await storage.occurrences.emit(pressed("3"))).deliveries] == ["a", "c"]
 
     async def test_an_update_moves_a_subscription(self, harness: Harness) -> None:
-        """T10: matching goes by the definition as it is at the moment of the emission."""
+        """Matching goes by the definition as it is at the moment of the emission."""
         storage = await harness.open()
         await subscribed(storage)
         await storage.triggers.update(trigger(source_key="red"), revision=1)
@@ -207,7 +207,7 @@ class TestEmit:
         assert the((await storage.occurrences.emit(pressed(source_key="red"))).deliveries).key == "k"
 
     async def test_deliveries_come_in_order(self, harness: Harness) -> None:
-        """H67, W10: in the order in which the subscriptions were made, numerically, in the report and ever after."""
+        """In the order in which the subscriptions were made, numerically, in the report and ever after."""
         storage = await harness.open()
         await created(storage)
         keys = [f"k{number}" for number in range(12)]
@@ -222,7 +222,7 @@ class TestEmit:
         assert changes == list(report.started_process_ids)
 
     async def test_one_failure_stops_no_other(self, harness: Harness) -> None:
-        """T15, W1, W2: a payload that one subscription refuses is its rejected delivery, with the reason."""
+        """A payload that one subscription refuses is its rejected delivery, with the reason."""
         storage = await harness.open()
         await subscribed(storage, "strict", payload_schema=NUMBER)
         await subscribed(storage, "lost", input_template={"x": EventPointer(path="/missing/0")})
@@ -240,7 +240,7 @@ class TestEmit:
         assert await storage.processes.get(strict.process_id) is None
 
     async def test_a_reason_is_of_bounded_length(self, harness: Harness) -> None:
-        """T15: a payload that its reason would quote whole is told in part."""
+        """A payload that its reason would quote whole is told in part."""
         storage = await harness.open()
         await subscribed(storage, payload_schema={"type": "integer"})
         report = await storage.occurrences.emit(pressed(payload=["\0long" * 20_000]))
@@ -249,7 +249,7 @@ class TestEmit:
         assert len(reason) <= 1_000
 
     async def test_two_subscriptions_start_two_processes(self, harness: Harness) -> None:
-        """T6, T7: each pair of occurrence and subscription has a process of its own."""
+        """Each pair of occurrence and subscription has a process of its own."""
         storage = await harness.open()
         await subscribed(storage, "a", "b")
         reports = [await storage.occurrences.emit(pressed(key)) for key in ("1", "2")]
@@ -258,7 +258,7 @@ class TestEmit:
         assert {record.process_id for record in (await storage.processes.list()).processes} == set(ids)
 
     async def test_a_successor_gets_its_own_process(self, harness: Harness) -> None:
-        """H67: a life of its own means deliveries of its own."""
+        """A life of its own means deliveries of its own."""
         storage = await harness.open()
         await subscribed(storage)
         first = the((await storage.occurrences.emit(pressed())).deliveries)
@@ -268,7 +268,7 @@ class TestEmit:
         assert first.subscription_id != second.subscription_id
 
     async def test_unknown_occurrences(self, harness: Harness) -> None:
-        """T13: what never happened has no record, and asking for its deliveries is an error."""
+        """What never happened has no record, and asking for its deliveries is an error."""
         storage = await harness.open()
         assert await storage.occurrences.get("trigger:none") is None
         await refuse(storage, storage.occurrences.deliveries("trigger:none"), OccurrenceNotFound, "'trigger:none'")
@@ -277,7 +277,7 @@ class TestEmit:
         await refuse(storage, storage.occurrences.retry_delivery(report.occurrence_id, "x"), OccurrenceNotFound, "'x'")
 
     async def test_racing_equal_emissions_agree(self, harness: Harness) -> None:
-        """T6, W8, H65: of many at once all succeed with the same report, and every delivery has one process."""
+        """Of many at once all succeed with the same report, and every delivery has one process."""
         storages = [await harness.open() for _ in range(2)]
         await subscribed(storages[0], *(f"k{number}" for number in range(5)))
         reports = await asyncio.gather(*(storages[n % 2].occurrences.emit(pressed(payload=7)) for n in range(8)))
@@ -287,7 +287,7 @@ class TestEmit:
         assert len((await feed(storages[0]))[0]) == 5
 
     async def test_racing_different_emissions_have_one_winner(self, harness: Harness) -> None:
-        """T4, W8: other content under one key at once: one wins, the others conflict and start nothing."""
+        """Other content under one key at once: one wins, the others conflict and start nothing."""
         storages = [await harness.open() for _ in range(2)]
         await subscribed(storages[0])
         answers = await asyncio.gather(
@@ -298,7 +298,7 @@ class TestEmit:
         assert len((await storages[0].processes.list()).processes) == 1
 
     async def test_emissions_race_with_the_end_of_a_session(self, harness: Harness) -> None:
-        """T8, A.6: whoever comes first, no grant and no wake target of a deleted session is left behind."""
+        """Whoever comes first, no grant and no wake target of a deleted session is left behind."""
         storages = [await harness.open() for _ in range(2)]
         for number in range(5):
             session = f"s{number}"
@@ -312,7 +312,7 @@ class TestEmit:
                 assert (await stored(storages[0], process_id)).wake_session_id is None
 
     async def test_an_id_in_use_is_left_alone(self, harness: Harness) -> None:
-        """T17: an equal process is the one that was wanted; another one under the id is a reason to reject."""
+        """An equal process is the one that was wanted; another one under the id is a reason to reject."""
         storage = await harness.open()
         await subscribed(storage, input_template={"all": WholeEvent()})
         first = await storage.occurrences.emit(pressed(payload=1))
@@ -331,7 +331,7 @@ class TestEmit:
         assert await stored(storage, delivery.process_id) == before
 
     async def test_nothing_else_is_touched(self, harness: Harness) -> None:
-        """T12, T15: processes, grants and logs of others stay as they are."""
+        """Processes, grants and logs of others stay as they are."""
         storage = await harness.open()
         await registered(storage, "p")
         await storage.grants.grant(granted("s"))

@@ -23,7 +23,7 @@ class TestRetry:
     """Laws about trying a rejected delivery again."""
 
     async def test_a_fixed_subscription_gets_its_delivery(self, harness: Harness) -> None:
-        """W1, H65: after an update the delivery is started, with the id that it always had, and its grant."""
+        """After an update the delivery is started, with the id that it always had, and its grant."""
         storage = await harness.open()
         report, occurrence_id, subscription_id = await _rejected(storage)
         await storage.triggers.update(trigger(wake_session_id="s"), revision=1)
@@ -36,7 +36,7 @@ class TestRetry:
         assert [change.process_id for change in (await feed(storage))[0]] == [delivery.process_id]
 
     async def test_a_retry_may_fail_again(self, harness: Harness) -> None:
-        """W1: it is rejected with the new reason, and counted."""
+        """It is rejected with the new reason, and counted."""
         storage = await harness.open()
         _, occurrence_id, subscription_id = await _rejected(storage)
         await storage.triggers.update(trigger(input_template={"x": EventPointer(path="/gone")}), revision=1)
@@ -47,7 +47,7 @@ class TestRetry:
         assert await storage.occurrences.deliveries(occurrence_id) == (delivery,)
 
     async def test_a_started_delivery_is_returned(self, harness: Harness) -> None:
-        """T17, H65: retrying what was started changes nothing, even if its process has ended and was pruned."""
+        """Retrying what was started changes nothing, even if its process has ended and was pruned."""
         storage = await harness.open()
         await subscribed(storage)
         report = await storage.occurrences.emit(pressed())
@@ -62,7 +62,7 @@ class TestRetry:
         assert await trigger_world(storage) == before
 
     async def test_racing_retries_start_one_process(self, harness: Harness) -> None:
-        """H65: of many at once one starts it and all return the same delivery."""
+        """Of many at once one starts it and all return the same delivery."""
         storages = [await harness.open() for _ in range(2)]
         _, occurrence_id, subscription_id = await _rejected(storages[0])
         await storages[0].triggers.update(trigger(), revision=1)
@@ -74,7 +74,7 @@ class TestRetry:
         assert len((await feed(storages[1]))[0]) == 1
 
     async def test_only_who_still_watches_gets_it(self, harness: Harness) -> None:
-        """T8: disabled, turned to another source, or deleted: nothing is started and the delivery stays rejected."""
+        """Disabled, turned to another source, or deleted: nothing is started and the delivery stays rejected."""
         storage = await harness.open()
         report, occurrence_id, subscription_id = await _rejected(storage)
         retry = storage.occurrences.retry_delivery
@@ -93,7 +93,7 @@ class TestOccurrencePrune:
     """Laws about forgetting occurrences."""
 
     async def test_what_runs_keeps_its_occurrence(self, harness: Harness) -> None:
-        """H65: an occurrence goes once all its processes have ended, pruned or not, and it is old enough."""
+        """An occurrence goes once all its processes have ended, pruned or not, and it is old enough."""
         storage = await harness.open()
         await subscribed(storage, "a", "b")
         report = await storage.occurrences.emit(pressed())
@@ -119,7 +119,7 @@ class TestOccurrencePrune:
         assert await storage.occurrences.get(young.occurrence_id) is not None
 
     async def test_a_forgotten_occurrence_is_a_new_one(self, harness: Harness) -> None:
-        """H65, T30: once occurrence and process are both pruned, the same request happens anew, above the old fence."""
+        """Once occurrence and process are both pruned, the same request happens anew, above the old fence."""
         storage = await harness.open()
         await subscribed(storage)
         report = await storage.occurrences.emit(pressed())
@@ -132,7 +132,7 @@ class TestOccurrencePrune:
         assert (await stored(storage, report.started_process_ids[0])).status is ProcessStatus.RUNNING
 
     async def test_the_oldest_is_named_first_by_the_clock(self, harness: Harness) -> None:
-        """T30: what happened after the clock was set back is older than what happened before."""
+        """What happened after the clock was set back is older than what happened before."""
         storage = await harness.open()
         ids = []
         for number in range(3):
@@ -142,7 +142,7 @@ class TestOccurrencePrune:
         assert pruned.occurrence_ids == tuple(reversed(ids))
 
     async def test_pruning_is_done_in_portions(self, harness: Harness) -> None:
-        """T30: the oldest first, and the answer says whether to come again."""
+        """The oldest first, and the answer says whether to come again."""
         storage = await harness.open()
         ids = []
         for number in range(3):
@@ -161,7 +161,7 @@ class TestTriggerEnvironment:
     """Laws about what subscriptions keep alive."""
 
     async def test_a_subscription_keeps_its_environment(self, harness: Harness) -> None:
-        """L77: an environment that only a subscription names is no garbage, enabled or not; then it is."""
+        """An environment that only a subscription names is no garbage, enabled or not; then it is."""
         storage = await harness.open()
         ref = await storage.artifacts.put_environment(ProcessEnvironment(body={"n": 1}))
         await subscribed(storage, environment_ref=ref)

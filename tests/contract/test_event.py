@@ -96,7 +96,7 @@ class TestEvent:
     """Laws about appending and reading."""
 
     async def test_numbers_begin_at_one_and_leave_no_gap(self, harness: Harness) -> None:
-        """Laws 13, 20, 23, 29: each log counts for itself; without a key every append is an event of its own."""
+        """Each log counts for itself; without a key every append is an event of its own."""
         storage = await opened(harness)
         await registered(storage, "a", "b")
         numbers = []
@@ -109,7 +109,7 @@ class TestEvent:
         assert numbers == [1, 1, 2, 2, 3, 3]
 
     async def test_an_event_comes_back_as_it_was_appended(self, harness: Harness) -> None:
-        """Law 28 (amended): number, type, payload, key and time are kept; who appended it is derived, not stored."""
+        """Number, type, payload, key and time are kept; who appended it is derived, not stored."""
         storage = await opened(harness)
         await registered(storage)
         payloads: list[JSON] = [None, True, 0, -1.5, "", "\0\uffff é", [], {}, {"a": [1, {"b": None}]}, nested(90)]
@@ -121,7 +121,7 @@ class TestEvent:
             assert (kept.payload, kept.replay_key, kept.wake) == (payload, f"k{number}", None)
 
     async def test_a_known_key_returns_the_first_event(self, harness: Harness) -> None:
-        """Laws 16, 29: repeating a keyed append returns the first event and writes nothing, not even a time."""
+        """Repeating a keyed append returns the first event and writes nothing, not even a time."""
         storage = await opened(harness)
         await registered(storage)
         first = await storage.events.append("p", event(payload={"a": 1, "b": 2}, key="k"))
@@ -136,14 +136,14 @@ class TestEvent:
         "other", [event(payload=2, key="k"), event("count", 1, key="k"), event("unheard", key="k")]
     )
     async def test_a_key_stands_for_one_event(self, harness: Harness, other: EventDraft) -> None:
-        """Laws 17-19: other content or another type under a known key is a conflict, before any other check."""
+        """Other content or another type under a known key is a conflict, before any other check."""
         storage = await opened(harness)
         await storage.processes.register(process("p", NOTE, COUNT))
         await storage.events.append("p", event(payload=1, key="k"))
         await refuse(storage, storage.events.append("p", other), EventConflict, naming="p")
 
     async def test_a_replay_comes_before_the_end(self, harness: Harness) -> None:
-        """Laws 19, 30, 39: a known key is answered after the end as before, and other events may follow the end."""
+        """A known key is answered after the end as before, and other events may follow the end."""
         storage = await opened(harness)
         await registered(storage)
         first = await storage.events.append("p", event(payload=1, key="k"))
@@ -153,7 +153,7 @@ class TestEvent:
         assert (await stored(storage)).projection == ended.projection
 
     async def test_keys_belong_to_one_process(self, harness: Harness) -> None:
-        """Law 20: the same key in another process is another key."""
+        """The same key in another process is another key."""
         storage = await opened(harness)
         await registered(storage, "a", "b")
         answers = [await storage.events.append(name, event(payload=name, key="k")) for name in "ab"]
@@ -161,7 +161,7 @@ class TestEvent:
 
     @pytest.mark.parametrize("bad", BAD_EVENTS)
     async def test_a_bad_event_leaves_nothing(self, harness: Harness, bad: str) -> None:
-        """Laws 14, 15, 21, 22, 31, 91: an event that does not fit its process is refused by name, with no row."""
+        """An event that does not fit its process is refused by name, with no row."""
         storage = await opened(harness)
         await storage.processes.register(process("p", *TYPES, wake_session_id="s"))
         await storage.events.append("p", event())
@@ -169,13 +169,13 @@ class TestEvent:
 
     @pytest.mark.parametrize("bad", BAD_DRAFTS)
     async def test_what_is_no_event_is_refused(self, harness: Harness, bad: str) -> None:
-        """H13, law 14: a draft that could not be read back is refused while it still can be."""
+        """A draft that could not be read back is refused while it still can be."""
         storage = await opened(harness)
         await registered(storage)
         await refuse(storage, storage.events.append("p", BAD_DRAFTS[bad]), InvalidInput)
 
     async def test_core_events_are_declared_everywhere(self, harness: Harness) -> None:
-        """Laws 8, 21, 22: every process takes the core events, also one that declares no types."""
+        """Every process takes the core events, also one that declares no types."""
         storage = await opened(harness)
         await storage.processes.register(external())
         await storage.events.append("p", event("process.cancel_requested", {"reason": None}, key="c"))
@@ -184,7 +184,7 @@ class TestEvent:
         assert (await stored(storage)).status is ProcessStatus.COMPLETED
 
     async def test_reading_a_log(self, harness: Harness) -> None:
-        """Laws 24-26: after, recent and count agree with the log, by type too, at and beyond its ends."""
+        """After, recent and count agree with the log, by type too, at and beyond its ends."""
         storage = await opened(harness)
         await storage.processes.register(process("p", NOTE, GO))
         for number in range(1, 8):
@@ -202,7 +202,7 @@ class TestEvent:
         assert await storage.events.count_through("p", "absent", 7) == 0
 
     async def test_the_last_numbers_of_many_logs(self, harness: Harness) -> None:
-        """Law 13: one call tells how far each of many logs is; a process that never was has no entry."""
+        """One call tells how far each of many logs is; a process that never was has no entry."""
         storage = await opened(harness)
         await registered(storage, "a", "b", "c")
         for _ in range(3):
@@ -211,7 +211,7 @@ class TestEvent:
         assert await storage.events.last_sequences([]) == {}
 
     async def test_a_bad_reading_is_refused(self, harness: Harness) -> None:
-        """Law 24: numbers and sizes out of range are refused, not clamped."""
+        """Numbers and sizes out of range are refused, not clamped."""
         storage = await opened(harness)
         await registered(storage)
         events = storage.events
@@ -233,7 +233,7 @@ class TestEvent:
             await refuse(storage, call, InvalidInput)
 
     async def test_racing_appends_are_numbered_one_by_one(self, harness: Harness) -> None:
-        """Law 84: concurrent appends from several storages get the numbers from 1 to their count."""
+        """Concurrent appends from several storages get the numbers from 1 to their count."""
         storages = [await harness.open() for _ in range(4)]
         await registered(storages[0])
         answers = await asyncio.gather(
@@ -246,7 +246,7 @@ class TestEvent:
         await check_logs(storages[0])
 
     async def test_racing_appends_of_one_key_are_one_event(self, harness: Harness) -> None:
-        """Law 85: concurrent appends under one key are one event, and all get it."""
+        """Concurrent appends under one key are one event, and all get it."""
         storages = [await harness.open() for _ in range(4)]
         await registered(storages[0])
         answers = await asyncio.gather(
@@ -267,7 +267,7 @@ class TestSignal:
     """Laws about signals: the log is the truth."""
 
     async def test_the_kth_wait_gets_the_kth_signal(self, harness: Harness) -> None:
-        """Law 102: signals of a name are numbered in the order of the log, apart from those of other names."""
+        """Signals of a name are numbered in the order of the log, apart from those of other names."""
         storage = await _signalled(harness)
         for number, name in enumerate(("go", "stop", "go", "go", "stop")):
             payload = f"{name}{number}"
@@ -276,7 +276,7 @@ class TestSignal:
         assert [await _payload(storage, "stop", ordinal) for ordinal in (1, 2, 3)] == ["stop1", "stop4", None]
 
     async def test_two_waits_take_two_signals(self, harness: Harness) -> None:
-        """Law 102: a signal before its wait, one during it and a burst are all there for their waits, in order."""
+        """A signal before its wait, one during it and a burst are all there for their waits, in order."""
         storage = await _signalled(harness)
         await storage.events.signal("p", "go", signal_id="early", payload=1)
         await storage.processes.set_wait("p", wait(ordinal=1))
@@ -292,7 +292,7 @@ class TestSignal:
         assert parking == ["process.waiting", "process.resumed"] * 2
 
     async def test_one_id_is_one_signal(self, harness: Harness) -> None:
-        """Law 103: the same id and payload is delivered once; the same id with another payload is a conflict."""
+        """The same id and payload is delivered once; the same id with another payload is a conflict."""
         storage = await _signalled(harness)
         first = await storage.events.signal("p", "go", signal_id="1", payload=[1])
         again = await storage.events.signal("p", "go", signal_id="1", payload=[1])
@@ -306,7 +306,7 @@ class TestSignal:
         ("name", "payload"), [("unheard", None), ("stop", 5), ("", None), ("a b", None), ("ä", None), (5, None)]
     )
     async def test_a_bad_signal_leaves_the_wait(self, harness: Harness, name: Any, payload: JSON) -> None:  # noqa: ANN401
-        """Laws 15, 101: an undeclared name or a payload that does not fit is refused, and the process waits on."""
+        """An undeclared name or a payload that does not fit is refused, and the process waits on."""
         storage = await _signalled(harness)
         await storage.processes.set_wait("p", wait("stop"))
         await refuse(storage, storage.events.signal("p", name, signal_id="1", payload=payload), InvalidInput)
@@ -314,12 +314,12 @@ class TestSignal:
 
     @pytest.mark.parametrize("signal_id", ["", " ", "x" * 256, None])
     async def test_a_bad_signal_id_is_refused(self, harness: Harness, signal_id: Any) -> None:  # noqa: ANN401
-        """Law 103: what cannot be an id identifies no signal."""
+        """What cannot be an id identifies no signal."""
         storage = await _signalled(harness)
         await refuse(storage, storage.events.signal("p", "go", signal_id=signal_id), InvalidInput)
 
     async def test_long_ids_keep_apart(self, harness: Harness) -> None:
-        """Law 103: ids of full length, alike but for their last letter, are different signals."""
+        """Ids of full length, alike but for their last letter, are different signals."""
         storage = await opened(harness)
         name = "p" * 255
         await storage.processes.register(process(name, GO))
@@ -328,7 +328,7 @@ class TestSignal:
         assert [each.payload for each in await log(storage, name)] == ["a", "b"]
 
     async def test_a_signal_may_come_after_the_end(self, harness: Harness) -> None:
-        """Law 30: a signal to an ended process is kept and changes nothing else."""
+        """A signal to an ended process is kept and changes nothing else."""
         storage = await _signalled(harness)
         ended = await storage.processes.complete("p", DONE)
         await storage.events.signal("p", "go", signal_id="late")

@@ -19,7 +19,7 @@ class TestChangeFeed:
     """Laws about the feed: every change once, for whoever keeps the cursor."""
 
     async def test_every_kind_of_change_is_told(self, harness: Harness) -> None:
-        """H59: registration, events with the status they lead to, a cleared wake target and removal are changes."""
+        """Registration, events with the status they lead to, a cleared wake target and removal are changes."""
         storage = await opened(harness)
         await storage.processes.register(process("p", wake_session_id="s"))
         await storage.events.append("p", event())
@@ -40,7 +40,7 @@ class TestChangeFeed:
         assert [change.process_id for change in (await feed(storage, cursor))[0]] == ["q"]
 
     async def test_the_tail_shows_the_events_of_all_processes(self, harness: Harness) -> None:
-        """Laws 13, 24 across processes: every event once, in order, page by page; with the cursor of the feed."""
+        """Every event once, in order, page by page; with the cursor of the feed."""
         storage = await opened(harness)
         for name in ("p", "q"):
             await registered(storage, name)
@@ -62,7 +62,7 @@ class TestChangeFeed:
         assert {each.process_id for each in left.events} == {"q"}
 
     async def test_a_new_life_has_a_tail_of_its_own(self, harness: Harness) -> None:
-        """H59: events of a pruned process are not taken for those of another that was registered under its id since."""
+        """Events of a pruned process are not taken for those of another that was registered under its id since."""
         storage = await opened(harness)
         await registered(storage)
         await storage.events.append("p", event(payload="old"))
@@ -75,7 +75,7 @@ class TestChangeFeed:
         assert (await storage.events.changes(page.cursor)).changes == ()
 
     async def test_old_changes_are_forgotten_from_the_front(self, harness: Harness) -> None:
-        """H60: what happened before a moment goes, in portions; what came later stays, and so do the logs."""
+        """What happened before a moment goes, in portions; what came later stays, and so do the logs."""
         storage = await opened(harness)
         await registered(storage, "old")
         await storage.events.append("old", event(payload=1))
@@ -90,7 +90,7 @@ class TestChangeFeed:
         assert len(await storage.events.after("old", 0)) == 1
 
     async def test_many_writers_hide_nothing(self, harness: Harness) -> None:
-        """H59: beside 48 writers a reader of two at a time sees every change once, in the order of each log."""
+        """Beside 48 writers a reader of two at a time sees every change once, in the order of each log."""
         storages = [await harness.open() for _ in range(4)]
         seen: list[ProcessChange] = []
         reading = asyncio.create_task(_read_until(await harness.open(), seen, WRITERS))

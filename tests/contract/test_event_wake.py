@@ -62,7 +62,7 @@ class TestWake:
     async def test_the_input_is_what_the_type_selects(
         self, harness: Harness, declared: EventType, payload: JSON, told: str
     ) -> None:
-        """Laws 43, 44: text is told as it is, anything else as compact JSON, a template in one pass."""
+        """Text is told as it is, anything else as compact JSON, a template in one pass."""
         storage = await _woken(harness, declared)
         appended = await storage.events.append("p", event("w", payload))
         assert appended.wake is not None
@@ -71,7 +71,7 @@ class TestWake:
         assert payload_of_batch.input == told
 
     async def test_a_wake_is_queued_with_its_event(self, harness: Harness) -> None:
-        """Law 48: the batch carries event type, process, number and cause; it comes early and alone."""
+        """The batch carries event type, process, number and cause; it comes early and alone."""
         storage = await _woken(harness, NEWS)
         appended = await storage.events.append("p", news("hello"))
         wake = appended.wake
@@ -94,21 +94,21 @@ class TestWake:
 
     @pytest.mark.parametrize(("value", "wakes"), CONDITIONS)
     async def test_a_condition_decides(self, harness: Harness, value: JSON, wakes: bool) -> None:  # noqa: FBT001
-        """Law 43: nothing is woken where the condition selects null, false or something empty; every number counts."""
+        """Nothing is woken where the condition selects null, false or something empty; every number counts."""
         storage = await _woken(harness, waking("w", Constant(value="x"), when=Pointer(path="/when")))
         appended = await storage.events.append("p", event("w", {"when": value}))
         assert (appended.wake is not None, len(await storage.queue.list("s"))) == (wakes, int(wakes))
         assert appended.event.sequence == 1
 
     async def test_presence_is_a_condition(self, harness: Harness) -> None:
-        """Law 43: a value that is there wakes, a null too; one that is missing does not."""
+        """A value that is there wakes, a null too; one that is missing does not."""
         storage = await _woken(harness, waking("w", Constant(value="x"), when=Present(path="/a")))
         payloads: list[JSON] = [{"a": None}, {"b": 1}, {"a": 1}]
         appended = [await storage.events.append("p", event("w", payload)) for payload in payloads]
         assert [answer.wake is not None for answer in appended] == [True, False, True]
 
     async def test_without_a_key_each_event_is_a_wake(self, harness: Harness) -> None:
-        """Law 45: equal news twice are two wakes, each named after its event."""
+        """Equal news twice are two wakes, each named after its event."""
         storage = await _woken(harness, NEWS)
         wakes = [(await storage.events.append("p", news("same"))).wake for _ in range(2)]
         assert [wake and (wake.state, wake.wake.dedupe_key) for wake in wakes] == [
@@ -120,7 +120,7 @@ class TestWake:
 
     @pytest.mark.parametrize("key", [Pointer(path="/key"), Constant(value="k")])
     async def test_equal_keys_are_one_wake(self, harness: Harness, key: Pointer | Constant) -> None:
-        """Laws 45, 46, H62: wakes of one key to one session are one, across events and processes; the first stands."""
+        """Wakes of one key to one session are one, across events and processes; the first stands."""
         storage = await _woken(harness, waking("w", Pointer(path="/text"), dedupe_key=key))
         declared = waking("w", Pointer(path="/text"), dedupe_key=key)
         await storage.processes.register(process("q", declared, wake_session_id="s"))
@@ -136,7 +136,7 @@ class TestWake:
         assert [payload.input for payload in _payloads(await storage.queue.list("s"))] == ["first"]
 
     async def test_a_key_counts_for_one_session(self, harness: Harness) -> None:
-        """Law 46: the same key to another session is another wake, and a key is never mistaken for an event."""
+        """The same key to another session is another wake, and a key is never mistaken for an event."""
         storage = await _woken(harness, NEWS, waking("w", Constant(value="x"), dedupe_key=Pointer(path="/key")))
         await created(storage, "other")
         drafts = (
@@ -148,7 +148,7 @@ class TestWake:
         assert [answer.wake and answer.wake.state for answer in appended] == [WakeState.QUEUED] * 3
 
     async def test_a_replay_returns_the_first_wake(self, harness: Harness) -> None:
-        """Laws 47, 93, H62: repeating a keyed append enqueues nothing, before and after the wake was consumed."""
+        """Repeating a keyed append enqueues nothing, before and after the wake was consumed."""
         storage = await _woken(harness, NEWS)
         first = await storage.events.append("p", news(key="k"))
         again = await storage.events.append("p", news(key="k"))
@@ -160,7 +160,7 @@ class TestWake:
         assert await storage.queue.list("s") == ()
 
     async def test_racing_replays_wake_once(self, harness: Harness) -> None:
-        """Law 54, H62: concurrent appends of one key, and of one wake key, leave one batch."""
+        """Concurrent appends of one key, and of one wake key, leave one batch."""
         storages = [await harness.open() for _ in range(4)]
         await created(storages[0])
         declared = waking("w", Constant(value="x"), dedupe_key=Constant(value="k"))
@@ -172,7 +172,7 @@ class TestWake:
         assert len(await storages[0].queue.list("s")) == 2
 
     async def test_consuming_acknowledges(self, harness: Harness) -> None:
-        """Laws 51, 54, H62: a commit that consumes the batch acknowledges its wake; a claim alone does not."""
+        """A commit that consumes the batch acknowledges its wake; a claim alone does not."""
         storage = await _woken(harness, NEWS)
         await storage.events.append("p", news("one"))
         await storage.events.append("p", news("two"))
@@ -185,7 +185,7 @@ class TestWake:
         assert await storage.events.wakes_after("p") == ()
 
     async def test_a_consumed_key_stays_told(self, harness: Harness) -> None:
-        """H62, law 46: after the batch of a key was consumed, another wake of that key enqueues nothing."""
+        """After the batch of a key was consumed, another wake of that key enqueues nothing."""
         storage = await _woken(harness, waking("w", Constant(value="x"), dedupe_key=Constant(value="k")))
         await storage.events.append("p", event("w"))
         await consume(storage)
@@ -195,7 +195,7 @@ class TestWake:
         assert await storage.queue.list("s") == ()
 
     async def test_a_wake_without_a_target_is_kept(self, harness: Harness) -> None:
-        """Laws 49, 51: with nobody to wake, the event is stored, its wake is open, and nothing is undeliverable."""
+        """With nobody to wake, the event is stored, its wake is open, and nothing is undeliverable."""
         storage = await opened(harness)
         await storage.processes.register(process("p", NEWS))
         appended = await storage.events.append("p", news())
@@ -205,7 +205,7 @@ class TestWake:
         assert await storage.events.undeliverable_wakes() == ()
 
     async def test_the_event_may_name_its_target(self, harness: Harness) -> None:
-        """Law 50: a target on the event comes before that of the record, which is the fallback."""
+        """A target on the event comes before that of the record, which is the fallback."""
         storage = await _woken(harness, NEWS)
         await created(storage, "other")
         await storage.events.append("p", news("there", wake="other"))
@@ -214,7 +214,7 @@ class TestWake:
         assert [payload.input for payload in _payloads(await storage.queue.list("s"))] == ["here"]
 
     async def test_a_wake_is_acknowledged_by_hand(self, harness: Harness) -> None:
-        """Law 52: an acknowledged wake is no longer open; doing it again, or for no wake at all, says so."""
+        """An acknowledged wake is no longer open; doing it again, or for no wake at all, says so."""
         storage = await opened(harness)
         await storage.processes.register(process("p", NEWS))
         await storage.events.append("p", news())
@@ -224,14 +224,14 @@ class TestWake:
         assert len(await log(storage)) == 1
 
     async def test_a_merged_wake_is_not_open(self, harness: Harness) -> None:
-        """Law 52: an earlier wake stands for a merged one, so that there is nothing to acknowledge."""
+        """An earlier wake stands for a merged one, so that there is nothing to acknowledge."""
         storage = await _woken(harness, waking("w", Constant(value="x"), dedupe_key=Constant(value="k")))
         for _ in range(2):
             await storage.events.append("p", event("w"))
         assert [await storage.events.acknowledge_wake("p", sequence) for sequence in (2, 1)] == [False, True]
 
     async def test_a_cancelled_batch_is_no_open_wake(self, harness: Harness) -> None:
-        """H62: who cancels the batch of a wake has seen it; the process can be pruned then."""
+        """Who cancels the batch of a wake has seen it; the process can be pruned then."""
         storage = await _woken(harness, NEWS)
         appended = await storage.events.append("p", news())
         assert appended.wake is not None
@@ -243,7 +243,7 @@ class TestWake:
         assert report.pruned_process_ids == ("p",)
 
     async def test_a_missing_session_makes_it_undeliverable(self, harness: Harness) -> None:
-        """H62: a wake to a session that is not there is kept and shown, and its event is stored."""
+        """A wake to a session that is not there is kept and shown, and its event is stored."""
         storage = await opened(harness)
         await storage.processes.register(process("p", NEWS, wake_session_id="nowhere"))
         appended = await storage.events.append("p", news())
@@ -255,7 +255,7 @@ class TestWake:
         assert await storage.events.undeliverable_wakes() == ()
 
     async def test_deleting_a_session_loses_no_wake_silently(self, harness: Harness) -> None:
-        """Laws 53, 65, H62: queued wakes of a deleted session become undeliverable, acknowledged ones stay so."""
+        """Queued wakes of a deleted session become undeliverable, acknowledged ones stay so."""
         storage = await _woken(harness, NEWS)
         await storage.events.append("p", news("read"))
         await storage.events.append("p", news("unread"))
@@ -270,7 +270,7 @@ class TestWake:
         assert later.wake.state is WakeState.NO_TARGET
 
     async def test_a_session_made_anew_is_woken(self, harness: Harness) -> None:
-        """H63: a session that was deleted and created again gets what is addressed to it."""
+        """A session that was deleted and created again gets what is addressed to it."""
         storage = await _woken(harness, NEWS)
         await storage.events.append("p", news("before"))
         await storage.sessions.delete("s")
@@ -279,7 +279,7 @@ class TestWake:
         assert [payload.input for payload in _payloads(await storage.queue.list("s"))] == ["after"]
 
     async def test_a_pruned_id_wakes_anew(self, harness: Harness) -> None:
-        """H63: a process that reuses the id of a pruned one wakes its session, though the numbers are the same."""
+        """A process that reuses the id of a pruned one wakes its session, though the numbers are the same."""
         storage = await _woken(harness, NEWS)
         await storage.events.append("p", news("first life"))
         await consume(storage)
@@ -295,7 +295,7 @@ class TestWake:
         assert [payload.input for payload in _payloads(await storage.queue.list("s"))] == ["second life"]
 
     async def test_a_refused_event_wakes_nobody(self, harness: Harness) -> None:
-        """Law 91, H62: an append that fails leaves neither event nor batch."""
+        """An append that fails leaves neither event nor batch."""
         storage = await _woken(harness, NEWS)
         await storage.events.append("p", news(key="k"))
         before = await world(storage), await storage.queue.list("s")

@@ -28,7 +28,7 @@ class TestFork:
     """Laws about creating a session from a node of another one."""
 
     async def test_a_fork_begins_with_the_head_of_its_source(self, harness: Harness) -> None:
-        """D4.2(8): a fork has configuration, frames and checkpoint of its source at once, and the path as its graph."""
+        """A fork has configuration, frames and checkpoint of its source at once, and the path as its graph."""
         storage = await harness.open()
         session = await created(storage)
         await session.commit(
@@ -61,7 +61,7 @@ class TestFork:
         assert (summary.meta, summary.first_user_message, summary.user_message_count) == (made.meta, "a", 2)
 
     async def test_usage_turns_queue_and_lease_stay_with_the_source(self, harness: Harness) -> None:
-        """T9, H44: neither ledger nor turns nor queued work nor the lease of a source are inherited."""
+        """Neither ledger nor turns nor queued work nor the lease of a source are inherited."""
         storage = await harness.open()
         session = await created(storage)
         await session.commit(commit(0, node("a"), turn_id="turn", usage=(spent(5),)))
@@ -76,7 +76,7 @@ class TestFork:
         assert result.revision == 2
 
     async def test_what_either_side_appends_is_invisible_to_the_other(self, harness: Harness) -> None:
-        """H45: after a fork both sides go on from the same node, under the same ids if they like."""
+        """After a fork both sides go on from the same node, under the same ids if they like."""
         storage = await _forked(harness)
         await storage.session("s").commit(commit(1, *chain("d", "e", after="c")))
         await storage.session("t").commit(commit(1, *chain("d", "x", after="c"), session_id="t"))
@@ -89,7 +89,7 @@ class TestFork:
         assert ids(await storage.session("t").load(ActivePath(last=2))) == ["d", "x"]
 
     async def test_a_fork_from_an_earlier_node_sees_the_path_to_it_only(self, harness: Harness) -> None:
-        """D4.2(8), H45: what the source has behind or beside the node is invisible, what lies before it is shared."""
+        """What the source has behind or beside the node is invisible, what lies before it is shared."""
         storage = await harness.open()
         session = await started(storage, "s", "a", "b", "c")
         await session.commit(commit(1, *chain("x", "y", after="a"), checkpoint=draft(2, {"k": b"newest"})))
@@ -105,7 +105,7 @@ class TestFork:
         assert ids(await storage.session("u").load()) == ["a", "x", "y"]
 
     async def test_every_inherited_node_can_be_a_leaf_or_a_parent(self, harness: Harness) -> None:
-        """D4.2(4): a fork moves its leaf to inherited nodes and branches off them, on nodes of its own."""
+        """A fork moves its leaf to inherited nodes and branches off them, on nodes of its own."""
         storage = await _forked(harness)
         fork = storage.session("t")
         await fork.commit(commit(1, *chain("d", after="c"), session_id="t"))
@@ -126,7 +126,7 @@ class TestFork:
         assert ids(await loaded(storage)) == ["a", "b", "c"]
 
     async def test_node_ids_are_unique_in_what_a_fork_sees(self, harness: Harness) -> None:
-        """D4.2(4): appending an inherited node again is a no-op, other content under its id a conflict."""
+        """Appending an inherited node again is a no-op, other content under its id a conflict."""
         storage = await _forked(harness)
         fork = storage.session("t")
         await fork.head()
@@ -137,7 +137,7 @@ class TestFork:
         assert (ids(read), read.head.node_count) == (["a", "b", "c", "d"], 4)
 
     async def test_a_fork_does_not_see_removed_ancestors(self, harness: Harness) -> None:
-        """L75: the path that a fork inherits begins where an ancestor was removed, vacuumed or not."""
+        """The path that a fork inherits begins where an ancestor was removed, vacuumed or not."""
         storage = await harness.open()
         session = await started(storage, "s", "a", "b", "c", "d")
         await session.commit(commit(1, node("x"), graph=append(node("x"))))
@@ -155,7 +155,7 @@ class TestFork:
         assert ids(await loaded(storage, "t")) == ["c", "d"]
 
     async def test_a_fork_of_a_fork(self, harness: Harness) -> None:
-        """H42, T10: each generation sees its ancestors' nodes up to where it left them."""
+        """Each generation sees its ancestors' nodes up to where it left them."""
         storage = await _forked(harness)
         await storage.session("t").commit(commit(1, *chain("t1", "t2", after="c"), session_id="t"))
         await storage.sessions.fork("t", "u", node_id="t1")
@@ -178,7 +178,7 @@ class TestFork:
             assert read.head.node_count == len(expected)
 
     async def test_repeating_a_fork_returns_the_first(self, harness: Harness) -> None:
-        """T9: of racing or repeated forks one creates; the others return it, unchanged."""
+        """Of racing or repeated forks one creates; the others return it, unchanged."""
         storages = [await harness.open() for _ in range(3)]
         await started(storages[0], "s", "a", "b")
         made = await asyncio.gather(*(storage.sessions.fork("s", "t") for storage in storages))
@@ -190,7 +190,7 @@ class TestFork:
         assert ids(await loaded(storages[0], "t")) == ["a", "b"]
 
     async def test_the_order_of_checks(self, harness: Harness) -> None:
-        """T9: the new id is checked first, then the source, then the node; a refused fork leaves nothing behind."""
+        """The new id is checked first, then the source, then the node; a refused fork leaves nothing behind."""
         storage = await harness.open()
         await started(storage)
         await created(storage, "taken")
@@ -221,7 +221,7 @@ class TestFork:
             await storage.session("t").head()
 
     async def test_forks_of_empty_sessions(self, harness: Harness) -> None:
-        """D4.2(8): a fork of a session without a commit has none; one of a session without a leaf has no nodes."""
+        """A fork of a session without a commit has none; one of a session without a leaf has no nodes."""
         storage = await harness.open()
         session = await created(storage)
         made = await storage.sessions.fork("s", "t")
@@ -235,7 +235,7 @@ class TestFork:
         assert ids(await storage.session("u").load()) == ["a"]
 
     async def test_a_deleted_id_can_become_a_fork(self, harness: Harness) -> None:
-        """D4.2(7): a fork under a deleted id starts above the old numbers."""
+        """A fork under a deleted id starts above the old numbers."""
         storage = await harness.open()
         await started(storage)
         old = await started(storage, "t")
@@ -248,7 +248,7 @@ class TestFork:
         assert acquired(await storage.leases.claim("t", owner("w"), ttl_ms=60_000)).fencing > lease.fencing
 
     async def test_a_fork_replaces_its_graph_without_touching_the_source(self, harness: Harness) -> None:
-        """L80, H42: a full replacement ends what a fork inherits and leaves the source as it was."""
+        """A full replacement ends what a fork inherits and leaves the source as it was."""
         storage = await _forked(harness)
         before = await loaded(storage)
         replacement = ReplaceFull(nodes=chain("a", "z"), leaf_node_id="z", replaced_node_count=3)
@@ -263,7 +263,7 @@ class TestFork:
         assert ids(await loaded(storage)) == ["q"]
 
     async def test_what_a_fork_inherits_cannot_be_taken_from_it(self, harness: Harness) -> None:
-        """H42: a source neither replaces nor removes inherited nodes, and a fork removes none of its source."""
+        """A source neither replaces nor removes inherited nodes, and a fork removes none of its source."""
         storage = await _forked(harness)
         session, fork = storage.session("s"), storage.session("t")
         await session.commit(commit(1, node("d", "c")))
@@ -286,7 +286,7 @@ class TestFork:
         assert ids(await loaded(storage, "t")) == ["a", "b", "c"]
 
     async def test_a_fork_removes_nodes_of_its_own(self, harness: Harness) -> None:
-        """L75, L76: tombstone and vacuum of a fork count and remove its own nodes only."""
+        """Tombstone and vacuum of a fork count and remove its own nodes only."""
         storage = await _forked(harness)
         fork = storage.session("t")
         await fork.commit(commit(1, *chain("d", "e", after="c"), session_id="t"))

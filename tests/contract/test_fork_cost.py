@@ -11,7 +11,7 @@ from tests.raw import raw
 
 @pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 async def test_a_fork_copies_no_history(backend_url: str) -> None:
-    """D4.2(8): forking runs the same statements and stores the same rows at 10 and at 2,000 nodes."""
+    """Forking runs the same statements and stores the same rows at 10 and at 2,000 nodes."""
     names: list[str] = []
     async with await lash.open(backend_url, on_statement=names.append) as storage:
         for source, length in (("warm", 1), ("short", 10), ("long", 2_000)):
@@ -31,7 +31,7 @@ async def test_a_fork_copies_no_history(backend_url: str) -> None:
 
 @pytest.mark.parametrize("backend_name", ["postgres"], indirect=True)
 async def test_a_postgres_commit_to_a_fork_is_one_statement(backend_url: str) -> None:
-    """DESIGN §6: a storage that has seen the head of a fork commits to it in one round trip."""
+    """A storage that has seen the head of a fork commits to it in one round trip."""
     names: list[str] = []
     async with await lash.open(backend_url, on_statement=names.append) as storage:
         await started(storage, "s", "a", "b")
@@ -46,7 +46,7 @@ async def test_a_postgres_commit_to_a_fork_is_one_statement(backend_url: str) ->
 
 @pytest.mark.parametrize("backend_name", ["sqlite"], indirect=True)
 async def test_a_sqlite_commit_to_a_fork_runs_what_any_commit_runs(backend_url: str) -> None:
-    """DESIGN §6: inherited nodes cost a commit no statement."""
+    """Inherited nodes cost a commit no statement."""
     names: list[str] = []
     async with await lash.open(backend_url, on_statement=names.append) as storage:
         await started(storage, "s", "a", "b")

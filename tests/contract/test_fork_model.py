@@ -151,7 +151,7 @@ class _World:
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_sharing_looks_like_copying(backend_url: str, seed: int) -> None:
-    """D4.2(8), H42, H45: whatever is done, every session reads as if its inherited path had been copied."""
+    """Whatever is done, every session reads as if its inherited path had been copied."""
     async with await lash.open(backend_url) as storage:
         world = _World(storage, seed)
         for number in range(_STEPS):

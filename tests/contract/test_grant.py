@@ -21,7 +21,7 @@ class TestGrant:
     """Laws about granting, revoking, moving and listing."""
 
     async def test_a_grant_comes_and_goes(self, harness: Harness) -> None:
-        """Laws 55, 58: a process has no grants at first; a grant shows it until it is revoked."""
+        """A process has no grants at first; a grant shows it until it is revoked."""
         storage = await opened(harness)
         await registered(storage)
         assert not await storage.grants.has(scope("s"), "p")
@@ -35,7 +35,7 @@ class TestGrant:
         assert await storage.grants.list(scope("s")) == ()
 
     async def test_granting_changes_no_process(self, harness: Harness) -> None:
-        """Laws 56, 62: grants append no events, change no record and are no change of the feed."""
+        """Grants append no events, change no record and are no change of the feed."""
         storage = await opened(harness)
         await registered(storage, "p", "q")
         before = await _records(storage)
@@ -47,7 +47,7 @@ class TestGrant:
         assert len((await feed(storage))[0]) == 2
 
     async def test_granting_again_replaces(self, harness: Harness) -> None:
-        """Law 62: another kind and label replace the old ones; there is still one grant."""
+        """Another kind and label replace the old ones; there is still one grant."""
         storage = await opened(harness)
         await registered(storage)
         await storage.grants.grant(granted("s", kind="old", label="old"))
@@ -55,14 +55,14 @@ class TestGrant:
         assert await storage.grants.of_process("p") == (granted("s", kind="new"),)
 
     async def test_unusual_revocations(self, harness: Harness) -> None:
-        """Law 55: revoking what was never granted, of a process that never was, is no error and says so."""
+        """Revoking what was never granted, of a process that never was, is no error and says so."""
         storage = await opened(harness)
         assert await storage.grants.revoke(scope("s"), "never") is False
         assert await storage.grants.has(scope("s"), "never") is False
         assert await storage.grants.list(scope("nobody")) == ()
 
     async def test_a_frame_is_a_scope_of_its_own(self, harness: Harness) -> None:
-        """Law 60: a frame's grant is not the session's, nor another frame's; odd ids do not mix them up."""
+        """A frame's grant is not the session's, nor another frame's; odd ids do not mix them up."""
         storage = await opened(harness)
         await registered(storage)
         await storage.grants.grant(granted("s", frame="f"))
@@ -72,7 +72,7 @@ class TestGrant:
             assert await storage.grants.list(other) == ()
 
     async def test_several_sessions_see_one_process(self, harness: Harness) -> None:
-        """Law 57: grants of a process are listed by session and frame."""
+        """Grants of a process are listed by session and frame."""
         storage = await opened(harness)
         await registered(storage)
         given = [granted("a"), granted("a", frame="f"), granted("a", frame="g"), granted("b")]
@@ -81,7 +81,7 @@ class TestGrant:
         assert await storage.grants.of_process("p") == tuple(given)
 
     async def test_lists_show_the_running_or_all(self, harness: Harness) -> None:
-        """Law 59: both lists are ordered by process id; the live one leaves ended processes out."""
+        """Both lists are ordered by process id; the live one leaves ended processes out."""
         storage = await opened(harness)
         await registered(storage, "c", "a")
         await registered(storage, "b", outcome=DONE)
@@ -92,7 +92,7 @@ class TestGrant:
         assert await storage.grants.has(scope("s"), "b")
 
     async def test_a_transfer_keeps_kind_and_label(self, harness: Harness) -> None:
-        """Law 56: a moved grant disappears here, appears there, and replaces one that is already there."""
+        """A moved grant disappears here, appears there, and replaces one that is already there."""
         storage = await opened(harness)
         await registered(storage, "p", "q")
         await storage.grants.grant(granted("s", "p", kind="k", label="l"))
@@ -103,7 +103,7 @@ class TestGrant:
         assert await storage.grants.of_process("q") == (granted("s", "q"),)
 
     async def test_a_transfer_to_oneself_or_of_nothing_changes_nothing(self, harness: Harness) -> None:
-        """Law 56: the same scope on both sides, or no ids at all, is harmless."""
+        """The same scope on both sides, or no ids at all, is harmless."""
         storage = await opened(harness)
         await registered(storage)
         await storage.grants.grant(granted("s", kind="k"))
@@ -113,7 +113,7 @@ class TestGrant:
         assert await world(storage) == before
 
     async def test_a_transfer_is_all_or_nothing(self, harness: Harness) -> None:
-        """Laws 61, 91: one missing grant among many, the last one too, moves none of them."""
+        """One missing grant among many, the last one too, moves none of them."""
         storage = await opened(harness)
         await registered(storage, "a", "b", "c")
         for name in ("a", "b"):
@@ -126,7 +126,7 @@ class TestGrant:
 
     @pytest.mark.parametrize("ids", ["p", ["p", "p"], [""], [5], None])
     async def test_bad_ids_move_nothing(self, harness: Harness, ids: Any) -> None:  # noqa: ANN401
-        """Law 61: a process named twice, one text, or what is no id is refused."""
+        """A process named twice, one text, or what is no id is refused."""
         storage = await opened(harness)
         await registered(storage)
         await storage.grants.grant(granted("s"))
@@ -134,7 +134,7 @@ class TestGrant:
 
     @pytest.mark.parametrize("bad", [{"session_id": ""}, {"session_id": None}, {"agent_frame_id": ""}])
     async def test_a_bad_scope_is_refused(self, harness: Harness, bad: dict[str, Any]) -> None:
-        """Law 60: what is no scope is refused by every call that takes one."""
+        """What is no scope is refused by every call that takes one."""
         storage = await opened(harness)
         await registered(storage)
         false = msgspec.structs.replace(scope("s"), **bad)
@@ -149,7 +149,7 @@ class TestGrant:
             await refuse(storage, call, InvalidInput)
 
     async def test_racing_transfers_move_a_grant_once(self, harness: Harness) -> None:
-        """Law 61: of transfers of one grant to several sessions one succeeds, and there is one grant then."""
+        """Of transfers of one grant to several sessions one succeeds, and there is one grant then."""
         storages = [await harness.open() for _ in range(3)]
         await registered(storages[0])
         await storages[0].grants.grant(granted("s", kind="k"))
@@ -166,7 +166,7 @@ class TestDetach:
     """Laws about what the end of a session means for processes."""
 
     async def test_the_report_tells_what_was_cut(self, harness: Harness) -> None:
-        """Laws 64, 66: all grants go; running processes are orphaned or preserved; other grants stay."""
+        """All grants go; running processes are orphaned or preserved; other grants stay."""
         storage = await _three(harness)
         report = await storage.grants.detach_session("s")
         assert report == SessionDetached(
@@ -179,7 +179,7 @@ class TestDetach:
         assert await storage.grants.of_process("shared") == (granted("t", "shared"),)
 
     async def test_detaching_again_reports_nothing(self, harness: Harness) -> None:
-        """Law 64: a second time, or for a session that never was, there is nothing to cut."""
+        """A second time, or for a session that never was, there is nothing to cut."""
         storage = await _three(harness)
         await storage.grants.detach_session("s")
         before = await world(storage)
@@ -188,7 +188,7 @@ class TestDetach:
         assert await world(storage) == before
 
     async def test_every_frame_is_covered(self, harness: Harness) -> None:
-        """Law 68: grants of all frames go; a process that only this session saw is orphaned once."""
+        """Grants of all frames go; a process that only this session saw is orphaned once."""
         storage = await opened(harness)
         await registered(storage)
         for frame in (None, "f", "g"):
@@ -198,7 +198,7 @@ class TestDetach:
         assert await storage.grants.of_process("p") == ()
 
     async def test_wake_targets_are_cleared(self, harness: Harness) -> None:
-        """Law 65: no process wakes the session any more, ended ones included; others keep their target."""
+        """No process wakes the session any more, ended ones included; others keep their target."""
         storage = await opened(harness)
         for name, target in (("runs", "s"), ("ended", "s"), ("other", "t")):
             await storage.processes.register(process(name, wake_session_id=target))
@@ -215,7 +215,7 @@ class TestDetach:
         assert records["runs"].updated_at_ms == harness.clock.now_ms()
 
     async def test_nothing_is_cancelled(self, harness: Harness) -> None:
-        """Law 67: no event is appended; a waiting process waits on, and a later signal still reaches its end."""
+        """No event is appended; a waiting process waits on, and a later signal still reaches its end."""
         storage = await opened(harness)
         await storage.processes.register(process("p", GO, wake_session_id="s"))
         await storage.grants.grant(granted("s"))
@@ -228,7 +228,7 @@ class TestDetach:
         assert (await storage.processes.complete("p", Success())).is_terminal
 
     async def test_deleting_a_session_detaches_it(self, harness: Harness) -> None:
-        """Laws 64-67: deleting the session cuts it off its processes in the same step."""
+        """Deleting the session cuts it off its processes in the same step."""
         storage = await opened(harness)
         await created(storage)
         await storage.processes.register(process("p", wake_session_id="s"))

@@ -255,61 +255,61 @@ class TestInput:
 
     @pytest.mark.parametrize("call", BY_ID)
     async def test_a_bad_id_is_refused(self, harness: Harness, call: str) -> None:
-        """H6: what cannot be an id is refused wherever an id is needed."""
+        """What cannot be an id is refused wherever an id is needed."""
         await _refused(harness, {name: partial(BY_ID[call], value=value) for name, value in BAD_IDS.items()})
 
     @pytest.mark.parametrize("call", BY_OPTIONAL_ID)
     async def test_a_bad_optional_id_is_refused(self, harness: Harness, call: str) -> None:
-        """H6: what cannot be an id is refused where an id may be left out, too."""
+        """What cannot be an id is refused where an id may be left out, too."""
         given = {name: value for name, value in BAD_IDS.items() if value is not None}
         await _refused(harness, {name: partial(BY_OPTIONAL_ID[call], value=value) for name, value in given.items()})
 
     async def test_a_value_that_json_cannot_carry_is_refused(self, harness: Harness) -> None:
-        """H49: what could not be read back as it was written is refused while it still can be."""
+        """What could not be read back as it was written is refused while it still can be."""
         nodes = {name: plugin_node("b", value, "a") for name, value in BAD_JSON.items()}
         await _refused(harness, {name: partial(_commit, value=commit(1, bad)) for name, bad in nodes.items()})
 
     async def test_a_bad_commit_is_refused(self, harness: Harness) -> None:
-        """H13: wrong types, numbers out of range and contradictions inside a commit are refused."""
+        """Wrong types, numbers out of range and contradictions inside a commit are refused."""
         good = commit(1, node("b", "a"))
         commits = {name: _changed(good, **changes) for name, changes in BAD_COMMITS.items()}
         await _refused(harness, {name: partial(_commit, value=bad) for name, bad in commits.items()})
 
     async def test_bad_metadata_is_not_saved(self, harness: Harness) -> None:
-        """L35: metadata that cannot be stored is refused by save_meta."""
+        """Metadata that cannot be stored is refused by save_meta."""
         good = SessionMeta(session_id="s", name="n", created_at_ms=0)
         metas = {name: _changed(good, **changes) for name, changes in BAD_META.items()}
         await _refused(harness, {name: partial(_save_meta, value=bad) for name, bad in metas.items()})
 
     async def test_no_session_is_created_with_bad_metadata(self, harness: Harness) -> None:
-        """L35: metadata that cannot be stored is refused by create, and there is no session then."""
+        """Metadata that cannot be stored is refused by create, and there is no session then."""
         given = {name: changes for name, changes in BAD_META.items() if changes != {"name": None}}
         await _refused(harness, {name: partial(_create, value=changes) for name, changes in given.items()})
 
     async def test_a_bad_call_is_refused(self, harness: Harness) -> None:
-        """H13: arguments of the wrong type or range are refused."""
+        """Arguments of the wrong type or range are refused."""
         await _refused(harness, BAD_CALLS)
 
     async def test_a_handle_needs_an_id(self, harness: Harness) -> None:
-        """H6: a handle on a bad id is refused when it is made."""
+        """A handle on a bad id is refused when it is made."""
         storage = await harness.open()
         for value in BAD_IDS.values():
             with pytest.raises(InvalidInput):
                 storage.session(value)
 
     async def test_metadata_of_another_session_is_refused(self, harness: Harness) -> None:
-        """L4: metadata that names another session is a binding mismatch."""
+        """Metadata that names another session is a binding mismatch."""
         foreign = SessionMeta(session_id="other", name="n", created_at_ms=0)
         await _refused(harness, {"foreign": partial(_save_meta, value=foreign)}, SessionBindingMismatch)
 
     async def test_a_message_with_a_foreign_role_is_refused(self, harness: Harness) -> None:
-        """H49: a role that could not be read back is refused."""
+        """A role that could not be read back is refused."""
         message = Message(id="m", role="robot")  # type: ignore[arg-type]
         bad = Node(node_id="b", parent_node_id="a", timestamp=MOMENT, entry=MessageEntry(message=message))
         await _refused(harness, {"robot": partial(_commit, value=commit(1, bad))})
 
     async def test_a_ledger_that_would_overflow_is_refused(self, harness: Harness) -> None:
-        """H12, H13: a total at the end of the range takes no more, and what is stored stays exact."""
+        """A total at the end of the range takes no more, and what is stored stays exact."""
         storage = await harness.open()
         session = await created(storage)
         await session.commit(commit(0, usage=(spent(MAX_INTEGER - 1),)))
@@ -322,7 +322,7 @@ class TestInput:
         assert (await loaded(storage)).usage == (spent(MAX_INTEGER),)
 
     async def test_what_is_unusual_but_storable_is_stored(self, harness: Harness) -> None:
-        """H49: the longest id, odd characters, NUL inside text, extreme numbers and deep JSON come back unchanged."""
+        """The longest id, odd characters, NUL inside text, extreme numbers and deep JSON come back unchanged."""
         storage = await harness.open()
         for number, session_id in enumerate(
             ["x" * 255, "a/b\\c:d?e#f%", "\N{PILE OF POO}\u202e é", "'; --", " s ", "NULL"]

@@ -23,7 +23,7 @@ class TestLease:
     """Laws about claiming, renewing and releasing."""
 
     async def test_a_lease_says_who_holds_it_and_until_when(self, harness: Harness) -> None:
-        """L36: the first claim acquires with a positive number, from now until the end of its time."""
+        """The first claim acquires with a positive number, from now until the end of its time."""
         storage = await _storage(harness)
         assert await storage.leases.holder("s") is None
         outcome = await storage.leases.claim("s", ANN, ttl_ms=TTL)
@@ -36,7 +36,7 @@ class TestLease:
         assert await (await harness.open()).leases.holder("s") == lease
 
     async def test_fencing_numbers_only_grow(self, harness: Harness) -> None:
-        """L36, H16: each acquisition after release or expiry has a larger number, and tokens never repeat."""
+        """Each acquisition after release or expiry has a larger number, and tokens never repeat."""
         storage = await _storage(harness)
         leases: list[Lease] = []
         for turn in range(6):
@@ -50,7 +50,7 @@ class TestLease:
         assert len({lease.token for lease in leases}) == 6
 
     async def test_the_same_holder_re_enters(self, harness: Harness) -> None:
-        """L37, H17: a claim repeated by the holder keeps token and number and extends; nothing is acquired twice."""
+        """A claim repeated by the holder keeps token and number and extends; nothing is acquired twice."""
         storage = await _storage(harness)
         first = acquired(await storage.leases.claim("s", ANN, ttl_ms=TTL))
         await harness.clock.advance(400)
@@ -61,7 +61,7 @@ class TestLease:
         assert await storage.leases.holder("s") == outcome.lease
 
     async def test_neither_re_entry_nor_renewal_shortens(self, harness: Harness) -> None:
-        """L51: a shorter time to live, or a clock that jumped back, never brings the expiry nearer."""
+        """A shorter time to live, or a clock that jumped back, never brings the expiry nearer."""
         storage = await _storage(harness)
         first = acquired(await storage.leases.claim("s", ANN, ttl_ms=TTL))
         assert acquired(await storage.leases.claim("s", ANN, ttl_ms=1)) == first
@@ -72,7 +72,7 @@ class TestLease:
         assert await storage.leases.holder("s") == first
 
     async def test_another_owner_is_told_who_holds_it(self, harness: Harness) -> None:
-        """L38, L46: a live lease is Busy for others, names its holder and does not change."""
+        """A live lease is Busy for others, names its holder and does not change."""
         storage = await _storage(harness)
         lease = acquired(await storage.leases.claim("s", ANN, ttl_ms=TTL))
         await harness.clock.advance(TTL - 1)
@@ -81,7 +81,7 @@ class TestLease:
         assert await storage.leases.holder("s") == lease
 
     async def test_a_lease_ends_when_its_time_is_over(self, harness: Harness) -> None:
-        """L36, L38: at the very moment of expiry another may acquire, and learns whom it displaced."""
+        """At the very moment of expiry another may acquire, and learns whom it displaced."""
         storage = await _storage(harness)
         lapsed = acquired(await storage.leases.claim("s", ANN, ttl_ms=TTL))
         await harness.clock.advance(TTL)
@@ -92,7 +92,7 @@ class TestLease:
         assert outcome.lease.fencing > lapsed.fencing
 
     async def test_a_holder_whose_lease_lapsed_acquires_anew(self, harness: Harness) -> None:
-        """L37: after expiry the same holder gets a new token and number: the old fence does not come back to life."""
+        """After expiry the same holder gets a new token and number: the old fence does not come back to life."""
         storage = await _storage(harness)
         lapsed = acquired(await storage.leases.claim("s", ANN, ttl_ms=TTL))
         await harness.clock.advance(TTL)
@@ -104,7 +104,7 @@ class TestLease:
             await storage.leases.renew(lapsed.fence, ttl_ms=TTL)
 
     async def test_renewal_extends(self, harness: Harness) -> None:
-        """L39: renewing keeps token, number and start, and moves the expiry; any number of times."""
+        """Renewing keeps token, number and start, and moves the expiry; any number of times."""
         storage = await _storage(harness)
         lease = acquired(await storage.leases.claim("s", ANN, ttl_ms=TTL))
         for _ in range(3):
@@ -116,7 +116,7 @@ class TestLease:
 
     @pytest.mark.parametrize("changed", ["token", "fencing", "owner_id", "incarnation_id"])
     async def test_renewal_by_somebody_else_is_refused(self, harness: Harness, changed: str) -> None:
-        """L39, H15: a renewal whose fence is not the live one is LeaseLost and moves nothing; so is its release."""
+        """A renewal whose fence is not the live one is LeaseLost and moves nothing; so is its release."""
         storage = await _storage(harness)
         lease = acquired(await storage.leases.claim("s", ANN, ttl_ms=TTL))
         false_value = lease.fencing + 1 if changed == "fencing" else "false"
@@ -128,7 +128,7 @@ class TestLease:
         assert await storage.leases.holder("s") == lease
 
     async def test_a_lost_lease_cannot_be_renewed(self, harness: Harness) -> None:
-        """L39, H15: an expired or released lease is LeaseLost, also when nobody else took it."""
+        """An expired or released lease is LeaseLost, also when nobody else took it."""
         storage = await _storage(harness)
         lease = acquired(await storage.leases.claim("s", ANN, ttl_ms=TTL))
         await harness.clock.advance(TTL)
@@ -142,7 +142,7 @@ class TestLease:
         assert await storage.leases.holder("s") is None
 
     async def test_a_late_release_changes_nothing(self, harness: Harness) -> None:
-        """L40, H16: releasing twice is harmless, and an old holder never frees its successor's lease."""
+        """Releasing twice is harmless, and an old holder never frees its successor's lease."""
         storage = await _storage(harness)
         old = acquired(await storage.leases.claim("s", ANN, ttl_ms=TTL))
         assert [await storage.leases.release(old.fence) for _ in range(2)] == [True, False]
@@ -151,7 +151,7 @@ class TestLease:
         assert await storage.leases.holder("s") == new
 
     async def test_an_expired_lease_can_be_released(self, harness: Harness) -> None:
-        """L40: a holder may release after its time, as long as nobody took over; then nobody was displaced."""
+        """A holder may release after its time, as long as nobody took over; then nobody was displaced."""
         storage = await _storage(harness)
         lease = acquired(await storage.leases.claim("s", ANN, ttl_ms=TTL))
         await harness.clock.advance(TTL * 2)
@@ -161,7 +161,7 @@ class TestLease:
         assert outcome.displaced is None
 
     async def test_no_time_to_live_is_over_at_once(self, harness: Harness) -> None:
-        """L41: a lease of zero milliseconds can be acquired by the next one without waiting."""
+        """A lease of zero milliseconds can be acquired by the next one without waiting."""
         storage = await _storage(harness)
         first = acquired(await storage.leases.claim("s", ANN, ttl_ms=0))
         second = acquired(await storage.leases.claim("s", BOB, ttl_ms=TTL))
@@ -170,7 +170,7 @@ class TestLease:
             await storage.leases.renew(first.fence, ttl_ms=TTL)
 
     async def test_a_commit_can_free_its_lease(self, harness: Harness) -> None:
-        """L42: a commit that releases frees the lane with its own head; a refused one keeps the lease."""
+        """A commit that releases frees the lane with its own head; a refused one keeps the lease."""
         storage = await _storage(harness)
         lease = acquired(await storage.leases.claim("s", ANN, ttl_ms=TTL))
         await refuse(storage, commit(9, fence=lease.fence, release=lease.fence), RevisionConflict)
@@ -182,7 +182,7 @@ class TestLease:
         assert acquired(await storage.leases.claim("s", BOB, ttl_ms=TTL)).fencing > lease.fencing
 
     async def test_a_stale_release_does_not_veto_a_commit(self, harness: Harness) -> None:
-        """H18: a commit whose ``release`` is stale lands, and the successor keeps its lease."""
+        """A commit whose ``release`` is stale lands, and the successor keeps its lease."""
         storage = await _storage(harness)
         old = acquired(await storage.leases.claim("s", ANN, ttl_ms=0))
         new = acquired(await storage.leases.claim("s", BOB, ttl_ms=TTL))
@@ -192,7 +192,7 @@ class TestLease:
         assert (await loaded(storage)).head.leaf_node_id == "b"
 
     async def test_of_two_first_claims_one_acquires(self, harness: Harness) -> None:
-        """L43, H14: of concurrent claims on several handles exactly one acquires; the others name the winner."""
+        """Of concurrent claims on several handles exactly one acquires; the others name the winner."""
         storages = [await harness.open() for _ in range(3)]
         for attempt in range(5):
             session_id = f"s{attempt}"
@@ -210,7 +210,7 @@ class TestLease:
             assert [each.holder for each in outcomes if isinstance(each, Busy)] == [held, held]
 
     async def test_the_same_holder_claiming_at_once_acquires_once(self, harness: Harness) -> None:
-        """H17: concurrent claims by one holder are one acquisition: one token, one number, one first entry."""
+        """Concurrent claims by one holder are one acquisition: one token, one number, one first entry."""
         storages = [await harness.open() for _ in range(2)]
         await created(storages[0])
         outcomes = await asyncio.gather(
@@ -220,7 +220,7 @@ class TestLease:
         assert sum(isinstance(outcome, Acquired) and not outcome.reentered for outcome in outcomes) == 1
 
     async def test_a_lapsed_lease_goes_to_one(self, harness: Harness) -> None:
-        """L43, H14: of concurrent claims on a lapsed lease exactly one acquires, with a larger number."""
+        """Of concurrent claims on a lapsed lease exactly one acquires, with a larger number."""
         storages = [await harness.open() for _ in range(3)]
         await created(storages[0])
         last = 0
@@ -234,7 +234,7 @@ class TestLease:
             await harness.clock.advance(TTL)
 
     async def test_a_renewal_racing_with_a_release(self, harness: Harness) -> None:
-        """H15, H16: of a renewal and a release at once the release always takes effect."""
+        """Of a renewal and a release at once the release always takes effect."""
         storages = [await harness.open() for _ in range(2)]
         await created(storages[0])
         for _ in range(5):
@@ -249,7 +249,7 @@ class TestLease:
             assert await storages[0].leases.holder("s") is None
 
     async def test_leases_of_different_sessions_are_independent(self, harness: Harness) -> None:
-        """L45: one owner may hold many sessions, and a fence of one proves nothing about another."""
+        """One owner may hold many sessions, and a fence of one proves nothing about another."""
         storage = await _storage(harness)
         await started(storage, "other")
         first = acquired(await storage.leases.claim("s", ANN, ttl_ms=TTL))
@@ -261,7 +261,7 @@ class TestLease:
         assert await storage.leases.holder("other") == second
 
     async def test_two_workers_of_one_process_are_two_holders(self, harness: Harness) -> None:
-        """H19: the second identity made in one process is Busy and does not change the first one's token."""
+        """The second identity made in one process is Busy and does not change the first one's token."""
         storage = await _storage(harness)
         first, second = current_owner("worker"), current_owner("worker")
         lease = acquired(await storage.leases.claim("s", first, ttl_ms=TTL))
@@ -269,7 +269,7 @@ class TestLease:
         assert await storage.leases.holder("s") == lease
 
     async def test_an_inner_piece_of_work_borrows_the_lease(self, harness: Harness) -> None:
-        """L50: a re-entry says that it is one, so inner work commits under it and leaves releasing to the outer."""
+        """A re-entry says that it is one, so inner work commits under it and leaves releasing to the outer."""
         storage = await _storage(harness)
         outer = acquired(await storage.leases.claim("s", ANN, ttl_ms=TTL))
         inner = await storage.leases.claim("s", ANN, ttl_ms=TTL)
@@ -280,7 +280,7 @@ class TestLease:
         assert await storage.leases.renew(outer.fence, ttl_ms=TTL) == outer
 
     async def test_a_lease_at_the_end_of_time(self, harness: Harness) -> None:
-        """H13: an expiry beyond the range of a 64-bit number is clamped, not wrapped."""
+        """An expiry beyond the range of a 64-bit number is clamped, not wrapped."""
         storage = await _storage(harness)
         await harness.clock.advance(2**63 - 100 - harness.clock.now_ms())
         lease = acquired(await storage.leases.claim("s", ANN, ttl_ms=TTL))

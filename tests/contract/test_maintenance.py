@@ -23,7 +23,7 @@ class TestMaintenance:
     """Laws about audits, pruning and the size report."""
 
     async def test_an_audit_of_a_busy_storage_finds_nothing(self, harness: Harness) -> None:
-        """L77, L80, L81, L82: commits, retention, removal, forks and deletion leave nothing behind to collect."""
+        """Commits, retention, removal, forks and deletion leave nothing behind to collect."""
         storage = await harness.open(retention=Retention.last(2))
         assert await storage.maintenance.collect_garbage() == GarbageReport(dry_run=False)
         await _fill(storage)
@@ -33,7 +33,7 @@ class TestMaintenance:
         assert await observe(storage) == before
 
     async def test_old_turns_are_forgotten(self, harness: Harness) -> None:
-        """T30: a turn that is old enough is no longer recognised; younger ones are, and the history stays."""
+        """A turn that is old enough is no longer recognised; younger ones are, and the history stays."""
         storage = await harness.open()
         session = await created(storage)
         old = commit(0, node("a"), turn_id="old")
@@ -54,7 +54,7 @@ class TestMaintenance:
             await session.commit(old)
 
     async def test_pruning_takes_many_batches(self, harness: Harness) -> None:
-        """T30: more than one transaction's worth is removed in one call, of every session."""
+        """More than one transaction's worth is removed in one call, of every session."""
         storage = await harness.open()
         for session_id in ("s", "t"):
             await created(storage, session_id)
@@ -66,7 +66,7 @@ class TestMaintenance:
         assert await storage.maintenance.prune_turns(older_than_ms=0) == PruneReport(removed_count=520)
 
     async def test_old_source_keys_are_freed(self, harness: Harness) -> None:
-        """D4.3(5): a settled key is freed once it is old enough; the key of waiting work never is."""
+        """A settled key is freed once it is old enough; the key of waiting work never is."""
         storage = await harness.open()
         await created(storage)
         settled, waiting = _input("settled"), _input("waiting")
@@ -85,14 +85,14 @@ class TestMaintenance:
 
     @pytest.mark.parametrize("wrong", [-1, 1.5, True, None])
     async def test_what_is_no_age_is_refused(self, harness: Harness, wrong: int) -> None:
-        """T30: a mistaken age removes nothing."""
+        """A mistaken age removes nothing."""
         storage = await harness.open()
         for prune in (storage.maintenance.prune_turns, storage.maintenance.prune_source_keys):
             with pytest.raises(InvalidInput, match="older_than_ms"):
                 await prune(older_than_ms=wrong)
 
     async def test_the_size_report_names_every_noun(self, harness: Harness) -> None:
-        """D4.1: the report tells rows and bytes for each noun, and a total."""
+        """The report tells rows and bytes for each noun, and a total."""
         storage = await harness.open()
         await _fill(storage)
         report = await storage.report()
@@ -105,7 +105,7 @@ class TestMaintenance:
         assert sum(size.bytes or 0 for size in report.nouns.values()) <= report.bytes
 
     async def test_environments_that_no_process_names_are_collected(self, harness: Harness) -> None:
-        """L77, L80: an environment stays while a process names it, and for a day after the last put; then it goes."""
+        """An environment stays while a process names it, and for a day after the last put; then it goes."""
         storage = await harness.open()
         refs = [await storage.artifacts.put_environment(ProcessEnvironment(body={"n": n})) for n in range(3)]
         await storage.processes.register(

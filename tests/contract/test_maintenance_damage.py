@@ -50,7 +50,7 @@ _FOUND = GarbageReport(
 
 @on_files
 async def test_an_audit_removes_what_nothing_needs(backend_url: str) -> None:
-    """L77: a dry run tells rows and bytes and removes nothing; a real one removes exactly that."""
+    """A dry run tells rows and bytes and removes nothing; a real one removes exactly that."""
     async with await lash.open(backend_url) as storage:
         session = await started(storage)
         await session.commit(commit(1, node("b", "a"), checkpoint=draft(1, {"k": b"used"})))
@@ -74,7 +74,7 @@ async def test_an_audit_removes_what_nothing_needs(backend_url: str) -> None:
     ],
 )
 async def test_a_failing_step_surfaces_with_a_partial_report(backend_url: str, step: str, done: GarbageReport) -> None:
-    """H51: what was removed before the failure is reported with it, and the next call does the rest."""
+    """What was removed before the failure is reported with it, and the next call does the rest."""
     broken = True
 
     def fail(name: str) -> None:
@@ -101,7 +101,7 @@ async def test_a_failing_step_surfaces_with_a_partial_report(backend_url: str, s
 
 @on_files
 async def test_failing_to_prune_surfaces_with_a_partial_report(backend_url: str) -> None:
-    """H51: pruning that fails tells how many turns are gone."""
+    """Pruning that fails tells how many turns are gone."""
 
     def fail(name: str) -> None:
         if name.startswith("maintenance_drop_turn"):
@@ -144,7 +144,7 @@ async def _is_gone(_entry: object) -> bool:
 
 @on_files
 async def test_a_storage_without_sessions_is_empty(backend_url: str, backend_name: str) -> None:
-    """T30, H41: after deleting every session and maintenance, only tombstones, migrations and secrets are left."""
+    """After deleting every session and maintenance, only tombstones, migrations and secrets are left."""
     async with await lash.open(backend_url) as storage:
         session = await started(storage, "s", "a", "b")
         await session.commit(commit(1, *chain("c", after="b"), turn_id="t", checkpoint=draft(1, {"k": b"v"}), usage=()))
@@ -167,7 +167,7 @@ async def test_a_storage_without_sessions_is_empty(backend_url: str, backend_nam
 
 @on_files
 async def test_every_table_belongs_to_a_noun(backend_url: str, backend_name: str) -> None:
-    """D4.1: the size report leaves no table of lash out."""
+    """The size report leaves no table of lash out."""
     async with await lash.open(backend_url) as storage:
         await started(storage)
         tables = {table for (table,) in await raw(backend_url, _TABLES[backend_name])}
@@ -177,7 +177,7 @@ async def test_every_table_belongs_to_a_noun(backend_url: str, backend_name: str
 
 @pytest.mark.parametrize("backend_name", ["sqlite", "memory"], indirect=True)
 async def test_a_small_sqlite_report_is_exact(backend_url: str) -> None:
-    """D4.1: on a small database the rows are counted one by one."""
+    """On a small database the rows are counted one by one."""
     async with await lash.open(backend_url) as storage:
         await started(storage, "s", "a", "b", "c")
         await storage.sessions.fork("s", "t")
@@ -189,7 +189,7 @@ async def test_a_small_sqlite_report_is_exact(backend_url: str) -> None:
 
 @pytest.mark.parametrize("backend_name", ["postgres"], indirect=True)
 async def test_a_postgres_report_follows_the_servers_estimate(backend_url: str) -> None:
-    """D4.1: after an ANALYZE the rows are those that it saw."""
+    """After an ANALYZE the rows are those that it saw."""
     async with await lash.open(backend_url) as storage:
         await started(storage, "s", "a", "b", "c")
         await raw(backend_url, "ANALYZE lash_nodes")
@@ -201,7 +201,7 @@ async def test_a_postgres_report_follows_the_servers_estimate(backend_url: str) 
 
 @pytest.mark.parametrize("backend_name", ["sqlite"], indirect=True)
 async def test_a_large_sqlite_report_is_an_estimate(backend_url: str) -> None:
-    """D4.1: a large table is not counted, and a large file is not measured table by table."""
+    """A large table is not counted, and a large file is not measured table by table."""
     async with await lash.open(backend_url) as storage:
         await started(storage)
         await raw(

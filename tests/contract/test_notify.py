@@ -117,7 +117,7 @@ class TestNotify:
 
     @pytest.mark.parametrize("act", WORK)
     async def test_work_is_a_hint_for_those_who_listen_for_everything(self, harness: Harness, act: str) -> None:
-        """DESIGN §4.4, issue 6: a worker hears of its own storage's writes at once."""
+        """A worker hears of its own storage's writes at once."""
         storage, fence, claim = await _busy(harness)
         async with _listening(storage, everything=True) as (_, waiting):
             await WORK[act](storage, fence, claim)
@@ -125,7 +125,7 @@ class TestNotify:
 
     @pytest.mark.parametrize("act", WORK)
     async def test_work_of_other_storages_is_a_hint(self, harness: Harness, act: str) -> None:
-        """DESIGN §4.4, issue 6: a worker hears of what another storage on the same database wrote."""
+        """A worker hears of what another storage on the same database wrote."""
         storage, fence, claim = await _busy(harness)
         async with _listening(await harness.open(), everything=True) as (_, waiting):
             await WORK[act](storage, fence, claim)
@@ -143,7 +143,7 @@ class TestNotify:
             await asyncio.wait_for(waiting, 20)
 
     async def test_work_is_no_hint_for_those_who_wait_for_processes(self, harness: Harness) -> None:
-        """DESIGN §6: commits and queued work cost those nothing who wait for processes."""
+        """Commits and queued work cost those nothing who wait for processes."""
         storage, fence, claim = await _busy(harness)
         other = await harness.open()
         with storage.hints.listen() as here, other.hints.listen() as there:
@@ -161,7 +161,7 @@ class TestNotify:
             await asyncio.wait_for(asyncio.gather(*waiting), 20)
 
     async def test_a_process_is_a_hint_for_all(self, harness: Harness) -> None:
-        """DESIGN §4.4: whoever listens for everything hears of processes too, here and elsewhere."""
+        """Whoever listens for everything hears of processes too, here and elsewhere."""
         storage, _, _ = await _busy(harness)
         other = await harness.open()
         async with _listening(storage, everything=True) as (_, here), _listening(other, everything=True) as (_, there):

@@ -124,12 +124,12 @@ class TestProcess:
     """Laws about registering, asking and parking."""
 
     async def test_the_storage_says_what_it_keeps(self, harness: Harness) -> None:
-        """Law 1: a database that outlives its storages is durable, one in memory inline."""
+        """A database that outlives its storages is durable, one in memory inline."""
         storage = await opened(harness)
         assert storage.durability is (Durability.DURABLE if harness.durable else Durability.INLINE)
 
     async def test_a_fresh_process(self, harness: Harness) -> None:
-        """Law 12: a fresh record runs, has no events, and both of its times are that of the registration."""
+        """A fresh record runs, has no events, and both of its times are that of the registration."""
         storage = await opened(harness)
         answer = await storage.processes.register(process("p", NOTE, GO, wake_session_id="s"))
         record, now = answer.record, harness.clock.now_ms()
@@ -154,7 +154,7 @@ class TestProcess:
     async def test_what_is_registered_comes_back(
         self, harness: Harness, given: Registration, identity: Identity
     ) -> None:
-        """Law 8: each kind of input is kept whole, and gets an identity if it brings none."""
+        """Each kind of input is kept whole, and gets an identity if it brings none."""
         storage = await opened(harness)
         await storage.processes.register(given)
         kept = (await stored(storage)).registration
@@ -162,7 +162,7 @@ class TestProcess:
         assert (kept.recovery is Recovery.EXTERNAL) is isinstance(given.input, ExternalInput)
 
     async def test_registering_again_changes_nothing(self, harness: Harness) -> None:
-        """Laws 2, 4, 7, 92: an equal registration returns the stored record, ended or not, whatever its key order."""
+        """An equal registration returns the stored record, ended or not, whatever its key order."""
         storage = await opened(harness)
         first = await storage.processes.register(process(input=EngineInput(kind="k", payload={"a": 1, "b": 2})))
         await storage.processes.set_external_ref("p", ELSEWHERE)
@@ -177,7 +177,7 @@ class TestProcess:
 
     @pytest.mark.parametrize("change", OTHERWISE)
     async def test_another_registration_is_a_conflict(self, harness: Harness, change: str) -> None:
-        """Laws 3, 6: one id stands for one registration; every part of it but the id counts."""
+        """One id stands for one registration; every part of it but the id counts."""
         storage = await opened(harness)
         base = process("p", NOTE, GO)
         await storage.processes.register(base)
@@ -185,7 +185,7 @@ class TestProcess:
         await refuse(storage, storage.processes.register(other), RegistrationConflict, naming="p")
 
     async def test_registration_survives_a_cleared_wake_target(self, harness: Harness) -> None:
-        """Law 5: registering again is harmless after the session it was to wake is gone."""
+        """Registering again is harmless after the session it was to wake is gone."""
         storage = await opened(harness)
         await storage.processes.register(process(wake_session_id="s"))
         await storage.grants.detach_session("s")
@@ -195,7 +195,7 @@ class TestProcess:
 
     @pytest.mark.parametrize("change", BAD_REGISTRATIONS)
     async def test_a_bad_registration_leaves_nothing(self, harness: Harness, change: str) -> None:
-        """Laws 8-11: what contradicts itself is refused by name, and no row is left; core names stay what they are."""
+        """What contradicts itself is refused by name, and no row is left; core names stay what they are."""
         storage = await opened(harness)
         bad = _changed(process(), **BAD_REGISTRATIONS[change])
         await refuse(storage, storage.processes.register(bad), InvalidInput, naming="p")
@@ -203,7 +203,7 @@ class TestProcess:
 
     @pytest.mark.parametrize("process_id", ["", " \n", "x" * 256, "a\0b", "\ud800", 5, None])
     async def test_a_bad_id_is_refused_everywhere(self, harness: Harness, process_id: Any) -> None:  # noqa: ANN401
-        """Laws 10, 99: what cannot be an id is refused by every call that takes one."""
+        """What cannot be an id is refused by every call that takes one."""
         storage = await opened(harness)
         await registered(storage, "held")
         fence = process_lease(await storage.process_leases.claim("held", owner("w"), ttl_ms=100)).fence
@@ -218,7 +218,7 @@ class TestProcess:
 
     @pytest.mark.parametrize("number", range(19))
     async def test_an_unknown_process_is_named(self, harness: Harness, number: int) -> None:
-        """Laws 25, 26, 52, 63, 70, 82, H61: every call about a process that never was says so, with its id."""
+        """Every call about a process that never was says so, with its id."""
         storage = await opened(harness)
         await registered(storage, "other")
         assert len(BY_ID) == 19
@@ -226,7 +226,7 @@ class TestProcess:
         assert await storage.processes.get("never") is None
 
     async def test_one_registration_wins_many_times(self, harness: Harness) -> None:
-        """Law 87: concurrent equal registrations all succeed with one record, and one of them created it."""
+        """Concurrent equal registrations all succeed with one record, and one of them created it."""
         storages = [await harness.open() for _ in range(3)]
         for attempt in range(4):
             answers = await asyncio.gather(
@@ -238,7 +238,7 @@ class TestProcess:
         assert kinds == ["registered"] * 4
 
     async def test_the_external_ref_is_an_event(self, harness: Harness) -> None:
-        """Law 63: the last reference counts, also after the end, and each one is in the log."""
+        """The last reference counts, also after the end, and each one is in the log."""
         storage = await opened(harness)
         await registered(storage)
         assert (await storage.processes.set_external_ref("p", ELSEWHERE)).projection.external_ref == ELSEWHERE
@@ -249,7 +249,7 @@ class TestProcess:
         assert types == ["process.external_ref_set", "process.completed", "process.external_ref_set"]
 
     async def test_requests_are_events(self, harness: Harness) -> None:
-        """Laws 21, 95: a request to stop is durable, once for each reason, and ends nothing by itself."""
+        """A request to stop is durable, once for each reason, and ends nothing by itself."""
         storage = await opened(harness)
         await registered(storage)
         for reason in ("slow", "slow"):
@@ -267,14 +267,14 @@ class TestProcess:
 
     @pytest.mark.parametrize("reason", ["x" * 4_097, "a\0b", "\ud800", None, 5])
     async def test_a_bad_reason_is_refused(self, harness: Harness, reason: Any) -> None:  # noqa: ANN401
-        """Law 21: a reason that is too long or no text asks for nothing."""
+        """A reason that is too long or no text asks for nothing."""
         storage = await opened(harness)
         await registered(storage)
         await refuse(storage, storage.processes.request_cancel("p", reason=reason), InvalidInput)
         await refuse(storage, storage.processes.request_abandon("p", reason=reason), InvalidInput)
 
     async def test_a_wait_shows_and_goes(self, harness: Harness) -> None:
-        """Laws 69, 70, 102: a wait round-trips, is an event, partitions the list, and is gone when it is cleared."""
+        """A wait round-trips, is an event, partitions the list, and is gone when it is cleared."""
         storage = await opened(harness)
         await registered(storage, "a", "b")
         parked = wait()
@@ -288,7 +288,7 @@ class TestProcess:
         assert [each.event_type for each in await log(storage, "a")] == ["process.waiting", "process.resumed"]
 
     async def test_an_ended_process_cannot_be_parked(self, harness: Harness) -> None:
-        """Laws 40, 41: the end clears the wait; afterwards parking is refused and clearing is not."""
+        """The end clears the wait; afterwards parking is refused and clearing is not."""
         storage = await opened(harness)
         await registered(storage)
         await storage.processes.set_wait("p", wait())
@@ -297,7 +297,7 @@ class TestProcess:
         assert (await storage.processes.clear_wait("p", wait())).projection.wait is None
 
     async def test_what_one_storage_wrote_another_sees(self, harness: Harness) -> None:
-        """Law 89: record, events and grants are visible through another storage, and keyed replay works there."""
+        """Record, events and grants are visible through another storage, and keyed replay works there."""
         one, other = await harness.open(), await harness.open()
         await one.processes.register(process())
         first = await one.events.append("p", event(payload=1, key="k"))
@@ -308,7 +308,7 @@ class TestProcess:
         assert await other.grants.has(scope("s"), "p")
 
     async def test_everything_survives_reopening(self, harness: Harness) -> None:
-        """Law 90: a process that was never run is on the work list of the next storage, with its whole state."""
+        """A process that was never run is on the work list of the next storage, with its whole state."""
         storage = await opened(harness)
         await registered(storage)
         await storage.events.append("p", event(payload={"x": 1}))

@@ -27,7 +27,7 @@ class TestProcessBegin:
     """Laws about beginning what was just registered."""
 
     async def test_it_leaves_what_registering_and_claiming_leave(self, harness: Harness) -> None:
-        """Laws 73, 78: record, log, lease, feed and work list are those of a registration and a claim."""
+        """Record, log, lease, feed and work list are those of a registration and a claim."""
         storage = await opened(harness)
         begun = await _begun(storage, "p")
         assert (await storage.processes.register(_registration("q"))).created
@@ -53,7 +53,7 @@ class TestProcessBegin:
         ]
 
     async def test_it_is_on_nobodys_list_until_the_holder_lets_go(self, harness: Harness) -> None:
-        """DESIGN 4.6: what is run is not ready; released or lapsed it is, like anything that was claimed."""
+        """What is run is not ready; released or lapsed it is, like anything that was claimed."""
         storage = await harness.open()
         begun = await _begun(storage, "p")
         await _begun(storage, "q")
@@ -68,7 +68,7 @@ class TestProcessBegin:
         assert (taken.displaced.owner, taken.lease.fencing) == (ANN, 2)
 
     async def test_the_holder_goes_on_like_any_other(self, harness: Harness) -> None:
-        """Laws 73 to 80: effects, signals, parking and the end take the fence of what was begun."""
+        """Effects, signals, parking and the end take the fence of what was begun."""
         storage = await opened(harness)
         begun = await _begun(storage, "p")
         await storage.effects.record(begun.lease.fence, effect(scope=RUN), 1)
@@ -82,7 +82,7 @@ class TestProcessBegin:
         assert ended.projection.outcome == DONE
 
     async def test_what_was_registered_is_left_alone(self, harness: Harness) -> None:
-        """Law 11: an equal registration is answered as it is, free, held or ended; nothing is claimed by it."""
+        """An equal registration is answered as it is, free, held or ended; nothing is claimed by it."""
         storage = await opened(harness)
         await storage.processes.register(_registration("p"))
         begun = await _begun(storage, "q")
@@ -96,14 +96,14 @@ class TestProcessBegin:
         assert await storage.process_leases.holder("q") == begun.lease
 
     async def test_another_registration_is_refused(self, harness: Harness) -> None:
-        """Law 11: a different process under the id raises, and changes nothing."""
+        """A different process under the id raises, and changes nothing."""
         storage = await opened(harness)
         await _begun(storage, "p")
         other = process("p", GO)
         await refuse(storage, storage.process_leases.begin(other, ANN, ttl_ms=TTL), RegistrationConflict, naming="p")
 
     async def test_what_is_done_elsewhere_is_only_registered(self, harness: Harness) -> None:
-        """Law 77: nobody here runs an external process."""
+        """Nobody here runs an external process."""
         storage = await opened(harness)
         answer = await storage.process_leases.begin(external("p"), ANN, ttl_ms=TTL)
         assert answer == Registered(record=await stored(storage), created=True)
@@ -112,7 +112,7 @@ class TestProcessBegin:
         assert await _ready(storage) == ()
 
     async def test_fencing_goes_on_above_a_pruned_process(self, harness: Harness) -> None:
-        """H57: after pruning, the number of a process of the same id is larger than any before."""
+        """After pruning, the number of a process of the same id is larger than any before."""
         storage = await harness.open()
         begun = await _begun(storage, "p")
         await storage.process_leases.complete(begun.lease.fence, DONE)
@@ -121,7 +121,7 @@ class TestProcessBegin:
         await check_logs(storage)
 
     async def test_one_of_many_begins_it(self, harness: Harness) -> None:
-        """Laws 11, 73: of concurrent equal calls one acquires, and the others are told that it is registered."""
+        """Of concurrent equal calls one acquires, and the others are told that it is registered."""
         one, two = await harness.open(), await harness.open()
         owners = [owner(f"w{number}") for number in range(8)]
         stores = [storage.process_leases for storage in (one, two) * 4]
@@ -134,7 +134,7 @@ class TestProcessBegin:
 
     @pytest.mark.parametrize("ttl_ms", [-1, 10**9, "1", True])
     async def test_nonsense_is_refused(self, harness: Harness, ttl_ms: Any) -> None:  # noqa: ANN401 (any kind of wrong)
-        """H6: nothing is registered when the claim could not be stored, nor claimed when the registration could not."""
+        """Nothing is registered when the claim could not be stored, nor claimed when the registration could not."""
         storage = await opened(harness)
         await refuse(storage, storage.process_leases.begin(process("p"), ANN, ttl_ms=ttl_ms), InvalidInput)
         await refuse(storage, storage.process_leases.begin(process(" "), ANN, ttl_ms=TTL), InvalidInput)

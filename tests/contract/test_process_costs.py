@@ -76,7 +76,7 @@ async def postgres(postgres_schema_url: str) -> AsyncIterator[PostgresHarness]:
 
 @pytest.mark.parametrize("backend_name", ["sqlite"])
 async def test_a_sqlite_append_does_not_grow(sqlite: Storage, recorder: Recorder, backend_name: str) -> None:
-    """DESIGN 4.4: appending runs the same statements at ten events and at many, beside one process and beside many."""
+    """Appending runs the same statements at ten events and at many, beside one process and beside many."""
     await created(sqlite)
     await sqlite.processes.register(process("p", NOTE, NEWS, wake_session_id="s"))
 
@@ -102,7 +102,7 @@ async def test_a_sqlite_append_does_not_grow(sqlite: Storage, recorder: Recorder
 async def test_a_postgres_append_is_one_statement(
     postgres: PostgresHarness, recorder: Recorder, backend_name: str
 ) -> None:
-    """DESIGN 3, 4.4: on a storage that knows the process, an event with all it means is one round trip."""
+    """On a storage that knows the process, an event with all it means is one round trip."""
     storage = await postgres.open(on_statement=recorder)
     await created(storage)
     await storage.processes.register(process("p", NOTE, NEWS, GO, wake_session_id="s"))
@@ -130,7 +130,7 @@ async def test_a_postgres_append_is_one_statement(
 async def test_an_outdated_postgres_append_asks_once(
     postgres: PostgresHarness, recorder: Recorder, backend_name: str
 ) -> None:
-    """DESIGN 3: a storage that does not know the process asks first; one whose knowledge is old tries, asks, writes."""
+    """A storage that does not know the process asks first; one whose knowledge is old tries, asks, writes."""
     rival = await postgres.open()
     await registered(rival)
     storage = await postgres.open(on_statement=recorder)
@@ -262,7 +262,7 @@ async def _fill(url: str) -> None:
 @pytest.mark.parametrize("mode", ["force_generic_plan", "force_custom_plan"])
 @pytest.mark.parametrize("case", LISTS)
 async def test_lists_use_indexes(full: Full, backend_name: str, case: str, mode: str) -> None:
-    """DESIGN 4.4: at 100,000 processes no list reads a whole table, nor many rows that it then throws away."""
+    """At 100,000 processes no list reads a whole table, nor many rows that it then throws away."""
     queries = await full.queries(LISTS[case])
     assert queries
     for logged in queries:

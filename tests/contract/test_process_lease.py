@@ -48,7 +48,7 @@ class TestProcessLease:
     """Laws about claiming, renewing and releasing."""
 
     async def test_a_claim_says_who_runs_it(self, harness: Harness) -> None:
-        """Laws 73, 78: the first claim acquires from now on, and writes that its owner began."""
+        """The first claim acquires from now on, and writes that its owner began."""
         storage = await _storage(harness)
         assert await storage.process_leases.holder("p") is None
         outcome = await storage.process_leases.claim("p", ANN, ttl_ms=TTL)
@@ -63,7 +63,7 @@ class TestProcessLease:
         assert [each.event_type for each in await log(storage)] == ["process.started"]
 
     async def test_an_owner_begins_once(self, harness: Harness) -> None:
-        """Law 13: claims of one owner write one event; each other owner, or incarnation, writes its own."""
+        """Claims of one owner write one event; each other owner, or incarnation, writes its own."""
         storage = await _storage(harness)
         for claimant in (ANN, ANN, BOB, ANN, owner("ann", "2")):
             lease = process_lease(await storage.process_leases.claim("p", claimant, ttl_ms=TTL))
@@ -72,7 +72,7 @@ class TestProcessLease:
         assert began == [{"owner": _plain("ann", "1")}, {"owner": _plain("bob", "1")}, {"owner": _plain("ann", "2")}]
 
     async def test_an_owner_may_learn_its_own_process(self, harness: Harness) -> None:
-        """Law 73: the same worker and incarnation claims again, whether or not it tells which process it is."""
+        """The same worker and incarnation claims again, whether or not it tells which process it is."""
         storage = await _storage(harness)
         first = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
         await storage.process_leases.release(first.fence)
@@ -80,7 +80,7 @@ class TestProcessLease:
         assert process_lease(await storage.process_leases.claim("p", told, ttl_ms=TTL)).fencing > first.fencing
 
     async def test_fencing_numbers_only_grow(self, harness: Harness) -> None:
-        """Laws 76, 78: every acquisition has a larger number and a new token, over release, expiry and take-over."""
+        """Every acquisition has a larger number and a new token, over release, expiry and take-over."""
         storage = await _storage(harness)
         leases: list[ProcessLease] = []
         for turn in range(6):
@@ -93,7 +93,7 @@ class TestProcessLease:
         assert len({lease.token for lease in leases}) == 6
 
     async def test_another_owner_is_refused_and_told_why(self, harness: Harness) -> None:
-        """Law 73: a live lease answers busy with its holder, to the last moment, and does not change."""
+        """A live lease answers busy with its holder, to the last moment, and does not change."""
         storage = await _storage(harness)
         lease = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
         await harness.clock.advance(TTL - 1)
@@ -104,7 +104,7 @@ class TestProcessLease:
         assert await world(storage) == before
 
     async def test_the_same_holder_re_enters(self, harness: Harness) -> None:
-        """Laws 73, 80 (amended): a claim repeated by the holder keeps token and number, and never shortens."""
+        """A claim repeated by the holder keeps token and number, and never shortens."""
         storage = await _storage(harness)
         first = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
         await harness.clock.advance(400)
@@ -116,7 +116,7 @@ class TestProcessLease:
         assert await storage.process_leases.holder("p") == outcome.lease
 
     async def test_a_claim_says_whether_anything_is_recorded(self, harness: Harness) -> None:
-        """DESIGN 4.6: a first run has nothing to read; one after a recorded effect has, and so has who re-enters."""
+        """A first run has nothing to read; one after a recorded effect has, and so has who re-enters."""
         storage = await _storage(harness)
         await storage.processes.register(process("q", NOTE))
         first = await storage.process_leases.claim("p", ANN, ttl_ms=TTL)
@@ -136,7 +136,7 @@ class TestProcessLease:
         assert not other.has_effects
 
     async def test_a_lapsed_lease_is_taken_over(self, harness: Harness) -> None:
-        """Laws 74, 81: from the moment of expiry it cannot be renewed; another acquires it and learns whose it was."""
+        """From the moment of expiry it cannot be renewed; another acquires it and learns whose it was."""
         storage = await _storage(harness)
         lapsed = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
         await harness.clock.advance(TTL)
@@ -147,14 +147,14 @@ class TestProcessLease:
         await refuse(storage, storage.process_leases.renew(lapsed.fence, ttl_ms=TTL), ProcessLeaseLost, naming="p")
 
     async def test_no_time_to_live_is_over_at_once(self, harness: Harness) -> None:
-        """Law 74: a lease of zero milliseconds can be taken by the next one without waiting."""
+        """A lease of zero milliseconds can be taken by the next one without waiting."""
         storage = await _storage(harness)
         process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=0))
         process_lease(await storage.process_leases.claim("p", BOB, ttl_ms=0))
         assert [record.process_id for record in await storage.processes.runnable()] == ["p"]
 
     async def test_a_renewed_lease_lives_on(self, harness: Harness) -> None:
-        """Laws 75, 80: renewing moves the expiry, never back, and changes nothing else."""
+        """Renewing moves the expiry, never back, and changes nothing else."""
         storage = await _storage(harness)
         lease = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
         renewed = lease
@@ -167,7 +167,7 @@ class TestProcessLease:
 
     @pytest.mark.parametrize("changed", ["token", "fencing", "owner_id", "incarnation_id"])
     async def test_a_false_fence_does_nothing(self, harness: Harness, changed: str) -> None:
-        """Laws 77, 97, H57: a fence that differs in anything neither renews nor releases nor ends."""
+        """A fence that differs in anything neither renews nor releases nor ends."""
         storage = await _storage(harness)
         lease = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
         false = msgspec.structs.replace(lease.fence, **{changed: 99 if changed == "fencing" else "false"})
@@ -177,7 +177,7 @@ class TestProcessLease:
         assert await storage.process_leases.holder("p") == lease
 
     async def test_a_late_release_changes_nothing(self, harness: Harness) -> None:
-        """Laws 77, 79: releasing twice is harmless, and an old holder never frees its successor's lease."""
+        """Releasing twice is harmless, and an old holder never frees its successor's lease."""
         storage = await _storage(harness)
         old = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
         assert [await storage.process_leases.release(old.fence) for _ in range(2)] == [True, False]
@@ -186,7 +186,7 @@ class TestProcessLease:
         assert await storage.process_leases.holder("p") == new
 
     async def test_of_many_claims_one_acquires(self, harness: Harness) -> None:
-        """Laws 86, 96: of racing claims by different owners exactly one acquires, and the others name it."""
+        """Of racing claims by different owners exactly one acquires, and the others name it."""
         storages = [await harness.open() for _ in range(4)]
         for attempt in range(4):
             name = f"p{attempt}"
@@ -205,14 +205,14 @@ class TestProcessLease:
         "bad", [{"ttl_ms": -1}, {"ttl_ms": 86_400_001}, {"ttl_ms": 1.5}, {"owner": None}, {"owner": owner("")}]
     )
     async def test_a_bad_claim_is_refused(self, harness: Harness, bad: dict[str, Any]) -> None:
-        """Law 73: owners and times that cannot be stored acquire nothing."""
+        """Owners and times that cannot be stored acquire nothing."""
         storage = await _storage(harness)
         arguments: dict[str, Any] = {"owner": ANN, "ttl_ms": TTL} | bad
         await refuse(storage, storage.process_leases.claim("p", **arguments), InvalidInput)
 
     @pytest.mark.parametrize("bad", [None, "token", ("p", "t")])
     async def test_a_bad_fence_is_refused(self, harness: Harness, bad: Any) -> None:  # noqa: ANN401
-        """Law 79: what is no fence is refused by every call that takes one."""
+        """What is no fence is refused by every call that takes one."""
         storage = await _storage(harness)
         leases = storage.process_leases
         for call in (leases.renew(bad, ttl_ms=1), leases.release(bad), leases.complete(bad, DONE)):
@@ -224,7 +224,7 @@ class TestFencedEnd:
     """Laws about ending a process under its lease, and who may not run it at all."""
 
     async def test_a_fenced_end_frees_the_lease(self, harness: Harness) -> None:
-        """H57, law 35: the outcome, the status and the freed lease are one step."""
+        """The outcome, the status and the freed lease are one step."""
         storage = await _storage(harness)
         lease = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
         record = await storage.process_leases.complete(lease.fence, DONE)
@@ -233,7 +233,7 @@ class TestFencedEnd:
         assert await storage.processes.runnable() == ()
 
     async def test_repeating_a_fenced_end_is_safe(self, harness: Harness) -> None:
-        """H57, law 37: the holder that did not hear the answer repeats it; another outcome is refused."""
+        """The holder that did not hear the answer repeats it; another outcome is refused."""
         storage = await _storage(harness)
         lease = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
         record = await storage.process_leases.complete(lease.fence, DONE)
@@ -246,7 +246,7 @@ class TestFencedEnd:
 
     @pytest.mark.parametrize("how", ["lapsed", "released", "taken over"])
     async def test_a_stale_fence_ends_nothing(self, harness: Harness, how: str) -> None:
-        """H57, law 97: who lost the lease can neither end the process nor free the new lease."""
+        """Who lost the lease can neither end the process nor free the new lease."""
         storage = await _storage(harness)
         lease = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
         if how == "released":
@@ -292,7 +292,7 @@ class TestFencedEnd:
         await storage.process_leases.complete(lease.fence, DONE)
 
     async def test_a_fence_of_an_earlier_life_ends_nothing(self, harness: Harness) -> None:
-        """H57: after the process was pruned and registered again, an old fence means nothing."""
+        """After the process was pruned and registered again, an old fence means nothing."""
         storage = await _storage(harness)
         lease = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
         await storage.processes.complete("p", FAILED)
@@ -302,7 +302,7 @@ class TestFencedEnd:
         assert await storage.process_leases.release(lease.fence) is False
 
     async def test_an_ended_process_is_not_claimed(self, harness: Harness) -> None:
-        """Law 94: after the end nobody acquires, also where the lease was never released."""
+        """After the end nobody acquires, also where the lease was never released."""
         storage = await _storage(harness)
         process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
         await storage.processes.complete("p", DONE)
@@ -313,7 +313,7 @@ class TestFencedEnd:
         assert await storage.processes.runnable() == ()
 
     async def test_an_external_process_is_never_claimed(self, harness: Harness) -> None:
-        """H56: nobody runs what is done elsewhere, however long it takes."""
+        """Nobody runs what is done elsewhere, however long it takes."""
         storage = await opened(harness)
         await storage.processes.register(external())
         answer = await storage.process_leases.claim("p", ANN, ttl_ms=TTL)
@@ -321,7 +321,7 @@ class TestFencedEnd:
         assert (await stored(storage)).last_sequence == 0
 
     async def test_bound_work_is_never_run_by_another(self, harness: Harness) -> None:
-        """H56: once begun, bound work is refused to every other owner and incarnation, lapsed or released."""
+        """Once begun, bound work is refused to every other owner and incarnation, lapsed or released."""
         storage = await opened(harness)
         await storage.processes.register(process(recovery=Recovery.OWNER_BOUND))
         first = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
@@ -337,7 +337,7 @@ class TestFencedEnd:
         assert len(await log(storage)) == 1
 
     async def test_of_racing_first_claims_bound_work_has_one_owner(self, harness: Harness) -> None:
-        """H56: whoever begins first owns bound work; leases of no duration do not let a second one in."""
+        """Whoever begins first owns bound work; leases of no duration do not let a second one in."""
         storages = [await harness.open() for _ in range(4)]
         for attempt in range(4):
             name = f"p{attempt}"
@@ -349,7 +349,7 @@ class TestFencedEnd:
             assert len(await log(storages[0], name)) == 1
 
     async def test_racing_ends_have_one_winner(self, harness: Harness) -> None:
-        """H57, law 88: a fenced end that races an unfenced one, appends and a take-over ends the process once."""
+        """A fenced end that races an unfenced one, appends and a take-over ends the process once."""
         storages = [await harness.open() for _ in range(4)]
         for attempt in range(6):
             name = f"p{attempt}"
@@ -368,7 +368,7 @@ class TestFencedEnd:
         await check_logs(storages[0])
 
     async def test_a_dead_holder_is_displaced(self, harness: Harness) -> None:
-        """Law 86 (DESIGN 4.3): only a reclaim takes the right from a provably dead process, before its time."""
+        """Only a reclaim takes the right from a provably dead process, before its time."""
         storage = await _storage(harness)
         alive = current_process()
         if alive is None:

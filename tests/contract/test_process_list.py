@@ -19,7 +19,7 @@ class TestProcessList:
     """Laws about finding processes."""
 
     async def test_lists_filter_by_all_that_is_named(self, harness: Harness) -> None:
-        """Laws 69, 72: each filter narrows, several do together, and definitions are compared as JSON values."""
+        """Each filter narrows, several do together, and definitions are compared as JSON values."""
         storage = await opened(harness)
         made = SessionOriginator(scope=scope("maker", "frame"))
         first = Identity(kind="k1", label="one", definition={"a": 1, "b": [2]})
@@ -48,7 +48,7 @@ class TestProcessList:
 
     @pytest.mark.parametrize("wanted", [ProcessFilter(), ProcessFilter(status=ProcessStatus.RUNNING)])
     async def test_pages_do_not_overlap(self, harness: Harness, wanted: ProcessFilter) -> None:
-        """Law 69: pages of any size show every process once, the newest first, whatever is registered meanwhile."""
+        """Pages of any size show every process once, the newest first, whatever is registered meanwhile."""
         storage = await opened(harness)
         ids = [f"p{number}" for number in range(7)]
         await registered(storage, *ids)
@@ -63,7 +63,7 @@ class TestProcessList:
         assert seen == ids[::-1]
 
     async def test_the_work_list(self, harness: Harness) -> None:
-        """Law 71: running processes by id, waiting ones too; ended, external and leased ones are left out."""
+        """Running processes by id, waiting ones too; ended, external and leased ones are left out."""
         storage = await opened(harness)
         await registered(storage, "c", "a", "leased", "lapsed", "waiting")
         await registered(storage, "ended", outcome=DONE)
@@ -93,7 +93,7 @@ class TestProcessList:
         ],
     )
     async def test_a_bad_list_is_refused(self, harness: Harness, bad: dict[str, Any]) -> None:
-        """Law 69: sizes, cursors and filters that mean nothing are refused, a cursor of the feed among them."""
+        """Sizes, cursors and filters that mean nothing are refused, a cursor of the feed among them."""
         storage = await opened(harness)
         await refuse(storage, storage.processes.list(**bad), InvalidInput)
 

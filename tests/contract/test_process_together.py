@@ -35,7 +35,7 @@ class TestProcessTogether:
     """Laws about claims, records and ends that come together."""
 
     async def test_many_claims_at_once_are_told_apart(self, harness: Harness) -> None:
-        """Law 73: each of many claims at once has its own answer, whatever becomes of the others."""
+        """Each of many claims at once has its own answer, whatever becomes of the others."""
         storage = await harness.open()
         await storage.processes.register(process("p", NOTE))
         ids = [f"p{number:03}" for number in range(150)]
@@ -58,7 +58,7 @@ class TestProcessTogether:
         await check_logs(storage)
 
     async def test_many_records_at_once_are_told_apart(self, harness: Harness) -> None:
-        """DESIGN 4.6.3: of effects that are recorded at once each counts under its own lease and its own key."""
+        """Of effects that are recorded at once each counts under its own lease and its own key."""
         storage = await harness.open()
         ids = [f"p{number:03}" for number in range(50)]
         for process_id in ids:
@@ -87,7 +87,7 @@ class TestProcessTogether:
             assert await storage.effects.get(_run(process_id), key) == record
 
     async def test_many_ends_at_once_are_told_apart(self, harness: Harness) -> None:
-        """Law 91: each of many ends at once counts or is refused by itself, and wakes the one that started it once."""
+        """Each of many ends at once counts or is refused by itself, and wakes the one that started it once."""
         storage = await harness.open()
         await storage.processes.register(process("p", NOTE))
         parent = process_lease(await storage.process_leases.claim("p", BOB, ttl_ms=TTL))
@@ -113,7 +113,7 @@ class TestProcessTogether:
         assert (woken.lease.fencing, woken.wake_seq) == (parent.fencing, 99)
 
     async def test_a_parent_may_end_with_its_children(self, harness: Harness) -> None:
-        """Law 91: of processes that end at once none keeps its lease or stays on the work list, parents included."""
+        """Of processes that end at once none keeps its lease or stays on the work list, parents included."""
         storage = await harness.open()
         await storage.processes.register(process("p", NOTE))
         ids = ["p", *(f"p{number}" for number in range(5))]

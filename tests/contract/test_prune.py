@@ -36,7 +36,7 @@ class TestPrune:
     """Laws about what is old enough to be forgotten."""
 
     async def test_what_is_counted_is_what_pruning_removes(self, harness: Harness) -> None:
-        """T30: of each kind the old ones are counted and the young ones, the running and the queued are not."""
+        """Of each kind the old ones are counted and the young ones, the running and the queued are not."""
         storage = await harness.open()
         await _live(storage, "old")
         await harness.clock.advance(10)
@@ -50,7 +50,7 @@ class TestPrune:
 
     @pytest.mark.parametrize("wrong", [-1, 1.5, None])
     async def test_what_is_no_age_is_refused(self, harness: Harness, wrong: int) -> None:
-        """T30: nothing is counted for it."""
+        """Nothing is counted for it."""
         storage = await harness.open()
         with pytest.raises(InvalidInput, match="older_than_ms"):
             await storage.maintenance.prunable(older_than_ms=wrong)

@@ -73,7 +73,7 @@ class TestQueue:
 
     @pytest.mark.parametrize("kind", PAYLOADS)
     async def test_a_batch_comes_back_as_it_was(self, harness: Harness, kind: str) -> None:
-        """L54: payloads keep their content and order, and each has an id by its place."""
+        """Payloads keep their content and order, and each has an id by its place."""
         storage = await _storage(harness)
         draft = BatchDraft(
             session_id="s",
@@ -95,7 +95,7 @@ class TestQueue:
         assert await (await harness.open()).queue.list("s") == (batch,)
 
     async def test_the_queue_keeps_the_order_of_enqueueing(self, harness: Harness) -> None:
-        """L53: places grow strictly, whatever the kind of work, and each session has a queue of its own."""
+        """Places grow strictly, whatever the kind of work, and each session has a queue of its own."""
         storage = await _storage(harness)
         await created(storage, "other")
         drafts = [late("a"), early("b"), command("c"), late("x", session_id="other"), late("d", available_at_ms=2**62)]
@@ -106,7 +106,7 @@ class TestQueue:
         assert texts(await storage.queue.list("other")) == ["x"]
 
     async def test_the_queue_is_read_in_pages(self, harness: Harness) -> None:
-        """L53: a page goes on behind a place, and holds no more than was asked for."""
+        """A page goes on behind a place, and holds no more than was asked for."""
         storage = await _storage(harness)
         batches = await queued(storage, *(late(str(number)) for number in range(5)))
         for read in (storage.queue.list, storage.queue.list_pending):
@@ -115,7 +115,7 @@ class TestQueue:
             assert await read("s", after_seq=batches[4].seq) == ()
 
     async def test_queued_work_survives_reopening(self, harness: Harness) -> None:
-        """H30: what was acknowledged is there when the storage is opened again, and so is its source key."""
+        """What was acknowledged is there when the storage is opened again, and so is its source key."""
         batches = await queued(await _storage(harness), KEYED, early("b"))
         storage = await harness.reopen()
         assert await storage.queue.list("s") == tuple(batches)
@@ -123,7 +123,7 @@ class TestQueue:
         assert (again.created, again.batch) == (False, batches[0])
 
     async def test_a_known_source_key_adds_nothing(self, harness: Harness) -> None:
-        """L52, H32: the repeat is told of the first batch, from any handle; other sessions have keys of their own."""
+        """The repeat is told of the first batch, from any handle; other sessions have keys of their own."""
         storage = await _storage(harness)
         await created(storage, "other")
         (batch,) = await queued(storage, KEYED)
@@ -138,7 +138,7 @@ class TestQueue:
         assert elsewhere.batch_id != batch.batch_id
 
     async def test_without_a_source_key_every_enqueue_adds(self, harness: Harness) -> None:
-        """L73: equal content is no reason to take two pieces of work for one."""
+        """Equal content is no reason to take two pieces of work for one."""
         storage = await _storage(harness)
         first, second = await queued(storage, late("same"), late("same"))
         assert first.batch_id != second.batch_id
@@ -149,7 +149,7 @@ class TestQueue:
     async def test_other_content_under_a_source_key_conflicts(
         self, harness: Harness, what: str, state: BatchState
     ) -> None:
-        """H32: a key stands for its first content, also after that is done or cancelled; nothing changes."""
+        """A key stands for its first content, also after that is done or cancelled; nothing changes."""
         storage = await _storage(harness)
         await _settled(storage, state)
         before = await observe_queue(storage)
@@ -160,7 +160,7 @@ class TestQueue:
 
     @pytest.mark.parametrize("state", [BatchState.CONSUMED, BatchState.CANCELLED])
     async def test_a_source_key_stays_reserved(self, harness: Harness, state: BatchState) -> None:
-        """W-39, H32: a late duplicate learns what became of the first, and is not done again."""
+        """A late duplicate learns what became of the first, and is not done again."""
         storage = await _storage(harness)
         batch = await _settled(storage, state)
         for handle in (storage, await harness.open()):
@@ -170,7 +170,7 @@ class TestQueue:
         assert await storage.queue.ready_sessions() == ()
 
     async def test_concurrent_enqueues_of_one_source_key_are_one(self, harness: Harness) -> None:
-        """L73: exactly one of them adds the batch, and all are told of it."""
+        """Exactly one of them adds the batch, and all are told of it."""
         storages = [await harness.open() for _ in range(3)]
         await created(storages[0])
         for attempt in range(5):
@@ -182,7 +182,7 @@ class TestQueue:
         assert len(await storages[0].queue.list("s")) == 5
 
     async def test_concurrent_enqueues_all_have_a_place(self, harness: Harness) -> None:
-        """L73, H28: work enqueued in the same millisecond never collides."""
+        """Work enqueued in the same millisecond never collides."""
         storages = [await harness.open() for _ in range(2)]
         await created(storages[0])
         answers = await asyncio.gather(*(storages[number % 2].queue.enqueue(late(str(number))) for number in range(40)))
@@ -192,7 +192,7 @@ class TestQueue:
         assert sorted(texts(queue), key=int) == [str(number) for number in range(40)]
 
     async def test_unclaimed_work_can_be_cancelled(self, harness: Harness) -> None:
-        """L55: the batch is returned and gone; a second time, or for an unknown one, there is nothing."""
+        """The batch is returned and gone; a second time, or for an unknown one, there is nothing."""
         storage = await _storage(harness)
         await created(storage, "other")
         first, second, delayed = await queued(storage, late("a"), command("b"), late("c", available_at_ms=2**62))
@@ -204,7 +204,7 @@ class TestQueue:
         assert await storage.queue.list("s") == (second,)
 
     async def test_claimed_work_cannot_be_cancelled(self, harness: Harness) -> None:
-        """L55, L56: while a live claim holds it a batch is queued but not pending; given back it can be cancelled."""
+        """While a live claim holds it a batch is queued but not pending; given back it can be cancelled."""
         storage = await _storage(harness)
         first, second = await queued(storage, late("a"), late("b"))
         fence = await leased(storage)
@@ -218,7 +218,7 @@ class TestQueue:
 
     @pytest.mark.parametrize("ended", ["claim expired", "lease released", "lease taken over"])
     async def test_work_of_an_ended_claim_is_pending(self, harness: Harness, ended: str) -> None:
-        """L56, L103: work whose claim ran out, or whose lease is no longer the session's, can be cancelled again."""
+        """Work whose claim ran out, or whose lease is no longer the session's, can be cancelled again."""
         storage = await _storage(harness)
         (batch,) = await queued(storage, late("a"))
         fence = await leased(storage, ttl_ms=TTL * 2)
@@ -234,7 +234,7 @@ class TestQueue:
         assert (await _cancelled(storage, batch)).attempts == 1
 
     async def test_of_cancel_and_claim_one_gets_the_batch(self, harness: Harness) -> None:
-        """L74, H33: a batch is cancelled or claimed, never both and never neither."""
+        """A batch is cancelled or claimed, never both and never neither."""
         storages = [await harness.open() for _ in range(2)]
         await created(storages[0])
         fence = await leased(storages[0])
@@ -252,7 +252,7 @@ class TestQueue:
                 await _cancelled(storages[0], batch)
 
     async def test_ready_sessions_have_work_and_no_live_lease(self, harness: Harness) -> None:
-        """H39: a session is found while its work is ready and nobody is at it, in a fixed order."""
+        """A session is found while its work is ready and nobody is at it, in a fixed order."""
         storage = await harness.open()
         for name in ("b", "a", "c"):
             await created(storage, name)
@@ -270,7 +270,7 @@ class TestQueue:
         assert await storage.queue.ready_sessions() == ("c",)
 
     async def test_ready_sessions_are_read_in_pages(self, harness: Harness) -> None:
-        """H39: pages meet every ready session once, however much each has queued."""
+        """Pages meet every ready session once, however much each has queued."""
         storage = await harness.open()
         names = [f"s{number}" for number in range(5)]
         for name in names:
@@ -285,7 +285,7 @@ class TestQueue:
         assert tuple(seen) == whole
 
     async def test_delayed_work_makes_its_session_ready_when_it_is_due(self, harness: Harness) -> None:
-        """L58: not a millisecond earlier, and also if nobody has looked at the session since."""
+        """Not a millisecond earlier, and also if nobody has looked at the session since."""
         storage = await _storage(harness)
         (batch,) = await queued(storage, late("a", available_at_ms=harness.clock.now_ms() + 10))
         assert batch.available_at_ms == harness.clock.now_ms() + 10
@@ -296,7 +296,7 @@ class TestQueue:
         assert await storage.queue.ready_sessions() == ("s",)
 
     async def test_a_busy_session_does_not_hide_others(self, harness: Harness) -> None:
-        """H22, H39: ready and due sessions are found behind any number of batches of sessions under a lease."""
+        """Ready and due sessions are found behind any number of batches of sessions under a lease."""
         storage = await harness.open()
         due = harness.clock.now_ms() + 1
         for name in ("busy", "idle"):
@@ -311,7 +311,7 @@ class TestQueue:
 
     @pytest.mark.parametrize("gone", [SessionNotFound, SessionDeleted])
     async def test_without_a_session_there_is_no_queue(self, harness: Harness, gone: type[Exception]) -> None:
-        """L52: every call about a session that is not there says so, and a deleted session's work is gone."""
+        """Every call about a session that is not there says so, and a deleted session's work is gone."""
         storage = await harness.open()
         await created(storage, "gone")
         await queued(storage, late("a", session_id="gone", source_key="k"))

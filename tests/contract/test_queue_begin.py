@@ -35,7 +35,7 @@ class TestQueueBegin:
     """Laws about beginning a turn."""
 
     async def test_a_turn_has_its_lease_and_its_input(self, harness: Harness) -> None:
-        """L36, L54, L59: one call answers what a claim of the lease and an idle claim of the queue answer."""
+        """One call answers what a claim of the lease and an idle claim of the queue answer."""
         storage = await _storage(harness)
         earlier = await leased(storage, "earlier")
         await storage.leases.release(earlier)
@@ -53,7 +53,7 @@ class TestQueueBegin:
         assert (begun.revision, begun.recorded) == (1, False)
 
     async def test_what_was_begun_is_renewed_and_committed(self, harness: Harness) -> None:
-        """L42, L65: lease and claim are as those of two calls: a renewal keeps both, a commit consumes and releases."""
+        """Lease and claim are as those of two calls: a renewal keeps both, a commit consumes and releases."""
         storage = await _storage(harness)
         await queued(storage, late("a"))
         begun = _begun(await storage.queue.claim_turn("s", ANN, ttl_ms=LONG))
@@ -68,7 +68,7 @@ class TestQueueBegin:
         assert await storage.leases.holder("s") is None
 
     async def test_a_live_lease_keeps_its_session(self, harness: Harness) -> None:
-        """L38: nothing is begun under somebody's lease, not by its holder either, until its time is over."""
+        """Nothing is begun under somebody's lease, not by its holder either, until its time is over."""
         storage = await _storage(harness)
         await queued(storage, late("a"))
         await leased(storage, "ann")
@@ -84,7 +84,7 @@ class TestQueueBegin:
         assert _begun(await storage.queue.claim_turn("s", BOB, ttl_ms=LONG)).lease.fencing == held.fencing + 1
 
     async def test_without_work_no_lease_is_taken(self, harness: Harness) -> None:
-        """L71: an empty queue, delayed work and a command that comes first leave the lease alone, and say why."""
+        """An empty queue, delayed work and a command that comes first leave the lease alone, and say why."""
         storage = await _storage(harness)
         due = harness.clock.now_ms() + 500
         assert await _try(storage) == NothingClaimed(reason=EmptyReason.EMPTY)
@@ -98,14 +98,14 @@ class TestQueueBegin:
         assert [batch.attempts for batch in await storage.queue.list("s")] == [0, 0, 0]
 
     async def test_delayed_work_begins_when_it_is_due(self, harness: Harness) -> None:
-        """L58: due work has the place at which it was enqueued."""
+        """Due work has the place at which it was enqueued."""
         storage = await _storage(harness)
         await queued(storage, late("a", available_at_ms=harness.clock.now_ms() + 10), early("b"))
         await harness.clock.advance(10)
         assert texts(_begun(await _try(storage)).claim.batches) == ["a"]
 
     async def test_claims_of_before_do_not_hold_anything_back(self, harness: Harness) -> None:
-        """L62, L67: a claim ends with its lease, also one that has time left; the new one counts another attempt."""
+        """A claim ends with its lease, also one that has time left; the new one counts another attempt."""
         storage = await _storage(harness)
         await queued(storage, late("a"))
         fence = await leased(storage, "ann")
@@ -115,7 +115,7 @@ class TestQueueBegin:
         assert batch.attempts == 2
 
     async def test_a_paused_session_is_left_alone(self, harness: Harness) -> None:
-        """DESIGN §4.3: nobody begins a turn by this while its session pauses, to the last moment."""
+        """Nobody begins a turn by this while its session pauses, to the last moment."""
         storage = await _storage(harness)
         await queued(storage, late("a"))
         fence = await leased(storage, "ann")
@@ -131,7 +131,7 @@ class TestQueueBegin:
         assert (work.session_ids, work.next_at_ms) == (("s",), None)
 
     async def test_records_of_an_earlier_attempt_are_told(self, harness: Harness) -> None:
-        """L103: it says whether anything was recorded for the turn, whose name comes from its first batch."""
+        """It says whether anything was recorded for the turn, whose name comes from its first batch."""
         storage = await _storage(harness)
         first, second = await queued(storage, late("a"), late("b"))
         begun = _begun(await _try(storage))
@@ -148,7 +148,7 @@ class TestQueueBegin:
         assert (other.claim.batches[0].batch_id, other.recorded) == (second.batch_id, False)
 
     async def test_of_many_who_begin_one_has_the_turn(self, harness: Harness) -> None:
-        """L36, L62: on several handles, each turn is begun once, and the others are told who has it."""
+        """On several handles, each turn is begun once, and the others are told who has it."""
         storages = [await harness.open() for _ in range(3)]
         for number in range(5):
             session_id = f"s{number}"
@@ -166,7 +166,7 @@ class TestQueueBegin:
             assert [batch.attempts for batch in await storages[1].queue.list(session_id)] == [1, 0]
 
     async def test_a_session_must_be_there(self, harness: Harness) -> None:
-        """L9: SessionNotFound and SessionDeleted, as for every other claim."""
+        """SessionNotFound and SessionDeleted, as for every other claim."""
         storage = await _storage(harness)
         with pytest.raises(SessionNotFound):
             await storage.queue.claim_turn("other", ANN, ttl_ms=LONG)
@@ -175,7 +175,7 @@ class TestQueueBegin:
             await storage.queue.claim_turn("s", ANN, ttl_ms=LONG)
 
     async def test_a_new_session_has_no_revision(self, harness: Harness) -> None:
-        """L1: before the first commit the revision is zero."""
+        """Before the first commit the revision is zero."""
         storage = await harness.open()
         await created(storage)
         await queued(storage, late("a"))

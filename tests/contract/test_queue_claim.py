@@ -57,7 +57,7 @@ class TestQueueClaim:
 
     @pytest.mark.parametrize("case", GROUPS)
     async def test_a_claim_is_one_group(self, harness: Harness, case: str) -> None:
-        """L59, L60, W-35: the first batch comes with those directly behind it that may join it, up to the limit."""
+        """The first batch comes with those directly behind it that may join it, up to the limit."""
         storage, fence = await _leased(harness)
         drafts, groups = GROUPS[case]
         await queued(storage, *drafts)
@@ -67,7 +67,7 @@ class TestQueueClaim:
         assert nothing(rest) is EmptyReason.CLAIMED
 
     async def test_a_claim_says_what_it_holds_and_until_when(self, harness: Harness) -> None:
-        """L54, L64: the claim carries the batches whole, in order, each with one attempt more."""
+        """The claim carries the batches whole, in order, each with one attempt more."""
         storage, fence = await _leased(harness)
         batches = await queued(storage, joining("a", source_key="k"), joining("b"))
         claim = await _claim(storage, fence)
@@ -79,7 +79,7 @@ class TestQueueClaim:
         assert await storage.queue.list("s") == claim.batches
 
     async def test_a_checkpoint_gets_early_work_only(self, harness: Harness) -> None:
-        """L57, W-38: early work does not wait behind late work, and late work waits for the end of the turn."""
+        """Early work does not wait behind late work, and late work waits for the end of the turn."""
         storage, fence = await _leased(harness)
         await queued(storage, late("a"), joining("b"), late("c"), joining("d"))
         assert texts((await _claim(storage, fence, CHECKPOINT)).batches) == ["b", "d"]
@@ -88,7 +88,7 @@ class TestQueueClaim:
         assert texts((await _claim(storage, fence)).batches) == ["c"]
 
     async def test_delayed_work_is_skipped_until_it_is_due(self, harness: Harness) -> None:
-        """L58: later work is claimable meanwhile; once due, the delayed batch has the place it was enqueued at."""
+        """Later work is claimable meanwhile; once due, the delayed batch has the place it was enqueued at."""
         storage, fence = await _leased(harness)
         due = harness.clock.now_ms() + 10
         await queued(storage, joining("a", available_at_ms=due), joining("b"), joining("c", available_at_ms=due + 1))
@@ -103,7 +103,7 @@ class TestQueueClaim:
         assert texts((await _claim(storage, fence)).batches) == ["a", "b", "c"]
 
     async def test_an_empty_claim_says_why(self, harness: Harness) -> None:
-        """DESIGN §4.3: each reason is given when it is the one, with the time at which delayed work comes."""
+        """Each reason is given when it is the one, with the time at which delayed work comes."""
         storage, fence = await _leased(harness)
         due = harness.clock.now_ms() + 500
         assert await _try(storage, fence) == NothingClaimed(reason=EmptyReason.EMPTY)
@@ -122,7 +122,7 @@ class TestQueueClaim:
         assert await _try(storage, fence) == NothingClaimed(reason=EmptyReason.CLAIMED, next_available_at_ms=due)
 
     async def test_a_command_is_overtaken_by_nothing(self, harness: Harness) -> None:
-        """L71: a ready command blocks what is behind it, comes alone, and itself waits for what is before it."""
+        """A ready command blocks what is behind it, comes alone, and itself waits for what is before it."""
         storage, fence = await _leased(harness)
         await queued(storage, joining("a"), command("c"), command("d"), joining("b"))
         assert nothing(await storage.queue.claim_command(fence, ttl_ms=TTL)) is EmptyReason.TURN_WORK_AT_HEAD
@@ -135,7 +135,7 @@ class TestQueueClaim:
         assert texts((await _claim(storage, fence, CHECKPOINT)).batches) == ["b"]
 
     async def test_a_delayed_command_blocks_nothing(self, harness: Harness) -> None:
-        """L58, L71: a command counts from the moment it is due, and then at its own place."""
+        """A command counts from the moment it is due, and then at its own place."""
         storage, fence = await _leased(harness)
         await queued(storage, command("c", available_at_ms=harness.clock.now_ms() + 10), early("a"), early("b"))
         assert texts((await _claim(storage, fence)).batches) == ["a"]
@@ -144,7 +144,7 @@ class TestQueueClaim:
         assert texts(claimed(await storage.queue.claim_command(fence, ttl_ms=TTL)).batches) == ["c"]
 
     async def test_exact_batches_are_claimed_if_they_come_next(self, harness: Harness) -> None:
-        """L63, H37: a head group by its ids, and nothing else: not out of order, not beyond, not further back."""
+        """A head group by its ids, and nothing else: not out of order, not beyond, not further back."""
         storage, fence = await _leased(harness)
         a, b, c, d = (batch.batch_id for batch in await queued(storage, *(joining(text) for text in "abc"), early("d")))
         before = await observe_queue(storage)
@@ -156,7 +156,7 @@ class TestQueueClaim:
         assert texts(claimed(await storage.queue.claim_batches(fence, (c,), ttl_ms=TTL)).batches) == ["c"]
 
     async def test_a_claim_of_nothing_asks_nothing(self, harness: Harness) -> None:
-        """L61, L63: no batches wanted is no claim, even under a fence that does not hold."""
+        """No batches wanted is no claim, even under a fence that does not hold."""
         storage, fence = await _leased(harness)
         await queued(storage, early("a"))
         false = msgspec.structs.replace(fence, token="false")
@@ -167,7 +167,7 @@ class TestQueueClaim:
 
     @pytest.mark.parametrize("fault", ["released", "expired", "taken over", "token", "owner", "number", "session"])
     async def test_a_claim_needs_a_live_lease(self, harness: Harness, fault: str) -> None:
-        """L44, L69: a fence that is not the session's live one is LeaseLost, and nothing is claimed."""
+        """A fence that is not the session's live one is LeaseLost, and nothing is claimed."""
         storage, fence = await _leased(harness)
         await created(storage, "other")
         foreign = await leased(storage, session_id="other")
@@ -198,7 +198,7 @@ class TestQueueClaim:
         assert await observe_queue(storage) == before
 
     async def test_claimed_work_is_not_claimed_again(self, harness: Harness) -> None:
-        """L62: not even by the holder of the lease itself, up to the last millisecond; then it is."""
+        """Not even by the holder of the lease itself, up to the last millisecond; then it is."""
         storage, fence = await _leased(harness)
         await queued(storage, early("a"))
         first = await _claim(storage, fence)
@@ -210,14 +210,14 @@ class TestQueueClaim:
         assert second.token != first.token
 
     async def test_many_claims_do_not_hide_free_work(self, harness: Harness) -> None:
-        """H22: free work behind more claimed batches than any claim looks at is found."""
+        """Free work behind more claimed batches than any claim looks at is found."""
         storage, fence = await _leased(harness)
         await queued(storage, *(joining(str(number)) for number in range(70)), early("free"))
         assert len((await _claim(storage, fence, max_batches=70)).batches) == 70
         assert texts((await _claim(storage, fence, max_batches=1)).batches) == ["free"]
 
     async def test_of_concurrent_claims_one_gets_the_work(self, harness: Harness) -> None:
-        """L62: no batch is in two claims, and the one that has it can renew."""
+        """No batch is in two claims, and the one that has it can renew."""
         storages = [await harness.open() for _ in range(3)]
         await created(storages[0])
         fence = await leased(storages[0])
@@ -229,7 +229,7 @@ class TestQueueClaim:
             assert await storages[1].queue.renew(winner, ttl_ms=TTL) == winner
 
     async def test_work_of_different_sessions_is_apart(self, harness: Harness) -> None:
-        """L69: a claim takes from its own session only, also where merge keys are equal."""
+        """A claim takes from its own session only, also where merge keys are equal."""
         storage, fence = await _leased(harness)
         await created(storage, "other")
         await queued(storage, joining("a"), joining("x", session_id="other"), joining("b"))

@@ -71,7 +71,7 @@ class TestQueueCommit:
     """Laws about consuming claimed work."""
 
     async def test_a_commit_consumes_its_claim(self, harness: Harness) -> None:
-        """L24, L67: head, nodes and the end of the work become visible as one; the claim is then gone."""
+        """Head, nodes and the end of the work become visible as one; the claim is then gone."""
         storage, fence, claim = await _held(harness)
         await queued(storage, late("next"))
         await storage.session("s").commit(consuming(commit(1, node("n", "a"), fence=fence), claim))
@@ -85,14 +85,14 @@ class TestQueueCommit:
             await storage.queue.renew(claim, ttl_ms=TTL)
 
     async def test_a_commit_without_completions_consumes_nothing(self, harness: Harness) -> None:
-        """H24: claimed work that a commit does not settle stays claimed."""
+        """Claimed work that a commit does not settle stays claimed."""
         storage, fence, claim = await _held(harness)
         await storage.session("s").commit(commit(1, node("n", "a"), fence=fence))
         assert texts(await storage.queue.list_pending("s")) == ["c"]
         assert await storage.queue.renew(claim, ttl_ms=TTL) == claim
 
     async def test_a_repeated_commit_consumes_once(self, harness: Harness) -> None:
-        """L24, L67: the repeat returns the first result, also when the work was claimed anew for it."""
+        """The repeat returns the first result, also when the work was claimed anew for it."""
         storage, fence, claim = await _held(harness)
         values = consuming(commit(1, node("n", "a"), fence=fence, turn_id="t"), claim)
         first = await storage.session("s").commit(values)
@@ -105,7 +105,7 @@ class TestQueueCommit:
         assert await observe_queue(storage) == before
 
     async def test_what_was_consumed_is_content_of_the_turn(self, harness: Harness) -> None:
-        """L21, L24: the same turn with other work, or with none, is TurnConflict."""
+        """The same turn with other work, or with none, is TurnConflict."""
         storage, fence, claim = await _held(harness)
         values = commit(1, node("n", "a"), fence=fence, turn_id="t")
         await storage.session("s").commit(consuming(values, claim))
@@ -114,7 +114,7 @@ class TestQueueCommit:
             await _refuse(storage, changed, TurnConflict)
 
     async def test_several_claims_end_with_one_commit(self, harness: Harness) -> None:
-        """H25, H29: what started a turn and what reached it at checkpoints is settled with it."""
+        """What started a turn and what reached it at checkpoints is settled with it."""
         storage, fence = await _storage(harness)
         await queued(storage, late("start"), joining("one"))
         start = claimed(await _try(storage, fence))
@@ -129,7 +129,7 @@ class TestQueueCommit:
         assert await storage.queue.ready_sessions() == ("s",)
 
     async def test_a_command_is_consumed_like_turn_work(self, harness: Harness) -> None:
-        """L71: once the command is settled what stood behind it comes next."""
+        """Once the command is settled what stood behind it comes next."""
         storage, fence = await _storage(harness)
         await queued(storage, command("reset"), late("behind"))
         claim = claimed(await storage.queue.claim_command(fence, ttl_ms=TTL))
@@ -139,7 +139,7 @@ class TestQueueCommit:
     @pytest.mark.parametrize("fresh", [False, True], ids=["known head", "fresh handle"])
     @pytest.mark.parametrize("what", FALSE_COMPLETIONS)
     async def test_a_false_completion_is_refused(self, harness: Harness, what: str, fresh: bool) -> None:  # noqa: FBT001
-        """L24, L67, L68, H24: all batches of the claim and no others, or nothing is written and nothing is gone."""
+        """All batches of the claim and no others, or nothing is written and nothing is gone."""
         storage, fence, claim = await _held(harness)
         await created(storage, "other")
         (foreign,) = await queued(storage, late("x", session_id="other"))
@@ -154,7 +154,7 @@ class TestQueueCommit:
         assert (await storage.session("s").commit(consuming(values, claim))).revision == 2
 
     async def test_one_false_completion_spoils_all(self, harness: Harness) -> None:
-        """L24: of several claims none is consumed if one is lost; the error names that one."""
+        """Of several claims none is consumed if one is lost; the error names that one."""
         storage, fence, first = await _held(harness)
         second = claimed(await _try(storage, fence))
         await storage.queue.abandon(second)
@@ -163,7 +163,7 @@ class TestQueueCommit:
         assert (lost.session_id, lost.claim_id) == ("s", second.claim_id)
 
     async def test_a_claim_of_another_session_is_refused(self, harness: Harness) -> None:
-        """L68, L69: a session cannot settle what another one claimed."""
+        """A session cannot settle what another one claimed."""
         storage, fence, claim = await _held(harness)
         await started(storage, "other")
         foreign = await leased(storage, session_id="other")
@@ -173,13 +173,13 @@ class TestQueueCommit:
 
     @pytest.mark.parametrize("what", BAD_COMPLETIONS)
     async def test_a_bad_completion_is_invalid(self, harness: Harness, what: str) -> None:
-        """H24: completions of the wrong kind, or that settle twice, are refused before anything is asked."""
+        """Completions of the wrong kind, or that settle twice, are refused before anything is asked."""
         storage, fence, _ = await _held(harness)
         bad = msgspec.structs.replace(commit(1, node("n", "a"), fence=fence), completions=BAD_COMPLETIONS[what])
         await _refuse(storage, bad, InvalidInput)
 
     async def test_a_claim_that_ran_out_untaken_completes(self, harness: Harness) -> None:
-        """H20, L66: a turn that took too long lands if nobody else turned to its work."""
+        """A turn that took too long lands if nobody else turned to its work."""
         storage, _, claim = await _held(harness)
         await harness.clock.advance(LONG * 2)
         await storage.session("s").commit(consuming(commit(1, node("n", "a")), claim))
@@ -187,7 +187,7 @@ class TestQueueCommit:
 
     @pytest.mark.parametrize("advanced", [False, True], ids=["head current", "head advanced"])
     async def test_after_a_takeover_the_old_holder_is_refused(self, harness: Harness, advanced: bool) -> None:  # noqa: FBT001
-        """H21, L66, L103: its late commit, fenced or not, writes nothing; the successor's lands."""
+        """Its late commit, fenced or not, writes nothing; the successor's lands."""
         storage, fence, claim = await _held(harness)
         await harness.clock.advance(LONG)
         rival = await harness.open()
@@ -206,7 +206,7 @@ class TestQueueCommit:
 
     @pytest.mark.parametrize("ended", ["abandoned", "consumed", "partly claimed anew", "partly cancelled"])
     async def test_a_claim_that_lost_its_batches_does_not_complete(self, harness: Harness, ended: str) -> None:
-        """L66, L68: given back, done already, or no longer whole: ClaimLost."""
+        """Given back, done already, or no longer whole: ClaimLost."""
         storage, fence, claim = await _held(harness)
         revision = 1
         match ended:
@@ -224,7 +224,7 @@ class TestQueueCommit:
         await _refuse(storage, consuming(commit(revision, node("n", "a"), fence=fence), claim), ClaimLost)
 
     async def test_the_first_failure_is_told(self, harness: Harness) -> None:
-        """H21: fence, revision, claims and graph are checked in this order."""
+        """Fence, revision, claims and graph are checked in this order."""
         storage, fence, claim = await _held(harness)
         stale = msgspec.structs.replace(fence, token="stale")
         false = msgspec.structs.replace(claim, token="false")
@@ -235,7 +235,7 @@ class TestQueueCommit:
         await _refuse(storage, consuming(commit(1, orphan, fence=fence), claim), NodeNotFound)
 
     async def test_of_concurrent_commits_one_consumes(self, harness: Harness) -> None:
-        """L67: work is settled exactly once, by the commit that lands."""
+        """Work is settled exactly once, by the commit that lands."""
         storages = [await harness.open() for _ in range(3)]
         await started(storages[0])
         fence = await leased(storages[0])
@@ -257,7 +257,7 @@ class TestQueueCommit:
 
     @pytest.mark.parametrize("rival", ["cancel", "claim"])
     async def test_work_of_a_late_commit_goes_to_one(self, harness: Harness, rival: str) -> None:
-        """L66, L74: a commit of a claim that ran out races a cancel or a new claim: exactly one gets the batch."""
+        """A commit of a claim that ran out races a cancel or a new claim: exactly one gets the batch."""
         storages = [await harness.open() for _ in range(2)]
         await started(storages[0])
         fence = await leased(storages[0], ttl_ms=LONG)
@@ -282,7 +282,7 @@ class TestQueueCommit:
             assert await storages[0].queue.list("s") == ()
 
     async def test_a_wake_is_delivered_once(self, harness: Harness) -> None:
-        """L70: a process that tells its event twice wakes the session once, also after the work is done."""
+        """A process that tells its event twice wakes the session once, also after the work is done."""
         storage, fence = await _storage(harness)
         wake = BatchDraft(
             session_id="s",

@@ -80,7 +80,7 @@ async def _asked(storage: lash.Storage, recorder: Recorder, fence: lash.LeaseFen
 
 @pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 async def test_no_more_statements_with_more_work(backend_url: str, backend_name: str) -> None:
-    """Issue 3, H38: claims and the idle question run the same statements with 10 and with 5,000 batches queued."""
+    """Claims and the idle question run the same statements with 10 and with 5,000 batches queued."""
     recorder = Recorder()
     async with await lash.open(backend_url, on_statement=recorder) as storage:
         for session_id in SESSIONS:
@@ -184,7 +184,7 @@ def _assert_searched(connection: apsw.Connection, name: str) -> None:
 async def test_sqlite_works_no_longer_with_more_work(
     backend_url: str, backend_name: str, database: apsw.Connection
 ) -> None:
-    """Issue 3, H38: SQLite runs exactly as many instructions with 2,000 and with 100,000 batches queued."""
+    """SQLite runs exactly as many instructions with 2,000 and with 100,000 batches queued."""
     questions: dict[str, dict[str, object]] = {
         "queue_candidates": {"session_key": 2, "lane": "late", "limit": 5, "now_ms": 9, "lease_fencing": 1},
         "queue_backlog": {"session_key": 2},
@@ -252,7 +252,7 @@ async def _plan(connection: asyncpg.Connection[asyncpg.Record], text: str, argum
 
 @pytest.mark.parametrize("backend_name", ["postgres"], indirect=True)
 async def test_postgres_reads_few_rows_however_many_are_queued(backend_url: str, backend_name: str) -> None:
-    """Issue 3, H38: no step of a claim or of the idle question touches more than a few hundred rows of 100,000."""
+    """No step of a claim or of the idle question touches more than a few hundred rows of 100,000."""
     queries = load_queries("lash.postgres.sql", schema=PostgresOptions.from_url(backend_url).schema)
     await _fill(backend_url, backend_name, FEW)
     async with _server(backend_url) as connection:

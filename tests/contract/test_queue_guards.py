@@ -70,7 +70,7 @@ async def _prepared(url: str) -> AsyncIterator[tuple[lash.Storage, lash.LeaseFen
 
 @pytest.mark.parametrize("what", LEASE_LOST)
 async def test_a_lease_lost_while_a_claim_is_made(backend_url: str, what: str) -> None:
-    """L44: the claim is refused, and no batch is claimed."""
+    """The claim is refused, and no batch is claimed."""
     async with _prepared(backend_url) as (storage, fence, interruption):
         interruption.before("queue_stamp", LEASE_LOST[what])
         with pytest.raises(lash.LeaseLost):
@@ -80,7 +80,7 @@ async def test_a_lease_lost_while_a_claim_is_made(backend_url: str, what: str) -
 
 @pytest.mark.parametrize("what", BATCH_LOST)
 async def test_a_batch_lost_while_a_claim_is_made(backend_url: str, what: str) -> None:
-    """L62, L74: the claim is planned anew without it, and takes nothing that is not there."""
+    """The claim is planned anew without it, and takes nothing that is not there."""
     async with _prepared(backend_url) as (storage, fence, interruption):
         interruption.before("queue_stamp", BATCH_LOST[what])
         claim = claimed(await storage.queue.claim(fence, boundary=lash.Boundary.IDLE, ttl_ms=LONG))
@@ -99,7 +99,7 @@ RIVALS: Final = {
 
 @pytest.mark.parametrize("what", RIVALS)
 async def test_a_rival_while_a_turn_is_begun(backend_url: str, what: str) -> None:
-    """L36, L62: the turn is planned anew: Busy under the rival's lease, else with the next number and what is left."""
+    """The turn is planned anew: Busy under the rival's lease, else with the next number and what is left."""
     async with _prepared(backend_url) as (storage, fence, interruption):
         await storage.leases.release(fence)
         interruption.before("queue_begin_turn", RIVALS[what])
@@ -127,7 +127,7 @@ COMMITS: Final = {
 @pytest.mark.parametrize("statement", COMMITS)
 @pytest.mark.parametrize("what", LEASE_LOST)
 async def test_a_lease_lost_while_a_commit_is_made(backend_url: str, what: str, statement: str) -> None:
-    """L8: the commit is refused whole: no head, no node."""
+    """The commit is refused whole: no head, no node."""
     async with _prepared(backend_url) as (storage, fence, interruption):
         interruption.before(statement, LEASE_LOST[what])
         with pytest.raises(lash.LeaseLost):
@@ -140,7 +140,7 @@ async def test_a_lease_lost_while_a_commit_is_made(backend_url: str, what: str, 
 @pytest.mark.parametrize("statement", COMMITS)
 @pytest.mark.parametrize("what", BATCH_LOST)
 async def test_a_batch_lost_while_a_commit_is_made(backend_url: str, what: str, statement: str) -> None:
-    """L24, H21: the commit is refused whole: no head, no node, and what is left of the claim stays."""
+    """The commit is refused whole: no head, no node, and what is left of the claim stays."""
     async with _prepared(backend_url) as (storage, fence, interruption):
         claim = claimed(await storage.queue.claim(fence, boundary=lash.Boundary.IDLE, ttl_ms=LONG))
         interruption.before(statement, BATCH_LOST[what])

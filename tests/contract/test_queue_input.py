@@ -133,17 +133,17 @@ class TestQueueInput:
     """Every bad value is InvalidInput, and the queue afterwards is the queue before."""
 
     async def test_a_bad_draft_is_refused(self, harness: Harness) -> None:
-        """H6, H49, L72: wrong types, mixed kinds, unknown labels and text that cannot be stored are refused."""
+        """Wrong types, mixed kinds, unknown labels and text that cannot be stored are refused."""
         good = late("hello", source_key="k")
         drafts = {name: msgspec.structs.replace(good, **changes) for name, changes in BAD_DRAFTS.items()}
         await _refused(harness, {name: _enqueue(draft) for name, draft in drafts.items()})
 
     async def test_a_bad_call_is_refused(self, harness: Harness) -> None:
-        """H13, H24: arguments of the wrong type or range are refused."""
+        """Arguments of the wrong type or range are refused."""
         await _refused(harness, BAD_CALLS)
 
     async def test_what_is_unusual_but_storable_is_queued(self, harness: Harness) -> None:
-        """H49: the longest keys, odd characters and the last moment of time are taken."""
+        """The longest keys, odd characters and the last moment of time are taken."""
         storage = await harness.open()
         await started(storage)
         odd = {"source_key": "k" * 255, "merge_key": "'; -- \N{PILE OF POO}", "available_at_ms": 2**63 - 1}

@@ -28,7 +28,7 @@ class TestQueueLife:
     """Laws about keeping and losing a claim."""
 
     async def test_renewal_extends_and_keeps_the_rest(self, harness: Harness) -> None:
-        """L65: id, token and batches stay, the expiry moves, and the work stays claimed."""
+        """Id, token and batches stay, the expiry moves, and the work stays claimed."""
         storage, fence, claim = await _held(harness)
         for _ in range(3):
             await harness.clock.advance(TTL - 1)
@@ -41,7 +41,7 @@ class TestQueueLife:
         assert texts(claimed(await _try(storage, fence)).batches) == ["a", "b"]
 
     async def test_renewal_never_shortens(self, harness: Harness) -> None:
-        """L65: neither a short time to live nor a clock that jumped back brings the expiry nearer."""
+        """Neither a short time to live nor a clock that jumped back brings the expiry nearer."""
         storage, _, claim = await _held(harness)
         assert await storage.queue.renew(claim, ttl_ms=0) == claim
         await harness.clock.advance(-500)
@@ -50,14 +50,14 @@ class TestQueueLife:
         assert (await storage.queue.renew(forged, ttl_ms=0)).expires_at_ms == claim.expires_at_ms
 
     async def test_a_forged_expiry_is_not_believed(self, harness: Harness) -> None:
-        """H24: what the caller says about the expiry does not extend a claim; the time to live alone does."""
+        """What the caller says about the expiry does not extend a claim; the time to live alone does."""
         storage, fence, claim = await _held(harness)
         await storage.queue.renew(msgspec.structs.replace(claim, expires_at_ms=2**63 - 1), ttl_ms=TTL)
         await harness.clock.advance(TTL)
         assert texts(claimed(await _try(storage, fence)).batches) == ["a", "b"]
 
     async def test_a_claim_that_ran_out_untaken_renews(self, harness: Harness) -> None:
-        """L66: being late does no harm as long as nobody else took the work."""
+        """Being late does no harm as long as nobody else took the work."""
         storage, fence, claim = await _held(harness)
         await harness.clock.advance(TTL * 5)
         assert texts(await storage.queue.list_pending("s")) == ["a", "b"]
@@ -67,7 +67,7 @@ class TestQueueLife:
 
     @pytest.mark.parametrize("taken", [1, 2])
     async def test_a_claim_that_was_taken_does_not_renew(self, harness: Harness, taken: int) -> None:
-        """L66: once one of its batches is in another claim it is lost, and what is left of it is not extended."""
+        """Once one of its batches is in another claim it is lost, and what is left of it is not extended."""
         storage, fence, claim = await _held(harness)
         await harness.clock.advance(TTL)
         newer = claimed(await _try(storage, fence, max_batches=taken))
@@ -79,7 +79,7 @@ class TestQueueLife:
         assert await storage.queue.renew(newer, ttl_ms=TTL) == newer
 
     async def test_abandoned_work_is_free_at_once(self, harness: Harness) -> None:
-        """L56, L64: all that the claim holds is given back, once; the next claim counts one attempt more."""
+        """All that the claim holds is given back, once; the next claim counts one attempt more."""
         storage, fence, claim = await _held(harness)
         assert await storage.queue.abandon(claim) == 2
         assert await storage.queue.abandon(claim) == 0
@@ -104,7 +104,7 @@ class TestQueueLife:
         assert [batch.attempts for batch in await storage.queue.list("s")] == [1, 1]
 
     async def test_a_late_stop_takes_no_attempt_of_the_successor(self, harness: Harness) -> None:
-        """H27: an old claim takes back its attempts only where it still holds the work."""
+        """An old claim takes back its attempts only where it still holds the work."""
         storage, fence, claim = await _held(harness)
         await harness.clock.advance(TTL)
         claimed(await _try(storage, fence, max_batches=1))
@@ -112,7 +112,7 @@ class TestQueueLife:
         assert [batch.attempts for batch in await storage.queue.list("s")] == [2, 0]
 
     async def test_attempts_are_counted_for_each_batch(self, harness: Harness) -> None:
-        """H23: a batch that was claimed more often than its neighbours keeps its own count."""
+        """A batch that was claimed more often than its neighbours keeps its own count."""
         storage, fence, claim = await _held(harness)
         await storage.queue.abandon(claim)
         await storage.queue.abandon(claimed(await _try(storage, fence, max_batches=1)))
@@ -120,7 +120,7 @@ class TestQueueLife:
         assert [batch.attempts for batch in claimed(await _try(storage, fence)).batches] == [3, 2, 1]
 
     async def test_a_late_abandon_leaves_the_successor_alone(self, harness: Harness) -> None:
-        """H27: an old claim gives back only what it still holds itself."""
+        """An old claim gives back only what it still holds itself."""
         storage, fence, claim = await _held(harness)
         await harness.clock.advance(TTL)
         newer = claimed(await _try(storage, fence, max_batches=1))
@@ -129,7 +129,7 @@ class TestQueueLife:
         assert await storage.queue.renew(newer, ttl_ms=TTL) == newer
 
     async def test_the_heartbeat_keeps_every_claim(self, harness: Harness) -> None:
-        """DESIGN §4.3: renewing the lease extends all claims made under it, and shortens none."""
+        """Renewing the lease extends all claims made under it, and shortens none."""
         storage, fence, first = await _held(harness)
         await queued(storage, joining("c"))
         second = claimed(await _try(storage, fence))
@@ -144,7 +144,7 @@ class TestQueueLife:
         assert texts(await storage.queue.list_pending("s")) == ["a", "b", "c"]
 
     async def test_re_entry_keeps_every_claim(self, harness: Harness) -> None:
-        """L37: a holder that claims its lease again keeps its work as long as the lease, as if it had renewed it."""
+        """A holder that claims its lease again keeps its work as long as the lease, as if it had renewed it."""
         storage, fence, claim = await _held(harness)
         await harness.clock.advance(TTL - 1)
         assert await leased(storage, ttl_ms=LONG) == fence
@@ -153,7 +153,7 @@ class TestQueueLife:
         assert (await storage.queue.renew(claim, ttl_ms=0)).expires_at_ms == harness.clock.now_ms() + 1
 
     async def test_a_refused_heartbeat_keeps_no_claim(self, harness: Harness) -> None:
-        """L39, L103: the claims of a lease that is lost run out."""
+        """The claims of a lease that is lost run out."""
         storage, fence, _ = await _held(harness)
         with pytest.raises(LeaseLost):
             await storage.leases.renew(msgspec.structs.replace(fence, token="false"), ttl_ms=LONG)
@@ -161,7 +161,7 @@ class TestQueueLife:
         assert texts(await storage.queue.list_pending("s")) == ["a", "b"]
 
     async def test_a_takeover_frees_the_work_at_once(self, harness: Harness) -> None:
-        """L103, H21: the successor claims what the dead holder had claimed for long, and keeps it."""
+        """The successor claims what the dead holder had claimed for long, and keeps it."""
         storage, fence, _ = await _held(harness, ttl_ms=LONG * 10)
         await harness.clock.advance(LONG)
         assert await storage.queue.list_pending("s") == ()
@@ -174,7 +174,7 @@ class TestQueueLife:
         assert nothing(await _try(storage, successor)) is EmptyReason.CLAIMED
 
     async def test_the_heartbeat_of_a_successor_is_not_for_old_claims(self, harness: Harness) -> None:
-        """L103: a claim left by the predecessor stays free, however often the new lease is renewed."""
+        """A claim left by the predecessor stays free, however often the new lease is renewed."""
         storage, _, _ = await _held(harness, ttl_ms=LONG * 10)
         await harness.clock.advance(LONG)
         successor = await leased(storage, "successor")

@@ -21,7 +21,7 @@ class TestReclaim:
     """Laws about displacing a holder that is provably dead. They need /proc to tell who is dead."""
 
     async def test_only_a_reclaim_displaces_a_dead_holder(self, harness: Harness) -> None:
-        """L47: a plain claim against a dead holder is Busy; a reclaim acquires before the time is over."""
+        """A plain claim against a dead holder is Busy; a reclaim acquires before the time is over."""
         storage, dead = await _held(harness, _dead())
         claimant = owner("next", process=_alive())
         assert await storage.leases.claim("s", claimant, ttl_ms=TTL) == Busy(holder=dead)
@@ -36,7 +36,7 @@ class TestReclaim:
             await storage.leases.renew(dead.fence, ttl_ms=TTL)
 
     async def test_an_outdated_observation_displaces_nobody(self, harness: Harness) -> None:
-        """L48: a reclaim that saw an earlier acquisition is Busy and names the current holder."""
+        """A reclaim that saw an earlier acquisition is Busy and names the current holder."""
         storage, seen = await _held(harness, _dead())
         await storage.leases.release(seen.fence)
         current = acquired(await storage.leases.claim("s", seen.owner, ttl_ms=TTL))
@@ -45,7 +45,7 @@ class TestReclaim:
         assert await storage.leases.holder("s") == current
 
     async def test_of_two_reclaims_one_acquires(self, harness: Harness) -> None:
-        """L48: of racing reclaims on several handles exactly one acquires."""
+        """Of racing reclaims on several handles exactly one acquires."""
         storages = [await harness.open() for _ in range(3)]
         for attempt in range(4):
             session_id = f"s{attempt}"
@@ -62,7 +62,7 @@ class TestReclaim:
 
     @pytest.mark.parametrize("case", ["live process", "opaque holder", "opaque claimant", "other host", "other boot"])
     async def test_what_cannot_be_proven_dead_is_alive(self, harness: Harness, case: str) -> None:
-        """L49: no reclaim from a live process or an opaque holder, by an opaque claimant, across hosts or boots."""
+        """No reclaim from a live process or an opaque holder, by an opaque claimant, across hosts or boots."""
         dead, alive = _dead(), _alive()
         holders = {
             "live process": alive,
@@ -76,7 +76,7 @@ class TestReclaim:
         assert await storage.leases.holder("s") == held
 
     async def test_a_reclaim_is_otherwise_a_claim(self, harness: Harness) -> None:
-        """L47: a reclaim of a lapsed or free lease acquires, and the holder itself re-enters."""
+        """A reclaim of a lapsed or free lease acquires, and the holder itself re-enters."""
         storage, held = await _held(harness, None)
         again = await storage.leases.reclaim("s", held.owner, observed=held, ttl_ms=TTL)
         assert again == Acquired(lease=held, reentered=True)
@@ -88,7 +88,7 @@ class TestReclaim:
         assert acquired(await storage.leases.reclaim("s", owner("third"), observed=held, ttl_ms=TTL)).fencing > 2
 
     async def test_a_holder_displaces_nobody_under_its_own_name(self, harness: Harness) -> None:
-        """L37, L47: who goes by both ids of a dead holder re-enters its lease, also by a reclaim."""
+        """Who goes by both ids of a dead holder re-enters its lease, also by a reclaim."""
         storage, held = await _held(harness, _dead())
         namesake = owner("holder", process=_alive())
         again = await storage.leases.reclaim("s", namesake, observed=held, ttl_ms=TTL)
@@ -96,7 +96,7 @@ class TestReclaim:
         assert await storage.leases.holder("s") == held
 
     async def test_a_forged_observation_displaces_nobody(self, harness: Harness) -> None:
-        """L48: an observation that calls a live holder dead under a token of its own is Busy."""
+        """An observation that calls a live holder dead under a token of its own is Busy."""
         storage, held = await _held(harness, _alive())
         forged = msgspec.structs.replace(
             held, token="forged", owner=msgspec.structs.replace(held.owner, process=_dead())

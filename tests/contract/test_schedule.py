@@ -161,7 +161,7 @@ class TestSchedule:
         assert left.revision == 2
 
     async def test_deleting(self, harness: Harness) -> None:
-        """A deleted schedule is nowhere; what is made in its place goes on above its revision (H67)."""
+        """A deleted schedule is nowhere; what is made in its place goes on above its revision."""
         storage = await opened(harness)
         await made(storage, schedule())
         await storage.schedules.delete(HOST, "k", revision=1)

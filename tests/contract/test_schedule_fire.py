@@ -41,7 +41,7 @@ class TestScheduleFire:
     """Laws about ticks."""
 
     async def test_a_tick_starts_a_process_for_each_subscription(self, harness: Harness) -> None:
-        """DESIGN 4.5.3: the occurrence is of type cron, its key the time of the tick; processes get the payload."""
+        """The occurrence is of type cron, its key the time of the tick; processes get the payload."""
         storage = await opened(harness)
         new = await made(storage, schedule(payload={"city": "Bonn"}))
         for key in ("a", "b"):

@@ -34,7 +34,7 @@ class TestSessionCommit:
     """Laws about commits and the head."""
 
     async def test_the_first_commit_makes_a_session_loadable(self, harness: Harness) -> None:
-        """L1: a created session loads as None; after its first commit it loads with revision 1."""
+        """A created session loads as None; after its first commit it loads with revision 1."""
         storage = await harness.open()
         session = await created(storage)
         assert (await session.load(), await session.head(), await session.checkpoint()) == (None, None, None)
@@ -50,7 +50,7 @@ class TestSessionCommit:
         assert (head.session_id, head.revision, head.leaf_node_id, head.node_count) == ("s", 1, "a", 1)
 
     async def test_every_applied_commit_raises_the_revision_by_one(self, harness: Harness) -> None:
-        """L2, L13: the revision counts applied commits, and a refused or repeated one does not count."""
+        """The revision counts applied commits, and a refused or repeated one does not count."""
         storage = await harness.open()
         session = await created(storage)
         for revision in range(1, 6):
@@ -64,7 +64,7 @@ class TestSessionCommit:
         assert (await loaded(storage)).head.revision == 5
 
     async def test_frames_come_back_as_they_were_committed(self, harness: Harness) -> None:
-        """L3: frames and the current frame round-trip, with unknown reasons and execution state bytes."""
+        """Frames and the current frame round-trip, with unknown reasons and execution state bytes."""
         session = await created(await harness.open())
         first = AgentFrame(frame_id="f1", created_at=MOMENT, status=FrameStatus.SUPERSEDED, execution_state=b"\0state")
         second = AgentFrame(
@@ -89,7 +89,7 @@ class TestSessionCommit:
         assert read.frames[1] == second
 
     async def test_a_commit_replaces_the_list_of_frames(self, harness: Harness) -> None:
-        """L3: frames that a commit leaves out are gone, and the others are in the order of the commit."""
+        """Frames that a commit leaves out are gone, and the others are in the order of the commit."""
         storage = await harness.open()
         session = await created(storage)
         await session.commit(commit(0, frames=(frame("f1"), frame("f2"), frame("f3")), current_frame_id="f1"))
@@ -102,7 +102,7 @@ class TestSessionCommit:
         assert (read.frames, read.head.current_frame_id) == ((), None)
 
     async def test_the_configuration_is_saved_with_the_head(self, harness: Harness) -> None:
-        """L1: the head carries the configuration of its own commit, not of an earlier one."""
+        """The head carries the configuration of its own commit, not of an earlier one."""
         storage = await harness.open()
         session = await created(storage)
         limits = ModelLimits(context_window_tokens=200_000, output_token_capacity=8_000)
@@ -115,7 +115,7 @@ class TestSessionCommit:
         assert (await loaded(storage)).head.config == SessionConfig()
 
     async def test_a_handle_refuses_the_commit_of_another_session(self, harness: Harness) -> None:
-        """L4, L26, H8: a commit that names another session is refused, and neither session changes."""
+        """A commit that names another session is refused, and neither session changes."""
         storage = await harness.open()
         session = await started(storage)
         await started(storage, "other")
@@ -128,7 +128,7 @@ class TestSessionCommit:
         assert (await observe(storage), await observe(storage, "other")) == before
 
     async def test_sessions_of_one_database_do_not_see_each_other(self, harness: Harness) -> None:
-        """H8: two sessions use the same node ids, turn ids and component keys without meeting."""
+        """Two sessions use the same node ids, turn ids and component keys without meeting."""
         storage = await harness.open()
         for session_id in ("one", "two"):
             session = await created(storage, session_id)
@@ -144,7 +144,7 @@ class TestSessionCommit:
             assert read.usage == (spent(3),)
 
     async def test_a_commit_must_expect_the_current_revision(self, harness: Harness) -> None:
-        """L5 is overruled: the expected revision is mandatory and compared even under a valid lease."""
+        """The expected revision is mandatory and compared even under a valid lease."""
         storage = await harness.open()
         await started(storage)
         lease = acquired(await storage.leases.claim("s", owner("w"), ttl_ms=1_000))
@@ -156,7 +156,7 @@ class TestSessionCommit:
         assert (raised.value.session_id, raised.value.expected, raised.value.actual) == ("s", 0, 1)
 
     async def test_a_session_must_be_created_before_its_first_commit(self, harness: Harness) -> None:
-        """L6 is narrowed: revision 0 of an id that was never created is no session, and stays none."""
+        """Revision 0 of an id that was never created is no session, and stays none."""
         storage = await harness.open()
         with pytest.raises(SessionNotFound):
             await storage.session("nobody").commit(commit(0, node("a"), session_id="nobody"))
@@ -164,7 +164,7 @@ class TestSessionCommit:
         assert (await storage.sessions.list()).sessions == ()
 
     async def test_of_two_first_commits_one_lands(self, harness: Harness) -> None:
-        """L6, H5: of concurrent commits that expect the same revision one lands, the others get RevisionConflict."""
+        """Of concurrent commits that expect the same revision one lands, the others get RevisionConflict."""
         storages = [await harness.open() for _ in range(3)]
         await created(storages[0])
         for revision in range(5):
@@ -179,7 +179,7 @@ class TestSessionCommit:
         assert len((await loaded(storages[0])).graph.nodes) == 5
 
     async def test_of_two_commits_without_nodes_one_lands(self, harness: Harness) -> None:
-        """H5: the revision alone decides a race, also between commits that leave the graph as it is."""
+        """The revision alone decides a race, also between commits that leave the graph as it is."""
         storages = [await harness.open() for _ in range(3)]
         await created(storages[0])
         for revision in range(5):
@@ -190,7 +190,7 @@ class TestSessionCommit:
             assert (read.head.revision, read.usage) == (revision + 1, (spent(revision + 1),))
 
     async def test_a_handle_with_an_old_view_is_refused(self, harness: Harness) -> None:
-        """H5: a handle that last saw an older head cannot publish on it, whatever the newer commit changed."""
+        """A handle that last saw an older head cannot publish on it, whatever the newer commit changed."""
         storages = [await harness.open() for _ in range(2)]
         session = await started(storages[0])
         await storages[1].session("s").commit(commit(1, usage=(spent(1),)))
@@ -199,7 +199,7 @@ class TestSessionCommit:
         assert (await session.commit(commit(2, node("b", "a")))).revision == 3
 
     async def test_handles_take_turns(self, harness: Harness) -> None:
-        """H5: a handle whose own last commit is long superseded commits on what another one published."""
+        """A handle whose own last commit is long superseded commits on what another one published."""
         storages = [await harness.open() for _ in range(2)]
         await started(storages[0])
         for revision in range(1, 7):
@@ -213,7 +213,7 @@ class TestSessionCommit:
         assert [each.node_id for each in path.graph.nodes] == ["a", "n1", "n2", "n3", "n4", "n5", "n6"]
 
     async def test_a_commit_without_a_fence_lands(self, harness: Harness) -> None:
-        """L7 is overruled: a fence is optional, so a slow turn lands although its lease ran out."""
+        """A fence is optional, so a slow turn lands although its lease ran out."""
         storage = await harness.open()
         session = await started(storage)
         await storage.leases.claim("s", owner("w"), ttl_ms=1_000)
@@ -224,7 +224,7 @@ class TestSessionCommit:
         assert (await loaded(storage)).head.leaf_node_id == "b"
 
     async def test_a_commit_with_a_live_fence_lands(self, harness: Harness) -> None:
-        """L8: the fence of the live lease is accepted, also from another handle and in its last millisecond."""
+        """The fence of the live lease is accepted, also from another handle and in its last millisecond."""
         storage = await harness.open()
         await started(storage)
         lease = acquired(await storage.leases.claim("s", owner("w"), ttl_ms=1_000))
@@ -234,7 +234,7 @@ class TestSessionCommit:
 
     @pytest.mark.parametrize("changed", ["token", "fencing", "owner_id", "incarnation_id", "session_id"])
     async def test_a_fence_that_is_not_the_live_one_is_refused(self, harness: Harness, changed: str) -> None:
-        """L8: a fence with another token, number, owner, incarnation or session is LeaseLost; nothing is written."""
+        """A fence with another token, number, owner, incarnation or session is LeaseLost; nothing is written."""
         storage = await harness.open()
         await started(storage)
         await started(storage, "other")
@@ -244,7 +244,7 @@ class TestSessionCommit:
         await refuse(storage, commit(1, node("b", "a"), fence=false_fence), LeaseLost)
 
     async def test_a_fence_whose_lease_is_gone_is_refused(self, harness: Harness) -> None:
-        """L8: an expired, released or superseded fence is LeaseLost; nothing is written."""
+        """An expired, released or superseded fence is LeaseLost; nothing is written."""
         storage = await harness.open()
         await started(storage)
         expired = acquired(await storage.leases.claim("s", owner("w"), ttl_ms=1_000))
@@ -256,7 +256,7 @@ class TestSessionCommit:
         await refuse(storage, commit(1, node("b", "a"), fence=released.fence), LeaseLost)
 
     async def test_the_first_failing_check_is_reported(self, harness: Harness) -> None:
-        """L9, L10: binding, existence, turn, fence, revision, graph, refs, in this order; nothing is written."""
+        """Binding, existence, turn, fence, revision, graph, refs, in this order; nothing is written."""
         storage = await harness.open()
         session = await created(storage)
         await session.commit(commit(0, node("a"), turn_id="used", usage=(spent(5),)))
@@ -284,7 +284,7 @@ class TestSessionCommit:
         assert (read.usage, read.checkpoint.manifest.turn_state.turn_index) == ((spent(12),), 9)
 
     async def test_a_refused_commit_leaves_its_turn_free(self, harness: Harness) -> None:
-        """L10, L24: the turn row is one atom with the head, so the turn of a refused commit can still land."""
+        """The turn row is one atom with the head, so the turn of a refused commit can still land."""
         storage = await harness.open()
         session = await started(storage)
         await refuse(storage, commit(0, node("b", "a"), turn_id="t"), RevisionConflict)
@@ -294,7 +294,7 @@ class TestSessionCommit:
         assert (await loaded(storage)).head.leaf_node_id == "c"
 
     async def test_a_commit_beyond_the_budget_is_refused(self, harness: Harness) -> None:
-        """H9: a commit with too many rows or bytes is CommitTooLarge, changes nothing, and a smaller one lands."""
+        """A commit with too many rows or bytes is CommitTooLarge, changes nothing, and a smaller one lands."""
         storage = await harness.open(budget=CommitBudget(max_rows=3, max_bytes=5_000))
         session = await started(storage)
         await refuse(storage, commit(1, *chain("b", "c", "d", "e", after="a")), CommitTooLarge)
@@ -306,7 +306,7 @@ class TestSessionCommit:
         assert (await loaded(storage)).head.node_count == 4
 
     async def test_a_budget_refusal_never_reaches_the_database(self, harness: Harness) -> None:
-        """H9: an oversized commit is refused without running a single statement."""
+        """An oversized commit is refused without running a single statement."""
         statements: list[str] = []
         storage = await harness.open(budget=CommitBudget(max_rows=1), on_statement=statements.append)
         session = await created(storage)
@@ -317,7 +317,7 @@ class TestSessionCommit:
         assert len(statements) == before
 
     async def test_the_time_of_a_commit_is_the_clocks(self, harness: Harness) -> None:
-        """L1: the head says when it was published, by the storage's clock."""
+        """The head says when it was published, by the storage's clock."""
         session = await started(await harness.open())
         await harness.clock.advance(5_000)
         await session.commit(commit(1))
@@ -326,7 +326,7 @@ class TestSessionCommit:
         assert head.updated_at_ms == harness.clock.now_ms()
 
     async def test_a_large_commit_is_read_back_whole(self, harness: Harness) -> None:
-        """L11: 500 nodes in one commit come back in their order, every one."""
+        """500 nodes in one commit come back in their order, every one."""
         storage = await harness.open()
         session = await created(storage)
         nodes = chain(*(f"n{number}" for number in range(500)))

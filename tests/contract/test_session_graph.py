@@ -18,7 +18,7 @@ class TestSessionGraph:
     """Laws about deltas, tombstones and vacuum."""
 
     async def test_append_keeps_order_and_what_was_there(self, harness: Harness) -> None:
-        """L11: appended nodes follow the existing ones in their order, and the last becomes the leaf."""
+        """Appended nodes follow the existing ones in their order, and the last becomes the leaf."""
         storage = await harness.open()
         session = await started(storage, "s", "a", "b")
         await session.commit(commit(1, *chain("c", "d", after="b")))
@@ -27,7 +27,7 @@ class TestSessionGraph:
         assert (read.graph.leaf_node_id, read.head.leaf_node_id) == ("d", "d")
 
     async def test_long_nodes_come_back_whichever_way_they_are_read(self, harness: Harness) -> None:
-        """L11: the length of what was said changes nothing: all, the path, its end, one node, a fork, a repetition."""
+        """The length of what was said changes nothing: all, the path, its end, one node, a fork, a repetition."""
         storage = await harness.open()
         long = node("b", "a", "It says a great deal, and says it again. " * 100)
         session = await started(storage, "s", "a")
@@ -47,7 +47,7 @@ class TestSessionGraph:
         assert fork.graph.nodes == expected[:2]
 
     async def test_append_can_name_its_leaf(self, harness: Harness) -> None:
-        """L11: a leaf that the append names wins: a new node, an old one, or none."""
+        """A leaf that the append names wins: a new node, an old one, or none."""
         storage = await harness.open()
         session = await started(storage, "s", "a", "b")
         leaves = ["c", "a", None]
@@ -57,7 +57,7 @@ class TestSessionGraph:
             assert (await loaded(storage)).head.leaf_node_id == leaf
 
     async def test_unchanged_keeps_or_moves_the_leaf(self, harness: Harness) -> None:
-        """L11: a commit without nodes keeps the leaf unless it names another; H7 is overruled by this."""
+        """A commit without nodes keeps the leaf unless it names another."""
         storage = await harness.open()
         session = await started(storage, "s", "a", "b")
         expected = {1: "b", 2: "a", 3: "a", 4: None, 5: None, 6: "b"}
@@ -75,7 +75,7 @@ class TestSessionGraph:
         assert ids(await session.load(FullGraph())) == ["a", "b"]
 
     async def test_branches_grow_side_by_side(self, harness: Harness) -> None:
-        """L11, H7: an append may hang on any live node; every branch keeps its own path."""
+        """An append may hang on any live node; every branch keeps its own path."""
         storage = await harness.open()
         session = await started(storage, "s", "a", "b", "c")
         await session.commit(commit(1, *chain("d", "e", after="a")))
@@ -88,7 +88,7 @@ class TestSessionGraph:
         assert ids(await session.load(FullGraph())) == list("abcdefghijk")
 
     async def test_replace_leaves_exactly_the_given_nodes(self, harness: Harness) -> None:
-        """L11: a full replacement leaves its own nodes in its own order, old ids reused or not."""
+        """A full replacement leaves its own nodes in its own order, old ids reused or not."""
         storage = await harness.open()
         session = await started(storage, "s", "a", "b", "c")
         new = (node("a", text="another a"), node("x", "a"), node("y", "a"))
@@ -103,7 +103,7 @@ class TestSessionGraph:
         assert ids(await session.load()) == ["a", "x", "b"]
 
     async def test_replace_takes_nodes_in_any_order(self, harness: Harness) -> None:
-        """L11: a replacement may list children before parents, and nodes whose parent is not part of it."""
+        """A replacement may list children before parents, and nodes whose parent is not part of it."""
         storage = await harness.open()
         session = await started(storage)
         new = (node("z", "y"), node("y", "x"), node("x"), node("orphan", "nowhere"))
@@ -113,7 +113,7 @@ class TestSessionGraph:
         assert ids(await session.load(ActivePath(leaf_node_id="orphan"))) == ["orphan"]
 
     async def test_replace_can_empty_the_graph(self, harness: Harness) -> None:
-        """L11: a replacement by nothing leaves no node and no leaf."""
+        """A replacement by nothing leaves no node and no leaf."""
         storage = await harness.open()
         session = await started(storage, "s", "a", "b")
         await session.commit(commit(1, graph=ReplaceFull(nodes=(), leaf_node_id=None, replaced_node_count=2)))
@@ -121,7 +121,7 @@ class TestSessionGraph:
         assert (read.graph.nodes, read.head.leaf_node_id, read.head.node_count) == ((), None, 0)
 
     async def test_replace_from_a_partial_view_is_refused(self, harness: Harness) -> None:
-        """W-08: a replacement that counts other nodes than are live is GraphConflict and deletes no branch."""
+        """A replacement that counts other nodes than are live is GraphConflict and deletes no branch."""
         storage = await harness.open()
         session = await started(storage, "s", "a", "b")
         await session.commit(commit(1, node("c", "a")))
@@ -143,7 +143,7 @@ class TestSessionGraph:
         ],
     )
     async def test_a_delta_on_a_missing_node_is_refused(self, harness: Harness, delta: GraphDelta) -> None:
-        """L11, H7: a parent that is unknown or comes later, and a leaf that is not live, are NodeNotFound."""
+        """A parent that is unknown or comes later, and a leaf that is not live, are NodeNotFound."""
         storage = await harness.open()
         await started(storage)
         await refuse(storage, commit(1, graph=delta), NodeNotFound)
@@ -151,7 +151,7 @@ class TestSessionGraph:
         await refuse(storage, commit(1, graph=delta, checkpoint=draft(0, {"k": BlobRef("0" * 64)})), NodeNotFound)
 
     async def test_a_parent_of_another_session_is_missing(self, harness: Harness) -> None:
-        """H8: nodes are looked up in their own session only."""
+        """Nodes are looked up in their own session only."""
         storage = await harness.open()
         await started(storage)
         await started(storage, "other", "elsewhere")
@@ -159,7 +159,7 @@ class TestSessionGraph:
         await refuse(storage, commit(1, graph=Unchanged(leaf_node_id="elsewhere")), NodeNotFound)
 
     async def test_appending_the_same_node_again_is_harmless(self, harness: Harness) -> None:
-        """H6 is narrowed: an id that exists with the same content is a no-op, and new nodes beside it are added."""
+        """An id that exists with the same content is a no-op, and new nodes beside it are added."""
         storage = await harness.open()
         session = await started(storage, "s", "a", "b")
         await session.commit(commit(1, *chain("a", "b", "c")))
@@ -180,14 +180,14 @@ class TestSessionGraph:
         ],
     )
     async def test_an_id_with_other_content_is_a_conflict(self, harness: Harness, changed: msgspec.Struct) -> None:
-        """H6: an id that exists with another text, parent or frame is NodeConflict; nothing is written."""
+        """An id that exists with another text, parent or frame is NodeConflict; nothing is written."""
         storage = await harness.open()
         await started(storage, "s", "a", "b")
         graph = append(*chain("new", after="b"), msgspec.convert(changed, type(node("b"))))
         await refuse(storage, commit(1, graph=graph), NodeConflict)
 
     async def test_an_id_twice_in_one_commit_is_refused(self, harness: Harness) -> None:
-        """H6: the same id twice in one delta is InvalidInput, even with the same content."""
+        """The same id twice in one delta is InvalidInput, even with the same content."""
         storage = await harness.open()
         await started(storage)
         await refuse(storage, commit(1, node("b", "a"), node("b", "a")), InvalidInput)
@@ -195,7 +195,7 @@ class TestSessionGraph:
         await refuse(storage, commit(1, graph=twice), InvalidInput)
 
     async def test_a_circle_of_parents_is_refused(self, harness: Harness) -> None:
-        """L32: cyclic parent links cannot be stored."""
+        """Cyclic parent links cannot be stored."""
         storage = await harness.open()
         await started(storage)
         circle = (node("x", "y"), node("y", "x"))
@@ -204,7 +204,7 @@ class TestSessionGraph:
         await refuse(storage, commit(1, node("self", "self")), NodeNotFound)
 
     async def test_the_head_counts_live_nodes(self, harness: Harness) -> None:
-        """L12: the node count of the head is the number of live nodes, after append, removal and replacement."""
+        """The node count of the head is the number of live nodes, after append, removal and replacement."""
         storage = await harness.open()
         session = await started(storage, "s", "a", "b")
         await session.commit(commit(1, *chain("c", "d", after="a")))
@@ -217,7 +217,7 @@ class TestSessionGraph:
         assert (await loaded(storage)).head.node_count == 1
 
     async def test_removed_nodes_are_gone_at_once(self, harness: Harness) -> None:
-        """L75: a tombstoned node vanishes from both scopes and from single reads, on every handle."""
+        """A tombstoned node vanishes from both scopes and from single reads, on every handle."""
         storages = [await harness.open() for _ in range(2)]
         session = await started(storages[0], "s", "a", "b")
         await session.commit(commit(1, *chain("c", "d", after="a")))
@@ -234,7 +234,7 @@ class TestSessionGraph:
         assert (head.revision, head.node_count) == (2, 3)
 
     async def test_a_path_ends_at_a_removed_ancestor(self, harness: Harness) -> None:
-        """L31: a tombstoned ancestor cuts the path; what hangs below it stays readable."""
+        """A tombstoned ancestor cuts the path; what hangs below it stays readable."""
         session = await started(await harness.open(), "s", "a", "b", "c", "d")
         await session.commit(commit(1, node("x")))
         assert await session.tombstone(["b"]) == 1
@@ -244,7 +244,7 @@ class TestSessionGraph:
         assert ids(await session.load(ActivePath(leaf_node_id="d"))) == ["c", "d"]
 
     async def test_removing_is_idempotent(self, harness: Harness) -> None:
-        """L75: unknown ids, repeated ids and no ids remove nothing; each node counts once."""
+        """Unknown ids, repeated ids and no ids remove nothing; each node counts once."""
         session = await started(await harness.open(), "s", "a", "b", "c")
         await session.commit(commit(1, node("x")))
         assert await session.tombstone([]) == 0
@@ -254,7 +254,7 @@ class TestSessionGraph:
         assert ids(await session.load(FullGraph())) == ["a", "x"]
 
     async def test_the_active_path_cannot_be_removed(self, harness: Harness) -> None:
-        """L75 is narrowed: a node on the active path is InvalidInput, and then none of the nodes is removed."""
+        """A node on the active path is InvalidInput, and then none of the nodes is removed."""
         storage = await harness.open()
         session = await started(storage, "s", "a", "b")
         await session.commit(commit(1, *chain("c", "d", after="a")))
@@ -265,7 +265,7 @@ class TestSessionGraph:
         assert await observe(storage) == before
 
     async def test_a_removed_id_is_not_used_again(self, harness: Harness) -> None:
-        """H6: appending the id of a tombstoned node is NodeConflict, and nothing can hang on it."""
+        """Appending the id of a tombstoned node is NodeConflict, and nothing can hang on it."""
         storage = await harness.open()
         session = await started(storage, "s", "a", "b")
         await session.commit(commit(1, node("c", "a")))
@@ -275,7 +275,7 @@ class TestSessionGraph:
         await refuse(storage, commit(2, graph=Unchanged(leaf_node_id="b")), NodeNotFound)
 
     async def test_vacuum_deletes_the_removed_nodes_of_its_session(self, harness: Harness) -> None:
-        """L76, L82: vacuum reports what this call deleted, touches no other session, and may come at any time."""
+        """Vacuum reports what this call deleted, touches no other session, and may come at any time."""
         storage = await harness.open()
         session = await created(storage)
         assert await session.vacuum() == VacuumReport(removed_node_count=0)
@@ -297,7 +297,7 @@ class TestSessionGraph:
         assert await other.vacuum() == VacuumReport(removed_node_count=1)
 
     async def test_another_handle_learns_of_removed_nodes(self, harness: Harness) -> None:
-        """L12, W-01: a handle that saw the head before a removal still commits the right counts after it."""
+        """A handle that saw the head before a removal still commits the right counts after it."""
         storages = [await harness.open() for _ in range(2)]
         session = await started(storages[0], "s", "a", "b", "c")
         await session.commit(commit(1, node("x", "a")))
@@ -311,7 +311,7 @@ class TestSessionGraph:
         assert summary.user_message_count == 3
 
     async def test_the_place_of_a_vacuumed_node_is_not_used_again(self, harness: Harness) -> None:
-        """L31, L76: what lay below a vacuumed node does not come to lie below a new one."""
+        """What lay below a vacuumed node does not come to lie below a new one."""
         session = await started(await harness.open(), "s", "a", "b", "c")
         await session.commit(commit(1, graph=append(node("d", "b"), leaf=None)))
         for revision, gone, new in ((2, ["b"], "b2"), (3, ["c"], "b3")):
@@ -325,7 +325,7 @@ class TestSessionGraph:
         assert ids(await session.load(ActivePath(leaf_node_id="c"))) == []
 
     async def test_removing_a_child_lets_the_branch_go_on(self, harness: Harness) -> None:
-        """L31: after the end of a branch was removed and vacuumed, its parent takes new children."""
+        """After the end of a branch was removed and vacuumed, its parent takes new children."""
         session = await started(await harness.open(), "s", "a", "b", "c")
         await session.commit(commit(1, graph=Unchanged(leaf_node_id="b")))
         await session.tombstone(["c"])

@@ -20,7 +20,7 @@ class TestSessionList:
     """Laws about pages and the picker line."""
 
     async def test_the_newest_session_comes_first(self, harness: Harness) -> None:
-        """L85: sessions are listed from the newest to the oldest by creation; a commit does not move one."""
+        """Sessions are listed from the newest to the oldest by creation; a commit does not move one."""
         storage = await harness.open()
         for session_id in ("b", "c", "a"):
             await created(storage, session_id)
@@ -28,7 +28,7 @@ class TestSessionList:
         assert await _listed(storage) == ["a", "c", "b"]
 
     async def test_pages_do_not_overlap(self, harness: Harness) -> None:
-        """L85: pages of any size show every session once, and the last page has no cursor."""
+        """Pages of any size show every session once, and the last page has no cursor."""
         storage = await harness.open()
         names = [f"s{number}" for number in range(7)]
         for name in names:
@@ -38,7 +38,7 @@ class TestSessionList:
         assert (await storage.sessions.list(limit=7)).next_cursor is None
 
     async def test_pages_stay_apart_while_sessions_come_and_go(self, harness: Harness) -> None:
-        """L85: what is created or deleted between two pages neither repeats nor hides another session."""
+        """What is created or deleted between two pages neither repeats nor hides another session."""
         storage = await harness.open()
         for number in range(6):
             await storage.sessions.create(f"s{number}")
@@ -51,7 +51,7 @@ class TestSessionList:
         assert [each.meta.session_id for each in rest.sessions] == ["s2", "s1", "s0"]
 
     async def test_a_cursor_works_on_another_handle(self, harness: Harness) -> None:
-        """L85: a cursor is plain text that outlives the storage object that made it."""
+        """A cursor is plain text that outlives the storage object that made it."""
         storage = await harness.open()
         for number in range(3):
             await storage.sessions.create(f"s{number}")
@@ -65,19 +65,19 @@ class TestSessionList:
         ["", " ", "garbage", "AAAA", "czE6", "czE6eA==", "czE6LTE=", "czI6MQ==", "ü", "\0", "czE6MQ", "A" * 300],
     )
     async def test_a_damaged_cursor_is_refused(self, harness: Harness, cursor: str) -> None:
-        """L85: text that is no cursor is InvalidInput, never an empty or a first page."""
+        """Text that is no cursor is InvalidInput, never an empty or a first page."""
         storage = await harness.open()
         await created(storage)
         with pytest.raises(InvalidInput):
             await storage.sessions.list(cursor=cursor)
 
     async def test_an_empty_storage_has_an_empty_page(self, harness: Harness) -> None:
-        """L84: a list of nothing is an empty page without a cursor."""
+        """A list of nothing is an empty page without a cursor."""
         page = await (await harness.open()).sessions.list()
         assert (page.sessions, page.next_cursor) == ((), None)
 
     async def test_a_session_without_a_commit_has_an_empty_line(self, harness: Harness) -> None:
-        """L85: before the first commit the line has no text, no messages and the time of creation."""
+        """Before the first commit the line has no text, no messages and the time of creation."""
         storage = await harness.open()
         relation = ChildRelation(parent_session_id="p")
         await storage.sessions.create("s", cwd="/w", relation=relation)
@@ -88,7 +88,7 @@ class TestSessionList:
         assert line.meta.created_at_ms == line.updated_at_ms == harness.clock.now_ms()
 
     async def test_the_line_shows_the_first_user_message(self, harness: Harness) -> None:
-        """L85, W-24: the line shows what the user said first, how often, the revision and the time of the commit."""
+        """The line shows what the user said first, how often, the revision and the time of the commit."""
         storage = await harness.open()
         session = await created(storage)
         made_at = harness.clock.now_ms()
@@ -103,7 +103,7 @@ class TestSessionList:
         assert (line.meta.created_at_ms, line.updated_at_ms) == (made_at, made_at + 2_000)
 
     async def test_parts_of_the_first_message_are_joined(self, harness: Harness) -> None:
-        """L85: images are named, tool parts and blanks are left out, the rest is joined by blank lines."""
+        """Images are named, tool parts and blanks are left out, the rest is joined by blank lines."""
         storage = await harness.open()
         session = await created(storage)
         parts = (
@@ -118,7 +118,7 @@ class TestSessionList:
         assert (await _line(storage)).first_user_message == f"one\n\n{IMAGE}\n\ntwo"
 
     async def test_a_wordless_first_message_stays_the_first(self, harness: Harness) -> None:
-        """L85: a user message without words is the first all the same, however the messages were committed."""
+        """A user message without words is the first all the same, however the messages were committed."""
         storage = await harness.open()
         together = await created(storage, "together")
         await together.commit(commit(0, _said("a"), node("b", "a", "words"), session_id="together"))
@@ -129,7 +129,7 @@ class TestSessionList:
             assert (line.first_user_message, line.user_message_count) == ("", 2)
 
     async def test_a_long_first_message_is_shortened(self, harness: Harness) -> None:
-        """L85, W-24: the line holds the beginning of a long message, and the node all of it; NUL hurts neither."""
+        """The line holds the beginning of a long message, and the node all of it; NUL hurts neither."""
         storage = await harness.open()
         session = await created(storage)
         text = "word " * 20_000 + "\0"
@@ -140,7 +140,7 @@ class TestSessionList:
         assert await session.node("a") == node("a", text="\0" + text)
 
     async def test_the_line_follows_removals(self, harness: Harness) -> None:
-        """L75: a removed message no longer counts, and the next one becomes the first."""
+        """A removed message no longer counts, and the next one becomes the first."""
         storage = await harness.open()
         session = await started(storage, "s", "first", "second")
         await session.commit(commit(1, node("third")))
@@ -153,7 +153,7 @@ class TestSessionList:
         assert (line.first_user_message, line.user_message_count) == ("third", 2)
 
     async def test_the_line_follows_a_replacement(self, harness: Harness) -> None:
-        """L11: after a full replacement the line speaks of the new nodes only, first in the order given."""
+        """After a full replacement the line speaks of the new nodes only, first in the order given."""
         storage = await harness.open()
         session = await started(storage, "s", "a", "b")
         new = (node("y", "x", "why"), node("x", text="ex"))
@@ -167,7 +167,7 @@ class TestSessionList:
         assert (line.first_user_message, line.user_message_count) == ("", 0)
 
     async def test_a_repeated_append_is_not_counted_twice(self, harness: Harness) -> None:
-        """H12: appending nodes that exist does not count their messages again."""
+        """Appending nodes that exist does not count their messages again."""
         storage = await harness.open()
         session = await started(storage, "s", "a", "b")
         await session.commit(commit(1, *chain("a", "b", "c")))

@@ -47,7 +47,7 @@ class TestSessionRead:
     """Laws about loading."""
 
     async def test_the_full_graph_is_every_branch_in_order(self, harness: Harness) -> None:
-        """L28: the full graph holds the live nodes of every branch in the order of insertion."""
+        """The full graph holds the live nodes of every branch in the order of insertion."""
         session = await started(await harness.open(), "s", "b", "a")
         await session.commit(commit(1, *chain("d", "c", after="b")))
         read = await session.load(FullGraph())
@@ -56,7 +56,7 @@ class TestSessionRead:
         assert read.graph.leaf_node_id == "c"
 
     async def test_the_active_path_is_the_ancestry_of_the_leaf(self, harness: Harness) -> None:
-        """L29: the default scope holds the ancestry of the head's leaf, root first, and no sibling."""
+        """The default scope holds the ancestry of the head's leaf, root first, and no sibling."""
         session = await started(await harness.open(), "s", "a", "b")
         await session.commit(commit(1, *chain("c", "d", after="a")))
         read = await session.load()
@@ -65,7 +65,7 @@ class TestSessionRead:
         assert read.graph.leaf_node_id == "d"
 
     async def test_the_path_of_any_node_can_be_read(self, harness: Harness) -> None:
-        """L30: a named leaf is read with its ancestry, whatever the head's leaf is, and the head stays."""
+        """A named leaf is read with its ancestry, whatever the head's leaf is, and the head stays."""
         session = await started(await harness.open(), "s", "a", "b", "c")
         await session.commit(commit(1, node("d", "a")))
         before = await session.head()
@@ -75,14 +75,14 @@ class TestSessionRead:
         assert read.head == before == await session.head()
 
     async def test_the_path_of_an_unknown_leaf_is_empty(self, harness: Harness) -> None:
-        """L31: an unknown leaf has no nodes, and is named as the leaf all the same."""
+        """An unknown leaf has no nodes, and is named as the leaf all the same."""
         session = await started(await harness.open())
         read = await session.load(ActivePath(leaf_node_id="nowhere"))
         assert read is not None
         assert (read.graph.nodes, read.graph.leaf_node_id, read.head.leaf_node_id) == ((), "nowhere", "a")
 
     async def test_without_a_leaf_the_path_is_empty(self, harness: Harness) -> None:
-        """L32: with neither a named leaf nor a leaf of the head there is no path."""
+        """With neither a named leaf nor a leaf of the head there is no path."""
         session = await started(await harness.open())
         await session.commit(commit(1, graph=Unchanged(leaf_node_id=None)))
         read = await session.load()
@@ -90,7 +90,7 @@ class TestSessionRead:
         assert (read.graph.nodes, read.graph.leaf_node_id) == ((), None)
 
     async def test_the_end_of_a_path_can_be_read_alone(self, harness: Harness) -> None:
-        """L29: ``last`` keeps the nodes nearest to the leaf, across branches, and no more than there are."""
+        """``last`` keeps the nodes nearest to the leaf, across branches, and no more than there are."""
         session = await started(await harness.open(), "s", "a", "b", "c")
         await session.commit(commit(1, *chain("d", "e", after="b")))
         expected = {1: "e", 2: "de", 3: "bde", 4: "abde", 5: "abde", 2**62: "abde"}
@@ -100,7 +100,7 @@ class TestSessionRead:
         assert ids(await session.load(ActivePath(leaf_node_id="nowhere", last=2))) == []
 
     async def test_a_single_node_of_any_branch_can_be_read(self, harness: Harness) -> None:
-        """L28: a node is found by its id on and off the active path; an unknown id is None."""
+        """A node is found by its id on and off the active path; an unknown id is None."""
         storage = await harness.open()
         session = await started(storage, "s", "a", "b")
         await session.commit(commit(1, node("c", "a")))
@@ -109,7 +109,7 @@ class TestSessionRead:
         assert await session.node("elsewhere") is None
 
     async def test_every_kind_of_node_round_trips(self, harness: Harness) -> None:
-        """L28: nodes come back equal in every field, on another handle."""
+        """Nodes come back equal in every field, on another handle."""
         session = await created(await harness.open())
         nodes = _rich_nodes()
         await session.commit(commit(0, *nodes))
@@ -118,7 +118,7 @@ class TestSessionRead:
         assert read.graph.nodes == nodes
 
     async def test_the_ledger_is_summed_by_source_and_model(self, harness: Harness) -> None:
-        """L33: the ledger sums each pair in the order first seen; rows that count nothing are left out."""
+        """The ledger sums each pair in the order first seen; rows that count nothing are left out."""
         session = await created(await harness.open())
         await session.commit(
             commit(0, usage=(spent(5, source="turn", model="b"), spent(1, 2, source="sub", model="a"), spent(0)))
@@ -134,7 +134,7 @@ class TestSessionRead:
         )
 
     async def test_cached_usage_counts(self, harness: Harness) -> None:
-        """L33, W-21: usage that was only cached is kept, and every counter adds up on its own."""
+        """Usage that was only cached is kept, and every counter adds up on its own."""
         session = await created(await harness.open())
         cached = UsageEntry(source="turn", model="m", usage=TokenUsage(cached_input_tokens=9))
         rest = UsageEntry(source="turn", model="m", usage=TokenUsage(reasoning_tokens=4, output_tokens=1))
@@ -146,7 +146,7 @@ class TestSessionRead:
         assert read.usage == (UsageEntry(source="turn", model="m", usage=total),)
 
     async def test_the_turn_state_round_trips(self, harness: Harness) -> None:
-        """L14: the turn state comes back in every field."""
+        """The turn state comes back in every field."""
         session = await created(await harness.open())
         state = msgspec.structs.replace(
             draft(3).turn_state,
@@ -160,7 +160,7 @@ class TestSessionRead:
         assert read.checkpoint.manifest.turn_state == state
 
     async def test_a_load_sees_one_revision(self, harness: Harness) -> None:
-        """L34: loads that race with commits equal one committed revision in head, graph, ledger and checkpoint."""
+        """Loads that race with commits equal one committed revision in head, graph, ledger and checkpoint."""
         writer, reader = await harness.open(), await harness.open()
         session, other = await created(writer), reader.session("s")
         await session.commit(_marked(1))
@@ -179,7 +179,7 @@ class TestSessionRead:
         _assert_one_revision(await loaded(reader))
 
     async def test_loads_during_removals_see_one_state(self, harness: Harness) -> None:
-        """L34: loads that race with removals show as many nodes as their head counts."""
+        """Loads that race with removals show as many nodes as their head counts."""
         writer, reader = await harness.open(), await harness.open()
         session = await started(writer, "s", *(f"n{number}" for number in range(10)))
         await session.commit(commit(1, node("x")))
@@ -193,7 +193,7 @@ class TestSessionRead:
                 assert len(each.graph.nodes) == each.head.node_count
 
     async def test_reading_changes_nothing(self, harness: Harness) -> None:
-        """L30: reads have no effect: everything can be read twice with the same result."""
+        """Reads have no effect: everything can be read twice with the same result."""
         storage = await harness.open()
         session = await started(storage)
         await storage.leases.claim("s", owner("w"), ttl_ms=10)
@@ -205,7 +205,7 @@ class TestSessionRead:
         assert await observe(storage) == before
 
     async def test_a_closed_storage_does_not_answer(self, harness: Harness) -> None:
-        """H78: reading and writing through a closed storage raises; it never returns None. Closing twice is fine."""
+        """Reading and writing through a closed storage raises; it never returns None. Closing twice is fine."""
         storage = await harness.open()
         session = await started(storage)
         await storage.close()

@@ -70,7 +70,7 @@ class TestSessionTurn:
     """Laws about repeated commits."""
 
     async def test_a_repeated_commit_returns_the_first_result(self, harness: Harness) -> None:
-        """L20, H1: the repeat returns the first result and writes nothing, from any handle."""
+        """The repeat returns the first result and writes nothing, from any handle."""
         storage = await harness.open()
         session = await started(storage)
         first = await session.commit(TURN)
@@ -83,7 +83,7 @@ class TestSessionTurn:
         assert (await loaded(storage)).usage == (spent(10, 5),)
 
     async def test_a_repeat_needs_neither_lease_nor_head(self, harness: Harness) -> None:
-        """L20, H3: the repeat succeeds when its fence is long gone and others have moved the head."""
+        """The repeat succeeds when its fence is long gone and others have moved the head."""
         storage = await harness.open()
         session = await started(storage)
         lease = acquired(await storage.leases.claim("s", owner("w"), ttl_ms=1_000))
@@ -99,7 +99,7 @@ class TestSessionTurn:
         assert await observe(storage) == before
 
     async def test_a_repeat_survives_reopening(self, harness: Harness) -> None:
-        """L20, H1: the result is kept in the database: the answer was lost, the process died, the repeat gets it."""
+        """The result is kept in the database: the answer was lost, the process died, the repeat gets it."""
         first = await (await started(await harness.open())).commit(TURN)
         storage = await harness.reopen()
         assert await storage.session("s").commit(TURN) == first
@@ -107,7 +107,7 @@ class TestSessionTurn:
 
     @pytest.mark.parametrize("what", OTHER_CONTENT)
     async def test_other_content_under_the_same_turn_is_a_conflict(self, harness: Harness, what: str) -> None:
-        """L21, L23, H2: any change of content is TurnConflict, lease or no lease, and changes nothing."""
+        """Any change of content is TurnConflict, lease or no lease, and changes nothing."""
         storage = await harness.open()
         session = await started(storage)
         await session.commit(TURN)
@@ -118,7 +118,7 @@ class TestSessionTurn:
 
     @pytest.mark.parametrize("what", ["revision", "fences", "ids", "times", "component as ref", "release"])
     async def test_what_a_retry_may_do_differently_is_not_content(self, harness: Harness, what: str) -> None:
-        """L22: revision, fences, ids of nodes, messages and parts, timestamps, and how bytes are named do not count."""
+        """Revision, fences, ids of nodes, messages and parts, timestamps, and how bytes are named do not count."""
         storage = await harness.open()
         session = await started(storage)
         first = await session.commit(TURN)
@@ -127,7 +127,7 @@ class TestSessionTurn:
         assert await observe(storage) == before
 
     async def test_a_turn_conflict_names_its_turn(self, harness: Harness) -> None:
-        """L21: the error tells which turn of which session."""
+        """The error tells which turn of which session."""
         session = await created(await harness.open())
         await session.commit(commit(0, turn_id="t"))
         with pytest.raises(TurnConflict) as raised:
@@ -135,7 +135,7 @@ class TestSessionTurn:
         assert (raised.value.session_id, raised.value.turn_id) == ("s", "t")
 
     async def test_a_turn_id_is_used_once_per_session(self, harness: Harness) -> None:
-        """L20: the same turn id in two sessions is two turns."""
+        """The same turn id in two sessions is two turns."""
         storage = await harness.open()
         for session_id in ("one", "two"):
             session = await created(storage, session_id)
@@ -144,7 +144,7 @@ class TestSessionTurn:
             assert (await loaded(storage, session_id)).graph.nodes == nodes
 
     async def test_without_a_turn_id_nothing_is_repeated(self, harness: Harness) -> None:
-        """L20: two equal commits without a turn id are two commits, each counted."""
+        """Two equal commits without a turn id are two commits, each counted."""
         storage = await harness.open()
         session = await created(storage)
         for revision in range(2):
@@ -153,7 +153,7 @@ class TestSessionTurn:
         assert (read.head.revision, read.usage) == (2, (spent(8),))
 
     async def test_a_repeat_releases_the_lease_it_names(self, harness: Harness) -> None:
-        """L25: a repeat frees the lease that ``release`` names if it holds; the ledger does not grow."""
+        """A repeat frees the lease that ``release`` names if it holds; the ledger does not grow."""
         storage = await harness.open()
         session = await started(storage)
         await session.commit(TURN)
@@ -165,7 +165,7 @@ class TestSessionTurn:
         assert (await loaded(storage)).usage == (spent(10, 5),)
 
     async def test_a_repeat_with_a_stale_release_frees_nobody(self, harness: Harness) -> None:
-        """L25, H18: the repeat of an old holder leaves the lease of its successor alone."""
+        """The repeat of an old holder leaves the lease of its successor alone."""
         storage = await harness.open()
         session = await started(storage)
         old = acquired(await storage.leases.claim("s", owner("w"), ttl_ms=1_000))
@@ -177,7 +177,7 @@ class TestSessionTurn:
         assert await storage.leases.holder("s") == new
 
     async def test_identical_commits_at_once_are_one(self, harness: Harness) -> None:
-        """L27, H5: identical commits racing on several handles all succeed with one result and one effect."""
+        """Identical commits racing on several handles all succeed with one result and one effect."""
         storages = [await harness.open() for _ in range(3)]
         await created(storages[0])
         for revision in range(4):
@@ -191,7 +191,7 @@ class TestSessionTurn:
             assert (read.head.revision, read.usage) == (revision + 1, (spent(revision + 1),))
 
     async def test_different_commits_of_one_turn_at_once(self, harness: Harness) -> None:
-        """L21, H5: of different commits racing under one turn id one lands and the others are TurnConflict."""
+        """Of different commits racing under one turn id one lands and the others are TurnConflict."""
         storages = [await harness.open() for _ in range(3)]
         await created(storages[0])
         for revision in range(4):
@@ -205,7 +205,7 @@ class TestSessionTurn:
             assert (await loaded(storages[0])).head.node_count == revision + 1
 
     async def test_a_cancelled_commit_can_be_found_out(self, harness: Harness) -> None:
-        """H11: after a caller was cancelled in mid-commit, the repeat lands or replays, and the effect is single."""
+        """After a caller was cancelled in mid-commit, the repeat lands or replays, and the effect is single."""
         storage = await harness.open()
         session = await created(storage)
         for revision in range(6):
@@ -222,7 +222,7 @@ class TestSessionTurn:
             assert (read.head.revision, read.usage) == (revision + 1, (spent(revision + 1),))
 
     async def test_a_retry_with_other_usage_is_a_conflict(self, harness: Harness) -> None:
-        """H12: a retry that carries more usage neither loses nor doubles rows: it is told to decide again."""
+        """A retry that carries more usage neither loses nor doubles rows: it is told to decide again."""
         storage = await harness.open()
         session = await started(storage)
         await session.commit(TURN)

@@ -70,7 +70,7 @@ async def _counted(session: Session, recorder: Recorder, revision: int, parent: 
 async def test_a_sqlite_commit_does_not_grow_with_history(
     sqlite: URLHarness, recorder: Recorder, backend_name: str
 ) -> None:
-    """W-01, W-06: appending a node runs the same statements at 10 and at 2,000 stored nodes."""
+    """Appending a node runs the same statements at 10 and at 2,000 stored nodes."""
     storage = await sqlite.open(on_statement=recorder)
     session = await created(storage)
     await session.commit(commit(0, *chain(*(f"n{number}" for number in range(10)))))
@@ -88,7 +88,7 @@ async def test_a_sqlite_commit_does_not_grow_with_history(
 async def test_a_sqlite_commit_on_a_branch_does_not_grow_with_history(
     sqlite: URLHarness, recorder: Recorder, backend_name: str
 ) -> None:
-    """W-28: opening a branch deep in a long history runs as many statements as one in a short history."""
+    """Opening a branch deep in a long history runs as many statements as one in a short history."""
     storage = await sqlite.open(on_statement=recorder)
     session = await created(storage)
     await session.commit(commit(0, *chain(*(f"n{number}" for number in range(10)))))
@@ -107,7 +107,7 @@ async def test_a_sqlite_commit_on_a_branch_does_not_grow_with_history(
 async def test_a_postgres_commit_is_one_statement(
     postgres: PostgresHarness, recorder: Recorder, backend_name: str, seen: str, nodes: int
 ) -> None:
-    """DESIGN §6: on a storage that has seen the head a commit is one round trip, however many nodes it brings."""
+    """On a storage that has seen the head a commit is one round trip, however many nodes it brings."""
     if seen != "created":
         await started(await postgres.open())
     storage = await postgres.open(on_statement=recorder)
@@ -125,7 +125,7 @@ async def test_a_postgres_commit_is_one_statement(
 async def test_a_full_postgres_commit_is_one_statement(
     postgres: PostgresHarness, recorder: Recorder, backend_name: str
 ) -> None:
-    """DESIGN §6: turn, fence, release, kept and new components and usage all ride in the same statement."""
+    """Turn, fence, release, kept and new components and usage all ride in the same statement."""
     storage = await postgres.open(on_statement=recorder)
     session = await created(storage)
     first = await session.commit(commit(0, node("a"), checkpoint=draft(1, {"old": b"old"})))
@@ -151,7 +151,7 @@ async def test_a_full_postgres_commit_is_one_statement(
 async def test_a_postgres_conflict_is_two_statements(
     postgres: PostgresHarness, recorder: Recorder, backend_name: str
 ) -> None:
-    """DESIGN §3: a commit whose facts no longer hold asks once more, to say why."""
+    """A commit whose facts no longer hold asks once more, to say why."""
     storage, rival = await postgres.open(on_statement=recorder), await postgres.open()
     session = await created(storage)
     await session.commit(commit(0, node("a")))

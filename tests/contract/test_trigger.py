@@ -24,7 +24,7 @@ class TestTrigger:
     """Laws about making, changing and removing subscriptions."""
 
     async def test_the_source_key_is_a_function(self, harness: Harness) -> None:
-        """T1: the default key of a source depends on its type and description, and on nothing else."""
+        """The default key of a source depends on its type and description, and on nothing else."""
         storage = await harness.open()
         key = storage.triggers.source_key
         assert key(BUTTON, {"a": 1, "b": [2]}) == key(BUTTON, {"b": [2], "a": 1})
@@ -36,7 +36,7 @@ class TestTrigger:
         )
 
     async def test_registering_twice_is_one(self, harness: Harness) -> None:
-        """T2, W4, DESIGN 4.5.1: the same definition is the same subscription; each name has an id of its own."""
+        """The same definition is the same subscription; each name has an id of its own."""
         storage = await harness.open()
         first = await storage.triggers.register(trigger(label="mine"))
         assert first.created
@@ -49,7 +49,7 @@ class TestTrigger:
         assert await listed(storage) == ["other", "k"]
 
     async def test_a_new_subscription_is_enabled_at_revision_one(self, harness: Harness) -> None:
-        """T2: what is registered is returned as it was defined, with the one label that was given."""
+        """What is registered is returned as it was defined, with the one label that was given."""
         storage = await harness.open()
         subscription = (await storage.triggers.register(trigger(label="mine", source={"a": [1]}))).subscription
         assert (subscription.revision, subscription.enabled) == (1, True)
@@ -58,14 +58,14 @@ class TestTrigger:
         assert await found(storage) == subscription
 
     async def test_another_definition_is_a_conflict(self, harness: Harness) -> None:
-        """DESIGN 4.5.1: registering a name with another definition is refused and names the revision."""
+        """Registering a name with another definition is refused and names the revision."""
         storage = await harness.open()
         await subscribed(storage)
         for changed in (trigger(target=OTHER), trigger(source={"a": 1}), trigger(wake_session_id="s")):
             await refuse(storage, storage.triggers.register(changed), TriggerConflict, "'k'", "the host", "revision 1")
 
     async def test_owners_do_not_share_keys(self, harness: Harness) -> None:
-        """W5: the host and each session have names of their own, and the frame of a session tells nobody apart."""
+        """The host and each session have names of their own, and the frame of a session tells nobody apart."""
         storage = await harness.open()
         await created(storage, "s")
         await created(storage, "t")
@@ -78,7 +78,7 @@ class TestTrigger:
         assert await storage.triggers.get(by_session("s", "other"), "k") == made[1].subscription
 
     async def test_a_frame_is_kept(self, harness: Harness) -> None:
-        """W5: a subscription made in a frame is found by its session and remembers the frame."""
+        """A subscription made in a frame is found by its session and remembers the frame."""
         storage = await harness.open()
         await created(storage, "s")
         await storage.triggers.register(trigger(owner=by_session("s", "frame")))
@@ -87,7 +87,7 @@ class TestTrigger:
         assert await storage.triggers.delete_session("s") == 1
 
     async def test_a_session_must_be_there_to_own(self, harness: Harness) -> None:
-        """DESIGN 4.2.7: a session that never was, or was deleted, cannot own a subscription, which would never go."""
+        """A session that never was, or was deleted, cannot own a subscription, which would never go."""
         storage = await harness.open()
         await refuse(storage, storage.triggers.register(trigger(owner=by_session("never"))), SessionNotFound)
         await created(storage, "s")
@@ -95,7 +95,7 @@ class TestTrigger:
         await refuse(storage, storage.triggers.register(trigger(owner=by_session("s"))), SessionDeleted)
 
     async def test_changes_are_compare_and_set(self, harness: Harness) -> None:
-        """DESIGN 4.5.1: every change wants the latest revision; another one is refused and both are named."""
+        """Every change wants the latest revision; another one is refused and both are named."""
         storage = await harness.open()
         await subscribed(storage)
         await harness.clock.advance(7)
@@ -117,7 +117,7 @@ class TestTrigger:
         assert await storage.triggers.get(HOST, "k") is None
 
     async def test_what_is_already_so_stays(self, harness: Harness) -> None:
-        """DESIGN 4.5.1: a change that changes nothing makes no new revision."""
+        """A change that changes nothing makes no new revision."""
         storage = await harness.open()
         (first,) = await subscribed(storage)
         await harness.clock.advance(1)
@@ -125,7 +125,7 @@ class TestTrigger:
         assert await storage.triggers.enable(HOST, "k", revision=1) == first
 
     async def test_what_is_not_there_cannot_be_changed(self, harness: Harness) -> None:
-        """T9: changes of a name that its owner does not have are refused, also after it was deleted."""
+        """Changes of a name that its owner does not have are refused, also after it was deleted."""
         storage = await harness.open()
         for call in _changes(storage, revision=1):
             await refuse(storage, call(), TriggerNotFound, "the host", "'k'")
@@ -135,7 +135,7 @@ class TestTrigger:
             await refuse(storage, call(), TriggerNotFound)
 
     async def test_owners_cannot_change_each_others(self, harness: Harness) -> None:
-        """T9: a session that names another one's key changes nothing."""
+        """A session that names another one's key changes nothing."""
         storage = await harness.open()
         for session in ("s", "t"):
             await created(storage, session)
@@ -145,7 +145,7 @@ class TestTrigger:
             await refuse(storage, storage.triggers.delete(owner, "k", revision=1), TriggerNotFound)
 
     async def test_a_successor_is_above_its_predecessor(self, harness: Harness) -> None:
-        """H67: what is registered after a deletion has another id and a higher revision; a stale change misses it."""
+        """What is registered after a deletion has another id and a higher revision; a stale change misses it."""
         storage = await harness.open()
         (first,) = await subscribed(storage)
         await storage.triggers.update(trigger(target=OTHER), revision=1)
@@ -159,7 +159,7 @@ class TestTrigger:
         assert (await subscribed(storage))[0].revision == 4
 
     async def test_a_session_takes_its_subscriptions_along(self, harness: Harness) -> None:
-        """T8, A.6: deleting a session deletes what it owns, of all its frames, and what others own stays."""
+        """Deleting a session deletes what it owns, of all its frames, and what others own stays."""
         storage = await harness.open()
         for session in ("s", "t"):
             await created(storage, session)
@@ -175,7 +175,7 @@ class TestTrigger:
         assert await listed(storage) == ["d"]
 
     async def test_a_session_created_again_starts_above(self, harness: Harness) -> None:
-        """H67, DESIGN 4.2.7: a stale change from before the deletion of a session misses what its successor made."""
+        """A stale change from before the deletion of a session misses what its successor made."""
         storage = await harness.open()
         await created(storage, "s")
         (first,) = await subscribed(storage, owner=by_session())
@@ -186,7 +186,7 @@ class TestTrigger:
         await refuse(storage, storage.triggers.delete(by_session(), "k", revision=1), TriggerConflict)
 
     async def test_subscriptions_survive_reopening(self, harness: Harness) -> None:
-        """T18, T2: everything is there again, and a new subscription still gets an id of its own."""
+        """Everything is there again, and a new subscription still gets an id of its own."""
         storage = await harness.open()
         made = await subscribed(storage, "a", "b")
         report = await storage.occurrences.emit(pressed())
@@ -199,14 +199,14 @@ class TestTrigger:
         assert new.subscription_id not in {each.subscription_id for each in made}
 
     async def test_racing_registrations_are_one(self, harness: Harness) -> None:
-        """T2, H27: of many equal registrations at once one makes the subscription and all return it."""
+        """Of many equal registrations at once one makes the subscription and all return it."""
         storages = [await harness.open() for _ in range(2)]
         answers = await asyncio.gather(*(storages[n % 2].triggers.register(trigger()) for n in range(8)))
         assert len({each.subscription.subscription_id for each in answers}) == 1
         assert sum(each.created for each in answers) == 1
 
     async def test_racing_changes_have_one_winner(self, harness: Harness) -> None:
-        """DESIGN 4.5.1: of many changes of one revision at once exactly one happens."""
+        """Of many changes of one revision at once exactly one happens."""
         storages = [await harness.open() for _ in range(2)]
         await subscribed(storages[0])
         targets = [EngineInput(kind="work", payload={"n": n}) for n in range(6)]
@@ -224,7 +224,7 @@ class TestTriggerReceipt:
     """Laws about repeating a change under its operation id."""
 
     async def test_a_repeat_gets_the_first_answer(self, harness: Harness) -> None:
-        """H66: each change under an operation id is answered alike for ever, also after later revisions."""
+        """Each change under an operation id is answered alike for ever, also after later revisions."""
         storage = await harness.open()
         triggers = storage.triggers
         calls: list[Callable[[], Awaitable[msgspec.Struct]]] = [
@@ -244,7 +244,7 @@ class TestTriggerReceipt:
         assert successor.revision == 5
 
     async def test_a_repeat_after_the_session_is_gone(self, harness: Harness) -> None:
-        """H66: a repeated registration neither fails nor makes anything once its session is deleted."""
+        """A repeated registration neither fails nor makes anything once its session is deleted."""
         storage = await harness.open()
         await created(storage, "s")
         first = await storage.triggers.register(trigger(owner=by_session()), operation_id="1")
@@ -253,7 +253,7 @@ class TestTriggerReceipt:
         assert await listed(storage) == []
 
     async def test_another_request_is_a_conflict(self, harness: Harness) -> None:
-        """H66: an operation id stands for one request: what it does, to whom, with what."""
+        """An operation id stands for one request: what it does, to whom, with what."""
         storage = await harness.open()
         await subscribed(storage, "other")
         await storage.triggers.register(trigger(), operation_id="1")
@@ -267,14 +267,14 @@ class TestTriggerReceipt:
             await refuse(storage, call, TriggerConflict, "operation id '1'")
 
     async def test_a_refusal_leaves_no_receipt(self, harness: Harness) -> None:
-        """H66: an operation that was refused did nothing, and is decided anew."""
+        """An operation that was refused did nothing, and is decided anew."""
         storage = await harness.open()
         await refuse(storage, storage.triggers.disable(HOST, "k", revision=1, operation_id="1"), TriggerNotFound)
         await subscribed(storage)
         assert not (await storage.triggers.disable(HOST, "k", revision=1, operation_id="1")).enabled
 
     async def test_racing_repeats_agree(self, harness: Harness) -> None:
-        """H66: one operation sent many times at once happens once, and all get its answer."""
+        """One operation sent many times at once happens once, and all get its answer."""
         storages = [await harness.open() for _ in range(2)]
         await subscribed(storages[0])
         answers = await asyncio.gather(
@@ -284,7 +284,7 @@ class TestTriggerReceipt:
         assert answers[0].revision == 2
 
     async def test_old_receipts_can_be_forgotten(self, harness: Harness) -> None:
-        """T30: answers and tombstones from before a moment go, in portions; younger ones stay."""
+        """Answers and tombstones from before a moment go, in portions; younger ones stay."""
         storage = await harness.open()
         for number in range(3):
             await storage.triggers.register(trigger(f"k{number}"), operation_id=f"old{number}")

@@ -55,7 +55,7 @@ def recorder() -> Recorder:
 async def test_a_thousand_deliveries_cost_as_many_statements_as_one(
     storage: Storage, recorder: Recorder, backend_url: str, backend_name: str
 ) -> None:
-    """DESIGN 4.5: the number of statements of an emission does not depend on how many subscriptions match."""
+    """The number of statements of an emission does not depend on how many subscriptions match."""
     await created(storage)
     await subscribed(storage, wake_session_id="s")
     recorder.names.clear()
@@ -176,7 +176,7 @@ def _fill(url: str) -> None:
 @pytest.mark.parametrize("mode", ["force_generic_plan", "force_custom_plan"])
 @pytest.mark.parametrize("case", QUERIES)
 async def test_indexes_are_used(full: Full, backend_name: str, case: str, mode: str) -> None:
-    """DESIGN 4.1.7: at 100,000 subscriptions and many occurrences nothing reads a table whole, or rows in vain."""
+    """At 100,000 subscriptions and many occurrences nothing reads a table whole, or rows in vain."""
     name, arguments, answered = QUERIES[case]
     nodes = await full.explain(name, arguments, mode)
     assert nodes[0]["Actual Rows"] == answered
@@ -187,7 +187,7 @@ async def test_indexes_are_used(full: Full, backend_name: str, case: str, mode: 
 
 @pytest.mark.parametrize("backend_name", ["sqlite"], indirect=True)
 async def test_a_sqlite_match_reads_what_matches(backend_url: str, backend_name: str) -> None:
-    """DESIGN 4.1.7: among many subscriptions an emission finds its own by an index over both source fields."""
+    """Among many subscriptions an emission finds its own by an index over both source fields."""
     async with await lash.open(backend_url) as storage:
         await created(storage)
         await subscribed(storage, "elsewhere", owner=by_session(), source_key="red")

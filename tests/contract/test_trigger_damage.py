@@ -23,7 +23,7 @@ async def _prepare(url: str, owner: lash.TriggerOwner = HOST) -> str:
 
 
 async def test_a_list_names_the_damaged_and_shows_the_others(backend_url: str) -> None:
-    """T11, H78: it neither hides a damaged row nor fails for it."""
+    """It neither hides a damaged row nor fails for it."""
     damaged = await _prepare(backend_url)
     async with await lash.open(backend_url) as storage:
         page = await storage.triggers.list()
@@ -37,7 +37,7 @@ async def test_a_list_names_the_damaged_and_shows_the_others(backend_url: str) -
 
 
 async def test_asking_for_the_damaged_one_says_so(backend_url: str) -> None:
-    """H78: damage is never absence; the message names the subscription."""
+    """Damage is never absence; the message names the subscription."""
     damaged = await _prepare(backend_url)
     async with await lash.open(backend_url) as storage:
         with pytest.raises(lash.CorruptData, match=rf"'bad' \({damaged}\) of the host"):
@@ -50,7 +50,7 @@ async def test_asking_for_the_damaged_one_says_so(backend_url: str) -> None:
 
 
 async def test_an_emission_rejects_the_damaged_one(backend_url: str) -> None:
-    """T11, T15: its delivery is rejected, the others start, and after a repair a retry starts it too."""
+    """Its delivery is rejected, the others start, and after a repair a retry starts it too."""
     damaged = await _prepare(backend_url)
     async with await lash.open(backend_url) as storage:
         report = await storage.occurrences.emit(pressed())
@@ -65,7 +65,7 @@ async def test_an_emission_rejects_the_damaged_one(backend_url: str) -> None:
 
 
 async def test_a_damaged_one_can_be_deleted(backend_url: str) -> None:
-    """T11: deleting it, or its session, does not need to read it."""
+    """Deleting it, or its session, does not need to read it."""
     await _prepare(backend_url, owner=by_session())
     async with await lash.open(backend_url) as storage:
         assert (await storage.triggers.delete(by_session(), "bad", revision=1)).revision == 1
@@ -76,7 +76,7 @@ async def test_a_damaged_one_can_be_deleted(backend_url: str) -> None:
 
 
 async def test_a_damaged_answer_is_no_replay(backend_url: str) -> None:
-    """H4: a stored answer that cannot be what was answered is damage, and the repeat does nothing."""
+    """A stored answer that cannot be what was answered is damage, and the repeat does nothing."""
     async with await lash.open(backend_url) as storage:
         await storage.triggers.register(trigger(), operation_id="o")
         await storage.occurrences.emit(pressed())
@@ -90,7 +90,7 @@ async def test_a_damaged_answer_is_no_replay(backend_url: str) -> None:
 
 
 async def test_a_damaged_occurrence_is_not_absent(backend_url: str) -> None:
-    """H78: an occurrence that cannot be read raises, when asked for and when retried."""
+    """An occurrence that cannot be read raises, when asked for and when retried."""
     async with await lash.open(backend_url) as storage:
         await subscribed(storage, payload_schema={"type": "string"})
         report = await storage.occurrences.emit(pressed())

@@ -64,11 +64,11 @@ BAD_DRAFTS: Final[dict[str, tuple[dict[str, Any], str]]] = {
 
 
 class TestTriggerInput:
-    """Laws about input: W11, and L-input for each name."""
+    """Bad input is refused before anything is written, for each argument."""
 
     @pytest.mark.parametrize("case", BAD_DRAFTS)
     async def test_a_bad_definition_is_refused(self, harness: Harness, case: str) -> None:
-        """W11: everything that could keep a process from starting is found when it is registered or updated."""
+        """Everything that could keep a process from starting is found when it is registered or updated."""
         storage = await harness.open()
         await subscribed(storage)
         fields, saying = BAD_DRAFTS[case]
@@ -81,7 +81,7 @@ class TestTriggerInput:
 
     @pytest.mark.parametrize("case", BAD_IDS)
     async def test_bad_names_are_refused(self, harness: Harness, case: str) -> None:
-        """W11, A.3: whatever names something must be text that can be stored, and not be blank."""
+        """Whatever names something must be text that can be stored, and not be blank."""
         storage = await harness.open()
         bad: Any = BAD_IDS[case]
         occurrences = storage.occurrences
@@ -107,7 +107,7 @@ class TestTriggerInput:
 
     @pytest.mark.parametrize("case", BAD_JSON)
     async def test_bad_json_is_refused(self, harness: Harness, case: str) -> None:
-        """A.1: what is no plain JSON is refused wherever a value may stand."""
+        """What is no plain JSON is refused wherever a value may stand."""
         storage = await harness.open()
         bad: Any = BAD_JSON[case]
         for call in (
@@ -122,13 +122,13 @@ class TestTriggerInput:
             storage.triggers.source_key("t", bad)
 
     async def test_an_oversize_payload_is_refused(self, harness: Harness) -> None:
-        """DESIGN 4.1.9: an occurrence has a limit, because every process that it starts gets a copy."""
+        """An occurrence has a limit, because every process that it starts gets a copy."""
         storage = await harness.open()
         await refuse(storage, storage.occurrences.emit(pressed(payload=_BIG)), InvalidInput, "262,144", "'1'")
 
     @pytest.mark.parametrize("revision", [0, -1, True, "1", None, 2**63])
     async def test_a_bad_revision_is_refused(self, harness: Harness, revision: Any) -> None:  # noqa: ANN401
-        """DESIGN 4.5.1: a revision is a positive number."""
+        """A revision is a positive number."""
         storage = await harness.open()
         await subscribed(storage)
         triggers = storage.triggers
@@ -141,7 +141,7 @@ class TestTriggerInput:
             await refuse(storage, call, InvalidInput)
 
     async def test_other_things_are_refused(self, harness: Harness) -> None:
-        """W11: what is no definition, no occurrence and no moment."""
+        """What is no definition, no occurrence and no moment."""
         storage = await harness.open()
         nothing: Any = None
         for call in (
@@ -156,7 +156,7 @@ class TestTriggerInput:
             await refuse(storage, call, InvalidInput)
 
     async def test_what_is_only_just_allowed(self, harness: Harness) -> None:
-        """W11: names of full length and odd characters work everywhere, and so do values at the limits."""
+        """Names of full length and odd characters work everywhere, and so do values at the limits."""
         storage = await harness.open()
         key, kind, name = "🔑" * 255, "t" * 128, storage.triggers.source_key("t" * 128, {"x": "\0"})
         draft = trigger(
@@ -171,7 +171,7 @@ class TestTriggerInput:
         assert await listed(storage, key=key) == [key]
 
     async def test_text_for_enums_is_the_member(self, harness: Harness) -> None:
-        """W11: a definition that is given as its JSON would be reads as the same definition."""
+        """A definition that is given as its JSON would be reads as the same definition."""
         storage = await harness.open()
         recovery: Any = "owner_bound"
         first = await storage.triggers.register(trigger(recovery=recovery))

@@ -19,7 +19,7 @@ class TestTriggerList:
     """Laws about finding subscriptions."""
 
     async def test_lists_filter_by_all_that_is_named(self, harness: Harness) -> None:
-        """A.1, W5: each filter narrows, several do together; definitions are compared as JSON values."""
+        """Each filter narrows, several do together; definitions are compared as JSON values."""
         storage = await harness.open()
         for session in ("s", "t"):
             await created(storage, session)
@@ -49,7 +49,7 @@ class TestTriggerList:
 
     @pytest.mark.parametrize("wanted", [TriggerFilter(), TriggerFilter(source_type=BUTTON)])
     async def test_pages_do_not_overlap(self, harness: Harness, wanted: TriggerFilter) -> None:
-        """Law 69: pages of any size show every subscription once, the newest first, whatever is made meanwhile."""
+        """Pages of any size show every subscription once, the newest first, whatever is made meanwhile."""
         storage = await harness.open()
         keys = [f"k{number}" for number in range(7)]
         await subscribed(storage, *keys)
@@ -80,6 +80,6 @@ class TestTriggerList:
         ],
     )
     async def test_a_bad_list_is_refused(self, harness: Harness, bad: dict[str, Any]) -> None:
-        """Law 69: sizes, cursors and filters that mean nothing are refused, a cursor of another list among them."""
+        """Sizes, cursors and filters that mean nothing are refused, a cursor of another list among them."""
         storage = await harness.open()
         await refuse(storage, storage.triggers.list(**bad), InvalidInput)

@@ -37,7 +37,7 @@ class TestWait:
 
     @pytest.mark.parametrize("resolution", RESOLUTIONS, ids=lambda each: type(each).__name__)
     async def test_the_first_resolution_stands(self, harness: Harness, resolution: Resolution) -> None:
-        """E16, E18, H74: every later resolver, of any kind, is told the first resolution; nothing changes it."""
+        """Every later resolver, of any kind, is told the first resolution; nothing changes it."""
         storage = await placed(await harness.open())
         key = await key_of(storage)
         await storage.waits.open(key)
@@ -53,7 +53,7 @@ class TestWait:
 
     @pytest.mark.parametrize("scope", SCOPES, ids=lambda each: type(each).__name__)
     async def test_an_early_resolution_is_kept(self, harness: Harness, scope: ExecutionScope) -> None:
-        """E17, H74: what is resolved before anybody waits is returned to whoever waits later, in every scope."""
+        """What is resolved before anybody waits is returned to whoever waits later, in every scope."""
         storage = await placed(await harness.open())
         key = await key_of(storage, scope=scope)
         assert await storage.waits.get(key) is None
@@ -90,7 +90,7 @@ class TestWait:
         assert (ended.created_at_ms, ended.resolved_at_ms) == (began, began + 7)
 
     async def test_cancelling_is_a_resolution(self, harness: Harness) -> None:
-        """E18: who gives up first decides; a late result is told so."""
+        """Who gives up first decides; a late result is told so."""
         storage = await placed(await harness.open())
         key = await key_of(storage)
         assert await storage.waits.cancel(key) == Accepted()
@@ -98,7 +98,7 @@ class TestWait:
         assert await storage.waits.wait(key) == Cancelled()
 
     async def test_concurrent_resolvers_agree(self, harness: Harness) -> None:
-        """E16: of many who resolve at once, over several storages, one is accepted and all others are told of it."""
+        """Of many who resolve at once, over several storages, one is accepted and all others are told of it."""
         storages = [await harness.open() for _ in range(4)]
         await placed(storages[0])
         key = await key_of(storages[0])
@@ -112,7 +112,7 @@ class TestWait:
         assert await storages[0].waits.wait(key) == terminal
 
     async def test_concurrent_resolvers_of_an_open_wait_agree(self, harness: Harness) -> None:
-        """E16: the same where somebody waits already, with a deadline or without."""
+        """The same where somebody waits already, with a deadline or without."""
         storages = [await harness.open() for _ in range(3)]
         await placed(storages[0])
         for number in range(10):
@@ -122,7 +122,7 @@ class TestWait:
             assert sorted(answers, key=str) == [Accepted(), *[AlreadyResolved(terminal=YES)] * 2]
 
     async def test_concurrent_openers_agree(self, harness: Harness) -> None:
-        """W15: of many who open with different deadlines, one sets it and all see it."""
+        """Of many who open with different deadlines, one sets it and all see it."""
         storages = [await harness.open() for _ in range(4)]
         await placed(storages[0])
         key = await key_of(storages[0])
@@ -134,7 +134,7 @@ class TestWait:
         assert (deadlines.pop() or 0) - harness.clock.now_ms() in range(1_000, 1_020)
 
     async def test_the_deadline_is_set_once(self, harness: Harness) -> None:
-        """W15: it is absolute, counted from the first open that names one, and no later open moves it."""
+        """It is absolute, counted from the first open that names one, and no later open moves it."""
         storage = await placed(await harness.open())
         key = await key_of(storage)
         assert (await storage.waits.open(key)).deadline_ms is None
@@ -146,7 +146,7 @@ class TestWait:
             assert (await storage.waits.open(key, timeout_ms=timeout_ms)).deadline_ms == deadline
 
     async def test_a_deadline_survives_reopening(self, harness: Harness) -> None:
-        """W15: a run after a crash waits for what is left, not for the whole time again."""
+        """A run after a crash waits for what is left, not for the whole time again."""
         storage = await placed(await harness.open())
         key = await key_of(storage)
         first = await storage.waits.open(key, timeout_ms=1_000)
@@ -158,7 +158,7 @@ class TestWait:
         assert await again.waits.wait(key) == TimedOut()
 
     async def test_what_is_over_is_timed_out(self, harness: Harness) -> None:
-        """E18: at its deadline and not before, a wait is resolved as timed out, and late resolvers are told so."""
+        """At its deadline and not before, a wait is resolved as timed out, and late resolvers are told so."""
         storage = await placed(await harness.open())
         keys = [await key_of(storage, str(number)) for number in range(4)]
         for number, key in enumerate(keys):

@@ -50,7 +50,7 @@ async def _opened(harness: Harness, recorder: Recorder) -> Storage:
 
 
 async def test_a_thousand_waiters_cost_one_query(harness: Harness) -> None:
-    """DESIGN 4.6: a hint leads to one query for all who wait; nobody asks for himself."""
+    """A hint leads to one query for all who wait; nobody asks for himself."""
     recorder = Recorder()
     storage = await _opened(harness, recorder)
     keys = [await key_of(storage, str(number)) for number in range(1_000)]
@@ -117,7 +117,7 @@ async def test_what_each_call_costs(harness: Harness, scope: lash.TurnScope | la
 
 
 async def test_a_timeout_in_real_time(backend_url: str, backend_name: str) -> None:
-    """E18: with a real clock a wait ends at its deadline by itself, without a poll."""
+    """With a real clock a wait ends at its deadline by itself, without a poll."""
     async with await lash.open(backend_url) as storage:
         storage.waiter._hub._poll_s = 3_600
         await placed(storage)

@@ -69,7 +69,7 @@ class TestWaitKey:
     """Laws about making keys and refusing others."""
 
     async def test_a_key_is_always_the_same(self, harness: Harness) -> None:
-        """E15: the same wait has the same key in every storage; other scopes and other waits have others."""
+        """The same wait has the same key in every storage; other scopes and other waits have others."""
         storage, other = await harness.open(), await harness.open()
         await placed(storage)
         keys = [await storage.waits.key(scope, identity) for scope in SCOPES for identity in IDENTITIES]
@@ -111,7 +111,7 @@ class TestWaitKey:
             assert [each.scope for each in await storage.waits.pending(scope=scope)] == [scope]
 
     async def test_a_key_survives_reopening(self, harness: Harness) -> None:
-        """H74: the secret is the database's; keys made before fit after, and are made again the same."""
+        """The secret is the database's; keys made before fit after, and are made again the same."""
         storage = await placed(await harness.open())
         keys = {scope: await storage.waits.key(scope, CUSTOM) for scope in SCOPES}
         await storage.waits.resolve(keys[TURN], YES)
@@ -121,7 +121,7 @@ class TestWaitKey:
         assert await again.waits.resolve(keys[PROCESS].text, YES) == Accepted()
 
     async def test_concurrent_first_users_share_a_secret(self, harness: Harness) -> None:
-        """H74: storages that all are the first to need a secret agree on one."""
+        """Storages that all are the first to need a secret agree on one."""
         storages = [await harness.open() for _ in range(6)]
         keys = await asyncio.gather(*(storage.waits.key(OPERATION, CUSTOM) for storage in storages))
         assert len({key.text for key in keys}) == 1
@@ -148,7 +148,7 @@ class TestWaitKey:
 
     @pytest.mark.parametrize("part", ["letter", "payload", "signature", "version", "swapped"])
     async def test_a_tampered_text_is_unknown(self, harness: Harness, part: str) -> None:
-        """E19, H74: whatever is changed in a key, it resolves nothing and nobody can wait for it."""
+        """Whatever is changed in a key, it resolves nothing and nobody can wait for it."""
         storage = await placed(await harness.open())
         key, other = await key_of(storage), await key_of(storage, "other")
         await storage.waits.open(key)
@@ -158,7 +158,7 @@ class TestWaitKey:
         assert len(await storage.waits.pending()) == 1
 
     async def test_a_tampered_key_is_unknown(self, harness: Harness) -> None:
-        """E19: a key whose fields say another thing than its text is refused, each field of it."""
+        """A key whose fields say another thing than its text is refused, each field of it."""
         storage = await placed(await harness.open())
         key, other = await key_of(storage), await key_of(storage, "other", PROCESS)
         for name in WaitKey.__struct_fields__:
@@ -167,7 +167,7 @@ class TestWaitKey:
         assert await storage.waits.resolve(key, YES) == Accepted()
 
     async def test_junk_is_unknown(self, harness: Harness) -> None:
-        """E19: texts of any shape are answered like a revoked key and never crash."""
+        """Texts of any shape are answered like a revoked key and never crash."""
         storage = await placed(await harness.open())
         for text in JUNK:
             await _refused(storage, text)
@@ -214,7 +214,7 @@ class TestWaitKey:
 
     @pytest.mark.parametrize("bad", [0, -1, 2**63, 1.0, True, "1", None], ids=repr)
     async def test_ordinals_count_from_one(self, harness: Harness, bad: Any) -> None:  # noqa: ANN401
-        """B.8: there is no signal number 0."""
+        """There is no signal number 0."""
         storage = await placed(await harness.open())
         with pytest.raises(InvalidInput, match="ordinal"):
             await storage.waits.key(PROCESS, msgspec.structs.replace(SIGNAL, ordinal=bad))

@@ -39,7 +39,7 @@ class TestWaiting:
     """Laws about those who wait."""
 
     async def test_everybody_who_waits_gets_the_resolution(self, harness: Harness) -> None:
-        """E16, H74: many waiters over two storages get the one resolution, which a third party gave by the text."""
+        """Many waiters over two storages get the one resolution, which a third party gave by the text."""
         storage, other = await harness.open(), await harness.open()
         await placed(storage)
         key = await key_of(storage)
@@ -59,7 +59,7 @@ class TestWaiting:
         assert await soon(asyncio.gather(*tasks)) == [Resolved(value=number) for number in range(50)]
 
     async def test_a_resolution_during_the_opening_is_not_missed(self, harness: Harness) -> None:
-        """W26: whoever begins to wait while another resolves gets the resolution, at whatever moment."""
+        """Whoever begins to wait while another resolves gets the resolution, at whatever moment."""
         storage, other = await harness.open(), await harness.open()
         await placed(storage)
         for number in range(40):
@@ -71,7 +71,7 @@ class TestWaiting:
             assert await soon(task) == YES
 
     async def test_a_cancelled_wait_wakes_who_waits(self, harness: Harness) -> None:
-        """E18: giving a wait up ends it for everybody."""
+        """Giving a wait up ends it for everybody."""
         storage = await placed(await harness.open())
         key = await key_of(storage)
         task = waiting(storage, key)
@@ -92,7 +92,7 @@ class TestWaiting:
         assert await soon(staying) == YES
 
     async def test_a_deadline_ends_the_wait_for_everybody(self, harness: Harness) -> None:
-        """E18, W15: whoever waits sees that it is over, by the storage's clock and without a worker."""
+        """Whoever waits sees that it is over, by the storage's clock and without a worker."""
         storage = await placed(await harness.open())
         key = await key_of(storage)
         tasks = [waiting(storage, key, 60_000), waiting(storage, key), waiting(storage, key, 10)]
@@ -102,7 +102,7 @@ class TestWaiting:
         assert await storage.waits.resolve(key, YES) == AlreadyResolved(terminal=TimedOut())
 
     async def test_a_worker_that_times_out_wakes_who_waits(self, harness: Harness) -> None:
-        """E18: it does not matter who writes the timeout down."""
+        """It does not matter who writes the timeout down."""
         storage, worker = await harness.open(), await harness.open()
         await placed(storage)
         key = await key_of(storage)
@@ -113,7 +113,7 @@ class TestWaiting:
         assert await soon(task) == TimedOut()
 
     async def test_the_racing_result_is_returned(self, harness: Harness) -> None:
-        """E18: a result that comes before the timeout is written stands, for those who wait too."""
+        """A result that comes before the timeout is written stands, for those who wait too."""
         storage = await placed(await harness.open())
         key = await key_of(storage)
         await storage.waits.open(key, timeout_ms=1_000)
@@ -122,7 +122,7 @@ class TestWaiting:
         assert await soon(storage.waits.wait(key, timeout_ms=1_000)) == YES
 
     async def test_a_passed_deadline_is_noticed_at_once(self, harness: Harness) -> None:
-        """W15: whoever begins to wait after the deadline, as after a crash, is told that it passed."""
+        """Whoever begins to wait after the deadline, as after a crash, is told that it passed."""
         storage = await placed(await harness.open())
         key = await key_of(storage)
         await storage.waits.open(key, timeout_ms=1_000)
@@ -168,7 +168,7 @@ class TestWaitLife:
     """Laws about what ends the life of keys."""
 
     async def test_revoking_ends_the_keys_of_a_session(self, harness: Harness) -> None:
-        """H74, B.8: every key of its scopes is unknown from then on; those of others and of processes stay."""
+        """Every key of its scopes is unknown from then on; those of others and of processes stay."""
         storage = await placed(await harness.open())
         await created(storage, "other")
         mine = [await storage.waits.key(scope, CUSTOM) for scope in (TURN, DRAIN, DELETION)]
@@ -192,7 +192,7 @@ class TestWaitLife:
             assert await storage.waits.resolve(key, YES) == Accepted()
 
     async def test_keys_after_a_revocation_are_new(self, harness: Harness) -> None:
-        """W26: the session can wait again, under keys that the old ones do not fit."""
+        """The session can wait again, under keys that the old ones do not fit."""
         storage = await placed(await harness.open())
         keys = []
         for _ in range(3):
@@ -214,7 +214,7 @@ class TestWaitLife:
         assert [await storage.waits.revoke(name) for name in ("s", "never")] == [0, 0]
 
     async def test_revoking_ends_those_who_wait(self, harness: Harness) -> None:
-        """B.8: parked waiters wake and fail, in every storage."""
+        """Parked waiters wake and fail, in every storage."""
         storage, other = await harness.open(), await harness.open()
         await placed(storage)
         key = await key_of(storage)
@@ -226,7 +226,7 @@ class TestWaitLife:
                 await soon(task)
 
     async def test_deleting_a_session_ends_its_waits(self, harness: Harness) -> None:
-        """E19, H74: its waits are gone, its keys unknown, those who wait are told."""
+        """Its waits are gone, its keys unknown, those who wait are told."""
         storage, other = await harness.open(), await harness.open()
         await placed(storage)
         key, early = await key_of(storage), await key_of(storage, "early")
@@ -243,7 +243,7 @@ class TestWaitLife:
                 await soon(task)
 
     async def test_a_session_made_again_has_new_keys(self, harness: Harness) -> None:
-        """W26: keys of the deleted session stay dead for ever, those of its successor are others and work."""
+        """Keys of the deleted session stay dead for ever, those of its successor are others and work."""
         storage = await placed(await harness.open())
         old = await key_of(storage)
         await storage.waits.resolve(old, YES)
@@ -257,7 +257,7 @@ class TestWaitLife:
         assert await storage.waits.wait(new) == Resolved(value=2)
 
     async def test_pruning_a_process_ends_its_waits(self, harness: Harness) -> None:
-        """E19: its waits are gone, its keys unknown, those who wait are told; a process of its id has new keys."""
+        """Its waits are gone, its keys unknown, those who wait are told; a process of its id has new keys."""
         storage = await placed(await harness.open())
         key = await key_of(storage, scope=PROCESS)
         await storage.processes.complete("p", DONE)

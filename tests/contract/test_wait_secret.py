@@ -27,7 +27,7 @@ def _forms(secret: bytes) -> list[str]:
 
 @on_files
 async def test_the_secret_is_made_once(backend_url: str) -> None:
-    """H74: 32 random bytes, made by the first who needs them and never again."""
+    """32 random bytes, made by the first who needs them and never again."""
     async with await lash.open(backend_url) as storage:
         assert await raw(backend_url, "SELECT count(*) FROM lash_secrets") == [(0,)]
         key = await storage.waits.key(OPERATION, CUSTOM)
@@ -41,7 +41,7 @@ async def test_the_secret_is_made_once(backend_url: str) -> None:
 
 @on_files
 async def test_another_secret_makes_every_key_unknown(backend_url: str) -> None:
-    """E19: keys of a secret that was replaced are refused like any other."""
+    """Keys of a secret that was replaced are refused like any other."""
     async with await lash.open(backend_url) as storage:
         key = await storage.waits.key(OPERATION, CUSTOM)
         await storage.waits.resolve(key, YES)

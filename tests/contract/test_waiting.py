@@ -62,7 +62,7 @@ async def storage(harness: Harness) -> Storage:
 
 
 async def test_an_event_in_the_log_is_returned_at_once(storage: Storage) -> None:
-    """Law 27: the first of its type behind the number counts, whatever else is in the log."""
+    """The first of its type behind the number counts, whatever else is in the log."""
     for event_type in ("other", "tick", "tick"):
         await storage.events.append("p", EventDraft(event_type=event_type))
     assert (await storage.waiter.wait_event_after("p", "tick")).sequence == 2
@@ -70,13 +70,13 @@ async def test_an_event_in_the_log_is_returned_at_once(storage: Storage) -> None
 
 
 async def test_an_outcome_that_is_there_is_returned_at_once(storage: Storage) -> None:
-    """Law 32: whoever asks after the end gets the outcome."""
+    """Whoever asks after the end gets the outcome."""
     await storage.processes.complete("p", DONE)
     assert await storage.waiter.await_outcome("p") == DONE
 
 
 async def test_an_append_of_another_task_wakes_the_waiter(storage: Storage) -> None:
-    """Law 27: events of other types do not end the wait; the one it is for does."""
+    """Events of other types do not end the wait; the one it is for does."""
     waiting = asyncio.create_task(storage.waiter.wait_event_after("p", "tick"))
     await parked(storage)
     await storage.events.append("p", EventDraft(event_type="other"))
@@ -85,7 +85,7 @@ async def test_an_append_of_another_task_wakes_the_waiter(storage: Storage) -> N
 
 
 async def test_a_completion_of_another_task_wakes_the_waiter(storage: Storage) -> None:
-    """Law 32: all who wait for the end of a process get its outcome."""
+    """All who wait for the end of a process get its outcome."""
     waiting = [asyncio.create_task(storage.waiter.await_outcome("p")) for _ in range(3)]
     await parked(storage, 3)
     await storage.processes.complete("p", DONE)

@@ -39,7 +39,7 @@ class TestPark:
         assert await ready(storage) == []
 
     async def test_an_external_process_is_never_ready(self, harness: Harness) -> None:
-        """Law 79: what somebody else does is not looked at, whatever is sent to it."""
+        """What somebody else does is not looked at, whatever is sent to it."""
         storage = await opened(harness)
         await storage.processes.register(external("p", GO))
         await storage.events.signal("p", "go", signal_id="1")
@@ -61,7 +61,7 @@ class TestPark:
         assert await ready(storage, BOB) == ["p"]
 
     async def test_parked_until_woken(self, harness: Harness) -> None:
-        """DESIGN 5: without a time, nothing but a reason to run brings a parked process back; its lease is free."""
+        """Without a time, nothing but a reason to run brings a parked process back; its lease is free."""
         storage = await opened_with_process(harness)
         first = await run(storage)
         assert first.wake_seq == 0
@@ -74,7 +74,7 @@ class TestPark:
         assert (await run(storage)).wake_seq == 1
 
     async def test_parked_until_a_moment(self, harness: Harness) -> None:
-        """DESIGN 5: a timer is due at its moment, not before, and the look tells when that is."""
+        """A timer is due at its moment, not before, and the look tells when that is."""
         storage = await opened_with_process(harness)
         due = harness.clock.now_ms() + 5_000
         await parked(storage, until_ms=due)
@@ -171,7 +171,7 @@ class TestPark:
 
     @pytest.mark.parametrize("how", ["expired", "released", "taken over", "other token", "parked before"])
     async def test_a_lost_fence_parks_nothing(self, harness: Harness, how: str) -> None:
-        """H21: parking with a fence that does not hold is refused and changes nothing."""
+        """Parking with a fence that does not hold is refused and changes nothing."""
         storage = await opened_with_process(harness)
         fence, seen = await _lose(storage, harness, how)
         ready_before = await ready(storage)
@@ -180,7 +180,7 @@ class TestPark:
         assert await ready(storage) == ready_before
 
     async def test_fencing_numbers_grow_over_parking(self, harness: Harness) -> None:
-        """Laws 76, 78: parking frees the lease and keeps its number; the next run has a larger one."""
+        """Parking frees the lease and keeps its number; the next run has a larger one."""
         storage = await opened_with_process(harness)
         numbers = []
         for _ in range(3):

@@ -106,7 +106,7 @@ class TestLook:
         assert (await looked(storage)).session_ids == ("s",)
 
     async def test_a_late_release_pauses_nothing(self, harness: Harness) -> None:
-        """H21: an old holder's release changes nothing, its pause included."""
+        """An old holder's release changes nothing, its pause included."""
         storage = await _sessions(harness)
         await queued(storage, late("x"))
         old = await leased(storage, ttl_ms=1)
@@ -157,7 +157,7 @@ class TestLook:
         assert await ready(storage) == ["first", "second", "third"]
 
     async def test_what_is_bound_to_others_is_not_found(self, harness: Harness) -> None:
-        """Law 79: once begun, an owner-bound process is work for its owner only, parked, released or lapsed."""
+        """Once begun, an owner-bound process is work for its owner only, parked, released or lapsed."""
         storage = await opened(harness)
         await storage.processes.register(process("p", NOTE, GO, recovery=Recovery.OWNER_BOUND))
         assert await ready(storage, ANN) == await ready(storage, BOB) == ["p"]
@@ -238,7 +238,7 @@ class TestRunning:
         assert work.cancelled_process_ids == ("a",)
 
     async def test_leases_of_the_same_machine_are_told(self, harness: Harness) -> None:
-        """DESIGN 4.3: whoever shares machine and boot may see a holder dead; its live leases of both kinds are told."""
+        """Whoever shares machine and boot may see a holder dead; its live leases of both kinds are told."""
         storage = await _sessions(harness)
         await registered(storage)
         other = owner("other", "2", process=HERE)

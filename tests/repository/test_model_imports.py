@@ -8,7 +8,7 @@ MODEL = TESTS_FOLDER / "proof" / "model"
 
 
 def test_the_model_decides_by_itself() -> None:
-    """STYLE §5(12): nothing in tests/proof/model imports ``lash.plan``, whose decisions it is to judge."""
+    """Nothing in tests/proof/model imports ``lash.plan``, whose decisions it is to judge."""
     files = sorted(MODEL.glob("*.py"))
     assert files
     imported = {(path.name, name) for path in files for name in _imports(ast.parse(path.read_text()))}

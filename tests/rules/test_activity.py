@@ -70,7 +70,7 @@ def told(place: Place, look: Look) -> tuple[Place, list[Observed]]:
 
 
 def test_sizes_add_up_in_bytes() -> None:
-    """W33: an item counts with the bytes of its stored form, together with all before it."""
+    """An item counts with the bytes of its stored form, together with all before it."""
     encoded = encode_activity([ActivityDraft(turn_id="t", payload="é"), ActivityDraft(turn_id="t", payload="e")])
     assert encoded.bodies == ['{"turn_id":"t","payload":"é"}', '{"turn_id":"t","payload":"e"}']
     assert encoded.sizes == [30, 59]
@@ -123,7 +123,7 @@ def test_a_look_without_a_place_is_where_the_session_stands() -> None:
 
 
 def test_a_look_shows_what_follows_its_place() -> None:
-    """O2: rows behind the place are told; there is more if the last is not the newest."""
+    """Rows behind the place are told; there is more if the last is not the newest."""
     look = plan_look(replace(HERE, position=2), session(), [row(3), row(4)])
     assert [item.position for item in look.activity] == [3, 4]
     assert look.more
@@ -149,19 +149,19 @@ def test_a_look_shows_what_follows_its_place() -> None:
     ],
 )
 def test_gaps(place: Place, now: SessionRow, rows: list[ActivityRow], gap: GapReason | None) -> None:
-    """O3, O6, W32: a gap instead of a part, and never the activity of another life."""
+    """A gap instead of a part, and never the activity of another life."""
     look = plan_look(place, now, rows)
     assert (look.gap, look.activity) == (gap, ())
 
 
 def test_a_damaged_row_is_told() -> None:
-    """DESIGN §4.1.5: a row that cannot be read is an error, not absence."""
+    """A row that cannot be read is an error, not absence."""
     with pytest.raises(CorruptData, match="activity 5"):
         plan_look(replace(HERE, position=4), session(), [ActivityRow(5, 2, "{", 0)])
 
 
 def test_changes_that_were_pruned_are_a_gap() -> None:
-    """O3: only a cursor at or behind the floor of the feed is good."""
+    """Only a cursor at or behind the floor of the feed is good."""
     assert decode_seen_changes([], ChangeCursor(1, 4), ChangeCursor(1, 5)) is None
     seen = decode_seen_changes([], ChangeCursor(1, 5), ChangeCursor(1, 5))
     assert seen is not None
@@ -197,14 +197,14 @@ def test_only_visible_changes_are_shown() -> None:
 
 
 def test_cursors_are_golden() -> None:
-    """O5: cursors that are out in the world mean the same for ever; the three lengths of padding are left out."""
+    """Cursors that are out in the world mean the same for ever; the three lengths of padding are left out."""
     for session_id in ("q", "qq", "qqq"):
         assert encode_place(session_id, HERE) == cursor(f"o1:3:5:2:4:3:9:1:e:YzE6MDow:{session_id}")
 
 
 @pytest.mark.parametrize("session_id", ["s", "a:b:c", "é 𝄞", "x" * 255, "\N{PILE OF POO}" * 255])
 def test_a_cursor_means_its_place(session_id: str) -> None:
-    """O5: what is written is read back, for any session, and needs no quoting in a URL."""
+    """What is written is read back, for any session, and needs no quoting in a URL."""
     for place in (HERE, Place(), replace(HERE, position=2**63 - 1)):
         text = encode_place(session_id, place)
         assert set(text) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
@@ -238,13 +238,13 @@ def test_a_cursor_means_its_place(session_id: str) -> None:
     ],
 )
 def test_what_is_no_cursor_is_refused(text: str) -> None:
-    """O5: malformed text is an error, never a gap."""
+    """Malformed text is an error, never a gap."""
     with pytest.raises(InvalidInput):
         decode_place("s", text)
 
 
 def test_a_cursor_has_up_to_4096_characters() -> None:
-    """O5: a longer text is not even read."""
+    """A longer text is not even read."""
     start = "o1:3:5:2:4:3:9:1:e:YzE6MDow:"
     for size, fits in ((3_072, True), (3_073, False), (3_075, False)):
         session_id = "s" * (size - len(start))
@@ -258,13 +258,13 @@ def test_a_cursor_has_up_to_4096_characters() -> None:
 
 
 def test_a_cursor_names_a_session() -> None:
-    """O5: one that names none is no cursor, rather than that of another session."""
+    """One that names none is no cursor, rather than that of another session."""
     with pytest.raises(InvalidInput, match="is not a cursor of a session"):
         decode_place("s", cursor("o1:3:5:2:4:3:9:1:e::"))
 
 
 def test_a_cursor_belongs_to_its_session() -> None:
-    """O5: that of another session is an error which names both."""
+    """That of another session is an error which names both."""
     with pytest.raises(InvalidInput, match="belongs to session 'other', not to 's'"):
         decode_place("s", encode_place("other", HERE))
     with pytest.raises(InvalidInput, match="a cursor is text, not int"):

@@ -64,7 +64,7 @@ def test_phases_are_stored_by_these_names() -> None:
 
 
 def test_a_put_makes_keeps_or_revokes_a_fence() -> None:
-    """H52: a put begins a fence, changes the version of one that is kept or condemned, and waits for a deletion."""
+    """A put begins a fence, changes the version of one that is kept or condemned, and waits for a deletion."""
     assert plan_announcement(None) == 1
     assert plan_announcement(fence(Phase.KEPT)) == 6
     assert plan_announcement(fence(Phase.CONDEMNED)) == 6
@@ -72,14 +72,14 @@ def test_a_put_makes_keeps_or_revokes_a_fence() -> None:
 
 
 def test_a_sweep_condemns_before_it_deletes() -> None:
-    """H52: kept is condemned, condemned is deleted by anybody, each step on the version that was seen."""
+    """Kept is condemned, condemned is deleted by anybody, each step on the version that was seen."""
     assert plan_removal(fence(Phase.KEPT), sweeper_is_dead=False, now_ms=1_000) == move(Phase.CONDEMNED)
     assert plan_removal(fence(Phase.CONDEMNED), sweeper_is_dead=False, now_ms=1_000) == move(Phase.DELETING)
     assert plan_removal(fence(Phase.CONDEMNED, HELD), sweeper_is_dead=False, now_ms=1_000) == move(Phase.DELETING)
 
 
 def test_a_deletion_is_taken_over_only_when_it_was_given_up() -> None:
-    """H52: another sweep's deletion is left to it unless nobody holds it, its process is dead, or a day has passed."""
+    """Another sweep's deletion is left to it unless nobody holds it, its process is dead, or a day has passed."""
     held = fence(Phase.DELETING, HELD)
     end = 1_000 + ABANDONED_AFTER_MS
     assert plan_removal(held, sweeper_is_dead=False, now_ms=end - 1) is None
@@ -171,7 +171,7 @@ SWEEP = ("take_name", "look", "step", "step", "delete", "finish")
 
 @pytest.mark.parametrize("earlier", ["nothing", "condemned", "kept"])
 def test_no_order_of_steps_loses_bytes(earlier: str) -> None:
-    """H52: however a put, its repeat and a sweep interleave, a put that was acknowledged has its bytes."""
+    """However a put, its repeat and a sweep interleave, a put that was acknowledged has its bytes."""
     acknowledged = 0
     steps = (*PUT, *PUT)
     for places in itertools.combinations(range(len(steps) + len(SWEEP)), len(SWEEP)):
@@ -217,7 +217,7 @@ def test_a_page_of_one_session_goes_on_behind_an_id() -> None:
 
 
 def test_a_put_is_checked_and_described() -> None:
-    """L91: the description follows from the bytes and what the caller says of them."""
+    """The description follows from the bytes and what the caller says of them."""
     owner = AttachmentOwner(kind=OwnerKind.PROCESS, id="p")
     intent = prepare_put("s", CONTENT, "image/JPG", owner=owner, width=1, height=2, label="x")
     assert intent.ref == AttachmentRef(id=ID, media_type="image/jpeg", byte_len=7, width=1, height=2, label="x")
@@ -261,7 +261,7 @@ def test_what_is_no_owner_is_refused(owner: object) -> None:
 
 
 def test_ids_are_digests_each_once() -> None:
-    """L99: ids are checked, sorted and counted once; text is no collection of ids."""
+    """Ids are checked, sorted and counted once; text is no collection of ids."""
     other = "0" * 64
     assert check_attachment_id(ID) == ID
     assert check_attachment_ids([ID, other, ID]) == tuple(sorted((ID, other)))
@@ -292,7 +292,7 @@ def test_a_row_is_a_line_of_the_manifest() -> None:
 
 
 def test_bytes_must_be_the_ones_that_the_id_names() -> None:
-    """L104, H54: missing bytes are absence only before a commit; other bytes never pass."""
+    """Missing bytes are absence only before a commit; other bytes never pass."""
     entry = decode_entry(ROW)
     stored = verify(entry, CONTENT)
     assert (stored.ref, stored.content) == (entry.ref, CONTENT)

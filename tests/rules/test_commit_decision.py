@@ -353,7 +353,7 @@ HELD = {"t1": frozenset({"b1", "b2"}), "t2": frozenset({"b3"})}
 
 
 def test_a_commit_consumes_claims_that_hold() -> None:
-    """L67: each token must hold exactly the batches that its completion lists."""
+    """Each token must hold exactly the batches that its completion lists."""
     assert isinstance(decide(changing(Unchanged(), completions=DONE), replace(facts(HEAD), held_batches=HELD)), Apply)
 
 
@@ -368,14 +368,14 @@ def test_a_commit_consumes_claims_that_hold() -> None:
     ],
 )
 def test_a_commit_whose_claim_is_lost_is_refused(held: dict[str, frozenset[str]], lost: str) -> None:
-    """L68, H24: the first claim that holds less, more or something else is named."""
+    """The first claim that holds less, more or something else is named."""
     with pytest.raises(ClaimLost) as refused:
         decide(changing(Unchanged(), completions=DONE), replace(facts(HEAD), held_batches=held))
     assert (refused.value.session_id, refused.value.claim_id) == (SESSION, lost)
 
 
 def test_claims_are_checked_behind_the_revision_and_before_the_graph() -> None:
-    """H21: a stale head is told first, and a lost claim before a missing parent."""
+    """A stale head is told first, and a lost claim before a missing parent."""
     orphan = Append(nodes=(noted("f", "nowhere"),))
     with pytest.raises(RevisionConflict):
         decide(changing(orphan, completions=DONE, expected_revision=3), facts(HEAD))
@@ -392,7 +392,7 @@ def test_claims_can_be_assumed_to_hold() -> None:
 
 
 def test_an_attachment_that_was_never_put_refuses_the_commit() -> None:
-    """L10: every attachment that a commit names must have been announced by the session."""
+    """Every attachment that a commit names must have been announced by the session."""
     ready = prepare_commit(Commit(session_id=SESSION, expected_revision=0, attachments=("a" * 64,)), SESSION, rules())
     with pytest.raises(AttachmentNotFound, match="a" * 64):
         plan_commit(ready, replace(facts(), missing_attachments=frozenset({"a" * 64})))

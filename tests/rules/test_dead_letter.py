@@ -81,7 +81,7 @@ def test_a_burial_that_cannot_be_written_is_refused(claim: object, reason: objec
 
 
 def test_a_claim_is_buried_once() -> None:
-    """L68: what it holds is buried if that is all of it; if all of it died under it before, there is nothing to do."""
+    """What it holds is buried if that is all of it; if all of it died under it before, there is nothing to do."""
     burial = prepare_burial(CLAIM, reason="r", error=None)
     assert plan_burial(burial, ["b2", "b"], []) is True
     assert plan_burial(burial, [], ["b2", "b"]) is False
@@ -100,7 +100,7 @@ def test_a_claim_is_buried_once() -> None:
     ],
 )
 def test_a_claim_that_lost_something_is_not_buried(held: list[str], buried: list[str]) -> None:
-    """L66, L68: a claim is buried whole or not at all."""
+    """A claim is buried whole or not at all."""
     with pytest.raises(ClaimLost) as lost:
         plan_burial(prepare_burial(CLAIM, reason="r", error=None), held, buried)
     assert (lost.value.session_id, lost.value.claim_id) == (SESSION, "c")

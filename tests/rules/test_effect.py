@@ -73,7 +73,7 @@ def test_the_vectors_know_every_kind_of_command() -> None:
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: str(vector["name"]))
 def test_golden_vectors(vector: dict[str, Any]) -> None:
-    """E1: the stored text is sorted JSON without white space, the hash that of the domain and the text, for ever."""
+    """The stored text is sorted JSON without white space, the hash that of the domain and the text, for ever."""
     text = json.dumps(vector["envelope"], sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     encoded = encode_envelope(msgspec.convert(vector["envelope"], Envelope))
     assert (encoded.text, encoded.scope_id) == (text, vector["scope_id"])
@@ -83,7 +83,7 @@ def test_golden_vectors(vector: dict[str, Any]) -> None:
 
 
 def test_every_part_changes_the_hash() -> None:
-    """E1: another scope, key, command, cause or group is another effect."""
+    """Another scope, key, command, cause or group is another effect."""
     variants = [
         envelope(),
         envelope(scope=TurnScope(session_id="s", turn_id="u")),
@@ -100,7 +100,7 @@ def test_every_part_changes_the_hash() -> None:
 
 
 def test_absent_and_default_are_the_same() -> None:
-    """T28: a field that holds its default takes no part, so that new optional fields leave old hashes alone."""
+    """A field that holds its default takes no part, so that new optional fields leave old hashes alone."""
     assert encode_envelope(envelope(Step(name="n", input=None))).text == encode_envelope(envelope()).text
     with_none = envelope(ProcessCommand(op="list", arguments={}))
     assert "arguments" not in encode_envelope(with_none).text
@@ -154,7 +154,7 @@ def test_what_an_encoded_effect_tells() -> None:
     ids=lambda each: type(each).__name__,
 )
 def test_impossible_commands_are_refused(command: object) -> None:
-    """B.2, E20: what nobody could run, name or store is refused, with the key in the message."""
+    """What nobody could run, name or store is refused, with the key in the message."""
     with pytest.raises(InvalidInput, match="'k'"):
         encode_envelope(envelope(command))
 
@@ -187,7 +187,7 @@ def test_possible_commands_are_not(command: Command) -> None:
 
 @pytest.mark.parametrize("fields", [{"replay_key": ""}, {"replay_key": "x" * 256}, {"group_key": " "}, {"scope": "s"}])
 def test_unusable_names_are_refused(fields: dict[str, Any]) -> None:
-    """B.2: blank and oversize keys, and what is no scope, are refused."""
+    """Blank and oversize keys, and what is no scope, are refused."""
     with pytest.raises(InvalidInput):
         encode_envelope(envelope(**fields))
 
@@ -265,7 +265,7 @@ SCOPES: list[tuple[ExecutionScope, str, str | None, str | None]] = [
 
 @pytest.mark.parametrize(("scope", "name", "session", "process"), SCOPES)
 def test_scopes_have_full_names(scope: ExecutionScope, name: str, session: str | None, process: str | None) -> None:
-    """W16: the name tells kind, session and turn, however the ids are cut."""
+    """The name tells kind, session and turn, however the ids are cut."""
     assert (scope_id(scope), scope_session_id(scope), scope_process_id(scope)) == (name, session, process)
 
 
@@ -279,13 +279,13 @@ IDS = st.text(st.sampled_from(["a", ":", "1", "é"]), min_size=1, max_size=6)
 
 @given(IDS, IDS, IDS, IDS)
 def test_names_of_turns_do_not_collide(session: str, turn: str, other_session: str, other_turn: str) -> None:
-    """W16: two turns have the same name only if they are the same turn."""
+    """Two turns have the same name only if they are the same turn."""
     same = (session, turn) == (other_session, other_turn)
     assert (turn_scope_id(session, turn) == turn_scope_id(other_session, other_turn)) is same
 
 
 def test_replay_keys_are_readable() -> None:
-    """W17: plain parts are joined as they are; what would be ambiguous is escaped."""
+    """Plain parts are joined as they are; what would be ambiguous is escaped."""
     assert replay_key("model", 1, "retry") == "model:1:retry"
     assert replay_key("a:b", "c~d", "5%") == "a%3Ab:c%7Ed:5%25"
     assert replay_key("a", "") == "a:"
@@ -296,13 +296,13 @@ PARTS = st.lists(st.text(st.sampled_from([":", "~", "%", "a", "3", "A"]), max_si
 
 @given(PARTS, PARTS)
 def test_replay_keys_do_not_collide(one: list[str], other: list[str]) -> None:
-    """W17: two keys are equal only if all their parts are."""
+    """Two keys are equal only if all their parts are."""
     if "".join(one) and "".join(other):
         assert (replay_key(*one) == replay_key(*other)) is (one == other)
 
 
 def test_long_replay_keys_end_with_a_hash() -> None:
-    """W17: a key beyond the limit keeps its beginning and ends with the hash of the whole."""
+    """A key beyond the limit keeps its beginning and ends with the hash of the whole."""
     at_limit = replay_key("x" * 255)
     assert at_limit == "x" * 255
     long = replay_key("x" * 250, "y" * 50)
@@ -326,14 +326,14 @@ def test_a_replay_key_of_nothing_is_told_so() -> None:
 
 @pytest.mark.parametrize("outcome", [None, 0, 1.5, "x", [1, [2]], {"a": None}])
 def test_outcomes_come_back(outcome: Any) -> None:  # noqa: ANN401 - any JSON
-    """E2: what is encoded is decoded unchanged."""
+    """What is encoded is decoded unchanged."""
     settlement = encode_outcome("it", outcome)
     assert (settlement.status, settlement.error) == (EffectStatus.COMPLETED, None)
     assert decode_outcome(settlement.outcome or "", "it") == outcome
 
 
 def test_errors_are_encoded() -> None:
-    """E3: an EffectError is a failure, whichever way it comes."""
+    """An EffectError is a failure, whichever way it comes."""
     error = EffectError(code="c", message="m", raw=[1])
     for settlement in (encode_outcome("it", error), encode_error("it", error)):
         assert (settlement.status, settlement.outcome) == (EffectStatus.FAILED, None)
@@ -341,7 +341,7 @@ def test_errors_are_encoded() -> None:
 
 
 def test_impossible_outcomes_are_refused() -> None:
-    """E20: too large, not JSON, no error, or an error without a code."""
+    """Too large, not JSON, no error, or an error without a code."""
     with pytest.raises(InvalidInput, match="the outcome of it has"):
         encode_outcome("it", "x" * 1_048_576)
     with pytest.raises(InvalidInput, match="the error of it has"):
@@ -372,12 +372,12 @@ def test_impossible_outcomes_are_refused() -> None:
     ],
 )
 def test_the_first_difference_is_found(recorded: object, given_: object, difference: object) -> None:
-    """H69: the path that differs first, by name and index, and what stands there on each side."""
+    """The path that differs first, by name and index, and what stands there on each side."""
     assert first_difference(recorded, given_) == difference
 
 
 def test_a_mismatch_names_both() -> None:
-    """H69: the error tells scope, key, path and both values."""
+    """The error tells scope, key, path and both values."""
     encoded = encode_envelope(envelope(Step(name="n", input={"q": "new"})))
     recorded = encode_envelope(envelope(Step(name="n", input={"q": "old"})))
     error = mismatch(encoded, recorded.text)
@@ -386,7 +386,7 @@ def test_a_mismatch_names_both() -> None:
 
 
 def test_an_envelope_that_belies_its_hash_is_corrupt() -> None:
-    """H69: equal envelopes under different hashes, or one that cannot be read, are damage."""
+    """Equal envelopes under different hashes, or one that cannot be read, are damage."""
     encoded = encode_envelope(envelope())
     with pytest.raises(CorruptData, match="hash"):
         mismatch(encoded, encoded.text)

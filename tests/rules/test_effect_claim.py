@@ -141,14 +141,14 @@ def record(row: EffectRow) -> EffectRecord:
     ],
 )
 def test_the_decision(row: EffectRow | None, now_ms: int, terms: dict[str, Any], plan: object) -> None:
-    """E2, E3, E7, E9, DESIGN 4.6.1: insert, replay, wait, take over, unknown, and our own claim found again."""
+    """Insert, replay, wait, take over, unknown, and our own claim found again."""
     assert begin(row, now_ms, **terms) == plan
 
 
 @pytest.mark.parametrize("row", [None, LIVE, ONCE, RELEASED])
 @pytest.mark.parametrize("now_ms", [50, 100])
 def test_strict_runs_nothing(row: EffectRow | None, now_ms: int) -> None:
-    """E13, W19: without an outcome there is nothing to replay, whoever began it."""
+    """Without an outcome there is nothing to replay, whoever began it."""
     with pytest.raises(EffectNotRecorded, match="'k' of turn:1:s:t"):
         begin(row, now_ms, strict=True)
 
@@ -156,7 +156,7 @@ def test_strict_runs_nothing(row: EffectRow | None, now_ms: int) -> None:
 @pytest.mark.parametrize("row", [LIVE, ONCE, RELEASED, COMPLETED, FAILED])
 @pytest.mark.parametrize("strict", [False, True])
 def test_a_mismatch_comes_first(row: EffectRow, *, strict: bool) -> None:
-    """E4: another envelope under the key is refused whatever the status."""
+    """Another envelope under the key is refused whatever the status."""
     with pytest.raises(EffectMismatch, match=r"command\.name was 'n', now 'm'"):
         plan_begin(OTHER, row, token="new", once=False, strict=strict, now_ms=50)
     with pytest.raises(EffectMismatch):
@@ -164,14 +164,14 @@ def test_a_mismatch_comes_first(row: EffectRow, *, strict: bool) -> None:
 
 
 def test_taking_over() -> None:
-    """E9: what lapsed or was given back is taken, also what must not run twice, and stays so."""
+    """What lapsed or was given back is taken, also what must not run twice, and stays so."""
     assert plan_take_over(ENCODED, ONCE, token="new", now_ms=100) == Take(row=ONCE, once=True, taken_over=True)
     assert plan_take_over(ENCODED, RELEASED, token="new", now_ms=50) == Take(row=RELEASED, once=False, taken_over=False)
     assert plan_take_over(ENCODED, LIVE, token="T", now_ms=50) == EffectClaimed(claim=CLAIM, taken_over=True)
 
 
 def test_what_cannot_be_taken_over() -> None:
-    """E7, E11: nothing begun, settled, or being run."""
+    """Nothing begun, settled, or being run."""
     with pytest.raises(EffectNotRecorded):
         plan_take_over(ENCODED, None, token="new", now_ms=50)
     for row in (COMPLETED, FAILED):
@@ -186,7 +186,7 @@ def facts(row: EffectRow | None = None, lease: LeaseRow | None = HELD, group: Gr
 
 
 def test_what_stands_in_the_way_of_recording() -> None:
-    """E9, E11: the fence first, then what is recorded already; None if nothing is in the way."""
+    """The fence first, then what is recorded already; None if nothing is in the way."""
     assert explain_record(ENCODED, FENCE, facts()) is None
     assert explain_record(ENCODED, FENCE, facts(COMPLETED)) == record(COMPLETED)
     with pytest.raises(LeaseLost):
@@ -203,7 +203,7 @@ def test_what_stands_in_the_way_of_recording() -> None:
 
 
 def test_settling_may_be_repeated_likewise() -> None:
-    """E11: the same claim, status and outcome; anything else has lost its right."""
+    """The same claim, status and outcome; anything else has lost its right."""
     done = Settlement(status=EffectStatus.COMPLETED, outcome='{"outcome":[1]}')
     assert explain_settle(CLAIM, done, COMPLETED) == record(COMPLETED)
     for claim, settlement, row in (
@@ -220,7 +220,7 @@ def test_settling_may_be_repeated_likewise() -> None:
 
 
 def test_room_in_a_group() -> None:
-    """T28: an effect without a group needs none; one with a group needs it open and not full."""
+    """An effect without a group needs none; one with a group needs it open and not full."""
     grouped = encode_envelope(msgspec.structs.replace(ENVELOPE, group_key="g"))
     require_room(ENCODED, None)
     require_room(grouped, GroupRow(2, 1, 0))
@@ -233,7 +233,7 @@ def test_room_in_a_group() -> None:
 
 
 def test_the_size_of_a_group() -> None:
-    """H71: a group is opened with one size."""
+    """A group is opened with one size."""
     require_same_size(TURN, "g", 2, 2)
     with pytest.raises(Conflict, match="'g' of turn:1:s:t was opened for 2 effects, not 3"):
         require_same_size(TURN, "g", 2, 3)
@@ -250,7 +250,7 @@ def test_groups_are_decoded() -> None:
 
 
 def test_who_is_live() -> None:
-    """E8, E9: up to the moment of expiry, that moment excluded."""
+    """Up to the moment of expiry, that moment excluded."""
     assert [is_live(LIVE, now) for now in (99, 100, 101)] == [True, False, False]
     assert not is_live(RELEASED, 50)
     assert not is_live(msgspec.structs.replace(LIVE, token=None), 50)
@@ -267,7 +267,7 @@ def test_who_is_live() -> None:
     ],
 )
 def test_due_times(command: Step | Sleep, due: int | None) -> None:
-    """E12, W13: a duration counts from now, a moment is itself, and nothing leaves the range."""
+    """A duration counts from now, a moment is itself, and nothing leaves the range."""
     assert due_at(encode_envelope(msgspec.structs.replace(ENVELOPE, command=command)), 10) == due
 
 
@@ -285,7 +285,7 @@ def test_claims_are_made_from_rows() -> None:
 
 
 def test_records_are_decoded() -> None:
-    """E2, E3: a record says all that is stored."""
+    """A record says all that is stored."""
     assert decode_record(msgspec.structs.replace(LIVE, due_at_ms=7), TURN).due_at_ms == 7
     process = '{"host_id":"h","boot_id":"b","pid":1,"process_start":"1"}'
     done = decode_record(msgspec.structs.replace(COMPLETED, process=process), TURN)
@@ -308,7 +308,7 @@ def test_records_are_decoded() -> None:
 
 
 def test_a_new_record_is_as_it_will_be_read() -> None:
-    """E2: what a record answers is what a replay will."""
+    """What a record answers is what a replay will."""
     settlement = Settlement(status=EffectStatus.COMPLETED, outcome='{"outcome":[1]}')
     found = new_record(ENCODED, settlement, RecordedRow(9, 10, 2))
     row = msgspec.structs.replace(
@@ -342,7 +342,7 @@ def test_a_new_record_is_as_it_will_be_read() -> None:
     ids=repr,
 )
 def test_damaged_rows_are_corrupt(damage: dict[str, Any]) -> None:
-    """H69: a row that contradicts itself is never replayed."""
+    """A row that contradicts itself is never replayed."""
     with pytest.raises(CorruptData, match="'k'"):
         decode_record(msgspec.structs.replace(COMPLETED, **damage), TURN)
 
@@ -360,7 +360,7 @@ def test_claims_are_checked() -> None:
 
 
 def test_fences_belong_to_their_scope() -> None:
-    """E9: the fence must be that of the session or the process of the scope, and of its kind."""
+    """The fence must be that of the session or the process of the scope, and of its kind."""
     assert check_scope_fence(TURN, FENCE) is FENCE
     assert check_scope_fence(RUN, RUN_FENCE) is RUN_FENCE
     refused: list[tuple[ExecutionScope, object, type[Exception]]] = [

@@ -83,7 +83,7 @@ def plan(row: TriggerRow, payload: Any = None) -> Planned:  # noqa: ANN401 - any
 
 
 def test_golden_ids() -> None:
-    """T5, T7: occurrence and process have these ids on every machine; the payload is no part of them."""
+    """Occurrence and process have these ids on every machine; the payload is no part of them."""
     assert occurrence_id("ui.button.pressed", "blue", "1") == (
         "trigger:" + sha256(b'lash.trigger.occurrence.v1\0["ui.button.pressed","blue","1"]')
     )
@@ -98,7 +98,7 @@ def test_golden_ids() -> None:
 
 
 def test_golden_request_hash() -> None:
-    """T3, T4: the content that must be equal is this; the idempotency key is no part of it."""
+    """The content that must be equal is this; the idempotency key is no part of it."""
     encoded = encode_occurrence(REQUEST)
     assert encoded.request_hash == sha256(b'lash.trigger.request.v1\0["t","s",{"n":1},[2]]')
     assert encoded.occurrence_id == OCCURRENCE
@@ -120,13 +120,13 @@ def test_golden_request_hash() -> None:
     ],
 )
 def test_bad_occurrences(bad: Any) -> None:  # noqa: ANN401
-    """A.3: blank names, and content that cannot be stored, are refused."""
+    """Blank names, and content that cannot be stored, are refused."""
     with pytest.raises(InvalidInput):
         encode_occurrence(bad)
 
 
 def test_the_largest_occurrence() -> None:
-    """A.3: 262,144 characters of JSON are an occurrence, one more is not."""
+    """262,144 characters of JSON are an occurrence, one more is not."""
     room = 262_144 - len('{"source_type":"t","source_key":"s","idempotency_key":"i","payload":"","source":[2]}')
     largest = encode_occurrence(msgspec.structs.replace(REQUEST, payload="x" * room))
     assert len(largest.body) == 262_144
@@ -135,13 +135,13 @@ def test_the_largest_occurrence() -> None:
 
 
 def test_a_tuple_is_a_list_from_the_start() -> None:
-    """H65: what a process is given does not depend on whether it is started at once or on a retry."""
+    """What a process is given does not depend on whether it is started at once or on a retry."""
     request = msgspec.structs.replace(REQUEST, payload={"x": (1, 2)})
     assert encode_occurrence(request).request.payload == {"x": [1, 2]}
 
 
 def test_reading_an_occurrence() -> None:
-    """T3: the record is what was first emitted."""
+    """The record is what was first emitted."""
     assert decode_occurrence(occurrence()) == Occurrence(
         occurrence_id=OCCURRENCE,
         source_type="t",
@@ -156,7 +156,7 @@ def test_reading_an_occurrence() -> None:
 
 
 def test_the_same_occurrence() -> None:
-    """T3, T4: an equal request gets the stored report, another one a conflict."""
+    """An equal request gets the stored report, another one a conflict."""
     stored = occurrence('{"occurrence_id":"o"}')
     assert same_occurrence(encode_occurrence(REQUEST), stored) == EmitReport(occurrence_id="o")
     other = encode_occurrence(msgspec.structs.replace(REQUEST, payload=None))
@@ -167,7 +167,7 @@ def test_the_same_occurrence() -> None:
 
 
 def test_a_start() -> None:
-    """T7, A.5: args replace what stood there; identity, grant and columns follow from the definition."""
+    """Args replace what stood there; identity, grant and columns follow from the definition."""
     template = {
         "all": WholeEvent(),
         "one": EventPointer(path="/n"),
@@ -189,13 +189,13 @@ def test_a_start() -> None:
 
 
 def test_only_what_starts_wants_a_process() -> None:
-    """T11: a rejected match registers nothing."""
+    """A rejected match registers nothing."""
     start, reject = plan(subscription()), plan(subscription(definition="{"))
     assert starts_of([reject, start, reject]) == [start]
 
 
 def test_no_grant_without_a_session() -> None:
-    """A.5: only a wake target is granted."""
+    """Only a wake target is granted."""
     assert grant_columns(starts_of([plan(subscription())])) == []
 
 
@@ -209,7 +209,7 @@ def test_no_grant_without_a_session() -> None:
     ],
 )
 def test_rejections(fields: dict[str, Any], payload: Any, reason: str) -> None:  # noqa: ANN401
-    """T11, T15: whatever is wrong with one match is the reason of its delivery."""
+    """Whatever is wrong with one match is the reason of its delivery."""
     planned = plan(subscription(**fields), payload)
     assert isinstance(planned, Reject)
     assert planned.process_id == PROCESS
@@ -218,7 +218,7 @@ def test_rejections(fields: dict[str, Any], payload: Any, reason: str) -> None: 
 
 
 def test_a_payload_that_would_lie_too_deep() -> None:
-    """T15: what can be stored as an occurrence and not inside a process is a rejected delivery."""
+    """What can be stored as an occurrence and not inside a process is a rejected delivery."""
     deep: Any = 1
     for _ in range(97):
         deep = [deep]
@@ -229,7 +229,7 @@ def test_a_payload_that_would_lie_too_deep() -> None:
 
 
 def test_reasons_fit_their_column() -> None:
-    """T15: no NUL, and no payload quoted whole."""
+    """No NUL, and no payload quoted whole."""
     planned = plan(subscription(payload_schema={"type": "integer"}), "\0" * 5_000)
     assert isinstance(planned, Reject)
     assert len(planned.reason) <= 1_000
@@ -237,7 +237,7 @@ def test_reasons_fit_their_column() -> None:
 
 
 def test_a_nul_in_the_name_of_a_property_is_spelt_out() -> None:
-    """T15: the reason names the place, and no database refuses it."""
+    """The reason names the place, and no database refuses it."""
     row = subscription(payload_schema={"additionalProperties": {"type": "integer"}})
     planned = plan(row, {"a\0b": "x"})
     assert isinstance(planned, Reject)
@@ -245,7 +245,7 @@ def test_a_nul_in_the_name_of_a_property_is_spelt_out() -> None:
 
 
 def test_ids_that_are_taken() -> None:
-    """T17: an equal process is welcome, another one a rejection; what was rejected anyway stays so."""
+    """An equal process is welcome, another one a rejection; what was rejected anyway stays so."""
     start, reject = plan(subscription()), plan(subscription(definition="{"))
     assert isinstance(start, Start)
     assert settle([start, reject], {}) == [start, reject]
@@ -259,7 +259,7 @@ def test_ids_that_are_taken() -> None:
 
 
 def test_a_report() -> None:
-    """H67: deliveries in the order of the matches."""
+    """Deliveries in the order of the matches."""
     start, reject = plan(subscription()), plan(subscription(definition="{"))
     report = report_of("o", [start, reject])
     assert report.occurrence_id == "o"
@@ -268,7 +268,7 @@ def test_a_report() -> None:
 
 
 def test_what_is_told_of_a_delivery() -> None:
-    """H67: whose subscription it is, which process was wanted, what became of it and at which attempt."""
+    """Whose subscription it is, which process was wanted, what became of it and at which attempt."""
     host, damaged = plan(subscription()), subscription(definition="{")
     told = TriggerDelivery(
         subscription_id="id",
@@ -292,7 +292,7 @@ def delivery(state: str = "rejected", owner: str = "s") -> DeliveryRow:
 
 
 def test_reading_a_delivery() -> None:
-    """H78: an unknown state is damage."""
+    """An unknown state is damage."""
     assert decode_delivery(delivery()) == TriggerDelivery(
         subscription_id="id",
         owner_session_id="s",
@@ -308,7 +308,7 @@ def test_reading_a_delivery() -> None:
 
 
 def test_retries() -> None:
-    """W1, T8: the rejected is decided anew, the started is done, and who no longer watches gets nothing."""
+    """The rejected is decided anew, the started is done, and who no longer watches gets nothing."""
     assert plan_retry(occurrence(), delivery("started"), None) is None
     assert plan_retry(occurrence(), delivery(), subscription()) == plan(subscription())
     with pytest.raises(TriggerNotFound, match="session 's'"):
@@ -320,7 +320,7 @@ def test_retries() -> None:
 
 
 def test_names_of_deliveries() -> None:
-    """T13: what is missing is named."""
+    """What is missing is named."""
     assert check_delivery("o", "i") == ("o", "i")
     assert require_delivery(occurrence(), delivery(), ("o", "i")) == (occurrence(), delivery())
     with pytest.raises(OccurrenceNotFound, match="'o' is unknown"):

@@ -112,7 +112,7 @@ def test_events_have_their_golden_hashes() -> None:
 
 
 def test_the_order_of_keys_does_not_change_the_hash() -> None:
-    """Law 7: free JSON is hashed with sorted keys at every depth."""
+    """Free JSON is hashed with sorted keys at every depth."""
     assert payload_hash("note", {"b": {"d": True, "c": 1.5}, "a": [1, None, "ä"]}) == NOTE_GOLDEN
 
 
@@ -129,7 +129,7 @@ def test_hashes_agree_with_another_encoder(payload: dict[str, JSON]) -> None:
 
 
 def test_an_event_is_inserted_under_the_next_number() -> None:
-    """Laws 13 and 28: it carries its process, number, type, payload, key and time; the row holds the same as text."""
+    """It carries its process, number, type, payload, key and time; the row holds the same as text."""
     draft = EventDraft(event_type="note", payload={"b": 1, "a": None}, replay_key="key")
     assert append(draft, last_sequence=6) == InsertEvent(
         event=happened("note", {"b": 1, "a": None}, sequence=7, replay_key="key", now_ms=50),
@@ -142,13 +142,13 @@ def test_an_event_is_inserted_under_the_next_number() -> None:
 
 
 def test_an_unkeyed_event_is_never_a_replay() -> None:
-    """Law 23: the same draft twice is two events."""
+    """The same draft twice is two events."""
     draft = EventDraft(event_type="note", payload=1)
     assert [append(draft, last_sequence=last).event.sequence for last in (0, 1)] == [1, 2]
 
 
 def test_a_replay_returns_the_first_event() -> None:
-    """Laws 16 and 47: number, time and wake are those of the stored event, not of the repetition."""
+    """Number, time and wake are those of the stored event, not of the repetition."""
     wake = '{"wake_id":"w","target_session_id":"other","input":"hi","dedupe_key":"k"}'
     assert again(STOP, replace(STOP_ROW, wake=wake)) == replace(
         happened("process.cancel_requested", {"reason": "stop"}, sequence=4, replay_key="key", now_ms=99),
@@ -167,7 +167,7 @@ def test_a_replay_returns_the_first_event() -> None:
     ids=["payload", "no payload", "type", "undeclared type"],
 )
 def test_another_event_under_the_key_is_a_conflict(other: EventDraft) -> None:
-    """Laws 17, 18 and 19: type and payload are the content, and the key is looked at before the declaration."""
+    """Type and payload are the content, and the key is looked at before the declaration."""
     with pytest.raises(EventConflict) as raised:
         again(other)
     assert (raised.value.process_id, raised.value.replay_key) == (PROCESS, "key")
@@ -179,7 +179,7 @@ def test_whom_a_draft_wakes_is_no_content() -> None:
 
 
 def test_a_replay_comes_before_every_other_check() -> None:
-    """Laws 19 and 39: what is stored is returned, though it could not be appended now."""
+    """What is stored is returned, though it could not be appended now."""
     draft = EventDraft(event_type="gone", payload={"n": "text"})
     row = EventRow(3, "gone", None, payload_hash("gone", {"n": "text"}), '{"payload":{"n":"text"}}', None, 9)
     assert again(draft, row, registered(), ENDED).sequence == 3
@@ -208,13 +208,13 @@ def test_the_other_checks_come_in_their_order() -> None:
 
 
 def test_an_undeclared_event_is_refused() -> None:
-    """Law 15: also a signal that the process does not know."""
+    """Also a signal that the process does not know."""
     with pytest.raises(InvalidInput, match=r"^process 'process-1' has undeclared event type 'signal.stop'$"):
         append(signal_draft(PROCESS, "stop", "1", None))
 
 
 def test_a_payload_that_does_not_fit_is_refused() -> None:
-    """Law 14: the message names process, type and place."""
+    """The message names process, type and place."""
     with pytest.raises(InvalidInput, match=r"^process 'process-1': payload of 'counted'.n: "):
         append(EventDraft(event_type="counted", payload={"n": "one"}))
     assert append(EventDraft(event_type="counted", payload={"n": 1})).event.payload == {"n": 1}
@@ -228,7 +228,7 @@ def test_a_payload_that_does_not_fit_is_refused() -> None:
     ],
 )
 def test_what_ends_or_stops_a_process_needs_a_key(event_type: str) -> None:
-    """Laws 21 and 22: such events must be safe to repeat."""
+    """Such events must be safe to repeat."""
     registration = registered(ending(TerminalState.COMPLETED, None))
     with pytest.raises(InvalidInput, match=f"event '{event_type}' requires a replay key"):
         append(EventDraft(event_type=event_type, payload={"outcome": None, "reason": ""}), registration)
@@ -236,7 +236,7 @@ def test_what_ends_or_stops_a_process_needs_a_key(event_type: str) -> None:
 
 @pytest.mark.parametrize("event_type", ["process.abandon_requested", "process.resumed", "note"])
 def test_other_events_need_no_key(event_type: str) -> None:
-    """Law 23: a key is a choice."""
+    """A key is a choice."""
     assert append(EventDraft(event_type=event_type)).event.replay_key is None
 
 
@@ -251,7 +251,7 @@ def test_signals_of_any_name_can_be_declared_at_once() -> None:
 
 
 def test_every_process_has_the_core_types() -> None:
-    """Law 8: they are there without being declared, accept any JSON, and end the process by their names."""
+    """They are there without being declared, accept any JSON, and end the process by their names."""
     names = {
         "process.cancel_requested": None,
         "process.abandon_requested": None,

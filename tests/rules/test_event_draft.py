@@ -62,7 +62,7 @@ WAIT = SignalWait(name="go", ordinal=2)
     ],
 )
 def test_a_completion_ends_the_process_with_its_outcome(outcome: Outcome, event_type: str, body: JSONObject) -> None:
-    """Laws 32 to 34 and 40: the type follows the outcome, those who wait get just it, and no wait is left."""
+    """The type follows the outcome, those who wait get just it, and no wait is left."""
     draft = completion_draft(PROCESS, outcome)
     assert draft == EventDraft(
         event_type=f"process.{event_type}",
@@ -91,7 +91,7 @@ def test_what_is_no_outcome_is_refused(wrong: Outcome, message: str) -> None:
 
 
 def test_a_cancellation_has_one_key_for_each_reason() -> None:
-    """Law 21: the same reason again is the same request."""
+    """The same reason again is the same request."""
     assert cancel_draft(PROCESS, "stop") == EventDraft(
         event_type="process.cancel_requested",
         payload={"reason": "stop"},

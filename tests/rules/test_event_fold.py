@@ -84,7 +84,7 @@ def ending(state: TerminalState, await_output: Selector | None, name: str = "end
 
 @pytest.mark.parametrize("status", [status for status in ProcessStatus if status is not ProcessStatus.RUNNING])
 def test_a_process_ends_once(status: ProcessStatus) -> None:
-    """Law 36: after any end, another end, a wait and a start are refused, and the status is named."""
+    """After any end, another end, a wait and a start are refused, and the status is named."""
     ended = Projection(status=status)
     for draft in (
         completion_draft(PROCESS, Cancellation(message="m")),
@@ -97,7 +97,7 @@ def test_a_process_ends_once(status: ProcessStatus) -> None:
 
 
 def test_other_events_follow_the_end() -> None:
-    """Laws 30 and 41: they are facts like others and do not change how the process ended."""
+    """They are facts like others and do not change how the process ended."""
     for draft in (EventDraft(event_type="note"), signal_draft(PROCESS, "go", "1", None), resumed_draft(PROCESS, WAIT)):
         assert append(draft, projection=ENDED).projection == ENDED
     assert append(cancel_draft(PROCESS, "late"), projection=ENDED).projection == replace(
@@ -128,7 +128,7 @@ def test_other_events_follow_the_end() -> None:
 def test_a_declared_end_makes_the_outcome(
     state: TerminalState, await_output: Selector | None, payload: JSON, outcome: Outcome
 ) -> None:
-    """Law 42: a selection that is an outcome is taken as it is, anything else is wrapped by the declared state."""
+    """A selection that is an outcome is taken as it is, anything else is wrapped by the declared state."""
     draft = EventDraft(event_type="end", payload=payload, replay_key="key")
     assert append(draft, registered(ending(state, await_output))).projection == Projection(
         status=ProcessStatus(state.value), outcome=outcome

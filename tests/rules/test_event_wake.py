@@ -73,7 +73,7 @@ def test_the_golden_vectors_are_the_hashes_of_the_written_content() -> None:
 
 
 def test_a_wake_is_made_of_the_event() -> None:
-    """Laws 43, 45 and 48: the input is selected, and without a key every event is a wake of its own."""
+    """The input is selected, and without a key every event is a wake of its own."""
     decision = append(EventDraft(event_type="waking", payload={"text": "hello"}), registered(WAKING), wakes=SESSION)
     assert decision.event.wake == Wake(
         wake_id=f"wake:{OWN_WAKE_GOLDEN}", target_session_id=SESSION, input="hello", dedupe_key="process-1:1"
@@ -85,7 +85,7 @@ def test_a_wake_is_made_of_the_event() -> None:
 
 
 def test_a_wake_of_nobody_is_kept() -> None:
-    """Law 49: the event says whom it would have woken with what."""
+    """The event says whom it would have woken with what."""
     assert woken(WAKE_SPEC, {"text": ""}, wakes=None) == Wake(
         wake_id=f"wake:{UNTARGETED_WAKE_GOLDEN}", target_session_id=None, input="", dedupe_key="process-1:1"
     )
@@ -95,7 +95,7 @@ def test_a_wake_of_nobody_is_kept() -> None:
     ("record", "draft", "target"), [("a", None, "a"), ("a", "b", "b"), (None, "b", "b"), (None, None, None)]
 )
 def test_whom_a_wake_goes_to(record: str | None, draft: str | None, target: str | None) -> None:
-    """Law 50: the draft's session comes before the record's."""
+    """The draft's session comes before the record's."""
     wake = woken(WAKE_SPEC, {"text": ""}, wakes=record, draft_wakes=draft)
     assert wake is not None
     assert wake.target_session_id == target
@@ -112,7 +112,7 @@ def test_whom_a_wake_goes_to(record: str | None, draft: str | None, target: str 
     ],
 )
 def test_inputs_of_wakes(selector: Selector, text: str) -> None:
-    """Law 44: whatever is selected becomes text."""
+    """Whatever is selected becomes text."""
     wake = woken(WakeSpec(input=selector), {"text": "hello", "n": 7})
     assert wake is not None
     assert wake.input == text
@@ -130,13 +130,13 @@ def test_inputs_of_wakes(selector: Selector, text: str) -> None:
     ],
 )
 def test_when_a_wake_is_one(when: Selector, payload: JSON, wakes: bool) -> None:  # noqa: FBT001
-    """Law 43: only if the condition selects something that counts as true; the input is not looked at otherwise."""
+    """Only if the condition selects something that counts as true; the input is not looked at otherwise."""
     wake = woken(WakeSpec(input=Constant(value="x") if wakes else Pointer(path="/missing"), when=when), payload)
     assert (wake is not None) is wakes
 
 
 def test_equal_keys_are_one_wake() -> None:
-    """Law 46: to one session, across events, processes and ways of selecting the key."""
+    """To one session, across events, processes and ways of selecting the key."""
     spec = WakeSpec(input=Constant(value=""), dedupe_key=Constant(value="daily"))
     other = registered(EventType(name="o", semantics=EventSemantics(wake=spec)), process_id="other")
     selected = woken(WakeSpec(input=Constant(value="hi"), dedupe_key=Pointer(path="/k")), {"k": "daily"})
@@ -167,7 +167,7 @@ def test_other_keys_and_other_sessions_are_other_wakes() -> None:
     ],
 )
 def test_a_wake_that_misses_aborts_the_append(spec: WakeSpec) -> None:
-    """Law 31: a selector that finds nothing is the event's error."""
+    """A selector that finds nothing is the event's error."""
     with pytest.raises(InvalidInput, match="payload pointer '/missing' did not match"):
         woken(spec, {})
 

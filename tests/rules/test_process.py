@@ -177,7 +177,7 @@ def test_a_plain_registration_has_empty_columns() -> None:
     ids=["recovery", "recovery as text", "identity", "metadata", "provenance", "originator", "list"],
 )
 def test_what_is_said_and_what_is_meant_hash_alike(same: Registration) -> None:
-    """Law 2: giving a default is the same as leaving it out."""
+    """Giving a default is the same as leaving it out."""
     assert hash_of(same) == GOLDEN
 
 
@@ -210,7 +210,7 @@ def test_equal_event_types_hash_alike_however_they_are_made() -> None:
     ],
 )
 def test_another_registration_has_another_hash(other: Registration) -> None:
-    """Laws 3 and 6: every part of a registration counts, also the order of its types."""
+    """Every part of a registration counts, also the order of its types."""
     assert hash_of(other) != TOOL_GOLDEN
 
 
@@ -226,7 +226,7 @@ def test_another_registration_has_another_hash(other: Registration) -> None:
     )
 )
 def test_the_order_of_keys_does_not_change_the_hash(free: JSONObject) -> None:
-    """Law 7: wherever free JSON stands in a registration, its keys may come in any order."""
+    """Wherever free JSON stands in a registration, its keys may come in any order."""
 
     def build(value: JSONObject) -> Registration:
         return Registration(
@@ -319,7 +319,7 @@ def test_what_is_done_elsewhere_is_external(registration: Registration, recovery
     ],
 )
 def test_registrations_that_cannot_be_stored_are_refused(wrong: Registration, message: str) -> None:
-    """Laws 9 and 10: before anything is asked of a database."""
+    """Before anything is asked of a database."""
     with pytest.raises(InvalidInput, match=message):
         encode_registration(wrong)
 
@@ -364,14 +364,14 @@ def waking(**selectors: Selector) -> EventSemantics:
     ],
 )
 def test_event_types_that_cannot_be_used_are_refused(event_types: tuple[EventType, ...], message: str) -> None:
-    """Laws 8 and 10: names are distinct and not the core's; schemas and selectors are looked at once, here."""
+    """Names are distinct and not the core's; schemas and selectors are looked at once, here."""
     with pytest.raises(InvalidInput, match=message):
         encode_registration(replace(EXTERNAL, event_types=event_types))
 
 
 @pytest.mark.parametrize("state", [*TerminalState, "failed"])
 def test_only_success_may_leave_its_outcome_unsaid(state: TerminalState) -> None:
-    """Law 10: what ends a process without success says what those who wait get."""
+    """What ends a process without success says what those who wait get."""
     registration = registered(EventType(name="x", semantics=EventSemantics(terminal=TerminalSpec(state=state))))
     if state is TerminalState.COMPLETED:
         assert encode_registration(registration).registration.event_types == registration.event_types
@@ -381,12 +381,12 @@ def test_only_success_may_leave_its_outcome_unsaid(state: TerminalState) -> None
 
 
 def test_an_equal_registration_returns_the_stored_record() -> None:
-    """Laws 2, 4 and 5: whatever became of it since, also if its wake target was changed."""
+    """Whatever became of it since, also if its wake target was changed."""
     assert same_registration(encode_registration(EXTERNAL), ROW) == RECORD
 
 
 def test_another_registration_of_the_id_is_a_conflict() -> None:
-    """Law 3: both hashes are named."""
+    """Both hashes are named."""
     other = encode_registration(registered(EventType(name="x")))
     with pytest.raises(RegistrationConflict) as raised:
         same_registration(other, ROW)

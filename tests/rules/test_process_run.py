@@ -450,7 +450,7 @@ def test_damaged_changes_are_reported_as_damage(damaged: ChangeRow) -> None:
 
 
 def test_a_session_is_cut_off_and_nothing_else() -> None:
-    """Law 64: what nobody sees any more is orphaned, what others see is preserved, both in the order of their ids."""
+    """What nobody sees any more is orphaned, what others see is preserved, both in the order of their ids."""
     rows = [DetachedRow("d", False), DetachedRow("c", True), DetachedRow("b", False), DetachedRow("a", True)]
     assert detached(SESSION, rows, revoked=5, cleared=2) == SessionDetached(
         session_id=SESSION,

@@ -131,7 +131,7 @@ def test_a_batch_has_its_golden_hash() -> None:
     ids=["session", "source key", "availability", "list"],
 )
 def test_what_is_no_content_does_not_change_the_hash(same: BatchDraft) -> None:
-    """H32: where, under which key and from when on the work waits is not what the work is."""
+    """Where, under which key and from when on the work waits is not what the work is."""
     assert encode_batch(same).content_hash == GOLDEN
 
 
@@ -147,7 +147,7 @@ def test_what_is_no_content_does_not_change_the_hash(same: BatchDraft) -> None:
     ids=["text", "more", "delivery", "slot", "merge key"],
 )
 def test_other_content_has_another_hash(other: BatchDraft) -> None:
-    """H32: payloads and the rules of their delivery are the content."""
+    """Payloads and the rules of their delivery are the content."""
     assert encode_batch(other).content_hash != GOLDEN
 
 
@@ -194,13 +194,13 @@ def test_a_batch_waits_in_the_lane_of_its_kind_and_delivery(payload: Payload, de
     ],
 )
 def test_a_draft_that_cannot_be_stored_is_refused(wrong: BatchDraft, message: str) -> None:
-    """L72: the error names what is wrong, before the database is asked."""
+    """The error names what is wrong, before the database is asked."""
     with pytest.raises(InvalidInput, match=message):
         encode_batch(wrong)
 
 
 def test_a_stored_batch_is_read_back() -> None:
-    """L54: a row becomes the batch it was, and items are named by their places."""
+    """A row becomes the batch it was, and items are named by their places."""
     assert decode_batch(ROW, SESSION) == BATCH
     two = replace(BATCH, payloads=(HELLO, HELLO))
     assert two.item_ids == ("b:item:0", "b:item:1")
@@ -221,7 +221,7 @@ def test_a_batch_gives_its_session_work_unless_it_is_delayed() -> None:
 
 
 def test_a_known_source_key_tells_of_its_batch() -> None:
-    """L52, W-39: while it is queued the batch is returned, and afterwards what became of it."""
+    """While it is queued the batch is returned, and afterwards what became of it."""
     encoded = encode_batch(DRAFT)
     pending = recognise(encoded, SourceKeyRow("b", GOLDEN, "pending"), ROW)
     assert pending == Enqueued(batch_id="b", created=False, state=BatchState.PENDING, batch=BATCH)
@@ -243,7 +243,7 @@ def test_held_batches_are_gathered_by_token() -> None:
 
 @pytest.mark.parametrize("held", [[], ["b"], ["b", "b3"], ["b", "b2", "b3"], ["b3", "b4"]])
 def test_a_claim_completes_whole_or_not_at_all(held: list[str]) -> None:
-    """L68: the batches held and the batches listed are equal sets; equal numbers are not enough."""
+    """The batches held and the batches listed are equal sets; equal numbers are not enough."""
     require_completion(SESSION, CLAIM.completion, ["b2", "b"])
     with pytest.raises(ClaimLost) as lost:
         require_completion(SESSION, CLAIM.completion, held)
@@ -251,7 +251,7 @@ def test_a_claim_completes_whole_or_not_at_all(held: list[str]) -> None:
 
 
 def test_a_claim_takes_up_to_a_thousand_batches() -> None:
-    """L61: none is allowed, and so is the bound itself."""
+    """None is allowed, and so is the bound itself."""
     assert [check_claim_size(size) for size in (0, 1, 1_000)] == [0, 1, 1_000]
     for wrong, message in ((1_001, "at most 1,000"), (-1, "between 0"), (True, "an integer"), ("5", "an integer")):
         with pytest.raises(InvalidInput, match=message):
@@ -285,7 +285,7 @@ def test_a_boundary_is_one_of_the_two() -> None:
     ],
 )
 def test_batch_ids_that_make_no_sense_are_refused(wrong: object, message: str) -> None:
-    """H24: the error says what is wrong with the list."""
+    """The error says what is wrong with the list."""
     assert check_batch_ids(["b", "a"]) == ("b", "a")
     assert len(check_batch_ids([f"b{number}" for number in range(1_000)])) == 1_000
     with pytest.raises(InvalidInput, match=message):
@@ -311,7 +311,7 @@ def test_a_claim_of_the_wrong_kind_is_refused(wrong: object, message: str) -> No
 
 
 def test_completions_are_of_different_claims() -> None:
-    """H24: a claim is settled once; the error tells which completion is wrong."""
+    """A claim is settled once; the error tells which completion is wrong."""
     first = ClaimCompletion(claim_id="c", token="t", batch_ids=("b",))
     assert check_completion("completion", first) is first
     check_completions([])

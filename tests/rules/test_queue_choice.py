@@ -37,7 +37,7 @@ def turn_work(known: QueueFacts, boundary: Boundary = Boundary.IDLE, limit: int 
 
 
 def test_turn_work_is_taken_from_the_lanes_of_the_boundary() -> None:
-    """L57: while a turn runs only early work counts."""
+    """While a turn runs only early work counts."""
     assert set(lanes_at(Boundary.IDLE)) == {"early", "late"}
     assert lanes_at(Boundary.ACTIVE_TURN_CHECKPOINT) == ("early",)
 
@@ -61,13 +61,13 @@ def test_turn_work_is_taken_from_the_lanes_of_the_boundary() -> None:
     ],
 )
 def test_the_first_batch_takes_along_those_directly_behind_it(known: QueueFacts, chosen: list[int]) -> None:
-    """L59, L60, W-35: neighbours join by delivery and merge key; what is exclusive or has no key comes alone."""
+    """Neighbours join by delivery and merge key; what is exclusive or has no key comes alone."""
     assert turn_work(known) == chosen
 
 
 @pytest.mark.parametrize(("limit", "chosen"), [(1, [1]), (2, [1, 2]), (3, [1, 2, 3]), (4, [1, 2, 3])])
 def test_a_group_is_as_large_as_allowed(limit: int, chosen: list[int]) -> None:
-    """L60: the limit counts batches."""
+    """The limit counts batches."""
     assert turn_work(facts(early(1, "g"), early(2, "g"), early(3, "g")), limit=limit) == chosen
 
 
@@ -87,7 +87,7 @@ def test_a_group_is_as_large_as_allowed(limit: int, chosen: list[int]) -> None:
     ],
 )
 def test_an_empty_claim_says_why(known: QueueFacts, boundary: Boundary, reason: EmptyReason) -> None:
-    """DESIGN §4.3: the reason that stands first in the way is given, with the time of delayed work."""
+    """The reason that stands first in the way is given, with the time of delayed work."""
     expected = NothingClaimed(reason=reason, next_available_at_ms=known.next_available_at_ms)
     assert turn_work(known, boundary) == expected
 
@@ -106,7 +106,7 @@ def test_an_empty_claim_says_why(known: QueueFacts, boundary: Boundary, reason: 
     ],
 )
 def test_a_command_comes_when_no_turn_work_is_before_it(known: QueueFacts, chosen: list[int] | EmptyReason) -> None:
-    """L71: a command is taken alone, from the head of the queue only."""
+    """A command is taken alone, from the head of the queue only."""
     if isinstance(chosen, EmptyReason):
         expected = NothingClaimed(reason=chosen, next_available_at_ms=known.next_available_at_ms)
         assert choose_command(known) == expected
@@ -130,7 +130,7 @@ def test_a_command_comes_when_no_turn_work_is_before_it(known: QueueFacts, chose
 def test_exact_batches_are_chosen_if_they_come_next(
     known: QueueFacts, batch_ids: list[str], chosen: list[int] | EmptyReason
 ) -> None:
-    """L63, H37: asking for batches never skips, reorders or widens."""
+    """Asking for batches never skips, reorders or widens."""
     expected: list[int] | NothingClaimed
     if isinstance(chosen, EmptyReason):
         expected = NothingClaimed(reason=chosen, next_available_at_ms=known.next_available_at_ms)
@@ -140,5 +140,5 @@ def test_exact_batches_are_chosen_if_they_come_next(
 
 
 def test_a_claim_of_nothing_needs_no_reason_of_the_queue() -> None:
-    """L61: the answer says that nothing was asked for."""
+    """The answer says that nothing was asked for."""
     assert nothing_asked_for() == NothingClaimed(reason=EmptyReason.NOTHING_ASKED_FOR)

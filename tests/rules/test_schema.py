@@ -60,7 +60,7 @@ def test_payloads_that_fit(schema: JSONObject, payload: JSON) -> None:
     ],
 )
 def test_payloads_that_do_not_fit(schema: JSONObject, payload: JSON, place: str) -> None:
-    """Law 14: the message names the place in the payload."""
+    """The message names the place in the payload."""
     check_schema("schema", schema)
     with pytest.raises(InvalidInput) as raised:
         check_payload("payload", schema, payload)

@@ -41,13 +41,13 @@ _SCOPES = st.one_of(
     ],
 )
 def test_every_kind_has_its_text(scope: ExecutionScope, text: str, session_id: str | None) -> None:
-    """W16: kind, session and id stand in it; lengths count characters."""
+    """Kind, session and id stand in it; lengths count characters."""
     assert (scope_id(scope), scope_session_id(scope)) == (text, session_id)
 
 
 @given(_SCOPES, _SCOPES)
 def test_only_equal_scopes_have_equal_texts(first: ExecutionScope, second: ExecutionScope) -> None:
-    """W16, W17: whatever colons and numbers the ids hold."""
+    """Whatever colons and numbers the ids hold."""
     assert (scope_id(first) == scope_id(second)) == (first == second)
 
 

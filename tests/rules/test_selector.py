@@ -94,7 +94,7 @@ def test_pointers_are_those_of_the_standard(path: str, value: JSON) -> None:
     ],
 )
 def test_a_pointer_that_leads_nowhere_is_said_so(path: str) -> None:
-    """Law 31: a miss is an error; indices have no sign, no leading zero and no end of digits."""
+    """A miss is an error; indices have no sign, no leading zero and no end of digits."""
     with pytest.raises(InvalidInput, match=r"^payload pointer '/.* did not match$"):
         select(Pointer(path=path), DOCUMENT)
     assert select(Present(path=path), DOCUMENT) is False
@@ -137,13 +137,13 @@ def test_the_payload_and_a_constant_are_taken_as_they_are() -> None:
     ],
 )
 def test_a_template_is_filled_in_one_pass(template: str, fields: dict[str, Selector], text: str) -> None:
-    """Law 44: text verbatim, all else as compact JSON; what looks like a field in a value stays as it is."""
+    """Text verbatim, all else as compact JSON; what looks like a field in a value stays as it is."""
     payload: JSON = {"state": "done", "n": 7, "of": [1.5, None]}
     assert select(Template(template=template, fields=fields), payload) == text
 
 
 def test_a_template_with_a_pointer_that_misses_fails() -> None:
-    """Law 31: a template is never filled in part, even if the field stands nowhere in it."""
+    """A template is never filled in part, even if the field stands nowhere in it."""
     with pytest.raises(InvalidInput, match="pointer '/a' did not match"):
         select(Template(template="x", fields={"a": Pointer(path="/a")}), {})
 
@@ -156,19 +156,19 @@ def test_a_template_with_a_pointer_that_misses_fails() -> None:
     ],
 )
 def test_values_become_text(value: JSON, text: str) -> None:
-    """Law 44: strings verbatim, anything else compact JSON with sorted keys."""
+    """Strings verbatim, anything else compact JSON with sorted keys."""
     assert as_text(value) == text
 
 
 @pytest.mark.parametrize("value", [True, 0, 0.0, -1, "0", " ", [None], [0], {"": None}])
 def test_what_counts_as_true(value: JSON) -> None:
-    """Law 43: every number does, and whatever is not empty."""
+    """Every number does, and whatever is not empty."""
     assert is_truthy(value) is True
 
 
 @pytest.mark.parametrize("value", [None, False, "", [], {}])
 def test_what_does_not_count_as_true(value: JSON) -> None:
-    """Law 43: null, false and what is empty do not."""
+    """Null, false and what is empty do not."""
     assert is_truthy(value) is False
 
 

@@ -91,7 +91,7 @@ def row(*, revision: int = 1, enabled: bool = True, definition: str | None = Non
 
 
 def test_golden_source_key() -> None:
-    """T1: the default key of a source is this text on every machine, in every version that can read it."""
+    """The default key of a source is this text on every machine, in every version that can read it."""
     content = b'lash.trigger.source.v1\0["ui.button.pressed",{"a":[1,null],"b":"\xc3\xa4"}]'
     assert default_source_key("ui.button.pressed", {"b": "ä", "a": [1, None]}) == (
         "source:ui.button.pressed:v1:" + sha256(content)
@@ -102,7 +102,7 @@ def test_golden_source_key() -> None:
 
 
 def test_sources_that_have_no_key() -> None:
-    """T1: a blank type, and a description that is no JSON, name no source."""
+    """A blank type, and a description that is no JSON, name no source."""
     with pytest.raises(InvalidInput, match="source_type is blank"):
         default_source_key(" ")
     with pytest.raises(InvalidInput, match="the description"):
@@ -110,7 +110,7 @@ def test_sources_that_have_no_key() -> None:
 
 
 def test_golden_fingerprint() -> None:
-    """DESIGN 4.5.1: a definition is identified by these bytes; the frame of its owner is not among them."""
+    """A definition is identified by these bytes; the frame of its owner is not among them."""
     content = (
         b"lash.trigger.definition.v1\0"
         b'{"environment_ref":"e","identity":{"kind":"work"},"key":"k","owner":"s","source_key":"s","source_type":"t",'
@@ -140,12 +140,12 @@ def test_golden_fingerprint() -> None:
     ],
 )
 def test_every_part_counts(fields: dict[str, Any]) -> None:
-    """DESIGN 4.5.1: two definitions that differ anywhere have different fingerprints."""
+    """Two definitions that differ anywhere have different fingerprints."""
     assert encode_draft(draft(**fields)).fingerprint != encode_draft(draft()).fingerprint
 
 
 def test_what_is_said_twice_counts_once() -> None:
-    """A.1: the label belongs to the identity, and the engine's kind is the identity that goes without saying."""
+    """The label belongs to the identity, and the engine's kind is the identity that goes without saying."""
     plain = encode_draft(draft(label="l"))
     assert plain.draft.identity == Identity(kind="work", label="l")
     assert plain.draft.label is None
@@ -180,13 +180,13 @@ def test_the_columns_of_a_definition() -> None:
     ],
 )
 def test_bad_definitions(fields: dict[str, Any], saying: str) -> None:
-    """W11: a definition that could not start a process is refused, and the message says where."""
+    """A definition that could not start a process is refused, and the message says where."""
     with pytest.raises(InvalidInput, match=saying):
         encode_draft(draft(**fields))
 
 
 def test_the_largest_definition() -> None:
-    """W11: 262,144 characters of JSON are a definition, one more is not."""
+    """262,144 characters of JSON are a definition, one more is not."""
     rest = (
         '{"owner":{"type":"host"},"key":"k","source_type":"t","source_key":"s","source":"",'
         '"target":{"type":"engine","kind":"work","payload":{}},"environment_ref":"e","identity":{"kind":"work"}}'
@@ -198,7 +198,7 @@ def test_the_largest_definition() -> None:
 
 
 def test_fixed_inputs_must_fit_into_a_process() -> None:
-    """W11: what could be stored in a definition and not in its processes is refused at once."""
+    """What could be stored in a definition and not in its processes is refused at once."""
     deep: Any = 1
     for _ in range(97):
         deep = [deep]
@@ -207,7 +207,7 @@ def test_fixed_inputs_must_fit_into_a_process() -> None:
 
 
 def test_the_process_that_a_subscription_starts() -> None:
-    """A.5: everything that the definition says about its processes, who began them and what caused them."""
+    """Everything that the definition says about its processes, who began them and what caused them."""
     definition = encode_draft(
         draft(
             owner=session(frame="f"),
@@ -232,7 +232,7 @@ def test_the_process_that_a_subscription_starts() -> None:
 
 
 def test_what_is_no_definition() -> None:
-    """W11: anything else is refused."""
+    """Anything else is refused."""
     with pytest.raises(InvalidInput, match="TriggerDraft"):
         encode_draft(None)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="128"):
@@ -240,7 +240,7 @@ def test_what_is_no_definition() -> None:
 
 
 def test_owners() -> None:
-    """W5: a session is its id; the host is nobody's."""
+    """A session is its id; the host is nobody's."""
     assert owner_column(HOST) == ""
     assert owner_column(session("s", "f")) == "s"
     assert owner_text("") == "the host"
@@ -253,7 +253,7 @@ def test_owners() -> None:
 
 
 def test_registering() -> None:
-    """H67: a new name starts at 1, a buried one above its last revision, an equal one stays."""
+    """A new name starts at 1, a buried one above its last revision, an equal one stays."""
     encoded = encode_draft(draft())
     assert plan_register(encoded, None, None) == InsertTrigger(revision=1)
     assert plan_register(encoded, None, 4) == InsertTrigger(revision=5)
@@ -271,7 +271,7 @@ def test_a_new_row() -> None:
 
 
 def test_updating() -> None:
-    """DESIGN 4.5.1: the latest revision is replaced; an equal definition stays, unless it cannot be read."""
+    """The latest revision is replaced; an equal definition stays, unless it cannot be read."""
     encoded = encode_draft(draft(label="x"))
     decision = plan_update(encoded, row(revision=2, enabled=False), revision=2, now_ms=200)
     expected = TriggerRow(7, "id", "", "k", 3, encoded.fingerprint, encoded.body, False, 100, 200)
@@ -284,20 +284,20 @@ def test_updating() -> None:
 
 
 def test_switching() -> None:
-    """DESIGN 4.5.1: a switch is a revision, unless it is there already."""
+    """A switch is a revision, unless it is there already."""
     decision = plan_switch(NAME, row(), revision=1, enabled=False, now_ms=200)
     assert decision == ChangeTrigger(row=msgspec.structs.replace(row(revision=2, enabled=False), updated_at_ms=200))
     assert plan_switch(NAME, row(), revision=1, enabled=True, now_ms=200) == KeepTrigger(row=row())
 
 
 def test_deleting() -> None:
-    """H67: a deletion tells which life ended, and at which revision."""
+    """A deletion tells which life ended, and at which revision."""
     expected = DeletedTrigger(subscription_id="id", revision=3)
     assert plan_delete(NAME, row(revision=3, definition="{"), revision=3) == expected
 
 
 def test_the_wrong_revision() -> None:
-    """DESIGN 4.5.1: both numbers are named; what is not there is said to be missing."""
+    """Both numbers are named; what is not there is said to be missing."""
     with pytest.raises(TriggerConflict, match=r"'k' of the host is at revision 3, .* expected 2"):
         plan_delete(NAME, row(revision=3), revision=2)
     with pytest.raises(TriggerNotFound, match="the host has no trigger subscription 'k'"):
@@ -308,7 +308,7 @@ def test_the_wrong_revision() -> None:
 
 
 def test_damage_is_told() -> None:
-    """T11: a definition that cannot be read is damage with a name, and keeps no other off the page."""
+    """A definition that cannot be read is damage with a name, and keeps no other off the page."""
     with pytest.raises(CorruptData, match=r"'k' \(id\) of the host"):
         decode_subscription(row(definition="{"))
     page = decode_trigger_page([row(), row(definition="[]"), row()], 2)
@@ -319,20 +319,20 @@ def test_damage_is_told() -> None:
 
 @pytest.mark.parametrize("cursor", ["", "x", "cDE6Mw==", "dDE6LTE=", "dDE6eA=="])
 def test_bad_cursors(cursor: str) -> None:
-    """Law 69: only what a page returned is a cursor of this list."""
+    """Only what a page returned is a cursor of this list."""
     with pytest.raises(InvalidInput):
         decode_trigger_cursor(cursor)
 
 
 def test_a_page_goes_on_behind_its_last_row() -> None:
-    """Law 69: the cursor of a page means the last of the rows that it shows, which every number from 0 on can be."""
+    """The cursor of a page means the last of the rows that it shows, which every number from 0 on can be."""
     rows = [msgspec.structs.replace(row(), subscription_key=number) for number in (9, 8, 7, 6)]
     assert decode_trigger_cursor(decode_trigger_page(rows, 3).next_cursor) == 7
     assert decode_trigger_cursor("dDE6MA==") == 0
 
 
 def test_no_cursor_is_the_beginning() -> None:
-    """Law 69: without a cursor a list starts with the newest."""
+    """Without a cursor a list starts with the newest."""
     assert decode_trigger_cursor(None) is None
 
 
@@ -350,12 +350,12 @@ def test_no_cursor_is_the_beginning() -> None:
     ],
 )
 def test_what_leads_a_list(wanted: TriggerFilter, leading: str) -> None:
-    """DESIGN 4.1.7: a list is read by the index of what narrows it most."""
+    """A list is read by the index of what narrows it most."""
     assert leading_trigger_filter(check_trigger_filter(wanted)) == leading
 
 
 def test_what_a_filter_asks_for() -> None:
-    """A.1: owners by session id, definitions by value, none at all as such."""
+    """Owners by session id, definitions by value, none at all as such."""
     assert wanted_owner(TriggerFilter()) is None
     assert wanted_owner(TriggerFilter(owner=HOST)) == ""
     assert wanted_owner(TriggerFilter(session_id="s")) == "s"
@@ -380,13 +380,13 @@ def test_what_a_filter_asks_for() -> None:
     ],
 )
 def test_bad_filters(wanted: object, saying: str) -> None:
-    """Law 69: a filter that means nothing is refused, with what is wrong."""
+    """A filter that means nothing is refused, with what is wrong."""
     with pytest.raises(InvalidInput, match=saying):
         check_trigger_filter(wanted)
 
 
 def test_receipts() -> None:
-    """H66: the same request gets the first answer back, any other is a conflict."""
+    """The same request gets the first answer back, any other is a conflict."""
     first = plan_operation("delete", NAME, operation_id="o", revision=3)
     assert first.request_hash == sha256(b'lash.trigger.operation.v1\0["delete","","k",null,3]')
     answer = DeletedTrigger(subscription_id="id", revision=3)
@@ -407,7 +407,7 @@ def declared(resource: str = "r", alias: str = "ui", event: str = "pressed", **s
 
 
 def test_a_catalogue_is_sorted_and_found_by_source() -> None:
-    """A.1: declarations are ordered by their keys, whoever declared them."""
+    """Declarations are ordered by their keys, whoever declared them."""
     catalogue = event_catalogue({"b": [declared("z", "x"), declared("a", "y")], "a": [declared("m", "ui", "up")]})
     assert [each.resource_type for each in catalogue.declarations] == ["a", "m", "z"]
     assert catalogue.get("ui.up") == declared("m", "ui", "up")
@@ -433,6 +433,6 @@ def test_a_catalogue_is_sorted_and_found_by_source() -> None:
     ],
 )
 def test_bad_catalogues(given: dict[str, list[Any]], saying: str) -> None:
-    """A.1: neither a key nor a source type is declared twice, and both declarers are named."""
+    """Neither a key nor a source type is declared twice, and both declarers are named."""
     with pytest.raises(InvalidInput, match=saying):
         event_catalogue(given)

@@ -175,7 +175,7 @@ IGNORED = {
 
 @pytest.mark.parametrize("name", IGNORED)
 def test_what_a_retry_may_do_differently_does_not_change_the_identity(name: str) -> None:
-    """L22: ids, clocks, fences and the expected revision are no part of the identity."""
+    """Ids, clocks, fences and the expected revision are no part of the identity."""
     assert IGNORED[name] != COMMIT or name == "the order of components"
     assert identity(IGNORED[name]) == GOLDEN
 
@@ -239,7 +239,7 @@ CHANGING = {
 
 @pytest.mark.parametrize("name", CHANGING)
 def test_other_content_has_another_identity(name: str) -> None:
-    """L23: whatever the turn publishes is part of the identity."""
+    """Whatever the turn publishes is part of the identity."""
     changed = identity(CHANGING[name])
     assert changed is not None
     assert changed != GOLDEN
@@ -269,12 +269,12 @@ RESULT_TEXT = '{"revision":8,"checkpoint_ref":"' + "c" * 64 + '","manifest":{"co
 
 
 def test_a_repeated_commit_gets_the_first_result() -> None:
-    """L20: the same content under the same turn returns what was stored then."""
+    """The same content under the same turn returns what was stored then."""
     assert replay(SESSION, "turn-1", TurnRow("hash", RESULT_TEXT), "hash") == RESULT
 
 
 def test_other_content_under_the_same_turn_is_a_conflict() -> None:
-    """L21: a turn is committed with one content only, and the error names session and turn."""
+    """A turn is committed with one content only, and the error names session and turn."""
     with pytest.raises(TurnConflict) as caught:
         replay(SESSION, "turn-1", TurnRow("hash", RESULT_TEXT), "other")
     assert (caught.value.session_id, caught.value.turn_id) == (SESSION, "turn-1")
@@ -378,7 +378,7 @@ CONSUMING_GOLDEN = "8e567a1eb46c6a83d2112752d97d2ac55eb7ebd024b15d05752473f90ea8
 
 
 def test_what_is_consumed_is_part_of_the_identity() -> None:
-    """L24: the batches count, in sorted order; who claimed them, and in how many claims, does not."""
+    """The batches count, in sorted order; who claimed them, and in how many claims, does not."""
     consumed = PROJECTION.replace('"current_frame"', '"consumed":["b1","b2","b3"],"current_frame"', 1)
     assert hashlib.sha256(b"lash.turn-commit.v1\0" + consumed.encode()).hexdigest() == CONSUMING_GOLDEN
     assert identity(CONSUMING) == CONSUMING_GOLDEN
@@ -388,7 +388,7 @@ def test_what_is_consumed_is_part_of_the_identity() -> None:
 
 
 def test_attachments_are_content_in_no_order() -> None:
-    """L23: which attachments a commit names is part of it; how often and in which order is not."""
+    """Which attachments a commit names is part of it; how often and in which order is not."""
     none, one, both, turned = (
         commit_hash(Commit(session_id="s", expected_revision=0, attachments=ids), {})
         for ids in ((), ("a" * 64,), ("a" * 64, "b" * 64), ("b" * 64, "a" * 64, "b" * 64))

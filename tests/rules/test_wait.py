@@ -129,7 +129,7 @@ ROW: Final = WaitRow(
 def test_keys_are_the_golden_ones(
     scope: ExecutionScope, identity: WaitIdentity, generation: str, key_id: str, text: str, stored: StoredKey
 ) -> None:
-    """E15: a key is a function of the secret, the scope, the wait and the generation, and is read back as that."""
+    """A key is a function of the secret, the scope, the wait and the generation, and is read back as that."""
     key = sign_key(SECRET, scope, identity, generation)
     assert key == WaitKey(scope=scope, identity=identity, generation=generation, key_id=key_id, text=text)
     assert verify_key(SECRET, key) == verify_key(SECRET, text) == stored
@@ -148,14 +148,14 @@ def test_another_secret_signs_otherwise() -> None:
 
 @pytest.mark.parametrize("place", range(len(TEXT)))
 def test_every_letter_counts(place: int) -> None:
-    """E19: no letter can be another one, even where the same bytes could be written with it."""
+    """No letter can be another one, even where the same bytes could be written with it."""
     for letter in "ABab01-_.=":
         changed = TEXT[:place] + letter + TEXT[place + 1 :]
         assert (verify_key(SECRET, changed) is not None) == (changed == TEXT)
 
 
 def test_the_letters_that_carry_no_bits_count_too() -> None:
-    """E19: a payload whose last letter is written otherwise stands for the same bytes and is refused."""
+    """A payload whose last letter is written otherwise stands for the same bytes and is refused."""
     version, payload, signature = TEXT.split(".")
     same = [
         letter
@@ -169,27 +169,27 @@ def test_the_letters_that_carry_no_bits_count_too() -> None:
 
 @given(st.text())
 def test_no_text_is_a_key_by_chance(text: str) -> None:
-    """E19: any text is refused and none crashes."""
+    """Any text is refused and none crashes."""
     assert verify_key(SECRET, text) is None
 
 
 @given(st.binary(), st.binary(min_size=32, max_size=32))
 def test_no_signed_looking_text_is_a_key_by_chance(payload: bytes, signature: bytes) -> None:
-    """E19: texts of the right form are refused, whatever they hold."""
+    """Texts of the right form are refused, whatever they hold."""
     parts = [base64.urlsafe_b64encode(each).rstrip(b"=").decode() for each in (payload, signature)]
     assert verify_key(SECRET, "lw1." + ".".join(parts)) is None
 
 
 @given(st.integers(0, len(TEXT)), st.integers(0, len(TEXT)), st.text(max_size=3))
 def test_no_change_of_a_key_is_a_key(start: int, end: int, insert: str) -> None:
-    """E19: whatever is cut out or put in, only the very text fits."""
+    """Whatever is cut out or put in, only the very text fits."""
     changed = TEXT[:start] + insert + TEXT[end:]
     assert (verify_key(SECRET, changed) is not None) == (changed == TEXT)
 
 
 @pytest.mark.parametrize("payload", ["A", "AAAAA", "A" * MAX_KEY_LENGTH])
 def test_texts_of_impossible_length_are_refused(payload: str) -> None:
-    """E19: no bytes have this many letters, and no key has so many."""
+    """No bytes have this many letters, and no key has so many."""
     assert verify_key(SECRET, f"lw1.{payload}.{'A' * 43}") is None
 
 
@@ -207,7 +207,7 @@ def test_the_longest_key_is_within_the_limit() -> None:
 
 
 def test_a_text_beyond_the_limit_is_not_read() -> None:
-    """E19: a text as long as may be is a key if it is signed; one that is longer is none, whoever signed it."""
+    """A text as long as may be is a key if it is signed; one that is longer is none, whoever signed it."""
 
     def unpadded(content: bytes) -> str:
         return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
@@ -223,13 +223,13 @@ def test_a_text_beyond_the_limit_is_not_read() -> None:
 
 
 def test_a_key_of_the_future_is_unknown() -> None:
-    """E19: a genuine key of a kind that this version does not know is refused like any other."""
+    """A genuine key of a kind that this version does not know is refused like any other."""
     assert verify_key(SECRET, OF_THE_FUTURE) is None
 
 
 @pytest.mark.parametrize("field", WaitKey.__struct_fields__)
 def test_every_field_must_say_what_the_text_says(field: str) -> None:
-    """E19: all of a key must match."""
+    """All of a key must match."""
     keys = [sign_key(SECRET, *each[:3]) for each in GOLDEN[:2]]
     assert verify_key(SECRET, msgspec.structs.replace(keys[0], **{field: getattr(keys[1], field)})) is None
 
@@ -260,7 +260,7 @@ def test_what_is_no_identity_is_refused(bad: object) -> None:
     ],
 )
 def test_bad_parts_of_an_identity_are_refused(identity: WaitIdentity, field: str) -> None:
-    """B.8: blank parts and the ordinal 0; the message names the field."""
+    """Blank parts and the ordinal 0; the message names the field."""
     with pytest.raises(InvalidInput, match=f"identity.{field}"):
         check_wait_identity(identity)
     with pytest.raises(InvalidInput, match=f"identity.{field}"):
@@ -268,7 +268,7 @@ def test_bad_parts_of_an_identity_are_refused(identity: WaitIdentity, field: str
 
 
 def test_the_first_signal_has_the_ordinal_1() -> None:
-    """B.8: signals are counted from one."""
+    """Signals are counted from one."""
     first = msgspec.structs.replace(SIGNAL, ordinal=1)
     assert check_wait_identity(first) == first
 
@@ -349,7 +349,7 @@ def test_rows_are_read() -> None:
 
 
 def test_answers() -> None:
-    """E16, E19: the first is accepted, later ones are told, the unknown are told nothing."""
+    """The first is accepted, later ones are told, the unknown are told nothing."""
     assert resolve_answer(WaitAnswer(1, lives=True, written=True, row=ROW)) == Accepted()
     told = resolve_answer(WaitAnswer(1, lives=True, written=False, row=ROW))
     assert told == AlreadyResolved(terminal=Resolved(value=[1]))

@@ -142,7 +142,7 @@ async def test_a_silent_writer_runs_nothing(storage: Storage) -> None:
 
 
 async def test_a_slow_storage_drops_the_oldest_and_says_so(storage: Storage) -> None:
-    """O7, O8: telling goes on while nothing can be written; those who observe learn how much is missing."""
+    """Telling goes on while nothing can be written; those who observe learn how much is missing."""
     gate, losses = Gate(storage.activity), Losses()
     writer = ActivityWriter(gate, pause_s=0, max_items=10, on_loss=losses)
     writer.tell("s", "t", "in flight")
@@ -157,7 +157,7 @@ async def test_a_slow_storage_drops_the_oldest_and_says_so(storage: Storage) -> 
 
 
 async def test_a_buffer_is_bounded_in_bytes(storage: Storage) -> None:
-    """W33: large pieces push the oldest out before there are many; the newest always fits."""
+    """Large pieces push the oldest out before there are many; the newest always fits."""
     gate, losses = Gate(storage.activity), Losses()
     writer = ActivityWriter(gate, pause_s=NEVER_S, max_bytes=2_500, on_loss=losses)
     for letter in "abcd":
@@ -172,7 +172,7 @@ async def test_a_buffer_is_bounded_in_bytes(storage: Storage) -> None:
 
 
 async def test_a_failing_storage_fails_no_turn(storage: Storage) -> None:
-    """O7: neither telling nor flushing raises; what could not be written is told as lost, not written again."""
+    """Neither telling nor flushing raises; what could not be written is told as lost, not written again."""
     gate, losses = Gate(storage.activity), Losses()
     gate.open.set()
     gate.failure = StoreUnavailable("the server is away")
@@ -190,7 +190,7 @@ async def test_a_failing_storage_fails_no_turn(storage: Storage) -> None:
 
 
 async def test_a_loss_is_carried_by_what_comes_next(storage: Storage) -> None:
-    """O7: within a turn, what follows a failed append says how many pieces are missing before it."""
+    """Within a turn, what follows a failed append says how many pieces are missing before it."""
     gate, losses = Gate(storage.activity), Losses()
     gate.open.set()
     gate.failure = StoreUnavailable("the server is away")
@@ -206,7 +206,7 @@ async def test_a_loss_is_carried_by_what_comes_next(storage: Storage) -> None:
 
 
 async def test_what_cannot_be_stored_is_told_as_lost(storage: Storage) -> None:
-    """O3, O7: in its place, also with nothing behind it."""
+    """In its place, also with nothing behind it."""
     losses = Losses()
     writer = ActivityWriter(storage.activity, pause_s=NEVER_S, on_loss=losses)
     writer.tell("s", "t", 1)
@@ -219,7 +219,7 @@ async def test_what_cannot_be_stored_is_told_as_lost(storage: Storage) -> None:
 
 
 async def test_a_loss_at_the_end_of_a_turn_is_told_too(storage: Storage) -> None:
-    """O3: with nothing behind it that could carry it, it is written by itself."""
+    """With nothing behind it that could carry it, it is written by itself."""
     gate, losses = Gate(storage.activity), Losses()
     gate.open.set()
     gate.failure = StoreUnavailable("the server is away")
@@ -287,7 +287,7 @@ async def test_what_is_shown_is_what_it_was(storage: Storage) -> None:
 
 
 async def test_a_session_that_is_gone_takes_its_activity_with_it(storage: Storage) -> None:
-    """O7: nobody is left to be told."""
+    """Nobody is left to be told."""
     losses = Losses()
     writer = ActivityWriter(storage.activity, pause_s=NEVER_S, on_loss=losses)
     writer.tell("never", "t", 1)
@@ -299,7 +299,7 @@ async def test_a_session_that_is_gone_takes_its_activity_with_it(storage: Storag
 
 
 async def test_a_flush_does_not_wait_for_ever(storage: Storage) -> None:
-    """O7: the turn goes on when its storage hangs, and what it showed follows later."""
+    """The turn goes on when its storage hangs, and what it showed follows later."""
     gate = Gate(storage.activity)
     writer = ActivityWriter(gate, pause_s=0)
     writer.tell("s", "t", 1)

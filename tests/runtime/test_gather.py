@@ -18,7 +18,7 @@ from tests.runtime.process_bench import World, outcome_of, records_of
 
 
 async def test_keys_do_not_depend_on_who_is_faster(world: World) -> None:
-    """H73: lines that pass each other have the keys of their places, and no step runs twice."""
+    """Lines that pass each other have the keys of their places, and no step runs twice."""
     app = await world.app()
 
     async def fetch(name: str, turns: int) -> str:

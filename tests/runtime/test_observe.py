@@ -107,7 +107,7 @@ async def test_everything_is_told(storage: Storage) -> None:
 
 
 async def test_every_cursor_goes_on_without_a_hole(storage: Storage) -> None:
-    """O1, O2, O4: whoever reconnects with any cursor gets exactly the rest."""
+    """Whoever reconnects with any cursor gets exactly the rest."""
     await started(storage)
     cursor = await current_cursor(storage, "s")
     await eventful(storage)
@@ -119,7 +119,7 @@ async def test_every_cursor_goes_on_without_a_hole(storage: Storage) -> None:
 
 
 async def test_an_observer_is_told_while_it_waits(storage: Storage) -> None:
-    """O4: first what was before, then what happens, without a hole between them."""
+    """First what was before, then what happens, without a hole between them."""
     await started(storage)
     cursor = await current_cursor(storage, "s")
     await show(storage, "before")
@@ -181,7 +181,7 @@ async def test_a_deleted_session_ends_the_stream(storage: Storage) -> None:
 
 
 async def test_another_life_of_the_session_is_a_gap(storage: Storage) -> None:
-    """W32: the cursor of a session that was deleted does not match its successor, which is told from now on."""
+    """The cursor of a session that was deleted does not match its successor, which is told from now on."""
     await started(storage)
     await show(storage, "old")
     cursor = await current_cursor(storage, "s")
@@ -199,7 +199,7 @@ async def test_another_life_of_the_session_is_a_gap(storage: Storage) -> None:
 
 @pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 async def test_activity_that_the_database_lost_is_a_gap(storage: Storage, backend_url: str) -> None:
-    """O9, W32: after a crash of PostgreSQL the buffers are empty and positions begin anew; that is noticed."""
+    """After a crash of PostgreSQL the buffers are empty and positions begin anew; that is noticed."""
     await started(storage)
     await show(storage, "a", "b")
     cursor = await current_cursor(storage, "s")
@@ -212,20 +212,20 @@ async def test_activity_that_the_database_lost_is_a_gap(storage: Storage, backen
 
 @pytest.mark.parametrize("cursor", ["", "x", "lashsc1:1:1:s", 7])
 async def test_what_is_no_cursor_is_refused_at_once(storage: Storage, cursor: str) -> None:
-    """O5: before anything is read, even before the session is known to exist."""
+    """Before anything is read, even before the session is known to exist."""
     with pytest.raises(InvalidInput):
         observe(storage, "never", cursor)
 
 
 async def test_a_cursor_of_another_session_is_refused_at_once(storage: Storage) -> None:
-    """O5: with both names in the error."""
+    """With both names in the error."""
     await created(storage, "other")
     with pytest.raises(InvalidInput, match="'other', not to 's'"):
         observe(storage, "s", await current_cursor(storage, "other"))
 
 
 async def test_a_slow_observer_gets_a_gap_and_slows_nobody(storage: Storage) -> None:
-    """O8: appends go on while it looks at nothing; then it is told that it missed something, and goes on from now."""
+    """Appends go on while it looks at nothing; then it is told that it missed something, and goes on from now."""
     await started(storage)
     cursor = await current_cursor(storage, "s")
     await show(storage, "first")
@@ -241,7 +241,7 @@ async def test_a_slow_observer_gets_a_gap_and_slows_nobody(storage: Storage) -> 
 
 
 async def test_pruned_changes_of_processes_are_a_gap(storage: Storage) -> None:
-    """O3: whoever was away while the change feed was pruned is told so."""
+    """Whoever was away while the change feed was pruned is told so."""
     await started(storage)
     cursor = await current_cursor(storage, "s")
     await storage.processes.register(process("p", wake_session_id="s"))
@@ -269,7 +269,7 @@ async def test_the_queue_is_told_as_it_stands(storage: Storage) -> None:
 
 
 async def test_many_observers_see_the_same(storage: Storage) -> None:
-    """O2: each of them gets everything, whatever the others do."""
+    """Each of them gets everything, whatever the others do."""
     await started(storage)
     cursor = await current_cursor(storage, "s")
     watching = [asyncio.ensure_future(until(storage, cursor, shows(99))) for _ in range(20)]

@@ -206,7 +206,7 @@ async def test_a_process_bound_to_its_owner_is_left_by_others(world: World) -> N
 
 
 async def test_a_process_with_a_strange_input_is_failed(world: World) -> None:
-    """Law 98: arguments without names, from whoever registered them, end the process instead of a worker's run."""
+    """Arguments without names, from whoever registered them, end the process instead of a worker's run."""
     app = await world.app()
 
     @app.process

@@ -69,7 +69,7 @@ async def _once_lapsed(call: Callable[[], Awaitable[object]]) -> None:
     [("after the effect", 2), ("between the steps", 1), ("after the payment", 1), ("after the pause", 1)],
 )
 async def test_a_killed_worker_costs_at_most_one_repetition(world: World, tmp_path: Path, dies: str, runs: int) -> None:
-    """H68: killed after the effect and before its record a step runs once more; what was recorded never does."""
+    """Killed after the effect and before its record a step runs once more; what was recorded never does."""
     app, handle = await _crash(world, tmp_path, dies, once=False)
     assert await handle.status() is ProcessStatus.RUNNING
 

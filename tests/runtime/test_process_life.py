@@ -24,7 +24,7 @@ from tests.runtime.process_bench import World, outcome_of
 
 
 async def test_a_registered_process_is_run_once_by_whoever_comes(world: World) -> None:
-    """Laws 90, H58: it survives a reopening, is listed, a fresh worker ends it, and a second pass does nothing."""
+    """It survives a reopening, is listed, a fresh worker ends it, and a second pass does nothing."""
     app = await world.app()
 
     async def task(ctx: Context, number: int) -> int:
@@ -46,7 +46,7 @@ async def test_a_registered_process_is_run_once_by_whoever_comes(world: World) -
 
 
 async def test_a_blank_id_is_refused(world: World) -> None:
-    """Law 99: a process without an id is refused and not registered under another."""
+    """A process without an id is refused and not registered under another."""
     app = await world.app()
 
     @app.process
@@ -59,7 +59,7 @@ async def test_a_blank_id_is_refused(world: World) -> None:
 
 
 async def test_two_workers_never_run_one_process_at_once(world: World) -> None:
-    """Law 96: of two workers on one storage each process is run by one at a time."""
+    """Of two workers on one storage each process is run by one at a time."""
     if not world.shared:
         pytest.skip("a database in memory has one application")
     inside: set[str] = set()
@@ -152,7 +152,7 @@ async def test_a_child_that_was_pruned_does_not_trouble_its_parent(world: World)
 
 
 async def test_a_parent_at_the_limit_does_not_starve_its_children(world: World) -> None:
-    """H64: one worker that runs one process at a time runs parents, children and grandchildren to their end."""
+    """One worker that runs one process at a time runs parents, children and grandchildren to their end."""
     app = await world.app(worker=True, real_time=True, options=WorkerOptions(processes=1))
 
     @app.process
@@ -206,7 +206,7 @@ async def test_a_process_that_never_began_is_cancelled_without_running(world: Wo
 
 
 async def test_a_parked_process_is_cancelled_at_once(world: World) -> None:
-    """Law 95: the request wakes it, is seen by the recovering run where it waits, and ends it; its child goes on."""
+    """The request wakes it, is seen by the recovering run where it waits, and ends it; its child goes on."""
     app = await world.app()
     seen: list[str] = []
 
@@ -324,7 +324,7 @@ async def test_a_cancellation_that_comes_while_the_records_are_read(world: World
 
 
 async def test_a_durable_storage_needs_durable_attachments(world: World) -> None:
-    """Law 100: an application whose storage outlives it refuses to keep attachments in memory, before anything runs."""
+    """An application whose storage outlives it refuses to keep attachments in memory, before anything runs."""
     app = App(world.url, worker=False, attachment_bytes=ScriptedBytes())
     if not world.shared:
         await app.start()

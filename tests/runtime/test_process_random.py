@@ -138,7 +138,7 @@ async def _drive(world: World, app: App, handle: ProcessHandle[Any]) -> None:
 
 @pytest.mark.parametrize("seed", [112, 116, 117, 148, 165])
 async def test_a_random_program_survives_being_broken_off(world: World, seed: int) -> None:
-    """H68, H73: the result is what the records say, signals are taken once and in order, failures stay failures."""
+    """The result is what the records say, signals are taken once and in order, failures stay failures."""
     chance = random.Random(seed)
     app = await world.app()
     program = _program(chance, 2)

@@ -17,7 +17,7 @@ from tests.runtime.process_bench import World, kinds_of, outcome_of, records_of
 
 
 async def test_a_recorded_step_is_not_run_again(world: World) -> None:
-    """H68, H73: a step runs once over three runs of its process, and every run sees the same value."""
+    """A step runs once over three runs of its process, and every run sees the same value."""
     app = await world.app()
     seen: list[int] = []
 

@@ -319,7 +319,7 @@ async def test_an_agent_has_only_so_much_time(bench: Bench) -> None:
 
 
 async def test_a_failing_hook_of_the_agent_buys_no_second_completion(bench: Bench) -> None:
-    """H72: what the model answered is recorded before anything looks at it, so that looking again costs nothing."""
+    """What the model answered is recorded before anything looks at it, so that looking again costs nothing."""
     app = await bench.app()
     bought: list[str] = []
 
@@ -339,7 +339,7 @@ async def test_a_failing_hook_of_the_agent_buys_no_second_completion(bench: Benc
 
 
 async def test_usage_is_booked_once(bench: Bench) -> None:
-    """E22: however often a turn is tried, its tokens are those of the attempt that was published."""
+    """However often a turn is tried, its tokens are those of the attempt that was published."""
     app = await bench.app()
 
     @app.agent(retry=Retry(max_attempts=3, first_pause_s=0))
@@ -354,7 +354,7 @@ async def test_usage_is_booked_once(bench: Bench) -> None:
 
 
 async def test_a_recorded_failure_is_met_again(bench: Bench) -> None:
-    """H73: a redrive issues the same commands, also where the agent went on from a step that failed for good."""
+    """A redrive issues the same commands, also where the agent went on from a step that failed for good."""
     app = await bench.app()
     calls: list[str] = []
 

@@ -96,7 +96,7 @@ async def test_merged_input_after_a_crash(bench: Bench) -> None:
 
 
 async def test_a_crash_repeats_no_recorded_step(bench: Bench) -> None:
-    """H73: the run that goes on records what an undisturbed one does, under the same keys, and runs only the rest."""
+    """The run that goes on records what an undisturbed one does, under the same keys, and runs only the rest."""
     app, crash = await bench.app(), Crash(bench)
     calls: list[str] = []
     records: dict[str, list[str]] = {}
@@ -153,7 +153,7 @@ async def test_a_wake_joins_a_running_turn(bench: Bench) -> None:
 
 
 async def test_a_hook_of_the_application_that_fails_buys_nothing_twice(bench: Bench) -> None:
-    """H72: a tracing hook that falls over after the model answered does not make the model answer again."""
+    """A tracing hook that falls over after the model answered does not make the model answer again."""
     bought: list[str] = []
 
     class Clumsy(Hook):

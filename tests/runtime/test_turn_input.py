@@ -292,7 +292,7 @@ async def test_a_session_that_others_hold_is_left_alone(bench: Bench) -> None:
 
 
 async def test_starting_a_process_only_registers_it(bench: Bench) -> None:
-    """E21: a turn says what shall run; whoever runs processes does it, here nobody."""
+    """A turn says what shall run; whoever runs processes does it, here nobody."""
     app = await bench.app(options=lash.WorkerOptions(processes=0))
     ran: list[str] = []
 

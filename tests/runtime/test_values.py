@@ -337,7 +337,7 @@ async def test_a_result_that_cannot_be_stored_ends_the_process(world: World) -> 
 
 
 async def test_stored_arguments_that_no_longer_fit_end_the_process(world: World) -> None:
-    """Law 98: the process is failed with the reason rather than run again and again."""
+    """The process is failed with the reason rather than run again and again."""
     app = await world.app()
 
     async def before(ctx: Context, name: str) -> None: ...

@@ -87,7 +87,7 @@ async def test_limits_hold_and_nothing_is_left_out(backend_url: str) -> None:
 
 
 async def test_a_parent_at_the_limit_does_not_starve_its_children(backend_url: str) -> None:
-    """H64: a process that waits for its children gives its place to them, however deep they start others."""
+    """A process that waits for its children gives its place to them, however deep they start others."""
     app = lash.App(backend_url, options=lash.WorkerOptions(processes=1, poll_s=0.2))
 
     @app.process

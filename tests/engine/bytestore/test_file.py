@@ -37,7 +37,7 @@ def path_of(root: Path) -> Path:
 
 
 async def test_a_file_lies_under_its_digest(files: FileBytes, root: Path) -> None:
-    """L91, L93: the bytes are in <root>/sha256/<2 digits>/<id>, and no temporary file remains."""
+    """The bytes are in <root>/sha256/<2 digits>/<id>, and no temporary file remains."""
     await files.put(ID, CONTENT)
     assert files_below(root) == [path_of(root)]
     assert path_of(root).read_bytes() == CONTENT
@@ -63,7 +63,7 @@ async def test_a_deleted_file_is_gone(files: FileBytes) -> None:
 async def test_file_and_folders_are_forced_to_the_disk(
     files: FileBytes, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """H54: before a put returns, the file was forced before its rename, and every new folder's parent after."""
+    """Before a put returns, the file was forced before its rename, and every new folder's parent after."""
     events: list[str] = []
     real_fsync, real_replace = os.fsync, Path.replace
 
@@ -89,7 +89,7 @@ async def test_file_and_folders_are_forced_to_the_disk(
 
 @pytest.mark.parametrize("left", [b"", CONTENT[:50], b"x" * len(CONTENT)])
 async def test_a_damaged_file_is_replaced(files: FileBytes, root: Path, left: bytes) -> None:
-    """L105: a put over a truncated or swapped file mends it."""
+    """A put over a truncated or swapped file mends it."""
     path_of(root).parent.mkdir(parents=True)
     path_of(root).write_bytes(left)
     await files.put(ID, CONTENT)
@@ -97,7 +97,7 @@ async def test_a_damaged_file_is_replaced(files: FileBytes, root: Path, left: by
 
 
 async def test_a_truncated_file_is_corrupt_data(tmp_path: Path, root: Path) -> None:
-    """H54: what is read is checked against the id, so half a file is never handed out."""
+    """What is read is checked against the id, so half a file is never handed out."""
     url = f"sqlite:///{tmp_path / 'lash.db'}"
     async with await lash.open(url, attachment_bytes=FileBytes(root)) as storage:
         await storage.sessions.create("s")
@@ -113,7 +113,7 @@ async def test_a_truncated_file_is_corrupt_data(tmp_path: Path, root: Path) -> N
 
 
 async def test_stale_temporaries_are_ignored_and_tidied(files: FileBytes, root: Path) -> None:
-    """L93, H54: what a dead put left does not disturb the next one, and is removed once no put can be writing it."""
+    """What a dead put left does not disturb the next one, and is removed once no put can be writing it."""
     await files.put(ID, CONTENT)
     stale, fresh = root / "temporary" / f"{ID}.stale", root / "temporary" / f"{ID}.fresh"
     for path in (stale, fresh):
@@ -127,7 +127,7 @@ async def test_stale_temporaries_are_ignored_and_tidied(files: FileBytes, root: 
 
 
 async def test_a_sweep_tidies(tmp_path: Path, root: Path) -> None:
-    """H54: a sweep reports the stale files it removed; a dry run removes none."""
+    """A sweep reports the stale files it removed; a dry run removes none."""
 
     async def gone(entry: lash.AttachmentEntry) -> bool:
         return True
@@ -142,7 +142,7 @@ async def test_a_sweep_tidies(tmp_path: Path, root: Path) -> None:
 
 
 async def test_a_failed_write_leaves_nothing(files: FileBytes, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """H54: if the disk refuses before the rename, there is neither a file nor a temporary one, and a repeat works."""
+    """If the disk refuses before the rename, there is neither a file nor a temporary one, and a repeat works."""
 
     def refuse(descriptor: int) -> None:
         if "temporary/" in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
@@ -172,7 +172,7 @@ async def test_what_the_disk_refuses_is_a_storage_failure(files: FileBytes, root
 
 @pytest.mark.parametrize("bad", ["", "..", "../" + "0" * 61, "/etc/passwd", "A" * 64, "0" * 64 + "/x", "\0" * 64])
 async def test_no_other_text_becomes_a_path(files: FileBytes, root: Path, bad: str) -> None:
-    """L99: an id that is not 64 lowercase hex digits never touches the file system, whoever asks."""
+    """An id that is not 64 lowercase hex digits never touches the file system, whoever asks."""
     for call in (files.put(bad, CONTENT), files.get(bad), files.delete(bad)):
         with pytest.raises(InvalidInput):
             await call

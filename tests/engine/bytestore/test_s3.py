@@ -39,7 +39,7 @@ async def gone(entry: lash.AttachmentEntry) -> bool:
 
 
 async def test_bytes_come_back(objects: S3Bytes) -> None:
-    """L91: what was put is returned, until it is deleted; deleting again is no error."""
+    """What was put is returned, until it is deleted; deleting again is no error."""
     assert await objects.get(ID) is None
     await objects.put(ID, CONTENT)
     await objects.put(ID, CONTENT)
@@ -77,7 +77,7 @@ async def test_a_missing_bucket_is_a_failure_not_absence(s3_server: S3Server) ->
 
 @pytest.mark.parametrize("bad", ["", "..", "../" + "0" * 61, "A" * 64, "0" * 64 + "/x"])
 async def test_no_other_text_becomes_a_key(objects: S3Bytes, bad: str) -> None:
-    """L99: an id that is not 64 lowercase hex digits never reaches the server."""
+    """An id that is not 64 lowercase hex digits never reaches the server."""
     for call in (objects.put(bad, CONTENT), objects.get(bad), objects.delete(bad)):
         with pytest.raises(InvalidInput):
             await call

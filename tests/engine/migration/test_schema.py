@@ -43,7 +43,7 @@ def _open_once(url: str, barrier: Barrier) -> None:
 
 
 async def test_sixteen_concurrent_first_opens_all_succeed(backend_url: str) -> None:
-    """L89, H75: sixteen processes open a new storage at the same moment; all succeed; each migration counts once."""
+    """Sixteen processes open a new storage at the same moment; all succeed; each migration counts once."""
     context = multiprocessing.get_context("spawn")
     barrier = context.Barrier(_OPENERS)
     processes = [context.Process(target=_open_once, args=(backend_url, barrier)) for _ in range(_OPENERS)]
@@ -58,7 +58,7 @@ async def test_sixteen_concurrent_first_opens_all_succeed(backend_url: str) -> N
 
 
 async def test_a_newer_schema_is_refused_with_both_numbers(backend_url: str) -> None:
-    """L89: a schema of the future is refused; the message names what was found and what is known."""
+    """A schema of the future is refused; the message names what was found and what is known."""
     await (await lash.open(backend_url)).close()
     await raw(backend_url, "INSERT INTO lash_migrations (number, name, applied_at_ms) VALUES (41, 'of_the_future', 0)")
     with pytest.raises(lash.NewerSchema, match=rf"schema 41\b.*up to {len(MIGRATIONS)}\b") as refused:
@@ -111,7 +111,7 @@ async def test_a_missing_table_is_named(backend_url: str) -> None:
 
 
 async def test_each_dropped_unique_index_is_named(backend_url: str, backend_name: str) -> None:
-    """H76: dropping a unique index in a database makes opening it fail, with the table and its columns named."""
+    """Dropping a unique index in a database makes opening it fail, with the table and its columns named."""
     await (await lash.open(backend_url)).close()
     for index, table, columns in (
         ("lash_nodes_place", "lash_nodes", "(session_key, segment, depth)"),

@@ -57,7 +57,7 @@ async def test_a_commit_does_not_wait_for_an_append(postgres_schema_url: str) ->
 
 
 async def test_positions_become_visible_in_order(postgres_schema_url: str) -> None:
-    """O1, O4: while an append is not committed, none behind it can be seen."""
+    """While an append is not committed, none behind it can be seen."""
     async with await lash.open(postgres_schema_url) as storage:
         await created(storage)
         await storage.activity.append("s", [ITEM])
@@ -71,7 +71,7 @@ async def test_positions_become_visible_in_order(postgres_schema_url: str) -> No
 
 
 async def test_activity_costs_no_disk_write(postgres_schema_url: str) -> None:
-    """O9: its tables are not logged, so that showing something need not wait for the disk."""
+    """Its tables are not logged, so that showing something need not wait for the disk."""
     async with await lash.open(postgres_schema_url) as storage:
         await created(storage)
     kinds = (
@@ -82,7 +82,7 @@ async def test_activity_costs_no_disk_write(postgres_schema_url: str) -> None:
 
 
 async def test_a_crash_of_the_server_is_a_gap_not_a_mix_up() -> None:
-    """O9, W32: after a crash the activity is gone and positions begin anew; an old place does not match, commits do."""
+    """After a crash the activity is gone and positions begin anew; an old place does not match, commits do."""
     try:
         server = PostgresServer(durable=True, binaries=find_binaries())
     except ServerNotFound as missing:

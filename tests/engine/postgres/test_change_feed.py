@@ -15,7 +15,7 @@ INSERT INTO lash_process_changes (process_id, kind, status, occurred_at_ms) VALU
 
 
 async def test_a_change_that_commits_late_is_not_missed(postgres_schema_url: str) -> None:
-    """H59: the reader waits for a transaction that began to write earlier, and then sees everything once."""
+    """The reader waits for a transaction that began to write earlier, and then sees everything once."""
     options = PostgresOptions.from_url(postgres_schema_url)
     async with await lash.open(postgres_schema_url) as storage:
         await registered(storage)
@@ -36,7 +36,7 @@ async def test_a_change_that_commits_late_is_not_missed(postgres_schema_url: str
 
 
 async def test_one_transaction_may_span_pages(postgres_schema_url: str) -> None:
-    """H59: changes of one transaction are read over several pages, each once, in the order in which they were made."""
+    """Changes of one transaction are read over several pages, each once, in the order in which they were made."""
     async with await lash.open(postgres_schema_url) as storage:
         names = [f"p{number}" for number in range(5)]
         for name in names:

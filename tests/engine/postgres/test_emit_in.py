@@ -25,7 +25,7 @@ async def _emit(database: Database, *keys: str, fail: bool) -> list[lash.EmitRep
 
 
 async def test_an_emission_shares_the_fate_of_its_transaction(postgres_schema_url: str) -> None:
-    """DESIGN 4.5.2: what is emitted inside a transaction that fails never happened; else it happened with the rest."""
+    """What is emitted inside a transaction that fails never happened; else it happened with the rest."""
     options = PostgresOptions.from_url(postgres_schema_url)
     async with await lash.open(postgres_schema_url) as storage:
         await subscribed(storage)

@@ -54,7 +54,7 @@ async def test_an_append_to_a_known_process_is_one_statement(postgres_schema_url
 
 
 async def test_concurrent_appends_are_numbered_without_a_gap(postgres_schema_url: str) -> None:
-    """Law 84: 48 appends through four storages get the numbers 1 to 48, each once."""
+    """48 appends through four storages get the numbers 1 to 48, each once."""
     async with opened(postgres_schema_url, 4) as storages:
         await registered(storages[0])
         appended = await asyncio.gather(
@@ -66,7 +66,7 @@ async def test_concurrent_appends_are_numbered_without_a_gap(postgres_schema_url
 
 
 async def test_concurrent_appends_under_one_key_are_one(postgres_schema_url: str) -> None:
-    """Law 85: of 24 equal appends through two storages one writes, and all get its event."""
+    """Of 24 equal appends through two storages one writes, and all get its event."""
     async with opened(postgres_schema_url, 2) as storages:
         await registered(storages[0])
         appended = await asyncio.gather(
@@ -78,7 +78,7 @@ async def test_concurrent_appends_under_one_key_are_one(postgres_schema_url: str
 
 
 async def test_the_feed_shows_every_change_once(postgres_schema_url: str) -> None:
-    """DESIGN 4.4.7: a reader that takes two changes at a time, beside 48 writers, misses none and sees none twice."""
+    """A reader that takes two changes at a time, beside 48 writers, misses none and sees none twice."""
 
     async def write(storage: Storage, process_id: str) -> None:
         await registered(storage, process_id)
@@ -95,7 +95,7 @@ async def test_the_feed_shows_every_change_once(postgres_schema_url: str) -> Non
 
 
 async def test_a_change_that_is_committed_late_is_not_passed_over(postgres_schema_url: str) -> None:
-    """DESIGN 4.4.7: the feed waits for a transaction that began before others which have ended."""
+    """The feed waits for a transaction that began before others which have ended."""
     async with opened(postgres_schema_url, 1) as (storage,), raw_connection(postgres_schema_url) as connection:
         changes = f'"{PostgresOptions.from_url(postgres_schema_url).schema}".lash_process_changes'
         slow = connection.transaction()
@@ -115,7 +115,7 @@ async def test_a_change_that_is_committed_late_is_not_passed_over(postgres_schem
 
 
 async def test_one_of_many_claims_wins(postgres_schema_url: str) -> None:
-    """Law 86: of 24 owners on a free process one gets it; the others learn who, and one start is in the log."""
+    """Of 24 owners on a free process one gets it; the others learn who, and one start is in the log."""
     async with opened(postgres_schema_url, 2) as storages:
         await registered(storages[0])
         outcomes = await asyncio.gather(
@@ -133,7 +133,7 @@ async def test_one_of_many_claims_wins(postgres_schema_url: str) -> None:
 
 
 async def test_wakes_and_the_deletion_of_their_session(postgres_schema_url: str) -> None:
-    """DESIGN 4.4.5: while a session is deleted, every append to it lands, and no wake is left as lying in its queue."""
+    """While a session is deleted, every append to it lands, and no wake is left as lying in its queue."""
     names = [f"p{number}" for number in range(8)]
     async with opened(postgres_schema_url, 2) as (storage, other):
         await created(storage)

@@ -64,7 +64,7 @@ def url(postgres_schema_url: str) -> str:
 
 
 async def test_the_end_of_a_session_waits_for_an_emission(url: str) -> None:
-    """T8, A.6: a session deleted while an emission starts processes for it leaves neither grant nor wake target."""
+    """A session deleted while an emission starts processes for it leaves neither grant nor wake target."""
     async with await lash.open(url) as storage, gate_on(url, "lash_trigger_deliveries") as gate:
         await created(storage)
         await subscribed(storage, owner=by_session(), wake_session_id="s")
@@ -81,7 +81,7 @@ async def test_the_end_of_a_session_waits_for_an_emission(url: str) -> None:
 
 
 async def test_the_end_of_a_session_waits_for_a_registration(url: str) -> None:
-    """T8: a subscription that is made while its session is deleted goes with it."""
+    """A subscription that is made while its session is deleted goes with it."""
     async with await lash.open(url) as storage, gate_on(url, "lash_trigger_subscriptions") as gate:
         await created(storage)
         registering = asyncio.create_task(storage.triggers.register(trigger(owner=by_session())))
@@ -95,7 +95,7 @@ async def test_the_end_of_a_session_waits_for_a_registration(url: str) -> None:
 
 
 async def test_a_registration_waits_for_the_end_of_a_session(url: str) -> None:
-    """T8: a subscription that comes while its session is being deleted is refused."""
+    """A subscription that comes while its session is being deleted is refused."""
     async with await lash.open(url) as storage:
         await created(storage)
         async with gate_on(url, "lash_session_ids") as gate:
@@ -111,7 +111,7 @@ async def test_a_registration_waits_for_the_end_of_a_session(url: str) -> None:
 
 @pytest.mark.parametrize("change", ["disable", "delete"])
 async def test_a_change_waits_for_an_emission(url: str, change: str) -> None:
-    """T8: once a subscription is disabled or deleted, no emission that matched it before starts anything more."""
+    """Once a subscription is disabled or deleted, no emission that matched it before starts anything more."""
     async with await lash.open(url) as storage, gate_on(url, "lash_trigger_deliveries") as gate:
         await subscribed(storage)
         emitting = asyncio.create_task(storage.occurrences.emit(pressed()))
@@ -124,7 +124,7 @@ async def test_a_change_waits_for_an_emission(url: str, change: str) -> None:
 
 
 async def test_an_equal_emission_waits_for_the_first(url: str) -> None:
-    """T6, W8: whoever comes second gets the report of the first, not an error and not a second process."""
+    """Whoever comes second gets the report of the first, not an error and not a second process."""
     async with await lash.open(url) as storage, gate_on(url, "lash_trigger_deliveries") as gate:
         await subscribed(storage)
         first = asyncio.create_task(storage.occurrences.emit(pressed()))
@@ -137,7 +137,7 @@ async def test_an_equal_emission_waits_for_the_first(url: str) -> None:
 
 
 async def test_pruning_leaves_what_is_being_retried(url: str) -> None:
-    """H65: an occurrence of which a delivery is just being started is not pruned under it."""
+    """An occurrence of which a delivery is just being started is not pruned under it."""
     async with await lash.open(url) as storage:
         (subscription,) = await subscribed(storage, payload_schema={"type": "string"})
         report = await storage.occurrences.emit(pressed())

@@ -65,7 +65,7 @@ calls = pytest.mark.parametrize("call", [_resolve, _open])
 
 @calls
 async def test_a_revocation_under_way_is_waited_for(postgres_schema_url: str, call: Call) -> None:
-    """E19: whoever writes to a wait while its keys are revoked waits, and is then refused; no row is left."""
+    """Whoever writes to a wait while its keys are revoked waits, and is then refused; no row is left."""
     async with await lash.open(postgres_schema_url) as storage, rival(postgres_schema_url) as connection:
         await placed(storage)
         key = await key_of(storage)
@@ -80,7 +80,7 @@ async def test_a_revocation_under_way_is_waited_for(postgres_schema_url: str, ca
 
 @pytest.mark.parametrize("timeout_ms", [None, 60_000])
 async def test_a_resolution_under_way_is_told(postgres_schema_url: str, timeout_ms: int | None) -> None:
-    """E16: whoever resolves an open wait while another does is told of the other's resolution."""
+    """Whoever resolves an open wait while another does is told of the other's resolution."""
     async with await lash.open(postgres_schema_url) as storage, rival(postgres_schema_url) as connection:
         await placed(storage)
         key = await key_of(storage)
@@ -93,7 +93,7 @@ async def test_a_resolution_under_way_is_told(postgres_schema_url: str, timeout_
 
 
 async def test_a_deadline_under_way_is_seen(postgres_schema_url: str) -> None:
-    """W15: whoever opens a wait while another sets its deadline sees that deadline, not none."""
+    """Whoever opens a wait while another sets its deadline sees that deadline, not none."""
     async with await lash.open(postgres_schema_url) as storage, rival(postgres_schema_url) as connection:
         await placed(storage)
         key = await key_of(storage)
@@ -106,7 +106,7 @@ async def test_a_deadline_under_way_is_seen(postgres_schema_url: str) -> None:
 
 
 async def test_a_revocation_waits_for_who_writes(postgres_schema_url: str) -> None:
-    """E19: what is written to a wait while its keys are about to be revoked goes with them."""
+    """What is written to a wait while its keys are about to be revoked goes with them."""
     async with await lash.open(postgres_schema_url) as storage, rival(postgres_schema_url) as connection:
         await placed(storage)
         key = await key_of(storage)
@@ -128,7 +128,7 @@ async def test_a_revocation_waits_for_who_writes(postgres_schema_url: str) -> No
 async def test_a_removal_under_way_is_waited_for(
     postgres_schema_url: str, call: Call, scope: lash.TurnScope | lash.ProcessScope
 ) -> None:
-    """E19: whoever writes to a wait while its owner is removed is refused, without an error of the database."""
+    """Whoever writes to a wait while its owner is removed is refused, without an error of the database."""
     async with await lash.open(postgres_schema_url) as storage, rival(postgres_schema_url) as connection:
         await placed(storage)
         key = await key_of(storage, scope=scope)
@@ -141,7 +141,7 @@ async def test_a_removal_under_way_is_waited_for(
 
 @calls
 async def test_a_wait_written_at_the_same_moment_is_seen(postgres_schema_url: str, call: Call) -> None:
-    """E16, E17: whoever comes upon a row that another just commits sees what it says."""
+    """Whoever comes upon a row that another just commits sees what it says."""
     async with await lash.open(postgres_schema_url) as storage, rival(postgres_schema_url) as connection:
         await placed(storage)
         key = await key_of(storage, scope=PROCESS)

@@ -24,7 +24,7 @@ def _ready(_connection: apsw.Connection, _new: bool) -> None:  # noqa: FBT001 - 
 
 
 async def test_an_emission_shares_the_fate_of_its_transaction(tmp_path: Path) -> None:
-    """DESIGN 4.5.2: what is emitted inside a transaction that fails never happened; else it happened with the rest."""
+    """What is emitted inside a transaction that fails never happened; else it happened with the rest."""
     path = str(tmp_path / "lash.db")
     async with await lash.open(f"sqlite:///{path}") as storage:
         await subscribed(storage)

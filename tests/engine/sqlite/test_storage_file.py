@@ -16,7 +16,7 @@ def _files_below(folder: Path) -> set[str]:
 
 
 async def test_session_ids_name_no_files(tmp_path: Path) -> None:
-    """L90 is overruled: all sessions share one file, so that an id like a path touches nothing beside it."""
+    """All sessions share one file, so that an id like a path touches nothing beside it."""
     folder = tmp_path / "deep" / "storage"
     folder.mkdir(parents=True)
     async with await lash.open(f"sqlite:///{folder / 'lash.db'}") as storage:
@@ -30,7 +30,7 @@ async def test_session_ids_name_no_files(tmp_path: Path) -> None:
 
 
 async def test_a_failure_after_the_commit_is_not_a_failed_commit(tmp_path: Path) -> None:
-    """H10: what goes wrong once a commit is durable does not make it fail."""
+    """What goes wrong once a commit is durable does not make it fail."""
     heard: list[str] = []
 
     def fail_after_commit(name: str) -> None:
@@ -48,7 +48,7 @@ async def test_a_failure_after_the_commit_is_not_a_failed_commit(tmp_path: Path)
 
 
 async def test_text_that_is_no_utf8_is_damage(tmp_path: Path) -> None:
-    """H78: bytes that somebody else wrote where text belongs are told as damage, not as a wrong parameter."""
+    """Bytes that somebody else wrote where text belongs are told as damage, not as a wrong parameter."""
     url = f"sqlite:///{tmp_path / 'lash.db'}"
     async with await lash.open(url) as storage:
         await storage.sessions.create("s")

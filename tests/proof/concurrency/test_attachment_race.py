@@ -77,7 +77,7 @@ def _lines(process: subprocess.Popen[str], count: int) -> list[str]:
 
 @pytest.mark.parametrize("byte_store", ["database", "files"])
 async def test_no_committed_attachment_loses_its_bytes(backend_url: str, byte_store: str, tmp_path: Path) -> None:
-    """H52, H54: three putters and two sweepers on the same digests, all killed; what was committed is readable."""
+    """Three putters and two sweepers on the same digests, all killed; what was committed is readable."""
     files = "-" if byte_store == "database" else str(tmp_path / "files")
     await (await opened(backend_url, files)).close()
     workers = Workers(backend_url, files)

@@ -88,7 +88,7 @@ class Stage:
 
 @pytest.mark.parametrize("act", ["bury", "requeue", "discard"])
 async def test_a_kill_at_any_statement_leaves_the_old_or_the_new(backend_url: str, act: str) -> None:
-    """H30, L101: killed before each statement and during some, an act is done whole or not at all; then repeated."""
+    """Killed before each statement and during some, an act is done whole or not at all; then repeated."""
     async with await lash.open(backend_url) as storage:
         stage = Stage(backend_url, storage, act)
         statement = 0
@@ -100,7 +100,7 @@ async def test_a_kill_at_any_statement_leaves_the_old_or_the_new(backend_url: st
 
 
 async def test_workers_that_give_up_and_come_back_lose_nothing(backend_url: str) -> None:
-    """H30, L103: with workers killed at random, each input is queued, dead or committed, and exactly once."""
+    """With workers killed at random, each input is queued, dead or committed, and exactly once."""
     async with await lash.open(backend_url) as storage:
         for session_id in _SESSIONS:
             await created(storage, session_id)

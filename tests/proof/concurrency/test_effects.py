@@ -63,7 +63,7 @@ def _end(child: subprocess.Popen[str]) -> list[str]:
 async def test_a_killed_runner_leaves_one_outcome(
     harness: URLHarness, backend_url: str, backend_name: str, tmp_path: Path, way: str
 ) -> None:
-    """E10, H68: killed before or at any statement, the effect is run again at most once, and recorded exactly once."""
+    """Killed before or at any statement, the effect is run again at most once, and recorded exactly once."""
     storage = await harness.open()
     moments = ["before"] if backend_name == "sqlite" else ["before", "sent"]
     numbers = range(1, _MOST_STATEMENTS[backend_name, way] + 1)
@@ -122,7 +122,7 @@ async def _claim_again(storage: Storage, _name: str, envelope: Envelope, ran: Pa
 
 
 async def test_a_stalled_runner_is_not_believed(harness: URLHarness, backend_url: str) -> None:
-    """E9: a runner that wakes up after its claim was taken over can neither renew nor finish."""
+    """A runner that wakes up after its claim was taken over can neither renew nor finish."""
     storage = await harness.open()
     await created(storage)
     child = _child("stall", backend_url)
@@ -137,7 +137,7 @@ async def test_a_stalled_runner_is_not_believed(harness: URLHarness, backend_url
 
 
 async def test_of_racing_processes_one_runs_each_effect(harness: URLHarness, backend_url: str) -> None:
-    """E7: several processes want the same effects at once; each is run by one, and all see its outcome."""
+    """Several processes want the same effects at once; each is run by one, and all see its outcome."""
     storage = await harness.open()
     await created(storage)
     children = [_child("race", backend_url, f"w{number}", str(_KEYS)) for number in range(_RACERS)]

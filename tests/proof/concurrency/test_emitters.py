@@ -60,7 +60,7 @@ async def _check(url: str, keys: int) -> None:
 async def test_kills_around_every_statement_of_an_emission(
     backend_url: str, context: multiprocessing.context.ForkServerContext
 ) -> None:
-    """W1, H65: killed before, inside and after each statement, and emitted again: one process for each delivery."""
+    """Killed before, inside and after each statement, and emitted again: one process for each delivery."""
     names: list[str] = []
     async with await lash.open(backend_url, on_statement=names.append) as storage:
         await _prepare(storage)
@@ -91,7 +91,7 @@ async def test_kills_around_every_statement_of_an_emission(
 async def test_processes_emit_the_same_and_different_things(
     backend_url: str, context: multiprocessing.context.ForkServerContext
 ) -> None:
-    """T6, W8: processes that emit the same at the same time get the same bytes; what each emits alone is there too."""
+    """Processes that emit the same at the same time get the same bytes; what each emits alone is there too."""
     async with await lash.open(backend_url) as storage:
         await _prepare(storage)
     barrier = context.Barrier(EMITTERS)

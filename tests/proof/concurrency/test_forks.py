@@ -59,7 +59,7 @@ def _race(url: str) -> dict[str, int]:
 
 
 async def test_racing_forks_and_deletions_keep_every_path_whole(backend_url: str) -> None:
-    """H40, H42, H46: afterwards every inherited run is complete, and nothing exists that nobody needs."""
+    """Afterwards every inherited run is complete, and nothing exists that nobody needs."""
     async with await lash.open(backend_url) as storage:
         await storage.sessions.create(_SESSION_IDS[0])
         first = lash.Commit(session_id=_SESSION_IDS[0], expected_revision=0)

@@ -39,7 +39,7 @@ def _run_round(url: str, number: int) -> set[str]:
 
 
 async def test_acknowledged_turns_survive_sigkill_exactly_once(backend_url: str) -> None:
-    """L100, H1, H5: after kill -9 at random moments every acknowledged turn is stored, once, and all sums agree."""
+    """After kill -9 at random moments every acknowledged turn is stored, once, and all sums agree."""
     async with await lash.open(backend_url) as storage:
         await storage.sessions.create("s")
     acknowledged: set[str] = set()

@@ -40,7 +40,7 @@ def read(lines: IO[bytes], count: int) -> list[Observed]:
 
 
 async def test_a_killed_observer_comes_back_without_a_hole(backend_url: str) -> None:
-    """O2, O4: across processes and kills every piece is told once, in order, each turn before its commit."""
+    """Across processes and kills every piece is told once, in order, each turn before its commit."""
     async with await lash.open(backend_url) as storage:
         await started(storage)
         cursor = await current_cursor(storage, "s")

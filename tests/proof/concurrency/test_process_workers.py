@@ -84,7 +84,7 @@ def gang(url: str, folder: Path) -> Iterator[Gang]:
 
 
 async def test_killed_workers_leave_whole_processes(backend_url: str, tmp_path: Path) -> None:
-    """Laws 84-88, 96, 97, H55-H57, H59: logs are dense and end once, fences grew, and the feed missed nothing."""
+    """Logs are dense and end once, fences grew, and the feed missed nothing."""
     async with await lash.open(backend_url) as storage:
         await created(storage)
         seen: list[ProcessChange] = []

@@ -107,7 +107,7 @@ async def _work_off(url: str, storage: lash.Storage) -> int:
 
 
 async def test_every_input_is_handled_once_in_order(backend_url: str) -> None:
-    """L24, L103, H21, H30: 8 workers, half of their processes killed with SIGKILL, lose nothing and repeat nothing."""
+    """8 workers, half of their processes killed with SIGKILL, lose nothing and repeat nothing."""
     async with await lash.open(backend_url) as storage:
         for session_id in SESSIONS:
             await storage.sessions.create(session_id)

@@ -96,7 +96,7 @@ async def _work_off(url: str, until_ms: int) -> int:
 
 
 async def test_every_tick_is_emitted_once(backend_url: str) -> None:
-    """DESIGN 4.5.2, 4.5.3: workers killed with SIGKILL amid their transactions lose no tick and repeat none."""
+    """Workers killed with SIGKILL amid their transactions lose no tick and repeat none."""
     async with await lash.open(backend_url) as storage:
         first = await _prepare(storage, backend_url)
         last = first + (MISSED - 1) * MINUTE

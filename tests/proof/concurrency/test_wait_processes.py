@@ -58,7 +58,7 @@ async def resolvers(url: str, *names: str) -> AsyncIterator[list[Resolver]]:
 
 
 async def test_two_processes_agree_on_each_resolution(backend_url: str) -> None:
-    """E16, H74: both resolve the same 50 waits at once; of each, one is accepted and the other is told of it."""
+    """Both resolve the same 50 waits at once; of each, one is accepted and the other is told of it."""
     async with await lash.open(backend_url) as storage, resolvers(backend_url, "a", "b") as (first, second):
         await placed(storage)
         keys = [await key_of(storage, str(number)) for number in range(50)]
@@ -74,7 +74,7 @@ async def test_two_processes_agree_on_each_resolution(backend_url: str) -> None:
 
 
 async def test_another_process_wakes_who_waits(backend_url: str) -> None:
-    """H74: a resolution from another process reaches those who wait here, time after time, without a poll."""
+    """A resolution from another process reaches those who wait here, time after time, without a poll."""
     async with await lash.open(backend_url) as storage, resolvers(backend_url, "a") as (other,):
         storage.waiter._hub._poll_s = 3_600
         await placed(storage)
@@ -87,7 +87,7 @@ async def test_another_process_wakes_who_waits(backend_url: str) -> None:
 
 
 async def test_processes_that_are_all_the_first_share_a_secret(backend_url: str) -> None:
-    """H74: the secret is made once, however many need it for the first time at the same moment."""
+    """The secret is made once, however many need it for the first time at the same moment."""
     names = ("a", "b", "c", "d")
     async with await lash.open(backend_url) as storage, resolvers(backend_url, *names) as others:
         for other in others:
@@ -98,7 +98,7 @@ async def test_processes_that_are_all_the_first_share_a_secret(backend_url: str)
 
 
 async def test_what_was_acknowledged_survives_a_kill(backend_url: str) -> None:
-    """E17: the resolver is killed right after its answer, and whoever waits later gets what it gave."""
+    """The resolver is killed right after its answer, and whoever waits later gets what it gave."""
     async with await lash.open(backend_url) as storage:
         await placed(storage)
         for number in range(3):

@@ -39,5 +39,5 @@ class AttachmentMachine(AttachmentRules, ArtifactRules):
 
 
 def test_attachment(world: World) -> None:
-    """H52, H53, D4.2(3): no bytes are lost that somebody needs, and none are kept that nobody does."""
+    """No bytes are lost that somebody needs, and none are kept that nobody does."""
     run_machine(AttachmentMachine, world, examples=27, steps=40)

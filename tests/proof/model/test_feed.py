@@ -28,5 +28,5 @@ class FeedMachine(FeedRules):
 
 
 def test_feed(world: World) -> None:
-    """D4.4(7): every reader of the feed sees every change exactly once, deletions included."""
+    """Every reader of the feed sees every change exactly once, deletions included."""
     run_machine(FeedMachine, world, examples=18, steps=40)

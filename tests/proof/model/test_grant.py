@@ -23,5 +23,5 @@ class GrantMachine(GrantRules):
 
 
 def test_grant(world: World) -> None:
-    """D4.4(1): who may see what is what the model says, and a session that goes cancels nothing."""
+    """Who may see what is what the model says, and a session that goes cancels nothing."""
     run_machine(GrantMachine, world, examples=18, steps=40)

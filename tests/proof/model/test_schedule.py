@@ -24,5 +24,5 @@ class ScheduleMachine(ScheduleRules):
 
 
 def test_schedule(world: World) -> None:
-    """D4.5(3): each tick is emitted once or dropped as its policy says, however clocks jump, on both backends."""
+    """Each tick is emitted once or dropped as its policy says, however clocks jump, on both backends."""
     run_machine(ScheduleMachine, world, examples=18, steps=40)

@@ -61,5 +61,5 @@ class StorageMachine(WakeRules, AttachmentRules, ArtifactRules):
 
 
 def test_storage(world: World) -> None:
-    """DESIGN §7: all nouns on one storage, with forks, deletions, sweeps, reopening and clocks that jump."""
+    """All nouns on one storage, with forks, deletions, sweeps, reopening and clocks that jump."""
     run_machine(StorageMachine, world, examples=27, steps=60)

@@ -25,5 +25,5 @@ class WaitMachine(WaitRules):
 
 
 def test_wait(world: World) -> None:
-    """D4.6(5): the first resolution wins, deadlines never move, and keys die with their owners, on both backends."""
+    """The first resolution wins, deadlines never move, and keys die with their owners, on both backends."""
     run_machine(WaitMachine, world, examples=18, steps=40)
