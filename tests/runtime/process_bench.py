@@ -49,7 +49,7 @@ class World:
         if self._postgres is not None and not real_time:
             await self._postgres.open()
         app = App(self.url, worker=worker, clock=None if real_time else self.clock, hooks=(self.heard,), **options)
-        await app.start()
+        await app.open()
         self._apps.append(app)
         return app
 

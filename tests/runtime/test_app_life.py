@@ -50,7 +50,7 @@ _USES: list[Callable[[lash.App], object]] = [
 async def test_use_before_the_start_and_after_the_stop_says_what_is_missing(
     backend_url: str, use: Callable[[lash.App], object]
 ) -> None:
-    """Every use of an app that is not running names the remedy, and leaves nothing un-awaited."""
+    """Every use of an app that is not open names the remedy, and leaves nothing un-awaited."""
     app = lash.App(backend_url, worker=False)
     for _ in range(2):
         with pytest.raises(lash.ConfigError, match="async with app"):
@@ -65,17 +65,20 @@ async def _used(use: Callable[[lash.App], object], app: lash.App) -> None:
         await answer
 
 
-async def test_a_second_start_is_refused_and_a_second_stop_is_harmless(backend_url: str) -> None:
-    """Of two starts at once one succeeds; the app runs; it can be stopped twice and started again."""
+async def test_opening_and_stopping_are_idempotent(backend_url: str) -> None:
+    """Two calls of `open` at once open one storage; the app can be stopped twice and opened again."""
     app = lash.App(backend_url, options=FAST)
     app.agent(hello)
-    answers = await asyncio.gather(app.start(), app.start(), return_exceptions=True)
-    assert [type(answer) for answer in answers].count(lash.ConfigError) == 1
+    await asyncio.gather(app.open(), app.open())
+    storage = app.storage
+    await app.open()
+    assert app.storage is storage
     assert await app.session("s").ask("you", timeout_s=30) == "hello you"
-    with pytest.raises(lash.ConfigError, match="running already"):
+    with pytest.raises(lash.ConfigError, match="app is open"):
         app.configure(worker=False)
     await asyncio.gather(app.stop(), app.stop())
     await app.stop()
+    await app.open()
     async with app:
         assert await app.session("t").ask("again", timeout_s=30) == "hello again"
 
@@ -128,7 +131,7 @@ async def test_what_finishes_may_use_the_app_until_it_has(backend_url: str) -> N
         return "done"
 
     double_ = app.process(double)
-    await app.start()
+    await app.open()
     await app.session("s").send("go", key="1")
     await running.wait()
     stopping = asyncio.create_task(app.stop())
@@ -148,7 +151,7 @@ async def test_a_worker_that_fails_is_told_of(backend_url: str) -> None:
     """When a worker ends by an error, that is noted at once, and the stop raises it."""
     notes = Notes()
     app = lash.App(backend_url, options=FAST, hooks=[notes])
-    await app.start()
+    await app.open()
     await app.storage.close()
     await until(lambda: "worker.failed" in notes.kinds)
     with pytest.raises(lash.StorageClosed):

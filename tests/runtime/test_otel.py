@@ -166,7 +166,7 @@ async def test_a_worker_that_was_started_in_a_span_is_linked_with_it(telemetry: 
         return "hello"
 
     with tracer.start_as_current_span("start"):
-        await app.start()
+        await app.open()
     assert await app.session("c").ask("hi", timeout_s=20) == "hello"
     await app.stop()
     turn, start = telemetry.span("turn"), telemetry.span("start")

@@ -327,8 +327,8 @@ async def test_a_durable_storage_needs_durable_attachments(world: World) -> None
     """An application whose storage outlives it refuses to keep attachments in memory, before anything runs."""
     app = App(world.url, worker=False, attachment_bytes=ScriptedBytes())
     if not world.shared:
-        await app.start()
+        await app.open()
         await app.stop()
         return
     with pytest.raises(ConfigError, match="attachments are not"):
-        await app.start()
+        await app.open()

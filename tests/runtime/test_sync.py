@@ -93,7 +93,7 @@ def test_what_cannot_be_opened_leaves_no_thread() -> None:
         lash.sync.open("sqlite://", wrong=True)  # type: ignore[call-arg]
     app = lash.sync.App("mysql://host")
     with pytest.raises(lash.ConfigError, match="no kind of storage"):
-        app.start()
+        app.open()
     assert loop_threads() == []
 
 
@@ -150,19 +150,18 @@ def test_a_session_is_observed_with_a_plain_loop(backend_url: str) -> None:
             conversation.observe("nonsense")
 
 
-def test_an_application_can_be_started_again() -> None:
-    """Start, stop and start again; in between a call says that the app is not running, and how to run it."""
+def test_an_application_can_be_opened_again() -> None:
+    """Open, stop and open again; in between a call raises an error that says how to open the app."""
     app = lash.sync.App("sqlite://", worker=False)
     with pytest.raises(lash.ConfigError, match="with app"):
         app.drain()
     for _ in range(2):
-        app.start()
-        with pytest.raises(lash.ConfigError, match="running already"):
-            app.start()
+        app.open()
+        app.open()
         assert app.drain() == 0
         app.stop()
         app.stop()
-    with pytest.raises(lash.ConfigError, match="not running"):
+    with pytest.raises(lash.ConfigError, match="not open"):
         app.session("x")
 
 
@@ -300,7 +299,7 @@ def test_a_script_that_never_closes_ends_all_the_same(tmp_path: Path, kept: str)
         storage = lash.sync.open(sys.argv[1])
         storage.sessions.create("x")
         app = lash.sync.App(sys.argv[1])
-        app.start()
+        app.open()
         if sys.argv[2] == "forgotten":
             del storage, app
         print("end")

@@ -43,7 +43,7 @@ async def results(app: lash.App) -> list[object]:
 async def running(fleet: list[lash.App]) -> AsyncIterator[None]:
     """Start all apps at the same time, and stop them."""
     try:
-        await asyncio.gather(*(app.start() for app in fleet))
+        await asyncio.gather(*(app.open() for app in fleet))
         yield
     finally:
         await asyncio.gather(*(app.stop() for app in fleet))
@@ -209,6 +209,6 @@ async def test_a_line_that_never_ticks_is_told_at_the_start(stage: Stage) -> Non
     app = stage.app()
     app.cron("61 * * * *", app.process(tell))
     with pytest.raises(lash.InvalidInput, match="61"):
-        await app.start()
-    with pytest.raises(lash.ConfigError, match="not running"):
+        await app.open()
+    with pytest.raises(lash.ConfigError, match="not open"):
         app.session("s")

@@ -100,7 +100,7 @@ def _leave() -> None:
 async def _work(app: App, leave: threading.Timer) -> None:
     stop = asyncio.Event()
     with _hints(stop):
-        await app.start()
+        await app.open()
         _log.info("working, on up to %d sessions and %d processes", app.options.sessions, app.options.processes)
         working, told = asyncio.create_task(app.run()), asyncio.create_task(stop.wait())
         try:

@@ -76,7 +76,7 @@ class App:
     def configure(self, *, options: WorkerOptions | None = None, worker: bool | None = None) -> None:
         """Change how the app works, before it is started; what ``lash worker`` does with an app that only sends."""
         if self._core is not None:
-            raise ConfigError("the app is running already; configure it before its start")
+            raise ConfigError("the app is open; configure it before opening it")
         self.options = self.options if options is None else options
         self._with_worker = self._with_worker if worker is None else worker
 
@@ -202,18 +202,14 @@ class App:
 
     # Life.
 
-    @overload
-    async def start(self) -> None: ...
+    async def open(self) -> None:
+        """Open the storage and start the worker. ``async with app`` calls it; on an open app it does nothing."""
+        async with self._life:
+            if self._core is None:
+                await self._open()
 
-    @overload
-    async def start(
-        self, process: ProcessDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs
-    ) -> ProcessHandle[R]: ...
-
-    async def start(self, process: Any = None, /, *args: Any, **kwargs: Any) -> Any:  # type: ignore[misc] # takes both
-        """Without arguments: open the storage and begin to work. With a process: start it and return a handle on it."""
-        if process is None:
-            return await self._open()
+    async def start(self, process: ProcessDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ProcessHandle[R]:
+        """Start a process and return a handle on it."""
         return await self._start(StartOptions(), process, args, kwargs)
 
     def starting(self, *, process_id: str | None = None, wake: str | None = None) -> Starter:
@@ -241,7 +237,7 @@ class App:
                 await core.close()
 
     async def __aenter__(self) -> Self:
-        await self._open()
+        await self.open()
         return self
 
     async def __aexit__(
@@ -252,7 +248,7 @@ class App:
     async def run(self) -> None:
         """Work until `stop` is called or the worker fails; what ``lash worker`` does."""
         if self._running is None:
-            raise ConfigError("the app is not running; start it first, with a worker")
+            raise ConfigError("the app runs no worker; open it first, with worker=True")
         await asyncio.shield(self._running)
 
     async def drain(self) -> int:
@@ -318,26 +314,21 @@ class App:
     # Inside.
 
     async def _open(self) -> None:
-        async with self._life:
-            if self._core is not None:
-                raise ConfigError("the app is running already")
-            storage = await open_storage(
-                self.url, clock=self._clock, on_statement=self._hooks.on_statement, **self._storage_options
-            )
-            try:
-                _check_durability(storage)
-                await self._watches.open(storage)
-            except BaseException:
-                self._watches.close()
-                await storage.close()
-                raise
-            core = self._core = Core(
-                storage, self._definitions, current_owner(self._worker_id), self.options, self._hooks
-            )
-            if self._with_worker:
-                self._worker = Worker(core)
-                self._running = asyncio.create_task(self._worker.run(), name="lash-worker")
-                self._running.add_done_callback(self._worker_ended)
+        storage = await open_storage(
+            self.url, clock=self._clock, on_statement=self._hooks.on_statement, **self._storage_options
+        )
+        try:
+            _check_durability(storage)
+            await self._watches.open(storage)
+        except BaseException:
+            self._watches.close()
+            await storage.close()
+            raise
+        core = self._core = Core(storage, self._definitions, current_owner(self._worker_id), self.options, self._hooks)
+        if self._with_worker:
+            self._worker = Worker(core)
+            self._running = asyncio.create_task(self._worker.run(), name="lash-worker")
+            self._running.add_done_callback(self._worker_ended)
 
     def _worker_ended(self, running: asyncio.Task[None]) -> None:
         """Tell of a worker that ended by an error: nobody may be waiting for it."""
@@ -379,7 +370,7 @@ class App:
 
     def _require(self) -> Core:
         if self._core is None:
-            raise ConfigError("the app is not running; use `async with app:` or `await app.start()` first")
+            raise ConfigError("the app is not open; use `async with app:` or `await app.open()` first")
         return self._core
 
 

@@ -230,10 +230,10 @@ class App:
         Each tick starts it once, whichever worker comes first. ``catch_up`` says what becomes of ticks that nobody was
         there for: ``skip``, ``last`` or ``all``.
         """
-    @overload
-    def start(self) -> None: ...
-    @overload
-    def start(self, process: ProcessDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ProcessHandle[R]: ...
+    def open(self) -> None:
+        """Open the storage and start the worker. ``with app`` calls it; on an open app it does nothing."""
+    def start(self, process: ProcessDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ProcessHandle[R]:
+        """Start a process and return a handle on it."""
     def starting(self, *, process_id: str | None = None, wake: str | None = None) -> Starter:
         """Return what starts processes otherwise: under an id, so that starting twice is harmless; waking a session."""
     def stop(self) -> None:

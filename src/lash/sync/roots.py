@@ -39,35 +39,30 @@ class Living(Blocking):
     def __init__(self, url: str, **options: Any) -> None:  # noqa: ANN401 (what the async App takes)
         super().__init__(Portal("lash-app", _not_running), AsyncApp(url, **options))
 
-    def start(self, process: Any = None, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (as the async App)
-        """Without arguments: open the storage and begin to work. With a process: start it and return a handle on it."""
-        if process is not None:
-            handle = self._portal.call(self._target.start, process, *args, **kwargs)
-            return blocking("ProcessHandle")(self._portal, handle)
-        return self._open()
+    def open(self) -> None:
+        """Open the storage and start the worker. ``with app`` calls it; on an open app it does nothing."""
+        is_first = self._portal.open()
+        try:
+            self._portal.call(self._target.open)
+            if is_first:
+                self._portal.guard(self._target.stop)
+        except BaseException:
+            if is_first:
+                self._portal.close()
+            raise
 
     def stop(self) -> None:
         """Let what runs finish or give it back, close the storage, end the thread. A second stop is harmless."""
         self._portal.end(self._target.stop)
 
     def __enter__(self) -> Self:
-        self._open()
+        self.open()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-
-    def _open(self) -> None:
-        if not self._portal.open():
-            raise ConfigError("the app is running already")
-        try:
-            self._portal.call(self._target.start)
-            self._portal.guard(self._target.stop)
-        except BaseException:
-            self._portal.close()
-            raise
 
 
 App: Final = derive(AsyncApp, Living)
@@ -88,4 +83,4 @@ def open_blocking(url: str, **options: Any) -> Any:  # noqa: ANN401 (the stub sa
 
 
 def _not_running() -> LashError:
-    return ConfigError("the app is not running; use `with app:` or `app.start()` first")
+    return ConfigError("the app is not open; use `with app:` or `app.open()` first")
