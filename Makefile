@@ -18,7 +18,7 @@ RUNTIME := $(VENV)/.runtime
 PLAN_TESTS := $(wildcard tests/rules/test_*.py)
 SCENARIO ?=
 
-.PHONY: help setup test check lint types imports rules plan-coverage format demo bench faults contention soak docs clean model sweep planted mutation fuzz audit rivals
+.PHONY: help setup test check lint types imports rules plan-coverage format demo bench faults contention soak docs clean model sweep planted mutation fuzz audit peers
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -77,8 +77,8 @@ demo: $(if $(wildcard $(INSTALLED)),$(INSTALLED),$(RUNTIME)) ## kill a worker in
 bench: $(INSTALLED) ## measure, as ratios within one run; SCENARIO=name for one, ARGS=--quick for a look
 	@$(BIN)/python -m benchmarks.run $(SCENARIO) $(ARGS)
 
-rivals: ## install what lash is measured against, each in an environment of its own
-	@PYTHON=$(PYTHON) benchmarks/rivals/setup.sh $(ARGS)
+peers: ## install the libraries that lash is compared with, each in its own environment
+	@PYTHON=$(PYTHON) benchmarks/peers/setup.sh $(ARGS)
 
 contention: export LASH_CONTENTION_SECONDS = $(shell echo $$(( $(or $(MINUTES),1) * 60 )))
 contention: $(INSTALLED) ## kill and stop processes on one database and judge their history; MINUTES=1 for each backend
@@ -102,7 +102,7 @@ docs: $(INSTALLED) ## build the documentation into site/; ARGS=serve shows it wh
 	$(BIN)/python -m mkdocs $(or $(ARGS),build --strict)
 
 clean: ## remove everything that make created
-	rm -rf $(VENV) benchmarks/rivals/.venvs dist site soak .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) benchmarks/peers/.venvs dist site soak .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	rm -rf .import_linter_cache .mutation
 	find src tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -18,7 +18,7 @@ from benchmarks.kit.plot import bars
 ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = ROOT / "benchmarks" / "results" / "published.json"
 REMARKS = ROOT / "benchmarks" / "remarks.md"
-"""What is to be said about a scenario, under a heading of its name: where the time goes if a target is missed."""
+"""Notes by scenario, under headings: where the time goes if a target is missed."""
 _GROUPS = {
     "bare driver": "Against the driver alone, and against C",
     "the seeds' way": "Against the seeds' way of committing",
@@ -30,19 +30,19 @@ _GROUPS = {
 _INTRODUCTION = """\
 # Benchmarks
 
-What lash costs, as ratios measured in one run on one machine: `make bench` measures everything again, `make bench
-SCENARIO=chat` one scenario, `make rivals` installs what lash is measured against. This page is written by
-`python -m benchmarks.page` from the results of such a run.
+What lash costs, as ratios measured in one run on one machine. `make bench` measures everything again, `make bench
+SCENARIO=chat` one scenario, and `make peers` installs the libraries that lash is compared with. `python -m
+benchmarks.page` writes this page from the results of such a run.
 
-Every figure is a median of {rounds} rounds in which all contenders take turns, with the distance of the extremes
-beside it. What was written is read back and compared after each round; a contender that fails has no figure. Texts
-are seeded prose of pseudo-words, which zlib makes about 2.5 times smaller. Every side waits for the disk (SQLite:
-`synchronous=FULL`; PostgreSQL: `fsync` and `synchronous_commit` on). The driver alone runs the very statements that
-lash runs, recorded and replayed on a copy of the same database, without lash's checks; so do C and
-pgbench. Peers run in environments of their own, called as their users call them.
+Every figure is the median of {rounds} rounds, with the spread between the extremes beside it. Within a round all
+contenders run in turn. After each round the written data is read back and compared; a contender that fails has no
+figure. Texts are seeded prose of pseudo-words, which zlib compresses by a factor of about 2.5. Every side waits for
+the disk (SQLite: `synchronous=FULL`; PostgreSQL: `fsync` and `synchronous_commit` on). The bare driver, C and pgbench
+run the statements that lash runs, recorded and replayed on a copy of the same database, without lash's checks. Peers
+run in separate environments and are called the way their users call them.
 
-**Absolute figures are those of this machine; the ratios are what to compare.** "More" means that a higher ratio is
-better for lash, "less" that a lower one is.
+**Absolute figures hold for this machine only; compare the ratios.** "More" means that a higher ratio is better for
+lash, "less" that a lower one is.
 """
 
 
@@ -50,7 +50,7 @@ def main() -> None:
     """Write the page."""
     parser = argparse.ArgumentParser(description="Write docs/benchmarks.md from results.")
     parser.add_argument("results", nargs="?", type=Path, default=PUBLISHED)
-    parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="the folder of the documentation")
+    parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="the documentation directory")
     options = parser.parse_args()
     document = json.loads(options.results.read_text())
     plots = options.docs / "assets" / "benchmarks"
@@ -72,10 +72,10 @@ def page(document: dict[str, Any], plots: Path) -> Iterable[str]:
     yield ""
     if document["scale"] < 1 or document["rounds"] < 5:
         yield "!!! warning"
-        yield "    These results come from a shortened run. They show that the programs work, and nothing else."
+        yield "    These results come from a shortened run. They show only that the programs work."
         yield ""
     if not document["results"]:
-        yield "Nothing was measured yet: run `make bench`, then `python -m benchmarks.page` with its file of results."
+        yield "No results yet: run `make bench`, then `python -m benchmarks.page` with its results file."
         return
     known = remarks(REMARKS.read_text())
     yield from _overview(document["results"])
@@ -102,7 +102,7 @@ def _overview(results: list[dict[str, Any]]) -> Iterable[str]:
 
 
 def remarks(text: str) -> dict[str, str]:
-    """Return what stands under each heading of the second level."""
+    """Return the text below each second-level heading."""
     parts = (part.partition("\n") for part in text.split("\n## ")[1:])
     return {name.strip(): rest.strip() for name, _, rest in parts}
 

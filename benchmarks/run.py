@@ -16,10 +16,10 @@ import time
 from pathlib import Path
 
 from benchmarks.kit.machine import machine_facts
-from benchmarks.kit.place import file_system, place
+from benchmarks.kit.peer import PeerMissing, require
 from benchmarks.kit.registry import Scenario, load_all
 from benchmarks.kit.report import JSONValue, Report
-from benchmarks.kit.rival import RivalMissing, require
+from benchmarks.kit.workspace import file_system, workspace
 
 RESULTS = Path(__file__).resolve().parent / "results"
 _LIMIT_S = 600
@@ -57,11 +57,11 @@ def _run_here(scenario: Scenario, options: argparse.Namespace) -> int:
     if file_system(options.folder) == "tmpfs":
         print(f"{options.folder} lies in memory: no side waits for a disk. Set LASH_BENCH_DIR to a folder on a disk.")
     try:
-        require(*scenario.rivals)
-    except RivalMissing as missing:
+        require(*scenario.peers)
+    except PeerMissing as missing:
         print(f"{scenario.name}: {missing}", file=sys.stderr)
         return 3
-    with place(options.folder, rounds=options.rounds, scale=options.scale) as here:
+    with workspace(options.folder, rounds=options.rounds, scale=options.scale) as here:
         report = scenario.run(here)
     if options.output is not None:
         options.output.write_text(json.dumps(report.as_json(scenario.name)))

@@ -6,19 +6,19 @@ import contextlib
 from collections.abc import Iterator, Mapping
 
 from benchmarks.kit.measure import Round, by_turns
-from benchmarks.kit.place import Place
+from benchmarks.kit.peer import Contender, PeerFailed
 from benchmarks.kit.report import Row
-from benchmarks.kit.rival import Contender, RivalFailed
+from benchmarks.kit.workspace import Workspace
 
 
 @contextlib.contextmanager
-def fresh(place: Place, backend: str) -> Iterator[str]:
+def fresh(workspace: Workspace, backend: str) -> Iterator[str]:
     """Give the URL of an empty database."""
     if backend == "postgres":
-        with place.database() as url:
+        with workspace.database() as url:
             yield url
     else:
-        with place.file() as path:
+        with workspace.file() as path:
             yield f"sqlite:///{path}"
 
 
@@ -35,7 +35,7 @@ class _Side:
             return float("nan")
         try:
             return self._side(number)
-        except RivalFailed as failure:
+        except PeerFailed as failure:
             if self._contender.program == "lash":
                 raise
             self.failed = True

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import apsw
 
-from benchmarks.kit.place import Place, file_system
 from benchmarks.kit.report import JSONValue
+from benchmarks.kit.workspace import Workspace, file_system
 
 
 def lash_versions(*others: str) -> dict[str, str]:
@@ -22,9 +22,9 @@ def lash_versions(*others: str) -> dict[str, str]:
     return versions
 
 
-def postgres_versions(place: Place) -> dict[str, str]:
+def postgres_versions(workspace: Workspace) -> dict[str, str]:
     """Return the versions of a comparison on PostgreSQL."""
-    return lash_versions("asyncpg") | {"postgresql": place.server.version}
+    return lash_versions("asyncpg") | {"postgresql": workspace.server.version}
 
 
 def machine_facts(folder: Path) -> dict[str, JSONValue]:

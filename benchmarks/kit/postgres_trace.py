@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import asyncpg
 
-from benchmarks.kit.place import Place
+from benchmarks.kit.workspace import Workspace
 from lash.postgres.engine.pool import PLANNING
 from lash.testing.postgres_server import find_binaries
 
@@ -86,13 +86,13 @@ def find_pgbench() -> Path | None:
     return Path(found)
 
 
-def pgbench_rate(pgbench: Path, place: Place, url: str, lanes: Sequence[Lane], *, warm: int) -> float:
+def pgbench_rate(pgbench: Path, workspace: Workspace, url: str, lanes: Sequence[Lane], *, warm: int) -> float:
     """Let one client of pgbench run each lane, every statement prepared once; return calls in a second.
 
     The script has two transactions: the first prepares and does the calls to warm up, the second all others. When the
     clients began and ended the second stands in pgbench's log.
     """
-    script, log = place.new_path(".sql"), place.new_path("-log")
+    script, log = workspace.new_path(".sql"), workspace.new_path("-log")
     script.write_text("".join(_script(lanes, warm)))
     parts = urlsplit(url)
     command = [str(pgbench), "--no-vacuum", "--protocol=simple", f"--client={len(lanes)}", "--jobs=1"]

@@ -7,10 +7,10 @@ import enum
 from collections.abc import Callable
 from typing import Final
 
-from benchmarks.kit.place import Place
 from benchmarks.kit.report import Report
+from benchmarks.kit.workspace import Workspace
 
-Run = Callable[[Place], Report]
+Run = Callable[[Workspace], Report]
 
 
 class Better(enum.StrEnum):
@@ -30,7 +30,7 @@ class Scenario:
     run: Run
     better: Better = Better.MORE
     target: str = ""
-    rivals: tuple[str, ...] = ()
+    peers: tuple[str, ...] = ()
     part_of: str | None = None
     """The scenario that measures this one too, so that a run of all leaves it out."""
 

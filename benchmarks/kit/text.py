@@ -1,7 +1,7 @@
 """Text like prose: different for every seed, the same for the same one, and hardly compressible.
 
 Words are drawn from a vocabulary by Zipf's law, as in natural language, so zlib makes a long text about 2.5 times
-smaller and a short one less. Only the standard library is used: programs of rivals import this file too.
+smaller and a short one less. Only the standard library is used: programs of peers import this file too.
 """
 
 from __future__ import annotations

@@ -9,14 +9,14 @@ from typing import Any
 from benchmarks.kit.contest import fresh, measure
 from benchmarks.kit.disk import stored_bytes
 from benchmarks.kit.measure import Samples, percentile
-from benchmarks.kit.place import Place
+from benchmarks.kit.peer import Contender, Program, programs
 from benchmarks.kit.registry import Scenario, register
 from benchmarks.kit.report import Ratio, Report, Row
-from benchmarks.kit.rival import Contender, Program, programs
-from benchmarks.rivals.protocol import expected_digest, turn_texts
+from benchmarks.kit.workspace import Workspace
+from benchmarks.peers.protocol import expected_digest, turn_texts
 
 LASH = (Contender(program="lash"), Contender(program="lash", backend="postgres"))
-RIVALS = (
+PEERS = (
     Contender(program="plain"),
     Contender(program="openai_agents", variant="SQLiteSession"),
     Contender(program="openai_agents", variant="AdvancedSQLiteSession"),
@@ -43,10 +43,10 @@ def checked(contender: Contender, answer: dict[str, Any], sessions: Sequence[int
     return answer
 
 
-def converse(place: Place, program: Program, contender: Contender, sessions: int, turns: int) -> dict[str, Any]:
+def converse(workspace: Workspace, program: Program, contender: Contender, sessions: int, turns: int) -> dict[str, Any]:
     """Let a program converse on an empty database, and check what it holds then."""
     numbers = range(sessions)
-    with fresh(place, contender.backend) as url:
+    with fresh(workspace, contender.backend) as url:
         answer = checked(contender, program.ask(question(contender, url, numbers, turns)), numbers, turns)
         answer["bytes"] = stored_bytes(url)
         return answer
@@ -69,35 +69,38 @@ def against_best(rows: Sequence[Row], backends: Sequence[str]) -> tuple[Ratio, .
     return tuple(sorted(ratios, key=lambda ratio: ratio.value))
 
 
-def compare(sessions: int, turns: int, place: Place) -> Report:
+def compare(sessions: int, turns: int, workspace: Workspace) -> Report:
     """Measure all contenders by turns."""
-    turns = place.count(turns, least=6)
-    contenders = (*LASH, *RIVALS)
+    turns = workspace.count(turns, least=6)
+    contenders = (*LASH, *PEERS)
     with programs(*(each.program for each in contenders)) as running:
         sides = {
-            each: functools.partial(_side, place, running[each.program], each, sessions, turns) for each in contenders
+            each: functools.partial(_side, workspace, running[each.program], each, sessions, turns)
+            for each in contenders
         }
-        rows = measure(sides, place.rounds, unit="turns/s", case=f"{sessions} session{'s' * (sessions > 1)}")
-        more = _long_chat(place, running["lash"]) if sessions == 1 else ()
+        rows = measure(sides, workspace.rounds, unit="turns/s", case=f"{sessions} session{'s' * (sessions > 1)}")
+        more = _long_chat(workspace, running["lash"]) if sessions == 1 else ()
         versions = {name: version for each in running.values() for name, version in each.versions.items()}
     return Report(
         ratios=against_best(rows, ("sqlite", "postgres")),
         rows=(*rows, *more),
-        versions=versions | {"postgresql": place.server.version},
+        versions=versions | {"postgresql": workspace.server.version},
     )
 
 
-def _side(place: Place, program: Program, contender: Contender, sessions: int, turns: int, _number: int) -> float:
-    return rate_of(converse(place, program, contender, sessions, turns))
+def _side(
+    workspace: Workspace, program: Program, contender: Contender, sessions: int, turns: int, _number: int
+) -> float:
+    return rate_of(converse(workspace, program, contender, sessions, turns))
 
 
-def _long_chat(place: Place, program: Program) -> tuple[Row, ...]:
+def _long_chat(workspace: Workspace, program: Program) -> tuple[Row, ...]:
     """Measure whether a long conversation grows slower, and what it takes on disk."""
-    turns = place.count(1000, least=6)
+    turns = workspace.count(1000, least=6)
     content = sum(len(text) for number in range(turns) for text in turn_texts(0, number).values())
     flat, disk = [], []
-    for _ in range(place.rounds):
-        answer = converse(place, program, LASH[0], 1, turns)
+    for _ in range(workspace.rounds):
+        answer = converse(workspace, program, LASH[0], 1, turns)
         taken: list[float] = answer["taken_ms"]
         part = min(_FLAT_PART, turns // 2)
         flat.append(percentile(taken[-part:], 0.5) / percentile(taken[:part], 0.5))
@@ -109,23 +112,23 @@ def _long_chat(place: Place, program: Program) -> tuple[Row, ...]:
     )
 
 
-_PROGRAMS = tuple(dict.fromkeys(each.program for each in RIVALS))
+_PROGRAMS = tuple(dict.fromkeys(each.program for each in PEERS))
 register(
     Scenario(
         name="chat",
         group="peers",
-        what="one session of 100 turns of four messages, against the best store of conversations (W1)",
+        what="one session of 100 turns of four messages, against the best store of conversations",
         run=functools.partial(compare, 1, 100),
         target="above 1; flat within 1.15 to 1,000 turns; disk at most 1.3 times the content",
-        rivals=_PROGRAMS,
+        peers=_PROGRAMS,
     )
 )
 register(
     Scenario(
         name="chats-16",
         group="peers",
-        what="16 sessions of 20 turns at once, against the best store of conversations (W2)",
+        what="16 sessions of 20 turns at once, against the best store of conversations",
         run=functools.partial(compare, 16, 20),
-        rivals=_PROGRAMS,
+        peers=_PROGRAMS,
     )
 )

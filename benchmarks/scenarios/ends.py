@@ -10,10 +10,10 @@ from pathlib import Path
 
 from benchmarks.kit.contest import fresh, measure
 from benchmarks.kit.disk import file_bytes
-from benchmarks.kit.place import Place
+from benchmarks.kit.peer import Contender, Program
 from benchmarks.kit.registry import Better, Scenario, register
 from benchmarks.kit.report import Report
-from benchmarks.kit.rival import Contender, Program
+from benchmarks.kit.workspace import Workspace
 from benchmarks.scenarios.chats import checked, question
 from benchmarks.scenarios.lives import best_ratio, running, versions_of
 
@@ -43,75 +43,75 @@ _RECOVER = (
 _CALLERS = 8
 
 
-def delete(place: Place) -> Report:
+def delete(workspace: Workspace) -> Report:
     """Measure the deletion of every second session of some."""
-    sessions, turns = place.count(40, least=4), place.count(10, least=2)
+    sessions, turns = workspace.count(40, least=4), workspace.count(10, least=2)
     with contextlib.ExitStack() as stack:
         templates: dict[Contender, str] = {}
         for each in _GC:
-            templates[each] = stack.enter_context(fresh(place, each.backend))
+            templates[each] = stack.enter_context(fresh(workspace, each.backend))
             with running(each.program) as program:
                 numbers = range(sessions)
                 checked(each, program.ask(question(each, templates[each], numbers, turns)), numbers, turns)
 
         def side(contender: Contender, _number: int) -> float:
-            with _copy(place, contender, templates[contender]) as url, running(contender.program) as program:
+            with _copy(workspace, contender, templates[contender]) as url, running(contender.program) as program:
                 asked = {"do": "delete", "variant": contender.variant, "url": url}
                 answer = program.ask(asked | {"sessions": list(range(0, sessions, 2))})
             return float(answer["end"] - answer["begin"]) * 1e3 / len(range(0, sessions, 2))
 
         rows = measure(
             {each: functools.partial(side, each) for each in _GC},
-            place.rounds,
+            workspace.rounds,
             unit="ms/session",
             case=f"sessions of {turns} turns",
         )
     ratios = sorted((best_ratio(rows, backend) for backend in ("sqlite", "postgres")), key=lambda each: -each.value)
-    versions = versions_of(*_GC) | {"postgresql": place.server.version}
+    versions = versions_of(*_GC) | {"postgresql": workspace.server.version}
     return Report(ratios=tuple(ratios), rows=tuple(rows), versions=versions)
 
 
 @contextlib.contextmanager
-def _copy(place: Place, contender: Contender, template: str) -> Iterator[str]:
+def _copy(workspace: Workspace, contender: Contender, template: str) -> Iterator[str]:
     if contender.backend == "postgres":
-        with place.database(template) as url:
+        with workspace.database(template) as url:
             yield url
     else:
         file = Path(template.removeprefix("sqlite:///"))
         # What lies in the log belongs to the file.
         file_bytes(file)
-        with place.file(file) as path:
+        with workspace.file(file) as path:
             yield f"sqlite:///{path}"
 
 
-def lost_updates(place: Place) -> Report:
+def lost_updates(workspace: Workspace) -> Report:
     """Let eight turns of one session run at once, and count those that are not there afterwards, whole and in order."""
-    times = place.count(20, least=2)
+    times = workspace.count(20, least=2)
 
     def side(contender: Contender, _number: int) -> float:
         asked = {"do": "contend", "variant": contender.variant, "rounds": times, "callers": _CALLERS}
-        with fresh(place, contender.backend) as url, running(contender.program) as program:
+        with fresh(workspace, contender.backend) as url, running(contender.program) as program:
             whole: int = program.ask(asked | {"url": url})["whole"]
         return 100.0 * (1 - whole / (times * _CALLERS))
 
     rows = measure(
         {each: functools.partial(side, each) for each in _CONTEND},
-        min(place.rounds, 5),
+        min(workspace.rounds, 5),
         unit="% of turns",
         case=f"{_CALLERS} at once: lost, refused or interleaved",
     )
     ratios = [best_ratio(rows, backend) for backend in ("sqlite", "postgres")]
-    versions = versions_of(*_CONTEND) | {"postgresql": place.server.version}
+    versions = versions_of(*_CONTEND) | {"postgresql": workspace.server.version}
     return Report(ratios=tuple(ratios), rows=tuple(rows), versions=versions)
 
 
-def recover(place: Place) -> Report:
+def recover(workspace: Workspace) -> Report:
     """Kill a worker in the middle of a job, and measure when another one goes on."""
     repeated: dict[str, int] = {}
 
     def side(contender: Contender, _number: int) -> float:
-        with fresh(place, contender.backend) as url:
-            folder = place.new_path()
+        with fresh(workspace, contender.backend) as url:
+            folder = workspace.new_path()
             folder.mkdir()
             taken = _killed(contender, url, folder)
             times = len((folder / "first").read_text().splitlines())
@@ -120,12 +120,15 @@ def recover(place: Place) -> Report:
             return taken
 
     rows = measure(
-        {each: functools.partial(side, each) for each in _RECOVER}, place.rounds, unit="s", case="kill to resumed step"
+        {each: functools.partial(side, each) for each in _RECOVER},
+        workspace.rounds,
+        unit="s",
+        case="kill to resumed step",
     )
     ratios = sorted((best_ratio(rows, backend) for backend in ("sqlite", "postgres")), key=lambda each: -each.value)
     notes = [f"{name}: a recorded step was run again at most {times} times" for name, times in repeated.items()]
     notes.append("lash and absurd have another worker standing by; dbos goes on when a process of its name starts")
-    versions = versions_of(*_RECOVER) | {"postgresql": place.server.version}
+    versions = versions_of(*_RECOVER) | {"postgresql": workspace.server.version}
     return Report(ratios=tuple(ratios), rows=tuple(rows), versions=versions, notes=tuple(notes))
 
 
@@ -160,30 +163,30 @@ register(
     Scenario(
         name="recover",
         group="peers",
-        what="from kill -9 of a worker until another goes on in the middle of its job, over the quickest peer (W8)",
+        what="from kill -9 of a worker until another goes on in the middle of its job, over the quickest peer",
         run=recover,
         better=Better.LESS,
-        rivals=("dbos", "absurd"),
+        peers=("dbos", "absurd"),
     )
 )
 register(
     Scenario(
         name="gc",
         group="peers",
-        what="deleting a session, over the quickest store of conversations (W9)",
+        what="deleting a session, over the quickest store of conversations",
         run=delete,
         better=Better.LESS,
-        rivals=("langgraph", "openai_agents"),
+        peers=("langgraph", "openai_agents"),
     )
 )
 register(
     Scenario(
         name="lost-updates",
         group="peers",
-        what="eight turns of one session at once: turns lost, refused or interleaved (W4)",
+        what="eight turns of one session at once: turns lost, refused or interleaved",
         run=lost_updates,
         better=Better.LESS,
         target="none",
-        rivals=("langgraph", "openai_agents", "adk"),
+        peers=("langgraph", "openai_agents", "adk"),
     )
 )

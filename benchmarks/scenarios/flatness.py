@@ -17,10 +17,10 @@ import lash
 from benchmarks.kit.contest import fresh
 from benchmarks.kit.machine import postgres_versions
 from benchmarks.kit.measure import Samples
-from benchmarks.kit.place import Place
 from benchmarks.kit.registry import Better, Scenario, register
 from benchmarks.kit.report import Ratio, Report, Row
 from benchmarks.kit.works import LONG_MS, OWNER, CommitWork, commit_of, ordered_id
+from benchmarks.kit.workspace import Workspace
 from lash.model.lease import Acquired
 from lash.model.process.event import EventDraft
 from lash.model.queue import BatchDraft, Boundary, Claim, TurnInput
@@ -231,14 +231,14 @@ async def costs(urls: tuple[str, str], fill: Fill, rows: int, rounds: int, calls
     return Samples(tuple(small[1:])), Samples(tuple(large[1:]))
 
 
-def compare(fill: Fill, place: Place) -> Report:
+def compare(fill: Fill, workspace: Workspace) -> Report:
     """Measure both databases; the worse one is the headline."""
     rows: list[Row] = []
     ratios: list[Ratio] = []
-    many, calls = place.count(_MANY, least=200), place.count(_CALLS, least=3)
+    many, calls = workspace.count(_MANY, least=200), workspace.count(_CALLS, least=3)
     for backend in ("sqlite", "postgres"):
-        with fresh(place, backend) as first, fresh(place, backend) as second:
-            small, large = asyncio.run(costs((first, second), fill, many, place.rounds, calls))
+        with fresh(workspace, backend) as first, fresh(workspace, backend) as second:
+            small, large = asyncio.run(costs((first, second), fill, many, workspace.rounds, calls))
         pair = [
             Row(contender="lash", case=f"{backend}, {count} rows", unit="us", samples=samples)
             for count, samples in ((many, large), (_FEW, small))
@@ -246,7 +246,7 @@ def compare(fill: Fill, place: Place) -> Report:
         rows += pair
         ratios.append(Ratio.of(*pair))
     ratios.sort(key=lambda ratio: -ratio.value)
-    return Report(ratios=tuple(ratios), rows=tuple(rows), versions=postgres_versions(place))
+    return Report(ratios=tuple(ratios), rows=tuple(rows), versions=postgres_versions(workspace))
 
 
 def _register(name: str, what: str, fill: Fill) -> None:

@@ -17,12 +17,12 @@ from benchmarks.kit.contest import fresh
 from benchmarks.kit.disk import stored_bytes
 from benchmarks.kit.machine import lash_versions, postgres_versions
 from benchmarks.kit.measure import by_turns
-from benchmarks.kit.place import Place
+from benchmarks.kit.peer import programs
 from benchmarks.kit.registry import Better, Scenario, register
 from benchmarks.kit.report import Ratio, Report, Row
-from benchmarks.kit.rival import programs
 from benchmarks.kit.text import prose
-from benchmarks.rivals.protocol import turn_texts
+from benchmarks.kit.workspace import Workspace
+from benchmarks.peers.protocol import turn_texts
 from lash.base.ids import new_id
 from lash.model.session.commit import Append, Commit
 from lash.model.session.message import Message, Role
@@ -32,21 +32,21 @@ from tests.factories.session import MOMENT
 _STARTS = 15
 
 
-def import_ms(place: Place, module: str, _number: int) -> float:
+def import_ms(workspace: Workspace, module: str, _number: int) -> float:
     """Return what importing a module takes a fresh interpreter, the least of some: the rest is the machine's noise."""
     program = f"import time; began = time.perf_counter(); import {module}; print(time.perf_counter() - began)"
     command = [sys.executable, "-c", program]
     taken = (
         float(subprocess.run(command, check=True, env=os.environ, capture_output=True, text=True).stdout)
-        for _ in range(place.count(_STARTS, least=2))
+        for _ in range(workspace.count(_STARTS, least=2))
     )
     return min(taken) * 1e3
 
 
-def import_time(place: Place) -> Report:
+def import_time(workspace: Workspace) -> Report:
     """Measure the import of lash, and of asyncio alone, both without the start of the interpreter."""
     names = ("lash", "asyncio")
-    samples = by_turns([functools.partial(import_ms, place, each) for each in names], place.rounds)
+    samples = by_turns([functools.partial(import_ms, workspace, each) for each in names], workspace.rounds)
     rows = [
         Row(contender=name, case="above the bare interpreter", unit="ms", samples=each)
         for name, each in zip(names, samples, strict=True)
@@ -54,19 +54,19 @@ def import_time(place: Place) -> Report:
     return Report(ratios=(Ratio.of(*rows),), rows=tuple(rows), versions=lash_versions())
 
 
-def idle_worker(place: Place) -> Report:
+def idle_worker(workspace: Workspace) -> Report:
     """Measure a worker that has nothing to do, against one that polls every 50 ms."""
-    seconds = max(0.3, 5 * place.scale)
+    seconds = max(0.3, 5 * workspace.scale)
     sides = (("lash", "postgres"), ("bare", "postgres"), ("lash", "sqlite"))
     queries: dict[tuple[str, str], list[float]] = {side: [] for side in sides}
 
     def cpu(side: tuple[str, str], _number: int) -> float:
-        with fresh(place, side[1]) as url, programs(side[0]) as running:
+        with fresh(workspace, side[1]) as url, programs(side[0]) as running:
             answer = running[side[0]].ask({"do": "idle", "url": url, "seconds": seconds})
         queries[side].append(answer["queries_s"])
         return float(answer["cpu"]) * 1e3
 
-    samples = by_turns([functools.partial(cpu, side) for side in sides], place.rounds)
+    samples = by_turns([functools.partial(cpu, side) for side in sides], workspace.rounds)
     rows = [
         Row(contender=name, case=f"{backend}, idle", unit="ms of CPU/s", samples=each)
         for (name, backend), each in zip(sides, samples, strict=True)
@@ -78,30 +78,32 @@ def idle_worker(place: Place) -> Report:
     return Report(
         ratios=(Ratio.of(rows[0], rows[1]), Ratio.of(rows[2], rows[1])),
         rows=tuple(rows),
-        versions=postgres_versions(place),
+        versions=postgres_versions(workspace),
         notes=notes,
     )
 
 
-def parked(place: Place) -> Report:
+def parked(workspace: Workspace) -> Report:
     """Measure the bytes that a parked process takes, over those of the bare row that anybody would need."""
-    count = place.count(2000, least=20)
+    count = workspace.count(2000, least=20)
     backends = ("sqlite", "postgres")
     sides = [
-        functools.partial(_per_item, place, each, fill, count) for each in backends for fill in (_park, _bare_rows)
+        functools.partial(_per_item, workspace, each, fill, count) for each in backends for fill in (_park, _bare_rows)
     ]
-    samples = by_turns(sides, place.rounds)
+    samples = by_turns(sides, workspace.rounds)
     names = [(name, backend) for backend in backends for name in ("lash", "bare row")]
     rows = [
         Row(contender=name, case=backend, unit="bytes/process", samples=each)
         for (name, backend), each in zip(names, samples, strict=True)
     ]
     ratios = sorted((Ratio.of(rows[0], rows[1]), Ratio.of(rows[2], rows[3])), key=lambda ratio: -ratio.value)
-    return Report(ratios=tuple(ratios), rows=tuple(rows), versions=postgres_versions(place))
+    return Report(ratios=tuple(ratios), rows=tuple(rows), versions=postgres_versions(workspace))
 
 
-def _per_item(place: Place, backend: str, fill: Callable[[str, int], object], count: int, _number: int) -> float:
-    with fresh(place, backend) as url:
+def _per_item(
+    workspace: Workspace, backend: str, fill: Callable[[str, int], object], count: int, _number: int
+) -> float:
+    with fresh(workspace, backend) as url:
         fill(url, 0)
         before = stored_bytes(url)
         fill(url, count)
@@ -145,13 +147,15 @@ def _bare_rows(url: str, count: int) -> None:
     connection.close()
 
 
-def disk(place: Place) -> Report:
+def disk(workspace: Workspace) -> Report:
     """Measure the bytes on disk of a long conversation, over the bytes of what was said."""
-    turns = place.count(1000, least=5)
+    turns = workspace.count(1000, least=5)
     content = float(sum(len(text.encode()) for number in range(turns) for text in turn_texts(0, number).values()))
     backends = ("sqlite", "postgres")
-    samples = by_turns([functools.partial(_conversation, place, each, turns) for each in backends], place.rounds)
-    told = by_turns([lambda _: content], place.rounds)[0]
+    samples = by_turns(
+        [functools.partial(_conversation, workspace, each, turns) for each in backends], workspace.rounds
+    )
+    told = by_turns([lambda _: content], workspace.rounds)[0]
     rows = [
         Row(contender="lash", case=backend, unit="bytes", samples=each)
         for backend, each in zip(backends, samples, strict=True)
@@ -161,12 +165,12 @@ def disk(place: Place) -> Report:
     return Report(
         ratios=tuple(ratios),
         rows=tuple(rows),
-        versions=postgres_versions(place),
+        versions=postgres_versions(workspace),
         notes=("an empty storage is taken off: its tables take the same room however much is said",),
     )
 
 
-def _conversation(place: Place, backend: str, turns: int, _number: int) -> float:
+def _conversation(workspace: Workspace, backend: str, turns: int, _number: int) -> float:
     async def run(url: str, turns: int) -> None:
         async with await lash.open(url) as storage:
             await storage.sessions.create("session-0")
@@ -182,14 +186,14 @@ def _conversation(place: Place, backend: str, turns: int, _number: int) -> float
                 commit = Commit(session_id="session-0", expected_revision=number, graph=Append(nodes=tuple(nodes)))
                 await storage.session("session-0").commit(commit)
 
-    with fresh(place, backend) as url:
+    with fresh(workspace, backend) as url:
         asyncio.run(run(url, 0))
         before = stored_bytes(url)
         asyncio.run(run(url, turns))
         return float(stored_bytes(url) - before)
 
 
-def _register(name: str, what: str, run: Callable[[Place], Report], target: str = "") -> None:
+def _register(name: str, what: str, run: Callable[[Workspace], Report], target: str = "") -> None:
     register(Scenario(name=name, group="footprint", what=what, run=run, better=Better.LESS, target=target))
 
 

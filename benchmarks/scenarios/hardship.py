@@ -14,24 +14,24 @@ import lash
 from benchmarks.kit.machine import lash_versions
 from benchmarks.kit.measure import Samples, by_turns
 from benchmarks.kit.native import build
-from benchmarks.kit.place import Place
 from benchmarks.kit.registry import Better, Scenario, register
 from benchmarks.kit.report import Ratio, Report, Row
 from benchmarks.kit.works import CommitWork, commit_of
+from benchmarks.kit.workspace import Workspace
 
 _SLOW_US = 2000
 _CALLERS = 4
 _SLICE_S = 0.0002
 
 
-def slow_disk(place: Place) -> Report:
+def slow_disk(workspace: Workspace) -> Report:
     """Run ``sqlite-commit-16`` where every fsync takes 2 ms longer, for both sides."""
-    shim = build("slow_sync", place.folder, "-shared", "-fPIC", "-ldl")
+    shim = build("slow_sync", workspace.folder, "-shared", "-fPIC", "-ldl")
     if shim is None:
         raise RuntimeError("a slow disk is imitated by a shared library, which could not be built")
-    output = place.new_path(".json")
+    output = workspace.new_path(".json")
     command = [sys.executable, "-m", "benchmarks.run", "sqlite-commit-16", f"--output={output}"]
-    command += [f"--rounds={place.rounds}", f"--scale={place.scale / 3}", f"--folder={place.folder}"]
+    command += [f"--rounds={workspace.rounds}", f"--scale={workspace.scale / 3}", f"--folder={workspace.folder}"]
     environment = os.environ | {"LD_PRELOAD": str(shim), "SLOW_SYNC_US": str(_SLOW_US)}
     subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
     inner = json.loads(output.read_text())
@@ -78,15 +78,15 @@ async def worst_ms(path: str, seconds: float, *, busy: bool) -> float:
     return max(taken) * 1e3
 
 
-def busy_loop(place: Place) -> Report:
+def busy_loop(workspace: Workspace) -> Report:
     """Measure the worst commit beside a busy event loop, and beside an idle one."""
-    seconds = max(0.2, 1.5 * place.scale)
+    seconds = max(0.2, 1.5 * workspace.scale)
 
     def side(busy: bool, _number: int) -> float:  # noqa: FBT001 (it is the side)
-        with place.file() as path:
+        with workspace.file() as path:
             return asyncio.run(worst_ms(str(path), seconds, busy=busy))
 
-    samples = by_turns([functools.partial(side, busy) for busy in (True, False)], place.rounds)
+    samples = by_turns([functools.partial(side, busy) for busy in (True, False)], workspace.rounds)
     rows = [
         Row(contender="lash", case=case, unit="ms", samples=each)
         for case, each in zip(("worst commit, busy loop", "worst commit, idle loop"), samples, strict=True)

@@ -6,10 +6,10 @@ import functools
 import statistics
 
 from benchmarks.kit.contest import fresh, measure
-from benchmarks.kit.place import Place
+from benchmarks.kit.peer import Contender, Program, programs
 from benchmarks.kit.registry import Better, Scenario, register
 from benchmarks.kit.report import Ratio, Report
-from benchmarks.kit.rival import Contender, Program, programs
+from benchmarks.kit.workspace import Workspace
 
 _CONTENDERS = (
     Contender(program="lash", backend="postgres"),
@@ -21,12 +21,12 @@ _EVENTS = 40
 
 
 def median_ms(
-    place: Place, contender: Contender, pair: tuple[Program, Program], kind: str, events: int, _number: int
+    workspace: Workspace, contender: Contender, pair: tuple[Program, Program], kind: str, events: int, _number: int
 ) -> float:
     """Return how many milliseconds after its acknowledgement the middle one of some events was taken up."""
     worker, sender = pair
-    with fresh(place, contender.backend) as url:
-        question = {"url": url, "kind": kind, "events": events, "ready": str(place.new_path(".ready"))}
+    with fresh(workspace, contender.backend) as url:
+        question = {"url": url, "kind": kind, "events": events, "ready": str(workspace.new_path(".ready"))}
         worker.tell(question | {"do": "latency_worker"})
         acknowledged: list[float] = sender.ask(question | {"do": "latency_sender"})["acknowledged"]
         entered: list[float] = worker.hear()["entered"]
@@ -35,23 +35,23 @@ def median_ms(
     return statistics.median(max(1e-6, done - said) * 1e3 for said, done in zip(acknowledged, entered, strict=True))
 
 
-def compare(kind: str, place: Place) -> Report:
+def compare(kind: str, workspace: Workspace) -> Report:
     """Measure both databases against the least that the driver alone needs."""
-    events = place.count(_EVENTS, least=3)
+    events = workspace.count(_EVENTS, least=3)
     with programs("lash", "bare") as workers, programs("lash", "bare") as senders:
         sides = {
             each: functools.partial(
-                median_ms, place, each, (workers[each.program], senders[each.program]), kind, events
+                median_ms, workspace, each, (workers[each.program], senders[each.program]), kind, events
             )
             for each in _CONTENDERS
         }
-        rows = measure(sides, place.rounds, unit="ms", case=f"median of {events}")
+        rows = measure(sides, workspace.rounds, unit="ms", case=f"median of {events}")
         versions = workers["lash"].versions
     ratios = [Ratio.of(rows[first], rows[first + 1]) for first in range(0, len(rows), 2)]
     return Report(
         ratios=tuple(sorted(ratios, key=lambda ratio: -ratio.value)),
         rows=tuple(rows),
-        versions=versions | {"postgresql": place.server.version},
+        versions=versions | {"postgresql": workspace.server.version},
     )
 
 

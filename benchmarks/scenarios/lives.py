@@ -10,10 +10,10 @@ from typing import Any
 
 from benchmarks.kit.contest import fresh, measure
 from benchmarks.kit.measure import Samples
-from benchmarks.kit.place import Place
+from benchmarks.kit.peer import Contender, PeerFailed, Program
 from benchmarks.kit.registry import Better, Scenario, register
 from benchmarks.kit.report import Ratio, Report, Row
-from benchmarks.kit.rival import Contender, Program, RivalFailed
+from benchmarks.kit.workspace import Workspace
 from benchmarks.scenarios.chats import checked, question
 
 _LASH = Contender(program="lash")
@@ -59,14 +59,14 @@ def best_ratio(rows: list[Row], backend: str) -> Ratio:
     return Ratio.of(mine, min((row for row in here if row.contender != "lash"), key=lambda row: row.samples.median))
 
 
-def reopen(place: Place) -> Report:
+def reopen(workspace: Workspace) -> Report:
     """Measure how soon a new process has the end of a long conversation, and all of it."""
-    turns = place.count(1000, least=10)
+    turns = workspace.count(1000, least=10)
     everything: dict[Contender, list[float]] = {each: [] for each in _REOPEN}
     with contextlib.ExitStack() as stack:
         urls: dict[Contender, str] = {}
         for each in _REOPEN:
-            urls[each] = stack.enter_context(fresh(place, each.backend))
+            urls[each] = stack.enter_context(fresh(workspace, each.backend))
             with running(each.program) as program:
                 checked(each, program.ask(question(each, urls[each], [0], turns)), [0], turns)
 
@@ -78,7 +78,7 @@ def reopen(place: Place) -> Report:
             return float(answer["last_ms"])
 
         sides = {each: functools.partial(side, each) for each in _REOPEN}
-        rows = measure(sides, place.rounds, unit="ms", case="open and read the last 20")
+        rows = measure(sides, workspace.rounds, unit="ms", case="open and read the last 20")
     ratio = best_ratio(rows, "sqlite")
     rows += [
         Row(contender=each.name, case=f"{each.backend}, then all of it", unit="ms", samples=Samples(tuple(taken)))
@@ -87,22 +87,22 @@ def reopen(place: Place) -> Report:
     return Report(ratios=(ratio,), rows=tuple(rows), versions=versions_of(*_REOPEN))
 
 
-def processes(place: Place) -> Report:
+def processes(workspace: Workspace) -> Report:
     """Measure several processes that write to one SQLite file, each to a session of its own."""
     with contextlib.ExitStack() as stack:
         pools = {each: [stack.enter_context(running(each.program)) for _ in range(max(_COUNTS))] for each in _PROCESSES}
-        return _processes(place, pools)
+        return _processes(workspace, pools)
 
 
-def _processes(place: Place, pools: dict[Contender, list[Program]]) -> Report:
-    turns, rows, ratios = place.count(100, least=5), list[Row](), list[Ratio]()
+def _processes(workspace: Workspace, pools: dict[Contender, list[Program]]) -> Report:
+    turns, rows, ratios = workspace.count(100, least=5), list[Row](), list[Ratio]()
     for count in _COUNTS:
         worst: dict[Contender, list[float]] = {each: [] for each in pools}
         sides = {
-            each: functools.partial(_together, place, each, several[:count], turns, worst[each])
+            each: functools.partial(_together, workspace, each, several[:count], turns, worst[each])
             for each, several in pools.items()
         }
-        rates = measure(sides, place.rounds, unit="turns/s", case=f"{count} processes")
+        rates = measure(sides, workspace.rounds, unit="turns/s", case=f"{count} processes")
         best = max((row for row in rates if row.contender != "lash"), key=lambda row: row.samples.median)
         ratios.append(Ratio.of(rates[0], best))
         rows += rates
@@ -116,9 +116,9 @@ def _processes(place: Place, pools: dict[Contender, list[Program]]) -> Report:
 
 
 def _together(
-    place: Place, contender: Contender, several: list[Program], turns: int, worst: list[float], _number: int
+    workspace: Workspace, contender: Contender, several: list[Program], turns: int, worst: list[float], _number: int
 ) -> float:
-    with fresh(place, contender.backend) as url:
+    with fresh(workspace, contender.backend) as url:
         # The tables are made by one of them.
         several[0].ask(question(contender, url, [len(several)], 1))
         at = time.monotonic() + 1.5
@@ -127,7 +127,7 @@ def _together(
         # All are heard before any is judged, so that none is left in mid-answer.
         answers = [_heard(program) for program in several]
     for session, answer in enumerate(answers):
-        if isinstance(answer, RivalFailed):
+        if isinstance(answer, PeerFailed):
             raise answer
         checked(contender, answer, [session], turns)
     done = [answer for answer in answers if isinstance(answer, dict)]
@@ -136,10 +136,10 @@ def _together(
     return float(len(several) * turns / taken)
 
 
-def _heard(program: Program) -> dict[str, Any] | RivalFailed:
+def _heard(program: Program) -> dict[str, Any] | PeerFailed:
     try:
         return program.hear()
-    except RivalFailed as failure:
+    except PeerFailed as failure:
         return failure
 
 
@@ -147,18 +147,18 @@ register(
     Scenario(
         name="sqlite-processes",
         group="peers",
-        what="2 (and 4) processes that write to one file, against the best store of conversations (W3)",
+        what="2 (and 4) processes that write to one file, against the best store of conversations",
         run=processes,
-        rivals=("plain", "openai_agents"),
+        peers=("plain", "openai_agents"),
     )
 )
 register(
     Scenario(
         name="reopen",
         group="peers",
-        what="the last 20 messages after 1,000 turns, in a new process, against the quickest store (W5)",
+        what="the last 20 messages after 1,000 turns, in a new process, against the quickest store",
         run=reopen,
         better=Better.LESS,
-        rivals=("plain", "openai_agents", "adk"),
+        peers=("plain", "openai_agents", "adk"),
     )
 )

@@ -12,7 +12,6 @@ from pathlib import Path
 import lash
 from benchmarks.kit.machine import postgres_versions
 from benchmarks.kit.measure import Samples, by_turns
-from benchmarks.kit.place import Place
 from benchmarks.kit.postgres_trace import (
     Lane,
     RecordingConnection,
@@ -24,6 +23,7 @@ from benchmarks.kit.postgres_trace import (
 from benchmarks.kit.registry import Scenario, register
 from benchmarks.kit.report import Ratio, Report, Row
 from benchmarks.kit.works import AppendWork, ClaimWork, CommitWork, StepWork, Work, check_all, rate
+from benchmarks.kit.workspace import Workspace
 
 _UNIT = "calls/s"
 CALLERS = (1, 8, 32)
@@ -35,7 +35,7 @@ _LIMIT_CALLERS = 8
 class Duel:
     """One kind of work on all sides: the template, the statements of each lane, and a rate for each side."""
 
-    place: Place
+    workspace: Workspace
     work: Work
     calls: int
     template: str
@@ -44,27 +44,27 @@ class Duel:
 
     def ours(self, callers: int, _number: int) -> float:
         """Do the work with lash on a fresh copy, and look whether it was done."""
-        with self.place.database(self.template) as url:
+        with self.workspace.database(self.template) as url:
             return asyncio.run(self._ours(url, callers))
 
     async def _ours(self, url: str, callers: int) -> float:
         async with await lash.open(url) as storage:
-            figure = await rate(storage, self.work, lanes=callers, calls=self.calls, warm=self.place.warm)
+            figure = await rate(storage, self.work, lanes=callers, calls=self.calls, warm=self.workspace.warm)
             await check_all(storage, self.work, lanes=callers, calls=self.calls)
             return figure
 
     def bare(self, callers: int, _number: int) -> float:
         """Run the statements with the driver alone; lash then reads what it should have written itself."""
-        with self.place.database(self.template) as url:
-            figure = asyncio.run(bare_rate(url, self.lanes[:callers], warm=self.place.warm))
+        with self.workspace.database(self.template) as url:
+            figure = asyncio.run(bare_rate(url, self.lanes[:callers], warm=self.workspace.warm))
             self._check(url, callers)
             return figure
 
     def limit(self, callers: int, _number: int) -> float:
         """Run the statements with pgbench."""
         assert self.pgbench is not None
-        with self.place.database(self.template) as url:
-            figure = pgbench_rate(self.pgbench, self.place, url, self.lanes[:callers], warm=self.place.warm)
+        with self.workspace.database(self.template) as url:
+            figure = pgbench_rate(self.pgbench, self.workspace, url, self.lanes[:callers], warm=self.workspace.warm)
             self._check(url, callers)
             return figure
 
@@ -77,14 +77,16 @@ class Duel:
 
 
 @contextlib.contextmanager
-def duel(place: Place, work: Work, calls: int, lanes: int) -> Iterator[Duel]:
+def duel(workspace: Workspace, work: Work, calls: int, lanes: int) -> Iterator[Duel]:
     """Prepare the template and record the statements of every lane."""
-    calls = place.warm + place.count(calls)
-    with place.database() as template:
+    calls = workspace.warm + workspace.count(calls)
+    with workspace.database() as template:
         asyncio.run(_prepare(template, work, lanes, calls))
-        with place.database(template) as copy:
+        with workspace.database(template) as copy:
             recorded = asyncio.run(_record(copy, work, lanes, calls))
-        yield Duel(place=place, work=work, calls=calls, template=template, lanes=recorded, pgbench=find_pgbench())
+        yield Duel(
+            workspace=workspace, work=work, calls=calls, template=template, lanes=recorded, pgbench=find_pgbench()
+        )
 
 
 async def _prepare(url: str, work: Work, lanes: int, calls: int) -> None:
@@ -105,16 +107,16 @@ async def _record(url: str, work: Work, lanes: int, calls: int) -> list[Lane]:
     return recorded
 
 
-def compare(make: Callable[[], Work], calls: int, callers: Sequence[int], place: Place) -> Report:
+def compare(make: Callable[[], Work], calls: int, callers: Sequence[int], workspace: Workspace) -> Report:
     """Measure each number of callers; the first ratio is that of the first number against pgbench."""
-    with duel(place, make(), calls, max(*callers, _LIMIT_CALLERS)) as all_sides:
+    with duel(workspace, make(), calls, max(*callers, _LIMIT_CALLERS)) as all_sides:
         rows: list[Row] = []
         ratios: list[Ratio] = []
         for number in callers:
             measured = _measure(all_sides, number)
             rows += measured
             ratios += [Ratio.of(measured[0], other) for other in reversed(measured[1:])]
-        return Report(ratios=tuple(ratios), rows=tuple(rows), versions=postgres_versions(place))
+        return Report(ratios=tuple(ratios), rows=tuple(rows), versions=postgres_versions(workspace))
 
 
 def _measure(all_sides: Duel, callers: int) -> list[Row]:
@@ -125,7 +127,7 @@ def _measure(all_sides: Duel, callers: int) -> list[Row]:
     if all_sides.pgbench is not None:
         clients = min(callers, _LIMIT_CALLERS)
         sides.append(("pgbench", clients, functools.partial(all_sides.limit, clients)))
-    samples: list[Samples] = by_turns([side for _, _, side in sides], all_sides.place.rounds)
+    samples: list[Samples] = by_turns([side for _, _, side in sides], all_sides.workspace.rounds)
     return [
         Row(contender=name, case=f"{count} caller{'s' * (count > 1)}", unit=_UNIT, samples=each)
         for (name, count, _), each in zip(sides, samples, strict=True)

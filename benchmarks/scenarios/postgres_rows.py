@@ -15,10 +15,10 @@ import asyncpg
 import lash
 from benchmarks.kit.machine import postgres_versions
 from benchmarks.kit.measure import by_turns
-from benchmarks.kit.place import Place
 from benchmarks.kit.registry import Scenario, register
 from benchmarks.kit.report import Ratio, Report, Row
 from benchmarks.kit.works import CommitWork, check_all, commit_of, nodes_of, rate
+from benchmarks.kit.workspace import Workspace
 
 _NODES = (20, 1, 200)
 """The first is the headline."""
@@ -70,40 +70,40 @@ async def commit_row_by_row(
         await connection.execute("INSERT INTO turns VALUES ($1, $2, $3)", _SESSION, turn, f"hash-{number}")
 
 
-def ours(place: Place, nodes: int, calls: int, _number: int) -> float:
+def ours(workspace: Workspace, nodes: int, calls: int, _number: int) -> float:
     """Commit with lash, one turn after the other."""
 
     async def run(url: str) -> float:
         work = CommitWork(nodes)
         async with await lash.open(url) as storage:
             await work.prepare(storage, 1, calls)
-            figure = await rate(storage, work, lanes=1, calls=calls, warm=place.warm)
+            figure = await rate(storage, work, lanes=1, calls=calls, warm=workspace.warm)
             await check_all(storage, work, lanes=1, calls=calls)
             return figure
 
-    with place.database() as url:
+    with workspace.database() as url:
         return asyncio.run(run(url))
 
 
-def row_by_row(place: Place, nodes: int, calls: int, _number: int) -> float:
+def row_by_row(workspace: Workspace, nodes: int, calls: int, _number: int) -> float:
     """Commit the same turns as the seeds do."""
 
     async def run(url: str) -> float:
         turns = [_rows(number, nodes) for number in range(calls)]
         connection = await asyncpg.connect(url)
         await connection.execute(_TABLES)
-        for number in range(place.warm):
+        for number in range(workspace.warm):
             await commit_row_by_row(connection, number, *turns[number])
         begin = time.perf_counter()
-        for number in range(place.warm, calls):
+        for number in range(workspace.warm, calls):
             await commit_row_by_row(connection, number, *turns[number])
         taken = time.perf_counter() - begin
         stored = await connection.fetch("SELECT body FROM nodes ORDER BY seq")
         assert [row["body"] for row in stored] == [body for bodies, _ in turns for _, _, body in bodies]
         await connection.close()
-        return (calls - place.warm) / taken
+        return (calls - workspace.warm) / taken
 
-    with place.database() as url:
+    with workspace.database() as url:
         return asyncio.run(run(url))
 
 
@@ -114,20 +114,20 @@ def _rows(number: int, nodes: int) -> tuple[list[tuple[str, str | None, str]], b
     return bodies, state
 
 
-def compare(place: Place) -> Report:
+def compare(workspace: Workspace) -> Report:
     """Measure commits of few and of many nodes."""
     rows: list[Row] = []
     ratios: list[Ratio] = []
     for nodes in _NODES:
-        calls = place.warm + place.count(_CALLS[nodes])
-        sides = [functools.partial(side, place, nodes, calls) for side in (ours, row_by_row)]
+        calls = workspace.warm + workspace.count(_CALLS[nodes])
+        sides = [functools.partial(side, workspace, nodes, calls) for side in (ours, row_by_row)]
         mine, theirs = (
             Row(contender=name, case=f"{nodes} nodes", unit="commits/s", samples=samples)
-            for name, samples in zip(("lash", "row by row"), by_turns(sides, place.rounds), strict=True)
+            for name, samples in zip(("lash", "row by row"), by_turns(sides, workspace.rounds), strict=True)
         )
         rows += [mine, theirs]
         ratios.append(Ratio.of(mine, theirs))
-    return Report(ratios=tuple(ratios), rows=tuple(rows), versions=postgres_versions(place))
+    return Report(ratios=tuple(ratios), rows=tuple(rows), versions=postgres_versions(workspace))
 
 
 register(

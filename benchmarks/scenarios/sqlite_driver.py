@@ -13,7 +13,6 @@ import lash
 from benchmarks.kit.machine import lash_versions
 from benchmarks.kit.measure import by_turns
 from benchmarks.kit.native import build
-from benchmarks.kit.place import Place
 from benchmarks.kit.registry import Scenario, register
 from benchmarks.kit.report import Ratio, Report, Row
 from benchmarks.kit.sqlite_trace import Transactions, bare_rate, native_rate, recording, write_trace
@@ -27,6 +26,7 @@ from benchmarks.kit.works import (
     rate,
     rate_in_sequence,
 )
+from benchmarks.kit.workspace import Workspace
 
 _UNIT = "calls/s"
 _LANES = 16
@@ -37,7 +37,7 @@ Do = Callable[..., Coroutine[None, None, float]]
 class Duel:
     """One kind of work on both sides: the template, the statements, and a rate for each."""
 
-    place: Place
+    workspace: Workspace
     work: Work
     calls: int
     template: Path
@@ -48,22 +48,22 @@ class Duel:
 
     @property
     def warm(self) -> int:
-        return _LANES * self.place.warm
+        return _LANES * self.workspace.warm
 
     def ours(self, do: Do, _number: int) -> float:
         """Do the work with lash on a fresh copy, and look whether it was done."""
-        with self.place.file(self.template) as path:
+        with self.workspace.file(self.template) as path:
             return asyncio.run(self._ours(path, do))
 
     async def _ours(self, path: Path, do: Do) -> float:
         async with await lash.open(f"sqlite:///{path}") as storage:
-            figure = await do(storage, self.work, lanes=_LANES, calls=self.calls, warm=self.place.warm)
+            figure = await do(storage, self.work, lanes=_LANES, calls=self.calls, warm=self.workspace.warm)
             await check_all(storage, self.work, lanes=_LANES, calls=self.calls)
             return figure
 
     def bare(self, group: int, _number: int) -> float:
         """Run the statements with the driver alone; lash then reads what it should have written itself."""
-        with self.place.file(self.template) as path:
+        with self.workspace.file(self.template) as path:
             figure = bare_rate(path, self.transactions, warm=self.warm, group=group)
             self._check(path)
             return figure
@@ -71,7 +71,7 @@ class Duel:
     def c(self, group: int, _number: int) -> float:
         """Run the statements in C."""
         assert self.native is not None
-        with self.place.file(self.template) as path:
+        with self.workspace.file(self.template) as path:
             figure, self.native_version = native_rate(self.native, path, self.trace, warm=self.warm, group=group)
             self._check(path)
             return figure
@@ -89,23 +89,23 @@ class Duel:
 
 
 @contextlib.contextmanager
-def duel(place: Place, work: Work, calls: int) -> Iterator[Duel]:
+def duel(workspace: Workspace, work: Work, calls: int) -> Iterator[Duel]:
     """Prepare the template and record the statements of all calls, done one after the other."""
-    calls = place.warm + place.count(calls)
-    with place.file() as template, place.file() as recorded:
+    calls = workspace.warm + workspace.count(calls)
+    with workspace.file() as template, workspace.file() as recorded:
         asyncio.run(_prepare(template, work, calls))
         recorded.write_bytes(template.read_bytes())
         transactions = asyncio.run(_record(recorded, work, calls))
-        trace = place.new_path(".trace")
+        trace = workspace.new_path(".trace")
         write_trace(trace, transactions)
         yield Duel(
-            place=place,
+            workspace=workspace,
             work=work,
             calls=calls,
             template=template,
             transactions=transactions,
             trace=trace,
-            native=build("replay_sqlite", place.folder, "-lsqlite3"),
+            native=build("replay_sqlite", workspace.folder, "-lsqlite3"),
         )
 
 
@@ -122,15 +122,15 @@ async def _record(path: Path, work: Work, calls: int) -> Transactions:
             return transactions[opened : opened + _LANES * calls]
 
 
-def sequential(make: Callable[[], Work], calls: int, place: Place) -> Report:
+def sequential(make: Callable[[], Work], calls: int, workspace: Workspace) -> Report:
     """One caller, against the driver and C, one transaction for each call."""
-    with duel(place, make(), calls) as both:
+    with duel(workspace, make(), calls) as both:
         sides = [functools.partial(both.ours, rate_in_sequence), functools.partial(both.bare, 1)]
         names = ["lash", "apsw"]
         if both.native is not None:
             sides.append(functools.partial(both.c, 1))
             names.append("C")
-        samples = by_turns(sides, place.rounds)
+        samples = by_turns(sides, workspace.rounds)
         rows = [
             Row(contender=name, case="1 caller", unit=_UNIT, samples=each)
             for name, each in zip(names, samples, strict=True)
@@ -139,9 +139,9 @@ def sequential(make: Callable[[], Work], calls: int, place: Place) -> Report:
         return Report(ratios=ratios, rows=tuple(rows), versions=both.versions())
 
 
-def together(make: Callable[[], Work], calls: int, place: Place) -> Report:
+def together(make: Callable[[], Work], calls: int, workspace: Workspace) -> Report:
     """Sixteen callers, against what the driver does one after the other, and sixteen at a time."""
-    with duel(place, make(), calls) as both:
+    with duel(workspace, make(), calls) as both:
         sides = [
             ("lash", f"{_LANES} callers", functools.partial(both.ours, rate)),
             ("apsw", "one after the other", functools.partial(both.bare, 1)),
@@ -149,7 +149,7 @@ def together(make: Callable[[], Work], calls: int, place: Place) -> Report:
         ]
         if both.native is not None:
             sides.append(("C", f"{_LANES} in a transaction", functools.partial(both.c, _LANES)))
-        samples = by_turns([side for _, _, side in sides], place.rounds)
+        samples = by_turns([side for _, _, side in sides], workspace.rounds)
         rows = [
             Row(contender=name, case=case, unit=_UNIT, samples=each)
             for (name, case, _), each in zip(sides, samples, strict=True)

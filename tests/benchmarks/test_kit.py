@@ -10,10 +10,10 @@ import asyncpg
 import pytest
 
 from benchmarks.kit.measure import Samples, by_turns
-from benchmarks.kit.place import place
 from benchmarks.kit.postgres_trace import Lane, find_pgbench, literal, pgbench_rate
 from benchmarks.kit.report import Ratio
 from benchmarks.kit.text import prose
+from benchmarks.kit.workspace import workspace
 from lash.testing.postgres_server import PostgresServer
 
 
@@ -84,6 +84,6 @@ def test_pgbench_is_timed_after_its_warm_calls(postgres_server: PostgresServer, 
     assert pgbench is not None
     call = "SELECT pg_sleep($1)"
     lanes: list[Lane] = [[[(call, (seconds,))] for seconds in (0, 0, 0.05, 0.05)] for _ in range(2)]
-    with place(tmp_path, rounds=1, scale=1, server=postgres_server) as here:
+    with workspace(tmp_path, rounds=1, scale=1, server=postgres_server) as here:
         rate = pgbench_rate(pgbench, here, postgres_server.url, lanes, warm=2)
     assert 0 < rate <= len(lanes) / 0.05

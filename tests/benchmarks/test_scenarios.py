@@ -1,4 +1,4 @@
-"""Every scenario that needs no rival runs, in a form so small that its figures mean nothing."""
+"""Every scenario that needs no peer runs, in a form so small that its figures mean nothing."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.kit.place import place
 from benchmarks.kit.registry import load_all
+from benchmarks.kit.workspace import workspace
 from benchmarks.run import main, tell
 from lash.testing.postgres_server import PostgresServer
 
@@ -20,7 +20,7 @@ _WIDE = ("postgres-commit", "postgres-append", "postgres-claim")
 _ALONE = tuple(
     f"{name}-8" if name in _WIDE else name
     for name, each in load_all().items()
-    if not each.rivals and each.part_of is None
+    if not each.peers and each.part_of is None
 )
 _PROMISED = """
 sqlite-commit sqlite-commit-16 sqlite-append sqlite-steps postgres-commit postgres-append postgres-claim postgres-steps
@@ -40,7 +40,7 @@ def test_a_scenario_ends_with_one_json_object(
 ) -> None:
     """The last line is one object of six keys whose ratio is that of its two figures."""
     scenario = load_all()[name]
-    with place(tmp_path, rounds=1, scale=0.004, server=postgres_server) as here:
+    with workspace(tmp_path, rounds=1, scale=0.004, server=postgres_server) as here:
         tell(scenario, scenario.run(here))
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert set(last) == _KEYS
@@ -61,21 +61,21 @@ def test_an_unknown_scenario_is_refused(monkeypatch: pytest.MonkeyPatch, capsys:
 def test_a_missing_rival_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without the environments of the rivals, a scenario says how to get them instead of failing somewhere."""
-    for name in load_all()["reopen"].rivals:
+    """Without the environments of the peers, a scenario says how to get them instead of failing somewhere."""
+    for name in load_all()["reopen"].peers:
         (tmp_path / name).mkdir()
         (tmp_path / name / "requirements.txt").write_text("something==1\n")
-    monkeypatch.setattr("benchmarks.kit.rival._RIVALS", tmp_path)
+    monkeypatch.setattr("benchmarks.kit.peer._PEERS", tmp_path)
     monkeypatch.setattr(sys, "argv", ["benchmarks.run", "reopen", f"--folder={tmp_path}", "--rounds=1", "--scale=0.01"])
     assert main() == 3
     error = capsys.readouterr().err
-    assert "make rivals" in error
+    assert "make peers" in error
     assert "openai_agents" in error
 
 
 def test_nothing_is_left_behind(tmp_path: Path) -> None:
-    """A place removes what was made in it."""
-    with place(tmp_path, rounds=1, scale=0.01) as here, here.file() as path:
+    """A workspace removes what was made in it."""
+    with workspace(tmp_path, rounds=1, scale=0.01) as here, here.file() as path:
         path.write_text("x")
         assert list(tmp_path.iterdir())
     assert not list(tmp_path.iterdir())

@@ -22,7 +22,7 @@ INSTEAD: Final[Mapping[str, tuple[str, str]]] = {
     "make test": ("make test JOBS=0 ARGS=--version", "it is what runs this test"),
     "make docs": ("make docs ARGS=--version", "test_site.py builds the site by this very target"),
     "make bench": ("make bench ARGS=--help", "it measures for minutes"),
-    "make rivals": (":", "it fetches what lash is measured against"),
+    "make peers": (":", "it fetches what lash is measured against"),
     "python3 -m venv .venv": ("python3 -m venv --without-pip .venv", "pip would be put into it for nothing"),
     "pip install .": (":", "it fetches packages; CI installs them by make setup"),
     "pip install .[postgres]": (":", "the same; test_commands.py looks whether there is such an extra"),

@@ -10,7 +10,7 @@ from pathlib import Path
 import apsw
 import asyncpg
 
-from benchmarks.rivals.protocol import Answer, Question, serve
+from benchmarks.peers.protocol import Answer, Question, serve
 
 _PAUSE_S = 0.05
 _LOOK_S = 0.005

@@ -6,7 +6,7 @@ import time
 
 import procrastinate
 
-from benchmarks.rivals.protocol import Answer, Question, Watch, serve
+from benchmarks.peers.protocol import Answer, Question, Watch, serve
 
 
 async def queue(question: Question) -> Answer:

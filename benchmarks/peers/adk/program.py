@@ -11,7 +11,7 @@ from google.adk.sessions.database_session_service import DatabaseSessionService
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai import types
 
-from benchmarks.rivals.protocol import Answer, Question, Watch, all_turns, count_whole, digest, serve
+from benchmarks.peers.protocol import Answer, Question, Watch, all_turns, count_whole, digest, serve
 
 _APP, _USER = "bench", "user"
 

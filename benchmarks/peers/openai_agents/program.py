@@ -12,7 +12,7 @@ from agents import SQLiteSession
 from agents.extensions.memory import AdvancedSQLiteSession, SQLAlchemySession
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from benchmarks.rivals.protocol import Answer, Question, Watch, all_turns, count_whole, digest, serve
+from benchmarks.peers.protocol import Answer, Question, Watch, all_turns, count_whole, digest, serve
 
 Session = Any
 

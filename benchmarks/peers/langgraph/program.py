@@ -13,7 +13,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 
-from benchmarks.rivals.protocol import Answer, Question, Watch, all_turns, count_whole, digest, serve
+from benchmarks.peers.protocol import Answer, Question, Watch, all_turns, count_whole, digest, serve
 
 
 class State(TypedDict):

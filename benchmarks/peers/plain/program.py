@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import asyncpg
 
-from benchmarks.rivals.protocol import Answer, Question, Watch, all_turns, digest, serve
+from benchmarks.peers.protocol import Answer, Question, Watch, all_turns, digest, serve
 
 _TABLE = "CREATE TABLE IF NOT EXISTS messages (id {key}, session TEXT NOT NULL, role TEXT NOT NULL, body TEXT NOT NULL)"
 _INDEX = "CREATE INDEX IF NOT EXISTS messages_of_session ON messages (session, id)"

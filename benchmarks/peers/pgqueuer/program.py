@@ -12,7 +12,7 @@ from pgqueuer.models import Job
 from pgqueuer.queries import Queries
 from pgqueuer.types import QueueExecutionMode
 
-from benchmarks.rivals.protocol import Answer, Question, Watch, serve
+from benchmarks.peers.protocol import Answer, Question, Watch, serve
 
 
 async def queue(question: Question) -> Answer:

@@ -8,9 +8,9 @@ import time
 from typing import Any
 
 import lash
-from benchmarks.rivals.lash.latency import LATENCY
-from benchmarks.rivals.lash.more import MORE
-from benchmarks.rivals.protocol import Answer, Question, Watch, all_turns, digest, serve
+from benchmarks.peers.lash.latency import LATENCY
+from benchmarks.peers.lash.more import MORE
+from benchmarks.peers.protocol import Answer, Question, Watch, all_turns, digest, serve
 from lash.base.ids import new_id
 from lash.model.session.commit import Append, Commit
 from lash.model.session.message import Message, Role

@@ -1,6 +1,6 @@
 """How the runner and the program of a contender talk: one JSON object per line, a question in and an answer out.
 
-Programs of rivals import this file in environments of their own, so it needs the standard library only.
+Programs of peers import this file in environments of their own, so it needs the standard library only.
 """
 
 from __future__ import annotations

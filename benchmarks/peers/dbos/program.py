@@ -8,7 +8,7 @@ import time
 
 from dbos import DBOS, DBOSClient, SetWorkflowID
 
-from benchmarks.rivals.protocol import Answer, Hang, Question, Watch, digest, serve
+from benchmarks.peers.protocol import Answer, Hang, Question, Watch, digest, serve
 
 _POLL_S = 0.01
 _done: list[int] = []

@@ -6,7 +6,7 @@ import asyncio
 import time
 
 import lash
-from benchmarks.rivals.protocol import Answer, Hang, Question, count_whole
+from benchmarks.peers.protocol import Answer, Hang, Question, count_whole
 
 
 async def delete(question: Question) -> Answer:

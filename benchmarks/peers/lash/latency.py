@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import lash
-from benchmarks.rivals.protocol import Answer, Question
+from benchmarks.peers.protocol import Answer, Question
 from tests.factories.process import NEWS, external, news
 
 _PAUSE_S = 0.05

@@ -10,7 +10,7 @@ import psycopg
 from absurd_sdk import AsyncAbsurd
 from absurdctl import BUNDLED_SCHEMA_SQL
 
-from benchmarks.rivals.protocol import Answer, Hang, Question, Watch, digest, serve
+from benchmarks.peers.protocol import Answer, Hang, Question, Watch, digest, serve
 
 _POLL_S = 0.01
 _BATCH = 50

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-_RIVALS = ROOT / "benchmarks" / "rivals"
+_PEERS = ROOT / "benchmarks" / "peers"
 
 
 _LIMIT_S = 60.0
@@ -22,11 +22,11 @@ _OWN = ("lash", "bare")
 """Programs of ours, which run where the benchmarks do."""
 
 
-class RivalMissing(Exception):
-    """The environment of a rival is not there; the text says how to get it."""
+class PeerMissing(Exception):
+    """The environment of a peer is not there; the text says how to get it."""
 
 
-class RivalFailed(Exception):
+class PeerFailed(Exception):
     """A program answered with an error, or not at all."""
 
 
@@ -50,7 +50,7 @@ class Program:
         self.name = name
         variables = {**os.environ, "PYTHONPATH": _search_path(name), **(environment or {})}
         self._process = subprocess.Popen(
-            [_interpreter(name), _RIVALS / name / "program.py"],
+            [_interpreter(name), _PEERS / name / "program.py"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE if not os.environ.get("LASH_BENCH_VERBOSE") else None,
@@ -81,10 +81,10 @@ class Program:
         line = self._process.stdout.readline()
         alarm.cancel()
         if not line:
-            raise RivalFailed(f"the program of {self.name} ended (status {self._process.wait()}); LASH_BENCH_VERBOSE=1")
+            raise PeerFailed(f"the program of {self.name} ended (status {self._process.wait()}); LASH_BENCH_VERBOSE=1")
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
-            raise RivalFailed(f"{self.name}: {answer['error']}")
+            raise PeerFailed(f"{self.name}: {answer['error']}")
         return answer
 
     def ask(self, question: dict[str, Any]) -> dict[str, Any]:
@@ -127,23 +127,23 @@ def programs(*names: str) -> Iterator[dict[str, Program]]:
 
 
 def is_installed(name: str) -> bool:
-    """Say whether the environment of a rival is complete; programs of ours need none."""
+    """Say whether the environment of a peer is complete; programs of ours need none."""
     if name in _OWN:
         return True
-    installed, wanted = _RIVALS / ".venvs" / name / ".installed", _RIVALS / name / "requirements.txt"
+    installed, wanted = _PEERS / ".venvs" / name / ".installed", _PEERS / name / "requirements.txt"
     return installed.exists() and installed.read_text() == wanted.read_text()
 
 
 def require(*names: str) -> None:
-    """Raise RivalMissing, naming all of them, unless the rivals are installed."""
+    """Raise PeerMissing, naming all of them, unless the peers are installed."""
     missing = [name for name in dict.fromkeys(names) if not is_installed(name)]
     if missing:
-        raise RivalMissing(f"{', '.join(missing)} not installed (as pinned): run `make rivals` first")
+        raise PeerMissing(f"{', '.join(missing)} not installed (as pinned): run `make peers` first")
 
 
 def _interpreter(name: str) -> str:
     require(name)
-    return sys.executable if name in _OWN else str(_RIVALS / ".venvs" / name / "bin" / "python")
+    return sys.executable if name in _OWN else str(_PEERS / ".venvs" / name / "bin" / "python")
 
 
 def _search_path(name: str) -> str:

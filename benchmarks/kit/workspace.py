@@ -16,7 +16,7 @@ import asyncpg
 from lash.testing.postgres_server import PostgresServer
 
 
-class Place:
+class Workspace:
     """Folder, server and size of one run. Everything in it is removed when the block ends."""
 
     def __init__(self, folder: Path, *, rounds: int, scale: float, server: PostgresServer | None = None) -> None:
@@ -79,14 +79,14 @@ class Place:
 
 
 @contextlib.contextmanager
-def place(base: Path, *, rounds: int, scale: float, server: PostgresServer | None = None) -> Iterator[Place]:
-    """Make a place below a folder, and clean up. A server that is handed in is used and left alone."""
+def workspace(base: Path, *, rounds: int, scale: float, server: PostgresServer | None = None) -> Iterator[Workspace]:
+    """Make a workspace below a folder, and clean up. A server that is handed in is used and left alone."""
     with tempfile.TemporaryDirectory(prefix="lashbench", dir=base) as name:
         folder = Path(name)
         # The server may run as another user, who must find its own folder in here.
         folder.chmod(0o711)
         before, tempfile.tempdir = tempfile.tempdir, name
-        here = Place(folder, rounds=rounds, scale=scale, server=server)
+        here = Workspace(folder, rounds=rounds, scale=scale, server=server)
         try:
             yield here
         finally:

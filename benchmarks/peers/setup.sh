@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Creates one environment for each rival, below benchmarks/rivals/.venvs; those that are complete are left alone.
+# Creates one environment for each peer, below benchmarks/peers/.venvs; those that are complete are left alone.
 #   setup.sh [NAME ...]      PYTHON names the interpreter
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -19,12 +19,12 @@ install() {
 
 for name in "${@:-*}"; do
   for requirements in $name/requirements.txt; do
-    rival=$(dirname "$requirements")
-    folder=.venvs/$rival
+    peer=$(dirname "$requirements")
+    folder=.venvs/$peer
     if cmp --silent "$requirements" "$folder/.installed"; then continue; fi
-    echo "$rival ..."
+    echo "$peer ..."
     # An environment counts as complete when it holds a copy of what was asked for.
-    if install "$folder" "$requirements"; then cp "$requirements" "$folder/.installed"; else failed+=("$rival"); fi
+    if install "$folder" "$requirements"; then cp "$requirements" "$folder/.installed"; else failed+=("$peer"); fi
   done
 done
 if ((${#failed[@]})); then echo "not installed: ${failed[*]}" >&2; exit 1; fi
