@@ -228,6 +228,7 @@ def _fences(
         yield from _growing(subject, made, stored.fences.get(subject, 0))
     yield from _stale(history, commits, taken)
     yield from _going_back(commits, stored)
+    yield from _ended_once(history)
 
 
 def _growing(subject: str, made: Sequence[Told[AcquireAct]], last: int) -> Iterator[Violation]:
@@ -247,11 +248,13 @@ def _stale(
     commits: Mapping[str, list[Told[CommitAct]]],
     taken: Mapping[str, list[Told[AcquireAct]]],
 ) -> Iterator[Violation]:
-    """Say what was accepted under a fence after a larger one was given."""
+    """Yield what was accepted under a fence after a larger one was given."""
     fenced: defaultdict[str, list[list[tuple[Operation, int]]]] = defaultdict(list)
     for told in _of(history, FencedAct):
-        if told.is_ok:
+        if told.is_ok and told.act.outcome is None:
             fenced[told.act.subject].append([(told.operation, told.act.fencing)])
+    for ends in _ends(history):
+        fenced[ends[0].act.subject].append([(told.operation, told.act.fencing) for told in ends])
     for session, made in commits.items():
         for tries in _effective(made).values():
             under = [(told.operation, told.act.fencing) for told in tries if told.act.fencing is not None]
@@ -260,10 +263,36 @@ def _stale(
     for subject, groups in sorted(fenced.items()):
         highest = iter(_highest_before(taken.get(subject, []), [each for group in groups for each, _ in group]))
         for group in groups:
-            # One of them took effect, and nobody can say which: one that may have is enough.
+            # One of them took effect, and the history cannot show which: one that may have is enough.
             if all([next(highest) > fencing for _, fencing in group]):  # noqa: C419 - each has its number
                 operation = group[0][0]
                 yield Violation(Law.STALE_FENCE, subject, f"{operation.process}'s {operation.act}")
+
+
+def _ends(history: Sequence[Operation]) -> Iterator[list[Told[FencedAct]]]:
+    """Yield, for each acknowledged outcome of a process, the tries of which one recorded it.
+
+    That one began before the first acknowledgement. All later tries repeat a stored outcome, which writes nothing.
+    """
+    ends: defaultdict[tuple[str, str], list[Told[FencedAct]]] = defaultdict(list)
+    for told in _of(history, FencedAct):
+        if told.may_have_happened and told.act.outcome is not None:
+            ends[told.act.subject, told.act.outcome].append(told)
+    for tries in ends.values():
+        acknowledged = [told.operation for told in tries if told.is_ok]
+        if acknowledged:
+            first = min(acknowledged, key=lambda operation: operation.end or 0)
+            yield [told for told in tries if not first.ended_before(told.operation)]
+
+
+def _ended_once(history: Sequence[Operation]) -> Iterator[Violation]:
+    """Yield the processes for which two outcomes were acknowledged."""
+    outcomes: defaultdict[str, list[str]] = defaultdict(list)
+    for tries in _ends(history):
+        outcomes[tries[0].act.subject].append(str(tries[0].act.outcome))
+    for subject, found in sorted(outcomes.items()):
+        if len(found) > 1:
+            yield Violation(Law.SET_ONCE, subject, f"acknowledged were the outcomes {sorted(found)}")
 
 
 def _going_back(commits: Mapping[str, list[Told[CommitAct]]], stored: Stored) -> Iterator[Violation]:

@@ -74,11 +74,15 @@ class AcquireAct(_Act, frozen=True, kw_only=True, tag="acquire"):
 
 
 class FencedAct(_Act, frozen=True, kw_only=True, tag="fenced"):
-    """Do anything else that a lease is needed for."""
+    """Do anything else that a lease is needed for.
+
+    ``outcome`` is what a process ends with. Repeating a stored outcome writes nothing and needs no lease.
+    """
 
     subject: str
     fencing: int
     what: str
+    outcome: str | None = None
 
 
 class OfferAct(_Act, frozen=True, kw_only=True, tag="offer"):

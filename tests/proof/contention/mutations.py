@@ -139,8 +139,9 @@ def same_fence(chance: random.Random, history: Sequence[Operation], stored: Stor
 
 
 def stale_fence(chance: random.Random, history: Sequence[Operation], stored: Stored) -> Spoiled:
-    """Who was displaced is told that its lease was renewed."""
-    for place, operation, act in _shuffled(chance, history, FencedAct):
+    """A renewal under a fence that is no longer the largest is acknowledged."""
+    renewals = [each for each in _shuffled(chance, history, FencedAct) if each[2].outcome is None]
+    for place, operation, act in renewals:
         for each in history:
             if (
                 isinstance(each.act, AcquireAct)
@@ -150,6 +151,19 @@ def stale_fence(chance: random.Random, history: Sequence[Operation], stored: Sto
                 and each.ended_before(operation)
             ):
                 return _changed(history, place, act, State.OK), stored, Law.STALE_FENCE
+    return None
+
+
+def second_end(chance: random.Random, history: Sequence[Operation], stored: Stored) -> Spoiled:
+    """An outcome that was refused because another is stored is acknowledged."""
+    for place, operation, act in _shuffled(chance, history, FencedAct):
+        outcomes = {
+            each.act.outcome
+            for each in history
+            if isinstance(each.act, FencedAct) and each.act.subject == act.subject and each.state is State.OK
+        }
+        if act.outcome is not None and operation.state is State.FAIL and outcomes - {None, act.outcome}:
+            return _changed(history, place, act, State.OK), stored, Law.SET_ONCE
     return None
 
 
@@ -188,6 +202,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     invented_input,
     same_fence,
     stale_fence,
+    second_end,
     second_outcome,
     vanished_event,
     doubled_event,

@@ -222,7 +222,8 @@ class _ProcessLeases(_Noun):
         return await self._call(act, self._inner.park(fence, wake_seq=wake_seq, until_ms=until_ms), lambda _: act)
 
     async def complete(self, fence: ProcessFence, outcome: Outcome) -> lash.ProcessRecord:
-        return await self._fenced(fence, "complete", self._inner.complete(fence, outcome))
+        act = FencedAct(subject=_subject(fence), fencing=fence.fencing, what="complete", outcome=canonical(outcome))
+        return await self._call(act, self._inner.complete(fence, outcome), lambda _: act)
 
     async def _acquire(self, process_id: str, work: Awaitable[ProcessLeaseOutcome]) -> ProcessLeaseOutcome:
         act = AcquireAct(subject=f"process:{process_id}")

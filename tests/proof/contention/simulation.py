@@ -40,6 +40,7 @@ class _Session:
     revision: int = 0
     leaf: str | None = None
     fencing: int = 0
+    outcome: str | None = None
     nodes: list[StoredNode] = field(default_factory=list)
     turns: dict[str, int] = field(default_factory=dict)
     queue: list[str] = field(default_factory=list)
@@ -151,6 +152,12 @@ class Simulation:
     def renew(self, client: _Client, session: str) -> Act:
         return FencedAct(subject=f"session:{session}", fencing=client.fences.get(session, 0), what="renew")
 
+    def complete(self, client: _Client, session: str) -> Act:
+        """Record one of two outcomes, so that an outcome is often repeated and often contradicted."""
+        outcome = self._random.choice(("x", "y"))
+        fencing = client.fences.get(session, 0)
+        return FencedAct(subject=f"session:{session}", fencing=fencing, what="complete", outcome=outcome)
+
     def offer(self, client: _Client, session: str) -> Act:
         return OfferAct(cell=f"cell{self._random.randrange(_CELLS)}", value=f"v{self._unique()}")
 
@@ -169,8 +176,13 @@ class Simulation:
                 session.fencing += 1
                 return State.OK, AcquireAct(subject=act.subject, fencing=session.fencing, token=f"{session.fencing}")
             case FencedAct():
-                holds = self._sessions[act.subject.removeprefix("session:")].fencing == act.fencing
-                return (State.OK if holds else State.FAIL), act
+                session = self._sessions[act.subject.removeprefix("session:")]
+                accepted = session.fencing == act.fencing
+                if act.outcome is not None and session.outcome is not None:
+                    accepted = act.outcome == session.outcome
+                elif act.outcome is not None and accepted:
+                    session.outcome = act.outcome
+                return (State.OK if accepted else State.FAIL), act
             case OfferAct():
                 won = act.cell not in self._cells
                 standing = self._cells.setdefault(act.cell, act.value or "")
@@ -219,6 +231,7 @@ _BEGINNINGS: Final[tuple[Callable[[Simulation, _Client, str], Act], ...]] = (
     Simulation.commit,
     Simulation.commit,
     Simulation.renew,
+    Simulation.complete,
     Simulation.offer,
     Simulation.append,
 )

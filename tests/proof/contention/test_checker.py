@@ -237,6 +237,34 @@ def test_an_old_holder_may_be_told_of_the_turn_that_its_heir_committed() -> None
     assert broken([*leases, did(5, 6, new, FAIL), did(7, 8, old)], stored(old, fencing=2)) == {Law.STALE_FENCE}
 
 
+def completed(start: int, end: int, fencing: int, outcome: str, state: State = OK) -> Operation:
+    act = FencedAct(subject="process:p", fencing=fencing, what="complete", outcome=outcome)
+    return did(start, end, act, state)
+
+
+def test_repeating_the_outcome_of_a_process_needs_no_lease() -> None:
+    """An old holder may repeat the outcome that the new holder recorded: the repetition writes nothing.
+
+    Recording an outcome first, or another outcome than the stored one, needs the lease.
+    """
+    leases = [
+        did(1, 2, AcquireAct(subject="process:p", fencing=1, token="a")),
+        did(3, 4, AcquireAct(subject="process:p", fencing=2, token="b"), by="b"),
+    ]
+    kept = Stored(fences={"process:p": 2})
+    assert broken([*leases, completed(5, 6, 2, "x"), completed(7, 8, 1, "x")], kept) == set()
+    assert broken([*leases, completed(5, 8, 2, "x"), completed(6, 7, 1, "x")], kept) == set()
+    unknown = did(5, None, completed(5, 6, 2, "x").act, UNKNOWN)
+    assert broken([*leases, unknown, completed(7, 8, 1, "x")], kept) == set()
+
+    assert broken([*leases, completed(5, 6, 1, "x")], kept) == {Law.STALE_FENCE}
+    assert broken([*leases, completed(5, 6, 1, "x"), completed(7, 8, 2, "x")], kept) == {Law.STALE_FENCE}
+    assert broken([*leases, completed(5, 6, 2, "x", FAIL), completed(7, 8, 1, "x")], kept) == {Law.STALE_FENCE}
+    other = [*leases, completed(5, 6, 2, "x"), completed(7, 8, 1, "y")]
+    assert broken(other, kept) == {Law.STALE_FENCE, Law.SET_ONCE}
+    assert broken([leases[0], completed(5, 6, 1, "x"), completed(7, 8, 1, "y")], kept) == {Law.SET_ONCE}
+
+
 def offered(value: str, standing: str | None, *, won: bool = False, state: State = OK) -> Operation:
     return did(1, 2, OfferAct(cell="c", value=value, standing=standing, won=won), state)
 
