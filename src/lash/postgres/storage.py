@@ -11,6 +11,7 @@ from lash.backend.waiter import ProcessWaiter
 from lash.model.maintenance import StorageReport
 from lash.model.session.session import Durability
 from lash.plan.session.commit import CommitRules
+from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.database import Database, StatementHook
 from lash.postgres.engine.options import PostgresOptions
 from lash.postgres.hints import PostgresHints
@@ -24,7 +25,6 @@ from lash.postgres.rows.process.event import PostgresEventStore
 from lash.postgres.rows.process.grant import PostgresGrantStore
 from lash.postgres.rows.process.lease import PostgresProcessLeaseStore
 from lash.postgres.rows.process.process import PostgresProcessStore
-from lash.postgres.rows.process.seen_processes import SeenProcesses
 from lash.postgres.rows.queue.queue import PostgresQueueStore
 from lash.postgres.rows.session.session import PostgresSession, PostgresSessionStore
 from lash.postgres.rows.table_rows import PostgresRowStore
@@ -53,7 +53,7 @@ class PostgresStorage:
         self.maintenance = PostgresMaintenance(database)
         self.rows = PostgresRowStore(database)
         self.queue = PostgresQueueStore(database, self.hints)
-        seen = SeenProcesses()
+        seen = ProcessCache()
         self.processes = PostgresProcessStore(database, seen, self.hints)
         self.events = PostgresEventStore(database, seen, self.hints)
         self.waiter = ProcessWaiter(self.events, self.processes, self.hints)

@@ -15,9 +15,9 @@ import pytest_asyncio
 import lash
 from lash.base.compression import BlobRef
 from lash.model.session.commit import Commit, Unchanged
+from lash.postgres.cache import HeadCache, KnownCheckpoint
 from lash.postgres.engine.options import PostgresOptions
 from lash.postgres.rows.session.commit_plan import MOST_ALONE
-from lash.postgres.rows.session.heads import Left, SeenHeads
 from tests.contract.queue_state import leased
 from tests.factories.session import CommitFields, chain, commit, created, draft, frame, spent
 from tests.raw import raw
@@ -285,12 +285,12 @@ async def test_reading_does_not_make_the_form_longer(storage: lash.Storage, form
 
 def test_what_is_forgotten_of_a_head_is_forgotten_whole() -> None:
     """A head that makes room for another takes along what was known of its session."""
-    heads, left = SeenHeads(capacity=1), Left({}, inherits=False)
+    heads, left = HeadCache(capacity=1), KnownCheckpoint({}, inherits=False)
     heads.remember("a", EMPTY_HEAD, left)
-    assert heads.left("a", EMPTY_HEAD) is left
+    assert heads.checkpoint("a", EMPTY_HEAD) is left
     heads.remember("b", EMPTY_HEAD)
     assert heads.get("a") is None
-    assert heads.left("a", EMPTY_HEAD) is None
+    assert heads.checkpoint("a", EMPTY_HEAD) is None
 
 
 async def test_checkpoints_of_every_form_can_be_read(storage: lash.Storage) -> None:

@@ -51,10 +51,10 @@ from lash.plan.effect.effect import EncodedEffect, Settlement, check_key, encode
 from lash.plan.effect.scope import scope_id, scope_process_id, scope_session_id
 from lash.plan.lease import LeaseRow, check_claim, check_ttl
 from lash.plan.session.session import check_limit
+from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.batcher import Group
 from lash.postgres.engine.database import Database
 from lash.postgres.rows.process.append import missing_record
-from lash.postgres.rows.process.seen_processes import SeenProcesses
 from lash.postgres.rows.session.session import missing
 from lash.sqlkit.rows import Flag, Number
 from lash.stores.hints import Hints
@@ -122,7 +122,7 @@ class _Claimant(msgspec.Struct, frozen=True, kw_only=True):
 class PostgresEffectStore:
     """The effects of one PostgreSQL storage; the contract is `lash.stores.effect.EffectStore`."""
 
-    def __init__(self, database: Database, seen: SeenProcesses, hints: Hints) -> None:
+    def __init__(self, database: Database, seen: ProcessCache, hints: Hints) -> None:
         self._database = database
         self._seen = seen
         self._hints = hints

@@ -9,8 +9,8 @@ from lash.model.lease import LeaseOwner
 from lash.model.work import WorkList
 from lash.plan.process.process import ProcessRow
 from lash.plan.work import MAX_HOLDERS, WorkAnswer, check_look, decode_work
+from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.database import Database
-from lash.postgres.rows.process.seen_processes import SeenProcesses
 
 
 class _Answer(WorkAnswer, frozen=True, array_like=True):
@@ -22,7 +22,7 @@ class _Answer(WorkAnswer, frozen=True, array_like=True):
 class PostgresWorkStore:
     """The work list of one PostgreSQL storage; the contract is `lash.stores.work.WorkStore`."""
 
-    def __init__(self, database: Database, seen: SeenProcesses) -> None:
+    def __init__(self, database: Database, seen: ProcessCache) -> None:
         self._database = database
         self._seen = seen
 

@@ -15,9 +15,9 @@ from lash.plan.process.event import AppendDecision, EventRow, InsertEvent, check
 from lash.plan.process.lease import check_process_fence, require_abandonable, require_process_fence
 from lash.plan.process.process import ProcessRow, decode_process, missing_process, row_after
 from lash.plan.process.wake import wake_batch
+from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.database import Database, Transaction
 from lash.postgres.rows.process.rows import AppendAnswer, EventFacts
-from lash.postgres.rows.process.seen_processes import SeenProcesses
 from lash.sqlkit.rows import Flag, Number
 
 _FREE_PLANS: Final = 3
@@ -55,12 +55,12 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def run_append(
-    database: Database, seen: SeenProcesses, process_id: str, draft: EventDraft, terms: Terms = NO_TERMS
+    database: Database, seen: ProcessCache, process_id: str, draft: EventDraft, terms: Terms = NO_TERMS
 ) -> Result:
     """Append one event or raise why not. One round trip if the process was seen before and nothing is in the way."""
     check_identifier("process_id", process_id)
     check_draft(draft)
-    async with seen.turn(process_id):
+    async with seen.append_lock(process_id):
         result = await _append_freely(database, seen, process_id, draft, terms)
         if result is None:
             result = await _append_under_lock(database, seen, process_id, draft, terms)
@@ -69,7 +69,7 @@ async def run_append(
         return result
 
 
-async def load_facts(database: Database, seen: SeenProcesses, process_id: str, replay_key: str | None) -> EventFacts:
+async def load_facts(database: Database, seen: ProcessCache, process_id: str, replay_key: str | None) -> EventFacts:
     """Return what a plan must know about an append, or raise ProcessNotFound or ProcessPruned."""
     facts = await database.read_one(EventFacts, "event_facts", process_id, replay_key)
     if facts is None:
@@ -85,7 +85,7 @@ def plan_insert(record: ProcessRecord, process_key: int, draft: EventDraft) -> I
     return decision
 
 
-async def missing_record(database: Database, seen: SeenProcesses, process_id: str) -> Exception:
+async def missing_record(database: Database, seen: ProcessCache, process_id: str) -> Exception:
     """Return the error for a process that has no row."""
     seen.forget(process_id)
     pruned = await database.read_one(Flag, "process_is_pruned", process_id)
@@ -93,7 +93,7 @@ async def missing_record(database: Database, seen: SeenProcesses, process_id: st
 
 
 async def _append_freely(
-    database: Database, seen: SeenProcesses, process_id: str, draft: EventDraft, terms: Terms
+    database: Database, seen: ProcessCache, process_id: str, draft: EventDraft, terms: Terms
 ) -> Result | None:
     """Append without a lock; None if others were faster each time."""
     result = await _append_as_seen(database, seen, process_id, draft, terms)
@@ -106,7 +106,7 @@ async def _append_freely(
 
 
 async def _append_as_seen(
-    database: Database, seen: SeenProcesses, process_id: str, draft: EventDraft, terms: Terms
+    database: Database, seen: ProcessCache, process_id: str, draft: EventDraft, terms: Terms
 ) -> Result | None:
     """Append on what this storage knows of the process; None if it knows nothing, or too little to be sure."""
     row = seen.get(process_id)
@@ -132,7 +132,7 @@ async def _append(source: Database | Transaction, facts: EventFacts, draft: Even
 
 
 async def _append_under_lock(
-    database: Database, seen: SeenProcesses, process_id: str, draft: EventDraft, terms: Terms
+    database: Database, seen: ProcessCache, process_id: str, draft: EventDraft, terms: Terms
 ) -> Result:
     """Append while nobody else can, for a process to which so many append that planning freely never wins."""
     async with database.transaction() as transaction:

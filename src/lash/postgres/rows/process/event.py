@@ -14,10 +14,10 @@ from lash.plan.process.event_draft import check_signal_name, signal_draft
 from lash.plan.process.grant import check_process_ids
 from lash.plan.process.wake import LostWakeRow, decode_lost_wake, decode_wake, woken_session
 from lash.plan.session.session import check_limit
+from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.database import Database
 from lash.postgres.rows.process.append import fenced, missing_record, run_append
 from lash.postgres.rows.process.rows import EventsAnswer, WakesAnswer
-from lash.postgres.rows.process.seen_processes import SeenProcesses
 from lash.sqlkit.rows import Flag, Number
 from lash.stores.hints import Hints
 
@@ -25,7 +25,7 @@ from lash.stores.hints import Hints
 class PostgresEventStore:
     """The logs of one PostgreSQL storage; the contract is `lash.stores.process.event.EventStore`."""
 
-    def __init__(self, database: Database, seen: SeenProcesses, hints: Hints) -> None:
+    def __init__(self, database: Database, seen: ProcessCache, hints: Hints) -> None:
         self._database = database
         self._seen = seen
         self._hints = hints

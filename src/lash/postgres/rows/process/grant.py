@@ -18,17 +18,17 @@ from lash.plan.process.grant import (
     frame_of,
 )
 from lash.plan.process.process import check_process_scope
+from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.database import Database
 from lash.postgres.rows.process.append import missing_record
 from lash.postgres.rows.process.rows import DetachAnswer, GrantsAnswer, HeldGrants
-from lash.postgres.rows.process.seen_processes import SeenProcesses
 from lash.sqlkit.rows import Flag
 
 
 class PostgresGrantStore:
     """The grants of one PostgreSQL storage; the contract is `lash.stores.process.grant.GrantStore`."""
 
-    def __init__(self, database: Database, seen: SeenProcesses) -> None:
+    def __init__(self, database: Database, seen: ProcessCache) -> None:
         self._database = database
         self._seen = seen
 

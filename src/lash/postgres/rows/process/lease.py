@@ -32,13 +32,13 @@ from lash.plan.process.lease import (
 )
 from lash.plan.process.process import EncodedRegistration, encode_registration
 from lash.plan.work import check_park, parent_of
+from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.database import Database
 from lash.postgres.rows.process.append import Terms, missing_record, run_append
 from lash.postgres.rows.process.process import register
 from lash.postgres.rows.process.process_begin import begin
 from lash.postgres.rows.process.process_claim import Claim, ProcessClaims, extend, fence_arguments, held
 from lash.postgres.rows.process.process_end import ProcessEnds
-from lash.postgres.rows.process.seen_processes import SeenProcesses
 from lash.postgres.rows.session.rows import LeaseAnswer
 from lash.sqlkit.rows import Flag
 from lash.stores.hints import Hints
@@ -49,7 +49,7 @@ _MAX_PLANS: Final = 10
 class PostgresProcessLeaseStore:
     """The process leases of one PostgreSQL storage; the contract is `lash.stores.process.process.ProcessLeaseStore`."""
 
-    def __init__(self, database: Database, seen: SeenProcesses, hints: Hints, waiter: ProcessWaiter) -> None:
+    def __init__(self, database: Database, seen: ProcessCache, hints: Hints, waiter: ProcessWaiter) -> None:
         """Build the store; it tells the waiter which processes are run here, and how they end."""
         self._database = database
         self._seen = seen

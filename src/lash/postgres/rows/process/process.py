@@ -45,10 +45,10 @@ from lash.plan.process.process import (
     wanted_definition,
 )
 from lash.plan.session.session import check_limit
+from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.database import Database
 from lash.postgres.rows.process.append import NO_TERMS, Terms, fenced, run_append
 from lash.postgres.rows.process.rows import PruneAnswer
-from lash.postgres.rows.process.seen_processes import SeenProcesses
 from lash.sqlkit.rows import Number
 from lash.stores.hints import Hints
 
@@ -71,7 +71,7 @@ _PAGES: Final = {
 class PostgresProcessStore:
     """The processes of one PostgreSQL storage; the contract is `lash.stores.process.process.ProcessStore`."""
 
-    def __init__(self, database: Database, seen: SeenProcesses, hints: Hints) -> None:
+    def __init__(self, database: Database, seen: ProcessCache, hints: Hints) -> None:
         self._database = database
         self._seen = seen
         self._hints = hints
@@ -178,7 +178,7 @@ class PostgresProcessStore:
         return result.record
 
 
-async def register(database: Database, seen: SeenProcesses, encoded: EncodedRegistration) -> Registered:
+async def register(database: Database, seen: ProcessCache, encoded: EncodedRegistration) -> Registered:
     """Register a process, or return the stored record of an equal registration; nobody is told of it."""
     process_id = encoded.registration.process_id
     arguments = registration_arguments(encoded, encode_projection(Projection()), 0)
@@ -204,7 +204,7 @@ def registration_arguments(encoded: EncodedRegistration, projection: str, last_s
     )
 
 
-async def _row(database: Database, seen: SeenProcesses, process_id: str) -> ProcessRow | None:
+async def _row(database: Database, seen: ProcessCache, process_id: str) -> ProcessRow | None:
     row = await database.read_one(ProcessRow, "process_row", process_id)
     if row is None:
         seen.forget(process_id)

@@ -11,15 +11,15 @@ from lash.model.process.process import ProcessAcquired, ProcessLease, ProcessRec
 from lash.plan.process.event import encode_projection
 from lash.plan.process.event_draft import started_draft
 from lash.plan.process.process import EncodedRegistration
+from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.database import Database
 from lash.postgres.rows.process.append import plan_insert
 from lash.postgres.rows.process.process import registration_arguments
 from lash.postgres.rows.process.rows import BeginAnswer
-from lash.postgres.rows.process.seen_processes import SeenProcesses
 
 
 async def begin(
-    database: Database, seen: SeenProcesses, encoded: EncodedRegistration, owner: LeaseOwner, token: str, ttl_ms: int
+    database: Database, seen: ProcessCache, encoded: EncodedRegistration, owner: LeaseOwner, token: str, ttl_ms: int
 ) -> ProcessAcquired | None:
     """Register a process that workers run and take its lease under the token; None if its id is taken."""
     record = _new_record(encoded)

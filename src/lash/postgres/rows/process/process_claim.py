@@ -25,11 +25,11 @@ from lash.plan.process.event import encode_projection
 from lash.plan.process.event_draft import started_draft
 from lash.plan.process.lease import as_process_lease, refuse_run
 from lash.plan.process.process import ProcessRow, decode_process, record_after, row_after
+from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.batcher import Group
 from lash.postgres.engine.database import Database, Transaction
 from lash.postgres.rows.process.append import missing_record, plan_insert
 from lash.postgres.rows.process.rows import ProcessAcquireAnswer, ProcessExtendAnswer
-from lash.postgres.rows.process.seen_processes import SeenProcesses
 from lash.sqlkit.rows import Number
 
 MAX_TOGETHER: Final = 32
@@ -69,7 +69,7 @@ class _Planned(msgspec.Struct, frozen=True, kw_only=True):
 class ProcessClaims:
     """Claims processes; those of several callers share statements."""
 
-    def __init__(self, database: Database, seen: SeenProcesses) -> None:
+    def __init__(self, database: Database, seen: ProcessCache) -> None:
         self._database = database
         self._seen = seen
         self._reading: Group[str, ProcessRow] = Group(self._read, limit=MAX_TOGETHER)

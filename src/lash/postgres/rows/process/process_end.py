@@ -10,11 +10,11 @@ from lash.model.process.event import EventDraft
 from lash.model.process.process import ProcessFence, ProcessRecord
 from lash.plan.process.event import InsertEvent, encode_projection
 from lash.plan.process.process import ProcessRow, decode_process, record_after, row_after
+from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.batcher import Group
 from lash.postgres.engine.database import Database
 from lash.postgres.rows.process.append import plan_insert
 from lash.postgres.rows.process.rows import EndAnswer
-from lash.postgres.rows.process.seen_processes import SeenProcesses
 
 MAX_TOGETHER: Final = 32
 """How many ends one statement takes; the statement says the same number."""
@@ -25,14 +25,14 @@ _Arguments: TypeAlias = tuple[object, ...]
 class ProcessEnds:
     """Ends processes that this storage has seen; the ends of several callers share statements."""
 
-    def __init__(self, database: Database, seen: SeenProcesses) -> None:
+    def __init__(self, database: Database, seen: ProcessCache) -> None:
         self._database = database
         self._seen = seen
         self._group: Group[_Arguments, EndAnswer] = Group(self._write, limit=MAX_TOGETHER)
 
     async def end(self, fence: ProcessFence, draft: EventDraft) -> ProcessRecord | None:
         """End a process under a live lease, and free that; None if it has to be looked at why that cannot be done."""
-        async with self._seen.turn(fence.process_id):
+        async with self._seen.append_lock(fence.process_id):
             row = self._seen.get(fence.process_id)
             if row is None:
                 return None

@@ -10,13 +10,13 @@ from lash.model.session.commit import CommitResult
 from lash.plan.queue.queue import held_by_token
 from lash.plan.session.commit import Checkpoints, CommitFacts, PreparedCommit, Replay, assume_facts, plan_commit
 from lash.plan.session.session import missing_session
+from lash.postgres.cache import HeadCache, KnownCheckpoint
 from lash.postgres.engine.database import Database, Transaction
 from lash.postgres.rows.lease import release_lease
 from lash.postgres.rows.session.commit_group import CommitGroups
 from lash.postgres.rows.session.commit_plan import PlannedCommit, planned_commit
 from lash.postgres.rows.session.commit_record import arguments_of
 from lash.postgres.rows.session.fork import graph_owners, reclaim_graphs
-from lash.postgres.rows.session.heads import Left, SeenHeads
 from lash.postgres.rows.session.rows import CommitAnswer, FactsAnswer
 from lash.sqlkit.rows import Flag, Number
 
@@ -28,7 +28,7 @@ class _StalePlanError(Exception):
 
 
 async def run_commit(
-    database: Database, groups: CommitGroups, heads: SeenHeads, prepared: PreparedCommit
+    database: Database, groups: CommitGroups, heads: HeadCache, prepared: PreparedCommit
 ) -> CommitResult:
     """Apply one commit or raise why not. One round trip if the head was seen before and nothing is in the way."""
     session_id = prepared.commit.session_id
@@ -40,18 +40,18 @@ async def run_commit(
             if prepared.commit.release is not None:
                 await release_lease(database, prepared.commit.release)
             return decision.result
-        planned = planned_commit(prepared, decision, heads.left(session_id, decision.assumed))
+        planned = planned_commit(prepared, decision, heads.checkpoint(session_id, decision.assumed))
         written = await _apply(database, groups, planned)
         if written is not None:
             is_known = prepared.leaves is not Checkpoints.ANY
-            left = Left(prepared.components, written.inherits) if is_known else None
+            left = KnownCheckpoint(prepared.components, written.inherits) if is_known else None
             heads.remember(session_id, decision.head, left)
             return prepared.result
         facts = None
     raise StoreUnavailable(f"session {session_id!r} changed {_MAX_PLANS} times while a commit was being planned")
 
 
-async def _load_facts(database: Database, heads: SeenHeads, prepared: PreparedCommit) -> CommitFacts:
+async def _load_facts(database: Database, heads: HeadCache, prepared: PreparedCommit) -> CommitFacts:
     commit = prepared.commit
     answer = await database.read_one(
         FactsAnswer,

@@ -11,7 +11,7 @@ from lash.model.lease import LeaseFence
 from lash.plan.session.commit import Apply, Checkpoints, PreparedCommit
 from lash.plan.session.component import Replacement, replacements
 from lash.plan.session.node import PlacedNode
-from lash.postgres.rows.session.heads import Left
+from lash.postgres.cache import KnownCheckpoint
 
 MOST_ALONE: Final = 256
 """How many nodes the statement for one commit takes at most; with more of them, its start is not what costs."""
@@ -55,7 +55,7 @@ class PlannedCommit(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
 
-def planned_commit(prepared: PreparedCommit, decision: Apply, before: Left | None) -> PlannedCommit:
+def planned_commit(prepared: PreparedCommit, decision: Apply, before: KnownCheckpoint | None) -> PlannedCommit:
     """Return what was decided about a commit to a session of which this is known."""
     if before is None or prepared.leaves is Checkpoints.ANY:
         return PlannedCommit(prepared=prepared, decision=decision, replacements=None, may_go_alone=False)

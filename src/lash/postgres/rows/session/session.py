@@ -44,11 +44,11 @@ from lash.plan.session.session import (
     new_meta,
     require_removable,
 )
+from lash.postgres.cache import HeadCache
 from lash.postgres.engine.database import Database, Transaction
 from lash.postgres.rows.session.commit import run_commit
 from lash.postgres.rows.session.commit_group import CommitGroups
 from lash.postgres.rows.session.fork import reclaim_graphs, recount, run_fork
-from lash.postgres.rows.session.heads import SeenHeads
 from lash.postgres.rows.session.rows import (
     BuriedAnswer,
     CheckpointAnswer,
@@ -70,7 +70,7 @@ class PostgresSessionStore:
         self._database = database
         self._rules = rules
         self._hints = hints
-        self._heads = SeenHeads()
+        self._heads = HeadCache()
         self._groups = CommitGroups(database)
 
     async def create(
@@ -163,7 +163,7 @@ class PostgresSession:
         self,
         database: Database,
         rules: CommitRules,
-        heads: SeenHeads,
+        heads: HeadCache,
         groups: CommitGroups,
         hints: Hints,
         session_id: str,
