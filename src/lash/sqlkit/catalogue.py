@@ -66,12 +66,15 @@ def load_catalogue(package: str) -> Catalogue:
 
 
 def dump_catalogue(catalogue: Catalogue) -> str:
-    """Return the text of a ``catalogue.json``, the same for equal catalogues."""
-    plain = msgspec.to_builtins(catalogue)
-    for table in plain["tables"].values():
-        table["unique"].sort(key=msgspec.json.encode)
-        table["foreign_keys"].sort(key=msgspec.json.encode)
-    return msgspec.json.format(msgspec.json.encode(plain, order="sorted"), indent=2).decode() + "\n"
+    """Return the text of a ``catalogue.json``: one table a line, the same text for equal catalogues."""
+    lines = []
+    for name, table in sorted(catalogue.tables.items()):
+        plain = msgspec.to_builtins(table)
+        plain["unique"].sort(key=msgspec.json.encode)
+        plain["foreign_keys"].sort(key=msgspec.json.encode)
+        text = msgspec.json.format(msgspec.json.encode(plain, order="sorted"), indent=0).decode()
+        lines.append(f'"{name}": {text}')
+    return '{"tables": {\n' + ",\n".join(lines) + "\n}}\n"
 
 
 def group_catalogue(
