@@ -81,7 +81,7 @@ def fetch(url: str) -> bytes | None:
 def installed() -> list[tuple[str, str]]:
     """Return the name and version of everything in this environment but lash itself."""
     found = {(each.metadata["Name"], each.version) for each in importlib.metadata.distributions()}
-    return sorted((name, version) for name, version in found if name != "lash")
+    return sorted((name, version) for name, version in found if name != "lash-runtime")
 
 
 def advisories(package: str, version: str, ask: Fetch = fetch) -> list[Advisory]:

@@ -10,14 +10,15 @@ from pathlib import Path
 
 import apsw
 
+import lash
 from benchmarks.kit.report import JSONValue
 from benchmarks.kit.workspace import Workspace, file_system
 
 
 def lash_versions(*others: str) -> dict[str, str]:
     """Return the versions of Python, lash and the named packages; ``sqlite`` is the one within apsw."""
-    versions = {"python": platform.python_version()}
-    for name in ("lash", *others):
+    versions = {"python": platform.python_version(), "lash": lash.__version__}
+    for name in others:
         versions[name] = apsw.sqlite_lib_version() if name == "sqlite" else importlib.metadata.version(name)
     return versions
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import apsw
 import pytest
 
 from tests.backends import with_parameters
-from tests.cli.kit import environment, run
+from tests.cli.kit import command, environment, run
 from tests.cli.seed import Seeded
 from tests.raw import raw
 
@@ -183,6 +184,19 @@ def test_doctor_finds_what_is_wrong(seeded: Seeded, tmp_path: Path) -> None:
     assert (none.returncode, none.stderr) == (1, "lash: 1 check failed: url\n")
 
 
+def test_doctor_finds_the_other_distribution(tmp_path: Path) -> None:
+    """A distribution named ``lash`` that installed files into the package is a failure, with the remedy."""
+    folder = tmp_path / "lash-1.3.1.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: lash\nVersion: 1.3.1\n")
+    for installed, is_over in (("_lash.pth,,\n", False), ("lash/__init__.py,,\n", True)):
+        (folder / "RECORD").write_text(installed)
+        variables = environment()
+        variables["PYTHONPATH"] = os.pathsep.join((str(tmp_path), variables["PYTHONPATH"]))
+        ended = subprocess.run(command("doctor"), env=variables, capture_output=True, text=True, check=False)
+        assert ("pip install --force-reinstall lash-runtime" in ended.stdout) is is_over, ended
+
+
 def test_without_click_the_command_says_what_to_install() -> None:
     """An installation without click gets one line, not a traceback."""
     program = "import sys; sys.modules['click'] = None; from lash.cli.main import main; sys.exit(main(['ps']))"
@@ -204,7 +218,7 @@ def test_without_the_postgres_extra_the_command_says_what_to_install() -> None:
         check=False,
     )
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert "lash[postgres]" in ended.stderr
+    assert "lash-runtime[postgres]" in ended.stderr
     assert ended.stderr.count("\n") == 1
 
 

@@ -33,9 +33,7 @@ def test_help_and_completion_load_no_driver_and_no_event_loop() -> None:
         modules = loaded(*arguments)
         assert "lash.cli.root" in modules
         tops = {name.partition(".")[0] for name in modules}
-        # Python itself loads some of them to look up a version.
-        heavy = set() if arguments == ("--version",) else HEAVY
-        assert tops & {*DRIVERS, *heavy, "asyncio", "msgspec", "ssl", "logging"} == set(), arguments
+        assert tops & {*DRIVERS, *HEAVY, "asyncio", "msgspec", "ssl", "logging"} == set(), arguments
         assert {name for name in modules if name.startswith(STORES)} == set(), arguments
 
 

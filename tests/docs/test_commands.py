@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from importlib.metadata import metadata
+import tomllib
 from pathlib import Path
 
 import click
@@ -62,7 +62,9 @@ def test_nothing_is_excused_that_no_page_shows() -> None:
 
 
 def test_what_pip_installs_is_there() -> None:
-    """Every extra that a page names is one of the package."""
-    extras = {extra for text in TEXTS for extra in re.findall(r"'\.\[(\w+)\]'|lash\[(\w+)\]", text)}
-    assert extras
-    assert {first or second for first, second in extras} <= set(metadata("lash").get_all("Provides-Extra") or ())
+    """Every extra that a page names is one of the distribution, and no page names the other project's distribution."""
+    project = tomllib.loads((README.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    named = {found for text in TEXTS for found in re.findall(r"'(\.)\[(\w+)\]'|\b(lash[\w-]*)\[(\w+)\]", text)}
+    assert named
+    assert {first or second for _, first, _, second in named} <= set(project["optional-dependencies"])
+    assert {distribution for _, _, distribution, _ in named if distribution} == {project["name"]}

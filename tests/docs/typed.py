@@ -26,6 +26,8 @@ INSTEAD: Final[Mapping[str, tuple[str, str]]] = {
     "python3 -m venv .venv": ("python3 -m venv --without-pip .venv", "pip would be put into it for nothing"),
     "pip install .": (":", "it fetches packages; CI installs them by make setup"),
     "pip install .[postgres]": (":", "the same; test_commands.py looks whether there is such an extra"),
+    "pip uninstall lash": (":", "it would change the environment of the tests"),
+    "pip install --force-reinstall lash-runtime": (":", "the same"),
 }
 """The commands in whose place another one is run, or none, and why: nothing else is left out."""
 

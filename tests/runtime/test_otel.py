@@ -207,4 +207,4 @@ def test_without_the_extra_the_error_says_what_to_install() -> None:
         "except lash.ConfigError as error: print(error)"
     )
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert "pip install 'lash[otel]'" in shown
+    assert "pip install 'lash-runtime[otel]'" in shown

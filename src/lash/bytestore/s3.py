@@ -45,7 +45,7 @@ class S3Bytes:
             from obstore import exceptions
             from obstore.store import S3Store
         except ModuleNotFoundError:
-            raise ConfigError("attachments in S3 need the extra: pip install 'lash[s3]'") from None
+            raise ConfigError("attachments in S3 need the driver obstore: pip install 'lash-runtime[s3]'") from None
         given = {
             "endpoint": endpoint,
             "region": region,

@@ -1,10 +1,9 @@
-"""``lash doctor``: whether all is well, from the interpreter to the storage."""
+"""``lash doctor``: checks everything from the interpreter to the storage."""
 
 from __future__ import annotations
 
 import platform
 import shutil
-import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -30,7 +29,7 @@ _DEAD_LETTERS_COUNTED: Final = 100
 
 
 class Check(NamedTuple):
-    """One thing that was looked at: ``ok``, ``warn`` or ``fail``, and what was found."""
+    """The result of one check: ``ok``, ``warn`` or ``fail``, and the detail."""
 
     name: str
     state: str
@@ -51,14 +50,29 @@ async def doctor(shell: Shell) -> None:
 
 
 def _environment() -> list[Check]:
-    from importlib import metadata
+    from lash import __file__, __version__
 
     return [
         Check("python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
-        Check("lash", "ok", f"{metadata.version('lash')} from {Path(sys.modules['lash'].__file__ or '').parent}"),
+        Check("lash", "ok", f"{__version__} from {Path(__file__).parent}"),
+        *_namesake(),
         *(_package(name) for name in _PACKAGES),
         *(_extra(name, extra) for name, extra in _EXTRAS.items()),
     ]
+
+
+def _namesake() -> list[Check]:
+    """Report the other project's distribution ``lash`` if it has installed files into this package."""
+    from importlib import metadata
+
+    try:
+        files = metadata.distribution("lash").files or []
+    except metadata.PackageNotFoundError:
+        return []
+    if not any(file.parts[0] == "lash" for file in files):
+        return []
+    remedy = "pip uninstall lash && pip install --force-reinstall lash-runtime"
+    return [Check("distributions", "fail", f"the distribution lash is installed over lash-runtime: {remedy}")]
 
 
 def _package(name: str) -> Check:
@@ -76,11 +90,11 @@ def _extra(name: str, extra: str) -> Check:
     try:
         return Check(name, "ok", metadata.version(name))
     except metadata.PackageNotFoundError:
-        return Check(name, "ok", f"not installed, which is well unless it is needed: pip install 'lash[{extra}]'")
+        return Check(name, "ok", f"not installed; only needed for its extra: pip install 'lash-runtime[{extra}]'")
 
 
 async def _storage(shell: Shell) -> AsyncIterator[Check]:
-    """Look at the storage; where it cannot be opened, the error is a finding and not the end."""
+    """Check the storage; an error while opening it is a result, not the end of the command."""
     from lash.errors import LashError
 
     try:
@@ -103,7 +117,7 @@ async def _storage(shell: Shell) -> AsyncIterator[Check]:
 
 
 def _file(url: str) -> list[Check]:
-    """Look at the file of a SQLite storage and at where it lies."""
+    """Check the file of a SQLite storage and the disk that it is on."""
     path = None if is_postgres(url) else sqlite_path(url)
     if path is None:
         return []
@@ -112,22 +126,22 @@ def _file(url: str) -> list[Check]:
     file = Path(path).resolve()
     checks = [Check("sqlite", "ok", bundled_version())]
     if not file.parent.is_dir():
-        return [*checks, Check("disk", "fail", f"the folder {file.parent} does not exist")]
+        return [*checks, Check("disk", "fail", f"no such directory: {file.parent}")]
     free = shutil.disk_usage(file.parent).free
     return [*checks, Check("disk", "ok" if free >= _FREE_NOTED else "warn", f"{size(free)} free at {file.parent}")]
 
 
 async def _contents(storage: Storage) -> AsyncIterator[Check]:
     # Opening has compared every column, key and index with what this version needs.
-    yield Check("schema", "ok", "as this version needs it")
+    yield Check("schema", "ok", "as this version expects")
     yield _durability(storage)
     yield await _clock(storage)
     letters = await storage.queue.dead(limit=_DEAD_LETTERS_COUNTED)
     many = " or more" if len(letters) == _DEAD_LETTERS_COUNTED else ""
-    told = f"{len(letters)}{many}; see lash queue dead" if letters else "none"
-    yield Check("dead letters", "warn" if letters else "ok", told)
+    detail = f"{len(letters)}{many}; see lash queue dead" if letters else "none"
+    yield Check("dead letters", "warn" if letters else "ok", detail)
     ready = await storage.queue.ready_sessions(limit=_DEAD_LETTERS_COUNTED)
-    yield Check("ready sessions", "ok", f"{len(ready)} with work that no worker has taken yet")
+    yield Check("ready sessions", "ok", f"{len(ready)} with unclaimed work")
 
 
 def _durability(storage: Storage) -> Check:
@@ -138,7 +152,7 @@ def _durability(storage: Storage) -> Check:
 
 
 async def _clock(storage: Storage) -> Check:
-    """Compare the storage's clock with this machine's, halfway between question and answer."""
+    """Compare the storage's clock with this machine's, at the midpoint of the round trip."""
     from lash.backend.liveness import current_owner
 
     before_ms = time.time() * 1_000

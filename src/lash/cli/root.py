@@ -31,9 +31,9 @@ _COMMANDS: Final = {
 def _version(context: click.Context, _parameter: click.Parameter, value: bool) -> None:  # noqa: FBT001 (click's)
     if not value or context.resilient_parsing:
         return
-    from importlib.metadata import version
+    from lash import __version__
 
-    click.echo(f"lash {version('lash')}")
+    click.echo(f"lash {__version__}")
     context.exit()
 
 

@@ -16,9 +16,7 @@ try:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Link, SpanKind, Status, StatusCode, TracerProvider
 except ModuleNotFoundError as missing:
-    raise ConfigError(
-        "OpenTelemetry is not installed; install lash with its extra: pip install 'lash[otel]'"
-    ) from missing
+    raise ConfigError("OpenTelemetry is not installed: pip install 'lash-runtime[otel]'") from missing
 
 _PREFIX: Final = "lash."
 _RETRIED: Final = {"turn.retried": TURN, "process.retried": PROCESS}

@@ -154,4 +154,4 @@ def test_the_extra_is_named_when_it_is_missing(tmp_path: Path) -> None:
         "except lash.ConfigError as error: print(error)\n"
     )
     answer = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
-    assert "lash[s3]" in answer
+    assert "lash-runtime[s3]" in answer

@@ -253,7 +253,7 @@ try:
 except ConfigError as error:
     print(error)
 """
-    assert "pip install lash[postgres]" in run_python(program)
+    assert "pip install 'lash-runtime[postgres]'" in run_python(program)
 
 
 def test_importing_lash_does_not_import_the_driver() -> None:

@@ -7,6 +7,6 @@ from lash.errors import ConfigError
 try:
     import asyncpg
 except ImportError as missing:
-    raise ConfigError("PostgreSQL needs the driver asyncpg: pip install lash[postgres]") from missing
+    raise ConfigError("PostgreSQL needs the driver asyncpg: pip install 'lash-runtime[postgres]'") from missing
 
 __all__ = ["asyncpg"]
