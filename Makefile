@@ -55,7 +55,7 @@ ifneq ($(PLAN_TESTS),)
 endif
 
 planted: $(INSTALLED) ## plant each bug of tests/proof/planted in a copy of the tree: its check must fail; ARGS=word narrows
-	$(BIN)/python -m tools.planted $(ARGS)
+	$(BIN)/python -m tools.planted --verify-checks $(ARGS)
 
 audit: $(INSTALLED) ## known vulnerabilities of what is installed; asks PyPI, ARGS=--strict demands its answer
 	$(BIN)/python -m tools.audit $(ARGS)

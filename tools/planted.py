@@ -1,8 +1,8 @@
 """Planted bugs: each check has caught one, and still does. ``python -m tools.planted``, as ``make planted`` does.
 
-A file ``tests/proof/planted/<area>-<slug>.patch`` begins with two lines, ``Bug: …`` (one sentence) and ``Check: …``
-(a pytest node id, or a command), and goes on with what ``git diff`` said. For each one the tree is copied, the bug
-is planted in the copy, and the check must fail there. Nothing is changed in the tree itself.
+A file ``tests/proof/planted/<area>-<slug>.toml`` says in one sentence what is broken (``bug``), which pytest node ids
+or command must notice (``check``), and which text to exchange (``[[edit]]``: ``file``, ``find``, ``replace``; the text
+to find occurs exactly once in the file). The bug is planted in a copy of the tree, and the check must fail there.
 """
 
 from __future__ import annotations
@@ -17,31 +17,49 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
-FOLDER: Final = "tests/proof/planted"
-_HEADER: Final = re.compile(r"Bug: (?P<bug>\S[^\n]*)\nCheck: (?P<check>\S[^\n]*)\n\n?(?=diff --git )")
-_TARGET: Final = re.compile(r"(?m)^diff --git a/(?P<path>\S+) ")
+DIRECTORY: Final = "tests/proof/planted"
 _COMMAND: Final = re.compile(r"(?:python|make|env|[A-Z_]+=\S*) ")
 _PYTEST_RAN_AND_FAILED: Final = 1
 _OUTPUT_KEPT: Final = 4_000
 
 
+class Edit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One exchange of text. ``find`` occurs exactly once in the file when the edits before it are made."""
+
+    file: Annotated[str, msgspec.Meta(pattern="^src/")]
+    find: Annotated[str, msgspec.Meta(min_length=1)]
+    replace: str
+
+
+class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    bug: Annotated[str, msgspec.Meta(pattern=r"^\S")]
+    check: Annotated[str, msgspec.Meta(pattern=r"^\S")]
+    edit: Annotated[tuple[Edit, ...], msgspec.Meta(min_length=1)]
+
+
 class Planted(msgspec.Struct, frozen=True):
-    """One planted bug: what it breaks, and which check must notice."""
+    """One planted bug: what it breaks, which check must notice, and the edits that plant it."""
 
     name: str
     bug: str
     check: str
-    paths: tuple[str, ...]
+    edits: tuple[Edit, ...]
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What became of one: ``caught``, ``missed``, ``does not apply``, ``no end`` or ``broken`` (no test ran)."""
+    """The verdict on one bug.
+
+    ``caught``, ``missed``, ``does not apply``, ``no end`` (of the check), ``broken`` (no test ran), or ``red anyway``
+    (the check fails without the bug).
+    """
 
     name: str
     bug: str
@@ -55,73 +73,84 @@ class Result(msgspec.Struct, frozen=True):
         return self.verdict == "caught"
 
 
-def read_patch(path: Path) -> Planted:
-    """Read the two lines above the difference; ValueError says what is wrong with the file."""
-    text = path.read_text(encoding="utf-8")
-    header = _HEADER.match(text)
-    if header is None:
-        raise ValueError(f"{path.name}: it begins with a line 'Bug: …', a line 'Check: …', and then what git diff says")
-    paths = tuple(_TARGET.findall(text))
-    if not all(name.startswith("src/") for name in paths):
-        raise ValueError(f"{path.name}: a bug is planted in src/, not in {', '.join(paths)}")
-    return Planted(name=path.stem, bug=header["bug"], check=header["check"], paths=paths)
+class DoesNotApply(Exception):
+    """The text that an edit is to replace does not occur exactly once."""
 
 
-def patches(root: Path) -> list[Path]:
-    """Return the files, by name."""
-    return sorted((root / FOLDER).glob("*.patch"))
+def read_bugs(root: Path, words: Sequence[str] = ()) -> list[Planted]:
+    """Return the planted bugs by name: all, or those whose names contain one of the words."""
+    paths = sorted((root / DIRECTORY).glob("*.toml"))
+    return [read_bug(path) for path in paths if not words or any(word in path.stem for word in words)]
 
 
-def applies(root: Path, path: Path) -> str | None:
-    """Return what git says against applying the file to the tree, None if nothing."""
-    command = ["git", "apply", "--check", str(path.resolve())]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)  # noqa: S603 (our own words)
-    return done.stderr.strip() or f"git says {done.returncode}" if done.returncode else None
+def read_bug(path: Path) -> Planted:
+    """Read one file; ValueError says what is wrong with it."""
+    try:
+        document = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _Document)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise ValueError(f"{path.name}: {error}") from error
+    return Planted(name=path.stem, bug=document.bug, check=document.check, edits=document.edit)
 
 
-def try_patch(root: Path, path: Path, *, seconds: float) -> Result:
+def edited(root: Path, planted: Planted) -> dict[str, str]:
+    """Return the files with the bug in them, by path; raise DoesNotApply if one does not fit the tree."""
+    texts: dict[str, str] = {}
+    for edit in planted.edits:
+        path = root / edit.file
+        if edit.file not in texts and not path.is_file():
+            raise DoesNotApply(f"{edit.file} does not exist")
+        text = texts.get(edit.file) or path.read_text(encoding="utf-8")
+        times = text.count(edit.find)
+        if times != 1:
+            raise DoesNotApply(f"{edit.file}: expected the text once, found it {times} times:\n{edit.find}")
+        texts[edit.file] = text.replace(edit.find, edit.replace)
+    return texts
+
+
+def try_bug(root: Path, planted: Planted, *, seconds: float) -> Result:
     """Plant the bug in a copy of the tree and run its check there."""
-    planted = read_patch(path)
     started = time.monotonic()
-    objection = applies(root, path)
-    if objection is not None:
-        verdict, output = "does not apply", objection
+    try:
+        texts = edited(root, planted)
+    except DoesNotApply as objection:
+        verdict, output = "does not apply", str(objection)
     else:
-        with tempfile.TemporaryDirectory(prefix="planted-") as folder:
-            copy = Path(folder) / "tree"
-            copy_tree(root, copy)
-            subprocess.run(["git", "apply", str(path.resolve())], cwd=copy, check=True)  # noqa: S603, S607 (as above)
-            verdict, output = _run_check(planted, copy, seconds)
+        with _copy_of(root) as copy:
+            for name, text in texts.items():
+                (copy / name).write_text(text, encoding="utf-8")
+            verdict, output = _run_check(planted.check, copy, seconds)
     return Result(planted.name, planted.bug, planted.check, verdict, round(time.monotonic() - started, 1), output)
 
 
-def copy_tree(root: Path, copy: Path) -> None:
-    """Copy what git knows and what it would add, as it lies in the tree."""
+@contextmanager
+def _copy_of(root: Path) -> Iterator[Path]:
+    """Copy the files that git tracks or would add, as they are in the tree."""
     listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(listing, cwd=root, capture_output=True, check=True).stdout  # noqa: S603 (our own words)
-    for name in filter(None, listed.decode().split("\0")):
-        if (root / name).is_file():
-            (copy / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(root / name, copy / name)
-    # A repository of its own, so that git apply does not take the copy for a part of another one.
-    subprocess.run(["git", "init", "--quiet"], cwd=copy, check=True)  # noqa: S607 (git is on the path)
+    with tempfile.TemporaryDirectory(prefix="planted-") as directory:
+        copy = Path(directory) / "tree"
+        for name in filter(None, listed.decode().split("\0")):
+            if (root / name).is_file():
+                (copy / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(root / name, copy / name)
+        yield copy
 
 
 def command_of(check: str) -> list[str]:
-    """Return the command that a check stands for; words that are no command are node ids for pytest."""
+    """Return the command of a check; words that do not begin like a command are arguments of pytest."""
     if _COMMAND.match(check):
         return ["bash", "-c", check]
     return [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *shlex.split(check)]
 
 
-def _run_check(planted: Planted, copy: Path, seconds: float) -> tuple[str, str]:
-    # The interpreter stands first on the path, so that a command's "python" is this one.
+def _run_check(check: str, copy: Path, seconds: float) -> tuple[str, str]:
+    # The interpreter comes first on the path, so that the "python" of a command is this one.
     binaries = f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"
     environment = {**os.environ, "PYTHONPATH": f"{copy / 'src'}:{copy}", "PATH": binaries}
-    # Whether a machine fails is asked here, not with which smallest example, which takes it minutes to find.
+    # That a state machine fails is enough; finding the smallest failing example takes minutes.
     environment["LASH_MODEL_SHRINK"] = "0"
-    command = command_of(planted.check)
-    with subprocess.Popen(  # noqa: S603 (the patches of this repository name it)
+    command = command_of(check)
+    with subprocess.Popen(  # noqa: S603 (the files of this repository name it)
         command,
         cwd=copy,
         env=environment,
@@ -134,7 +163,7 @@ def _run_check(planted: Planted, copy: Path, seconds: float) -> tuple[str, str]:
         try:
             output, _ = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
-            # The whole group goes. It may as well be the machine that is slow, so this counts as not caught.
+            # Kill the whole group. The machine may just be slow, so this does not count as caught.
             os.killpg(process.pid, signal.SIGKILL)
             output, _ = process.communicate()
             return "no end", f"after {seconds:g} s\n{output[-_OUTPUT_KEPT:]}"
@@ -145,18 +174,29 @@ def _verdict(command: Sequence[str], status: int) -> str:
     if status == 0:
         return "missed"
     if "pytest" in command and status != _PYTEST_RAN_AND_FAILED:
-        # Nothing was collected, or pytest was misused: no test has noticed anything.
+        # No test was collected, or pytest was called wrongly: no test has noticed anything.
         return "broken"
     return "caught"
 
 
-def _chosen(root: Path, words: Sequence[str]) -> list[Path]:
-    return [path for path in patches(root) if not words or any(word in path.stem for word in words)]
+def red_checks(root: Path, planted: Sequence[Planted], *, seconds: float) -> dict[str, str]:
+    """Run each distinct check without a bug; return the output of those that do not pass, by check."""
+    red: dict[str, str] = {}
+    with _copy_of(root) as copy:
+        for check in sorted({each.check for each in planted}):
+            verdict, output = _run_check(check, copy, seconds)
+            if verdict != "missed":
+                red[check] = output
+    return red
 
 
-def _results(root: Path, words: Sequence[str], seconds: float) -> Iterator[Result]:
-    for path in _chosen(root, words):
-        yield try_patch(root, path, seconds=seconds)
+def _results(root: Path, planted: Sequence[Planted], *, seconds: float, verify: bool) -> Iterator[Result]:
+    red = red_checks(root, planted, seconds=seconds) if verify else {}
+    for each in planted:
+        if each.check in red:
+            yield Result(each.name, each.bug, each.check, "red anyway", 0.0, red[each.check])
+        else:
+            yield try_bug(root, each, seconds=seconds)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -164,10 +204,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.planted", description=main.__doc__)
     parser.add_argument("words", nargs="*", help="only files whose names contain one of these")
     parser.add_argument("--json", action="store_true", help="one JSON object for each, with the output of its check")
-    parser.add_argument("--seconds", type=float, default=300.0, help="how long one check may take (300)")
+    parser.add_argument("--seconds", type=float, default=300.0, help="time limit of one check (300)")
+    parser.add_argument("--verify-checks", action="store_true", help="first run each check without a bug: it must pass")
     options = parser.parse_args(arguments)
+    root = Path.cwd()
     results: list[Result] = []
-    for result in _results(Path.cwd(), options.words, options.seconds):
+    bugs = read_bugs(root, options.words)
+    for result in _results(root, bugs, seconds=options.seconds, verify=options.verify_checks):
         results.append(result)
         print(msgspec.json.encode(result).decode() if options.json else _row(result), flush=True)
     if not options.json:
