@@ -1,4 +1,4 @@
-"""What artifacts must hold: the same bytes under the same ref for ever, and never other ones."""
+"""Laws of artifacts: a ref always returns the same bytes, and never other ones."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ BAD_REFS: Final[tuple[Any, ...]] = ("", "x", "0" * 63, "0" * 65, "A" * 64, "../"
 
 
 class TestArtifact:
-    """Laws about artifacts."""
+    """Laws of artifacts."""
 
     async def test_bytes_come_back_under_their_hash(self, harness: Harness) -> None:
-        """What was put is returned, in this storage and another; the ref is the SHA-256 of the bytes."""
+        """This storage and another return the bytes that were put; the ref is their SHA-256."""
         storage = await harness.open()
         for size in SIZES:
             content = bytes(range(256)) * (size // 256) + b"y" * (size % 256)
@@ -32,7 +32,7 @@ class TestArtifact:
             assert await (await harness.open()).artifacts.get("modules", ref) == content
 
     async def test_putting_again_changes_nothing(self, harness: Harness) -> None:
-        """A second put of the same bytes is harmless, and the first stays, with its time."""
+        """Putting the same bytes again is idempotent; the first artifact stays, with its creation time."""
         storage = await harness.open()
         await storage.artifacts.put("modules", b"code")
         first = await storage.artifacts.list("modules")
@@ -42,7 +42,7 @@ class TestArtifact:
         assert len(first.artifacts) == 1
 
     async def test_namespaces_are_apart(self, harness: Harness) -> None:
-        """An artifact is found in its own namespace only, and removing it there leaves the other's."""
+        """An artifact is found only in its own namespace; deleting it leaves other namespaces alone."""
         storage = await harness.open()
         ref = await storage.artifacts.put("one", b"code")
         with pytest.raises(ArtifactNotFound):
@@ -53,7 +53,7 @@ class TestArtifact:
         assert await storage.artifacts.get("two", ref) == b"code"
 
     async def test_an_unknown_ref_is_not_found(self, harness: Harness) -> None:
-        """A ref that was never put is ArtifactNotFound, and says which."""
+        """Loading a ref that was never put raises ArtifactNotFound, which names it."""
         storage = await harness.open()
         ref = ArtifactRef("0" * 64)
         assert not await storage.artifacts.exists("modules", ref)
@@ -62,14 +62,14 @@ class TestArtifact:
         assert (raised.value.namespace, raised.value.ref) == ("modules", ref)
 
     async def test_artifacts_survive_reopening(self, harness: Harness) -> None:
-        """An artifact is there after closing and opening again."""
+        """An artifact survives closing and reopening the storage."""
         ref = await (await harness.open()).artifacts.put("modules", b"code" * 5_000)
         storage = await harness.reopen()
         assert await storage.artifacts.exists("modules", ref)
         assert await storage.artifacts.get("modules", ref) == b"code" * 5_000
 
     async def test_profiles_share_refs(self, harness: Harness) -> None:
-        """Compression changes neither ref nor content: what one profile wrote the others read."""
+        """Compression changes neither ref nor content; every profile reads what another wrote."""
         content = b"compressible " * 1_000
         refs = set()
         for profile in Compression:
@@ -81,7 +81,7 @@ class TestArtifact:
         assert len(refs) == 1
 
     async def test_a_deleted_artifact_is_gone(self, harness: Harness) -> None:
-        """An artifact can be removed, once; also one that was just read."""
+        """An artifact is deleted once, even if it was just read into the cache."""
         storage = await harness.open()
         ref = await storage.artifacts.put("modules", b"code")
         assert await storage.artifacts.get("modules", ref) == b"code"
@@ -92,7 +92,7 @@ class TestArtifact:
         assert await storage.artifacts.get("modules", ref) == b"code"
 
     async def test_pages_show_every_artifact_once(self, harness: Harness) -> None:
-        """Pages in the order of refs neither overlap nor leave out, and show sizes and times."""
+        """Pages are ordered by ref, neither overlap nor leave gaps, and show sizes and times."""
         storage = await harness.open()
         contents = [b"%d" % number for number in range(7)]
         for content in contents:
@@ -111,7 +111,7 @@ class TestArtifact:
         assert {(summary.size, summary.created_at_ms) for summary in seen} == {(1, harness.clock.now_ms())}
 
     async def test_namespaces_are_those_that_hold_something(self, harness: Harness) -> None:
-        """Every namespace once, by name; one whose last artifact is deleted is gone."""
+        """Each namespace is listed once, sorted; deleting its last artifact removes it."""
         storage = await harness.open()
         assert await storage.artifacts.namespaces() == ()
         for namespace, content in (("zebra", b"1"), ("Apple", b"2"), ("modules", b"3"), ("modules", b"4")):
@@ -135,14 +135,14 @@ class TestArtifact:
         assert loaded.body == {"policy": {"a": 1, "b": [2]}, "x": None}
 
     async def test_a_loaded_environment_belongs_to_its_caller(self, harness: Harness) -> None:
-        """Changing what was loaded changes neither the stored environment nor what others load."""
+        """Mutating a loaded environment changes neither the stored one nor what others load."""
         storage = await harness.open()
         ref = await storage.artifacts.put_environment(ProcessEnvironment(body={"tools": ["search"]}))
         (await storage.artifacts.get_environment(ref)).body["tools"].append("shell")
         assert (await storage.artifacts.get_environment(ref)).body == {"tools": ["search"]}
 
     async def test_other_bytes_are_no_environment(self, harness: Harness) -> None:
-        """Bytes that are no environment, or have an unknown field, are CorruptData when loaded as one."""
+        """Loading other bytes, or an unknown field, as an environment raises CorruptData."""
         storage = await harness.open()
         for content in (b"code", b'{"body": 1}', b'{"bodies": {}}'):
             ref = await storage.artifacts.put("process_environment", content)
@@ -151,7 +151,7 @@ class TestArtifact:
 
     @pytest.mark.parametrize("body", [None, [1], {"k": float("nan")}, {"k": b"x"}, {1: 2}, {"k": MOMENT}, {"k": 2**64}])
     async def test_an_environment_that_is_no_json_is_refused(self, harness: Harness, body: Any) -> None:  # noqa: ANN401
-        """An environment that could not be read back as it was is InvalidInput."""
+        """An environment that JSON would not return unchanged is InvalidInput."""
         storage = await harness.open()
         with pytest.raises(InvalidInput):
             await storage.artifacts.put_environment(ProcessEnvironment(body=body))

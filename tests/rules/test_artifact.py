@@ -1,4 +1,4 @@
-"""What an artifact is stored as, and which stored bytes are believed."""
+"""Rules of artifacts: the stored form, and which stored bytes are accepted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ROW = ArtifactRow(REF, "plain", 4, CONTENT)
 
 
 def test_bytes_are_packed_under_their_hash() -> None:
-    """The ref is the SHA-256 of the plain bytes; what is no bytes is refused."""
+    """The ref is the SHA-256 of the plain bytes; anything but bytes is refused."""
     blob = pack_artifact(CONTENT, Compression.BALANCED)
     assert (str(blob.ref), blob.size, blob.content) == (str(REF), 4, CONTENT)
     with pytest.raises(InvalidInput):
@@ -37,9 +37,13 @@ def test_bytes_are_packed_under_their_hash() -> None:
 
 
 def test_ref_hash_and_stored_ref_must_agree() -> None:
+<<<<<<< HEAD
     """A row of another ref, other bytes, another length or an unknown form are all CorruptData."""
+=======
+    """A row with another ref, other bytes, another length or an unknown codec is CorruptData."""
+>>>>>>> 24a2d31 (artifact: write the store once, over rows of each backend)
     assert unpack_artifact(ROW, REF) == CONTENT
-    with pytest.raises(CorruptData, match="was found where"):
+    with pytest.raises(CorruptData, match="expected artifact"):
         unpack_artifact(ROW, ArtifactRef("0" * 64))
     for damage in ({"content": b"CODE"}, {"size": 5}, {"codec": "zstd"}, {"codec": "lzma"}):
         with pytest.raises(CorruptData):
@@ -47,7 +51,11 @@ def test_ref_hash_and_stored_ref_must_agree() -> None:
 
 
 def test_a_value_has_one_text() -> None:
+<<<<<<< HEAD
     """The text of a value does not depend on the order of keys, and is read back as the value."""
+=======
+    """The text of a value does not depend on the order of keys, and decodes to the value."""
+>>>>>>> 24a2d31 (artifact: write the store once, over rows of each backend)
     first = encode_value(ProcessEnvironment(body={"a": 1, "b": {"d": 1, "c": 2}}), ProcessEnvironment)
     second = encode_value(ProcessEnvironment(body={"b": {"c": 2, "d": 1}, "a": 1}), ProcessEnvironment)
     assert first == second == b'{"body":{"a":1,"b":{"c":2,"d":1}}}'
@@ -59,7 +67,7 @@ def test_a_value_has_one_text() -> None:
 
 
 def test_a_page_ends_where_there_is_no_next_one() -> None:
-    """A cursor is given exactly if one more row was found than the page shows."""
+    """A page has a cursor exactly if one more row was found than it shows."""
     rows = [ArtifactSummaryRow(digit * 64, 1, 2) for digit in "abc"]
     summaries = tuple(ArtifactSummary(ref=ArtifactRef(digit * 64), size=1, created_at_ms=2) for digit in "abc")
     assert decode_artifact_page(rows, 3) == ArtifactPage(artifacts=summaries)
@@ -69,7 +77,7 @@ def test_a_page_ends_where_there_is_no_next_one() -> None:
 
 
 def test_refs_and_cursors_are_digests() -> None:
-    """Refs and cursors are 64 lowercase hex digits; no cursor means the beginning."""
+    """Refs and cursors are 64 lowercase hex digits; no cursor means the first page."""
     assert check_artifact_ref(REF) == check_artifact_cursor(REF) == REF
     assert check_artifact_cursor(None) == ""
     for check in (check_artifact_ref, check_artifact_cursor):
@@ -78,5 +86,5 @@ def test_refs_and_cursors_are_digests() -> None:
 
 
 def test_environments_are_found_where_they_were_put() -> None:
-    """The namespace is stored with each environment, so no later version may call it otherwise."""
+    """The namespace is stored with each environment, so no later version may rename it."""
     assert ENVIRONMENTS == "process_environment"

@@ -1,4 +1,4 @@
-"""Artifacts: code and the environments that it runs in, stored under the hash of their content."""
+"""Artifacts: code and process environments, stored under the hash of their content."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ArtifactRef = NewType("ArtifactRef", str)
 
 
 class ProcessEnvironment(ClosedValue, frozen=True, kw_only=True):
-    """What a process is run with. Equal environments have the same ref, whatever the order of their keys."""
+    """The environment of a process. Equal environments have the same ref; the order of keys does not matter."""
 
     body: JSONObject = msgspec.field(default_factory=dict)
 
@@ -27,7 +27,7 @@ class ArtifactSummary(Value, frozen=True, kw_only=True):
 
 
 class ArtifactPage(Value, frozen=True, kw_only=True):
-    """Some artifacts of a namespace, by ref, and the cursor with which to ask for the next ones."""
+    """One page of a namespace's artifacts, ordered by ref; ``next_cursor`` asks for the next page."""
 
     artifacts: tuple[ArtifactSummary, ...]
     next_cursor: str | None = None

@@ -1,4 +1,4 @@
-"""What an artifact is stored as, and when stored bytes are the ones that were asked for."""
+"""The stored form of an artifact, and the check that loaded bytes are the requested ones."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from lash.model.artifact import ArtifactPage, ArtifactRef, ArtifactSummary
 T = TypeVar("T")
 
 ENVIRONMENTS: Final = "process_environment"
-"""The namespace in which the environments of processes are kept."""
+"""The namespace of process environments."""
 
 
 class ArtifactRow(msgspec.Struct, frozen=True, array_like=True):
-    """An artifact as it is stored."""
+    """A stored artifact."""
 
     ref: str
     codec: str
@@ -43,30 +43,30 @@ def pack_artifact(content: object, compression: Compression) -> StoredBlob:
 
 
 def check_artifact_ref(ref: object) -> ArtifactRef:
-    """Return the ref if it is one."""
+    """Return the ref, or raise InvalidInput unless it is 64 lowercase hex digits."""
     return ArtifactRef(check_digest("ref", ref))
 
 
 def unpack_artifact(row: ArtifactRow, ref: ArtifactRef) -> bytes:
-    """Return the bytes if the ref asked for, the stored ref and the hash of the bytes agree; else raise CorruptData."""
+    """Return the bytes; raise CorruptData unless requested ref, stored ref and content hash agree."""
     if row.ref != ref:
-        raise CorruptData(f"artifact {row.ref} was found where {ref} should be")
+        raise CorruptData(f"expected artifact {ref}, found {row.ref}")
     return blobs.unpack_stored(ref, row.codec, row.size, row.content)
 
 
 def encode_value(value: object, shape: type[T]) -> bytes:
-    """Return the one text of a value that is the same on every machine, or raise InvalidInput."""
+    """Return the canonical JSON of a value, the same on every machine, or raise InvalidInput."""
     encode(value, shape, shape.__name__)
     return canonical(value)
 
 
 def decode_value(content: bytes, shape: type[T], ref: ArtifactRef) -> T:
-    """Return the value that an artifact holds. Bytes of another shape are CorruptData."""
+    """Return the value that an artifact holds, or raise CorruptData if the bytes have another shape."""
     return decode(content, shape, f"artifact {ref}")
 
 
 def decode_artifact_page(rows: Sequence[ArtifactSummaryRow], limit: int) -> ArtifactPage:
-    """Return the page; the rows hold one more than the limit when there is a next page."""
+    """Return the page. One row more than the limit means that there is a next page."""
     shown = [
         ArtifactSummary(ref=ArtifactRef(row.ref), size=row.size, created_at_ms=row.created_at_ms)
         for row in rows[:limit]
@@ -75,5 +75,5 @@ def decode_artifact_page(rows: Sequence[ArtifactSummaryRow], limit: int) -> Arti
 
 
 def check_artifact_cursor(cursor: object) -> str:
-    """Return the place in the list after which a page begins."""
+    """Return the ref after which a page starts; empty for the first page."""
     return "" if cursor is None else check_digest("cursor", cursor)

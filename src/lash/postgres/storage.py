@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from lash.backend.artifact import Artifacts
 from lash.backend.attachment.attachment import Attachments
 from lash.backend.wait import Waits
 from lash.backend.waiter import ProcessWaiter
@@ -16,7 +17,7 @@ from lash.postgres.engine.database import Database, StatementHook
 from lash.postgres.engine.options import PostgresOptions
 from lash.postgres.hints import PostgresHints
 from lash.postgres.rows.activity import PostgresActivityStore
-from lash.postgres.rows.artifact import PostgresArtifactStore
+from lash.postgres.rows.artifact import PostgresArtifactRows
 from lash.postgres.rows.attachment import PostgresAttachmentManifest, PostgresBytes
 from lash.postgres.rows.effect import PostgresEffectStore
 from lash.postgres.rows.lease import PostgresLeaseStore
@@ -66,7 +67,7 @@ class PostgresStorage:
         self.activity = PostgresActivityStore(database, self.hints)
         self.triggers = PostgresTriggerStore(database)
         self.occurrences = PostgresOccurrenceStore(database, self.hints)
-        self.artifacts = PostgresArtifactStore(database, rules.compression)
+        self.artifacts = Artifacts(PostgresArtifactRows(database), rules.compression)
         self.attachments = Attachments(
             PostgresAttachmentManifest(database),
             attachment_bytes or PostgresBytes(database, rules.compression),

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import parse_qsl
 
+from lash.backend.artifact import Artifacts
 from lash.backend.attachment.attachment import Attachments
 from lash.backend.wait import Waits
 from lash.backend.waiter import ProcessWaiter
@@ -20,7 +21,7 @@ from lash.sqlite.engine.database import Database
 from lash.sqlite.engine.options import SQLiteOptions, StatementHook
 from lash.sqlite.hints import SQLiteHints
 from lash.sqlite.rows.activity import SQLiteActivityStore
-from lash.sqlite.rows.artifact import SQLiteArtifactStore
+from lash.sqlite.rows.artifact import SQLiteArtifactRows
 from lash.sqlite.rows.attachment import SQLiteAttachmentManifest, SQLiteBytes
 from lash.sqlite.rows.effect import SQLiteEffectStore
 from lash.sqlite.rows.lease import SQLiteLeaseStore
@@ -70,7 +71,7 @@ class SQLiteStorage:
         self.triggers = SQLiteTriggerStore(database)
         self.occurrences = SQLiteOccurrenceStore(database, self.hints)
         self.schedules = SQLiteScheduleStore(database, self.hints)
-        self.artifacts = SQLiteArtifactStore(database, rules.compression)
+        self.artifacts = Artifacts(SQLiteArtifactRows(database), rules.compression)
         self.attachments = Attachments(
             SQLiteAttachmentManifest(database),
             attachment_bytes or SQLiteBytes(database, rules.compression),

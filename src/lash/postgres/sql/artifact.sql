@@ -1,5 +1,5 @@
 -- name: artifact_put
--- Keeps an artifact; of one that is there only the time of the last put changes.
+-- Stores an artifact. If it exists, only the time of its last put changes.
 INSERT INTO :"schema".lash_artifacts (namespace, ref, codec, size, created_at_ms, put_at_ms, content)
 SELECT $1::text, $2::text, $3::text, $4::bigint, clock.now_ms, clock.now_ms, $5::bytea
 FROM (SELECT :"schema".lash_now_ms() AS now_ms) AS clock
@@ -10,11 +10,11 @@ ON CONFLICT (namespace, ref) DO UPDATE SET put_at_ms = excluded.put_at_ms;
 SELECT ref, codec, size, content FROM :"schema".lash_artifacts WHERE namespace = $1::text AND ref = $2::text;
 
 -- name: artifact_exists
--- Says whether an artifact is there.
+-- Whether an artifact exists.
 SELECT EXISTS (SELECT 1 FROM :"schema".lash_artifacts WHERE namespace = $1::text AND ref = $2::text);
 
 -- name: artifact_page
--- The artifacts of a namespace after a place in the list, without their bytes.
+-- The artifacts of a namespace after a ref, without their bytes.
 SELECT ref, size, created_at_ms
 FROM :"schema".lash_artifacts
 WHERE namespace = $1::text AND ref > $2::text
@@ -22,7 +22,7 @@ ORDER BY ref
 LIMIT $3::bigint;
 
 -- name: artifact_namespaces
--- The namespaces that hold something: one step in the index for each, however much it holds.
+-- The namespaces that hold an artifact: one index step for each, independent of its size.
 WITH RECURSIVE named (namespace) AS (
     SELECT min(namespace) FROM :"schema".lash_artifacts
     UNION ALL

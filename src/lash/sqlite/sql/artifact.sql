@@ -1,5 +1,5 @@
 -- name: artifact_put
--- Keeps an artifact; of one that is there only the time of the last put changes.
+-- Stores an artifact. If it exists, only the time of its last put changes.
 INSERT INTO lash_artifacts (namespace, ref, codec, size, created_at_ms, put_at_ms, content)
 VALUES (:namespace, :ref, :codec, :size, :now_ms, :now_ms, :content)
 ON CONFLICT (namespace, ref) DO UPDATE SET put_at_ms = excluded.put_at_ms;
@@ -9,11 +9,11 @@ ON CONFLICT (namespace, ref) DO UPDATE SET put_at_ms = excluded.put_at_ms;
 SELECT ref, codec, size, content FROM lash_artifacts WHERE namespace = :namespace AND ref = :ref;
 
 -- name: artifact_exists
--- Says whether an artifact is there.
+-- Whether an artifact exists.
 SELECT EXISTS (SELECT 1 FROM lash_artifacts WHERE namespace = :namespace AND ref = :ref);
 
 -- name: artifact_page
--- The artifacts of a namespace after a place in the list, without their bytes.
+-- The artifacts of a namespace after a ref, without their bytes.
 SELECT ref, size, created_at_ms
 FROM lash_artifacts
 WHERE namespace = :namespace AND ref > :after
@@ -21,7 +21,7 @@ ORDER BY ref
 LIMIT :limit;
 
 -- name: artifact_namespaces
--- The namespaces that hold something: one step in the index for each, however much it holds.
+-- The namespaces that hold an artifact: one index step for each, independent of its size.
 WITH RECURSIVE named (namespace) AS (
     SELECT min(namespace) FROM lash_artifacts
     UNION ALL
