@@ -1,7 +1,7 @@
 """The repository's own rules: ``python -m tools.check_repository``, as ``make check`` does.
 
-Each rule is a function from a `Repository` to findings. A finding of a rule fails the check; what a report finds
-is printed and no more.
+Each rule is a function from a `Repository` to findings. A finding of a rule fails the check; a finding of a report
+is only printed.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Final
 from tools.compile_rules import postgres_compiles, sqlite_compiles
 from tools.python_rules import long_files_and_functions, no_sql_from_strings, nothing_runs_data
 from tools.repository import Finding, Repository, Rule
+from tools.shell_rules import rows_have_the_same_files, shell_equality, shells_are_written_once
 from tools.sql_rules import (
     backends_agree,
     queries_are_used_and_exist,
@@ -34,16 +35,22 @@ RULES: Final[tuple[Rule, ...]] = (
     sqlite_compiles,
     postgres_compiles,
 )
-REPORTS: Final[tuple[Rule, ...]] = (long_files_and_functions,)
+REPORTS: Final[tuple[Rule, ...]] = (
+    long_files_and_functions,
+    shell_equality,
+    # Rules once every noun has its shell in backend/.
+    rows_have_the_same_files,
+    shells_are_written_once,
+)
 
 
 def findings(repository: Repository, rules: Iterable[Rule]) -> list[Finding]:
-    """Everything that the rules have to say, rule by rule."""
+    """Return all findings, rule by rule."""
     return [finding for rule in rules for finding in sorted(rule(repository))]
 
 
 def main() -> int:
-    """Check the tree in the current folder; the exit status says whether every rule holds."""
+    """Check the tree in the current directory; the exit status is 0 if every rule holds."""
     repository = Repository(Path.cwd())
     for note in findings(repository, REPORTS):
         print(f"note: {note}")
