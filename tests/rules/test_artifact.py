@@ -37,11 +37,7 @@ def test_bytes_are_packed_under_their_hash() -> None:
 
 
 def test_ref_hash_and_stored_ref_must_agree() -> None:
-<<<<<<< HEAD
-    """A row of another ref, other bytes, another length or an unknown form are all CorruptData."""
-=======
     """A row with another ref, other bytes, another length or an unknown codec is CorruptData."""
->>>>>>> 24a2d31 (artifact: write the store once, over rows of each backend)
     assert unpack_artifact(ROW, REF) == CONTENT
     with pytest.raises(CorruptData, match="expected artifact"):
         unpack_artifact(ROW, ArtifactRef("0" * 64))
@@ -51,11 +47,7 @@ def test_ref_hash_and_stored_ref_must_agree() -> None:
 
 
 def test_a_value_has_one_text() -> None:
-<<<<<<< HEAD
-    """The text of a value does not depend on the order of keys, and is read back as the value."""
-=======
     """The text of a value does not depend on the order of keys, and decodes to the value."""
->>>>>>> 24a2d31 (artifact: write the store once, over rows of each backend)
     first = encode_value(ProcessEnvironment(body={"a": 1, "b": {"d": 1, "c": 2}}), ProcessEnvironment)
     second = encode_value(ProcessEnvironment(body={"b": {"c": 2, "d": 1}, "a": 1}), ProcessEnvironment)
     assert first == second == b'{"body":{"a":1,"b":{"c":2,"d":1}}}'
