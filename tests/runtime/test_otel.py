@@ -199,11 +199,11 @@ async def test_being_cancelled_is_no_error(telemetry: Telemetry) -> None:
 
 
 def test_without_the_extra_the_error_says_what_to_install() -> None:
-    """Importing lash.telemetry.otel without OpenTelemetry raises ConfigError with the name of the extra."""
+    """Importing lash.telemetry without OpenTelemetry raises ConfigError with the name of the extra."""
     program = (
         "import sys; sys.modules['opentelemetry'] = None\n"
         "import lash\n"
-        "try: lash.telemetry.otel\n"
+        "try: lash.telemetry\n"
         "except lash.ConfigError as error: print(error)"
     )
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout

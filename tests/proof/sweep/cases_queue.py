@@ -89,7 +89,7 @@ CASES: tuple[AnyCase, ...] = (
         steps="on PostgreSQL work that became due is first marked as ready, which any claim may do for any other",
     ),
     Case(
-        method="QueueStore.begin_turn",
+        method="QueueStore.claim_turn",
         ground=unleased,
         call=lambda storage, _: storage.queue.claim_turn("s", owner("w"), ttl_ms=TTL),
         again=Again.TOLD,

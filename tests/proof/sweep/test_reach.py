@@ -17,16 +17,14 @@ from tests.proof.sweep.learned import learn
 BEHIND = {
     "AttachmentManifest": "behind AttachmentStore, whose operations go through every one of its methods",
     "ByteStore": "the bytes in the database are behind AttachmentStore; other byte stores have no statements",
-    "WaitRows": "behind WaitStore, whose operations go through every one of its methods",
-    "Sweeper": "behind Maintenance",
-    "ChangeSignals": "hints, which write nothing",
-    "Listener": "hints, which write nothing",
+    "HintListener": "hints write nothing",
+    "Hints": "hints write nothing",
     "Storage": "the bundle of the others; closing it writes nothing",
 }
-"""Protocols without cases of their own, and why."""
+"""Protocols without cases of their own, and why; a port named `…Rows` is covered through its store."""
 
 READS = {
-    "ActivityStore": {"look", "process_changes"},
+    "ActivityStore": {"process_changes", "read"},
     "ArtifactStore": {"exists", "get", "get_environment", "list", "namespaces"},
     "AttachmentStore": {"entry", "get", "list", "list_uncommitted"},
     "EffectStore": {"get", "group", "list"},
@@ -47,13 +45,13 @@ READS = {
     "SessionStore": {"list", "open"},
     "TriggerStore": {"get", "list"},
     "WaitStore": {"get", "pending"},
-    "WorkStore": {"look"},
+    "WorkStore": {"poll"},
 }
 """Methods that write nothing."""
 
 UNREACHED = {
     "maintenance_drop_blob": "garbage that no write of lash leaves, so no ground can be laid for it",
-    "maintenance_drop_component": "likewise",
+    "maintenance_drop_component": "garbage that no write of lash leaves, so no ground can be laid for it",
     "schema_record_migration": "migrations are not swept; tests/engine/migration kills them",
     "schedule_postpone": "for a schedule that this machine cannot read",
 }
@@ -63,11 +61,12 @@ _WRITES = re.compile(r"^\s*(WITH\b.*\b)?(INSERT|UPDATE|DELETE|REPLACE)\b", re.IG
 
 
 def _protocols() -> Iterator[type]:
-    for module in pkgutil.iter_modules(lash.stores.__path__):
-        members = vars(importlib.import_module(f"lash.stores.{module.name}"))
+    for module in pkgutil.walk_packages(lash.stores.__path__, "lash.stores."):
+        members = vars(importlib.import_module(module.name))
         for member in members.values():
-            own = inspect.isclass(member) and member.__module__ == f"lash.stores.{module.name}"
-            if own and getattr(member, "_is_protocol", False) and _methods(member):
+            own = inspect.isclass(member) and member.__module__ == module.name
+            is_protocol = own and getattr(member, "_is_protocol", False)
+            if is_protocol and not member.__name__.endswith("Rows") and _methods(member):
                 yield member
 
 
@@ -76,7 +75,7 @@ def _methods(protocol: type) -> set[str]:
 
 
 def test_every_writing_method_has_a_case() -> None:
-    """A method of a store is swept, or is listed as one that only reads; a new one is neither until somebody says."""
+    """A method of a store is swept, or is listed as one that only reads; a new one must be added to one of the two."""
     written = {
         f"{protocol.__name__}.{method}"
         for protocol in _protocols()
