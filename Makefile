@@ -71,7 +71,7 @@ format: $(INSTALLED) ## let ruff format and mend what it can
 	$(BIN)/ruff check --fix .
 
 # What development needs takes minutes to fetch, and the demonstration does without.
-demo: $(if $(wildcard $(INSTALLED)),$(INSTALLED),$(RUNTIME)) ## kill a worker in mid-turn, and see that nothing is lost or repeated
+demo: $(if $(wildcard $(INSTALLED)),$(INSTALLED),$(RUNTIME)) ## kill a worker in the middle of a turn; nothing is lost or repeated
 	$(BIN)/python -m lash.demo $(ARGS)
 
 bench: $(INSTALLED) ## measure, as ratios within one run; SCENARIO=name for one, ARGS=--quick for a look

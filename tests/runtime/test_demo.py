@@ -1,4 +1,4 @@
-"""The demonstration tells the truth, on both backends, and would say so if it did not."""
+"""The claims of the demo hold on both backends, and a claim that does not hold is shown as failed."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from lash.runtime.turns.handle import SessionHandle
 
 @pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 def test_every_claim_is_true(backend_url: str, backend_name: str) -> None:
-    """A worker is killed and another goes on; six claims are checked and hold; no colours where nobody sees them."""
+    """A worker is killed and another takes over; six claims hold; there are no colours without a terminal."""
     command = [sys.executable, "-m", "lash.demo", "--url", backend_url]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert (shown.returncode, shown.stderr) == (0, ""), shown.stdout
-    assert shown.stdout.count("\n  true   ") == 6
+    assert shown.stdout.count("\n  ok      ") == 6
     assert "kill -9" in shown.stdout
-    assert "finds it recorded" in shown.stdout
+    assert ": recorded by worker" in shown.stdout
     assert "\x1b" not in shown.stdout
 
 
 async def test_a_false_claim_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What was called twice in the world outside is called so, whatever the database says."""
+    """A tool that was called twice is reported from the ledger, whatever the database says."""
     ledger = tmp_path / "ledger.txt"
     await asyncio.to_thread(ledger.write_text, "flight by 1\nflight by 2\n")
     async with await lash.open("sqlite://") as storage:
         chat = SessionHandle(storage, "s")
         await chat.send("hello")
         assert await stage._check(Screen(), storage, chat, ledger) == 1
-    assert "FALSE  no tool was called twice: flight 2" in capsys.readouterr().out
+    assert "FAILED  every tool was called once: flight 2" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""``lash demo``: the promise, shown."""
+"""``lash demo``: show crash recovery."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from lash.cli.shell import Shell
 
 @command("demo", "lash demo")
 def demo(shell: Shell) -> None:
-    """Kill a worker in the middle of a turn, and see that another goes on: nothing lost, nothing repeated.
+    """Kill a worker in the middle of a turn; another takes over, and nothing is lost or repeated.
 
-    It takes some seconds, on a file that is removed again or on the storage that --url names; LASH_URL is not used.
-    Every claim is checked before it is printed. Ends with code 1 if one is false.
+    Takes a few seconds on a temporary file, or on the storage named by --url; LASH_URL is not used.
+    Every claim is checked before it is printed. Exits with code 1 if a claim does not hold.
     """
     from lash.demo.stage import run
 
     if run(shell.given_url) != 0:
-        raise CommandFailed(exits.ERROR, "a claim of the demonstration is false")
+        raise CommandFailed(exits.ERROR, "a claim of the demo does not hold")

@@ -10,18 +10,19 @@ from lash.demo.stage import run
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the demonstration and return the exit code: 1 if a claim is false."""
+    """Run the demo and return the exit code, 1 if a claim does not hold."""
     parser = argparse.ArgumentParser(
-        prog="python -m lash.demo", description="Kill a worker in mid-turn, and see that nothing is lost or repeated."
+        prog="python -m lash.demo",
+        description="Kill a worker in the middle of a turn and show that nothing is lost or repeated.",
     )
-    parser.add_argument("--url", help="the storage to use; by default a file that is removed again")
+    parser.add_argument("--url", help="the storage to use (default: a temporary SQLite file)")
     try:
         return run(parser.parse_args(arguments).url)
     except lash.LashError as error:
         print(f"lash: {error}", file=sys.stderr)
         return 1
     except TimeoutError:
-        print("lash: the demonstration took too long; the machine may be busy", file=sys.stderr)
+        print("lash: the demo timed out; the machine may be busy", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""What the demonstration writes: with colours on a terminal, as plain text elsewhere."""
+"""The output of the demo: coloured on a terminal, plain text elsewhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BEGAN: Final = time.monotonic()
 
 
 class Screen:
-    """Lines with the seconds since the start before them."""
+    """Prints lines prefixed with the seconds since the start."""
 
     def __init__(self) -> None:
         self._coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
@@ -28,7 +28,7 @@ class Screen:
         self.line(self._paint(text, _RED))
 
     def claim(self, text: str, *, holds: bool) -> None:
-        sign = self._paint("true ", _GREEN) if holds else self._paint("FALSE", _RED)
+        sign = self._paint("ok    ", _GREEN) if holds else self._paint("FAILED", _RED)
         print(f"  {sign}  {text}", flush=True)
 
     def _paint(self, text: str, colour: str) -> str:

@@ -1,4 +1,4 @@
-"""The demonstration: it starts workers, kills one, and checks every claim against the database and the world."""
+"""Runs the demo: start workers, kill one, and check every claim against the database and the ledger."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ THANKS: Final = "And thanks already!"
 
 
 def run(url: str | None) -> int:
-    """Show it on a throw-away file, or on the storage that the URL names; return 0 if every claim is true."""
+    """Run the demo on a temporary file or on the given storage, and return 0 if every claim holds."""
     with tempfile.TemporaryDirectory(prefix="lash-demo-") as folder:
         ledger = Path(folder) / "ledger.txt"
         ledger.touch()
@@ -39,10 +39,10 @@ async def _show(url: str, ledger: Path) -> int:
     async with await lash.open(url) as storage:
         chat = SessionHandle(storage, f"demo-{time.time_ns()}", agent="travel_agent")
         cursor = await chat.cursor()
-        screen.title("Two messages are sent: durable once sent, whoever runs")
+        screen.title("Two messages are sent; no worker runs yet")
         for number, text in enumerate((REQUEST, THANKS), start=1):
             await chat.send(text, key=f"message-{number}")
-            screen.line(f"you: {text}")
+            screen.line(f"you    {text}")
         async with asyncio.timeout(_PATIENCE_S):
             cursor = await _until_killed(screen, chat, cursor, environment)
             await _until_answered(screen, chat, cursor, environment)
@@ -50,8 +50,8 @@ async def _show(url: str, ledger: Path) -> int:
 
 
 async def _until_killed(screen: Screen, chat: SessionHandle, cursor: str, environment: dict[str, str]) -> str:
-    """Let a worker begin, and kill it when it has called two tools of three."""
-    screen.title("A worker begins")
+    """Start a worker, and kill it after it has called two of three tools."""
+    screen.title("A worker starts")
     async with _worker(screen, environment) as worker, contextlib.aclosing(chat.observe(cursor)) as stream:
         async for seen in stream:
             cursor = seen.cursor
@@ -61,13 +61,13 @@ async def _until_killed(screen: Screen, chat: SessionHandle, cursor: str, enviro
             if seen.payload.get("tools") == _KILL_AFTER:
                 worker.send_signal(signal.SIGKILL)
                 await worker.wait()
-                screen.blow(f"kill -9 {worker.pid}, in the middle of the turn")
+                screen.blow(f"kill -9 {worker.pid}   (in the middle of the turn)")
                 break
     return cursor
 
 
 async def _until_answered(screen: Screen, chat: SessionHandle, cursor: str, environment: dict[str, str]) -> None:
-    """Let another worker go on until both messages and the news of the process are answered."""
+    """Start another worker, and wait until both messages and the wake of the process are answered."""
     screen.title("Another worker takes over")
     async with _worker(screen, environment), contextlib.aclosing(chat.observe(cursor)) as stream:
         async for seen in stream:
@@ -75,8 +75,8 @@ async def _until_answered(screen: Screen, chat: SessionHandle, cursor: str, envi
                 screen.line(str(seen.payload["says"]))
             elif isinstance(seen, lash.Committed):
                 said = await chat.messages()
-                screen.line(f"agent: {lash.text_of(said[-1])}")
-                if sum(message.role is lash.Role.USER for message in said) == 2 and any(  # noqa: PLR2004 (those sent)
+                screen.line(f"agent  {lash.text_of(said[-1])}")
+                if sum(message.role is lash.Role.USER for message in said) == 2 and any(  # noqa: PLR2004 (the messages sent)
                     message.role is lash.Role.EVENT for message in said
                 ):
                     return
@@ -86,7 +86,7 @@ async def _until_answered(screen: Screen, chat: SessionHandle, cursor: str, envi
 async def _worker(screen: Screen, environment: dict[str, str]) -> AsyncIterator[asyncio.subprocess.Process]:
     command = (sys.executable, "-m", "lash", "worker", "lash.demo.trip:app", "--log-level", "error")
     worker = await asyncio.create_subprocess_exec(*command, env=environment)
-    screen.line(f"worker {worker.pid} is started")
+    screen.line(f"worker {worker.pid} started")
     try:
         yield worker
     finally:
@@ -105,28 +105,26 @@ async def _check(screen: Screen, storage: lash.Storage, chat: SessionHandle, led
     spent = sum(entry.usage.total for entry in usage)
     ended = [each.status for each in (await storage.processes.list(_of(chat))).processes]
     replies = len(TOOLS) + 1
-    screen.title("What the database and the world outside say")
+    screen.title("Checked against the database and the ledger of outside calls")
     claims = {
-        f"no tool was called twice: {', '.join(f'{tool} {happened[tool]}' for tool in TOOLS)}": (
+        f"every tool was called once: {', '.join(f'{tool} {happened[tool]}' for tool in TOOLS)}": (
             all(happened[tool] == 1 for tool in TOOLS)
         ),
-        f"of {replies} answers of the model at most the one under way was asked for again: {happened['model']} calls": (
+        f"at most the interrupted model call was repeated: {happened['model']} calls for {replies} answers": (
             replies <= happened["model"] <= replies + 1
         ),
-        "no message was lost, none was handled twice": users == [REQUEST, THANKS],
-        f"the process ran once beside it and woke the conversation: {happened['forecast']} forecast": (
+        "both messages are in the conversation once, in order": users == [REQUEST, THANKS],
+        f"the weather process ran once and woke the conversation: {happened['forecast']} forecast": (
             happened["forecast"] == 1 and ended == [lash.ProcessStatus.COMPLETED]
         ),
-        "nothing is left in the queue, and there is no dead letter": (
+        "the queue is empty and there are no dead letters": (
             not await chat.pending() and not await chat.dead_letters()
         ),
-        f"the tokens were booked once: {spent} for {replies} answers, however often they were asked for": (
-            spent == replies * (INPUT_TOKENS + OUTPUT_TOKENS)
-        ),
+        f"tokens were counted once: {spent} for {replies} answers": (spent == replies * (INPUT_TOKENS + OUTPUT_TOKENS)),
     }
     for text, holds in claims.items():
         screen.claim(text, holds=holds)
-    screen.title("Where the tokens went")
+    screen.title("Token ledger")
     for entry in usage:
         screen.line(f"{entry.model} ({entry.source}): {entry.usage.input_tokens} in, {entry.usage.output_tokens} out")
     return 0 if all(claims.values()) else 1
