@@ -18,7 +18,7 @@ from benchmarks.kit.text import prose
 from lash.model.effect import Envelope, ProcessScope, Step
 from lash.model.lease import Acquired, LeaseFence, LeaseOwner
 from lash.model.process.event import EventDraft
-from lash.model.process.process import ProcessAcquired, ProcessFence
+from lash.model.process.process import ProcessAcquired
 from lash.model.queue import BatchDraft, Boundary, Claim, TurnInput
 from lash.model.session.checkpoint import CheckpointDraft, TurnState
 from lash.model.session.commit import Append, Commit
@@ -135,7 +135,7 @@ class StepWork:
     """The recorded outcome of one step of a process under its lease, with 1,000 characters."""
 
     def __init__(self) -> None:
-        self._fences: dict[int, ProcessFence] = {}
+        self._fences: dict[int, LeaseFence] = {}
 
     async def prepare(self, storage: lash.Storage, lanes: int, calls: int) -> None:
         for lane in range(lanes):

@@ -35,7 +35,6 @@ from lash.errors import (
     OutcomeUnknown,
     PendingMigrations,
     ProcessFailed,
-    ProcessLeaseLost,
     ProcessNotFound,
     ProcessPruned,
     ProcessTerminal,
@@ -126,7 +125,7 @@ if TYPE_CHECKING:
         TurnCheckpoint,
         TurnScope,
     )
-    from lash.model.lease import Acquired, Busy, Lease, LeaseFence, LeaseOwner, LocalProcess
+    from lash.model.lease import Acquired, Busy, Lease, LeaseFence, LeaseOwner, LocalProcess, Resource, ResourceKind
     from lash.model.maintenance import GarbageCount, GarbageReport, NounSize, Prunable, PruneReport, StorageReport
     from lash.model.process.event import (
         Appended,
@@ -162,9 +161,7 @@ if TYPE_CHECKING:
         Identity,
         ProcessAcquired,
         ProcessChange,
-        ProcessFence,
         ProcessFilter,
-        ProcessLease,
         ProcessPage,
         ProcessRecord,
         ProcessRefused,
@@ -473,11 +470,8 @@ __all__ = [
     "ProcessEnvironment",
     "ProcessEvent",
     "ProcessFailed",
-    "ProcessFence",
     "ProcessFilter",
     "ProcessHandle",
-    "ProcessLease",
-    "ProcessLeaseLost",
     "ProcessLeaseStore",
     "ProcessNotFound",
     "ProcessPage",
@@ -511,6 +505,8 @@ __all__ = [
     "Rejected",
     "ReplaceFull",
     "Resolved",
+    "Resource",
+    "ResourceKind",
     "Retention",
     "Retry",
     "RevisionConflict",
@@ -644,14 +640,14 @@ _MODULES = {
         "Template TerminalSpec TerminalState Wake WakeRecord WakeSpec WakeState WholePayload"
     ),
     "lash.model.session.frame": "AgentFrame AgentFrameAssignment ModelLimits ModelSpec SessionPolicy",
-    "lash.model.lease": "Acquired Busy Lease LeaseFence LeaseOwner LocalProcess",
+    "lash.model.lease": "Acquired Busy Lease LeaseFence LeaseOwner LocalProcess Resource ResourceKind",
     "lash.model.maintenance": "GarbageCount GarbageReport NounSize Prunable PruneReport StorageReport",
     "lash.model.session.message": "AttachmentRef Message Part PartKind Role",
     "lash.model.session.node": "Graph MessageEntry Node PluginEntry ProtocolEntry",
     "lash.model.process.process": (
         "Abandonment Cancellation ChangePage EngineInput ExternalInput ExternalRef Failure FailureClass Grant "
-        "GrantEntry HostOriginator Identity ProcessAcquired ProcessChange ProcessFence ProcessFilter "
-        "ProcessLease ProcessPage ProcessRecord ProcessRefused ProcessStatus Projection Provenance "
+        "GrantEntry HostOriginator Identity ProcessAcquired ProcessChange ProcessFilter "
+        "ProcessPage ProcessRecord ProcessRefused ProcessStatus Projection Provenance "
         "PrunedProcesses Recovery RefusalReason Registered Registration Scope SessionDetached "
         "SessionOriginator SessionTurnInput SignalWait Success ToolCallInput"
     ),

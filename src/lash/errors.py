@@ -47,7 +47,6 @@
         │   ├── OccurrenceConflict
         │   └── ScheduleConflict
         ├── LeaseLost                stop    the fence is no longer the live one
-        ├── ProcessLeaseLost         stop    the same, for the right to run a process
         ├── ClaimLost                stop    another claim holds the work now
         ├── EffectLeaseLost          stop    somebody else runs the effect now, or it is settled
         ├── StoreUnavailable         retry   busy, contended, timed out, connection lost
@@ -74,6 +73,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from lash.model.attachment import SweepReport
+    from lash.model.lease import Resource
 
 
 class Advice(enum.Enum):
@@ -504,20 +504,11 @@ class ScheduleConflict(Conflict):
 
 
 class LeaseLost(StoreError):
-    """The fence is not the live one: released, expired, taken over, or never this session's."""
+    """The fence is not live: its lease was released, expired or taken over, or it is of another session or process."""
 
-    def __init__(self, session_id: str, reason: str) -> None:
-        super().__init__(f"the lease on session {session_id!r} does not hold: {reason}")
-        self.session_id = session_id
-        self.reason = reason
-
-
-class ProcessLeaseLost(StoreError):
-    """The fence is not the live one of the process: released, expired or taken over."""
-
-    def __init__(self, process_id: str, reason: str) -> None:
-        super().__init__(f"the lease on process {process_id!r} does not hold: {reason}")
-        self.process_id = process_id
+    def __init__(self, resource: Resource, reason: str) -> None:
+        super().__init__(f"the lease on {resource} does not hold: {reason}")
+        self.resource = resource
         self.reason = reason
 
 

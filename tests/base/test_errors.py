@@ -9,6 +9,7 @@ import pytest
 import lash
 from lash import errors
 from lash.errors import Advice, LashError
+from lash.model.lease import process_resource
 
 ADVICE = {
     Advice.FIX: {
@@ -28,7 +29,7 @@ ADVICE = {
     Advice.RETRY: {"StoreUnavailable", "SweepIncomplete", "MaintenanceFailed", "WaitTimedOut"},
     Advice.STOP: {
         *("LashError", "StoreError", "SessionDeleted", "LeaseLost", "ClaimLost", "StorageFailure", "CorruptData"),
-        *("ProcessLeaseLost", "EffectLeaseLost"),
+        "EffectLeaseLost",
         *("SchemaMismatch", "NewerSchema", "PendingMigrations", "ForeignDatabase"),
     },
 }
@@ -98,7 +99,7 @@ def test_messages_name_what_they_are_about() -> None:
         (errors.EventConflict("p", "key"), "process 'p': replay key 'key' was used for another event"),
         (errors.ProcessTerminal("p", "failed"), "process 'p' is already terminal: failed"),
         (errors.WaitTimedOut("p", "outcome", 2.5), "process 'p': no outcome within 2.5 s"),
-        (errors.ProcessLeaseLost("p", "it expired"), "the lease on process 'p' does not hold: it expired"),
+        (errors.LeaseLost(process_resource("p"), "it expired"), "the lease on process 'p' does not hold: it expired"),
     ],
 )
 def test_errors_of_processes_name_the_process(error: LashError, message: str) -> None:
@@ -135,7 +136,10 @@ def test_an_unknown_outcome_is_said_so() -> None:
         (errors.EventConflict("p", "key"), {"process_id": "p", "replay_key": "key"}),
         (errors.ProcessTerminal("p", "failed"), {"process_id": "p", "status": "failed"}),
         (errors.WaitTimedOut("p", "outcome", 2.5), {"process_id": "p", "awaited": "outcome", "timeout_s": 2.5}),
-        (errors.ProcessLeaseLost("p", "it expired"), {"process_id": "p", "reason": "it expired"}),
+        (
+            errors.LeaseLost(process_resource("p"), "it expired"),
+            {"resource": process_resource("p"), "reason": "it expired"},
+        ),
     ],
 )
 def test_an_error_crosses_into_another_process(error: LashError, fields: dict[str, object]) -> None:

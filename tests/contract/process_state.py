@@ -9,8 +9,9 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 import pytest
 
 from lash.errors import LashError
+from lash.model.lease import Lease
 from lash.model.process.event import ProcessEvent, WakeRecord
-from lash.model.process.process import Grant, ProcessChange, ProcessFilter, ProcessLease, ProcessRecord
+from lash.model.process.process import Grant, ProcessChange, ProcessFilter, ProcessRecord
 from lash.plan.process.event import refold
 from lash.stores.storage import Storage
 from lash.testing.harness import Harness
@@ -40,7 +41,7 @@ class Observed(NamedTuple):
     events: tuple[ProcessEvent, ...]
     wakes: tuple[WakeRecord, ...]
     grants: tuple[Grant, ...]
-    holder: ProcessLease | None
+    holder: Lease | None
 
 
 class World(NamedTuple):

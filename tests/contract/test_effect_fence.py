@@ -11,7 +11,6 @@ from lash.errors import (
     Conflict,
     InvalidInput,
     LeaseLost,
-    ProcessLeaseLost,
     ProcessNotFound,
     ProcessPruned,
     SessionDeleted,
@@ -72,10 +71,10 @@ class TestEffectFence:
         assert await storage.effects.record(mine, envelope, 2) == record
         for fence in (others, session):
             call = storage.effects.record(fence, effect("new", scope=RUN), 1)
-            await refuse(storage, call, ProcessLeaseLost, naming="'p'", scope=RUN)
+            await refuse(storage, call, LeaseLost, naming="'p'", scope=RUN)
         await refuse(storage, storage.effects.record(mine, effect(), 1), LeaseLost, naming="'s'")
         await harness.clock.advance(TTL)
-        await refuse(storage, storage.effects.record(mine, effect("new", scope=RUN), 1), ProcessLeaseLost, scope=RUN)
+        await refuse(storage, storage.effects.record(mine, effect("new", scope=RUN), 1), LeaseLost, scope=RUN)
 
     async def test_an_operation_has_no_lease(self, harness: Harness) -> None:
         """What belongs to no session and no process cannot be recorded without a claim."""

@@ -13,7 +13,7 @@ import pytest
 
 from lash.base.limits import MAX_INTEGER
 from lash.errors import InvalidInput, LashError, SessionBindingMismatch
-from lash.model.lease import LeaseFence, LocalProcess
+from lash.model.lease import LeaseFence, LocalProcess, session_resource
 from lash.model.session.checkpoint import TurnState
 from lash.model.session.commit import Append, Commit, ReplaceFull, Unchanged
 from lash.model.session.frame import AgentFrameAssignment, ModelLimits, ModelSpec, SessionPolicy
@@ -101,7 +101,7 @@ BAD_COMMITS: Final[dict[str, dict[str, Any]]] = {
     "revision missing": {"expected_revision": None},
     "fence of another type": {"fence": "token"},
     "fence with a bad number": {
-        "fence": LeaseFence(session_id="s", owner_id="o", incarnation_id="1", token="t", fencing=-1)
+        "fence": LeaseFence(resource=session_resource("s"), owner_id="o", incarnation_id="1", token="t", fencing=-1)
     },
     "release of another type": {"release": ("s", "t")},
     "graph missing": {"graph": None},
@@ -333,7 +333,7 @@ class TestInput:
             await session.commit(commit(0, *nodes, session_id=session_id, turn_id=session_id))
             assert (await loaded(await harness.open(), session_id)).graph.nodes == nodes
             assert (
-                acquired(await storage.leases.claim(session_id, owner(session_id), ttl_ms=5)).session_id == session_id
+                acquired(await storage.leases.claim(session_id, owner(session_id), ttl_ms=5)).resource.id == session_id
             )
         listed = (await storage.sessions.list()).sessions
         assert [line.meta.session_id for line in listed][-1] == "x" * 255

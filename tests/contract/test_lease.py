@@ -9,7 +9,7 @@ import pytest
 
 from lash.backend.liveness import current_owner
 from lash.errors import LeaseLost, RevisionConflict
-from lash.model.lease import Acquired, Busy, Lease
+from lash.model.lease import Acquired, Busy, Lease, session_resource
 from lash.stores.storage import Storage
 from lash.testing.harness import Harness
 from tests.contract.state import loaded, refuse
@@ -31,7 +31,7 @@ class TestLease:
         assert isinstance(outcome, Acquired)
         assert (outcome.reentered, outcome.displaced) == (False, None)
         lease = outcome.lease
-        assert (lease.session_id, lease.owner, lease.claimed_at_ms, lease.expires_at_ms) == ("s", ANN, now, now + TTL)
+        assert (lease.resource.id, lease.owner, lease.claimed_at_ms, lease.expires_at_ms) == ("s", ANN, now, now + TTL)
         assert lease.fencing >= 1
         assert await (await harness.open()).leases.holder("s") == lease
 
@@ -123,7 +123,7 @@ class TestLease:
         false_fence = msgspec.structs.replace(lease.fence, **{changed: false_value})
         with pytest.raises(LeaseLost) as raised:
             await storage.leases.renew(false_fence, ttl_ms=TTL * 5)
-        assert raised.value.session_id == "s"
+        assert raised.value.resource == session_resource("s")
         assert await storage.leases.release(false_fence) is False
         assert await storage.leases.holder("s") == lease
 
@@ -255,7 +255,7 @@ class TestLease:
         first = acquired(await storage.leases.claim("s", ANN, ttl_ms=TTL))
         second = acquired(await storage.leases.claim("other", ANN, ttl_ms=TTL))
         assert first.token != second.token
-        moved = msgspec.structs.replace(first.fence, session_id="other")
+        moved = msgspec.structs.replace(first.fence, resource=session_resource("other"))
         assert await storage.leases.release(moved) is False
         assert await storage.leases.release(first.fence) is True
         assert await storage.leases.holder("other") == second

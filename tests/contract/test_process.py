@@ -11,6 +11,7 @@ import pytest
 
 from lash.errors import InvalidInput, ProcessNotFound, ProcessTerminal, RegistrationConflict
 from lash.model.causal import ProcessCause
+from lash.model.lease import process_resource
 from lash.model.process.event import EventType, Pointer, TerminalState
 from lash.model.process.process import (
     Abandonment,
@@ -211,7 +212,9 @@ class TestProcess:
             storage.processes.register(_changed(process(), process_id=process_id)),
             storage.processes.get(process_id),
             *(call(storage, process_id) for call in BY_ID),
-            storage.process_leases.renew(msgspec.structs.replace(fence, process_id=process_id), ttl_ms=1),
+            storage.process_leases.renew(
+                msgspec.structs.replace(fence, resource=process_resource(process_id)), ttl_ms=1
+            ),
         ]
         for call in calls:
             await refuse(storage, call, InvalidInput)

@@ -10,7 +10,7 @@ import pytest
 
 from lash.backend.liveness import current_process
 from lash.errors import InvalidInput, RegistrationConflict
-from lash.model.lease import LeaseOwner
+from lash.model.lease import LeaseOwner, process_resource
 from lash.model.process.process import ChangeKind, ProcessAcquired, Registered, Registration, Success
 from lash.stores.storage import Storage
 from lash.testing.harness import Harness
@@ -90,7 +90,7 @@ class TestProcessBegin:
         await storage.process_leases.complete((await _begun(storage, "s")).lease.fence, Success(value=1))
         before = await world(storage)
         for process_id in "pqrs":
-            answer = await storage.process_leases.begin(_registration(process_id), ANN, ttl_ms=TTL)
+            answer = await storage.process_leases.register_and_claim(_registration(process_id), ANN, ttl_ms=TTL)
             assert answer == Registered(record=await stored(storage, process_id), created=False)
         assert await world(storage) == before
         assert await storage.process_leases.holder("q") == begun.lease
@@ -100,12 +100,14 @@ class TestProcessBegin:
         storage = await opened(harness)
         await _begun(storage, "p")
         other = process("p", GO)
-        await refuse(storage, storage.process_leases.begin(other, ANN, ttl_ms=TTL), RegistrationConflict, naming="p")
+        await refuse(
+            storage, storage.process_leases.register_and_claim(other, ANN, ttl_ms=TTL), RegistrationConflict, naming="p"
+        )
 
     async def test_what_is_done_elsewhere_is_only_registered(self, harness: Harness) -> None:
         """Nobody here runs an external process."""
         storage = await opened(harness)
-        answer = await storage.process_leases.begin(external("p"), ANN, ttl_ms=TTL)
+        answer = await storage.process_leases.register_and_claim(external("p"), ANN, ttl_ms=TTL)
         assert answer == Registered(record=await stored(storage), created=True)
         assert await log(storage) == ()
         assert await storage.process_leases.holder("p") is None
@@ -126,7 +128,9 @@ class TestProcessBegin:
         owners = [owner(f"w{number}") for number in range(8)]
         stores = [storage.process_leases for storage in (one, two) * 4]
         calls = zip(stores, owners, strict=True)
-        answers = await asyncio.gather(*(store.begin(_registration("p"), each, ttl_ms=TTL) for store, each in calls))
+        answers = await asyncio.gather(
+            *(store.register_and_claim(_registration("p"), each, ttl_ms=TTL) for store, each in calls)
+        )
         acquired = [each for each in answers if isinstance(each, ProcessAcquired)]
         assert [each.lease for each in acquired] == [await one.process_leases.holder("p")]
         assert [each.created for each in answers if isinstance(each, Registered)] == [False] * 7
@@ -136,10 +140,10 @@ class TestProcessBegin:
     async def test_nonsense_is_refused(self, harness: Harness, ttl_ms: Any) -> None:  # noqa: ANN401 (any kind of wrong)
         """Nothing is registered when the claim could not be stored, nor claimed when the registration could not."""
         storage = await opened(harness)
-        await refuse(storage, storage.process_leases.begin(process("p"), ANN, ttl_ms=ttl_ms), InvalidInput)
-        await refuse(storage, storage.process_leases.begin(process(" "), ANN, ttl_ms=TTL), InvalidInput)
+        await refuse(storage, storage.process_leases.register_and_claim(process("p"), ANN, ttl_ms=ttl_ms), InvalidInput)
+        await refuse(storage, storage.process_leases.register_and_claim(process(" "), ANN, ttl_ms=TTL), InvalidInput)
         nobody: Any = "ann"
-        await refuse(storage, storage.process_leases.begin(process("p"), nobody, ttl_ms=TTL), InvalidInput)
+        await refuse(storage, storage.process_leases.register_and_claim(process("p"), nobody, ttl_ms=TTL), InvalidInput)
 
 
 def _registration(process_id: str) -> Registration:
@@ -147,9 +151,9 @@ def _registration(process_id: str) -> Registration:
 
 
 async def _begun(storage: Storage, process_id: str, who: LeaseOwner = ANN) -> ProcessAcquired:
-    answer = await storage.process_leases.begin(_registration(process_id), who, ttl_ms=TTL)
+    answer = await storage.process_leases.register_and_claim(_registration(process_id), who, ttl_ms=TTL)
     assert isinstance(answer, ProcessAcquired)
-    assert process_lease(answer).process_id == process_id
+    assert process_lease(answer).resource.id == process_id
     return answer
 
 
@@ -171,7 +175,7 @@ async def _shown(storage: Storage, process_id: str, acquired: ProcessAcquired) -
             registration_hash="",
             registration=msgspec.structs.replace(record.registration, process_id=""),
         ),
-        msgspec.structs.replace(lease, process_id="", token=""),
+        msgspec.structs.replace(lease, resource=process_resource(""), token=""),
         [msgspec.structs.replace(each, process_id="", replay_key="") for each in await log(storage, process_id)],
         [(each.kind, each.sequence, each.status) for each in (await feed(storage))[0] if each.process_id == process_id],
         await storage.events.wakes_after(process_id),

@@ -9,12 +9,11 @@ import msgspec
 import pytest
 
 from lash.backend.liveness import current_process
-from lash.errors import EventConflict, InvalidInput, ProcessLeaseLost, ProcessTerminal
-from lash.model.lease import LocalProcess
+from lash.errors import EventConflict, InvalidInput, LeaseLost, ProcessTerminal
+from lash.model.lease import Lease, LocalProcess
 from lash.model.process.process import (
     Failure,
     ProcessAcquired,
-    ProcessLease,
     ProcessRefused,
     ProcessStatus,
     Recovery,
@@ -56,7 +55,7 @@ class TestProcessLease:
         assert isinstance(outcome, ProcessAcquired)
         lease = outcome.lease
         assert (outcome.reentered, outcome.displaced) == (False, None)
-        assert (lease.process_id, lease.owner, lease.claimed_at_ms, lease.expires_at_ms) == ("p", ANN, now, now + TTL)
+        assert (lease.resource.id, lease.owner, lease.claimed_at_ms, lease.expires_at_ms) == ("p", ANN, now, now + TTL)
         assert await (await harness.open()).process_leases.holder("p") == lease
         assert outcome.record == await stored(storage)
         assert outcome.record.projection.started_by == ANN
@@ -82,7 +81,7 @@ class TestProcessLease:
     async def test_fencing_numbers_only_grow(self, harness: Harness) -> None:
         """Every acquisition has a larger number and a new token, over release, expiry and take-over."""
         storage = await _storage(harness)
-        leases: list[ProcessLease] = []
+        leases: list[Lease] = []
         for turn in range(6):
             leases.append(process_lease(await storage.process_leases.claim("p", (ANN, BOB)[turn % 2], ttl_ms=TTL)))
             if turn % 3:
@@ -140,11 +139,11 @@ class TestProcessLease:
         storage = await _storage(harness)
         lapsed = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
         await harness.clock.advance(TTL)
-        await refuse(storage, storage.process_leases.renew(lapsed.fence, ttl_ms=TTL), ProcessLeaseLost, naming="p")
+        await refuse(storage, storage.process_leases.renew(lapsed.fence, ttl_ms=TTL), LeaseLost, naming="p")
         outcome = await storage.process_leases.claim("p", BOB, ttl_ms=TTL)
         assert isinstance(outcome, ProcessAcquired)
         assert (outcome.displaced, outcome.lease.fencing) == (lapsed, lapsed.fencing + 1)
-        await refuse(storage, storage.process_leases.renew(lapsed.fence, ttl_ms=TTL), ProcessLeaseLost, naming="p")
+        await refuse(storage, storage.process_leases.renew(lapsed.fence, ttl_ms=TTL), LeaseLost, naming="p")
 
     async def test_no_time_to_live_is_over_at_once(self, harness: Harness) -> None:
         """A lease of zero milliseconds can be taken by the next one without waiting."""
@@ -171,8 +170,8 @@ class TestProcessLease:
         storage = await _storage(harness)
         lease = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
         false = msgspec.structs.replace(lease.fence, **{changed: 99 if changed == "fencing" else "false"})
-        await refuse(storage, storage.process_leases.renew(false, ttl_ms=TTL * 5), ProcessLeaseLost, naming="p")
-        await refuse(storage, storage.process_leases.complete(false, DONE), ProcessLeaseLost, naming="p")
+        await refuse(storage, storage.process_leases.renew(false, ttl_ms=TTL * 5), LeaseLost, naming="p")
+        await refuse(storage, storage.process_leases.complete(false, DONE), LeaseLost, naming="p")
         assert await storage.process_leases.release(false) is False
         assert await storage.process_leases.holder("p") == lease
 
@@ -255,7 +254,7 @@ class TestFencedEnd:
             await harness.clock.advance(TTL)
         if how == "taken over":
             process_lease(await storage.process_leases.claim("p", BOB, ttl_ms=TTL))
-        await refuse(storage, storage.process_leases.complete(lease.fence, DONE), ProcessLeaseLost, naming="p")
+        await refuse(storage, storage.process_leases.complete(lease.fence, DONE), LeaseLost, naming="p")
 
     @pytest.mark.parametrize("how", ["lapsed", "released", "taken over", "ended"])
     async def test_a_stale_fence_notes_nothing(self, harness: Harness, how: str) -> None:
@@ -277,7 +276,7 @@ class TestFencedEnd:
             storage.processes.set_wait("p", wait(), fence=lease.fence),
             storage.processes.clear_wait("p", wait(), fence=lease.fence),
         ):
-            await refuse(storage, call, ProcessLeaseLost, naming="p")
+            await refuse(storage, call, LeaseLost, naming="p")
 
     async def test_a_live_fence_notes_and_stays(self, harness: Harness) -> None:
         """Under its lease a run appends and notes that it waits; the lease is neither freed nor extended by that."""
@@ -298,7 +297,7 @@ class TestFencedEnd:
         await storage.processes.complete("p", FAILED)
         await storage.processes.prune(ended_before_ms=harness.clock.now_ms() + 1, through_cursor=None)
         await registered(storage)
-        await refuse(storage, storage.process_leases.complete(lease.fence, DONE), ProcessLeaseLost, naming="p")
+        await refuse(storage, storage.process_leases.complete(lease.fence, DONE), LeaseLost, naming="p")
         assert await storage.process_leases.release(lease.fence) is False
 
     async def test_an_ended_process_is_not_claimed(self, harness: Harness) -> None:
@@ -389,7 +388,7 @@ class TestFencedEnd:
         assert isinstance(outcome, ProcessAcquired)
         assert (outcome.displaced, outcome.lease.fencing) == (held, held.fencing + 1)
         assert outcome.record.projection.started_by == next_one
-        await refuse(storage, storage.process_leases.complete(held.fence, DONE), ProcessLeaseLost, naming="p")
+        await refuse(storage, storage.process_leases.complete(held.fence, DONE), LeaseLost, naming="p")
 
 
 def _plain(owner_id: str, incarnation_id: str) -> dict[str, object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from lash.errors import EffectMismatch, EventConflict, ProcessLeaseLost, ProcessNotFound
+from lash.errors import EffectMismatch, EventConflict, LeaseLost, ProcessNotFound
 from lash.model.causal import ProcessCause
 from lash.model.effect import EffectRecord, ProcessScope, Step
 from lash.model.process.process import (
@@ -53,7 +53,7 @@ class TestProcessTogether:
         assert told.pop("p150") == ProcessRefused(reason=RefusalReason.EXTERNAL)
         for process_id, outcome in told.items():
             assert isinstance(outcome, ProcessAcquired)
-            assert outcome.lease.process_id == process_id
+            assert outcome.lease.resource.id == process_id
             assert await storage.process_leases.holder(process_id) == outcome.lease
         await check_logs(storage)
 
@@ -64,7 +64,7 @@ class TestProcessTogether:
         for process_id in ids:
             await storage.processes.register(process(process_id, NOTE))
         claims = await asyncio.gather(*(storage.process_leases.claim(each, ANN, ttl_ms=TTL) for each in ids))
-        fences = {each.lease.process_id: each.lease.fence for each in claims if isinstance(each, ProcessAcquired)}
+        fences = {each.lease.resource.id: each.lease.fence for each in claims if isinstance(each, ProcessAcquired)}
         await storage.process_leases.release(fences["p007"])
         await storage.process_leases.release(fences["p008"])
         await storage.process_leases.claim("p008", ANN, ttl_ms=TTL)
@@ -74,8 +74,8 @@ class TestProcessTogether:
         records = [storage.effects.record(fences[each], effect(key, scope=_run(each)), each) for each, key in two_each]
         told = dict(zip(two_each, await asyncio.gather(*records, return_exceptions=True), strict=True))
         for stale in ("p007", "p008"):
-            assert isinstance(told.pop((stale, "k")), ProcessLeaseLost)
-            assert isinstance(told.pop((stale, "l")), ProcessLeaseLost)
+            assert isinstance(told.pop((stale, "k")), LeaseLost)
+            assert isinstance(told.pop((stale, "l")), LeaseLost)
             assert await storage.effects.list(_run(stale)) == ()
         assert isinstance(told.pop(("p012", "k")), EffectMismatch)
         known = told.pop(("p011", "k"))
@@ -98,9 +98,9 @@ class TestProcessTogether:
         leases = [process_lease(each) for each in claims]
         await storage.process_leases.release(leases[7].fence)
         await storage.processes.complete("p011", DONE)
-        ends = [storage.process_leases.complete(each.fence, Success(value=each.process_id)) for each in leases]
+        ends = [storage.process_leases.complete(each.fence, Success(value=each.resource.id)) for each in leases]
         told = dict(zip(ids, await asyncio.gather(*ends, return_exceptions=True), strict=True))
-        assert isinstance(told.pop("p007"), ProcessLeaseLost)
+        assert isinstance(told.pop("p007"), LeaseLost)
         assert isinstance(told.pop("p011"), EventConflict)
         for process_id, record in told.items():
             assert isinstance(record, ProcessRecord)

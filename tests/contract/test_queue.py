@@ -11,7 +11,7 @@ import pytest
 
 from lash.errors import SessionDeleted, SessionNotFound, SourceKeyConflict
 from lash.model.causal import ProcessCause
-from lash.model.lease import LeaseFence
+from lash.model.lease import LeaseFence, session_resource
 from lash.model.queue import (
     AttachmentItem,
     Batch,
@@ -320,7 +320,7 @@ class TestQueue:
         await storage.sessions.delete("gone")
         name = "gone" if gone is SessionDeleted else "never"
         moved, renamed = (
-            msgspec.structs.replace(fence, session_id=name),
+            msgspec.structs.replace(fence, resource=session_resource(name)),
             msgspec.structs.replace(claim, session_id=name),
         )
         calls: list[Callable[[], Awaitable[object]]] = [

@@ -43,7 +43,7 @@ class TestQueueBegin:
         begun = _begun(await storage.queue.claim_turn("s", ANN, ttl_ms=LONG))
         now = harness.clock.now_ms()
         lease, claim = begun.lease, begun.claim
-        assert (lease.session_id, lease.owner, lease.claimed_at_ms, lease.expires_at_ms) == ("s", ANN, now, now + LONG)
+        assert (lease.resource.id, lease.owner, lease.claimed_at_ms, lease.expires_at_ms) == ("s", ANN, now, now + LONG)
         assert lease.fencing == earlier.fencing + 1
         assert await (await harness.open()).leases.holder("s") == lease
         assert (claim.session_id, claim.lease_fencing) == ("s", lease.fencing)

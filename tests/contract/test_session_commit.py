@@ -18,7 +18,7 @@ from lash.errors import (
     SessionNotFound,
     TurnConflict,
 )
-from lash.model.lease import LeaseFence
+from lash.model.lease import LeaseFence, session_resource
 from lash.model.session.commit import Commit, CommitBudget, CommitResult, ReplaceFull
 from lash.model.session.frame import AgentFrame, FrameStatus, ModelLimits, ModelSpec
 from lash.model.session.session import FullGraph, SessionConfig
@@ -232,14 +232,14 @@ class TestSessionCommit:
         await (await harness.open()).session("s").commit(commit(1, node("b", "a"), fence=lease.fence))
         assert (await loaded(storage)).head.revision == 2
 
-    @pytest.mark.parametrize("changed", ["token", "fencing", "owner_id", "incarnation_id", "session_id"])
+    @pytest.mark.parametrize("changed", ["token", "fencing", "owner_id", "incarnation_id", "resource"])
     async def test_a_fence_that_is_not_the_live_one_is_refused(self, harness: Harness, changed: str) -> None:
         """A fence with another token, number, owner, incarnation or session is LeaseLost; nothing is written."""
         storage = await harness.open()
         await started(storage)
         await started(storage, "other")
         lease = acquired(await storage.leases.claim("s", owner("w"), ttl_ms=1_000))
-        false_values = {"fencing": lease.fencing + 1, "session_id": "other"}
+        false_values = {"fencing": lease.fencing + 1, "resource": session_resource("other")}
         false_fence = msgspec.structs.replace(lease.fence, **{changed: false_values.get(changed, "false")})
         await refuse(storage, commit(1, node("b", "a"), fence=false_fence), LeaseLost)
 
@@ -341,7 +341,7 @@ def _everything_wrong(session_id: str) -> Commit:
         7,
         session_id=session_id,
         turn_id="used",
-        fence=LeaseFence(session_id="s", owner_id="w", incarnation_id="1", token="t", fencing=9),
+        fence=LeaseFence(resource=session_resource("s"), owner_id="w", incarnation_id="1", token="t", fencing=9),
         graph=ReplaceFull(nodes=chain("x"), leaf_node_id="x", replaced_node_count=44),
         checkpoint=draft(9, {"tool_state": NO_SUCH_BYTES}),
         usage=(spent(7),),

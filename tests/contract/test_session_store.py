@@ -12,7 +12,7 @@ import pytest
 from lash.base.compression import BlobRef
 from lash.errors import BlobNotFound, LeaseLost, RevisionConflict, SessionDeleted, SessionNotFound
 from lash.model.causal import ToolCallCause
-from lash.model.lease import LeaseFence
+from lash.model.lease import LeaseFence, session_resource
 from lash.model.session.commit import CommitResult
 from lash.model.session.session import ChildRelation, Durability, RootRelation, SessionMeta
 from lash.stores.storage import Storage
@@ -20,7 +20,7 @@ from lash.testing.harness import Harness
 from tests.contract.state import loaded, observe
 from tests.factories.session import acquired, chain, commit, created, draft, node, owner, spent, started
 
-GONE_FENCE = LeaseFence(session_id="s", owner_id="w", incarnation_id="1", token="t", fencing=1)
+GONE_FENCE = LeaseFence(resource=session_resource("s"), owner_id="w", incarnation_id="1", token="t", fencing=1)
 
 CALLS: dict[str, Callable[[Storage], Awaitable[object]]] = {
     "head": lambda storage: storage.session("s").head(),

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from lash.errors import TurnConflict
-from lash.model.lease import LeaseFence
+from lash.model.lease import LeaseFence, session_resource
 from lash.model.session.commit import Append, Commit, CommitResult, ReplaceFull, Unchanged
 from lash.model.session.frame import ModelSpec
 from lash.model.session.message import Message, Part, PartKind, Role
@@ -235,7 +235,7 @@ class TestSessionTurn:
 
 def _retry(what: str, first: CommitResult) -> Commit:
     """Return the commit as a retry would build it that differs in one thing."""
-    dead = LeaseFence(session_id="s", owner_id="o", incarnation_id="1", token="gone", fencing=3)
+    dead = LeaseFence(resource=session_resource("s"), owner_id="o", incarnation_id="1", token="gone", fencing=3)
     by_ref = draft(1, dict(first.manifest.components))
     changes: dict[str, dict[str, object]] = {
         "revision": {"expected_revision": 77},

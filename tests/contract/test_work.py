@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from lash.errors import InvalidInput, ProcessLeaseLost
-from lash.model.process.process import ProcessFence
+from lash.errors import InvalidInput, LeaseLost
+from lash.model.lease import LeaseFence
 from lash.stores.storage import Storage
 from lash.testing.harness import Harness
 from tests.contract.process_state import Call, log, opened, refuse, world
@@ -176,7 +176,7 @@ class TestPark:
         fence, seen = await _lose(storage, harness, how)
         ready_before = await ready(storage)
         call = storage.process_leases.park(fence, wake_seq=seen, until_ms=None)
-        await refuse(storage, call, ProcessLeaseLost, naming="p")
+        await refuse(storage, call, LeaseLost, naming="p")
         assert await ready(storage) == ready_before
 
     async def test_fencing_numbers_grow_over_parking(self, harness: Harness) -> None:
@@ -232,7 +232,7 @@ async def _ask(storage: Storage, reason: str) -> None:
     await calls[reason]()
 
 
-async def _lose(storage: Storage, harness: Harness, how: str) -> tuple[ProcessFence, int]:
+async def _lose(storage: Storage, harness: Harness, how: str) -> tuple[LeaseFence, int]:
     """Run the process, lose the right to, and return the fence that holds no more, and the reasons seen."""
     first = await run(storage)
     fence = first.lease.fence

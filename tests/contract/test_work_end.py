@@ -9,8 +9,9 @@ import pytest
 
 from lash.errors import ProcessNotFound, ProcessPruned
 from lash.model.causal import ProcessEventCause, TurnCause
+from lash.model.lease import LeaseFence, process_resource
 from lash.model.process.event import TerminalState
-from lash.model.process.process import Abandonment, Failure, ProcessFence, ProcessRefused, RefusalReason
+from lash.model.process.process import Abandonment, Failure, ProcessRefused, RefusalReason
 from lash.stores.storage import Storage
 from lash.testing.harness import Harness
 from tests.contract.process_state import opened
@@ -150,21 +151,21 @@ class TestWorkEnd:
     async def test_an_unknown_process_is_not_parked(self, harness: Harness) -> None:
         """Parking what was never registered says so."""
         storage = await opened(harness)
-        fence = ProcessFence(process_id="p", owner_id="a", incarnation_id="1", token="t", fencing=1)
+        fence = LeaseFence(resource=process_resource("p"), owner_id="a", incarnation_id="1", token="t", fencing=1)
         with pytest.raises(ProcessNotFound):
             await storage.process_leases.park(fence, wake_seq=0, until_ms=None)
 
 
-async def _end(storage: Storage, fence: ProcessFence, how: str) -> None:
+async def _end(storage: Storage, fence: LeaseFence, how: str) -> None:
     """End a process that is being run, in one of the ways in which one ends."""
     match how:
         case "fenced":
             await storage.process_leases.complete(fence, DONE)
         case "unfenced":
-            await storage.processes.complete(fence.process_id, DONE)
+            await storage.processes.complete(fence.resource.id, DONE)
         case "declared":
-            await storage.events.append(fence.process_id, event("done", key="end"))
+            await storage.events.append(fence.resource.id, event("done", key="end"))
         case "abandoned":
-            await storage.processes.request_abandon(fence.process_id)
+            await storage.processes.request_abandon(fence.resource.id)
             await storage.process_leases.release(fence)
-            await storage.processes.abandon(fence.process_id, Abandonment(message="gone"))
+            await storage.processes.abandon(fence.resource.id, Abandonment(message="gone"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, TypedDict, Unpack
 
+from lash.model.lease import Lease
 from lash.model.process.event import (
     EventDraft,
     EventSemantics,
@@ -22,7 +23,6 @@ from lash.model.process.process import (
     Outcome,
     ProcessAcquired,
     ProcessInput,
-    ProcessLease,
     ProcessLeaseOutcome,
     ProcessRecord,
     Provenance,
@@ -124,7 +124,7 @@ def granted(
     return Grant(scope=scope(session_id, frame), process_id=process_id, kind=kind, label=label)
 
 
-def process_lease(outcome: ProcessLeaseOutcome) -> ProcessLease:
+def process_lease(outcome: ProcessLeaseOutcome) -> Lease:
     """Return the lease that was acquired; fail the test if it was not."""
     assert isinstance(outcome, ProcessAcquired), outcome
     return outcome.lease

@@ -16,7 +16,7 @@ from lash.errors import (
     RevisionConflict,
     TurnConflict,
 )
-from lash.model.lease import LeaseFence
+from lash.model.lease import LeaseFence, session_resource
 from lash.model.queue import ClaimCompletion
 from lash.model.session.commit import Append, Commit, CommitResult, GraphDelta, ReplaceFull, Unchanged
 from lash.model.session.message import Role
@@ -30,7 +30,9 @@ from tests.rules.kit import EMPTY_HEAD, SESSION, appending, facts, noted, rules,
 
 replace = msgspec.structs.replace
 
-FENCE = LeaseFence(session_id=SESSION, owner_id="worker", incarnation_id="first", token="token", fencing=5)
+FENCE = LeaseFence(
+    resource=session_resource(SESSION), owner_id="worker", incarnation_id="first", token="token", fencing=5
+)
 LIVE = LeaseRow(5, "worker", "first", None, "token", 0, 2_000)
 
 # A session of five nodes on three segments; the leaf "e" ends segment 2.
@@ -219,14 +221,14 @@ def test_a_live_fence_lets_the_commit_pass() -> None:
     [
         (FENCE, 2_000, "it expired"),
         (replace(FENCE, fencing=4), 0, "held under fencing number 5"),
-        (replace(FENCE, session_id="other"), 0, "the fence is for session 'other'"),
+        (replace(FENCE, resource=session_resource("other")), 0, "the fence is for session 'other'"),
     ],
 )
 def test_a_fence_that_does_not_hold_stops_the_commit(fence: LeaseFence, now_ms: int, reason: str) -> None:
     """A worker that lost its lease publishes nothing."""
     with pytest.raises(LeaseLost, match=reason) as caught:
         decide(changing(Unchanged(), fence=fence), facts(HEAD, lease=LIVE, now_ms=now_ms))
-    assert caught.value.session_id == SESSION
+    assert caught.value.resource == session_resource(SESSION)
 
 
 def test_a_stale_release_stops_nothing() -> None:
@@ -318,7 +320,7 @@ def test_a_commit_that_names_no_stored_node_needs_no_reading(graph: GraphDelta) 
         (Append(nodes=(noted("e"),)), HEAD, None),
         (Unchanged(leaf_node_id="b"), HEAD, None),
         (Append(nodes=(noted("f", "e"),)), replace(HEAD, leaf_segment=None), None),
-        (Unchanged(), HEAD, replace(FENCE, session_id="other")),
+        (Unchanged(), HEAD, replace(FENCE, resource=session_resource("other"))),
     ],
     ids=[
         "revision",

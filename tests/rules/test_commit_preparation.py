@@ -5,7 +5,7 @@ import pytest
 
 from lash.base.compression import BlobRef, Codec, Compression
 from lash.errors import CommitTooLarge, InvalidInput, SessionBindingMismatch
-from lash.model.lease import LeaseFence
+from lash.model.lease import LeaseFence, session_resource
 from lash.model.queue import ClaimCompletion
 from lash.model.session.checkpoint import CheckpointDraft, TurnState
 from lash.model.session.commit import Append, Commit, CommitBudget, ReplaceFull, Unchanged
@@ -19,7 +19,9 @@ from tests.rules.kit import NOON, SESSION, appending, noted, rules, sha256
 replace = msgspec.structs.replace
 
 MOST = 9_223_372_036_854_775_807
-FENCE = LeaseFence(session_id=SESSION, owner_id="worker", incarnation_id="first", token="token", fencing=5)
+FENCE = LeaseFence(
+    resource=session_resource(SESSION), owner_id="worker", incarnation_id="first", token="token", fencing=5
+)
 DONE = ClaimCompletion(claim_id="c", token="t", batch_ids=("b",))
 
 
@@ -117,7 +119,7 @@ def test_a_commit_for_another_session_is_refused() -> None:
 def test_a_commit_cannot_release_the_lease_of_another_session() -> None:
     """The release is data of the commit's own session, or the commit is refused."""
     with pytest.raises(SessionBindingMismatch) as caught:
-        prepared(commit(release=replace(FENCE, session_id="other")))
+        prepared(commit(release=replace(FENCE, resource=session_resource("other"))))
     assert (caught.value.bound_session_id, caught.value.attempted_session_id) == (SESSION, "other")
 
 

@@ -14,7 +14,6 @@ from lash.errors import (
     EffectNotRecorded,
     InvalidInput,
     LeaseLost,
-    ProcessLeaseLost,
 )
 from lash.model.effect import (
     EffectBusy,
@@ -34,8 +33,7 @@ from lash.model.effect import (
     Step,
     TurnScope,
 )
-from lash.model.lease import LeaseFence, LeaseOwner, LocalProcess
-from lash.model.process.process import ProcessFence
+from lash.model.lease import LeaseFence, LeaseOwner, LocalProcess, process_resource, session_resource
 from lash.plan.effect.claim import (
     ClaimRow,
     EffectFacts,
@@ -101,8 +99,8 @@ FAILED = msgspec.structs.replace(
 CLAIM = EffectClaim(
     scope=TURN, replay_key="k", envelope_hash=ENCODED.hash, owner=ANN, token="T", fencing=3, expires_at_ms=100
 )
-FENCE = LeaseFence(session_id="s", owner_id="ann", incarnation_id="1", token="L", fencing=7)
-RUN_FENCE = ProcessFence(process_id="p", owner_id="ann", incarnation_id="1", token="L", fencing=7)
+FENCE = LeaseFence(resource=session_resource("s"), owner_id="ann", incarnation_id="1", token="L", fencing=7)
+RUN_FENCE = LeaseFence(resource=process_resource("p"), owner_id="ann", incarnation_id="1", token="L", fencing=7)
 HELD = LeaseRow(7, "ann", "1", None, "L", 0, 100)
 FREE = LeaseRow(7, None, None, None, None, 0, 0)
 
@@ -191,7 +189,7 @@ def test_what_stands_in_the_way_of_recording() -> None:
     assert explain_record(ENCODED, FENCE, facts(COMPLETED)) == record(COMPLETED)
     with pytest.raises(LeaseLost):
         explain_record(ENCODED, FENCE, facts(COMPLETED, FREE))
-    with pytest.raises(ProcessLeaseLost):
+    with pytest.raises(LeaseLost):
         explain_record(ENCODED, RUN_FENCE, facts(COMPLETED, FREE))
     with pytest.raises(EffectMismatch):
         explain_record(OTHER, FENCE, facts(COMPLETED))
@@ -364,10 +362,10 @@ def test_fences_belong_to_their_scope() -> None:
     assert check_scope_fence(TURN, FENCE) is FENCE
     assert check_scope_fence(RUN, RUN_FENCE) is RUN_FENCE
     refused: list[tuple[ExecutionScope, object, type[Exception]]] = [
-        (TURN, msgspec.structs.replace(FENCE, session_id="other"), LeaseLost),
+        (TURN, msgspec.structs.replace(FENCE, resource=session_resource("other")), LeaseLost),
         (TURN, RUN_FENCE, LeaseLost),
-        (RUN, msgspec.structs.replace(RUN_FENCE, process_id="other"), ProcessLeaseLost),
-        (RUN, FENCE, ProcessLeaseLost),
+        (RUN, msgspec.structs.replace(RUN_FENCE, resource=process_resource("other")), LeaseLost),
+        (RUN, FENCE, LeaseLost),
         (OperationScope(operation_id="o"), FENCE, InvalidInput),
         (TURN, CLAIM, InvalidInput),
         (TURN, msgspec.structs.replace(FENCE, token=""), InvalidInput),

@@ -4,7 +4,18 @@ import msgspec
 import pytest
 
 from lash.errors import CorruptData, InvalidInput, LeaseLost
-from lash.model.lease import Acquired, Busy, Lease, LeaseFence, LeaseOwner, LocalProcess
+from lash.model.lease import (
+    Acquired,
+    Busy,
+    Lease,
+    LeaseFence,
+    LeaseOwner,
+    LocalProcess,
+    Resource,
+    ResourceKind,
+    process_resource,
+    session_resource,
+)
 from lash.plan.lease import (
     NEVER_HELD,
     Acquire,
@@ -35,8 +46,9 @@ PROCESS_TEXT = '{"host_id":"host","boot_id":"boot","pid":12,"process_start":"345
 HOLDER = LeaseOwner(owner_id="worker", incarnation_id="first", process=PROCESS)
 RIVAL = LeaseOwner(owner_id="rival", incarnation_id="first")
 ROW = LeaseRow(5, "worker", "first", PROCESS_TEXT, "token", 1_000, 2_000)
-LEASE = Lease(session_id=SESSION, owner=HOLDER, token="token", fencing=5, claimed_at_ms=1_000, expires_at_ms=2_000)
-FENCE = LeaseFence(session_id=SESSION, owner_id="worker", incarnation_id="first", token="token", fencing=5)
+RESOURCE = session_resource(SESSION)
+LEASE = Lease(resource=RESOURCE, owner=HOLDER, token="token", fencing=5, claimed_at_ms=1_000, expires_at_ms=2_000)
+FENCE = LeaseFence(resource=RESOURCE, owner_id="worker", incarnation_id="first", token="token", fencing=5)
 
 
 def test_a_lease_that_was_never_held_is_free_from_the_start() -> None:
@@ -45,7 +57,7 @@ def test_a_lease_that_was_never_held_is_free_from_the_start() -> None:
 
 
 def claim(row: LeaseRow, owner: LeaseOwner, now_ms: int, ttl_ms: int = 500) -> ClaimDecision:
-    return plan_claim(row, session_id=SESSION, owner=owner, ttl_ms=ttl_ms, now_ms=now_ms)
+    return plan_claim(row, resource=RESOURCE, owner=owner, ttl_ms=ttl_ms, now_ms=now_ms)
 
 
 def reclaim(
@@ -53,7 +65,7 @@ def reclaim(
 ) -> ClaimDecision:
     return plan_reclaim(
         ROW,
-        session_id=SESSION,
+        resource=RESOURCE,
         owner=owner,
         observed=observed,
         observed_is_dead=dead,
@@ -133,7 +145,7 @@ def test_the_observed_dead_holder_is_displaced_before_its_time() -> None:
         (replace(FENCE, token="other"), True),
         (replace(FENCE, owner_id="other"), True),
         (replace(FENCE, incarnation_id="other"), True),
-        (replace(FENCE, session_id="other"), True),
+        (replace(FENCE, resource=session_resource("other")), True),
     ],
 )
 def test_nobody_but_the_observed_dead_holder_is_displaced(observed: LeaseFence, dead: bool) -> None:  # noqa: FBT001
@@ -169,7 +181,7 @@ def test_a_fence_that_does_not_hold_is_a_lost_lease(row: LeaseRow, fence: LeaseF
     """Released, overtaken, foreign or expired: the error says which, for renewals as for writes."""
     with pytest.raises(LeaseLost, match=reason) as caught:
         require_fence(row, fence, now_ms)
-    assert caught.value.session_id == SESSION
+    assert caught.value.resource == RESOURCE
     with pytest.raises(LeaseLost, match=reason):
         plan_renewal(row, fence=fence, ttl_ms=500, now_ms=now_ms)
 
@@ -183,11 +195,11 @@ def test_a_fence_that_holds_proves_its_lease() -> None:
 def test_a_row_without_a_token_carries_no_lease() -> None:
     """A free row is free, whoever held it last."""
     free = LeaseRow(5, "worker", "first", PROCESS_TEXT, None, 0, 9_999)
-    assert held_lease(free, SESSION) is None
+    assert held_lease(free, RESOURCE) is None
     assert not free.is_live(0)
-    assert held_lease(ROW, SESSION) == LEASE
+    assert held_lease(ROW, RESOURCE) == LEASE
     without_process = LeaseRow(5, "worker", "first", None, "token", 1_000, 2_000)
-    assert held_lease(without_process, SESSION) == replace(LEASE, owner=replace(HOLDER, process=None))
+    assert held_lease(without_process, RESOURCE) == replace(LEASE, owner=replace(HOLDER, process=None))
 
 
 @pytest.mark.parametrize(
@@ -201,7 +213,7 @@ def test_a_row_without_a_token_carries_no_lease() -> None:
 def test_a_row_that_contradicts_itself_is_corrupt(row: LeaseRow) -> None:
     """A token without a readable holder is never taken for a free lease."""
     with pytest.raises(CorruptData):
-        held_lease(row, SESSION)
+        held_lease(row, RESOURCE)
 
 
 def test_callers_are_told_what_was_decided() -> None:
@@ -236,19 +248,28 @@ def test_a_claim_that_makes_no_sense_is_refused(owner: object, ttl_ms: object, m
 
 def test_the_observed_lease_is_the_one_of_a_busy_answer() -> None:
     """A lease is returned as it is; a fence or nothing is refused."""
-    assert check_observed(LEASE) is LEASE
+    assert check_observed(LEASE, ResourceKind.SESSION) is LEASE
     for wrong in (FENCE, None):
-        with pytest.raises(InvalidInput, match="observed must be the Lease of a Busy answer"):
-            check_observed(wrong)
+        with pytest.raises(InvalidInput, match="observed must be the Lease that a refused claim showed"):
+            check_observed(wrong, ResourceKind.SESSION)
     with pytest.raises(InvalidInput, match=r"observed\.token is blank"):
-        check_observed(replace(LEASE, token=""))
+        check_observed(replace(LEASE, token=""), ResourceKind.SESSION)
 
 
 @pytest.mark.parametrize(
     ("fence", "message"),
     [
         ({"token": "t"}, "fence must be a LeaseFence, not dict"),
-        (replace(FENCE, session_id=""), r"fence\.session_id is blank"),
+        (replace(FENCE, resource=SESSION), r"fence\.resource must be the Resource of a session or a process, not 's"),
+        (
+            replace(FENCE, resource=Resource(kind="session", id="s")),  # type: ignore[arg-type]
+            r"fence\.resource must be the Resource of",
+        ),
+        (replace(FENCE, resource=session_resource("")), r"fence\.resource\.id is blank"),
+        (
+            replace(FENCE, resource=process_resource("p")),
+            "must be the fence of a session, not that of process 'p'",
+        ),
         (replace(FENCE, owner_id=7), r"fence\.owner_id must be text"),
         (replace(FENCE, incarnation_id="x" * 256), r"fence\.incarnation_id has 256 characters"),
         (replace(FENCE, token="\ud800"), r"fence\.token contains a lone surrogate"),
@@ -259,9 +280,9 @@ def test_the_observed_lease_is_the_one_of_a_busy_answer() -> None:
 def test_a_fence_of_the_wrong_kind_is_refused(fence: object, message: str) -> None:
     """No database has to compare nonsense."""
     with pytest.raises(InvalidInput, match=message):
-        check_fence("fence", fence)
+        check_fence("fence", fence, ResourceKind.SESSION)
 
 
 def test_a_good_fence_is_returned() -> None:
     """Checking changes nothing."""
-    assert check_fence("fence", FENCE) is FENCE
+    assert check_fence("fence", FENCE, ResourceKind.SESSION) is FENCE

@@ -5,8 +5,8 @@ import base64
 import msgspec
 import pytest
 
-from lash.errors import Conflict, CorruptData, InvalidInput, ProcessLeaseLost
-from lash.model.lease import Lease, LeaseFence, LeaseOwner
+from lash.errors import Conflict, CorruptData, InvalidInput
+from lash.model.lease import LeaseOwner
 from lash.model.process.process import (
     ChangeKind,
     ChangePage,
@@ -14,9 +14,7 @@ from lash.model.process.process import (
     Grant,
     GrantEntry,
     ProcessChange,
-    ProcessFence,
     ProcessFilter,
-    ProcessLease,
     ProcessPage,
     ProcessRecord,
     ProcessRefused,
@@ -41,16 +39,7 @@ from lash.plan.process.grant import (
     detached,
     frame_of,
 )
-from lash.plan.process.lease import (
-    as_plain_fence,
-    as_process_lease,
-    check_observed_process,
-    check_process_fence,
-    plan_process_renewal,
-    refuse_run,
-    require_abandonable,
-    require_process_fence,
-)
+from lash.plan.process.lease import refuse_run, require_abandonable
 from lash.plan.process.process import (
     ProcessRow,
     check_filter,
@@ -69,10 +58,6 @@ replace = msgspec.structs.replace
 MOST = 9_223_372_036_854_775_807
 RIVAL = LeaseOwner(owner_id="worker", incarnation_id="second")
 LEASE_ROW = LeaseRow(5, "worker", "first", None, "token", 1_000, 2_000)
-LEASE = ProcessLease(
-    process_id=PROCESS, owner=OWNER, token="token", fencing=5, claimed_at_ms=1_000, expires_at_ms=2_000
-)
-FENCE = ProcessFence(process_id=PROCESS, owner_id="worker", incarnation_id="first", token="token", fencing=5)
 SCOPE = Scope(session_id=SESSION)
 FRAME = Scope(session_id=SESSION, agent_frame_id="frame")
 ROW = ProcessRow(7, PROCESS, "hash", '{"process_id":"process-1","input":{"type":"external"}}', "{}", None, 0, 10, 10)
@@ -121,58 +106,15 @@ def test_nobody_runs_what_has_ended(recovery: Recovery, status: ProcessStatus) -
     assert refuse_run(ended, OWNER) == ProcessRefused(reason=RefusalReason.TERMINAL)
 
 
-def test_leases_and_fences_keep_all_their_parts() -> None:
-    """A process is leased like a session, under its own id."""
-    plain = Lease(session_id=PROCESS, owner=OWNER, token="token", fencing=5, claimed_at_ms=1_000, expires_at_ms=2_000)
-    assert as_process_lease(plain) == LEASE
-    assert LEASE.fence == FENCE
-    assert as_plain_fence(FENCE) == LeaseFence(
-        session_id=PROCESS, owner_id="worker", incarnation_id="first", token="token", fencing=5
-    )
-
-
-def test_a_live_fence_proves_its_lease() -> None:
-    """Up to its last millisecond."""
-    assert require_process_fence(LEASE_ROW, FENCE, 1_999) == LEASE
-
-
-@pytest.mark.parametrize(
-    ("row", "fence", "now_ms", "reason"),
-    [
-        (LEASE_ROW, FENCE, 2_000, "it expired"),
-        (FREE_LEASE, FENCE, 0, "it was released; the fence shows fencing number 5"),
-        (LEASE_ROW, replace(FENCE, fencing=4), 0, "it is held under fencing number 5; the fence shows 4"),
-        (LEASE_ROW, replace(FENCE, token="other"), 0, "it is held under fencing number 5; the fence shows 5"),
-    ],
-)
-def test_a_fence_that_does_not_hold_is_lost(row: LeaseRow, fence: ProcessFence, now_ms: int, reason: str) -> None:
-    """The error speaks of the process and says why, for proofs and renewals alike."""
-    with pytest.raises(ProcessLeaseLost) as raised:
-        require_process_fence(row, fence, now_ms)
-    assert (raised.value.process_id, raised.value.reason) == (PROCESS, reason)
-    with pytest.raises(ProcessLeaseLost):
-        plan_process_renewal(row, fence=fence, ttl_ms=1, now_ms=now_ms)
-
-
-@pytest.mark.parametrize(
-    ("now_ms", "ttl_ms", "expires_at_ms"),
-    [(1_500, 600, 2_100), (1_500, 500, 2_000), (1_500, 1, 2_000), (1, MOST, MOST)],
-)
-def test_a_renewal_never_shortens(now_ms: int, ttl_ms: int, expires_at_ms: int) -> None:
-    """Only the expiry moves, and it overflows nothing."""
-    renewed = plan_process_renewal(LEASE_ROW, fence=FENCE, ttl_ms=ttl_ms, now_ms=now_ms)
-    assert renewed == replace(LEASE, expires_at_ms=expires_at_ms)
-
-
 ASKED = Projection(abandon_requested=True)
 
 
 @pytest.mark.parametrize(
     ("projection", "now_ms", "message"),
     [
-        (Projection(), 2_000, "was not asked to be abandoned; request it first"),
-        (Projection(), 1_999, "was not asked to be abandoned; request it first"),
-        (ASKED, 1_999, "is being run; its lease must lapse before it is abandoned"),
+        (Projection(), 2_000, "was not asked to be abandoned; call request_abandon first"),
+        (Projection(), 1_999, "was not asked to be abandoned; call request_abandon first"),
+        (ASKED, 1_999, "is being run; its lease must expire before it is abandoned"),
     ],
 )
 def test_a_process_is_not_given_up_unasked_or_while_it_is_run(
@@ -188,41 +130,6 @@ def test_a_process_can_be_given_up_once_nobody_runs_it() -> None:
     require_abandonable(record(projection=ASKED), LEASE_ROW, 2_000)
     require_abandonable(record(projection=ASKED), FREE_LEASE, 0)
     require_abandonable(record(projection=Projection(status=ProcessStatus.ABANDONED)), LEASE_ROW, 0)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        (LEASE, "fence must be a ProcessFence, not ProcessLease"),
-        (None, "fence must be a ProcessFence, not NoneType"),
-        (replace(FENCE, process_id=""), "fence.process_id is blank"),
-        (replace(FENCE, owner_id=7), "fence.owner_id must be text"),
-        (replace(FENCE, incarnation_id="a\0"), "fence.incarnation_id contains a NUL"),
-        (replace(FENCE, token=" "), "fence.token is blank"),
-        (replace(FENCE, fencing=-1), "fence.fencing must lie between 0"),
-        (replace(FENCE, fencing="5"), "fence.fencing must be an integer"),
-    ],
-)
-def test_what_is_no_fence_is_refused(wrong: object, message: str) -> None:
-    """No database has to compare nonsense."""
-    with pytest.raises(InvalidInput, match=message):
-        check_process_fence(wrong)
-
-
-def test_usable_fences_and_leases_are_returned() -> None:
-    """As they were given."""
-    assert check_process_fence(FENCE) is FENCE
-    assert check_observed_process(LEASE) is LEASE
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [(FENCE, "observed must be the ProcessLease of a refusal, not ProcessFence"), (replace(LEASE, token=""), "token")],
-)
-def test_what_nobody_could_have_observed_is_refused(wrong: object, message: str) -> None:
-    """A reclaim needs the lease of a refusal."""
-    with pytest.raises(InvalidInput, match=message):
-        check_observed_process(wrong)
 
 
 def test_ids_are_a_collection_of_different_ones() -> None:

@@ -12,7 +12,7 @@ import pytest
 from lash.base.compression import BlobRef
 from lash.errors import CorruptData, TurnConflict
 from lash.model.causal import TurnCause
-from lash.model.lease import LeaseFence
+from lash.model.lease import LeaseFence, session_resource
 from lash.model.queue import ClaimCompletion
 from lash.model.session.checkpoint import CheckpointDraft, CheckpointManifest, TurnState
 from lash.model.session.commit import Append, Commit, CommitResult, GraphDelta, ReplaceFull, Unchanged
@@ -27,7 +27,9 @@ from tests.rules.kit import NOON, SESSION, canonical_json, rules, said, sha256
 
 replace = msgspec.structs.replace
 
-FENCE = LeaseFence(session_id=SESSION, owner_id="worker", incarnation_id="boot", token="token", fencing=4)
+FENCE = LeaseFence(
+    resource=session_resource(SESSION), owner_id="worker", incarnation_id="boot", token="token", fencing=4
+)
 
 COMMIT = Commit(
     session_id=SESSION,

@@ -8,12 +8,11 @@ import pytest
 
 from lash.errors import CorruptData, InvalidInput
 from lash.model.causal import CausalRef, NodeCause, ProcessCause, ProcessEventCause
-from lash.model.lease import Lease, LeaseOwner, LocalProcess
+from lash.model.lease import Lease, LeaseOwner, LocalProcess, process_resource, session_resource
 from lash.model.process.event import EventDraft
 from lash.model.process.process import (
     EngineInput,
     ExternalInput,
-    ProcessLease,
     ProcessStatus,
     Projection,
     Provenance,
@@ -178,8 +177,8 @@ def test_what_was_found_is_decoded() -> None:
         commanded_session_ids=("c",),
         cancelled_process_ids=("x",),
         suspect_leases=(
-            Lease(session_id="t", owner=held, token="k", fencing=1, claimed_at_ms=2, expires_at_ms=3),
-            ProcessLease(process_id="q", owner=held, token="l", fencing=4, claimed_at_ms=5, expires_at_ms=6),
+            Lease(resource=session_resource("t"), owner=held, token="k", fencing=1, claimed_at_ms=2, expires_at_ms=3),
+            Lease(resource=process_resource("q"), owner=held, token="l", fencing=4, claimed_at_ms=5, expires_at_ms=6),
         ),
         next_at_ms=11,
         now_ms=9,

@@ -95,7 +95,7 @@ async def test_a_start_whose_run_is_ended_is_registered_all_the_same(
 
     async with app:
         with monkeypatch.context() as patch:
-            patch.setattr(app.storage.process_leases, "begin", never)
+            patch.setattr(app.storage.process_leases, "register_and_claim", never)
             starting = asyncio.create_task(app.start(process))
             await asyncio.wait_for(entered.wait(), 60)
             assert app._worker is not None

@@ -71,8 +71,8 @@ async def test_a_renewal_that_hangs_costs_no_other_its_lease(backend_url: str, m
         renew = app.storage.leases.renew
 
         async def hang(fence: LeaseFence, *, ttl_ms: int) -> Lease:
-            renewed[fence.session_id] += 1
-            if fence.session_id == "hangs":
+            renewed[fence.resource.id] += 1
+            if fence.resource.id == "hangs":
                 await asyncio.Event().wait()
             return await renew(fence, ttl_ms=ttl_ms)
 

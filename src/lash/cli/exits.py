@@ -16,7 +16,6 @@ from lash.errors import (
     LeaseLost,
     NotFound,
     PendingMigrations,
-    ProcessLeaseLost,
     SchemaMismatch,
     SessionDeleted,
     SessionNotFound,
@@ -49,7 +48,7 @@ MEANINGS: Final = {
 _CODES: Final[tuple[tuple[tuple[type[LashError], ...], int], ...]] = (
     ((ConfigError, InvalidInput), USAGE),
     ((NotFound, SessionDeleted), NOT_FOUND),
-    ((Conflict, LeaseLost, ProcessLeaseLost, ClaimLost, EffectLeaseLost), CONFLICT),
+    ((Conflict, LeaseLost, ClaimLost, EffectLeaseLost), CONFLICT),
     ((StoreUnavailable,), UNAVAILABLE),
     ((SchemaMismatch,), SCHEMA),
 )

@@ -1,14 +1,15 @@
-"""Leases: expiring, fenced rights to execute."""
+"""Leases: expiring, fenced rights to execute a session or a process."""
 
 from __future__ import annotations
 
+import enum
 from typing import TypeAlias
 
 from lash.model.value import Count, Value
 
 
 class LocalProcess(Value, frozen=True, kw_only=True):
-    """A process that others on the same boot of the same machine can see to be dead."""
+    """An operating system process; others on the same boot of the same machine can see that it died."""
 
     host_id: str
     boot_id: str
@@ -17,10 +18,10 @@ class LocalProcess(Value, frozen=True, kw_only=True):
 
 
 class LeaseOwner(Value, frozen=True, kw_only=True):
-    """Who holds a lease: a stable worker id and one incarnation of it.
+    """The holder of a lease: a stable worker id and one incarnation of that worker.
 
-    Two owners are the same holder when both ids agree. ``process`` lets others on the machine see that the
-    holder is dead before its lease runs out; without it only time tells.
+    Two owners are the same holder if both ids are equal. ``process`` lets other workers on the machine prove that the
+    holder died before its lease expires; without it they have to wait for the expiry.
     """
 
     owner_id: str
@@ -31,10 +32,37 @@ class LeaseOwner(Value, frozen=True, kw_only=True):
         return self.owner_id == other.owner_id and self.incarnation_id == other.incarnation_id
 
 
-class LeaseFence(Value, frozen=True, kw_only=True):
-    """The proof of one acquisition: shown to renew, to release, and with every fenced write."""
+class ResourceKind(enum.StrEnum):
+    """The kinds of things that can be leased."""
 
-    session_id: str
+    SESSION = "session"
+    PROCESS = "process"
+
+
+class Resource(Value, frozen=True, kw_only=True):
+    """A session or a process that can be leased."""
+
+    kind: ResourceKind
+    id: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.id!r}"
+
+
+def session_resource(session_id: str) -> Resource:
+    """Return a session as the resource of its lease."""
+    return Resource(kind=ResourceKind.SESSION, id=session_id)
+
+
+def process_resource(process_id: str) -> Resource:
+    """Return a process as the resource of its lease."""
+    return Resource(kind=ResourceKind.PROCESS, id=process_id)
+
+
+class LeaseFence(Value, frozen=True, kw_only=True):
+    """The proof of one acquisition of a lease. Renewals, releases and fenced writes require it."""
+
+    resource: Resource
     owner_id: str
     incarnation_id: str
     token: str
@@ -42,9 +70,12 @@ class LeaseFence(Value, frozen=True, kw_only=True):
 
 
 class Lease(Value, frozen=True, kw_only=True):
-    """One acquisition of a session's lease. It is live until ``expires_at_ms``, that moment excluded."""
+    """One acquisition of the right to execute a session or a process.
 
-    session_id: str
+    The lease is live before ``expires_at_ms`` and expired from that moment on.
+    """
+
+    resource: Resource
     owner: LeaseOwner
     token: str
     fencing: Count
@@ -54,7 +85,7 @@ class Lease(Value, frozen=True, kw_only=True):
     @property
     def fence(self) -> LeaseFence:
         return LeaseFence(
-            session_id=self.session_id,
+            resource=self.resource,
             owner_id=self.owner.owner_id,
             incarnation_id=self.owner.incarnation_id,
             token=self.token,
@@ -63,10 +94,10 @@ class Lease(Value, frozen=True, kw_only=True):
 
 
 class Acquired(Value, frozen=True, kw_only=True):
-    """The caller holds the lease.
+    """The caller holds the lease of the session.
 
-    ``reentered`` is true when the same holder had it already: then an outer piece of work will release it, and
-    this one must not. ``displaced`` is the lease that lapsed or was taken over, if there was one.
+    ``reentered`` is true if the same holder held it before the call. The outer holder releases it; the caller must not.
+    ``displaced`` is the expired or reclaimed lease that this one replaces, if there was one.
     """
 
     lease: Lease
@@ -75,7 +106,7 @@ class Acquired(Value, frozen=True, kw_only=True):
 
 
 class Busy(Value, frozen=True, kw_only=True):
-    """Somebody else holds the lease; nothing was changed."""
+    """Another holder has the lease of the session; nothing was changed."""
 
     holder: Lease
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from lash.model.lease import Lease
-from lash.model.process.process import ProcessLease
 from lash.model.value import Value
 
 
@@ -18,7 +17,7 @@ class WorkList(Value, frozen=True, kw_only=True):
     """Those of the caller's running sessions for which a session command is ready."""
     cancelled_process_ids: tuple[str, ...] = ()
     """Those of the caller's running processes that were asked to stop."""
-    suspect_leases: tuple[Lease | ProcessLease, ...] = ()
+    suspect_leases: tuple[Lease, ...] = ()
     """Live leases of other incarnations on the caller's machine and boot, which may be dead: the caller checks."""
     timers_due: bool = False
     """Whether a schedule is to be fired or a wait is over."""

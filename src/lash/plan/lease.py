@@ -1,4 +1,4 @@
-"""Who may hold a session's lease, and whose fence still holds."""
+"""Who may hold the lease of a session or a process, and which fence still holds."""
 
 from __future__ import annotations
 
@@ -9,14 +9,25 @@ import msgspec
 from lash.base.codec import decode
 from lash.base.limits import MAX_INTEGER, check_identifier, check_integer, saturating_add
 from lash.errors import CorruptData, InvalidInput, LeaseLost
-from lash.model.lease import Acquired, Busy, Lease, LeaseFence, LeaseOutcome, LeaseOwner, LocalProcess
+from lash.model.lease import (
+    Acquired,
+    Busy,
+    Lease,
+    LeaseFence,
+    LeaseOutcome,
+    LeaseOwner,
+    LocalProcess,
+    Resource,
+    ResourceKind,
+)
 from lash.model.value import Value
 
 MAX_TTL_MS: Final = 24 * 60 * 60 * 1000
+"""The longest lease: a day. A longer one would keep the work of a dead worker blocked for that long."""
 
 
 class LeaseRow(msgspec.Struct, frozen=True, array_like=True):
-    """The lease row of one session. It outlives its holder, so that fencing numbers only grow."""
+    """The lease row of one session or process. It outlives each holder, so that fencing numbers only grow."""
 
     fencing: int
     owner_id: str | None
@@ -26,31 +37,31 @@ class LeaseRow(msgspec.Struct, frozen=True, array_like=True):
     claimed_at_ms: int
     expires_at_ms: int
     paused_until_ms: int | None = None
-    """Until when nobody should begin a turn by itself; read where turns are begun."""
+    """Until when no worker should start a turn of the session unasked; `plan_begin` reads it."""
 
     def is_live(self, now_ms: int) -> bool:
         return self.token is not None and self.expires_at_ms > now_ms
 
 
 NEVER_HELD: Final = LeaseRow(0, None, None, None, None, 0, 0)
-"""The lease row of a new session; it also stands for one that nobody has asked about."""
+"""The lease row of a new session; it also stands for a lease that the caller did not read."""
 
 
 class Acquire(Value, frozen=True, kw_only=True):
-    """Take the lease over from ``displaced`` (or from nobody) with the next fencing number."""
+    """Take the lease with the next fencing number; ``displaced`` is the lease that this ends, if there is one."""
 
     fencing: int
     displaced: Lease | None
 
 
 class Reenter(Value, frozen=True, kw_only=True):
-    """The same holder asks again: only the expiry moves, and never to an earlier moment."""
+    """The same holder claims again: only the expiry changes, and never to an earlier moment."""
 
     lease: Lease
 
 
 class Refuse(Value, frozen=True, kw_only=True):
-    """Somebody else holds the lease."""
+    """Another holder has the lease."""
 
     holder: Lease
 
@@ -58,11 +69,11 @@ class Refuse(Value, frozen=True, kw_only=True):
 ClaimDecision: TypeAlias = Acquire | Reenter | Refuse
 
 
-def plan_claim(row: LeaseRow, *, session_id: str, owner: LeaseOwner, ttl_ms: int, now_ms: int) -> ClaimDecision:
-    """Decide about a claim. A live holder keeps the lease, dead or not: only ``plan_reclaim`` displaces one."""
-    held = held_lease(row, session_id)
+def plan_claim(row: LeaseRow, *, resource: Resource, owner: LeaseOwner, ttl_ms: int, now_ms: int) -> ClaimDecision:
+    """Decide about a claim. A live lease is kept even if its holder died: only ``plan_reclaim`` displaces one."""
+    held = held_lease(row, resource)
     if held is None or not row.is_live(now_ms):
-        return Acquire(fencing=_next_fencing(row), displaced=held)
+        return Acquire(fencing=_next_fencing(row, resource), displaced=held)
     if held.owner.same_holder(owner):
         return Reenter(lease=_extended(held, now_ms, ttl_ms))
     return Refuse(holder=held)
@@ -71,48 +82,48 @@ def plan_claim(row: LeaseRow, *, session_id: str, owner: LeaseOwner, ttl_ms: int
 def plan_reclaim(
     row: LeaseRow,
     *,
-    session_id: str,
+    resource: Resource,
     owner: LeaseOwner,
     observed: LeaseFence,
     observed_is_dead: bool,
     ttl_ms: int,
     now_ms: int,
 ) -> ClaimDecision:
-    """Decide about a claim by somebody who saw the holder die: only that very holder can be displaced."""
-    decision = plan_claim(row, session_id=session_id, owner=owner, ttl_ms=ttl_ms, now_ms=now_ms)
+    """Decide about a claim by a caller that saw the holder die: only exactly that acquisition can be displaced."""
+    decision = plan_claim(row, resource=resource, owner=owner, ttl_ms=ttl_ms, now_ms=now_ms)
     if isinstance(decision, Refuse) and observed_is_dead and decision.holder.fence == observed:
-        return Acquire(fencing=_next_fencing(row), displaced=decision.holder)
+        return Acquire(fencing=_next_fencing(row, resource), displaced=decision.holder)
     return decision
 
 
 def plan_renewal(row: LeaseRow, *, fence: LeaseFence, ttl_ms: int, now_ms: int) -> Lease:
-    """Return the renewed lease, or raise LeaseLost. A renewal never shortens."""
+    """Return the renewed lease, or raise LeaseLost. A renewal never shortens a lease."""
     return _extended(require_fence(row, fence, now_ms), now_ms, ttl_ms)
 
 
 def require_fence(row: LeaseRow, fence: LeaseFence, now_ms: int) -> Lease:
-    """Return the lease that the fence proves, or raise LeaseLost saying why it does not hold."""
-    held = held_lease(row, fence.session_id)
+    """Return the lease that the fence proves, or raise LeaseLost with the reason why it does not hold."""
+    held = held_lease(row, fence.resource)
     if held is None:
-        raise LeaseLost(fence.session_id, f"it was released; the fence shows fencing number {fence.fencing}")
+        raise LeaseLost(fence.resource, f"it was released; the fence shows fencing number {fence.fencing}")
     if held.fence != fence:
         raise LeaseLost(
-            fence.session_id, f"it is held under fencing number {held.fencing}; the fence shows {fence.fencing}"
+            fence.resource, f"it is held under fencing number {held.fencing}; the fence shows {fence.fencing}"
         )
     if not row.is_live(now_ms):
-        raise LeaseLost(fence.session_id, "it expired")
+        raise LeaseLost(fence.resource, "it expired")
     return held
 
 
-def held_lease(row: LeaseRow, session_id: str) -> Lease | None:
-    """Return the lease that the row carries, live or lapsed; None when it is free."""
+def held_lease(row: LeaseRow, resource: Resource) -> Lease | None:
+    """Return the lease in the row, live or expired; None if it is free."""
     if row.token is None:
         return None
     if row.owner_id is None or row.incarnation_id is None:
-        raise CorruptData(f"the lease row of session {session_id!r} has a token but no holder")
-    process = None if row.process is None else decode(row.process, LocalProcess, f"the holder of {session_id!r}")
+        raise CorruptData(f"the lease row of {resource} has a token but no holder")
+    process = None if row.process is None else decode(row.process, LocalProcess, f"the holder of {resource}")
     return Lease(
-        session_id=session_id,
+        resource=resource,
         owner=LeaseOwner(owner_id=row.owner_id, incarnation_id=row.incarnation_id, process=process),
         token=row.token,
         fencing=row.fencing,
@@ -122,7 +133,7 @@ def held_lease(row: LeaseRow, session_id: str) -> Lease | None:
 
 
 def outcome_of(decision: Reenter | Refuse) -> LeaseOutcome:
-    """Return what the caller of a claim is told when nothing was taken over."""
+    """Return the answer to a claim that acquired nothing new."""
     if isinstance(decision, Reenter):
         return Acquired(lease=decision.lease, reentered=True)
     return Busy(holder=decision.holder)
@@ -137,27 +148,39 @@ def check_claim(owner: object, ttl_ms: object) -> None:
     check_ttl(ttl_ms)
 
 
-def check_observed(observed: object) -> Lease:
-    """Return the lease if it is one; it is what ``claim`` answered when it was busy."""
+def check_observed(observed: object, kind: ResourceKind) -> Lease:
+    """Return the lease that a refused claim showed, or raise InvalidInput if it is not one of this kind."""
     if not isinstance(observed, Lease):
-        raise InvalidInput(f"observed must be the Lease of a Busy answer, not {type(observed).__name__}")
-    check_fence("observed", observed.fence)
+        raise InvalidInput(f"observed must be the Lease that a refused claim showed, not {type(observed).__name__}")
+    check_fence("observed", observed.fence, kind)
     return observed
 
 
 def check_ttl(ttl_ms: object) -> int:
-    """Return the time to live in milliseconds if it lies between zero and a day."""
+    """Return the time to live in milliseconds, or raise InvalidInput unless it lies between zero and a day."""
     milliseconds = check_integer("ttl_ms", ttl_ms, at_least=0)
     if milliseconds > MAX_TTL_MS:
-        raise InvalidInput(f"ttl_ms must be at most {MAX_TTL_MS:,} (a day); a lease is renewed, not made long")
+        raise InvalidInput(f"ttl_ms must be at most {MAX_TTL_MS:,} (a day); renew a lease to hold it for longer")
     return milliseconds
 
 
-def check_fence(what: str, fence: object) -> LeaseFence:
-    """Return the fence if its fields are of the right kind, so that no database has to compare nonsense."""
+def check_fence(what: str, fence: object, kind: ResourceKind) -> LeaseFence:
+    """Return the fence, or raise InvalidInput unless its fields are valid and it is one of this kind."""
+    check_any_fence(what, fence)
+    assert isinstance(fence, LeaseFence)
+    if fence.resource.kind is not kind:
+        raise InvalidInput(f"{what} must be the fence of a {kind}, not that of {fence.resource}")
+    return fence
+
+
+def check_any_fence(what: str, fence: object) -> LeaseFence:
+    """Return the fence of a session or a process, or raise InvalidInput unless its fields are valid."""
     if not isinstance(fence, LeaseFence):
         raise InvalidInput(f"{what} must be a LeaseFence, not {type(fence).__name__}")
-    check_identifier(f"{what}.session_id", fence.session_id)
+    resource: object = fence.resource
+    if not isinstance(resource, Resource) or not isinstance(resource.kind, ResourceKind):
+        raise InvalidInput(f"{what}.resource must be the Resource of a session or a process, not {resource!r:.80}")
+    check_identifier(f"{what}.resource.id", resource.id)
     check_identifier(f"{what}.owner_id", fence.owner_id)
     check_identifier(f"{what}.incarnation_id", fence.incarnation_id)
     check_identifier(f"{what}.token", fence.token)
@@ -165,9 +188,9 @@ def check_fence(what: str, fence: object) -> LeaseFence:
     return fence
 
 
-def _next_fencing(row: LeaseRow) -> int:
+def _next_fencing(row: LeaseRow, resource: Resource) -> int:
     if row.fencing == MAX_INTEGER:
-        raise InvalidInput("the fencing numbers of this session are exhausted")
+        raise InvalidInput(f"the fencing numbers of {resource} are exhausted")
     return row.fencing + 1
 
 

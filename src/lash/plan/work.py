@@ -13,12 +13,11 @@ import msgspec
 from lash.base.limits import check_identifier, check_integer
 from lash.errors import CorruptData, InvalidInput
 from lash.model.causal import ProcessCause, ProcessEventCause
-from lash.model.lease import Lease, LeaseOwner
+from lash.model.lease import Lease, LeaseOwner, Resource, process_resource, session_resource
 from lash.model.process.event import ABANDON_REQUESTED, CANCEL_REQUESTED, SIGNAL_PREFIX
 from lash.model.process.process import ProcessStatus, Projection, Recovery, Registration
 from lash.model.work import WorkList
 from lash.plan.lease import MAX_TTL_MS, LeaseRow, check_claim, held_lease
-from lash.plan.process.lease import as_process_lease
 
 MAX_LOOK: Final = 1_000
 """How many sessions, and how many processes, one look finds at most."""
@@ -135,8 +134,8 @@ def decode_work(answer: WorkAnswer) -> WorkList:
         commanded_session_ids=tuple(answer.commanded_session_ids),
         cancelled_process_ids=tuple(answer.cancelled_process_ids),
         suspect_leases=(
-            *(_held(row) for row in answer.held_sessions),
-            *(as_process_lease(_held(row)) for row in answer.held_processes),
+            *(_held(row, session_resource(row.held_id)) for row in answer.held_sessions),
+            *(_held(row, process_resource(row.held_id)) for row in answer.held_processes),
         ),
         timers_due=timers_due,
         next_at_ms=min(moments, default=None),
@@ -159,10 +158,10 @@ def check_pause(pause_ms: object) -> int:
     return milliseconds
 
 
-def _held(row: HeldRow) -> Lease:
-    lease = held_lease(row.lease, row.held_id)
+def _held(row: HeldRow, resource: Resource) -> Lease:
+    lease = held_lease(row.lease, resource)
     if lease is None:
-        raise CorruptData(f"the lease of {row.held_id!r} was found by its holder and has none")
+        raise CorruptData(f"the lease of {resource} was found by its holder but has none")
     return lease
 
 

@@ -14,7 +14,6 @@ from lash.model.effect import (
     ExecutionScope,
 )
 from lash.model.lease import LeaseFence, LeaseOwner
-from lash.model.process.process import ProcessFence
 from lash.model.value import JSON
 
 
@@ -38,12 +37,10 @@ class EffectStore(Protocol):
         """
         ...
 
-    async def record(
-        self, fence: LeaseFence | ProcessFence, envelope: Envelope, outcome: JSON | EffectError
-    ) -> EffectRecord:
+    async def record(self, fence: LeaseFence, envelope: Envelope, outcome: JSON | EffectError) -> EffectRecord:
         """Record what became of an effect that was run under an exclusive lease: one write, no claim before it.
 
-        The fence must be live and belong to the envelope's scope, else LeaseLost or ProcessLeaseLost. If an equal
+        The fence must be live and belong to the envelope's scope, else LeaseLost. If an equal
         effect was recorded before, that record is returned and nothing is written; one that was begun under a claim
         raises Conflict. The due time of a sleep is counted from the clock of the storage.
         """

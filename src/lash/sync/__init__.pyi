@@ -33,9 +33,7 @@ from lash.model.process.process import (
     GrantEntry,
     Outcome,
     ProcessAcquired,
-    ProcessFence,
     ProcessFilter,
-    ProcessLease,
     ProcessLeaseOutcome,
     ProcessPage,
     ProcessRecord,
@@ -376,10 +374,10 @@ class EffectStore:
         ``strict`` never runs anything: what has no recorded outcome raises EffectNotRecorded. An effect of a group that
         was not opened or is full raises Conflict.
         """
-    def record(self, fence: LeaseFence | ProcessFence, envelope: Envelope, outcome: JSON | EffectError) -> EffectRecord:
+    def record(self, fence: LeaseFence, envelope: Envelope, outcome: JSON | EffectError) -> EffectRecord:
         """Record what became of an effect that was run under an exclusive lease: one write, no claim before it.
 
-        The fence must be live and belong to the envelope's scope, else LeaseLost or ProcessLeaseLost. If an equal
+        The fence must be live and belong to the envelope's scope, else LeaseLost. If an equal
         effect was recorded before, that record is returned and nothing is written; one that was begun under a claim
         raises Conflict. The due time of a sleep is counted from the clock of the storage.
         """
@@ -423,7 +421,7 @@ class EventStore:
 
     Methods that name a process raise ProcessNotFound or ProcessPruned where there is none.
     """
-    def append(self, process_id: str, draft: EventDraft, *, fence: ProcessFence | None = None) -> Appended:
+    def append(self, process_id: str, draft: EventDraft, *, fence: LeaseFence | None = None) -> Appended:
         """Append an event with all that it means, in one transaction: the record, the end of the process, the wake.
 
         A known replay key returns the first event and writes nothing; other content under it raises EventConflict. An
@@ -433,7 +431,7 @@ class EventStore:
         A wake is put into the queue of its session in the same transaction. Without a session it is kept as
         undeliverable.
 
-        A ``fence`` is for those who append to a process that they run: it must be live, else ProcessLeaseLost, and
+        A ``fence`` is for those who append to a process that they run: it must be live, else LeaseLost, and
         nothing is written, whatever is known under the replay key.
         """
     def signal(self, process_id: str, name: str, *, signal_id: str, payload: JSON = None) -> Appended:
@@ -675,33 +673,33 @@ class ProcessLeaseStore:
         Refused, with the reason: a process that ended, an external one, one that another owner began and that is bound
         to it, and one whose lease is live. The first claim of an owner writes a ``process.started`` event.
         """
-    def begin(self, registration: Registration, owner: LeaseOwner, *, ttl_ms: int) -> ProcessAcquired | Registered:
+    def register_and_claim(
+        self, registration: Registration, owner: LeaseOwner, *, ttl_ms: int
+    ) -> ProcessAcquired | Registered:
         """Register a process and take the right to run it, in one transaction: what `register` and `claim` leave.
 
         Takes nothing, and answers `Registered` as `register` does, if the process was registered before or is external.
         Whoever repeats it after an unknown outcome is answered so too; a lease that the first try took then lapses.
         """
-    def reclaim(
-        self, process_id: str, owner: LeaseOwner, *, observed: ProcessLease, ttl_ms: int
-    ) -> ProcessLeaseOutcome:
+    def reclaim(self, process_id: str, owner: LeaseOwner, *, observed: Lease, ttl_ms: int) -> ProcessLeaseOutcome:
         """Take the right from a holder that is provably a dead process of this machine; otherwise the same as claim."""
-    def renew(self, fence: ProcessFence, *, ttl_ms: int) -> ProcessLease:
-        """Extend a live lease, never shorten it; raise ProcessLeaseLost if the fence does not hold."""
-    def release(self, fence: ProcessFence) -> bool:
+    def renew(self, fence: LeaseFence, *, ttl_ms: int) -> Lease:
+        """Extend a live lease, never shorten it; raise LeaseLost if the fence does not hold."""
+    def release(self, fence: LeaseFence) -> bool:
         """Free the lease if this fence still holds it, and return whether it did. The process is then ready."""
-    def park(self, fence: ProcessFence, *, wake_seq: int, until_ms: int | None) -> bool:
+    def park(self, fence: LeaseFence, *, wake_seq: int, until_ms: int | None) -> bool:
         """Free a live lease and take the process off the work list until a moment, or (None) until it is woken.
 
         ``wake_seq`` is what the claim answered. If the process was woken since, it is left on the work list, and the
         answer is False: run it again. A process that ended meanwhile is not on the list anyway. A fence that does not
-        hold raises ProcessLeaseLost and changes nothing. No event tells of parking: like the lease it is scheduling.
+        hold raises LeaseLost and changes nothing. No event tells of parking: like the lease it is scheduling.
         """
-    def complete(self, fence: ProcessFence, outcome: Outcome) -> ProcessRecord:
-        """End the process and free the lease, in one transaction, if the fence is live; else ProcessLeaseLost.
+    def complete(self, fence: LeaseFence, outcome: Outcome) -> ProcessRecord:
+        """End the process and free the lease, in one transaction, if the fence is live; else LeaseLost.
 
         Repeating it after an unknown outcome is safe: the stored outcome is recognised.
         """
-    def holder(self, process_id: str) -> ProcessLease | None:
+    def holder(self, process_id: str) -> Lease | None:
         """Return the lease as it stands, live or lapsed; None if it is free."""
 
 class ProcessStore:
@@ -742,9 +740,9 @@ class ProcessStore:
         """Note that an operator gives the process up."""
     def set_external_ref(self, process_id: str, reference: ExternalRef) -> ProcessRecord:
         """Note where else the process can be found; the last one counts."""
-    def set_wait(self, process_id: str, wait: SignalWait, *, fence: ProcessFence | None = None) -> ProcessRecord:
-        """Park a running process until a signal; raise ProcessTerminal if it ended, ProcessLeaseLost as `append`."""
-    def clear_wait(self, process_id: str, wait: SignalWait, *, fence: ProcessFence | None = None) -> ProcessRecord:
+    def set_wait(self, process_id: str, wait: SignalWait, *, fence: LeaseFence | None = None) -> ProcessRecord:
+        """Park a running process until a signal; raise ProcessTerminal if it ended, LeaseLost as `append`."""
+    def clear_wait(self, process_id: str, wait: SignalWait, *, fence: LeaseFence | None = None) -> ProcessRecord:
         """Note that the process goes on after the signal; the fence is that of `set_wait`."""
     def prune(self, *, ended_before_ms: int, through_cursor: str | None, limit: int = 100) -> PrunedProcesses:
         """Remove processes that ended before a moment, with their logs, and leave tombstones.

@@ -188,5 +188,5 @@ async def test_many_claims_of_unknown_processes_ask_once(
             await other.processes.register(process(name, NOTE))
     counts.clear()
     outcomes = await asyncio.gather(*(storage.process_leases.claim(name, ANN, ttl_ms=60_000) for name in names))
-    assert [process_lease(each).process_id for each in outcomes] == names
+    assert [process_lease(each).resource.id for each in outcomes] == names
     assert counts == {"process_rows": 1, "process_lease_acquire": 1}

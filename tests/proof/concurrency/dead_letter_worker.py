@@ -117,14 +117,14 @@ async def _turn(storage: lash.Storage, fence: lash.LeaseFence) -> None:
 
 async def _commit(storage: lash.Storage, fence: lash.LeaseFence, claim: lash.Claim) -> None:
     """Commit a node for each input; new ids in every attempt, so that an input handled twice would be stored twice."""
-    head = await storage.session(fence.session_id).head()
+    head = await storage.session(fence.resource.id).head()
     revision, leaf = (0, None) if head is None else (head.revision, head.leaf_node_id)
     nodes: list[lash.Node] = []
     for text in texts(claim.batches):
         nodes.append(node(new_id(), leaf, text))
         leaf = nodes[-1].node_id
-    values = commit(revision, *nodes, session_id=fence.session_id, turn_id=claim.claim_id, fence=fence, release=fence)
-    await storage.session(fence.session_id).commit(consuming(values, claim))
+    values = commit(revision, *nodes, session_id=fence.resource.id, turn_id=claim.claim_id, fence=fence, release=fence)
+    await storage.session(fence.resource.id).commit(consuming(values, claim))
 
 
 if __name__ == "__main__":

@@ -15,10 +15,10 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
 import lash
-from lash.errors import Conflict, ProcessLeaseLost, StoreUnavailable
-from lash.model.lease import LeaseOwner
+from lash.errors import Conflict, LeaseLost, StoreUnavailable
+from lash.model.lease import Lease, LeaseOwner
 from lash.model.process.event import Appended
-from lash.model.process.process import ProcessAcquired, ProcessLease, ProcessRefused, Recovery, RefusalReason, Success
+from lash.model.process.process import ProcessAcquired, ProcessRefused, Recovery, RefusalReason, Success
 from lash.model.value import JSON, JSONObject
 from lash.stores.storage import Storage
 from tests.factories.process import GO, NEWS, NOTE, event, news, process
@@ -38,7 +38,7 @@ class Worker:
         self._storage = storage
         self._name = name
         self._owner: LeaseOwner = lash.current_owner(name)
-        self._held: dict[str, ProcessLease] = {}
+        self._held: dict[str, Lease] = {}
         self._reasons: dict[str, int] = {}
         self._count = 0
 
@@ -54,7 +54,7 @@ class Worker:
             for act in random.choices(_ACTS, weights=_WEIGHTS, k=6):
                 try:
                     await act(self, process_id)
-                except (Conflict, ProcessLeaseLost, StoreUnavailable):
+                except (Conflict, LeaseLost, StoreUnavailable):
                     self._held.pop(process_id, None)
 
     async def append(self, process_id: str) -> None:

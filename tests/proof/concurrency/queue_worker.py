@@ -58,7 +58,7 @@ async def _turn(storage: lash.Storage, fence: lash.LeaseFence) -> None:
         return
     sys.stdout.write(f"{claim.session_id}\n")
     sys.stdout.flush()
-    session = storage.session(fence.session_id)
+    session = storage.session(fence.resource.id)
     head = await session.head()
     revision, leaf = (0, None) if head is None else (head.revision, head.leaf_node_id)
     # New ids in every attempt, so that an input handled twice would be stored twice.
@@ -66,7 +66,7 @@ async def _turn(storage: lash.Storage, fence: lash.LeaseFence) -> None:
     for text in texts(claim.batches):
         nodes.append(node(new_id(), leaf, text))
         leaf = nodes[-1].node_id
-    values = commit(revision, *nodes, session_id=fence.session_id, turn_id=claim.claim_id, fence=fence, release=fence)
+    values = commit(revision, *nodes, session_id=fence.resource.id, turn_id=claim.claim_id, fence=fence, release=fence)
     await session.commit(consuming(values, claim))
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 import lash
 from lash.base.ids import new_id
-from lash.errors import ClaimLost, Conflict, EffectLeaseLost, LeaseLost, ProcessLeaseLost, StoreUnavailable
+from lash.errors import ClaimLost, Conflict, EffectLeaseLost, LeaseLost, StoreUnavailable
 from lash.model.effect import EffectClaimed, OperationScope, ProcessScope
 from lash.model.process.process import ProcessAcquired
 from lash.model.session.message import Role
@@ -32,7 +32,7 @@ TTL_MS: Final = 300
 _THINKING_S: Final = 0.02
 _DAWDLING_S: Final = 0.5
 
-_TOO_LATE: Final = (Conflict, LeaseLost, ClaimLost, ProcessLeaseLost, EffectLeaseLost, StoreUnavailable)
+_TOO_LATE: Final = (Conflict, LeaseLost, ClaimLost, LeaseLost, EffectLeaseLost, StoreUnavailable)
 
 Act: TypeAlias = Callable[["Client"], Awaitable[None]]
 Chain: TypeAlias = "lash.ProcessDefinition[[int], list[str]]"
@@ -105,7 +105,7 @@ class Client:
             await self._storage.queue.abandon(claim, count_attempt=False)
             await self._storage.leases.release(fence)
             return
-        values = await self._next_commit(fence.session_id, *texts(claim.batches))
+        values = await self._next_commit(fence.resource.id, *texts(claim.batches))
         values = msgspec.structs.replace(
             values,
             fence=fence if self._chance.random() < 0.8 else None,

@@ -14,8 +14,8 @@ import msgspec
 import lash
 from lash.errors import LashError, RevisionConflict, StorageClosed, StorageFailure, StoreUnavailable
 from lash.model.effect import EffectDecision, EffectReplayed, Envelope, ExecutionScope, TurnScope
-from lash.model.lease import LeaseOutcome
-from lash.model.process.process import Outcome, ProcessAcquired, ProcessFence, ProcessLeaseOutcome
+from lash.model.lease import LeaseFence, LeaseOutcome
+from lash.model.process.process import Outcome, ProcessAcquired, ProcessLeaseOutcome
 from lash.model.queue import ClaimOutcome, ClaimTurnOutcome
 from lash.model.session.commit import Append
 from lash.model.value import JSON
@@ -77,7 +77,7 @@ class _Noun:
         self._recorder.end(number, State.FAIL if told is None else State.OK, act if told is None else told)
         return result
 
-    async def _fenced(self, fence: lash.LeaseFence | ProcessFence, what: str, work: Awaitable[T]) -> T:
+    async def _fenced(self, fence: LeaseFence, what: str, work: Awaitable[T]) -> T:
         """Do what needs a lease; an answer of False means that the lease was not there."""
         act = FencedAct(subject=_subject(fence), fencing=fence.fencing, what=what)
         return await self._call(act, work, lambda result: None if result is False else act)
@@ -205,23 +205,23 @@ class _ProcessLeases(_Noun):
         return await self._acquire(process_id, self._inner.claim(process_id, owner, ttl_ms=ttl_ms))
 
     async def reclaim(
-        self, process_id: str, owner: lash.LeaseOwner, *, observed: lash.ProcessLease, ttl_ms: int
+        self, process_id: str, owner: lash.LeaseOwner, *, observed: lash.Lease, ttl_ms: int
     ) -> ProcessLeaseOutcome:
         work = self._inner.reclaim(process_id, owner, observed=observed, ttl_ms=ttl_ms)
         return await self._acquire(process_id, work)
 
-    async def renew(self, fence: ProcessFence, *, ttl_ms: int) -> lash.ProcessLease:
+    async def renew(self, fence: LeaseFence, *, ttl_ms: int) -> lash.Lease:
         return await self._fenced(fence, "renew", self._inner.renew(fence, ttl_ms=ttl_ms))
 
-    async def release(self, fence: ProcessFence) -> bool:
+    async def release(self, fence: LeaseFence) -> bool:
         return await self._fenced(fence, "release", self._inner.release(fence))
 
-    async def park(self, fence: ProcessFence, *, wake_seq: int, until_ms: int | None) -> bool:
+    async def park(self, fence: LeaseFence, *, wake_seq: int, until_ms: int | None) -> bool:
         act = FencedAct(subject=_subject(fence), fencing=fence.fencing, what="park")
         # False is no refusal here: the lease is freed in any case.
         return await self._call(act, self._inner.park(fence, wake_seq=wake_seq, until_ms=until_ms), lambda _: act)
 
-    async def complete(self, fence: ProcessFence, outcome: Outcome) -> lash.ProcessRecord:
+    async def complete(self, fence: LeaseFence, outcome: Outcome) -> lash.ProcessRecord:
         act = FencedAct(subject=_subject(fence), fencing=fence.fencing, what="complete", outcome=canonical(outcome))
         return await self._call(act, self._inner.complete(fence, outcome), lambda _: act)
 
@@ -238,7 +238,7 @@ class _ProcessLeases(_Noun):
 
 class _Effects(_Noun):
     async def record(
-        self, fence: lash.LeaseFence | ProcessFence, envelope: Envelope, outcome: JSON | lash.EffectError
+        self, fence: LeaseFence, envelope: Envelope, outcome: JSON | lash.EffectError
     ) -> lash.EffectRecord:
         act = _offer(envelope, canonical(outcome))
         work = self._fenced(fence, "record", self._inner.record(fence, envelope, outcome))
@@ -265,7 +265,7 @@ class _Effects(_Noun):
 
 class _Events(_Noun):
     async def append(
-        self, process_id: str, draft: lash.EventDraft, *, fence: ProcessFence | None = None
+        self, process_id: str, draft: lash.EventDraft, *, fence: LeaseFence | None = None
     ) -> lash.Appended:
         work = self._inner.append(process_id, draft, fence=fence)
         if fence is not None:
@@ -301,8 +301,8 @@ class _Occurrences(_Noun):
         return await self._call(act, self._inner.emit(request), answer)
 
 
-def _subject(fence: lash.LeaseFence | ProcessFence) -> str:
-    return f"process:{fence.process_id}" if isinstance(fence, ProcessFence) else f"session:{fence.session_id}"
+def _subject(fence: LeaseFence) -> str:
+    return f"{fence.resource.kind}:{fence.resource.id}"
 
 
 def _cell(scope: ExecutionScope, key: str) -> str:

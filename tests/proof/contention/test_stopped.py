@@ -29,7 +29,7 @@ pytestmark = [
 
 LOST: Final = {
     "record": "LeaseLost",
-    "process record": "ProcessLeaseLost",
+    "process record": "LeaseLost",
     "claim": "LeaseLost",
     "claim batches": "LeaseLost",
     "claim command": "LeaseLost",
@@ -45,9 +45,9 @@ LOST: Final = {
     "finish": "EffectLeaseLost",
     "fail": "EffectLeaseLost",
     "release effect": "False",
-    "renew process": "ProcessLeaseLost",
-    "park": "ProcessLeaseLost",
-    "complete": "ProcessLeaseLost",
+    "renew process": "LeaseLost",
+    "park": "LeaseLost",
+    "complete": "LeaseLost",
     "release process": "False",
 }
 """What everything is answered with once the rights are somebody else's."""

@@ -143,13 +143,12 @@ class EffectModel:
         mine = owner_of(envelope.scope)
         if mine is None:
             raise Refused("InvalidInput")
-        lost = "ProcessLeaseLost" if isinstance(envelope.scope, ProcessScope) else "LeaseLost"
         if holder != mine:
-            raise Refused(lost)
+            raise Refused("LeaseLost")
         self._require_owner(envelope.scope)
         lease = self.leases[mine]
         if lease.fencing != fencing or lease.expires is None or lease.expires <= now:
-            raise Refused(lost)
+            raise Refused("LeaseLost")
         effect = self._known(envelope)
         if effect is None:
             effect = self._new(envelope, now)

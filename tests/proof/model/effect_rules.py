@@ -22,7 +22,7 @@ from lash.model.effect import (
     TurnScope,
 )
 from lash.model.lease import LeaseFence
-from lash.model.process.process import ProcessFence, Success
+from lash.model.process.process import Success
 from lash.model.session.commit import Commit
 from lash.model.session.session import CreatedSession
 from lash.model.value import JSON
@@ -70,7 +70,7 @@ class Seen:
 class Fence:
     """One lease: what the storage answered, of whom, and the number that the model remembers."""
 
-    fence: LeaseFence | ProcessFence
+    fence: LeaseFence
     holder: str
     fencing: int
 
@@ -266,7 +266,7 @@ class EffectRules(SessionLife):
         self.effects.add_owner(name)
         return super()._created(session_id, got)
 
-    def _leased(self, lease: Lease, got: LeaseFence | ProcessFence | None) -> LeaseFence | ProcessFence:
+    def _leased(self, lease: Lease, got: LeaseFence | None) -> LeaseFence:
         assert got is not None, "nobody else holds it"
         assert got.fencing > lease.fencing, "fencing numbers only grow"
         lease.fencing = got.fencing
@@ -291,7 +291,7 @@ async def _renewed(side: Side, claim: EffectClaim, ttl_ms: int) -> int:
     return (await side.storage.effects.renew(side.own(claim), ttl_ms=ttl_ms)).expires_at_ms
 
 
-async def _leased(side: Side, name: str, ttl_ms: int) -> LeaseFence | ProcessFence:
+async def _leased(side: Side, name: str, ttl_ms: int) -> LeaseFence:
     """Take a lease that nobody else takes, after freeing it."""
     kind, _, own_id = name.partition(":")
     storage = side.storage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from lash.model.lease import Acquired, Busy, Lease, LeaseFence, LeaseOutcome, LeaseOwner
+from lash.model.lease import Acquired, Busy, Lease, LeaseFence, LeaseOutcome, LeaseOwner, session_resource
 from tests.proof.model.base_model import Sessions, SessionState
 from tests.proof.model.kit import Refused
 
@@ -28,7 +28,7 @@ def claim(
     assert made.fencing > state.fencing, "fencing numbers only grow"
     state.fencing, state.paused_until_ms = made.fencing, None
     state.holder = Lease(
-        session_id=session_id,
+        resource=session_resource(session_id),
         owner=owner,
         token=made.token,
         fencing=made.fencing,
@@ -40,7 +40,7 @@ def claim(
 
 def renew(sessions: Sessions, fence: LeaseFence, ttl_ms: int) -> Lease:
     """Say what a renewal gets."""
-    state = sessions.need(fence.session_id)
+    state = sessions.need(fence.resource.id)
     held = live(state, fence, sessions.now_ms)
     state.lease.holder = _extended(held, sessions.now_ms + ttl_ms)
     return state.lease.holder
@@ -48,7 +48,7 @@ def renew(sessions: Sessions, fence: LeaseFence, ttl_ms: int) -> Lease:
 
 def release(sessions: Sessions, fence: LeaseFence, pause_ms: int = 0) -> bool:
     """Say whether a release frees the lease; it does so also after its time."""
-    state = sessions.need(fence.session_id).lease
+    state = sessions.need(fence.resource.id).lease
     if state.holder is None or state.holder.fence != fence:
         return False
     state.holder = None
@@ -60,7 +60,7 @@ def live(state: SessionState, fence: LeaseFence, now_ms: int) -> Lease:
     """Return the lease if this is the fence of it and it has not run out; else refuse."""
     held = state.lease.holder
     if held is None or held.fence != fence or now_ms >= held.expires_at_ms:
-        raise Refused("LeaseLost", session_id=fence.session_id)
+        raise Refused("LeaseLost", session_id=fence.resource.id)
     return held
 
 

@@ -62,11 +62,14 @@ class LeaseRules(SessionLife):
     def reclaim_lease(self, which: int, who: str, ttl_ms: int) -> None:
         claimant = OWNERS[who]
         seen = self.seen_lease(which)
+        session_id = seen.resource.id
         outcome = self.step(
             "lease.reclaim",
-            lambda side: side.storage.leases.reclaim(seen.session_id, claimant, observed=side.own(seen), ttl_ms=ttl_ms),
+            lambda side: side.storage.leases.reclaim(
+                seen.resource.id, claimant, observed=side.own(seen), ttl_ms=ttl_ms
+            ),
             lambda got: lease_model.claim(
-                self.sessions, seen.session_id, claimant, ttl_ms, _made(got), over_dead=self._is_dead(seen, claimant)
+                self.sessions, session_id, claimant, ttl_ms, _made(got), over_dead=self._is_dead(seen, claimant)
             ),
         )
         self._remember("lease.reclaim", outcome)
@@ -129,7 +132,7 @@ class LeaseRules(SessionLife):
 
     def _is_dead(self, seen: Lease, who: LeaseOwner) -> bool:
         """Say whether the one seen is the one who holds the lease, and dead, and the claimant can tell."""
-        state = self.sessions.live.get(seen.session_id)
+        state = self.sessions.live.get(seen.resource.id)
         held = None if state is None else state.lease.holder
         is_seen = held is not None and held.token == seen.token
         return is_seen and seen.owner == OWNERS["eve"] and who.process is not None

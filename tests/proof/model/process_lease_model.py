@@ -6,12 +6,11 @@ import dataclasses
 
 import msgspec
 
-from lash.model.lease import LeaseOwner
+from lash.model.lease import Lease, LeaseOwner, process_resource
 from lash.model.process.event import EventDraft
 from lash.model.process.process import (
     Outcome,
     ProcessAcquired,
-    ProcessLease,
     ProcessLeaseOutcome,
     ProcessRecord,
     ProcessRefused,
@@ -73,7 +72,7 @@ class ProcessLeaseModel:
         process = self._all.processes.get(held.process.process_id)
         return process is held.process and process.holder is not None and process.fencing == held.fencing
 
-    def renew(self, held: Held, ttl: int, now: int) -> ProcessLease:
+    def renew(self, held: Held, ttl: int, now: int) -> Lease:
         process = self._live(held, now)
         process.expires = max(process.expires, now + ttl)
         return lease_of(process)
@@ -139,15 +138,15 @@ class ProcessLeaseModel:
     def _live(self, held: Held, now: int) -> Process:
         process = self._all.find(held.process.process_id)
         if not self.holds(held) or process.expires <= now:
-            raise Refused("ProcessLeaseLost")
+            raise Refused("LeaseLost")
         return process
 
 
-def lease_of(process: Process) -> ProcessLease:
+def lease_of(process: Process) -> Lease:
     """Return the lease as it stands."""
     assert process.holder is not None
-    return ProcessLease(
-        process_id=process.process_id,
+    return Lease(
+        resource=process_resource(process.process_id),
         owner=process.holder,
         token="",
         fencing=process.fencing,

@@ -8,12 +8,11 @@ from typing import Final
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant
 
-from lash.model.lease import LeaseOwner
+from lash.model.lease import Lease, LeaseOwner
 from lash.model.process.process import (
     Abandonment,
     Outcome,
     ProcessAcquired,
-    ProcessLease,
     ProcessLeaseOutcome,
     ProcessRefused,
 )
@@ -34,7 +33,7 @@ ABLE: Final = ("ann", "ann", "bob", "eve anew")
 class Seen:
     """One acquisition: what the storage answered, and what the model remembers of it."""
 
-    lease: ProcessLease
+    lease: Lease
     held: Held
 
 
@@ -73,12 +72,12 @@ class ProcessLeaseRules(ProcessLife):
         outcome = self.step(
             "reclaim",
             lambda side: side.storage.process_leases.reclaim(
-                seen.lease.process_id, claimant, observed=side.own(seen.lease), ttl_ms=ttl_ms
+                seen.lease.resource.id, claimant, observed=side.own(seen.lease), ttl_ms=ttl_ms
             ),
-            like(lambda: self.leases.claim(seen.lease.process_id, claimant, ttl_ms, self.now_ms, displacing=dead)),
+            like(lambda: self.leases.claim(seen.lease.resource.id, claimant, ttl_ms, self.now_ms, displacing=dead)),
         )
         self._remember("reclaim", outcome)
-        self.check(seen.lease.process_id)
+        self.check(seen.lease.resource.id)
 
     @action(4, when=lambda self: self.seen, which=recent, ttl_ms=ttls)
     def renew(self, which: int, ttl_ms: int) -> None:
@@ -124,7 +123,7 @@ class ProcessLeaseRules(ProcessLife):
             lambda side: side.storage.process_leases.complete(side.own(seen.lease.fence), outcome),
             like(lambda: self.leases.complete(seen.held, outcome, self.now_ms)),
         )
-        self.check(seen.lease.process_id)
+        self.check(seen.lease.resource.id)
 
     @action(2)
     def claim_bound(self) -> None:
@@ -135,7 +134,7 @@ class ProcessLeaseRules(ProcessLife):
     @action(1, when=lambda self: self.seen, which=recent)
     def lose(self, which: int) -> None:
         """End and prune a process, and go on as if nothing had happened."""
-        process_id = self._seen(which).lease.process_id
+        process_id = self._seen(which).lease.resource.id
         self.complete(process_id, OUTCOMES[0])
         self.prune(-1)
         self.renew(which, 1_000)
@@ -169,7 +168,7 @@ class ProcessLeaseRules(ProcessLife):
             assert fencing >= self._highest.get(process_id, 0)
             self._highest[process_id] = fencing
 
-    def _holder(self, process_id: str) -> ProcessLease | None:
+    def _holder(self, process_id: str) -> Lease | None:
         process = self.processes.find(process_id)
         return None if process.holder is None else lease_of(process)
 
@@ -185,7 +184,7 @@ class ProcessLeaseRules(ProcessLife):
             lease = outcome.lease
             if not outcome.reentered:
                 assert self.is_new(lease.token)
-            held = Held(self.processes.processes[lease.process_id], lease.owner, lease.fencing, outcome.wake_seq)
+            held = Held(self.processes.processes[lease.resource.id], lease.owner, lease.fencing, outcome.wake_seq)
             self.seen.insert(0, Seen(lease, held))
 
 

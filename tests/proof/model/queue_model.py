@@ -165,7 +165,7 @@ class Queues:
         free = self._free(fence)
         work = [item for item in _before_command(free) if boundary is Boundary.IDLE or item.is_early]
         if not work:
-            return self._nothing(fence.session_id, free, boundary)
+            return self._nothing(fence.resource.id, free, boundary)
         return self._stamp(fence, _group(work, limit), ttl_ms, made)
 
     def claim_turn(self, session_id: str, owner: LeaseOwner, ttl_ms: int, made: ClaimedTurn | None) -> ClaimTurnOutcome:
@@ -195,8 +195,8 @@ class Queues:
         if free and free[0].is_command:
             return self._stamp(fence, free[:1], ttl_ms, made)
         if free:
-            return self._nothing(fence.session_id, free, Boundary.IDLE, EmptyReason.TURN_WORK_AT_HEAD)
-        return self._nothing(fence.session_id, free, Boundary.IDLE)
+            return self._nothing(fence.resource.id, free, Boundary.IDLE, EmptyReason.TURN_WORK_AT_HEAD)
+        return self._nothing(fence.resource.id, free, Boundary.IDLE)
 
     def claim_batches(
         self, fence: LeaseFence, batch_ids: Sequence[str], ttl_ms: int, made: Claim | None
@@ -206,9 +206,9 @@ class Queues:
         free = self._free(fence)
         group = _group(_before_command(free), len(batch_ids))
         if not group:
-            return self._nothing(fence.session_id, free, Boundary.IDLE)
+            return self._nothing(fence.resource.id, free, Boundary.IDLE)
         if [item.batch.batch_id for item in group] != list(batch_ids):
-            return self._nothing(fence.session_id, free, Boundary.IDLE, EmptyReason.NOT_AT_HEAD)
+            return self._nothing(fence.resource.id, free, Boundary.IDLE, EmptyReason.NOT_AT_HEAD)
         return self._stamp(fence, group, ttl_ms, made)
 
     def renew(self, claim: Claim, ttl_ms: int) -> Claim:
@@ -314,11 +314,13 @@ class Queues:
 
     def _free(self, fence: LeaseFence) -> list[Item]:
         """Return what could be claimed under this fence now, in order; what has become due is ready for good."""
-        queue, now = self.of(fence.session_id), self._sessions.now_ms
-        lease_model.live(self._sessions.need(fence.session_id), fence, now)
+        queue, now = self.of(fence.resource.id), self._sessions.now_ms
+        lease_model.live(self._sessions.need(fence.resource.id), fence, now)
         self._make_ready(queue)
         return [
-            item for item in queue.items if item.batch.available_at_ms == 0 and not self.is_held(fence.session_id, item)
+            item
+            for item in queue.items
+            if item.batch.available_at_ms == 0 and not self.is_held(fence.resource.id, item)
         ]
 
     def _make_ready(self, queue: Queue) -> None:
@@ -343,7 +345,7 @@ class Queues:
             item.batch = msgspec.structs.replace(item.batch, attempts=item.batch.attempts + 1)
             item.hold = Hold(made.claim_id, made.token, fence.fencing, now + ttl_ms)
         return Claim(
-            session_id=fence.session_id,
+            session_id=fence.resource.id,
             claim_id=made.claim_id,
             token=made.token,
             lease_fencing=fence.fencing,

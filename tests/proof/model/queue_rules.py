@@ -132,7 +132,7 @@ class QueueRules(LeaseRules):
     )
     def claim_batches(self, which: int, first: int, size: int, ttl_ms: int) -> None:
         fence = self.seen_lease(which).fence
-        wanted = [batch.batch_id for batch in self._listed(fence.session_id)[first : first + size]]
+        wanted = [batch.batch_id for batch in self._listed(fence.resource.id)[first : first + size]]
         outcome = self.step(
             "claim_batches",
             lambda side: side.storage.queue.claim_batches(side.own(fence), side.own(wanted), ttl_ms=ttl_ms),
@@ -253,7 +253,7 @@ class QueueRules(LeaseRules):
 
     def extended(self, lease: Lease) -> None:
         super().extended(lease)
-        self.queues.extend_under(lease.session_id, lease.fencing, lease.expires_at_ms)
+        self.queues.extend_under(lease.resource.id, lease.fencing, lease.expires_at_ms)
 
     def seen_claim(self, which: int) -> Claim:
         """Return a claim of now or before."""
@@ -272,7 +272,7 @@ class QueueRules(LeaseRules):
         return letters[place % len(letters)].letter.batch.batch_id if letters else "none"
 
     def _remember_claim(self, name: str, fence: LeaseFence, outcome: ClaimOutcome | None) -> None:
-        self.touched = fence.session_id
+        self.touched = fence.resource.id
         if isinstance(outcome, NothingClaimed):
             self.count(f"{name}:{outcome.reason.value}")
         elif outcome is not None:

@@ -88,7 +88,7 @@ class SessionRules(LeaseRules):
     ) -> None:
         known = self.sessions.live.get(session_id)
         history = History() if known is None else self.histories.of(session_id)
-        leases = [lease for lease in self.leases if lease.session_id == session_id]
+        leases = [lease for lease in self.leases if lease.resource.id == session_id]
         lease = leases[-1 if fence == "stale" else 0].fence if leases and fence != "none" else None
         sent = _frames(history, frames)
         commit = Commit(

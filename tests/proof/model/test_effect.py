@@ -26,7 +26,7 @@ class EffectMachine(EffectRules):
             *(f"finish:{each}" for each in ("ok", "EffectLeaseLost")),
             *(f"fail:{each}" for each in ("ok", "EffectLeaseLost")),
             *("release:True", "release:False", "commit:ok", "prune:ok", "retire:ok"),
-            *(f"record:{each}" for each in ("ok", "LeaseLost", "ProcessLeaseLost", "Conflict", "EffectMismatch")),
+            *(f"record:{each}" for each in ("ok", "LeaseLost", "LeaseLost", "Conflict", "EffectMismatch")),
             *("open_group:ok", "open_group:Conflict", "get:ok", "list:ok", "group:ok"),
         }
     )

@@ -23,10 +23,10 @@ class ProcessLeaseMachine(ProcessLeaseRules):
             *(f"claim:{each}" for each in ("acquired", "displaced", "reentered", "busy")),
             *(f"claim:{each}" for each in ("terminal", "external", "owner_bound", "ProcessPruned")),
             *(f"reclaim:{each}" for each in ("acquired", "displaced", "reentered", "busy", "terminal")),
-            *(f"renew:{each}" for each in ("ok", "ProcessLeaseLost", "ProcessPruned")),
+            *(f"renew:{each}" for each in ("ok", "LeaseLost", "ProcessPruned")),
             *(f"release:{each}" for each in ("True", "False")),
-            *(f"park:{each}" for each in ("True", "False", "ProcessLeaseLost")),
-            *(f"complete_leased:{each}" for each in ("ok", "ProcessLeaseLost", "ProcessTerminal")),
+            *(f"park:{each}" for each in ("True", "False", "LeaseLost")),
+            *(f"complete_leased:{each}" for each in ("ok", "LeaseLost", "ProcessTerminal")),
             *(f"abandon:{each}" for each in ("ok", "Conflict")),
             *("look:ok", "runnable:ok", "holder:ok"),
         }

@@ -64,7 +64,7 @@ class QueueMachine(QueueRules):
     def consume(self, which: int, fenced: bool, stale: int) -> None:  # noqa: FBT001 (drawn by name)
         claim = self.seen_claim(which)
         state = self.sessions.live.get(claim.session_id)
-        fence = self.leases[0].fence if fenced and self.leases[0].session_id == claim.session_id else None
+        fence = self.leases[0].fence if fenced and self.leases[0].resource.id == claim.session_id else None
         commit = Commit(
             session_id=claim.session_id,
             expected_revision=(0 if state is None else state.revision) + stale,

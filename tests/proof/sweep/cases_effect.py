@@ -5,7 +5,6 @@ from __future__ import annotations
 from lash.errors import Conflict
 from lash.model.effect import EffectClaim, EffectRecord
 from lash.model.lease import LeaseFence
-from lash.model.process.process import ProcessFence
 from lash.model.wait import WaitKey
 from lash.stores.storage import Storage
 from lash.testing.clock import ManualClock
@@ -31,7 +30,7 @@ async def under_lease(storage: Storage, _clock: ManualClock) -> LeaseFence:
     return await in_session(storage)
 
 
-async def in_process(storage: Storage, _clock: ManualClock) -> ProcessFence:
+async def in_process(storage: Storage, _clock: ManualClock) -> LeaseFence:
     await registered(storage)
     return process_lease(await storage.process_leases.claim("p", owner("w"), ttl_ms=TTL)).fence
 
@@ -79,7 +78,7 @@ async def resolved(storage: Storage, clock: ManualClock) -> int:
     return clock.now_ms()
 
 
-async def record_seen(storage: Storage, fence: ProcessFence) -> EffectRecord:
+async def record_seen(storage: Storage, fence: LeaseFence) -> EffectRecord:
     """Record an effect of a process that the storage knows."""
     await storage.processes.get("p")
     return await storage.effects.record(fence, effect(scope=RUN), {"answer": 1})

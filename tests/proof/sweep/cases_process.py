@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from lash.backend.liveness import current_process
-from lash.errors import GrantNotFound, ProcessLeaseLost
-from lash.model.lease import LeaseOwner
-from lash.model.process.process import Abandonment, ExternalRef, ProcessLease
+from lash.errors import GrantNotFound, LeaseLost
+from lash.model.lease import Lease, LeaseOwner
+from lash.model.process.process import Abandonment, ExternalRef
 from lash.stores.storage import Storage
 from lash.testing.clock import ManualClock
 from tests.contract.work_state import child
@@ -75,7 +75,7 @@ async def ended(storage: Storage, clock: ManualClock) -> int:
     return clock.now_ms()
 
 
-async def leased(storage: Storage, clock: ManualClock) -> tuple[ProcessLease, int]:
+async def leased(storage: Storage, clock: ManualClock) -> tuple[Lease, int]:
     """The right to run a process, and how often it had been woken when it was given."""
     await running(storage, clock)
     outcome = await storage.process_leases.claim("p", owner("w"), ttl_ms=TTL)
@@ -83,7 +83,7 @@ async def leased(storage: Storage, clock: ManualClock) -> tuple[ProcessLease, in
     return process_lease(outcome), getattr(outcome, "wake_seq", 0)
 
 
-async def leased_by_the_dead(storage: Storage, clock: ManualClock) -> tuple[ProcessLease, LeaseOwner]:
+async def leased_by_the_dead(storage: Storage, clock: ManualClock) -> tuple[Lease, LeaseOwner]:
     await running(storage, clock)
     alive = current_process()
     assert alive is not None
@@ -172,9 +172,9 @@ LEASES: tuple[AnyCase, ...] = (
         lost=REPEATED,
     ),
     Case(
-        method="ProcessLeaseStore.begin",
+        method="ProcessLeaseStore.register_and_claim",
         ground=bare,
-        call=lambda storage, _: storage.process_leases.begin(process("p"), owner("w"), ttl_ms=TTL),
+        call=lambda storage, _: storage.process_leases.register_and_claim(process("p"), owner("w"), ttl_ms=TTL),
         again=Again.TOLD,
     ),
     Case(
@@ -201,7 +201,7 @@ LEASES: tuple[AnyCase, ...] = (
         method="ProcessLeaseStore.park",
         ground=leased,
         call=lambda storage, given: storage.process_leases.park(given[0].fence, wake_seq=given[1], until_ms=None),
-        again=ProcessLeaseLost,
+        again=LeaseLost,
     ),
     Case(
         method="ProcessLeaseStore.complete",

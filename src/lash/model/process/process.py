@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from lash.model.causal import CausalRef
-from lash.model.lease import LeaseOwner
+from lash.model.lease import Lease, LeaseOwner
 from lash.model.process.event import EventType, TerminalState
 from lash.model.value import JSON, Count, JSONObject, Value, share_default
 
@@ -276,37 +276,6 @@ class SessionDetached(Value, frozen=True, kw_only=True):
     preserved_process_ids: tuple[str, ...] = ()
 
 
-class ProcessFence(Value, frozen=True, kw_only=True):
-    """The proof of one acquisition of a process's lease."""
-
-    process_id: str
-    owner_id: str
-    incarnation_id: str
-    token: str
-    fencing: Count
-
-
-class ProcessLease(Value, frozen=True, kw_only=True):
-    """One acquisition of the right to run a process; live until ``expires_at_ms``, that moment excluded."""
-
-    process_id: str
-    owner: LeaseOwner
-    token: str
-    fencing: Count
-    claimed_at_ms: int
-    expires_at_ms: int
-
-    @property
-    def fence(self) -> ProcessFence:
-        return ProcessFence(
-            process_id=self.process_id,
-            owner_id=self.owner.owner_id,
-            incarnation_id=self.owner.incarnation_id,
-            token=self.token,
-            fencing=self.fencing,
-        )
-
-
 class RefusalReason(enum.StrEnum):
     """Why a process cannot be run by the one who asks."""
 
@@ -326,19 +295,19 @@ class ProcessAcquired(Value, frozen=True, kw_only=True):
     from the claim on only its holder records. Whoever re-enters is told true.
     """
 
-    lease: ProcessLease
+    lease: Lease
     record: ProcessRecord
     wake_seq: Count
     has_effects: bool = True
     reentered: bool = False
-    displaced: ProcessLease | None = None
+    displaced: Lease | None = None
 
 
 class ProcessRefused(Value, frozen=True, kw_only=True):
     """The caller may not run the process; nothing was changed."""
 
     reason: RefusalReason
-    holder: ProcessLease | None = None
+    holder: Lease | None = None
 
 
 ProcessLeaseOutcome: TypeAlias = ProcessAcquired | ProcessRefused

@@ -15,7 +15,6 @@ from lash.errors import (
     EffectNotRecorded,
     InvalidInput,
     LeaseLost,
-    ProcessLeaseLost,
 )
 from lash.model.effect import (
     EffectBusy,
@@ -31,12 +30,10 @@ from lash.model.effect import (
     ExecutionScope,
     OperationScope,
 )
-from lash.model.lease import LeaseFence, LeaseOwner, LocalProcess
-from lash.model.process.process import ProcessFence
+from lash.model.lease import LeaseFence, LeaseOwner, LocalProcess, process_resource, session_resource
 from lash.plan.effect.effect import EncodedEffect, Settlement, check_key, decode_outcome, mismatch
 from lash.plan.effect.scope import scope_id, scope_process_id, scope_session_id
-from lash.plan.lease import LeaseRow, check_fence, require_fence
-from lash.plan.process.lease import check_process_fence, require_process_fence
+from lash.plan.lease import LeaseRow, check_any_fence, require_fence
 
 
 class EffectRow(msgspec.Struct, frozen=True, array_like=True):
@@ -152,14 +149,11 @@ def plan_take_over(encoded: EncodedEffect, row: EffectRow | None, *, token: str,
     return Take(row=row, once=row.once, taken_over=row.token is not None)
 
 
-def explain_record(encoded: EncodedEffect, fence: LeaseFence | ProcessFence, facts: EffectFacts) -> EffectRecord | None:
+def explain_record(encoded: EncodedEffect, fence: LeaseFence, facts: EffectFacts) -> EffectRecord | None:
     """Return what is recorded already, raise why nothing can be, or return None if nothing is in the way."""
     if facts.lease is None:
         raise CorruptData(f"{encoded.scope_id} has no lease row")
-    if isinstance(fence, ProcessFence):
-        require_process_fence(facts.lease, fence, facts.now_ms)
-    else:
-        require_fence(facts.lease, fence, facts.now_ms)
+    require_fence(facts.lease, fence, facts.now_ms)
     if facts.row is None:
         require_room(encoded, facts.group)
         return None
@@ -302,26 +296,16 @@ def name_claim(claim: EffectClaim) -> str:
     return f"effect {claim.replay_key!r} of {name}"
 
 
-def check_scope_fence(scope: ExecutionScope, fence: object) -> LeaseFence | ProcessFence:
-    """Return the fence if it is that of the session or process to which the scope belongs."""
-    session_id, process_id = scope_session_id(scope), scope_process_id(scope)
+def check_scope_fence(scope: ExecutionScope, fence: object) -> LeaseFence:
+    """Return the fence, or raise LeaseLost unless it is that of the scope's session or process."""
     if isinstance(scope, OperationScope):
         raise InvalidInput(f"{scope_id(scope)} has no lease under which to record; begin its effects")
-    if isinstance(fence, ProcessFence):
-        check_process_fence(fence)
-        if session_id is not None:
-            raise LeaseLost(session_id, f"the fence is that of process {fence.process_id!r}")
-        if fence.process_id != process_id:
-            raise ProcessLeaseLost(process_id or "", f"the fence is that of process {fence.process_id!r}")
-        return fence
-    if not isinstance(fence, LeaseFence):
-        raise InvalidInput(f"fence must be a LeaseFence or a ProcessFence, not {type(fence).__name__}")
-    check_fence("fence", fence)
-    if process_id is not None:
-        raise ProcessLeaseLost(process_id, f"the fence is that of session {fence.session_id!r}")
-    if fence.session_id != session_id:
-        raise LeaseLost(session_id or "", f"the fence is that of session {fence.session_id!r}")
-    return fence
+    held = check_any_fence("fence", fence)
+    session_id = scope_session_id(scope)
+    resource = process_resource(scope_process_id(scope) or "") if session_id is None else session_resource(session_id)
+    if held.resource != resource:
+        raise LeaseLost(resource, f"the fence is that of {held.resource}")
+    return held
 
 
 def _record(row: EffectRow, scope: ExecutionScope, envelope: Envelope) -> EffectRecord:

@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from lash.model.lease import Busy, LeaseOwner
+from lash.model.lease import Busy, LeaseOwner, session_resource
 from lash.model.queue import Boundary, EmptyReason, NothingClaimed
 from lash.plan.effect.scope import turn_scope_id
 from lash.plan.lease import Acquire, LeaseRow, Reenter, plan_claim
@@ -36,7 +36,7 @@ def plan_begin(row: LeaseRow, facts: QueueFacts, *, session_id: str, owner: Leas
     ``facts`` are those of ``NO_FENCING``. Who holds the lease already begins no turn by this either.
     """
     # No time to live: the holder is told of as it is, not as it would be extended.
-    decision = plan_claim(row, session_id=session_id, owner=owner, ttl_ms=0, now_ms=now_ms)
+    decision = plan_claim(row, resource=session_resource(session_id), owner=owner, ttl_ms=0, now_ms=now_ms)
     if not isinstance(decision, Acquire):
         return Busy(holder=decision.lease if isinstance(decision, Reenter) else decision.holder)
     if row.paused_until_ms is not None and row.paused_until_ms > now_ms:

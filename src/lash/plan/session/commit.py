@@ -28,7 +28,7 @@ from lash.errors import (
     RevisionConflict,
     SessionBindingMismatch,
 )
-from lash.model.lease import LeaseFence
+from lash.model.lease import LeaseFence, ResourceKind, session_resource
 from lash.model.session.commit import Append, Commit, CommitBudget, CommitResult, GraphDelta, ReplaceFull, Unchanged
 from lash.model.session.session import Retention, SessionConfig
 from lash.plan.effect.scope import turn_scope_id
@@ -215,8 +215,9 @@ def plan_commit(prepared: PreparedCommit, facts: CommitFacts) -> CommitDecision:
     if facts.turn is not None and commit.turn_id is not None and prepared.commit_hash is not None:
         return Replay(result=replay(commit.session_id, commit.turn_id, facts.turn, prepared.commit_hash))
     if commit.fence is not None:
-        if commit.fence.session_id != commit.session_id:
-            raise LeaseLost(commit.session_id, f"the fence is for session {commit.fence.session_id!r}")
+        resource = session_resource(commit.session_id)
+        if commit.fence.resource != resource:
+            raise LeaseLost(resource, f"the fence is for {commit.fence.resource}")
         require_fence(facts.lease, commit.fence, facts.now_ms)
     if facts.head.revision != commit.expected_revision:
         raise RevisionConflict(commit.session_id, commit.expected_revision, facts.head.revision)
@@ -259,7 +260,7 @@ def assume_facts(prepared: PreparedCommit, head: HeadRow) -> CommitFacts | None:
     commit, known = prepared.commit, assume_nodes(prepared, head)
     if known is None or isinstance(commit.graph, ReplaceFull) or head.revision != commit.expected_revision:
         return None
-    if commit.fence is not None and commit.fence.session_id != commit.session_id:
+    if commit.fence is not None and commit.fence.resource.id != commit.session_id:
         return None
     return CommitFacts(
         head=head,
@@ -292,9 +293,9 @@ def _check_commit(commit: object, session_id: str) -> None:
         check_identifier("current_frame_id", commit.current_frame_id)
     for what, fence in (("fence", commit.fence), ("release", commit.release)):
         if fence is not None:
-            check_fence(what, fence)
-    if commit.release is not None and commit.release.session_id != session_id:
-        raise SessionBindingMismatch(session_id, commit.release.session_id)
+            check_fence(what, fence, ResourceKind.SESSION)
+    if commit.release is not None and commit.release.resource.id != session_id:
+        raise SessionBindingMismatch(session_id, commit.release.resource.id)
     for what in ("frames", "usage", "completions", "attachments"):
         items = getattr(commit, what)
         if not isinstance(items, list | tuple):

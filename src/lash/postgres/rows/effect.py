@@ -21,8 +21,7 @@ from lash.model.effect import (
     Envelope,
     ExecutionScope,
 )
-from lash.model.lease import LeaseFence, LeaseOwner, LocalProcess
-from lash.model.process.process import ProcessFence
+from lash.model.lease import LeaseFence, LeaseOwner, LocalProcess, ResourceKind
 from lash.model.value import JSON
 from lash.plan.effect.claim import (
     ClaimRow,
@@ -100,7 +99,7 @@ class _GroupAnswer(msgspec.Struct, frozen=True, array_like=True):
 class _Record(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be recorded, and under whose lease."""
 
-    fence: LeaseFence | ProcessFence
+    fence: LeaseFence
     encoded: EncodedEffect
     settlement: Settlement
 
@@ -150,9 +149,7 @@ class PostgresEffectStore:
                 return EffectClaimed(claim=taken, taken_over=plan.taken_over)
         raise _kept_changing(encoded)
 
-    async def record(
-        self, fence: LeaseFence | ProcessFence, envelope: Envelope, outcome: JSON | EffectError
-    ) -> EffectRecord:
+    async def record(self, fence: LeaseFence, envelope: Envelope, outcome: JSON | EffectError) -> EffectRecord:
         encoded = encode_envelope(envelope)
         check_scope_fence(envelope.scope, fence)
         settlement = encode_outcome(f"effect {encoded.replay_key!r} of {encoded.scope_id}", outcome)
@@ -262,13 +259,13 @@ class PostgresEffectStore:
 
     async def _record(self, record: _Record) -> RecordedRow | None:
         encoded = record.encoded
-        if isinstance(record.fence, LeaseFence) or encoded.group_key is not None:
+        if record.fence.resource.kind is ResourceKind.SESSION or encoded.group_key is not None:
             return await self._record_alone(record)
         return await self._group.ask((encoded.scope_id, encoded.replay_key), record)
 
     async def _record_alone(self, record: _Record) -> RecordedRow | None:
         fence, encoded, settlement = record.fence, record.encoded, record.settlement
-        seen = self._seen.get(fence.process_id) if isinstance(fence, ProcessFence) else None
+        seen = self._seen.get(fence.resource.id) if fence.resource.kind is ResourceKind.PROCESS else None
         holder = (fence.owner_id, fence.incarnation_id, fence.token, fence.fencing)
         if seen is not None and encoded.group_key is None:
             # The key of another process of the same id, which was pruned, has no such lease.

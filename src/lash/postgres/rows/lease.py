@@ -9,7 +9,16 @@ from lash.base.codec import encode
 from lash.base.ids import new_id
 from lash.base.limits import check_identifier
 from lash.errors import CorruptData, StoreUnavailable
-from lash.model.lease import Acquired, Lease, LeaseFence, LeaseOutcome, LeaseOwner, LocalProcess
+from lash.model.lease import (
+    Acquired,
+    Lease,
+    LeaseFence,
+    LeaseOutcome,
+    LeaseOwner,
+    LocalProcess,
+    ResourceKind,
+    session_resource,
+)
 from lash.plan.lease import (
     Acquire,
     LeaseRow,
@@ -48,46 +57,48 @@ class PostgresLeaseStore:
     async def reclaim(self, session_id: str, owner: LeaseOwner, *, observed: Lease, ttl_ms: int) -> LeaseOutcome:
         check_identifier("session_id", session_id)
         check_claim(owner, ttl_ms)
-        check_observed(observed)
+        check_observed(observed, ResourceKind.SESSION)
         is_dead = is_provably_dead(observed.owner.process, owner.process)
         return await self._acquire(session_id, owner, ttl_ms, displacing=observed.fence if is_dead else None)
 
     async def renew(self, fence: LeaseFence, *, ttl_ms: int) -> Lease:
-        check_fence("fence", fence)
+        check_fence("fence", fence, ResourceKind.SESSION)
         check_ttl(ttl_ms)
         for _ in range(_MAX_PLANS):
             renewed = await self._extend(fence, ttl_ms)
             if renewed is not None:
                 return renewed
-            answer = await self._answer(fence.session_id)
+            answer = await self._answer(fence.resource.id)
             plan_renewal(answer.row, fence=fence, ttl_ms=ttl_ms, now_ms=answer.now_ms)
-        raise _kept_changing(fence.session_id)
+        raise _kept_changing(fence.resource.id)
 
     async def release(self, fence: LeaseFence, *, pause_ms: int = 0) -> bool:
-        check_fence("fence", fence)
+        check_fence("fence", fence, ResourceKind.SESSION)
         check_pause(pause_ms)
         released = await release_lease(self._database, fence, pause_ms)
         if released:
             self._hints.notify(process=False)
         else:
-            await self._answer(fence.session_id)
+            await self._answer(fence.resource.id)
         return released
 
     async def holder(self, session_id: str) -> Lease | None:
         check_identifier("session_id", session_id)
-        return held_lease((await self._answer(session_id)).row, session_id)
+        return held_lease((await self._answer(session_id)).row, session_resource(session_id))
 
     async def _acquire(
         self, session_id: str, owner: LeaseOwner, ttl_ms: int, *, displacing: LeaseFence | None
     ) -> LeaseOutcome:
         """Take a lease that is free, lapsed or held by the fence that may be displaced; else see what is in the way."""
+        resource = session_resource(session_id)
         for _ in range(_MAX_PLANS):
             answer = await self._try_acquire(session_id, owner, ttl_ms, displacing)
             if answer.taken is not None:
-                return Acquired(lease=_held(answer.taken, session_id), displaced=held_lease(answer.before, session_id))
-            decision = plan_claim(
-                answer.before, session_id=session_id, owner=owner, ttl_ms=ttl_ms, now_ms=answer.now_ms
-            )
+                return Acquired(
+                    lease=_held(answer.taken, session_id),
+                    displaced=held_lease(answer.before, resource),
+                )
+            decision = plan_claim(answer.before, resource=resource, owner=owner, ttl_ms=ttl_ms, now_ms=answer.now_ms)
             if isinstance(decision, Acquire):
                 continue
             if not isinstance(decision, Reenter):
@@ -122,7 +133,7 @@ class PostgresLeaseStore:
         row = await self._database.write_one(
             LeaseRow, "lease_extend", *_fence_arguments(fence), ttl_ms, repeatable=True
         )
-        return None if row is None else _held(row, fence.session_id)
+        return None if row is None else _held(row, fence.resource.id)
 
     async def _answer(self, session_id: str) -> LeaseAnswer:
         answer = await self._database.read_one(LeaseAnswer, "lease_row", session_id)
@@ -142,11 +153,11 @@ async def release_lease(database: Database, fence: LeaseFence, pause_ms: int = 0
 
 
 def _fence_arguments(fence: LeaseFence) -> tuple[str, str, str, str, int]:
-    return (fence.session_id, fence.owner_id, fence.incarnation_id, fence.token, fence.fencing)
+    return (fence.resource.id, fence.owner_id, fence.incarnation_id, fence.token, fence.fencing)
 
 
 def _held(row: LeaseRow, session_id: str) -> Lease:
-    lease = held_lease(row, session_id)
+    lease = held_lease(row, session_resource(session_id))
     if lease is None:
         raise CorruptData(f"the lease of session {session_id!r} was written without a holder")
     return lease

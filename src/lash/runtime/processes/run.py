@@ -14,9 +14,9 @@ from lash.errors import (
     EffectMismatch,
     EventConflict,
     InvalidInput,
+    LeaseLost,
     OccurrenceConflict,
     OutcomeUnknown,
-    ProcessLeaseLost,
     ProcessTerminal,
     RegistrationConflict,
     UnknownDefinition,
@@ -127,7 +127,7 @@ class ProcessRun:
                 return await self._end(_failure("process_arguments_invalid", error))
             with self._core.hooks.span(PROCESS, process_id=self.process_id, process=self.definition.name):
                 return await self._drive(arguments)
-        except (ProcessLeaseLost, ProcessTerminal, EventConflict) as lost:
+        except (LeaseLost, ProcessTerminal, EventConflict) as lost:
             # The last one says that somebody else has ended it otherwise.
             self._core.hooks.note("lease.lost", process_id=self.process_id, message=str(lost))
             return RunEnd.LOST
@@ -145,7 +145,7 @@ class ProcessRun:
             self.cancel(reason)
 
     async def renew(self) -> None:
-        """Keep the lease; raise ProcessLeaseLost if somebody else has it."""
+        """Keep the lease; raise LeaseLost if somebody else has it."""
         await self.storage.process_leases.renew(self.fence, ttl_ms=self._core.options.ttl_ms)
 
     def release(self) -> None:
@@ -298,7 +298,7 @@ class ProcessRun:
             # Something that the function awaited was cancelled, which is no wish of anybody that the process end.
             return await self._fail(asyncio.CancelledError("what the function awaited was cancelled"))
         error = self._task.exception()
-        if isinstance(error, ProcessLeaseLost):
+        if isinstance(error, LeaseLost) and error.resource == self.fence.resource:
             raise error
         if error is not None:
             return await self._fail(error)

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from lash.base.limits import check_identifier
-from lash.errors import EffectMismatch, InvalidInput, LeaseLost, OutcomeUnknown, ProcessLeaseLost, StepFailed
+from lash.errors import EffectMismatch, InvalidInput, LeaseLost, OutcomeUnknown, StepFailed
 from lash.model.effect import (
     AwaitEvent,
     Command,
@@ -26,7 +26,6 @@ from lash.model.effect import (
     Step,
 )
 from lash.model.lease import LeaseFence, LeaseOwner
-from lash.model.process.process import ProcessFence
 from lash.model.value import JSON, Value
 from lash.plan.effect.effect import check_key, encode_envelope, mismatch, replay_key
 from lash.plan.effect.scope import scope_id
@@ -67,7 +66,7 @@ class Journal:
         self,
         storage: Storage,
         scope: ExecutionScope,
-        fence: LeaseFence | ProcessFence,
+        fence: LeaseFence,
         owner: LeaseOwner,
         hooks: Hooks,
         *,
@@ -298,7 +297,7 @@ class Journal:
         self.check_running()
         try:
             record = await self._storage.effects.record(self.fence, envelope, outcome)
-        except (LeaseLost, ProcessLeaseLost) as lost:
+        except LeaseLost as lost:
             # Code that goes on all the same must not do anything any more.
             self.stop(lost)
             raise

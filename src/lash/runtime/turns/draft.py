@@ -205,7 +205,7 @@ def cancelled_id(turn_id: str) -> str:
 def consume_order(history: History, fence: LeaseFence, batch_id: str, completion: ClaimCompletion) -> Commit:
     """Return the commit that consumes an order to the session and changes nothing else."""
     return Commit(
-        session_id=fence.session_id,
+        session_id=fence.resource.id,
         expected_revision=history.revision,
         turn_id=f"command:{batch_id}",
         fence=fence,

@@ -90,7 +90,7 @@ class Intake:
 
     async def order_to_cancel(self, turn_id: str) -> str | None:
         """Return the reason of an order to cancel this turn, wherever in the queue it is; None if there is none."""
-        async for batch in _queued(self._storage, self._fence.session_id):
+        async for batch in _queued(self._storage, self._fence.resource.id):
             command = command_of(batch)
             if command is not None and command.command == _CANCEL + turn_id:
                 return command.reason

@@ -66,7 +66,7 @@ class TurnRun:
         self._fence = lease.fence
         self._intake = Intake(core.storage, lease.fence, ttl_ms=core.options.ttl_ms)
         self._begun = begun if isinstance(begun, ClaimedTurn) else None
-        self.session_id = lease.session_id
+        self.session_id = lease.resource.id
         self.turn_id = ""
         self.attempt = 0
         self._history = History()
@@ -233,7 +233,9 @@ class TurnRun:
         error = asyncio.CancelledError("the agent cancelled itself") if task.cancelled() else task.exception()
         if error is None:
             return await self._publish(agent, task.result())
-        if isinstance(error, LeaseLost | ClaimLost) and error.session_id == self.session_id:
+        if isinstance(error, LeaseLost) and error.resource == self._fence.resource:
+            raise error
+        if isinstance(error, ClaimLost) and error.session_id == self.session_id:
             raise error
         if self._cancel_reason is not None:
             return await self._publish_cancelled(agent, self._cancel_reason)

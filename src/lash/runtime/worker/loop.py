@@ -11,11 +11,10 @@ from typing import Final
 
 from lash.backend.liveness import is_provably_dead
 from lash.base.limits import check_identifier
-from lash.errors import LashError, LeaseLost, ProcessLeaseLost, StorageClosed
-from lash.model.lease import Acquired, Busy, Lease
+from lash.errors import LashError, LeaseLost, StorageClosed
+from lash.model.lease import Acquired, Busy, Lease, ResourceKind
 from lash.model.process.process import (
     ProcessAcquired,
-    ProcessLease,
     ProcessLeaseOutcome,
     ProcessRefused,
     RefusalReason,
@@ -52,7 +51,7 @@ class Worker:
         self._turns: Slots[TurnRun] = Slots(options.sessions, longest_pause_s=options.poll_s)
         self._processes: Slots[ProcessRun] = Slots(options.processes, longest_pause_s=options.poll_s)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._neighbours: tuple[Lease | ProcessLease, ...] = ()
+        self._neighbours: tuple[Lease, ...] = ()
         self._look_for_dead_at = 0.0
         self._timer_pause_s = 0.0
         self._freed = asyncio.Event()
@@ -196,7 +195,7 @@ class Worker:
         process_id, answer, acquired = registration.process_id, None, None
         owner, ttl_ms = self._core.owner, self._core.options.ttl_ms
         try:
-            answer = await self._storage.process_leases.begin(registration, owner, ttl_ms=ttl_ms)
+            answer = await self._storage.process_leases.register_and_claim(registration, owner, ttl_ms=ttl_ms)
             acquired = answer if isinstance(answer, ProcessAcquired) else None
         except Exception as error:  # noqa: BLE001 (whoever started the process is told)
             if not begun.done():
@@ -277,7 +276,7 @@ class Worker:
             if self._is_dead(lease):
                 self._spawn(self._reclaim(lease))
 
-    def _is_dead(self, lease: Lease | ProcessLease) -> bool:
+    def _is_dead(self, lease: Lease) -> bool:
         return is_provably_dead(lease.owner.process, self._core.owner.process)
 
     def _runs(self) -> tuple[TurnRun | ProcessRun, ...]:
@@ -368,19 +367,19 @@ class Worker:
             else:
                 return
 
-    async def _reclaim(self, lease: Lease | ProcessLease) -> None:
+    async def _reclaim(self, lease: Lease) -> None:
         """Take a lease from a dead holder and give it back, so that anybody can go on at once."""
         owner, ttl_ms = self._core.owner, self._core.options.ttl_ms
-        if isinstance(lease, Lease):
-            taken = await self._storage.leases.reclaim(lease.session_id, owner, observed=lease, ttl_ms=ttl_ms)
+        if lease.resource.kind is ResourceKind.SESSION:
+            taken = await self._storage.leases.reclaim(lease.resource.id, owner, observed=lease, ttl_ms=ttl_ms)
             if isinstance(taken, Acquired):
                 await self._storage.leases.release(taken.lease.fence)
-                self._core.hooks.note("lease.reclaimed", owner_id=lease.owner.owner_id, session_id=lease.session_id)
+                self._core.hooks.note("lease.reclaimed", owner_id=lease.owner.owner_id, session_id=lease.resource.id)
         else:
-            got = await self._storage.process_leases.reclaim(lease.process_id, owner, observed=lease, ttl_ms=ttl_ms)
+            got = await self._storage.process_leases.reclaim(lease.resource.id, owner, observed=lease, ttl_ms=ttl_ms)
             if isinstance(got, ProcessAcquired):
                 await self._storage.process_leases.release(got.lease.fence)
-                self._core.hooks.note("lease.reclaimed", owner_id=lease.owner.owner_id, process_id=lease.process_id)
+                self._core.hooks.note("lease.reclaimed", owner_id=lease.owner.owner_id, process_id=lease.resource.id)
         self._look_again()
 
     async def _keep_leases(self) -> None:
@@ -399,7 +398,7 @@ class Worker:
             async with asyncio.timeout(ttl_s / 3):
                 await run.renew()
             renewed[run] = time.monotonic()
-        except (LeaseLost, ProcessLeaseLost):
+        except LeaseLost:
             self._lose(run)
         except (LashError, TimeoutError):
             if time.monotonic() - renewed[run] > ttl_s:

@@ -18,8 +18,7 @@ from lash.model.effect import (
     Envelope,
     ExecutionScope,
 )
-from lash.model.lease import LeaseFence, LeaseOwner, LocalProcess
-from lash.model.process.process import ProcessFence
+from lash.model.lease import LeaseFence, LeaseOwner, LocalProcess, ResourceKind
 from lash.model.value import JSON
 from lash.plan.effect.claim import (
     ClaimRow,
@@ -78,9 +77,7 @@ class SQLiteEffectStore:
 
         return await self._database.write_briefly(body)
 
-    async def record(
-        self, fence: LeaseFence | ProcessFence, envelope: Envelope, outcome: JSON | EffectError
-    ) -> EffectRecord:
+    async def record(self, fence: LeaseFence, envelope: Envelope, outcome: JSON | EffectError) -> EffectRecord:
         encoded = encode_envelope(envelope)
         check_scope_fence(envelope.scope, fence)
         settlement = encode_outcome(f"effect {encoded.replay_key!r} of {encoded.scope_id}", outcome)
@@ -205,7 +202,7 @@ def retire_effects(transaction: Transaction, scope: str) -> int:
 
 
 def _record(
-    transaction: Transaction, fence: LeaseFence | ProcessFence, encoded: EncodedEffect, settlement: Settlement
+    transaction: Transaction, fence: LeaseFence, encoded: EncodedEffect, settlement: Settlement
 ) -> EffectRecord:
     written = None
     if encoded.group_key is None:
@@ -225,7 +222,7 @@ def _record(
 
 def _insert_recorded(
     transaction: Transaction,
-    fence: LeaseFence | ProcessFence,
+    fence: LeaseFence,
     encoded: EncodedEffect,
     settlement: Settlement,
     *,
@@ -233,15 +230,13 @@ def _insert_recorded(
 ) -> RecordedRow | None:
     now_ms = transaction.now_ms
     written = RecordedRow(now_ms, due_at(encoded, now_ms), rank)
-    if isinstance(fence, LeaseFence):
-        statement, owned_by = "effect_record", fence.session_id
-    else:
-        statement, owned_by = "effect_record_in_process", fence.process_id
+    in_session = fence.resource.kind is ResourceKind.SESSION
+    statement = "effect_record" if in_session else "effect_record_in_process"
     inserted = transaction.run(
         statement,
         **_stored(encoded),
         **_settled(settlement),
-        owned_by=owned_by,
+        owned_by=fence.resource.id,
         owner_id=fence.owner_id,
         incarnation_id=fence.incarnation_id,
         token=fence.token,

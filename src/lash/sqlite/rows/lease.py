@@ -6,7 +6,16 @@ from lash.backend.liveness import is_provably_dead
 from lash.base.codec import encode
 from lash.base.ids import new_id
 from lash.base.limits import check_identifier, saturating_add
-from lash.model.lease import Acquired, Lease, LeaseFence, LeaseOutcome, LeaseOwner, LocalProcess
+from lash.model.lease import (
+    Acquired,
+    Lease,
+    LeaseFence,
+    LeaseOutcome,
+    LeaseOwner,
+    LocalProcess,
+    ResourceKind,
+    session_resource,
+)
 from lash.plan.lease import (
     Acquire,
     ClaimDecision,
@@ -42,7 +51,7 @@ class SQLiteLeaseStore:
 
         def body(transaction: Transaction) -> LeaseOutcome:
             row, now_ms = lease_row(transaction, session_id), transaction.now_ms
-            decision = plan_claim(row, session_id=session_id, owner=owner, ttl_ms=ttl_ms, now_ms=now_ms)
+            decision = plan_claim(row, resource=session_resource(session_id), owner=owner, ttl_ms=ttl_ms, now_ms=now_ms)
             return _carry_out(transaction, decision, session_id, owner, ttl_ms)
 
         return await self._database.write_briefly(body)
@@ -50,13 +59,13 @@ class SQLiteLeaseStore:
     async def reclaim(self, session_id: str, owner: LeaseOwner, *, observed: Lease, ttl_ms: int) -> LeaseOutcome:
         check_identifier("session_id", session_id)
         check_claim(owner, ttl_ms)
-        check_observed(observed)
+        check_observed(observed, ResourceKind.SESSION)
         is_dead = is_provably_dead(observed.owner.process, owner.process)
 
         def body(transaction: Transaction) -> LeaseOutcome:
             decision = plan_reclaim(
                 lease_row(transaction, session_id),
-                session_id=session_id,
+                resource=session_resource(session_id),
                 owner=owner,
                 observed=observed.fence,
                 observed_is_dead=is_dead,
@@ -68,11 +77,11 @@ class SQLiteLeaseStore:
         return await self._database.write_briefly(body)
 
     async def renew(self, fence: LeaseFence, *, ttl_ms: int) -> Lease:
-        check_fence("fence", fence)
+        check_fence("fence", fence, ResourceKind.SESSION)
         check_ttl(ttl_ms)
 
         def body(transaction: Transaction) -> Lease:
-            row = lease_row(transaction, fence.session_id)
+            row = lease_row(transaction, fence.resource.id)
             lease = plan_renewal(row, fence=fence, ttl_ms=ttl_ms, now_ms=transaction.now_ms)
             _extend(transaction, lease)
             return lease
@@ -80,11 +89,11 @@ class SQLiteLeaseStore:
         return await self._database.write_briefly(body)
 
     async def release(self, fence: LeaseFence, *, pause_ms: int = 0) -> bool:
-        check_fence("fence", fence)
+        check_fence("fence", fence, ResourceKind.SESSION)
         check_pause(pause_ms)
 
         def body(transaction: Transaction) -> bool:
-            lease_row(transaction, fence.session_id)
+            lease_row(transaction, fence.resource.id)
             return release_lease(transaction, fence, pause_ms)
 
         released = await self._database.write_briefly(body)
@@ -94,7 +103,8 @@ class SQLiteLeaseStore:
 
     async def holder(self, session_id: str) -> Lease | None:
         check_identifier("session_id", session_id)
-        return held_lease(self._database.read(lambda reader: lease_row(reader, session_id)), session_id)
+        row = self._database.read(lambda reader: lease_row(reader, session_id))
+        return held_lease(row, session_resource(session_id))
 
 
 def lease_row(reader: Reader, session_id: str) -> LeaseRow:
@@ -110,7 +120,7 @@ def release_lease(transaction: Transaction, fence: LeaseFence, pause_ms: int = 0
     """Free the lease if the fence still holds it, and return whether it did; the session then pauses."""
     released = transaction.run(
         "lease_release",
-        session_id=fence.session_id,
+        session_id=fence.resource.id,
         owner_id=fence.owner_id,
         incarnation_id=fence.incarnation_id,
         token=fence.token,
@@ -135,7 +145,7 @@ def _carry_out(
 def take_lease(transaction: Transaction, fencing: int, session_id: str, owner: LeaseOwner, ttl_ms: int) -> Lease:
     """Give the lease to a new holder under this number."""
     lease = Lease(
-        session_id=session_id,
+        resource=session_resource(session_id),
         owner=owner,
         token=new_id(),
         fencing=fencing,
@@ -160,14 +170,14 @@ def _extend(transaction: Transaction, lease: Lease) -> None:
     """Write the new expiry of a lease, and keep the claims made under it as long."""
     transaction.run(
         "lease_extend",
-        session_id=lease.session_id,
+        session_id=lease.resource.id,
         token=lease.token,
         fencing=lease.fencing,
         expires_at_ms=lease.expires_at_ms,
     )
     transaction.run(
         "queue_extend_under_lease",
-        session_id=lease.session_id,
+        session_id=lease.resource.id,
         fencing=lease.fencing,
         expires_at_ms=lease.expires_at_ms,
     )

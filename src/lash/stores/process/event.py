@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Protocol
 
+from lash.model.lease import LeaseFence
 from lash.model.process.event import Appended, EventDraft, EventPage, ProcessEvent, WakeRecord
-from lash.model.process.process import ChangePage, ProcessFence
+from lash.model.process.process import ChangePage
 from lash.model.value import JSON
 
 
@@ -16,7 +17,7 @@ class EventStore(Protocol):
     Methods that name a process raise ProcessNotFound or ProcessPruned where there is none.
     """
 
-    async def append(self, process_id: str, draft: EventDraft, *, fence: ProcessFence | None = None) -> Appended:
+    async def append(self, process_id: str, draft: EventDraft, *, fence: LeaseFence | None = None) -> Appended:
         """Append an event with all that it means, in one transaction: the record, the end of the process, the wake.
 
         A known replay key returns the first event and writes nothing; other content under it raises EventConflict. An
@@ -26,7 +27,7 @@ class EventStore(Protocol):
         A wake is put into the queue of its session in the same transaction. Without a session it is kept as
         undeliverable.
 
-        A ``fence`` is for those who append to a process that they run: it must be live, else ProcessLeaseLost, and
+        A ``fence`` is for those who append to a process that they run: it must be live, else LeaseLost, and
         nothing is written, whatever is known under the replay key.
         """
         ...

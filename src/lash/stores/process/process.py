@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from lash.model.lease import LeaseOwner
+from lash.model.lease import Lease, LeaseFence, LeaseOwner
 from lash.model.process.process import (
     Abandonment,
     ExternalRef,
     Outcome,
     ProcessAcquired,
-    ProcessFence,
     ProcessFilter,
-    ProcessLease,
     ProcessLeaseOutcome,
     ProcessPage,
     ProcessRecord,
@@ -80,13 +78,11 @@ class ProcessStore(Protocol):
         """Note where else the process can be found; the last one counts."""
         ...
 
-    async def set_wait(self, process_id: str, wait: SignalWait, *, fence: ProcessFence | None = None) -> ProcessRecord:
-        """Park a running process until a signal; raise ProcessTerminal if it ended, ProcessLeaseLost as `append`."""
+    async def set_wait(self, process_id: str, wait: SignalWait, *, fence: LeaseFence | None = None) -> ProcessRecord:
+        """Park a running process until a signal; raise ProcessTerminal if it ended, LeaseLost as `append`."""
         ...
 
-    async def clear_wait(
-        self, process_id: str, wait: SignalWait, *, fence: ProcessFence | None = None
-    ) -> ProcessRecord:
+    async def clear_wait(self, process_id: str, wait: SignalWait, *, fence: LeaseFence | None = None) -> ProcessRecord:
         """Note that the process goes on after the signal; the fence is that of `set_wait`."""
         ...
 
@@ -123,7 +119,7 @@ class ProcessLeaseStore(Protocol):
         """
         ...
 
-    async def begin(
+    async def register_and_claim(
         self, registration: Registration, owner: LeaseOwner, *, ttl_ms: int
     ) -> ProcessAcquired | Registered:
         """Register a process and take the right to run it, in one transaction: what `register` and `claim` leave.
@@ -133,36 +129,34 @@ class ProcessLeaseStore(Protocol):
         """
         ...
 
-    async def reclaim(
-        self, process_id: str, owner: LeaseOwner, *, observed: ProcessLease, ttl_ms: int
-    ) -> ProcessLeaseOutcome:
+    async def reclaim(self, process_id: str, owner: LeaseOwner, *, observed: Lease, ttl_ms: int) -> ProcessLeaseOutcome:
         """Take the right from a holder that is provably a dead process of this machine; otherwise the same as claim."""
         ...
 
-    async def renew(self, fence: ProcessFence, *, ttl_ms: int) -> ProcessLease:
-        """Extend a live lease, never shorten it; raise ProcessLeaseLost if the fence does not hold."""
+    async def renew(self, fence: LeaseFence, *, ttl_ms: int) -> Lease:
+        """Extend a live lease, never shorten it; raise LeaseLost if the fence does not hold."""
         ...
 
-    async def release(self, fence: ProcessFence) -> bool:
+    async def release(self, fence: LeaseFence) -> bool:
         """Free the lease if this fence still holds it, and return whether it did. The process is then ready."""
         ...
 
-    async def park(self, fence: ProcessFence, *, wake_seq: int, until_ms: int | None) -> bool:
+    async def park(self, fence: LeaseFence, *, wake_seq: int, until_ms: int | None) -> bool:
         """Free a live lease and take the process off the work list until a moment, or (None) until it is woken.
 
         ``wake_seq`` is what the claim answered. If the process was woken since, it is left on the work list, and the
         answer is False: run it again. A process that ended meanwhile is not on the list anyway. A fence that does not
-        hold raises ProcessLeaseLost and changes nothing. No event tells of parking: like the lease it is scheduling.
+        hold raises LeaseLost and changes nothing. No event tells of parking: like the lease it is scheduling.
         """
         ...
 
-    async def complete(self, fence: ProcessFence, outcome: Outcome) -> ProcessRecord:
-        """End the process and free the lease, in one transaction, if the fence is live; else ProcessLeaseLost.
+    async def complete(self, fence: LeaseFence, outcome: Outcome) -> ProcessRecord:
+        """End the process and free the lease, in one transaction, if the fence is live; else LeaseLost.
 
         Repeating it after an unknown outcome is safe: the stored outcome is recognised.
         """
         ...
 
-    async def holder(self, process_id: str) -> ProcessLease | None:
+    async def holder(self, process_id: str) -> Lease | None:
         """Return the lease as it stands, live or lapsed; None if it is free."""
         ...

@@ -9,10 +9,12 @@ import msgspec
 from lash.base.ids import new_id
 from lash.base.limits import check_identifier
 from lash.errors import Conflict, InvalidInput, StoreUnavailable
+from lash.model.lease import LeaseFence, ResourceKind
 from lash.model.process.event import Appended, EventDraft, ProcessEvent, WakeRecord, WakeState
-from lash.model.process.process import ProcessFence, ProcessRecord
+from lash.model.process.process import ProcessRecord
+from lash.plan.lease import check_fence, require_fence
 from lash.plan.process.event import AppendDecision, EventRow, InsertEvent, check_draft, encode_projection, plan_append
-from lash.plan.process.lease import check_process_fence, require_abandonable, require_process_fence
+from lash.plan.process.lease import require_abandonable
 from lash.plan.process.process import ProcessRow, decode_process, missing_process, row_after
 from lash.plan.process.wake import wake_batch
 from lash.postgres.cache import ProcessCache
@@ -27,7 +29,7 @@ _FREE_PLANS: Final = 3
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """What must hold for an append beside the rules of the log."""
 
-    fence: ProcessFence | None = None
+    fence: LeaseFence | None = None
     """The lease must be live under this fence."""
     ends: bool = False
     """The append frees the lease; one that ended before is left to the plan, so that its end may be repeated."""
@@ -38,9 +40,9 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 NO_TERMS: Final = Terms()
 
 
-def fenced(fence: ProcessFence | None) -> Terms:
+def fenced(fence: LeaseFence | None) -> Terms:
     """Return the terms of somebody who runs the process, or of anybody else."""
-    return NO_TERMS if fence is None else Terms(fence=check_process_fence(fence))
+    return NO_TERMS if fence is None else Terms(fence=check_fence("fence", fence, ResourceKind.PROCESS))
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,9 +163,9 @@ def _plan(record: ProcessRecord, process_key: int, draft: EventDraft, known: Eve
 
 
 def _require(facts: EventFacts, record: ProcessRecord, terms: Terms) -> None:
-    """Raise ProcessLeaseLost or Conflict unless the terms hold."""
+    """Raise LeaseLost or Conflict unless the terms hold."""
     if terms.fence is not None and not (terms.ends and record.is_terminal):
-        require_process_fence(facts.lease, terms.fence, facts.now_ms)
+        require_fence(facts.lease, terms.fence, facts.now_ms)
     if terms.abandons:
         require_abandonable(record, facts.lease, facts.now_ms)
 

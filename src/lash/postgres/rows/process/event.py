@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from lash.base.limits import check_identifier, check_integer
+from lash.model.lease import LeaseFence
 from lash.model.process.event import SIGNAL_PREFIX, Appended, EventDraft, EventPage, ProcessEvent, WakeRecord
-from lash.model.process.process import ChangePage, ProcessFence
+from lash.model.process.process import ChangePage
 from lash.model.value import JSON
 from lash.plan.process.change import ChangeRow, TailRow, decode_change_cursor, decode_changes, decode_tail
 from lash.plan.process.event import SequenceRow, decode_event
@@ -30,7 +31,7 @@ class PostgresEventStore:
         self._seen = seen
         self._hints = hints
 
-    async def append(self, process_id: str, draft: EventDraft, *, fence: ProcessFence | None = None) -> Appended:
+    async def append(self, process_id: str, draft: EventDraft, *, fence: LeaseFence | None = None) -> Appended:
         result = await run_append(self._database, self._seen, process_id, draft, fenced(fence))
         self._hints.notify(session_id=woken_session(result.appended.wake))
         return result.appended

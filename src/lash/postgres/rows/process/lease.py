@@ -9,27 +9,18 @@ from lash.backend.waiter import ProcessWaiter
 from lash.base.ids import new_id
 from lash.base.limits import check_identifier
 from lash.errors import StoreUnavailable
-from lash.model.lease import LeaseOwner
+from lash.model.lease import Lease, LeaseFence, LeaseOwner, ResourceKind, process_resource
 from lash.model.process.process import (
     Outcome,
     ProcessAcquired,
-    ProcessFence,
-    ProcessLease,
     ProcessLeaseOutcome,
     ProcessRecord,
     Registered,
     Registration,
 )
-from lash.plan.lease import check_claim, check_ttl, held_lease
+from lash.plan.lease import check_claim, check_fence, check_observed, check_ttl, held_lease, plan_renewal, require_fence
 from lash.plan.process.event import check_draft
 from lash.plan.process.event_draft import completion_draft
-from lash.plan.process.lease import (
-    as_process_lease,
-    check_observed_process,
-    check_process_fence,
-    plan_process_renewal,
-    require_process_fence,
-)
 from lash.plan.process.process import EncodedRegistration, encode_registration
 from lash.plan.work import check_park, parent_of
 from lash.postgres.cache import ProcessCache
@@ -63,7 +54,7 @@ class PostgresProcessLeaseStore:
         check_claim(owner, ttl_ms)
         return await self._claim(Claim(process_id=process_id, owner=owner, ttl_ms=ttl_ms, displacing=None))
 
-    async def begin(
+    async def register_and_claim(
         self, registration: Registration, owner: LeaseOwner, *, ttl_ms: int
     ) -> ProcessAcquired | Registered:
         check_claim(owner, ttl_ms)
@@ -78,41 +69,39 @@ class PostgresProcessLeaseStore:
             self._hints.notify(work=False, later=True)
         return begun
 
-    async def reclaim(
-        self, process_id: str, owner: LeaseOwner, *, observed: ProcessLease, ttl_ms: int
-    ) -> ProcessLeaseOutcome:
+    async def reclaim(self, process_id: str, owner: LeaseOwner, *, observed: Lease, ttl_ms: int) -> ProcessLeaseOutcome:
         check_identifier("process_id", process_id)
         check_claim(owner, ttl_ms)
-        check_observed_process(observed)
+        check_observed(observed, ResourceKind.PROCESS)
         is_dead = is_provably_dead(observed.owner.process, owner.process)
         displacing = observed.fence if is_dead else None
         return await self._claim(Claim(process_id=process_id, owner=owner, ttl_ms=ttl_ms, displacing=displacing))
 
-    async def renew(self, fence: ProcessFence, *, ttl_ms: int) -> ProcessLease:
-        check_process_fence(fence)
+    async def renew(self, fence: LeaseFence, *, ttl_ms: int) -> Lease:
+        check_fence("fence", fence, ResourceKind.PROCESS)
         check_ttl(ttl_ms)
         for _ in range(_MAX_PLANS):
             renewed = await extend(self._database, fence, ttl_ms)
             if renewed is not None:
-                self._waiter.note_lease(fence.process_id, ttl_ms)
-                return held(renewed.row, fence.process_id)
-            answer = await self._answer(fence.process_id)
-            plan_process_renewal(answer.row, fence=fence, ttl_ms=ttl_ms, now_ms=answer.now_ms)
-        raise _kept_changing(fence.process_id)
+                self._waiter.note_lease(fence.resource.id, ttl_ms)
+                return held(renewed.row, fence.resource.id)
+            answer = await self._answer(fence.resource.id)
+            plan_renewal(answer.row, fence=fence, ttl_ms=ttl_ms, now_ms=answer.now_ms)
+        raise _kept_changing(fence.resource.id)
 
-    async def release(self, fence: ProcessFence) -> bool:
-        check_process_fence(fence)
-        self._waiter.note_free(fence.process_id)
+    async def release(self, fence: LeaseFence) -> bool:
+        check_fence("fence", fence, ResourceKind.PROCESS)
+        self._waiter.note_free(fence.resource.id)
         released = await self._release(fence)
         if not released:
-            await self._answer(fence.process_id)
+            await self._answer(fence.resource.id)
         self._hints.notify()
         return released
 
-    async def park(self, fence: ProcessFence, *, wake_seq: int, until_ms: int | None) -> bool:
-        check_process_fence(fence)
+    async def park(self, fence: LeaseFence, *, wake_seq: int, until_ms: int | None) -> bool:
+        check_fence("fence", fence, ResourceKind.PROCESS)
         check_park(wake_seq, until_ms)
-        self._waiter.note_free(fence.process_id)
+        self._waiter.note_free(fence.resource.id)
         for _ in range(_MAX_PLANS):
             # Not repeated after a lost connection: the fence that the first try gave up would look like a lost one.
             parked = await self._database.write_one(
@@ -121,13 +110,13 @@ class PostgresProcessLeaseStore:
             if parked is not None:
                 self._hints.notify()
                 return parked.value
-            answer = await self._answer(fence.process_id)
-            require_process_fence(answer.row, fence, answer.now_ms)
-        raise _kept_changing(fence.process_id)
+            answer = await self._answer(fence.resource.id)
+            require_fence(answer.row, fence, answer.now_ms)
+        raise _kept_changing(fence.resource.id)
 
-    async def complete(self, fence: ProcessFence, outcome: Outcome) -> ProcessRecord:
-        check_process_fence(fence)
-        process_id, draft = fence.process_id, check_draft(completion_draft(fence.process_id, outcome))
+    async def complete(self, fence: LeaseFence, outcome: Outcome) -> ProcessRecord:
+        check_fence("fence", fence, ResourceKind.PROCESS)
+        process_id, draft = fence.resource.id, check_draft(completion_draft(fence.resource.id, outcome))
         record = await self._ends.end(fence, draft)
         if record is None:
             result = await run_append(self._database, self._seen, process_id, draft, Terms(fence=fence, ends=True))
@@ -139,10 +128,10 @@ class PostgresProcessLeaseStore:
         self._hints.notify(work=parent_of(record.registration) is not None)
         return record
 
-    async def holder(self, process_id: str) -> ProcessLease | None:
+    async def holder(self, process_id: str) -> Lease | None:
         check_identifier("process_id", process_id)
-        lease = held_lease((await self._answer(process_id)).row, process_id)
-        return None if lease is None else as_process_lease(lease)
+        lease = held_lease((await self._answer(process_id)).row, process_resource(process_id))
+        return None if lease is None else lease
 
     async def _claim(self, claim: Claim) -> ProcessLeaseOutcome:
         outcome = await self._claims.claim(claim)
@@ -163,7 +152,7 @@ class PostgresProcessLeaseStore:
             return registered
         return ProcessAcquired(lease=held(row, record.process_id), record=record, wake_seq=0, has_effects=False)
 
-    async def _release(self, fence: ProcessFence) -> bool:
+    async def _release(self, fence: LeaseFence) -> bool:
         arguments = fence_arguments(fence)
         released = await self._database.write_one(Flag, "process_lease_release", *arguments, repeatable=True)
         return released is not None

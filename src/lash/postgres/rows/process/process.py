@@ -6,12 +6,12 @@ from typing import Final
 
 from lash.base.limits import check_identifier, check_integer
 from lash.errors import StoreUnavailable
+from lash.model.lease import LeaseFence
 from lash.model.process.event import EventDraft
 from lash.model.process.process import (
     Abandonment,
     ExternalRef,
     Outcome,
-    ProcessFence,
     ProcessFilter,
     ProcessPage,
     ProcessRecord,
@@ -131,13 +131,11 @@ class PostgresProcessStore:
         check_identifier("process_id", process_id)
         return await self._append(process_id, external_ref_draft(reference))
 
-    async def set_wait(self, process_id: str, wait: SignalWait, *, fence: ProcessFence | None = None) -> ProcessRecord:
+    async def set_wait(self, process_id: str, wait: SignalWait, *, fence: LeaseFence | None = None) -> ProcessRecord:
         check_identifier("process_id", process_id)
         return await self._append(process_id, waiting_draft(process_id, wait), fenced(fence))
 
-    async def clear_wait(
-        self, process_id: str, wait: SignalWait, *, fence: ProcessFence | None = None
-    ) -> ProcessRecord:
+    async def clear_wait(self, process_id: str, wait: SignalWait, *, fence: LeaseFence | None = None) -> ProcessRecord:
         check_identifier("process_id", process_id)
         return await self._append(process_id, resumed_draft(process_id, wait), fenced(fence))
 

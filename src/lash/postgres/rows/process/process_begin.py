@@ -6,8 +6,8 @@ import msgspec
 
 from lash.base.codec import encode
 from lash.base.limits import saturating_add
-from lash.model.lease import LeaseOwner, LocalProcess
-from lash.model.process.process import ProcessAcquired, ProcessLease, ProcessRecord, Projection
+from lash.model.lease import Lease, LeaseOwner, LocalProcess, process_resource
+from lash.model.process.process import ProcessAcquired, ProcessRecord, Projection
 from lash.plan.process.event import encode_projection
 from lash.plan.process.event_draft import started_draft
 from lash.plan.process.process import EncodedRegistration
@@ -45,8 +45,8 @@ async def begin(
         created_at_ms=now_ms,
         updated_at_ms=now_ms,
     )
-    lease = ProcessLease(
-        process_id=record.process_id,
+    lease = Lease(
+        resource=process_resource(record.process_id),
         owner=owner,
         token=token,
         fencing=answer.fencing,

@@ -10,11 +10,9 @@ import msgspec
 from lash.base.codec import encode
 from lash.base.ids import new_id
 from lash.errors import CorruptData, StoreUnavailable
-from lash.model.lease import LeaseOwner, LocalProcess
+from lash.model.lease import Lease, LeaseFence, LeaseOwner, LocalProcess, process_resource
 from lash.model.process.process import (
     ProcessAcquired,
-    ProcessFence,
-    ProcessLease,
     ProcessLeaseOutcome,
     ProcessRecord,
     ProcessRefused,
@@ -23,7 +21,7 @@ from lash.model.process.process import (
 from lash.plan.lease import Acquire, LeaseRow, Refuse, held_lease, plan_claim
 from lash.plan.process.event import encode_projection
 from lash.plan.process.event_draft import started_draft
-from lash.plan.process.lease import as_process_lease, refuse_run
+from lash.plan.process.lease import refuse_run
 from lash.plan.process.process import ProcessRow, decode_process, record_after, row_after
 from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.batcher import Group
@@ -46,7 +44,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     process_id: str
     owner: LeaseOwner
     ttl_ms: int
-    displacing: ProcessFence | None
+    displacing: LeaseFence | None
 
 
 class _Claimed(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,7 +141,7 @@ class ProcessClaims:
         return {answer.process_key: answer for answer in answers}
 
 
-async def extend(source: Database | Transaction, fence: ProcessFence, ttl_ms: int) -> ProcessExtendAnswer | None:
+async def extend(source: Database | Transaction, fence: LeaseFence, ttl_ms: int) -> ProcessExtendAnswer | None:
     """Move the expiry of a live lease; None if the fence does not hold. Repeating it is harmless."""
     arguments = (*fence_arguments(fence), ttl_ms)
     if isinstance(source, Transaction):
@@ -151,17 +149,17 @@ async def extend(source: Database | Transaction, fence: ProcessFence, ttl_ms: in
     return await source.write_one(ProcessExtendAnswer, "process_lease_extend", *arguments, repeatable=True)
 
 
-def fence_arguments(fence: ProcessFence) -> tuple[str, str, str, str, int]:
+def fence_arguments(fence: LeaseFence) -> tuple[str, str, str, str, int]:
     """Return the parts of a fence in the order in which statements take them."""
-    return (fence.process_id, fence.owner_id, fence.incarnation_id, fence.token, fence.fencing)
+    return (fence.resource.id, fence.owner_id, fence.incarnation_id, fence.token, fence.fencing)
 
 
-def held(row: LeaseRow, process_id: str) -> ProcessLease:
+def held(row: LeaseRow, process_id: str) -> Lease:
     """Return the lease of a row that was just written."""
-    lease = held_lease(row, process_id)
+    lease = held_lease(row, process_resource(process_id))
     if lease is None:
         raise CorruptData(f"the lease of process {process_id!r} was written without a holder")
-    return as_process_lease(lease)
+    return lease
 
 
 def _plan(claim: Claim, row: ProcessRow, record: ProcessRecord) -> _Planned:
@@ -192,18 +190,18 @@ async def _claimed(
     return await _held_already(source, planned, answer)
 
 
-def _acquired(planned: _Planned, answer: ProcessAcquireAnswer, lease: ProcessLease, wake_seq: int) -> _Claimed:
+def _acquired(planned: _Planned, answer: ProcessAcquireAnswer, lease: Lease, wake_seq: int) -> _Claimed:
     record, row, now_ms = planned.record, planned.row, answer.now_ms
     if answer.started:
         record = record_after(record, planned.projection, now_ms)
         row = row_after(row, planned.projection, now_ms)
-    displaced = held_lease(answer.before, planned.claim.process_id)
+    displaced = held_lease(answer.before, process_resource(planned.claim.process_id))
     outcome = ProcessAcquired(
         lease=lease,
         record=record,
         wake_seq=wake_seq,
         has_effects=answer.has_effects,
-        displaced=None if displaced is None else as_process_lease(displaced),
+        displaced=None if displaced is None else displaced,
     )
     return _Claimed(outcome=outcome, row=row)
 
@@ -212,15 +210,20 @@ async def _held_already(
     source: Database | Transaction, planned: _Planned, answer: ProcessAcquireAnswer
 ) -> _Claimed | None:
     claim, row = planned.claim, planned.row
+    resource = process_resource(claim.process_id)
     decision = plan_claim(
-        answer.before, session_id=claim.process_id, owner=claim.owner, ttl_ms=claim.ttl_ms, now_ms=answer.now_ms
+        answer.before,
+        resource=resource,
+        owner=claim.owner,
+        ttl_ms=claim.ttl_ms,
+        now_ms=answer.now_ms,
     )
     if isinstance(decision, Acquire):
         return None
     if isinstance(decision, Refuse):
-        holder = as_process_lease(decision.holder)
+        holder = decision.holder
         return _Claimed(outcome=ProcessRefused(reason=RefusalReason.BUSY, holder=holder), row=row)
-    extended = await extend(source, as_process_lease(decision.lease).fence, claim.ttl_ms)
+    extended = await extend(source, decision.lease.fence, claim.ttl_ms)
     if extended is None:
         return None
     lease = held(extended.row, claim.process_id)

@@ -6,8 +6,9 @@ from collections.abc import Hashable, Mapping
 from typing import Final, TypeAlias
 
 from lash.errors import Conflict, InvalidInput
+from lash.model.lease import LeaseFence
 from lash.model.process.event import EventDraft
-from lash.model.process.process import ProcessFence, ProcessRecord
+from lash.model.process.process import ProcessRecord
 from lash.plan.process.event import InsertEvent, encode_projection
 from lash.plan.process.process import ProcessRow, decode_process, record_after, row_after
 from lash.postgres.cache import ProcessCache
@@ -30,10 +31,10 @@ class ProcessEnds:
         self._seen = seen
         self._group: Group[_Arguments, EndAnswer] = Group(self._write, limit=MAX_TOGETHER)
 
-    async def end(self, fence: ProcessFence, draft: EventDraft) -> ProcessRecord | None:
+    async def end(self, fence: LeaseFence, draft: EventDraft) -> ProcessRecord | None:
         """End a process under a live lease, and free that; None if it has to be looked at why that cannot be done."""
-        async with self._seen.append_lock(fence.process_id):
-            row = self._seen.get(fence.process_id)
+        async with self._seen.append_lock(fence.resource.id):
+            row = self._seen.get(fence.resource.id)
             if row is None:
                 return None
             record = decode_process(row)
@@ -57,7 +58,7 @@ class ProcessEnds:
         return {answer.process_key: answer for answer in answers}
 
 
-def _arguments(row: ProcessRow, decision: InsertEvent, projection: str, fence: ProcessFence) -> _Arguments:
+def _arguments(row: ProcessRow, decision: InsertEvent, projection: str, fence: LeaseFence) -> _Arguments:
     """Return what ``process_lease_complete`` takes of one process, in its order."""
     event = decision.event
     return (

@@ -9,7 +9,7 @@ from lash.base.codec import encode
 from lash.base.ids import new_id
 from lash.base.limits import saturating_add
 from lash.errors import StoreUnavailable
-from lash.model.lease import Lease, LeaseFence, LeaseOwner, LocalProcess
+from lash.model.lease import Lease, LeaseFence, LeaseOwner, LocalProcess, ResourceKind, session_resource
 from lash.model.queue import Boundary, Claim, ClaimedTurn, ClaimOutcome, ClaimTurnOutcome, NothingClaimed
 from lash.plan.lease import check_fence, check_ttl, require_fence
 from lash.plan.queue.begin import MAX_INPUT, NO_FENCING, Beginning, plan_begin
@@ -39,17 +39,17 @@ async def claim_work(
     database: Database, fence: LeaseFence, ttl_ms: int, lanes: tuple[str, ...], limit: int, choose: Choose
 ) -> ClaimOutcome:
     """Claim what is chosen under a live lease."""
-    check_fence("fence", fence)
+    check_fence("fence", fence, ResourceKind.SESSION)
     check_ttl(ttl_ms)
     for _ in range(_MAX_PLANS):
-        answer = await _ready_work(database, fence.session_id, fence.fencing, lanes, limit, fence)
+        answer = await _ready_work(database, fence.resource.id, fence.fencing, lanes, limit, fence)
         seqs = choose(answer.facts)
         if isinstance(seqs, NothingClaimed):
             return seqs
         claim = await _stamp(database, fence, answer.session_key, seqs, ttl_ms)
         if claim is not None:
             return claim
-    raise _kept_changing(fence.session_id)
+    raise _kept_changing(fence.resource.id)
 
 
 async def _ready_work(
@@ -90,7 +90,7 @@ async def _begin(
     if answer is None:
         return None
     lease = Lease(
-        session_id=session_id,
+        resource=session_resource(session_id),
         owner=owner,
         token=token,
         fencing=decision.fencing,
@@ -123,13 +123,13 @@ async def _stamp(
 
 def _claim(fence: LeaseFence, claim_id: str, token: str, now_ms: int, ttl_ms: int, rows: Sequence[BatchRow]) -> Claim:
     return Claim(
-        session_id=fence.session_id,
+        session_id=fence.resource.id,
         claim_id=claim_id,
         token=token,
         lease_fencing=fence.fencing,
         claimed_at_ms=now_ms,
         expires_at_ms=saturating_add(now_ms, ttl_ms),
-        batches=tuple(decode_batch(row, fence.session_id) for row in rows),
+        batches=tuple(decode_batch(row, fence.resource.id) for row in rows),
     )
 
 

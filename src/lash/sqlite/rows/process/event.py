@@ -8,10 +8,11 @@ from typing import Final
 from lash.base.ids import new_id
 from lash.base.limits import check_identifier, check_integer
 from lash.errors import CorruptData
+from lash.model.lease import LeaseFence, ResourceKind
 from lash.model.process.event import SIGNAL_PREFIX, Appended, EventDraft, EventPage, ProcessEvent, WakeRecord, WakeState
-from lash.model.process.process import ChangeKind, ChangePage, ProcessFence, ProcessRecord
+from lash.model.process.process import ChangeKind, ChangePage, ProcessRecord
 from lash.model.value import JSON
-from lash.plan.lease import LeaseRow
+from lash.plan.lease import LeaseRow, check_fence, require_fence
 from lash.plan.process.change import ChangeRow, TailRow, decode_change_cursor, decode_changes, decode_tail
 from lash.plan.process.event import (
     EventRow,
@@ -25,7 +26,6 @@ from lash.plan.process.event import (
 )
 from lash.plan.process.event_draft import check_signal_name, signal_draft
 from lash.plan.process.grant import check_process_ids
-from lash.plan.process.lease import check_process_fence, require_process_fence
 from lash.plan.process.process import ProcessRow, decode_process, missing_process, record_after
 from lash.plan.process.wake import LostWakeRow, WakeRow, decode_lost_wake, decode_wake, wake_batch, woken_session
 from lash.plan.session.session import check_limit
@@ -47,11 +47,11 @@ class SQLiteEventStore:
         self._database = database
         self._hints = hints
 
-    async def append(self, process_id: str, draft: EventDraft, *, fence: ProcessFence | None = None) -> Appended:
+    async def append(self, process_id: str, draft: EventDraft, *, fence: LeaseFence | None = None) -> Appended:
         check_identifier("process_id", process_id)
         check_draft(draft)
         if fence is not None:
-            check_process_fence(fence)
+            check_fence("fence", fence, ResourceKind.PROCESS)
         appended = await self._database.write_briefly(
             lambda transaction: append_event(transaction, process_id, draft, fence)
         )
@@ -170,19 +170,19 @@ def find_process(reader: Reader, process_id: str) -> ProcessRow:
 
 
 def append_event(
-    transaction: Transaction, process_id: str, draft: EventDraft, fence: ProcessFence | None = None
+    transaction: Transaction, process_id: str, draft: EventDraft, fence: LeaseFence | None = None
 ) -> Appended:
     """Append an event with all that it means, inside any write transaction; with a fence only if it is live."""
     return append_fenced(transaction, process_id, draft, fence)[0]
 
 
 def append_fenced(
-    transaction: Transaction, process_id: str, draft: EventDraft, fence: ProcessFence | None
+    transaction: Transaction, process_id: str, draft: EventDraft, fence: LeaseFence | None
 ) -> tuple[Appended, ProcessRecord]:
     """Append an event, with a fence only if it is live, and return the process as it then stands beside it."""
     row = find_process(transaction, process_id)
     if fence is not None:
-        require_process_fence(process_lease_row(transaction, row.process_key), fence, transaction.now_ms)
+        require_fence(process_lease_row(transaction, row.process_key), fence, transaction.now_ms)
     return append_to(transaction, row.process_key, decode_process(row), draft)
 
 

@@ -13,12 +13,10 @@ from lash.base.codec import encode
 from lash.base.ids import new_id
 from lash.base.limits import saturating_add
 from lash.errors import CorruptData
-from lash.model.lease import Lease, LeaseOwner, LocalProcess
+from lash.model.lease import Lease, LeaseFence, LeaseOwner, LocalProcess, ResourceKind, process_resource
 from lash.model.process.process import (
     Outcome,
     ProcessAcquired,
-    ProcessFence,
-    ProcessLease,
     ProcessLeaseOutcome,
     ProcessRecord,
     ProcessRefused,
@@ -32,22 +30,18 @@ from lash.plan.lease import (
     LeaseRow,
     Refuse,
     check_claim,
+    check_fence,
+    check_observed,
     check_ttl,
     held_lease,
     plan_claim,
     plan_reclaim,
+    plan_renewal,
+    require_fence,
 )
 from lash.plan.process.event import check_draft
 from lash.plan.process.event_draft import completion_draft, started_draft
-from lash.plan.process.lease import (
-    as_plain_fence,
-    as_process_lease,
-    check_observed_process,
-    check_process_fence,
-    plan_process_renewal,
-    refuse_run,
-    require_process_fence,
-)
+from lash.plan.process.lease import refuse_run
 from lash.plan.process.process import ProcessRow, decode_process, encode_registration, same_registration
 from lash.plan.work import check_park, parent_of
 from lash.sqlite.engine.database import Database, Reader, Transaction
@@ -83,7 +77,7 @@ class SQLiteProcessLeaseStore:
 
         return self._noted(process_id, ttl_ms, await self._write(body, work=False))
 
-    async def begin(
+    async def register_and_claim(
         self, registration: Registration, owner: LeaseOwner, *, ttl_ms: int
     ) -> ProcessAcquired | Registered:
         check_claim(owner, ttl_ms)
@@ -102,11 +96,9 @@ class SQLiteProcessLeaseStore:
         self._hints.notify(work=isinstance(begun, Registered))
         return begun
 
-    async def reclaim(
-        self, process_id: str, owner: LeaseOwner, *, observed: ProcessLease, ttl_ms: int
-    ) -> ProcessLeaseOutcome:
+    async def reclaim(self, process_id: str, owner: LeaseOwner, *, observed: Lease, ttl_ms: int) -> ProcessLeaseOutcome:
         check_claim(owner, ttl_ms)
-        check_observed_process(observed)
+        check_observed(observed, ResourceKind.PROCESS)
         is_dead = is_provably_dead(observed.owner.process, owner.process)
 
         def body(transaction: Transaction) -> ProcessLeaseOutcome:
@@ -115,38 +107,38 @@ class SQLiteProcessLeaseStore:
 
         return self._noted(process_id, ttl_ms, await self._write(body, work=False))
 
-    async def renew(self, fence: ProcessFence, *, ttl_ms: int) -> ProcessLease:
-        check_process_fence(fence)
+    async def renew(self, fence: LeaseFence, *, ttl_ms: int) -> Lease:
+        check_fence("fence", fence, ResourceKind.PROCESS)
         check_ttl(ttl_ms)
 
-        def body(transaction: Transaction) -> ProcessLease:
-            key = find_process(transaction, fence.process_id).process_key
+        def body(transaction: Transaction) -> Lease:
+            key = find_process(transaction, fence.resource.id).process_key
             row = process_lease_row(transaction, key)
-            lease = plan_process_renewal(row, fence=fence, ttl_ms=ttl_ms, now_ms=transaction.now_ms)
+            lease = plan_renewal(row, fence=fence, ttl_ms=ttl_ms, now_ms=transaction.now_ms)
             _extend(transaction, key, lease)
             return lease
 
         lease = await self._database.write_briefly(body)
-        self._waiter.note_lease(fence.process_id, ttl_ms)
+        self._waiter.note_lease(fence.resource.id, ttl_ms)
         return lease
 
-    async def release(self, fence: ProcessFence) -> bool:
-        check_process_fence(fence)
-        self._waiter.note_free(fence.process_id)
+    async def release(self, fence: LeaseFence) -> bool:
+        check_fence("fence", fence, ResourceKind.PROCESS)
+        self._waiter.note_free(fence.resource.id)
 
         def body(transaction: Transaction) -> bool:
-            return _release(transaction, find_process(transaction, fence.process_id).process_key, fence)
+            return _release(transaction, find_process(transaction, fence.resource.id).process_key, fence)
 
         return await self._write(body)
 
-    async def park(self, fence: ProcessFence, *, wake_seq: int, until_ms: int | None) -> bool:
-        check_process_fence(fence)
+    async def park(self, fence: LeaseFence, *, wake_seq: int, until_ms: int | None) -> bool:
+        check_fence("fence", fence, ResourceKind.PROCESS)
         check_park(wake_seq, until_ms)
-        self._waiter.note_free(fence.process_id)
+        self._waiter.note_free(fence.resource.id)
 
         def body(transaction: Transaction) -> bool:
-            key = find_process(transaction, fence.process_id).process_key
-            require_process_fence(process_lease_row(transaction, key), fence, transaction.now_ms)
+            key = find_process(transaction, fence.resource.id).process_key
+            require_fence(process_lease_row(transaction, key), fence, transaction.now_ms)
             parked = transaction.one(
                 Flag,
                 "process_lease_park",
@@ -160,9 +152,9 @@ class SQLiteProcessLeaseStore:
 
         return await self._write(body)
 
-    async def complete(self, fence: ProcessFence, outcome: Outcome) -> ProcessRecord:
-        check_process_fence(fence)
-        process_id = fence.process_id
+    async def complete(self, fence: LeaseFence, outcome: Outcome) -> ProcessRecord:
+        check_fence("fence", fence, ResourceKind.PROCESS)
+        process_id = fence.resource.id
         draft = check_draft(completion_draft(process_id, outcome))
 
         def body(transaction: Transaction) -> ProcessRecord:
@@ -170,7 +162,7 @@ class SQLiteProcessLeaseStore:
             record = decode_process(row)
             # A process that ended is answered from its log: the caller may repeat what it did not hear of.
             if not record.is_terminal:
-                require_process_fence(process_lease_row(transaction, row.process_key), fence, transaction.now_ms)
+                require_fence(process_lease_row(transaction, row.process_key), fence, transaction.now_ms)
             ended = append_to(transaction, row.process_key, record, draft)[1]
             _release(transaction, row.process_key, fence)
             return ended
@@ -180,12 +172,12 @@ class SQLiteProcessLeaseStore:
         self._hints.notify(work=parent_of(record.registration) is not None)
         return record
 
-    async def holder(self, process_id: str) -> ProcessLease | None:
+    async def holder(self, process_id: str) -> Lease | None:
         def body(reader: Reader) -> LeaseRow:
             return process_lease_row(reader, find_process(reader, process_id).process_key)
 
-        held = held_lease(self._database.read(body), process_id)
-        return None if held is None else as_process_lease(held)
+        held = held_lease(self._database.read(body), process_resource(process_id))
+        return None if held is None else held
 
     def _noted(self, process_id: str, ttl_ms: int, outcome: ProcessLeaseOutcome) -> ProcessLeaseOutcome:
         """Let those who wait know that this storage runs the process, if it does."""
@@ -201,7 +193,7 @@ class SQLiteProcessLeaseStore:
 
 
 def _claim(
-    transaction: Transaction, row: ProcessRow, owner: LeaseOwner, ttl_ms: int, *, displacing: ProcessFence | None
+    transaction: Transaction, row: ProcessRow, owner: LeaseOwner, ttl_ms: int, *, displacing: LeaseFence | None
 ) -> ProcessLeaseOutcome:
     process_id = row.process_id
     record = decode_process(row)
@@ -211,18 +203,18 @@ def _claim(
     held = process_lease_row(transaction, row.process_key)
     decision = _decide(held, process_id, owner, ttl_ms, displacing, transaction.now_ms)
     if isinstance(decision, Refuse):
-        return ProcessRefused(reason=RefusalReason.BUSY, holder=as_process_lease(decision.holder))
+        return ProcessRefused(reason=RefusalReason.BUSY, holder=decision.holder)
     if isinstance(decision, Acquire):
         lease, found = _acquire(transaction, row.process_key, decision, process_id, owner, ttl_ms)
         started = append_to(transaction, row.process_key, record, started_draft(process_id, owner))[1]
         return ProcessAcquired(
-            lease=as_process_lease(lease),
+            lease=lease,
             record=started,
             wake_seq=found.wake_seq,
             has_effects=found.has_effects,
-            displaced=None if decision.displaced is None else as_process_lease(decision.displaced),
+            displaced=None if decision.displaced is None else decision.displaced,
         )
-    held_still = as_process_lease(decision.lease)
+    held_still = decision.lease
     wake_seq = _extend(transaction, row.process_key, held_still)
     return ProcessAcquired(lease=held_still, record=record, wake_seq=wake_seq, reentered=True)
 
@@ -232,16 +224,16 @@ def _decide(
     process_id: str,
     owner: LeaseOwner,
     ttl_ms: int,
-    displacing: ProcessFence | None,
+    displacing: LeaseFence | None,
     now_ms: int,
 ) -> ClaimDecision:
     if displacing is None:
-        return plan_claim(row, session_id=process_id, owner=owner, ttl_ms=ttl_ms, now_ms=now_ms)
+        return plan_claim(row, resource=process_resource(process_id), owner=owner, ttl_ms=ttl_ms, now_ms=now_ms)
     return plan_reclaim(
         row,
-        session_id=process_id,
+        resource=process_resource(process_id),
         owner=owner,
-        observed=as_plain_fence(displacing),
+        observed=displacing,
         observed_is_dead=True,
         ttl_ms=ttl_ms,
         now_ms=now_ms,
@@ -253,7 +245,7 @@ def _acquire(
 ) -> tuple[Lease, _Acquired]:
     """Take the lease, and return it with what the run is to know of the process."""
     lease = Lease(
-        session_id=process_id,
+        resource=process_resource(process_id),
         owner=owner,
         token=new_id(),
         fencing=decision.fencing,
@@ -275,7 +267,7 @@ def _acquire(
     return lease, _found(found)
 
 
-def _extend(transaction: Transaction, process_key: int, lease: ProcessLease) -> int:
+def _extend(transaction: Transaction, process_key: int, lease: Lease) -> int:
     """Move the expiry of the lease, and return the number of reasons to run the process."""
     wake_seq = transaction.one(
         Number,
@@ -294,7 +286,7 @@ def _found(row: T | None) -> T:
     return row
 
 
-def _release(transaction: Transaction, process_key: int, fence: ProcessFence) -> bool:
+def _release(transaction: Transaction, process_key: int, fence: LeaseFence) -> bool:
     released = transaction.run(
         "process_lease_release",
         process_key=process_key,

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from lash.base.limits import MAX_INTEGER, check_identifier, check_integer, check_text
+from lash.model.lease import LeaseFence, ResourceKind
 from lash.model.process.event import EventDraft
 from lash.model.process.process import (
     Abandonment,
     ChangeKind,
     ExternalRef,
     Outcome,
-    ProcessFence,
     ProcessFilter,
     ProcessPage,
     ProcessRecord,
@@ -22,6 +22,7 @@ from lash.model.process.process import (
     Registration,
     SignalWait,
 )
+from lash.plan.lease import check_fence
 from lash.plan.process.change import decode_change_cursor
 from lash.plan.process.event import check_draft, encode_projection
 from lash.plan.process.event_draft import (
@@ -33,7 +34,7 @@ from lash.plan.process.event_draft import (
     unleased_end_draft,
     waiting_draft,
 )
-from lash.plan.process.lease import check_process_fence, require_abandonable
+from lash.plan.process.lease import require_abandonable
 from lash.plan.process.process import (
     EncodedRegistration,
     ProcessRow,
@@ -135,13 +136,11 @@ class SQLiteProcessStore:
     async def set_external_ref(self, process_id: str, reference: ExternalRef) -> ProcessRecord:
         return await self._append(process_id, external_ref_draft(reference))
 
-    async def set_wait(self, process_id: str, wait: SignalWait, *, fence: ProcessFence | None = None) -> ProcessRecord:
+    async def set_wait(self, process_id: str, wait: SignalWait, *, fence: LeaseFence | None = None) -> ProcessRecord:
         check_identifier("process_id", process_id)
         return await self._append(process_id, waiting_draft(process_id, wait), fence)
 
-    async def clear_wait(
-        self, process_id: str, wait: SignalWait, *, fence: ProcessFence | None = None
-    ) -> ProcessRecord:
+    async def clear_wait(self, process_id: str, wait: SignalWait, *, fence: LeaseFence | None = None) -> ProcessRecord:
         check_identifier("process_id", process_id)
         return await self._append(process_id, resumed_draft(process_id, wait), fence)
 
@@ -178,10 +177,10 @@ class SQLiteProcessStore:
 
         return await self._database.write(body)
 
-    async def _append(self, process_id: str, draft: EventDraft, fence: ProcessFence | None = None) -> ProcessRecord:
+    async def _append(self, process_id: str, draft: EventDraft, fence: LeaseFence | None = None) -> ProcessRecord:
         check_draft(draft)
         if fence is not None:
-            check_process_fence(fence)
+            check_fence("fence", fence, ResourceKind.PROCESS)
 
         def body(transaction: Transaction) -> ProcessRecord:
             return append_fenced(transaction, process_id, draft, fence)[1]

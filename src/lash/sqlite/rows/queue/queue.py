@@ -11,7 +11,7 @@ import msgspec
 from lash.base.ids import new_id
 from lash.base.limits import check_identifier, check_integer, saturating_add
 from lash.errors import ClaimLost, CorruptData
-from lash.model.lease import LeaseFence, LeaseOwner
+from lash.model.lease import LeaseFence, LeaseOwner, ResourceKind
 from lash.model.queue import (
     Batch,
     BatchDraft,
@@ -209,16 +209,16 @@ class SQLiteQueueStore:
     async def _claim(
         self, fence: LeaseFence, ttl_ms: int, lanes: tuple[str, ...], limit: int, choose: Choose
     ) -> ClaimOutcome:
-        check_fence("fence", fence)
+        check_fence("fence", fence, ResourceKind.SESSION)
         check_ttl(ttl_ms)
 
         def body(transaction: Transaction) -> ClaimOutcome:
-            require_fence(lease_row(transaction, fence.session_id), fence, transaction.now_ms)
-            key = find_head(transaction, fence.session_id).session_key
+            require_fence(lease_row(transaction, fence.resource.id), fence, transaction.now_ms)
+            key = find_head(transaction, fence.resource.id).session_key
             seqs = choose(ready_work(transaction, key, lanes, limit, fence.fencing))
             if isinstance(seqs, NothingClaimed):
                 return seqs
-            return stamp_claim(transaction, fence.session_id, seqs, fencing=fence.fencing, ttl_ms=ttl_ms)
+            return stamp_claim(transaction, fence.resource.id, seqs, fencing=fence.fencing, ttl_ms=ttl_ms)
 
         return await self._database.write_briefly(body)
 
