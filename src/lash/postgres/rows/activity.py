@@ -27,7 +27,7 @@ from lash.plan.activity import (
 from lash.plan.process.change import ChangeCursor, decode_change_cursor
 from lash.plan.session.session import check_limit
 from lash.postgres.engine.database import Database
-from lash.postgres.rows.session.session import missing
+from lash.postgres.rows.session.lookup import missing
 from lash.sqlkit.rows import Flag, Number
 from lash.stores.hints import Hints
 

@@ -54,7 +54,7 @@ from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.batcher import Group
 from lash.postgres.engine.database import Database
 from lash.postgres.rows.process.append import missing_record
-from lash.postgres.rows.session.session import missing
+from lash.postgres.rows.session.lookup import missing
 from lash.sqlkit.rows import Flag, Number
 from lash.stores.hints import Hints
 

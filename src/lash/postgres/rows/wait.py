@@ -10,7 +10,7 @@ from lash.errors import CorruptData, StoreUnavailable
 from lash.plan.process.process import missing_process
 from lash.plan.wait import SECRET_BYTES, TIMED_OUT, SessionLife, StoredKey, WaitAnswer, WaitRow, WaitState
 from lash.postgres.engine.database import Database
-from lash.postgres.rows.session.session import missing
+from lash.postgres.rows.session.lookup import missing
 from lash.sqlkit.rows import Content, Flag, Number
 
 _MAX_TRIES: Final = 5

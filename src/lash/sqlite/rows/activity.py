@@ -27,7 +27,7 @@ from lash.plan.activity import (
 from lash.plan.process.change import ChangeCursor, decode_change_cursor
 from lash.plan.session.session import check_limit, missing_session
 from lash.sqlite.engine.database import Database, Reader, Transaction
-from lash.sqlite.rows.session.head import find_head, is_deleted
+from lash.sqlite.rows.session.lookup import find_head, is_deleted
 from lash.sqlkit.rows import Number
 from lash.stores.hints import Hints
 

@@ -11,7 +11,7 @@ from lash.plan.session.session import missing_session
 from lash.sqlite.engine.database import Reader, SQLiteValue
 from lash.sqlite.rows.lease import lease_row
 from lash.sqlite.rows.process.event import find_process, process_lease_row
-from lash.sqlite.rows.session.head import is_deleted
+from lash.sqlite.rows.session.lookup import is_deleted
 from lash.sqlkit.rows import Number, Text
 
 

@@ -15,7 +15,7 @@ from lash.plan.session.session import missing_session
 from lash.plan.wait import SECRET_BYTES, TIMED_OUT, SessionLife, StoredKey, WaitAnswer, WaitRow, WaitState
 from lash.sqlite.engine.database import Database, Reader, SQLiteValue, Transaction
 from lash.sqlite.engine.parameters import json_array
-from lash.sqlite.rows.session.head import is_deleted
+from lash.sqlite.rows.session.lookup import is_deleted
 from lash.sqlkit.rows import Content, Flag, Number
 
 _LONG_READ: Final = 100

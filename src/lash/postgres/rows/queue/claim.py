@@ -15,8 +15,8 @@ from lash.plan.lease import check_fence, check_ttl, require_fence
 from lash.plan.queue.begin import MAX_INPUT, NO_FENCING, Beginning, plan_begin
 from lash.plan.queue.queue import BatchRow, Choose, decode_batch, lanes_at
 from lash.postgres.engine.database import Database
+from lash.postgres.rows.session.lookup import missing
 from lash.postgres.rows.session.rows import BeginAnswer, QueueAnswer, StampAnswer
-from lash.postgres.rows.session.session import missing
 from lash.sqlkit.rows import Number
 
 _MAX_PLANS: Final = 10

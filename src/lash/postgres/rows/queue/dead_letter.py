@@ -7,8 +7,8 @@ from lash.model.queue import Batch, DeadLetter
 from lash.plan.queue.dead_letter import Burial, DeadLetterRow, decode_dead_letter, plan_burial
 from lash.plan.queue.queue import decode_batch
 from lash.postgres.engine.database import Database
+from lash.postgres.rows.session.lookup import missing
 from lash.postgres.rows.session.rows import BatchesAnswer, DeadLettersAnswer, HeldAnswer
-from lash.postgres.rows.session.session import missing
 from lash.sqlkit.rows import Text
 
 

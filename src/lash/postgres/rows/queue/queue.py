@@ -37,8 +37,8 @@ from lash.plan.session.session import check_limit
 from lash.postgres.engine.database import Database
 from lash.postgres.rows.queue.claim import claim_turn, claim_work
 from lash.postgres.rows.queue.dead_letter import bury, dead, requeue
+from lash.postgres.rows.session.lookup import missing
 from lash.postgres.rows.session.rows import BatchesAnswer, KnownKeyAnswer
-from lash.postgres.rows.session.session import missing
 from lash.sqlkit.rows import Flag, Number, Text
 from lash.stores.hints import Hints
 

@@ -9,7 +9,6 @@ from lash.errors import StoreUnavailable
 from lash.model.session.commit import CommitResult
 from lash.plan.queue.queue import held_by_token
 from lash.plan.session.commit import Checkpoints, CommitFacts, PreparedCommit, Replay, assume_facts, plan_commit
-from lash.plan.session.session import missing_session
 from lash.postgres.cache import HeadCache, KnownCheckpoint
 from lash.postgres.engine.database import Database, Transaction
 from lash.postgres.rows.lease import release_lease
@@ -17,8 +16,9 @@ from lash.postgres.rows.session.commit_group import CommitGroups
 from lash.postgres.rows.session.commit_plan import PlannedCommit, planned_commit
 from lash.postgres.rows.session.commit_record import arguments_of
 from lash.postgres.rows.session.fork import graph_owners, reclaim_graphs
+from lash.postgres.rows.session.lookup import missing
 from lash.postgres.rows.session.rows import CommitAnswer, FactsAnswer
-from lash.sqlkit.rows import Flag, Number
+from lash.sqlkit.rows import Number
 
 _MAX_PLANS: Final = 10
 
@@ -66,8 +66,7 @@ async def _load_facts(database: Database, heads: HeadCache, prepared: PreparedCo
     )
     if answer is None:
         heads.forget(commit.session_id)
-        deleted = await database.read_one(Flag, "session_is_deleted", commit.session_id)
-        raise missing_session(commit.session_id, deleted=deleted is not None and deleted.value)
+        raise await missing(database, commit.session_id)
     heads.remember(commit.session_id, answer.head)
     return CommitFacts(
         head=answer.head,

@@ -17,7 +17,8 @@ from lash.plan.session.fork import (
 from lash.plan.session.node import PathRow, decode_node, user_text
 from lash.plan.session.session import MetaRow, decode_meta, missing_session
 from lash.postgres.engine.database import Database, Transaction
-from lash.sqlkit.rows import Flag, Number
+from lash.postgres.rows.session.lookup import missing_within
+from lash.sqlkit.rows import Number
 
 
 async def run_fork(database: Database, prepared: PreparedFork) -> CreatedSession:
@@ -69,8 +70,7 @@ async def _find_point(transaction: Transaction, prepared: PreparedFork) -> ForkP
     source_id = prepared.source_session_id
     source = await transaction.one(SourceRow, "fork_lock_source", source_id)
     if source is None:
-        deleted = await transaction.one(Flag, "session_is_deleted", source_id)
-        raise missing_session(source_id, deleted=deleted is not None and deleted.value)
+        raise await missing_within(transaction, source_id)
     node_id = fork_node(prepared, source)
     return fork_point(prepared, source, await transaction.all(InheritedRun, "fork_path", source.session_key, node_id))
 

@@ -39,7 +39,6 @@ from lash.plan.session.session import (
     decode_page,
     decode_read,
     encode_meta,
-    missing_session,
     new_head,
     new_meta,
     require_removable,
@@ -49,6 +48,7 @@ from lash.postgres.engine.database import Database, Transaction
 from lash.postgres.rows.session.commit import run_commit
 from lash.postgres.rows.session.commit_group import CommitGroups
 from lash.postgres.rows.session.fork import reclaim_graphs, recount, run_fork
+from lash.postgres.rows.session.lookup import missing
 from lash.postgres.rows.session.rows import (
     BuriedAnswer,
     CheckpointAnswer,
@@ -286,9 +286,3 @@ class PostgresSession:
         if removed:
             await recount(transaction, session_key)
         return removed
-
-
-async def missing(database: Database, session_id: str) -> Exception:
-    """Return the error for a session that has no row."""
-    deleted = await database.read_one(Flag, "session_is_deleted", session_id)
-    return missing_session(session_id, deleted=deleted is not None and deleted.value)

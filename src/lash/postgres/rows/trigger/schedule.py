@@ -37,7 +37,7 @@ from lash.plan.trigger.schedule import (
     unreadable,
 )
 from lash.postgres.engine.database import Database, Transaction
-from lash.postgres.rows.session.session import missing
+from lash.postgres.rows.session.lookup import missing
 from lash.postgres.rows.trigger.emit import emit_in
 from lash.sqlkit.rows import Number
 from lash.stores.hints import Hints

@@ -22,7 +22,7 @@ from lash.plan.queue.queue import (
 from lash.sqlite.engine.database import Transaction
 from lash.sqlite.engine.parameters import json_array
 from lash.sqlite.rows.lease import lease_row, take_lease
-from lash.sqlite.rows.session.head import find_head
+from lash.sqlite.rows.session.lookup import find_head
 from lash.sqlkit.rows import Flag
 
 

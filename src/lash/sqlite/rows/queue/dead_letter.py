@@ -8,7 +8,7 @@ from lash.plan.queue.dead_letter import Burial, RemovedRow, plan_burial
 from lash.plan.queue.queue import BatchRow, HeldBatch, decode_batch
 from lash.sqlite.engine.database import Transaction
 from lash.sqlite.engine.parameters import json_array
-from lash.sqlite.rows.session.head import find_head
+from lash.sqlite.rows.session.lookup import find_head
 from lash.sqlkit.rows import Text
 
 

@@ -51,7 +51,7 @@ from lash.sqlite.engine.database import Database, Reader, Transaction
 from lash.sqlite.rows.lease import lease_row
 from lash.sqlite.rows.queue.claim import claim_turn, ready_work, stamp_claim
 from lash.sqlite.rows.queue.dead_letter import bury, discard, requeue, settle_cancelled
-from lash.sqlite.rows.session.head import find_head
+from lash.sqlite.rows.session.lookup import find_head
 from lash.sqlkit.rows import Number, Text
 from lash.stores.hints import Hints
 

@@ -11,7 +11,7 @@ from lash.plan.queue.queue import HeldBatch, held_by_token
 from lash.plan.session.checkpoint import CurrentComponent, ReplacedComponent, change_components
 from lash.plan.session.commit import Apply, CommitFacts, PreparedCommit, Replay, assume_nodes, plan_commit
 from lash.plan.session.node import StoredNode
-from lash.plan.session.session import HeadRow, missing_session
+from lash.plan.session.session import HeadRow
 from lash.plan.session.turn import TurnRow
 from lash.plan.session.usage import UsageRow, merge_usage, require_room
 from lash.sqlite.engine.database import SQLiteValue, Transaction
@@ -20,6 +20,7 @@ from lash.sqlite.rows.attachment import stamp_attachments
 from lash.sqlite.rows.effect import retire_effects
 from lash.sqlite.rows.lease import release_lease
 from lash.sqlite.rows.session.fork import graph_owners, reclaim_graphs
+from lash.sqlite.rows.session.lookup import missing
 from lash.sqlkit.rows import Flag, Text
 
 
@@ -57,8 +58,7 @@ def _find(transaction: Transaction, prepared: PreparedCommit) -> Found:
         scope_id=prepared.scope_id,
     )
     if found is None:
-        deleted = transaction.one(Flag, "session_is_deleted", session_id=session_id)
-        raise missing_session(session_id, deleted=deleted is not None and deleted.value)
+        raise missing(transaction, session_id)
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lash.model.session.session import CreatedSession
+from lash.model.session.session import CreatedSession, SessionMeta
 from lash.plan.session.fork import (
     ForkPoint,
     InheritedRun,
@@ -15,9 +15,9 @@ from lash.plan.session.fork import (
     fork_point,
 )
 from lash.plan.session.node import PathRow, decode_node, user_text
-from lash.plan.session.session import MetaRow, decode_meta
+from lash.plan.session.session import Floors, MetaRow, decode_meta
 from lash.sqlite.engine.database import Transaction
-from lash.sqlite.rows.session.head import find_head, find_meta, insert_session
+from lash.sqlite.rows.session.lookup import find_head, find_meta
 from lash.sqlkit.rows import Number
 
 _COPIES = ("fork_frames", "fork_blobs", "fork_components", "fork_checkpoint", "fork_attachments")
@@ -39,6 +39,25 @@ def apply_fork(transaction: Transaction, prepared: PreparedFork) -> CreatedSessi
         _fill(transaction, find_meta(transaction, session_id).session_key, point)
     row = find_meta(transaction, session_id)
     return CreatedSession(meta=decode_meta(row), revision=row.revision, created=True)
+
+
+def insert_session(transaction: Transaction, meta: SessionMeta, relation: str) -> bool:
+    """Create a session with its lease row, unless there is one of this id; return whether it was created."""
+    floors = transaction.one(Floors, "session_take_id", session_id=meta.session_id)
+    if floors is None:
+        return False
+    transaction.run(
+        "session_insert",
+        session_id=meta.session_id,
+        name=meta.name,
+        model=meta.model,
+        cwd=meta.cwd,
+        relation=relation,
+        revision=floors.revision,
+        now_ms=transaction.now_ms,
+    )
+    transaction.run("session_insert_lease", session_id=meta.session_id, fencing=floors.fencing)
+    return True
 
 
 def graph_owners(transaction: Transaction, session_key: int) -> list[int]:

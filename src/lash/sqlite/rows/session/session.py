@@ -41,7 +41,6 @@ from lash.plan.session.session import (
     decode_page,
     decode_read,
     encode_meta,
-    missing_session,
     new_meta,
     require_removable,
 )
@@ -50,8 +49,8 @@ from lash.sqlite.engine.database import Database, Reader, Transaction
 from lash.sqlite.engine.parameters import json_array
 from lash.sqlite.rows.process.grant import detach_session
 from lash.sqlite.rows.session.commit import apply_commit
-from lash.sqlite.rows.session.fork import apply_fork, graph_owners, reclaim_graphs, recount
-from lash.sqlite.rows.session.head import find_head, find_meta, insert_session, is_deleted
+from lash.sqlite.rows.session.fork import apply_fork, graph_owners, insert_session, reclaim_graphs, recount
+from lash.sqlite.rows.session.lookup import find_head, find_meta, missing
 from lash.sqlite.rows.trigger.schedule import delete_session_schedules
 from lash.sqlite.rows.trigger.trigger import delete_subscriptions
 from lash.sqlkit.rows import Number
@@ -250,13 +249,13 @@ class SQLiteSession:
     def _removed_count(self, reader: Reader) -> int:
         counted = reader.one(Number, "node_removed_count", session_id=self._session_id)
         if counted is None:
-            raise missing_session(self._session_id, deleted=is_deleted(reader, self._session_id))
+            raise missing(reader, self._session_id)
         return counted.number
 
     def _read_row(self, reader: Reader) -> ReadRow:
         row = reader.one(ReadRow, "session_read", session_id=self._session_id)
         if row is None:
-            raise missing_session(self._session_id, deleted=is_deleted(reader, self._session_id))
+            raise missing(reader, self._session_id)
         return row
 
     def _load(self, reader: Reader, scope: ReadScope) -> SessionRead | None:

@@ -36,7 +36,7 @@ from lash.plan.trigger.schedule import (
     unreadable,
 )
 from lash.sqlite.engine.database import Database, Reader, SQLiteValue, Transaction
-from lash.sqlite.rows.session.head import find_meta
+from lash.sqlite.rows.session.lookup import find_meta
 from lash.sqlite.rows.trigger.emit import emit_in
 from lash.sqlkit.rows import Number
 from lash.stores.hints import Hints

@@ -48,7 +48,7 @@ from lash.plan.trigger.trigger import (
     plan_update,
 )
 from lash.sqlite.engine.database import Database, Reader, SQLiteValue, Transaction
-from lash.sqlite.rows.session.head import find_meta
+from lash.sqlite.rows.session.lookup import find_meta
 from lash.sqlkit.rows import Number
 
 T = TypeVar("T")
