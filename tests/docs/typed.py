@@ -24,6 +24,7 @@ INSTEAD: Final[Mapping[str, tuple[str, str]]] = {
     "make bench": ("make bench ARGS=--help", "it measures for minutes"),
     "make peers": (":", "it fetches what lash is measured against"),
     "python3 -m venv .venv": ("python3 -m venv --without-pip .venv", "pip would be put into it for nothing"),
+    "pip install lash-runtime": (":", "it is not published yet"),
     "pip install .": (":", "it fetches packages; CI installs them by make setup"),
     "pip install .[postgres]": (":", "the same; test_commands.py looks whether there is such an extra"),
     "pip uninstall lash": (":", "it would change the environment of the tests"),
