@@ -8,6 +8,9 @@ from collections.abc import Iterator
 
 from tools.repository import BACKENDS, KNOWN_DIFFERENCES, SOURCE, Finding, Query, Repository
 
+SHARED = f"{SOURCE}/backend"
+"""Where the part of each store that both backends share may name queries."""
+
 _PURPOSE = re.compile(r"--[ \t]*\w")
 _QUERY_NAME = re.compile(r"[a-z][a-z0-9_]*")
 _QUERY_METHODS = frozenset({"one", "all", "run", "run_many", "read_one", "read_all", "write_one", "write_all"})
@@ -60,13 +63,13 @@ def backends_agree(repository: Repository) -> Iterator[Finding]:
 
 
 def queries_are_used_and_exist(repository: Repository) -> Iterator[Finding]:
-    """Every query is named in its backend's package, and every name handed to the engine is a query."""
+    """Every query is named in its backend's package or in backend/; every name passed to the engine is a query."""
     for backend in BACKENDS:
         queries = repository.queries(backend)
         names = {query.name for query in queries}
-        mentioned: set[str] = set()
+        mentioned = {text for _, module in repository.modules(SHARED) for text in _texts(module)}
         for path, module in repository.modules(f"{SOURCE}/{backend}"):
-            mentioned |= {text for node in ast.walk(module) if (text := _text(node)) is not None}
+            mentioned.update(_texts(module))
             for line, name in _names_asked_for(module):
                 if name not in names:
                     yield Finding(path, line, f"{backend} has no query {name}")
@@ -107,6 +110,10 @@ def _names_asked_for(module: ast.Module) -> Iterator[tuple[int, str]]:
             if text is not None and _QUERY_NAME.fullmatch(text):
                 yield argument.lineno, text
                 break
+
+
+def _texts(module: ast.Module) -> Iterator[str]:
+    return (text for node in ast.walk(module) if (text := _text(node)) is not None)
 
 
 def _text(node: ast.AST) -> str | None:

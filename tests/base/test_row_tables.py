@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lash.backend.table_order import row_tables
+from lash.backend.table_rows import row_tables
 from lash.sqlkit.catalogue import load_catalogue
 
 BACKENDS = ("sqlite", "postgres")

@@ -12,7 +12,7 @@ from lash.plan.maintenance import (
     GARBAGE_KINDS,
     GarbageRow,
     PrunableRow,
-    TableRows,
+    TableCount,
     TableSize,
     check_age,
     count_garbage,
@@ -65,7 +65,7 @@ def test_zero_is_an_age() -> None:
 )
 def test_a_large_table_is_estimated(counted: int, highest: int | None, rows: int, *, exact: bool) -> None:
     """By its highest row number, and never below what was counted."""
-    assert estimate_rows(TableRows("lash_nodes", counted, highest), 9) == TableSize("lash_nodes", rows, 9, exact)
+    assert estimate_rows(TableCount("lash_nodes", counted, highest), 9) == TableSize("lash_nodes", rows, 9, exact)
 
 
 def test_tables_are_summed_by_noun() -> None:

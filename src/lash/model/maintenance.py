@@ -1,4 +1,4 @@
-"""Maintenance: what an audit found, what was pruned, and how large a storage is."""
+"""Maintenance: the findings of an audit, the count of pruned rows, and the size of a storage."""
 
 from __future__ import annotations
 
@@ -15,57 +15,57 @@ class GarbageCount(Value, frozen=True, kw_only=True):
 
 
 class GarbageReport(Value, frozen=True, kw_only=True):
-    """What an audit found, and removed unless it was a dry run.
+    """The garbage that an audit found, and removed unless it was a dry run.
 
-    Every write removes what it makes superfluous, so a report that is not clean points to a fault: in lash, or in a
-    tool that wrote past it.
+    Every write removes the rows that it makes superfluous, so a report that is not clean points to a bug: in lash, or
+    in a tool that wrote to the tables directly.
     """
 
     dry_run: bool
     components: GarbageCount = GarbageCount()
-    """Components of which no checkpoint is kept."""
+    """Components that no kept checkpoint contains."""
     blobs: GarbageCount = GarbageCount()
-    """Bytes that no component names."""
+    """Bytes that no component refers to."""
     graphs: GarbageCount = GarbageCount()
     """Segments and nodes of deleted sessions that no fork inherits."""
     environments: GarbageCount = GarbageCount()
-    """Environments that no process names and that nobody put for a day. They are left over in ordinary life, when
-    processes are pruned, and point to no fault. Artifacts of other namespaces are kept until they are deleted."""
+    """Environments that no process refers to and that were last put more than a day ago. Pruning processes leaves
+    them behind; they do not point to a bug. Artifacts of other namespaces are kept until they are deleted."""
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing was found that points to a fault."""
+        """Whether the audit found nothing that points to a bug."""
         return not (self.components.rows or self.blobs.rows or self.graphs.rows)
 
 
 class PruneReport(Value, frozen=True, kw_only=True):
-    """How many records were old enough and are gone."""
+    """How many records were removed."""
 
     removed_count: Count = 0
 
 
 class Prunable(Value, frozen=True, kw_only=True):
-    """How much is old enough to be pruned, counted at one moment."""
+    """How many rows are old enough to be pruned, counted at one moment."""
 
     before_ms: int
-    """What is older than this, by the clock of the storage, was counted."""
+    """Rows older than this were counted; the time is the storage's."""
     turns: Count = 0
     source_keys: Count = 0
     processes: Count = 0
-    """Ended ones, whose wakes were all consumed."""
+    """Ended processes whose wakes were all consumed."""
     occurrences: Count = 0
-    """Those of which no process runs any more."""
+    """Occurrences whose processes have all ended."""
     receipts: Count = 0
-    """Answers to changes of triggers, and tombstones of triggers."""
+    """Receipts of trigger changes, and tombstones of triggers."""
     schedules: Count = 0
-    """Deleted ones."""
+    """Deleted schedules."""
     waits: Count = 0
-    """Resolved ones that belong to no session and no process."""
+    """Resolved waits that belong to neither a session nor a process."""
     activity: Count = 0
 
 
 class NounSize(Value, frozen=True, kw_only=True):
-    """How much one noun takes. ``exact`` speaks of the rows; ``bytes`` is None where asking would cost too much."""
+    """The size of one noun. ``exact`` concerns ``rows``; ``bytes`` is None if measuring would cost too much."""
 
     rows: Count
     bytes: Count | None
@@ -73,7 +73,7 @@ class NounSize(Value, frozen=True, kw_only=True):
 
 
 class StorageReport(Value, frozen=True, kw_only=True):
-    """How large a storage is, altogether and by noun (session, node, checkpoint and so on)."""
+    """The size of a storage, in total and by noun (session, node, checkpoint and so on)."""
 
     bytes: Count
     nouns: dict[str, NounSize] = msgspec.field(default_factory=dict)

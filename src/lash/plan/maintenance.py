@@ -1,4 +1,4 @@
-"""What maintenance looks for, and how its findings add up."""
+"""The kinds of rows that maintenance removes, and how its findings add up."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import msgspec
 from lash.base.limits import check_integer
 from lash.model.maintenance import GarbageCount, GarbageReport, NounSize, Prunable, StorageReport
 
-BATCH: Final = 500
-"""How many rows one transaction of maintenance removes at most."""
+PAGE_SIZE: Final = 500
+"""The most rows that one transaction of maintenance removes, so that it holds its locks briefly."""
 
 GARBAGE_KINDS: Final = ("components", "blobs", "graphs", "environments")
-"""The steps of an audit, in an order in which each sees what the one before has freed."""
+"""The steps of an audit, ordered so that each step finds what the previous one freed."""
 
 ENVIRONMENT_GRACE_MS: Final = 24 * 60 * 60 * 1000
-"""How long an environment that no process names is kept after the last put: its process may be yet to come."""
+"""How long an unreferenced environment is kept after its last put: its process may not be registered yet."""
 
 COUNTED_ROWS: Final = 10_000
-"""Up to how many rows of a table SQLite counts for a report; beyond, the number is an estimate."""
+"""The most rows of a table that SQLite counts for a report; a larger table is estimated."""
 
 MEASURED_PAGES: Final = 4_096
-"""Up to how many pages a SQLite file is measured table by table; beyond, only as a whole."""
+"""The most pages of a SQLite file that is measured table by table; a larger file is measured as a whole."""
 
 _NOUNS: Final = {
     "lash_migrations": "schema",
@@ -72,7 +72,7 @@ _NOUNS: Final = {
 
 
 class GarbageRow(msgspec.Struct, frozen=True, array_like=True):
-    """Something that nothing needs: its place in the order of the audit, how many rows it is, and their bytes."""
+    """Garbage: its position in the order of the audit, its number of rows, and their bytes."""
 
     session_key: int
     key: str
@@ -82,7 +82,7 @@ class GarbageRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TableSize(msgspec.Struct, frozen=True, array_like=True):
-    """How much one table takes; ``bytes`` is None where it was not measured."""
+    """The size of one table; ``bytes`` is None if it was not measured."""
 
     table: str
     rows: int
@@ -90,8 +90,8 @@ class TableSize(msgspec.Struct, frozen=True, array_like=True):
     exact: bool
 
 
-class TableRows(msgspec.Struct, frozen=True, array_like=True):
-    """How many rows of a table were counted before the limit was reached, and its highest row number if it has any."""
+class TableCount(msgspec.Struct, frozen=True, array_like=True):
+    """The rows of a table, counted up to a limit, and its highest row number if it has row numbers."""
 
     table: str
     counted: int
@@ -99,18 +99,18 @@ class TableRows(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TableBytes(msgspec.Struct, frozen=True, array_like=True):
-    """How many bytes the pages of a table and its indexes take."""
+    """The bytes of the pages of a table and its indexes."""
 
     table: str
     bytes: int
 
 
 BEFORE_ALL: Final = GarbageRow(-1, "", 0, 0, 0)
-"""The place before the first thing that an audit can find."""
+"""The position before the first row that an audit can find."""
 
 
 class PrunableRow(msgspec.Struct, frozen=True, array_like=True):
-    """The counts of `Prunable`, as the database answers them."""
+    """The counts of `Prunable`, as the database returns them."""
 
     before_ms: int
     turns: int
@@ -124,17 +124,17 @@ class PrunableRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 def prunable(row: PrunableRow) -> Prunable:
-    """Return what a storage counted."""
+    """Return the counts of a storage."""
     return msgspec.convert(msgspec.structs.asdict(row), Prunable)
 
 
 def check_age(older_than_ms: object) -> int:
-    """Return the age if it is one."""
+    """Return the age, or raise InvalidInput unless it is a number of milliseconds from 0 up."""
     return check_integer("older_than_ms", older_than_ms, at_least=0)
 
 
 def count_garbage(report: GarbageReport, kind: str, found: Iterable[GarbageRow]) -> GarbageReport:
-    """Add what a step found to the report."""
+    """Return the report with the findings of a step added."""
     before: GarbageCount = getattr(report, kind)
     rows, size = before.rows, before.bytes
     for each in found:
@@ -142,15 +142,15 @@ def count_garbage(report: GarbageReport, kind: str, found: Iterable[GarbageRow])
     return msgspec.structs.replace(report, **{kind: GarbageCount(rows=rows, bytes=size)})
 
 
-def estimate_rows(table: TableRows, measured: int | None) -> TableSize:
-    """Turn what was counted into a size; beyond the limit a table has about as many rows as its row numbers say."""
+def estimate_rows(table: TableCount, measured: int | None) -> TableSize:
+    """Return the size of a table; beyond the counted limit its highest row number estimates the rows."""
     if table.counted <= COUNTED_ROWS:
         return TableSize(table.table, table.counted, measured, exact=True)
     return TableSize(table.table, max(table.counted, table.highest or 0), measured, exact=False)
 
 
 def storage_report(total_bytes: int, tables: Iterable[TableSize]) -> StorageReport:
-    """Sum the tables up by noun."""
+    """Return the sizes of the tables, summed by noun."""
     nouns: dict[str, NounSize] = {}
     for table in tables:
         noun = noun_of(table.table)
@@ -160,7 +160,7 @@ def storage_report(total_bytes: int, tables: Iterable[TableSize]) -> StorageRepo
 
 
 def noun_of(table: str) -> str:
-    """Return the noun to which a table belongs; a table that lash does not know is ``other``."""
+    """Return the noun of a table; ``other`` for a table that lash does not know."""
     return _NOUNS.get(table, "other")
 
 

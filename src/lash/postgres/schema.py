@@ -16,20 +16,20 @@ from lash.sqlkit.rows import Flag, Number
 MIGRATIONS: Final = "lash.postgres.sql.migrations"
 
 
-class _Column(msgspec.Struct, frozen=True, array_like=True):
+class _CatalogueColumn(msgspec.Struct, frozen=True, array_like=True):
     table: str
     column: str
     type: str
     not_null: bool
 
 
-class _UniqueKey(msgspec.Struct, frozen=True, array_like=True):
+class _CatalogueUnique(msgspec.Struct, frozen=True, array_like=True):
     table: str
     columns: str
     predicate: str | None
 
 
-class _ForeignKey(msgspec.Struct, frozen=True, array_like=True):
+class _CatalogueForeignKey(msgspec.Struct, frozen=True, array_like=True):
     table: str
     columns: str
     referenced_table: str
@@ -53,9 +53,9 @@ async def prepare_schema(database: Database, *, migrate: bool) -> None:
 
 async def read_catalogue(database: Database, schema: str) -> Catalogue:
     """Return what the schema really has of lash's tables."""
-    columns = await database.read_all(_Column, "schema_columns", schema)
-    unique = await database.read_all(_UniqueKey, "schema_unique_keys", schema)
-    foreign = await database.read_all(_ForeignKey, "schema_foreign_keys", schema)
+    columns = await database.read_all(_CatalogueColumn, "schema_columns", schema)
+    unique = await database.read_all(_CatalogueUnique, "schema_unique_keys", schema)
+    foreign = await database.read_all(_CatalogueForeignKey, "schema_foreign_keys", schema)
     return group_catalogue(
         [(row.table, row.column, row.type, row.not_null) for row in columns],
         [(row.table, row.columns, row.predicate) for row in unique],

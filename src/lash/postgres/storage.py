@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Self
 
 from lash.backend.artifact import Artifacts
 from lash.backend.attachment.attachment import Attachments
+from lash.backend.maintenance import StorageMaintenance
+from lash.backend.table_rows import MovableRows
 from lash.backend.wait import Waits
 from lash.backend.waiter import ProcessWaiter
 from lash.model.maintenance import StorageReport
@@ -21,14 +23,14 @@ from lash.postgres.rows.artifact import PostgresArtifactRows
 from lash.postgres.rows.attachment import PostgresAttachmentManifest, PostgresBytes
 from lash.postgres.rows.effect import PostgresEffectStore
 from lash.postgres.rows.lease import PostgresLeaseStore
-from lash.postgres.rows.maintenance import PostgresMaintenance
+from lash.postgres.rows.maintenance import PostgresMaintenanceRows
 from lash.postgres.rows.process.event import PostgresEventStore
 from lash.postgres.rows.process.grant import PostgresGrantStore
 from lash.postgres.rows.process.lease import PostgresProcessLeaseStore
 from lash.postgres.rows.process.process import PostgresProcessStore
 from lash.postgres.rows.queue.queue import PostgresQueueStore
 from lash.postgres.rows.session.session import PostgresSession, PostgresSessionStore
-from lash.postgres.rows.table_rows import PostgresRowStore
+from lash.postgres.rows.table_rows import PostgresRawRows
 from lash.postgres.rows.trigger.emit import PostgresOccurrenceStore
 from lash.postgres.rows.trigger.schedule import PostgresScheduleStore
 from lash.postgres.rows.trigger.trigger import PostgresTriggerStore
@@ -51,8 +53,8 @@ class PostgresStorage:
         self.hints = PostgresHints(database)
         self.sessions = PostgresSessionStore(database, rules, self.hints)
         self.leases = PostgresLeaseStore(database, self.hints)
-        self.maintenance = PostgresMaintenance(database)
-        self.rows = PostgresRowStore(database)
+        self.maintenance = StorageMaintenance(PostgresMaintenanceRows(database))
+        self.rows = MovableRows(PostgresRawRows(database))
         self.queue = PostgresQueueStore(database, self.hints)
         seen = ProcessCache()
         self.processes = PostgresProcessStore(database, seen, self.hints)

@@ -10,6 +10,8 @@ from urllib.parse import parse_qsl
 
 from lash.backend.artifact import Artifacts
 from lash.backend.attachment.attachment import Attachments
+from lash.backend.maintenance import StorageMaintenance
+from lash.backend.table_rows import MovableRows
 from lash.backend.wait import Waits
 from lash.backend.waiter import ProcessWaiter
 from lash.base.clock import Clock
@@ -25,14 +27,14 @@ from lash.sqlite.rows.artifact import SQLiteArtifactRows
 from lash.sqlite.rows.attachment import SQLiteAttachmentManifest, SQLiteBytes
 from lash.sqlite.rows.effect import SQLiteEffectStore
 from lash.sqlite.rows.lease import SQLiteLeaseStore
-from lash.sqlite.rows.maintenance import SQLiteMaintenance
+from lash.sqlite.rows.maintenance import SQLiteMaintenanceRows
 from lash.sqlite.rows.process.event import SQLiteEventStore
 from lash.sqlite.rows.process.grant import SQLiteGrantStore
 from lash.sqlite.rows.process.lease import SQLiteProcessLeaseStore
 from lash.sqlite.rows.process.process import SQLiteProcessStore
 from lash.sqlite.rows.queue.queue import SQLiteQueueStore
 from lash.sqlite.rows.session.session import SQLiteSession, SQLiteSessionStore
-from lash.sqlite.rows.table_rows import SQLiteRowStore
+from lash.sqlite.rows.table_rows import SQLiteRawRows
 from lash.sqlite.rows.trigger.emit import SQLiteOccurrenceStore
 from lash.sqlite.rows.trigger.schedule import SQLiteScheduleStore
 from lash.sqlite.rows.trigger.trigger import SQLiteTriggerStore
@@ -56,8 +58,8 @@ class SQLiteStorage:
         self.hints = SQLiteHints(database)
         self.sessions = SQLiteSessionStore(database, rules, self.hints)
         self.leases = SQLiteLeaseStore(database, self.hints)
-        self.maintenance = SQLiteMaintenance(database)
-        self.rows = SQLiteRowStore(database)
+        self.maintenance = StorageMaintenance(SQLiteMaintenanceRows(database))
+        self.rows = MovableRows(SQLiteRawRows(database))
         self.queue = SQLiteQueueStore(database, self.hints)
         self.processes = SQLiteProcessStore(database, self.hints)
         self.events = SQLiteEventStore(database, self.hints)

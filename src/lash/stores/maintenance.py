@@ -2,51 +2,73 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from lash.model.maintenance import GarbageReport, Prunable, PruneReport
 
+if TYPE_CHECKING:
+    from lash.plan.maintenance import GarbageRow, PrunableRow, TableSize
+
 
 class Maintenance(Protocol):
-    """Looking after a storage. Everything here can run at any time, beside any other work, and again.
+    """Removes what is old or unused. Every call can run at any time, beside other work, and is idempotent.
 
-    The work is done in small transactions. When one fails, MaintenanceFailed carries the report of what was done
-    until then, and the error itself as its cause.
+    The work is done in small transactions. If one of them fails, MaintenanceFailed carries the report of the work done
+    before it, with the error as its cause.
     """
 
     async def collect_garbage(self, *, dry_run: bool = False) -> GarbageReport:
-        """Find what nothing needs, and remove it unless ``dry_run``.
+        """Find rows that nothing needs, and remove them unless ``dry_run``.
 
-        Every write removes what it makes superfluous by itself, so this is an audit that should find nothing. It
-        reads every table once.
+        Every write removes the rows that it makes superfluous, so this is an audit that should find nothing. It reads
+        every table once.
         """
         ...
 
     async def prunable(self, *, older_than_ms: int) -> Prunable:
-        """Count what is older than this and could be pruned, here and by the other stores; nothing is changed.
+        """Count the rows that are older than this and could be pruned, here and by the other stores.
 
-        It reads every table that has an age. Readers of the feed of changes are not asked how far they have come.
+        Changes nothing. It reads every table that has an age. The positions of change feed readers are not considered.
         """
         ...
 
     async def prune_turns(self, *, older_than_ms: int) -> PruneReport:
         """Remove the record of turns that were committed longer ago than this.
 
-        A commit that repeats such a turn is no longer recognised; it gets RevisionConflict, as if it were new.
-        Nothing else of a turn is removed.
+        A commit that repeats such a turn is no longer recognised; it raises RevisionConflict, like a new one. Nothing
+        else of a turn is removed.
         """
         ...
 
     async def prune_source_keys(self, *, older_than_ms: int) -> PruneReport:
         """Free the source keys of batches that were consumed or cancelled longer ago than this.
 
-        A late duplicate of such a batch is no longer recognised; it is enqueued as if it were new.
+        A late duplicate of such a batch is no longer recognised; it is enqueued as a new batch.
         """
         ...
 
     async def prune_activity(self, *, older_than_ms: int = ...) -> PruneReport:
-        """Remove live activity that is older than this, by default than the 120 seconds for which it is kept.
+        """Remove live activity that is older than this, by default older than the 120 seconds for which it is kept.
 
-        Showing something removes what is old of the same session; this is for those that have fallen silent.
+        New activity removes the old activity of its session; this removes that of sessions without new activity.
         """
+        ...
+
+
+class MaintenanceRows(Protocol):
+    """Finds and drops rows in one database; `lash.backend.maintenance` makes a `Maintenance` of it."""
+
+    async def find(self, kind: str, after: GarbageRow, age_ms: int) -> list[GarbageRow]:
+        """Return the next page of a kind, in a fixed order; ``age_ms`` matters only to kinds that have an age."""
+        ...
+
+    async def drop(self, kind: str, found: Sequence[GarbageRow]) -> None:
+        """Remove the rows in one transaction, except those that something needs by now."""
+        ...
+
+    async def prunable(self, age_ms: int) -> PrunableRow: ...
+
+    async def sizes(self) -> tuple[int, list[TableSize]]:
+        """Return the bytes of the whole storage, and the size of each table."""
         ...

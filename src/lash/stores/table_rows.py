@@ -1,4 +1,4 @@
-"""The rows of a storage as they are, for moving a whole storage; nothing else should use them."""
+"""Raw rows of a storage, for moving a whole storage; nothing else should use them."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
-from lash.errors import Conflict
-
 RowValue: TypeAlias = int | str | bytes | None
-"""What both backends can hold; a boolean is 0 or 1."""
+"""A value that both backends can hold; a boolean is 0 or 1."""
 Row: TypeAlias = tuple[RowValue, ...]
-"""The values of a row in the order of its table's columns."""
+"""The values of a row, in the order of its table's columns."""
 
 
 class RowTable(msgspec.Struct, frozen=True):
-    """A table that is moved: the columns that both backends have, and those of them that tell its rows apart."""
+    """A table that is moved: the columns that both backends have, and the columns of its key."""
 
     name: str
     columns: tuple[str, ...]
@@ -24,11 +22,11 @@ class RowTable(msgspec.Struct, frozen=True):
 
 
 class RowStore(Protocol):
-    """Reads and writes rows without looking at what they mean."""
+    """Reads and writes rows without interpreting them."""
 
     @property
     def tables(self) -> tuple[RowTable, ...]:
-        """What is moved, every table behind those that its rows refer to; the same names and columns everywhere."""
+        """The tables that are moved, each after those that its rows refer to; the same on every backend."""
         ...
 
     async def schema_number(self) -> int:
@@ -36,48 +34,42 @@ class RowStore(Protocol):
         ...
 
     async def count(self, table: RowTable) -> int:
-        """Return how many rows there are, exactly."""
+        """Return the exact number of rows."""
         ...
 
     async def pulse(self) -> tuple[int, ...]:
-        """Return numbers of which one is another after work was done with the storage, be the counts the same."""
+        """Return counters of which at least one differs after any work on the storage, even if no count does."""
         ...
 
     async def read(self, table: RowTable, after: Row | None, limit: int) -> list[Row]:
-        """Return the rows behind the given key, in the order of keys; without one, from the first."""
+        """Return the rows after a key, ordered by key; from the first row if ``after`` is None."""
         ...
 
     async def sequences(self) -> dict[str, int]:
-        """Return the last number that each table with numbers of its own has given, be its row still there or not.
+        """Return the last number that each table with generated numbers has assigned, even if its row is gone.
 
-        Raises `ConfigError` where the server would not let it be read, or set by `finish`.
+        Raises `ConfigError` if the role may not read these numbers, or may not set them as `finish` does.
         """
         ...
 
     async def mark(self) -> bytes | None:
-        """Return what the last `begin` or `write` of an unfinished move noted."""
+        """Return the mark that the last `begin` or `write` of an unfinished move left, or None."""
         ...
 
     async def begin(self, mark: bytes) -> None:
-        """Note that a move into this empty storage begins, and forget the secret that it may have made for itself.
+        """Mark the start of a move into this empty storage, and remove the secret that the storage may have made.
 
-        Raises `Conflict`, like the calls below, if another move has noted something meanwhile.
+        Raises `Conflict`, like the calls below, if another move has left a mark meanwhile.
         """
         ...
 
     async def write(self, table: RowTable, rows: Sequence[Row], *, before: bytes, mark: bytes) -> None:
-        """Add rows and note how far the move is, in one transaction; ``before`` is what was noted last."""
+        """Add rows and replace the mark, in one transaction; ``before`` is the mark that the caller left last."""
         ...
 
     async def finish(self, sequences: Mapping[str, int], *, before: bytes) -> None:
-        """Let new numbers start above the given ones and drop the note, in one transaction."""
+        """Let new numbers start above the given ones and remove the mark, in one transaction."""
         ...
-
-
-def require_noted(changed: int) -> None:
-    """Raise Conflict unless the note was changed."""
-    if changed != 1:
-        raise Conflict("another move into this storage is under way; wait until it ends, then look again")
 
 
 @runtime_checkable
@@ -86,3 +78,40 @@ class HasRows(Protocol):
 
     @property
     def rows(self) -> RowStore: ...
+
+
+class TableSequence(msgspec.Struct, frozen=True, array_like=True):
+    """The last number that a table has assigned, None before the first; ``allowed``: the role may read and set it."""
+
+    table: str
+    number: int | None
+    allowed: bool
+
+
+class RawRows(Protocol):
+    """The rows of one database; `lash.backend.table_rows.MovableRows` makes a `RowStore` of them.
+
+    Each writing method is one transaction, which raises `Conflict` unless the mark is the expected one.
+    """
+
+    def prepare(self) -> tuple[RowTable, ...]:
+        """Return the tables that are moved, after preparing the queries about them."""
+        ...
+
+    async def number(self, query: str) -> int | None:
+        """Return the number that a query finds."""
+        ...
+
+    async def pulse(self) -> tuple[int, ...]: ...
+
+    async def read(self, table: RowTable, after: Row | None, limit: int) -> list[Row]: ...
+
+    async def sequences(self) -> list[TableSequence]: ...
+
+    async def mark(self) -> bytes | None: ...
+
+    async def begin(self, mark: bytes) -> None: ...
+
+    async def write(self, table: RowTable, rows: Sequence[Row], before: bytes, mark: bytes) -> None: ...
+
+    async def finish(self, sequences: Mapping[str, int], before: bytes) -> None: ...

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import apsw
 import pytest
 
-from lash.backend.table_order import row_tables
+from lash.backend.table_rows import row_tables
 from lash.sqlite.rows.table_rows import row_statements
 from lash.sqlite.schema import MIGRATIONS
 from lash.sqlkit.catalogue import load_catalogue

@@ -50,8 +50,8 @@ READS = {
 """Methods that write nothing."""
 
 UNREACHED = {
-    "maintenance_drop_blob": "garbage that no write of lash leaves, so no ground can be laid for it",
-    "maintenance_drop_component": "garbage that no write of lash leaves, so no ground can be laid for it",
+    "maintenance_drop_blobs": "garbage that no write of lash leaves, so no ground can be laid for it",
+    "maintenance_drop_components": "garbage that no write of lash leaves, so no ground can be laid for it",
     "schema_record_migration": "migrations are not swept; tests/engine/migration kills them",
     "schedule_postpone": "for a schedule that this machine cannot read",
 }

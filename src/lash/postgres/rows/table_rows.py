@@ -1,24 +1,20 @@
-"""The rows of a PostgreSQL storage as they are."""
+"""The raw rows of a PostgreSQL storage."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Final
 
-import msgspec
-
-from lash.backend.table_order import TRANSACTION_ID, row_tables
-from lash.errors import ConfigError, CorruptData
+from lash.backend.table_rows import TRANSACTION_ID, require_marked, row_tables
 from lash.postgres.engine.database import Database
 from lash.sqlkit.catalogue import Table, load_catalogue
 from lash.sqlkit.queries import in_schema, quote_identifier
 from lash.sqlkit.rows import Content, Number
-from lash.stores.table_rows import Row, RowTable, RowValue, require_noted
+from lash.stores.table_rows import Row, RowTable, RowValue, TableSequence
 
-# The one place where statements are put together. Written out, they would be a hundred copies of these three, to be
-# kept in step with every migration. All that is filled in are names and types from our own catalogue, names quoted.
-# A column that holds a transaction's id gets that of the transaction that writes the row.
+# The only statements built in Python. Written out, they would be a hundred copies of these three, and every migration
+# would have to change them. Only types and quoted names from our own catalogue are filled in.
+# A column of transaction ids gets the id of the transaction that writes the row.
 _READ: Final = 'SELECT {columns} FROM :"schema".{table} WHERE ({key}) > ({after}) ORDER BY {key} LIMIT {limit}::bigint'
 _WRITE: Final = (
     'INSERT INTO :"schema".{table} ({columns}{own_columns}) OVERRIDING SYSTEM VALUE '
@@ -27,24 +23,17 @@ _WRITE: Final = (
 _COUNT: Final = 'SELECT count(*) FROM :"schema".{table}'
 
 _LEAST: Final[dict[str, RowValue]] = {"bigint": -(2**63), "text": "", "boolean": False}
-"""What is below every key that lash makes, by type."""
+"""A value below every key that lash makes, by type."""
 
 
-class _Sequence(msgspec.Struct, frozen=True, array_like=True):
-    table: str
-    number: int | None
-    allowed: bool
-
-
-class PostgresRowStore:
-    """Reads and writes the rows of one PostgreSQL storage; the contract is `lash.stores.table_rows.RowStore`."""
+class PostgresRawRows:
+    """Reads and writes the rows of one PostgreSQL storage; the contract is `lash.stores.table_rows.RawRows`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._types: dict[str, dict[str, str]] = {}
 
-    @cached_property
-    def tables(self) -> tuple[RowTable, ...]:
+    def prepare(self) -> tuple[RowTable, ...]:
         catalogue = load_catalogue("lash.postgres.sql")
         tables = row_tables(catalogue)
         schema = self._database.options.schema
@@ -55,11 +44,9 @@ class PostgresRowStore:
             self._database.teach({name: in_schema(text, schema) for name, text in statements.items()})
         return tables
 
-    async def schema_number(self) -> int:
-        return await self._number("schema_version")
-
-    async def count(self, table: RowTable) -> int:
-        return await self._number(f"rows_count {table.name}")
+    async def number(self, query: str) -> int | None:
+        found = await self._database.read_one(Number, query)
+        return None if found is None else found.number
 
     async def pulse(self) -> tuple[int, ...]:
         return await self._database.read_one(tuple[int, ...], "rows_pulse") or ()
@@ -68,21 +55,15 @@ class PostgresRowStore:
         types = self._types[table.name]
         kinds = [types[column] for column in table.key]
         if after is None:
-            place = [_LEAST[kind] for kind in kinds]
+            key = [_LEAST[kind] for kind in kinds]
         else:
-            place = [_typed(value, kind) for value, kind in zip(after, kinds, strict=True)]
-        found: list[Row] = await self._database.read_all(tuple, f"rows_read {table.name}", *place, limit)
-        flags = [place for place, column in enumerate(table.columns) if types[column] == "boolean"]
+            key = [_typed(value, kind) for value, kind in zip(after, kinds, strict=True)]
+        found: list[Row] = await self._database.read_all(tuple, f"rows_read {table.name}", *key, limit)
+        flags = [index for index, column in enumerate(table.columns) if types[column] == "boolean"]
         return [_plain(row, flags) for row in found] if flags else found
 
-    async def sequences(self) -> dict[str, int]:
-        found = await self._database.read_all(_Sequence, "rows_sequences", self._database.options.schema)
-        refused = [row.table for row in found if not row.allowed]
-        if refused:
-            raise ConfigError(
-                f"the role may not read and set the sequences of {', '.join(refused)}; move as the owner of the tables"
-            )
-        return {row.table: row.number for row in found if row.number is not None}
+    async def sequences(self) -> list[TableSequence]:
+        return await self._database.read_all(TableSequence, "rows_sequences", self._database.options.schema)
 
     async def mark(self) -> bytes | None:
         found = await self._database.read_one(Content, "rows_mark")
@@ -91,30 +72,24 @@ class PostgresRowStore:
     async def begin(self, mark: bytes) -> None:
         async with self._database.transaction() as transaction:
             await transaction.run("rows_forget_secrets")
-            require_noted(await transaction.run("rows_begin", mark))
+            require_marked(await transaction.run("rows_begin", mark))
 
-    async def write(self, table: RowTable, rows: Sequence[Row], *, before: bytes, mark: bytes) -> None:
+    async def write(self, table: RowTable, rows: Sequence[Row], before: bytes, mark: bytes) -> None:
         types = self._types[table.name]
         columns = [
             [_typed(value, types[column]) for value in values]
             for column, values in zip(table.columns, zip(*rows, strict=True), strict=True)
         ]
         async with self._database.transaction() as transaction:
-            require_noted(await transaction.run("rows_note", mark, before))
+            require_marked(await transaction.run("rows_note", mark, before))
             await transaction.run(f"rows_write {table.name}", *columns)
 
-    async def finish(self, sequences: Mapping[str, int], *, before: bytes) -> None:
+    async def finish(self, sequences: Mapping[str, int], before: bytes) -> None:
         schema = self._database.options.schema
         async with self._database.transaction() as transaction:
-            require_noted(await transaction.run("rows_finish", before))
+            require_marked(await transaction.run("rows_finish", before))
             for table, number in sequences.items():
                 await transaction.all(Number, "rows_set_sequence", schema, table, number)
-
-    async def _number(self, name: str) -> int:
-        found = await self._database.read_one(Number, name)
-        if found is None:
-            raise CorruptData(f"{name!r} found nothing")
-        return found.number
 
 
 def _typed(value: RowValue, kind: str) -> RowValue:
@@ -122,11 +97,11 @@ def _typed(value: RowValue, kind: str) -> RowValue:
 
 
 def _plain(row: Row, flags: Sequence[int]) -> Row:
-    """Write booleans as 0 and 1."""
+    """Return the row with booleans as 0 and 1."""
     values = list(row)
-    for place in flags:
-        value = values[place]
-        values[place] = int(value) if isinstance(value, bool) else value
+    for index in flags:
+        value = values[index]
+        values[index] = int(value) if isinstance(value, bool) else value
     return tuple(values)
 
 
@@ -139,9 +114,9 @@ def _statements(table: RowTable, found: Table) -> dict[str, str]:
         "columns": _listed(table.columns),
         "own_columns": "".join(f", {quote_identifier(name)}" for name in own),
         "own_values": ", pg_current_xact_id()" * len(own),
-        "values": ", ".join(f"${place}::{kind}[]" for place, kind in enumerate(types, start=1)),
+        "values": ", ".join(f"${number}::{kind}[]" for number, kind in enumerate(types, start=1)),
         "key": _listed(table.key),
-        "after": ", ".join(f"${place}::{kind}" for place, kind in keys),
+        "after": ", ".join(f"${number}::{kind}" for number, kind in keys),
         "limit": f"${len(table.key) + 1}",
     }
     return {

@@ -1,8 +1,8 @@
--- Every query that looks for garbage answers rows of the same form: session, key, revision, rows, bytes. It goes on
--- behind the place where the page before ended ($1 to $3).
+-- Every find query returns the same columns: session, key, revision, rows, bytes. A page starts after the last row of
+-- the previous one ($1 to $3).
 
 -- name: maintenance_find_components
--- Components that ended, and none of whose checkpoints is kept.
+-- Ended components that no kept checkpoint contains.
 SELECT c.session_key, c.key, c.first_revision, 1, 0
 FROM :"schema".lash_components AS c
 WHERE (c.session_key, c.key, c.first_revision) > ($1::bigint, $2::text, $3::bigint)
@@ -15,7 +15,7 @@ ORDER BY c.session_key, c.key, c.first_revision
 LIMIT $4::bigint;
 
 -- name: maintenance_drop_components
--- Drops such components, those that still are.
+-- Drops such components, except those that a checkpoint needs by now.
 DELETE FROM :"schema".lash_components AS c
 USING unnest($1::bigint[], $2::text[], $3::bigint[]) AS found (session_key, key, revision)
 WHERE c.session_key = found.session_key AND c.key = found.key AND c.first_revision = found.revision
@@ -26,7 +26,7 @@ WHERE c.session_key = found.session_key AND c.key = found.key AND c.first_revisi
     );
 
 -- name: maintenance_find_blobs
--- Bytes that no component names.
+-- Bytes that no component refers to.
 SELECT b.session_key, b.hash, 0, 1, length(b.content)
 FROM :"schema".lash_blobs AS b
 WHERE (b.session_key, b.hash, 0) > ($1::bigint, $2::text, $3::bigint)
@@ -37,11 +37,11 @@ ORDER BY b.session_key, b.hash
 LIMIT $4::bigint;
 
 -- name: maintenance_hold_blobs
--- Keeps commits out for a moment, so that none of them can find bytes by their ref that are about to be dropped.
+-- Blocks commits briefly, so that none of them refers to bytes that are about to be dropped.
 LOCK TABLE :"schema".lash_blobs IN SHARE ROW EXCLUSIVE MODE;
 
 -- name: maintenance_drop_blobs
--- Drops such bytes, those that no component names by now.
+-- Drops such bytes, except those that a component refers to by now.
 DELETE FROM :"schema".lash_blobs AS b
 USING unnest($1::bigint[], $2::text[], $3::bigint[]) AS found (session_key, hash, revision)
 WHERE b.session_key = found.session_key AND b.hash = found.hash
@@ -50,7 +50,7 @@ WHERE b.session_key = found.session_key AND b.hash = found.hash
     );
 
 -- name: maintenance_find_graphs
--- Deleted sessions of whose graphs something is left that no fork inherits.
+-- Deleted sessions with rows of their graph left that no fork inherits.
 WITH gone AS (
     SELECT DISTINCT g.session_key
     FROM :"schema".lash_segments AS g
@@ -80,7 +80,7 @@ ORDER BY session_key
 LIMIT $4::bigint;
 
 -- name: maintenance_prunable
--- Counts what was done with longer ago than $1, by what it is; the answer begins with the moment.
+-- Counts the rows that were finished longer ago than $1, by noun; the first column is the moment.
 SELECT
     clock.before_ms,
     (SELECT count(*) FROM :"schema".lash_turns AS t WHERE t.committed_at_ms < clock.before_ms),
@@ -129,13 +129,13 @@ ORDER BY t.session_key, t.turn_id
 LIMIT $4::bigint;
 
 -- name: maintenance_drop_turns
--- Forgets the commits of such turns.
+-- Removes the records of such turns.
 DELETE FROM :"schema".lash_turns AS t
 USING unnest($1::bigint[], $2::text[], $3::bigint[]) AS found (session_key, turn_id, revision)
 WHERE t.session_key = found.session_key AND t.turn_id = found.turn_id;
 
 -- name: maintenance_find_source_keys
--- Source keys that were settled longer ago than $5.
+-- Source keys of batches that ended longer ago than $5.
 SELECT k.session_key, k.source_key, 0, 1, 0
 FROM :"schema".lash_source_keys AS k
 WHERE (k.session_key, k.source_key, 0) > ($1::bigint, $2::text, $3::bigint)
@@ -150,7 +150,7 @@ USING unnest($1::bigint[], $2::text[], $3::bigint[]) AS found (session_key, sour
 WHERE k.session_key = found.session_key AND k.source_key = found.source_key AND k.settled_at_ms IS NOT NULL;
 
 -- name: maintenance_find_activity
--- Activity that was shown longer ago than $5.
+-- Activity that was written longer ago than $5.
 SELECT a.session_key, '', a.position, 1, octet_length(a.body)
 FROM :"schema".lash_activity AS a
 WHERE (a.session_key, '', a.position) > ($1::bigint, $2::text, $3::bigint)
@@ -159,7 +159,7 @@ ORDER BY a.session_key, a.position
 LIMIT $4::bigint;
 
 -- name: maintenance_drop_activity
--- Removes such activity, and whatever is older. Locked like appends, which remove the same rows.
+-- Removes such activity and everything older. It takes the lock of appends, which remove the same rows.
 WITH old AS (
     SELECT found.session_key, max(found.position) AS position
     FROM unnest($1::bigint[], $2::text[], $3::bigint[]) AS found (session_key, key, position)
@@ -177,7 +177,7 @@ USING held
 WHERE a.session_key = held.session_key AND a.position <= held.position;
 
 -- name: maintenance_table_sizes
--- The rows of each table as the server last estimated them, and its bytes with indexes and what is stored out of line.
+-- The rows of each table as the server last estimated them, and its bytes including indexes and TOAST.
 SELECT
     t.relname::text,
     CASE WHEN t.reltuples < 0 THEN coalesce(pg_stat_get_live_tuples(t.oid), 0) ELSE t.reltuples END::bigint,
@@ -189,7 +189,7 @@ WHERE n.nspname = $1::text AND t.relkind IN ('r', 'p') AND t.relname LIKE 'lash\
 ORDER BY t.relname;
 
 -- name: maintenance_find_environments
--- Environments that no process and no trigger subscription names and that nobody put for as long as $5.
+-- Environments that no process or trigger subscription refers to, last put longer ago than $5.
 SELECT 0, a.ref, 0, 1, length(a.content)
 FROM :"schema".lash_artifacts AS a
 WHERE a.namespace = 'process_environment' AND (0, a.ref, 0) > ($1::bigint, $2::text, $3::bigint)
@@ -200,7 +200,7 @@ ORDER BY a.ref
 LIMIT $4::bigint;
 
 -- name: maintenance_drop_environments
--- Removes such environments, unless one of them names them by now.
+-- Removes such environments, except those that one of them refers to by now.
 DELETE FROM :"schema".lash_artifacts AS a
 USING unnest($1::bigint[], $2::text[], $3::bigint[]) AS found (session_key, ref, revision)
 WHERE a.namespace = 'process_environment' AND a.ref = found.ref

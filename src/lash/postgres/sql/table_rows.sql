@@ -1,5 +1,5 @@
 -- name: rows_pulse
--- Numbers that grow with work of every kind.
+-- Counters that grow with every kind of work.
 SELECT
     (SELECT coalesce(sum(revision), 0)::bigint FROM :"schema".lash_sessions),
     (SELECT coalesce(sum(fencing), 0)::bigint FROM :"schema".lash_session_leases),
@@ -20,8 +20,8 @@ SELECT
     (SELECT coalesce(max(put_at_ms), 0)::bigint FROM :"schema".lash_artifacts);
 
 -- name: rows_sequences
--- The last number that each table has given (NULL: none yet), and whether the role may read and set such numbers; the
--- server would hide them from one that may not.
+-- The last number that each table has assigned (NULL: none yet), and whether the role may read and set it; the server
+-- hides it from a role that may not.
 SELECT
     s.name, CASE WHEN s.allowed THEN pg_sequence_last_value(s.sequence) END, s.allowed
 FROM (
@@ -38,7 +38,7 @@ FROM (
 ORDER BY s.name;
 
 -- name: rows_set_sequence
--- Lets the numbers of a table go on above this one.
+-- Lets new numbers of a table start above this one.
 SELECT setval(pg_get_serial_sequence(format('%I.%I', $1::text, t.relname), a.attname)::regclass, $3::bigint)
 FROM pg_class AS t
 JOIN pg_namespace AS n ON n.oid = t.relnamespace
@@ -46,23 +46,23 @@ JOIN pg_attribute AS a ON a.attrelid = t.oid AND a.attidentity <> ''
 WHERE n.nspname = $1 AND t.relname = $2::text;
 
 -- name: rows_mark
--- How far an unfinished move into this storage is.
+-- The mark of an unfinished move into this storage.
 SELECT secret FROM :"schema".lash_secrets WHERE name = 'move';
 
 -- name: rows_forget_secrets
--- Makes room for the secrets that a move brings.
+-- Removes the secrets of this storage; the move writes those of the source.
 DELETE FROM :"schema".lash_secrets WHERE name <> 'move';
 
 -- name: rows_begin
--- Notes that a move has begun, unless one has.
+-- Writes the mark of a move, unless there is one.
 INSERT INTO :"schema".lash_secrets (name, secret, created_at_ms)
 VALUES ('move', $1, :"schema".lash_now_ms())
 ON CONFLICT DO NOTHING;
 
 -- name: rows_note
--- Notes how far a move is, unless somebody else has meanwhile.
+-- Replaces the mark of a move, unless another move has changed it.
 UPDATE :"schema".lash_secrets SET secret = $1 WHERE name = 'move' AND secret = $2;
 
 -- name: rows_finish
--- Forgets the note of a move that is done, unless somebody else has changed it.
+-- Removes the mark of a finished move, unless another move has changed it.
 DELETE FROM :"schema".lash_secrets WHERE name = 'move' AND secret = $1;

@@ -1,45 +1,35 @@
-"""The rows of a SQLite storage as they are."""
+"""The raw rows of a SQLite storage."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Final
 
-import msgspec
-
-from lash.backend.table_order import row_tables
-from lash.errors import CorruptData
+from lash.backend.table_rows import require_marked, row_tables
 from lash.sqlite.engine.database import Database, Reader, SQLiteValue, Transaction
 from lash.sqlkit.catalogue import load_catalogue
 from lash.sqlkit.queries import quote_identifier
 from lash.sqlkit.rows import Content, Number
-from lash.stores.table_rows import Row, RowTable, RowValue, require_noted
+from lash.stores.table_rows import Row, RowTable, RowValue, TableSequence
 
-# The one place where statements are put together. Written out, they would be a hundred copies of these three, to be
-# kept in step with every migration. All that is filled in are names from our own catalogue, quoted.
+# The only statements built in Python. Written out, they would be a hundred copies of these three, and every migration
+# would have to change them. Only quoted names from our own catalogue are filled in.
 _READ: Final = "SELECT {columns} FROM {table} WHERE ({key}) > ({after}) ORDER BY {key} LIMIT :limit"
 _WRITE: Final = "INSERT INTO {table} ({columns}) VALUES ({values})"
 _COUNT: Final = "SELECT count(*) FROM {table}"
 
 _LEAST: Final[dict[str, RowValue]] = {"INTEGER": -(2**63), "TEXT": ""}
-"""What is below every key that lash makes, by type."""
+"""A value below every key that lash makes, by type."""
 
 
-class _Sequence(msgspec.Struct, frozen=True, array_like=True):
-    table: str
-    number: int
-
-
-class SQLiteRowStore:
-    """Reads and writes the rows of one SQLite storage; the contract is `lash.stores.table_rows.RowStore`."""
+class SQLiteRawRows:
+    """Reads and writes the rows of one SQLite storage; the contract is `lash.stores.table_rows.RawRows`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._least: dict[str, Row] = {}
 
-    @cached_property
-    def tables(self) -> tuple[RowTable, ...]:
+    def prepare(self) -> tuple[RowTable, ...]:
         catalogue = load_catalogue("lash.sqlite.sql")
         tables = row_tables(catalogue)
         self._least = {
@@ -49,28 +39,25 @@ class SQLiteRowStore:
         self._database.teach({name: text for table in tables for name, text in row_statements(table).items()})
         return tables
 
-    async def schema_number(self) -> int:
-        return await self._number("schema_version")
-
-    async def count(self, table: RowTable) -> int:
-        return await self._number(f"rows_count {table.name}")
+    async def number(self, query: str) -> int | None:
+        found = await self._database.read_in_thread(lambda reader: reader.one(Number, query))
+        return None if found is None else found.number
 
     async def pulse(self) -> tuple[int, ...]:
         found = await self._database.read_in_thread(lambda reader: reader.one(tuple[int, ...], "rows_pulse"))
         return found or ()
 
     async def read(self, table: RowTable, after: Row | None, limit: int) -> list[Row]:
-        place = self._least[table.name] if after is None else after
-        parameters = dict(zip((f"after_{column}" for column in table.key), place, strict=True))
+        key = self._least[table.name] if after is None else after
+        parameters = dict(zip((f"after_{column}" for column in table.key), key, strict=True))
 
         def body(reader: Reader) -> list[Row]:
             return reader.all(tuple, f"rows_read {table.name}", limit=limit, **parameters)
 
         return await self._database.read_in_thread(body)
 
-    async def sequences(self) -> dict[str, int]:
-        found = await self._database.read_in_thread(lambda reader: reader.all(_Sequence, "rows_sequences"))
-        return {row.table: row.number for row in found}
+    async def sequences(self) -> list[TableSequence]:
+        return await self._database.read_in_thread(lambda reader: reader.all(TableSequence, "rows_sequences"))
 
     async def mark(self) -> bytes | None:
         found = await self._database.read_in_thread(lambda reader: reader.one(Content, "rows_mark"))
@@ -79,32 +66,26 @@ class SQLiteRowStore:
     async def begin(self, mark: bytes) -> None:
         def body(transaction: Transaction) -> None:
             transaction.run("rows_forget_secrets")
-            require_noted(transaction.run("rows_begin", mark=mark, now_ms=transaction.now_ms))
+            require_marked(transaction.run("rows_begin", mark=mark, now_ms=transaction.now_ms))
 
         await self._database.write(body)
 
-    async def write(self, table: RowTable, rows: Sequence[Row], *, before: bytes, mark: bytes) -> None:
+    async def write(self, table: RowTable, rows: Sequence[Row], before: bytes, mark: bytes) -> None:
         def body(transaction: Transaction) -> None:
             given: list[dict[str, SQLiteValue]] = [dict(zip(table.columns, row, strict=True)) for row in rows]
-            require_noted(transaction.run("rows_note", mark=mark, before=before))
+            require_marked(transaction.run("rows_note", mark=mark, before=before))
             transaction.run_many(f"rows_write {table.name}", given)
 
         await self._database.write(body)
 
-    async def finish(self, sequences: Mapping[str, int], *, before: bytes) -> None:
+    async def finish(self, sequences: Mapping[str, int], before: bytes) -> None:
         def body(transaction: Transaction) -> None:
-            require_noted(transaction.run("rows_finish", before=before))
+            require_marked(transaction.run("rows_finish", before=before))
             for table, number in sequences.items():
                 transaction.run("rows_forget_sequence", table=table)
                 transaction.run("rows_set_sequence", table=table, number=number)
 
         await self._database.write(body)
-
-    async def _number(self, name: str) -> int:
-        found = await self._database.read_in_thread(lambda reader: reader.one(Number, name))
-        if found is None:
-            raise CorruptData(f"query {name} found nothing")
-        return found.number
 
 
 def row_statements(table: RowTable) -> dict[str, str]:

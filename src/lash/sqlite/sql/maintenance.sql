@@ -1,8 +1,8 @@
--- Every query that looks for garbage answers rows of the same form: session, key, revision, rows, bytes. It goes on
--- behind the place where the page before ended.
+-- Every find query returns the same columns: session, key, revision, rows, bytes. A page starts after the last row of
+-- the previous one.
 
 -- name: maintenance_find_components
--- Components that ended, and none of whose checkpoints is kept.
+-- Ended components that no kept checkpoint contains.
 SELECT c.session_key, c.key, c.first_revision, 1, 0
 FROM lash_components AS c
 WHERE (c.session_key, c.key, c.first_revision) > (:session_key, :key, :revision)
@@ -14,8 +14,8 @@ WHERE (c.session_key, c.key, c.first_revision) > (:session_key, :key, :revision)
 ORDER BY c.session_key, c.key, c.first_revision
 LIMIT :limit;
 
--- name: maintenance_drop_component
--- Drops such a component, if it still is one.
+-- name: maintenance_drop_components
+-- Drops such a component, unless a checkpoint needs it by now.
 DELETE FROM lash_components
 WHERE session_key = :session_key AND key = :key AND first_revision = :revision AND last_revision IS NOT NULL
     AND NOT EXISTS (
@@ -25,7 +25,7 @@ WHERE session_key = :session_key AND key = :key AND first_revision = :revision A
     );
 
 -- name: maintenance_find_blobs
--- Bytes that no component names.
+-- Bytes that no component refers to.
 SELECT b.session_key, b.hash, 0, 1, LENGTH(b.content)
 FROM lash_blobs AS b
 WHERE (b.session_key, b.hash, 0) > (:session_key, :key, :revision)
@@ -33,8 +33,8 @@ WHERE (b.session_key, b.hash, 0) > (:session_key, :key, :revision)
 ORDER BY b.session_key, b.hash
 LIMIT :limit;
 
--- name: maintenance_drop_blob
--- Drops such bytes, if no component names them by now.
+-- name: maintenance_drop_blobs
+-- Drops such bytes, unless a component refers to them by now.
 DELETE FROM lash_blobs
 WHERE session_key = :session_key AND hash = :key AND :revision = 0
     AND NOT EXISTS (
@@ -43,7 +43,7 @@ WHERE session_key = :session_key AND hash = :key AND :revision = 0
     );
 
 -- name: maintenance_find_graphs
--- Deleted sessions of whose graphs something is left that no fork inherits.
+-- Deleted sessions with rows of their graph left that no fork inherits.
 WITH gone (session_key) AS (
     SELECT DISTINCT g.session_key
     FROM lash_segments AS g
@@ -75,7 +75,7 @@ ORDER BY session_key
 LIMIT :limit;
 
 -- name: maintenance_prunable
--- Counts what was done with before a moment, by what it is; the answer begins with the moment.
+-- Counts the rows that were finished before a moment, by noun; the first column is the moment.
 SELECT
     :before_ms,
     (SELECT COUNT(*) FROM lash_turns AS t WHERE t.committed_at_ms < :before_ms),
@@ -108,32 +108,32 @@ SELECT
     (SELECT COUNT(*) FROM lash_activity AS a WHERE a.created_at_ms < :before_ms);
 
 -- name: maintenance_find_turns
--- Turns that were committed before some moment.
+-- Turns that were committed before a moment.
 SELECT t.session_key, t.turn_id, 0, 1, 0
 FROM lash_turns AS t
 WHERE (t.session_key, t.turn_id, 0) > (:session_key, :key, :revision) AND t.committed_at_ms < :before_ms
 ORDER BY t.session_key, t.turn_id
 LIMIT :limit;
 
--- name: maintenance_drop_turn
--- Forgets the commit of such a turn.
+-- name: maintenance_drop_turns
+-- Removes the record of such a turn.
 DELETE FROM lash_turns WHERE session_key = :session_key AND turn_id = :key AND :revision = 0;
 
 -- name: maintenance_find_source_keys
--- Source keys that were settled before some moment.
+-- Source keys of batches that ended before a moment.
 SELECT k.session_key, k.source_key, 0, 1, 0
 FROM lash_source_keys AS k
 WHERE (k.session_key, k.source_key, 0) > (:session_key, :key, :revision) AND k.settled_at_ms < :before_ms
 ORDER BY k.session_key, k.source_key
 LIMIT :limit;
 
--- name: maintenance_drop_source_key
+-- name: maintenance_drop_source_keys
 -- Frees such a source key.
 DELETE FROM lash_source_keys
 WHERE session_key = :session_key AND source_key = :key AND :revision = 0 AND settled_at_ms IS NOT NULL;
 
 -- name: maintenance_find_activity
--- Activity that was shown before some moment.
+-- Activity that was written before a moment.
 SELECT a.session_key, '', a.position, 1, LENGTH(a.body)
 FROM lash_activity AS a
 WHERE (a.session_key, '', a.position) > (:session_key, :key, :revision) AND a.created_at_ms < :before_ms
@@ -141,11 +141,11 @@ ORDER BY a.session_key, a.position
 LIMIT :limit;
 
 -- name: maintenance_drop_activity
--- Removes such activity, and whatever is older.
+-- Removes such activity and everything older.
 DELETE FROM lash_activity WHERE session_key = :session_key AND position <= :revision AND :key = '';
 
 -- name: maintenance_table_rows
--- The rows of each table, counted up to a limit, and the highest row number, which is found at once.
+-- The rows of each table, counted up to a limit, and the highest row number, which an index gives at once.
 SELECT 'lash_migrations', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_migrations LIMIT :limit)),
     (SELECT MAX(rowid) FROM lash_migrations)
 UNION ALL
@@ -265,11 +265,11 @@ SELECT 'lash_schedules', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_schedules LIM
     (SELECT MAX(rowid) FROM lash_schedules);
 
 -- name: maintenance_file_pages
--- How many pages the database has, and how many bytes one takes.
+-- The number of pages of the database, and the bytes of one page.
 SELECT page_count, page_size FROM pragma_page_count(), pragma_page_size();
 
 -- name: maintenance_table_bytes
--- The bytes of each table with its indexes. It reads every page.
+-- The bytes of each table including indexes. It reads every page.
 SELECT t.tbl_name, SUM(d.pgsize)
 FROM sqlite_schema AS t
 JOIN dbstat AS d ON d.name = t.name AND d.aggregate = TRUE
@@ -278,7 +278,7 @@ GROUP BY t.tbl_name
 ORDER BY t.tbl_name;
 
 -- name: maintenance_find_environments
--- Environments that no process and no trigger subscription names and that nobody put since some moment.
+-- Environments that no process or trigger subscription refers to, last put before a moment.
 SELECT 0, a.ref, 0, 1, length(a.content)
 FROM lash_artifacts AS a
 WHERE a.namespace = 'process_environment' AND (0, a.ref, 0) > (:session_key, :key, :revision)
@@ -288,8 +288,8 @@ WHERE a.namespace = 'process_environment' AND (0, a.ref, 0) > (:session_key, :ke
 ORDER BY a.ref
 LIMIT :limit;
 
--- name: maintenance_drop_environment
--- Removes such an environment, unless one of them names it by now.
+-- name: maintenance_drop_environments
+-- Removes such an environment, unless one of them refers to it by now.
 DELETE FROM lash_artifacts
 WHERE namespace = 'process_environment' AND ref = :key AND :session_key = 0 AND :revision = 0
     AND NOT EXISTS (SELECT 1 FROM lash_processes AS p WHERE p.environment_ref = lash_artifacts.ref)

@@ -1,5 +1,5 @@
 -- name: rows_pulse
--- Numbers that grow with work of every kind.
+-- Counters that grow with every kind of work.
 SELECT
     (SELECT coalesce(sum(revision), 0) FROM lash_sessions),
     (SELECT coalesce(sum(fencing), 0) FROM lash_session_leases),
@@ -20,34 +20,34 @@ SELECT
     (SELECT coalesce(max(put_at_ms), 0) FROM lash_artifacts);
 
 -- name: rows_sequences
--- The last number that each table has given.
-SELECT name, seq FROM sqlite_sequence WHERE name GLOB 'lash_*' ORDER BY name;
+-- The last number that each table has assigned; on SQLite every connection may read and set it.
+SELECT name, seq, true FROM sqlite_sequence WHERE name GLOB 'lash_*' ORDER BY name;
 
 -- name: rows_forget_sequence
--- Takes away the number that the rows of a move have left; the next query puts the right one there.
+-- Removes the sequence that the rows of a move have left, before the next query writes the right one.
 DELETE FROM sqlite_sequence WHERE name = :table;
 
 -- name: rows_set_sequence
--- Lets the numbers of a table go on above this one.
+-- Lets new numbers of a table start above this one.
 INSERT INTO sqlite_sequence (name, seq) VALUES (:table, :number);
 
 -- name: rows_mark
--- How far an unfinished move into this storage is.
+-- The mark of an unfinished move into this storage.
 SELECT secret FROM lash_secrets WHERE name = 'move';
 
 -- name: rows_forget_secrets
--- Makes room for the secrets that a move brings.
+-- Removes the secrets of this storage; the move writes those of the source.
 DELETE FROM lash_secrets WHERE name <> 'move';
 
 -- name: rows_begin
--- Notes that a move has begun, unless one has.
+-- Writes the mark of a move, unless there is one.
 INSERT INTO lash_secrets (name, secret, created_at_ms) VALUES ('move', :mark, :now_ms)
 ON CONFLICT DO NOTHING;
 
 -- name: rows_note
--- Notes how far a move is, unless somebody else has meanwhile.
+-- Replaces the mark of a move, unless another move has changed it.
 UPDATE lash_secrets SET secret = :mark WHERE name = 'move' AND secret = :before;
 
 -- name: rows_finish
--- Forgets the note of a move that is done, unless somebody else has changed it.
+-- Removes the mark of a finished move, unless another move has changed it.
 DELETE FROM lash_secrets WHERE name = 'move' AND secret = :before;

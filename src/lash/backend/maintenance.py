@@ -1,0 +1,98 @@
+"""Maintenance on every backend: page by page, one small transaction for each page."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+from lash.errors import LashError, MaintenanceFailed
+from lash.model.maintenance import GarbageReport, Prunable, PruneReport, StorageReport
+from lash.plan.activity import KEPT_MS
+from lash.plan.maintenance import (
+    BEFORE_ALL,
+    ENVIRONMENT_GRACE_MS,
+    GARBAGE_KINDS,
+    PAGE_SIZE,
+    GarbageRow,
+    check_age,
+    count_garbage,
+    prunable,
+    storage_report,
+)
+from lash.stores.maintenance import MaintenanceRows
+
+AGED: Final = frozenset({"turns", "source_keys", "environments", "activity"})
+"""The kinds whose find query takes an age; the other kinds are garbage at any age."""
+FIND: Final = {
+    "components": "maintenance_find_components",
+    "blobs": "maintenance_find_blobs",
+    "graphs": "maintenance_find_graphs",
+    "turns": "maintenance_find_turns",
+    "source_keys": "maintenance_find_source_keys",
+    "activity": "maintenance_find_activity",
+    "environments": "maintenance_find_environments",
+}
+"""The query that finds a page of each kind."""
+DROP: Final = {
+    "components": "maintenance_drop_components",
+    "blobs": "maintenance_drop_blobs",
+    "turns": "maintenance_drop_turns",
+    "source_keys": "maintenance_drop_source_keys",
+    "activity": "maintenance_drop_activity",
+    "environments": "maintenance_drop_environments",
+}
+"""The query that drops each kind: PostgreSQL runs it once for a page, SQLite once for a row."""
+
+
+class StorageMaintenance:
+    """Maintains one storage; the contract is `lash.stores.maintenance.Maintenance`."""
+
+    def __init__(self, rows: MaintenanceRows) -> None:
+        self._rows = rows
+
+    async def collect_garbage(self, *, dry_run: bool = False) -> GarbageReport:
+        report = GarbageReport(dry_run=dry_run)
+        try:
+            for kind in GARBAGE_KINDS:
+                async for found in self._pages(kind, ENVIRONMENT_GRACE_MS):
+                    if not dry_run:
+                        await self._rows.drop(kind, found)
+                    report = count_garbage(report, kind, found)
+        except LashError as error:
+            raise MaintenanceFailed(f"collecting garbage failed: {error}", report) from error
+        return report
+
+    async def prunable(self, *, older_than_ms: int) -> Prunable:
+        return prunable(await self._rows.prunable(check_age(older_than_ms)))
+
+    async def prune_turns(self, *, older_than_ms: int) -> PruneReport:
+        return await self._prune("turns", older_than_ms)
+
+    async def prune_source_keys(self, *, older_than_ms: int) -> PruneReport:
+        return await self._prune("source_keys", older_than_ms)
+
+    async def prune_activity(self, *, older_than_ms: int = KEPT_MS) -> PruneReport:
+        return await self._prune("activity", older_than_ms)
+
+    async def report(self) -> StorageReport:
+        """Return the size of the storage; see `lash.stores.storage.Storage.report`."""
+        return storage_report(*await self._rows.sizes())
+
+    async def _prune(self, kind: str, older_than_ms: int) -> PruneReport:
+        age_ms = check_age(older_than_ms)
+        report = PruneReport()
+        try:
+            async for found in self._pages(kind, age_ms):
+                await self._rows.drop(kind, found)
+                report = PruneReport(removed_count=report.removed_count + len(found))
+        except LashError as error:
+            raise MaintenanceFailed(f"pruning {kind} failed: {error}", report) from error
+        return report
+
+    async def _pages(self, kind: str, age_ms: int) -> AsyncIterator[list[GarbageRow]]:
+        after = BEFORE_ALL
+        while found := await self._rows.find(kind, after, age_ms):
+            yield found
+            if len(found) < PAGE_SIZE:
+                return
+            after = found[-1]
