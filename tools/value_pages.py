@@ -1,4 +1,4 @@
-"""The page of the public values: every struct with its fields, every enumeration with its members."""
+"""The pages of the public values and of all public names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import enum
 import inspect
 import sys
 from collections.abc import Iterator
-from types import ModuleType, UnionType
+from importlib import import_module
+from types import GenericAlias, ModuleType, UnionType
 from typing import Final, NewType, get_args
 
 import msgspec
@@ -15,17 +16,28 @@ import msgspec
 import lash
 
 _MODEL: Final = ("lash.model.", "lash.base.compression")
+_FACADES: Final = {
+    "lash": "What most programs need.",
+    "lash.model": "Every value: what stores take and return.",
+    "lash.stores": "Every Protocol: what a storage and its stores offer on both backends.",
+}
+_ELSEWHERE: Final = (
+    "Every error is in `lash.errors` ([errors](errors.md)), every blocking class in `lash.sync` "
+    "([blocking use](sync.md)). Other modules are internal and may change in any release."
+)
 
 
 def values_page() -> str:
-    """Return the public values, module by module."""
-    parts = ["# Values", "The frozen values that stores take and return. All of them are exported by `lash`."]
+    """Return the public values, module by module: structs with their fields, enumerations with their members."""
+    parts = [
+        "# Values",
+        "The frozen values that stores take and return. All of them can be imported from `lash.model`.",
+    ]
     by_module: dict[str, list[type]] = {}
-    for name in lash.__all__:
-        value = getattr(lash, name)
-        if isinstance(value, type) and value.__module__.startswith(_MODEL):
+    public = public_names(lash.model)
+    for value in public.values():
+        if isinstance(value, type):
             by_module.setdefault(value.__module__, []).append(value)
-    aliases = [name for name in lash.__all__ if _is_alias(getattr(lash, name))]
     for module_name, found in sorted(by_module.items()):
         module = sys.modules[module_name]
         noun = module_name.removeprefix("lash.model.").removeprefix("lash.base.").rpartition(".")[2]
@@ -34,19 +46,27 @@ def values_page() -> str:
         for kind in sorted(found, key=lambda each: inspect.getsourcelines(each)[1]):
             parts += _value(kind, notes)
     parts.append("## Names of types")
-    for name in aliases:
-        parts += [f"### {name}", _alias_text(getattr(lash, name))]
+    for name, value in public.items():
+        if _is_alias(value):
+            parts += [f"### {name}", _alias_text(value)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def names_page() -> str:
-    """Return every name that `lash` exports, with what it is and where it is explained."""
-    rows = ["# Names", "", "Everything that `lash` exports.", "", "| name | what it is |", "|---|---|"]
-    for name in sorted((name for name in lash.__all__ if not name.startswith("_")), key=str.lower):
-        value = getattr(lash, name)
-        text = "" if _is_alias(value) else (inspect.getdoc(value) or "").partition("\n\n")[0]
-        rows.append(f"| {_link(name, value)} | {' '.join(text.split())} |")
+    """Return every public name, with a summary and a link to its explanation."""
+    rows = ["# Names", "", _ELSEWHERE]
+    for facade, about in _FACADES.items():
+        rows += ["", f"## {facade}", "", about, "", "| name | summary |", "|---|---|"]
+        for name, value in public_names(import_module(facade)).items():
+            text = _alias_text(value) if _is_alias(value) else (inspect.getdoc(value) or "").partition("\n\n")[0]
+            rows.append(f"| {_link(name, value)} | {' '.join(text.split())} |")
     return "\n".join(rows) + "\n"
+
+
+def public_names(module: ModuleType) -> dict[str, object]:
+    """Return what a facade exports, by name, without modules."""
+    found = {name: getattr(module, name) for name in sorted(dir(module), key=str.lower) if not name.startswith("_")}
+    return {name: value for name, value in found.items() if not isinstance(value, ModuleType)}
 
 
 def _link(name: str, value: object) -> str:
@@ -61,12 +81,14 @@ def _link(name: str, value: object) -> str:
 
 
 def _is_alias(value: object) -> bool:
-    return isinstance(value, NewType | UnionType)
+    return isinstance(value, NewType | UnionType | GenericAlias)
 
 
 def _alias_text(value: object) -> str:
     if isinstance(value, NewType):
-        return f"A `{value.__supertype__.__name__}` of its own kind."
+        return f"A distinct type of `{value.__supertype__.__name__}`."
+    if isinstance(value, GenericAlias):
+        return f"A {_code(value.__origin__.__name__)}."
     return "One of " + ", ".join(_code(each.__name__) for each in get_args(value)) + "."
 
 

@@ -75,7 +75,7 @@ async def nodes_then_tail(storage: lash.Storage, rows: int) -> Call:
     await _nodes(storage, rows)
 
     async def call(_number: int) -> None:
-        read = await storage.session("session-000").load(lash.ActivePath(last=20))
+        read = await storage.session("session-000").load(lash.model.ActivePath(last=20))
         assert read is not None
         assert len(read.graph.nodes) == 20
 

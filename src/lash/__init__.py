@@ -1,725 +1,175 @@
-"""Durable state and execution for AI agents: one SQLite file, or PostgreSQL."""
+"""Durable state and execution for AI agents: one SQLite file, or PostgreSQL.
+
+Here are the names that most programs need. Every value is in ``lash.model``, every store in ``lash.stores``, and every
+error in ``lash.errors``; blocking use is ``lash.sync``.
+"""
 
 from typing import TYPE_CHECKING
 
-from lash.errors import (
-    Advice,
-    ArtifactNotFound,
-    AttachmentNotFound,
-    BlobNotFound,
-    ClaimLost,
-    CommitTooLarge,
-    ConfigError,
-    Conflict,
-    CorruptData,
-    DeadLetterNotFound,
-    EffectLeaseLost,
-    EffectMismatch,
-    EffectNotRecorded,
-    EventConflict,
-    ExecutionError,
-    ForeignDatabase,
-    GrantNotFound,
-    GraphConflict,
-    GraphShared,
-    InvalidInput,
-    LashError,
-    LeaseLost,
-    MaintenanceFailed,
-    NewerSchema,
-    NodeConflict,
-    NodeNotFound,
-    NotFound,
-    OccurrenceConflict,
-    OccurrenceNotFound,
-    OutcomeUnknown,
-    PendingMigrations,
-    ProcessFailed,
-    ProcessNotFound,
-    ProcessPruned,
-    ProcessTerminal,
-    RegistrationConflict,
-    RevisionConflict,
-    ScheduleConflict,
-    ScheduleNotFound,
-    SchemaMismatch,
-    SessionBindingMismatch,
-    SessionDeleted,
-    SessionExists,
-    SessionNotFound,
-    SourceKeyConflict,
-    StepFailed,
-    StorageClosed,
-    StorageFailure,
-    StoreError,
-    StoreUnavailable,
-    SweepIncomplete,
-    TriggerConflict,
-    TriggerNotFound,
-    TurnConflict,
-    TurnFailed,
-    UnknownDefinition,
-    WaitRejected,
-    WaitTimedOut,
-    WaitUnknown,
-)
-
-if TYPE_CHECKING:
-    from lash import sync as sync
-    from lash import telemetry as telemetry
-    from lash.backend.liveness import current_owner
-    from lash.base.compression import BlobRef, Compression
-    from lash.bytestore.file import FileBytes
-    from lash.bytestore.s3 import S3Bytes
-    from lash.connect.open import open_storage as open  # noqa: A004 - `lash.open(url)` is how a storage is opened
-    from lash.model.activity import (
-        ActivityDraft,
-        Committed,
-        Gap,
-        GapReason,
-        Observed,
-        ProcessChanged,
-        QueueChanged,
-        QueueMark,
-        TurnActivity,
-    )
-    from lash.model.artifact import ArtifactPage, ArtifactRef, ArtifactSummary, ProcessEnvironment
-    from lash.model.attachment import (
-        AttachmentEntry,
-        AttachmentOwner,
-        AttachmentPage,
-        OwnerKind,
-        StoredAttachment,
-        SweepProblem,
-        SweepReport,
-    )
-    from lash.model.effect import (
-        AwaitEvent,
-        BatchCall,
-        CheckpointPoint,
-        Direct,
-        DurableStep,
-        EffectBusy,
-        EffectClaim,
-        EffectClaimed,
-        EffectError,
-        EffectGroup,
-        EffectRecord,
-        EffectReplayed,
-        EffectStatus,
-        EffectUnknown,
-        Envelope,
-        ExecCode,
-        LlmCall,
-        OperationScope,
-        PreparedCall,
-        ProcessCommand,
-        ProcessScope,
-        QueueDrainScope,
-        SessionDeleteScope,
-        Sleep,
-        Step,
-        SyncEnvironment,
-        ToolAttempt,
-        ToolBatch,
-        TurnCheckpoint,
-        TurnScope,
-    )
-    from lash.model.lease import Acquired, Busy, Lease, LeaseFence, LeaseOwner, LocalProcess, Resource, ResourceKind
-    from lash.model.maintenance import GarbageCount, GarbageReport, NounSize, Prunable, PruneReport, StorageReport
-    from lash.model.process.event import (
-        Appended,
-        Constant,
-        EventDraft,
-        EventPage,
-        EventSemantics,
-        EventType,
-        Pointer,
-        Present,
-        ProcessEvent,
-        Template,
-        TerminalSpec,
-        TerminalState,
-        Wake,
-        WakeRecord,
-        WakeSpec,
-        WakeState,
-        WholePayload,
-    )
-    from lash.model.process.process import (
-        Abandonment,
-        Cancellation,
-        ChangePage,
-        EngineInput,
-        ExternalInput,
-        ExternalRef,
-        Failure,
-        FailureClass,
-        Grant,
-        GrantEntry,
-        HostOriginator,
-        Identity,
-        ProcessAcquired,
-        ProcessChange,
-        ProcessFilter,
-        ProcessPage,
-        ProcessRecord,
-        ProcessRefused,
-        ProcessStatus,
-        Projection,
-        Provenance,
-        PrunedProcesses,
-        Recovery,
-        RefusalReason,
-        Registered,
-        Registration,
-        Scope,
-        SessionDetached,
-        SessionOriginator,
-        SessionTurnInput,
-        SignalWait,
-        Success,
-        ToolCallInput,
-    )
-    from lash.model.queue import (
-        AttachmentItem,
-        Batch,
-        BatchDraft,
-        BatchState,
-        Boundary,
-        Claim,
-        ClaimCompletion,
-        ClaimedTurn,
-        DeadLetter,
-        Delivery,
-        EmptyReason,
-        Enqueued,
-        NothingClaimed,
-        ProcessWake,
-        SessionCommand,
-        Slot,
-        TextItem,
-        TurnInput,
-    )
-    from lash.model.session.checkpoint import Checkpoint, CheckpointDraft, CheckpointManifest, TurnState
-    from lash.model.session.commit import Append, Commit, CommitBudget, CommitResult, ReplaceFull, Unchanged
-    from lash.model.session.frame import AgentFrame, AgentFrameAssignment, ModelLimits, ModelSpec, SessionPolicy
-    from lash.model.session.message import AttachmentRef, Message, Part, PartKind, Role
-    from lash.model.session.node import Graph, MessageEntry, Node, PluginEntry, ProtocolEntry
-    from lash.model.session.session import (
-        ActivePath,
-        ChildRelation,
-        CreatedSession,
-        Durability,
-        ForkRelation,
-        FullGraph,
-        Retention,
-        RootRelation,
-        SessionConfig,
-        SessionHead,
-        SessionMeta,
-        SessionPage,
-        SessionRead,
-        SessionSummary,
-        VacuumReport,
-    )
-    from lash.model.session.usage import PromptUsage, TokenUsage, UsageEntry
-    from lash.model.trigger.schedule import (
-        CatchUp,
-        Fired,
-        FiredTick,
-        RegisteredSchedule,
-        Schedule,
-        ScheduleDraft,
-        SchedulePage,
-    )
-    from lash.model.trigger.trigger import (
-        DeletedTrigger,
-        DeliveryState,
-        EmitReport,
-        EventCatalogue,
-        EventDeclaration,
-        EventPointer,
-        FixedInput,
-        InputBinding,
-        Occurrence,
-        OccurrenceRequest,
-        PrunedOccurrences,
-        RegisteredTrigger,
-        TriggerDelivery,
-        TriggerDraft,
-        TriggerFilter,
-        TriggerOwner,
-        TriggerPage,
-        TriggerSubscription,
-        WholeEvent,
-    )
-    from lash.model.wait import (
-        Accepted,
-        AlreadyResolved,
-        Cancelled,
-        CustomIdentity,
-        Rejected,
-        Resolved,
-        SignalIdentity,
-        TimedOut,
-        ToolCompletion,
-        UnknownOrRevoked,
-        WaitKey,
-        WaitRecord,
-    )
-    from lash.model.work import WorkList
-    from lash.runtime.app import App
-    from lash.runtime.definition import AgentDefinition, ProcessDefinition
-    from lash.runtime.errors import Permanent
-    from lash.runtime.hooks import Hook, LoggingHook
-    from lash.runtime.policy import Retry, WorkerOptions
-    from lash.runtime.processes.context import ChildHandle, Context
-    from lash.runtime.processes.handle import ProcessHandle
-    from lash.runtime.processes.starter import Starter
-    from lash.runtime.trigger import EVENT, pointer
-    from lash.runtime.turns.handle import SessionHandle
-    from lash.runtime.turns.turn import Turn, text_of
-    from lash.stores.artifact import ArtifactStore
-    from lash.stores.attachment import AttachmentStore, ByteStore
-    from lash.stores.effect import EffectStore
-    from lash.stores.lease import LeaseStore
-    from lash.stores.maintenance import Maintenance
-    from lash.stores.process.event import EventStore
-    from lash.stores.process.grant import GrantStore
-    from lash.stores.process.process import ProcessLeaseStore, ProcessStore
-    from lash.stores.queue import QueueStore
-    from lash.stores.session import Session, SessionStore
-    from lash.stores.storage import Storage
-    from lash.stores.trigger.schedule import ScheduleStore
-    from lash.stores.trigger.trigger import OccurrenceStore, TriggerStore
-    from lash.stores.wait import WaitStore
-
-__all__ = [
-    "EVENT",
-    "Abandonment",
-    "Accepted",
-    "Acquired",
-    "ActivePath",
-    "ActivityDraft",
-    "Advice",
-    "AgentDefinition",
-    "AgentFrame",
-    "AgentFrameAssignment",
-    "AlreadyResolved",
-    "App",
-    "Append",
-    "Appended",
-    "ArtifactNotFound",
-    "ArtifactPage",
-    "ArtifactRef",
-    "ArtifactStore",
-    "ArtifactSummary",
-    "AttachmentEntry",
-    "AttachmentItem",
-    "AttachmentNotFound",
-    "AttachmentOwner",
-    "AttachmentPage",
-    "AttachmentRef",
-    "AttachmentStore",
-    "AwaitEvent",
-    "Batch",
-    "BatchCall",
-    "BatchDraft",
-    "BatchState",
-    "BlobNotFound",
-    "BlobRef",
-    "Boundary",
-    "Busy",
-    "ByteStore",
-    "Cancellation",
-    "Cancelled",
-    "CatchUp",
-    "ChangePage",
-    "Checkpoint",
-    "CheckpointDraft",
-    "CheckpointManifest",
-    "CheckpointPoint",
-    "ChildHandle",
-    "ChildRelation",
-    "Claim",
-    "ClaimCompletion",
-    "ClaimLost",
-    "ClaimedTurn",
-    "Commit",
-    "CommitBudget",
-    "CommitResult",
-    "CommitTooLarge",
-    "Committed",
-    "Compression",
-    "ConfigError",
-    "Conflict",
-    "Constant",
-    "Context",
-    "CorruptData",
-    "CreatedSession",
-    "CustomIdentity",
-    "DeadLetter",
-    "DeadLetterNotFound",
-    "DeletedTrigger",
-    "Delivery",
-    "DeliveryState",
-    "Direct",
-    "Durability",
-    "DurableStep",
-    "EffectBusy",
-    "EffectClaim",
-    "EffectClaimed",
-    "EffectError",
-    "EffectGroup",
-    "EffectLeaseLost",
-    "EffectMismatch",
-    "EffectNotRecorded",
-    "EffectRecord",
-    "EffectReplayed",
-    "EffectStatus",
-    "EffectStore",
-    "EffectUnknown",
-    "EmitReport",
-    "EmptyReason",
-    "EngineInput",
-    "Enqueued",
-    "Envelope",
-    "EventCatalogue",
-    "EventConflict",
-    "EventDeclaration",
-    "EventDraft",
-    "EventPage",
-    "EventPointer",
-    "EventSemantics",
-    "EventStore",
-    "EventType",
-    "ExecCode",
-    "ExecutionError",
-    "ExternalInput",
-    "ExternalRef",
-    "Failure",
-    "FailureClass",
-    "FileBytes",
-    "Fired",
-    "FiredTick",
-    "FixedInput",
-    "ForeignDatabase",
-    "ForkRelation",
-    "FullGraph",
-    "Gap",
-    "GapReason",
-    "GarbageCount",
-    "GarbageReport",
-    "Grant",
-    "GrantEntry",
-    "GrantNotFound",
-    "GrantStore",
-    "Graph",
-    "GraphConflict",
-    "GraphShared",
-    "Hook",
-    "HostOriginator",
-    "Identity",
-    "InputBinding",
-    "InvalidInput",
-    "LashError",
-    "Lease",
-    "LeaseFence",
-    "LeaseLost",
-    "LeaseOwner",
-    "LeaseStore",
-    "LlmCall",
-    "LocalProcess",
-    "LoggingHook",
-    "Maintenance",
-    "MaintenanceFailed",
-    "Message",
-    "MessageEntry",
-    "ModelLimits",
-    "ModelSpec",
-    "NewerSchema",
-    "Node",
-    "NodeConflict",
-    "NodeNotFound",
-    "NotFound",
-    "NothingClaimed",
-    "NounSize",
-    "Observed",
-    "Occurrence",
-    "OccurrenceConflict",
-    "OccurrenceNotFound",
-    "OccurrenceRequest",
-    "OccurrenceStore",
-    "OperationScope",
-    "OutcomeUnknown",
-    "OwnerKind",
-    "Part",
-    "PartKind",
-    "PendingMigrations",
-    "Permanent",
-    "PluginEntry",
-    "Pointer",
-    "PreparedCall",
-    "Present",
-    "ProcessAcquired",
-    "ProcessChange",
-    "ProcessChanged",
-    "ProcessCommand",
-    "ProcessDefinition",
-    "ProcessEnvironment",
-    "ProcessEvent",
-    "ProcessFailed",
-    "ProcessFilter",
-    "ProcessHandle",
-    "ProcessLeaseStore",
-    "ProcessNotFound",
-    "ProcessPage",
-    "ProcessPruned",
-    "ProcessRecord",
-    "ProcessRefused",
-    "ProcessScope",
-    "ProcessStatus",
-    "ProcessStore",
-    "ProcessTerminal",
-    "ProcessWake",
-    "Projection",
-    "PromptUsage",
-    "ProtocolEntry",
-    "Provenance",
-    "Prunable",
-    "PruneReport",
-    "PrunedOccurrences",
-    "PrunedProcesses",
-    "QueueChanged",
-    "QueueDrainScope",
-    "QueueMark",
-    "QueueStore",
-    "Recovery",
-    "RefusalReason",
-    "Registered",
-    "RegisteredSchedule",
-    "RegisteredTrigger",
-    "Registration",
-    "RegistrationConflict",
-    "Rejected",
-    "ReplaceFull",
-    "Resolved",
-    "Resource",
-    "ResourceKind",
-    "Retention",
-    "Retry",
-    "RevisionConflict",
-    "Role",
-    "RootRelation",
-    "S3Bytes",
-    "Schedule",
-    "ScheduleConflict",
-    "ScheduleDraft",
-    "ScheduleNotFound",
-    "SchedulePage",
-    "ScheduleStore",
-    "SchemaMismatch",
-    "Scope",
-    "Session",
-    "SessionBindingMismatch",
-    "SessionCommand",
-    "SessionConfig",
-    "SessionDeleteScope",
-    "SessionDeleted",
-    "SessionDetached",
-    "SessionExists",
-    "SessionHandle",
-    "SessionHead",
-    "SessionMeta",
-    "SessionNotFound",
-    "SessionOriginator",
-    "SessionPage",
-    "SessionPolicy",
-    "SessionRead",
-    "SessionStore",
-    "SessionSummary",
-    "SessionTurnInput",
-    "SignalIdentity",
-    "SignalWait",
-    "Sleep",
-    "Slot",
-    "SourceKeyConflict",
-    "Starter",
-    "Step",
-    "StepFailed",
-    "Storage",
-    "StorageClosed",
-    "StorageFailure",
-    "StorageReport",
-    "StoreError",
-    "StoreUnavailable",
-    "StoredAttachment",
-    "Success",
-    "SweepIncomplete",
-    "SweepProblem",
-    "SweepReport",
-    "SyncEnvironment",
-    "Template",
-    "TerminalSpec",
-    "TerminalState",
-    "TextItem",
-    "TimedOut",
-    "TokenUsage",
-    "ToolAttempt",
-    "ToolBatch",
-    "ToolCallInput",
-    "ToolCompletion",
-    "TriggerConflict",
-    "TriggerDelivery",
-    "TriggerDraft",
-    "TriggerFilter",
-    "TriggerNotFound",
-    "TriggerOwner",
-    "TriggerPage",
-    "TriggerStore",
-    "TriggerSubscription",
-    "Turn",
-    "TurnActivity",
-    "TurnCheckpoint",
-    "TurnConflict",
-    "TurnFailed",
-    "TurnInput",
-    "TurnScope",
-    "TurnState",
-    "Unchanged",
-    "UnknownDefinition",
-    "UnknownOrRevoked",
-    "UsageEntry",
-    "VacuumReport",
-    "WaitKey",
-    "WaitRecord",
-    "WaitRejected",
-    "WaitStore",
-    "WaitTimedOut",
-    "WaitUnknown",
-    "Wake",
-    "WakeRecord",
-    "WakeSpec",
-    "WakeState",
-    "WholeEvent",
-    "WholePayload",
-    "WorkList",
-    "WorkerOptions",
-    "__version__",
-    "current_owner",
-    "open",
-    "pointer",
-    "text_of",
-]
-
 __version__ = "0.1.0.dev0"
 
-_MODULES = {
-    "lash.bytestore.file": "FileBytes",
-    "lash.bytestore.s3": "S3Bytes",
-    "lash.connect.open": "open",
-    "lash.backend.liveness": "current_owner",
-    "lash.model.activity": (
-        "ActivityDraft Committed Gap GapReason Observed ProcessChanged QueueChanged QueueMark TurnActivity"
-    ),
-    "lash.model.artifact": "ArtifactPage ArtifactRef ArtifactSummary ProcessEnvironment",
-    "lash.model.attachment": (
-        "AttachmentEntry AttachmentOwner AttachmentPage OwnerKind StoredAttachment SweepProblem SweepReport"
-    ),
-    "lash.model.session.checkpoint": "Checkpoint CheckpointDraft CheckpointManifest TurnState",
-    "lash.model.session.commit": "Append Commit CommitBudget CommitResult ReplaceFull Unchanged",
-    "lash.model.effect": (
-        "AwaitEvent BatchCall CheckpointPoint Direct DurableStep EffectBusy EffectClaim EffectClaimed "
-        "EffectError EffectGroup EffectRecord EffectReplayed EffectStatus EffectUnknown Envelope ExecCode "
-        "LlmCall OperationScope PreparedCall ProcessCommand ProcessScope QueueDrainScope SessionDeleteScope "
-        "Sleep Step SyncEnvironment ToolAttempt ToolBatch TurnCheckpoint TurnScope"
-    ),
-    "lash.model.process.event": (
-        "Appended Constant EventDraft EventPage EventSemantics EventType Pointer Present ProcessEvent "
-        "Template TerminalSpec TerminalState Wake WakeRecord WakeSpec WakeState WholePayload"
-    ),
-    "lash.model.session.frame": "AgentFrame AgentFrameAssignment ModelLimits ModelSpec SessionPolicy",
-    "lash.model.lease": "Acquired Busy Lease LeaseFence LeaseOwner LocalProcess Resource ResourceKind",
-    "lash.model.maintenance": "GarbageCount GarbageReport NounSize Prunable PruneReport StorageReport",
-    "lash.model.session.message": "AttachmentRef Message Part PartKind Role",
-    "lash.model.session.node": "Graph MessageEntry Node PluginEntry ProtocolEntry",
-    "lash.model.process.process": (
-        "Abandonment Cancellation ChangePage EngineInput ExternalInput ExternalRef Failure FailureClass Grant "
-        "GrantEntry HostOriginator Identity ProcessAcquired ProcessChange ProcessFilter "
-        "ProcessPage ProcessRecord ProcessRefused ProcessStatus Projection Provenance "
-        "PrunedProcesses Recovery RefusalReason Registered Registration Scope SessionDetached "
-        "SessionOriginator SessionTurnInput SignalWait Success ToolCallInput"
-    ),
-    "lash.model.queue": (
-        "AttachmentItem Batch BatchDraft BatchState Boundary Claim ClaimCompletion DeadLetter Delivery "
-        "EmptyReason Enqueued NothingClaimed ProcessWake SessionCommand Slot TextItem ClaimedTurn TurnInput"
-    ),
-    "lash.model.trigger.schedule": "CatchUp Fired FiredTick RegisteredSchedule Schedule ScheduleDraft SchedulePage",
-    "lash.model.session.session": (
-        "ActivePath ChildRelation CreatedSession Durability ForkRelation FullGraph Retention RootRelation "
-        "SessionConfig SessionHead SessionMeta SessionPage SessionRead SessionSummary VacuumReport"
-    ),
-    "lash.model.trigger.trigger": (
-        "DeletedTrigger DeliveryState EmitReport EventCatalogue EventDeclaration EventPointer FixedInput "
-        "InputBinding Occurrence OccurrenceRequest PrunedOccurrences RegisteredTrigger TriggerDelivery "
-        "TriggerDraft TriggerFilter TriggerOwner TriggerPage TriggerSubscription WholeEvent"
-    ),
-    "lash.model.session.usage": "PromptUsage TokenUsage UsageEntry",
-    "lash.base.compression": "BlobRef Compression",
-    "lash.model.wait": (
-        "Accepted AlreadyResolved Cancelled CustomIdentity Rejected Resolved SignalIdentity TimedOut "
-        "ToolCompletion UnknownOrRevoked WaitKey WaitRecord"
-    ),
-    "lash.model.work": "WorkList",
-    "lash.runtime.app": "App Starter",
-    "lash.runtime.definition": "AgentDefinition ProcessDefinition",
-    "lash.runtime.errors": "Permanent",
-    "lash.runtime.processes.handle": "ProcessHandle",
-    "lash.runtime.hooks": "Hook LoggingHook",
-    "lash.runtime.policy": "Retry WorkerOptions",
-    "lash.runtime.processes.context": "ChildHandle Context",
-    "lash.runtime.turns.handle": "SessionHandle",
-    "lash.runtime.trigger": "EVENT pointer",
-    "lash.runtime.turns.turn": "Turn text_of",
-    "lash.stores.artifact": "ArtifactStore",
-    "lash.stores.attachment": "AttachmentStore ByteStore",
-    "lash.stores.effect": "EffectStore",
-    "lash.stores.process.event": "EventStore",
-    "lash.stores.process.grant": "GrantStore",
-    "lash.stores.lease": "LeaseStore",
-    "lash.stores.maintenance": "Maintenance",
-    "lash.stores.process.process": "ProcessLeaseStore ProcessStore",
-    "lash.stores.queue": "QueueStore",
-    "lash.stores.trigger.schedule": "ScheduleStore",
-    "lash.stores.session": "Session SessionStore",
-    "lash.stores.storage": "Storage",
-    "lash.stores.trigger.trigger": "OccurrenceStore TriggerStore",
-    "lash.stores.wait": "WaitStore",
-}
-"""Where each name comes from, but for errors: it is looked up when it is first asked for.
+if TYPE_CHECKING:
+    # For type checkers and editors; a test compares it with the table below.
+    from lash import errors as errors
+    from lash import model as model
+    from lash import stores as stores
+    from lash import sync as sync
+    from lash import telemetry as telemetry
+    from lash.backend.liveness import current_owner as current_owner
+    from lash.base.compression import Compression as Compression
+    from lash.bytestore.file import FileBytes as FileBytes
+    from lash.bytestore.s3 import S3Bytes as S3Bytes
+    from lash.connect.open import open_storage
+    from lash.errors import Advice as Advice
+    from lash.errors import AttachmentNotFound as AttachmentNotFound
+    from lash.errors import CommitTooLarge as CommitTooLarge
+    from lash.errors import ConfigError as ConfigError
+    from lash.errors import Conflict as Conflict
+    from lash.errors import CorruptData as CorruptData
+    from lash.errors import ExecutionError as ExecutionError
+    from lash.errors import ForeignDatabase as ForeignDatabase
+    from lash.errors import InvalidInput as InvalidInput
+    from lash.errors import LashError as LashError
+    from lash.errors import LeaseLost as LeaseLost
+    from lash.errors import NewerSchema as NewerSchema
+    from lash.errors import NotFound as NotFound
+    from lash.errors import OutcomeUnknown as OutcomeUnknown
+    from lash.errors import PendingMigrations as PendingMigrations
+    from lash.errors import ProcessFailed as ProcessFailed
+    from lash.errors import ProcessNotFound as ProcessNotFound
+    from lash.errors import ProcessTerminal as ProcessTerminal
+    from lash.errors import RevisionConflict as RevisionConflict
+    from lash.errors import SchemaMismatch as SchemaMismatch
+    from lash.errors import SessionDeleted as SessionDeleted
+    from lash.errors import SessionExists as SessionExists
+    from lash.errors import SessionNotFound as SessionNotFound
+    from lash.errors import StepFailed as StepFailed
+    from lash.errors import StorageClosed as StorageClosed
+    from lash.errors import StorageFailure as StorageFailure
+    from lash.errors import StoreError as StoreError
+    from lash.errors import StoreUnavailable as StoreUnavailable
+    from lash.errors import TurnFailed as TurnFailed
+    from lash.errors import UnknownDefinition as UnknownDefinition
+    from lash.errors import WaitRejected as WaitRejected
+    from lash.errors import WaitTimedOut as WaitTimedOut
+    from lash.errors import WaitUnknown as WaitUnknown
+    from lash.model.activity import Committed as Committed
+    from lash.model.activity import Gap as Gap
+    from lash.model.activity import GapReason as GapReason
+    from lash.model.activity import Observed as Observed
+    from lash.model.activity import ProcessChanged as ProcessChanged
+    from lash.model.activity import QueueChanged as QueueChanged
+    from lash.model.activity import TurnActivity as TurnActivity
+    from lash.model.effect import EffectError as EffectError
+    from lash.model.effect import EffectRecord as EffectRecord
+    from lash.model.maintenance import StorageReport as StorageReport
+    from lash.model.process.event import EventType as EventType
+    from lash.model.process.event import ProcessEvent as ProcessEvent
+    from lash.model.process.process import Cancellation as Cancellation
+    from lash.model.process.process import Failure as Failure
+    from lash.model.process.process import ProcessFilter as ProcessFilter
+    from lash.model.process.process import ProcessRecord as ProcessRecord
+    from lash.model.process.process import ProcessStatus as ProcessStatus
+    from lash.model.process.process import Success as Success
+    from lash.model.queue import AttachmentItem as AttachmentItem
+    from lash.model.queue import Batch as Batch
+    from lash.model.queue import DeadLetter as DeadLetter
+    from lash.model.queue import Enqueued as Enqueued
+    from lash.model.queue import ProcessWake as ProcessWake
+    from lash.model.queue import TextItem as TextItem
+    from lash.model.session.commit import CommitBudget as CommitBudget
+    from lash.model.session.message import AttachmentRef as AttachmentRef
+    from lash.model.session.message import Message as Message
+    from lash.model.session.message import Part as Part
+    from lash.model.session.message import PartKind as PartKind
+    from lash.model.session.message import Role as Role
+    from lash.model.session.session import Durability as Durability
+    from lash.model.session.session import Retention as Retention
+    from lash.model.session.usage import TokenUsage as TokenUsage
+    from lash.model.session.usage import UsageEntry as UsageEntry
+    from lash.model.trigger.schedule import CatchUp as CatchUp
+    from lash.model.trigger.trigger import EmitReport as EmitReport
+    from lash.runtime.app import App as App
+    from lash.runtime.definition import AgentDefinition as AgentDefinition
+    from lash.runtime.definition import ProcessDefinition as ProcessDefinition
+    from lash.runtime.errors import Permanent as Permanent
+    from lash.runtime.hooks import Hook as Hook
+    from lash.runtime.hooks import LoggingHook as LoggingHook
+    from lash.runtime.policy import Retry as Retry
+    from lash.runtime.policy import WorkerOptions as WorkerOptions
+    from lash.runtime.processes.context import ChildHandle as ChildHandle
+    from lash.runtime.processes.context import Context as Context
+    from lash.runtime.processes.handle import ProcessHandle as ProcessHandle
+    from lash.runtime.processes.starter import Starter as Starter
+    from lash.runtime.trigger import EVENT as EVENT
+    from lash.runtime.trigger import pointer as pointer
+    from lash.runtime.turns.handle import SessionHandle as SessionHandle
+    from lash.runtime.turns.turn import Turn as Turn
+    from lash.runtime.turns.turn import text_of as text_of
+    from lash.stores.attachment import ByteStore as ByteStore
+    from lash.stores.session import Session as Session
+    from lash.stores.storage import Storage as Storage
 
-A program that only opens a storage need not wait until every shape of every noun is built.
-"""
-_RENAMED = {"open": "open_storage"}
-"""What is called otherwise at home."""
-_SUBMODULES = ("sync", "telemetry")
-"""What is found as ``lash.sync`` without an import of its own."""
-_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
+    open = open_storage
+else:
+    _MODULES = {
+        "lash.backend.liveness": "current_owner",
+        "lash.base.compression": "Compression",
+        "lash.bytestore.file": "FileBytes",
+        "lash.bytestore.s3": "S3Bytes",
+        "lash.connect.open": "open",
+        "lash.errors": (
+            "Advice AttachmentNotFound CommitTooLarge ConfigError Conflict CorruptData ExecutionError "
+            "ForeignDatabase InvalidInput LashError LeaseLost NewerSchema NotFound OutcomeUnknown "
+            "PendingMigrations ProcessFailed ProcessNotFound ProcessTerminal RevisionConflict SchemaMismatch "
+            "SessionDeleted SessionExists SessionNotFound StepFailed StorageClosed StorageFailure StoreError "
+            "StoreUnavailable TurnFailed UnknownDefinition WaitRejected WaitTimedOut WaitUnknown"
+        ),
+        "lash.model.activity": "Committed Gap GapReason Observed ProcessChanged QueueChanged TurnActivity",
+        "lash.model.effect": "EffectError EffectRecord",
+        "lash.model.maintenance": "StorageReport",
+        "lash.model.process.event": "EventType ProcessEvent",
+        "lash.model.process.process": "Cancellation Failure ProcessFilter ProcessRecord ProcessStatus Success",
+        "lash.model.queue": "AttachmentItem Batch DeadLetter Enqueued ProcessWake TextItem",
+        "lash.model.session.commit": "CommitBudget",
+        "lash.model.session.message": "AttachmentRef Message Part PartKind Role",
+        "lash.model.session.session": "Durability Retention",
+        "lash.model.session.usage": "TokenUsage UsageEntry",
+        "lash.model.trigger.schedule": "CatchUp",
+        "lash.model.trigger.trigger": "EmitReport",
+        "lash.runtime.app": "App",
+        "lash.runtime.definition": "AgentDefinition ProcessDefinition",
+        "lash.runtime.errors": "Permanent",
+        "lash.runtime.hooks": "Hook LoggingHook",
+        "lash.runtime.policy": "Retry WorkerOptions",
+        "lash.runtime.processes.context": "ChildHandle Context",
+        "lash.runtime.processes.handle": "ProcessHandle",
+        "lash.runtime.processes.starter": "Starter",
+        "lash.runtime.trigger": "EVENT pointer",
+        "lash.runtime.turns.handle": "SessionHandle",
+        "lash.runtime.turns.turn": "Turn text_of",
+        "lash.stores.attachment": "ByteStore",
+        "lash.stores.session": "Session",
+        "lash.stores.storage": "Storage",
+    }
+    """Where each name comes from. It is imported when it is first used, because opening a storage needs few of them."""
+    _RENAMED = {"open": "open_storage"}
+    """Names that differ in their modules."""
+    _SUBMODULES = ("errors", "model", "stores", "sync", "telemetry")
+    """Modules that are found as ``lash.sync`` without an import of their own."""
+    _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
+    __all__ = [*sorted(_HOMES), *_SUBMODULES, "__version__"]  # noqa: PLE0604 (all of them are text)
 
+    def __getattr__(name: str) -> object:
+        from importlib import import_module
 
-def __getattr__(name: str) -> object:
-    from importlib import import_module
+        if name in _SUBMODULES:
+            return import_module(f"lash.{name}")
+        if name not in _HOMES:
+            raise AttributeError(f"module 'lash' has no attribute {name!r}")
+        value: object = getattr(import_module(_HOMES[name]), _RENAMED.get(name, name))
+        globals()[name] = value
+        return value
 
-    if name in _SUBMODULES:
-        return import_module(f"lash.{name}")
-    module = _HOMES.get(name)
-    if module is None:
-        raise AttributeError(f"module 'lash' has no attribute {name!r}")
-    value: object = getattr(import_module(module), _RENAMED.get(name, name))
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted((*__all__, *_SUBMODULES))
+    def __dir__() -> list[str]:
+        return sorted(__all__)

@@ -16,4 +16,4 @@ async def test_opening_a_storage_describes_every_record() -> None:
     async with await lash.open("sqlite://"):
         known = {shape for shape in codec._below(msgspec.Struct) if shape.__module__.startswith("lash.")}
         assert known <= codec._described
-        assert {lash.Node, lash.ProcessRecord, lash.EffectRecord} <= codec._described
+        assert {lash.model.Node, lash.ProcessRecord, lash.EffectRecord} <= codec._described

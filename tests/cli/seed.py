@@ -45,8 +45,8 @@ async def fill(storage: lash.Storage, url: str = "") -> Seeded:
     batch = await _dead_letter(storage)
     await _processes(storage)
     await _sources(storage)
-    scope = lash.ProcessScope(process_id="research-7")
-    keys = [await storage.waits.key(scope, lash.CustomIdentity(key=name)) for name in ("approval", "budget")]
+    scope = lash.model.ProcessScope(process_id="research-7")
+    keys = [await storage.waits.key(scope, lash.model.CustomIdentity(key=name)) for name in ("approval", "budget")]
     for key in keys:
         await storage.waits.open(key)
     return Seeded(url=url, batch=batch, key=keys[0].text, other_key=keys[1].text)
@@ -67,8 +67,10 @@ async def _dead_letter(storage: lash.Storage) -> str:
     """One message to support-42 that was given up after a recorded step, and one whose first attempt failed."""
     sent = [await _send(storage, text) for text in ("Now!", "And the other one?")]
     lease = acquired(await storage.leases.claim("support-42", owner("worker"), ttl_ms=60_000))
-    scope = lash.TurnScope(session_id="support-42", turn_id=f"turn:{sent[0]}")
-    await storage.effects.record(lease.fence, effect("look up", lash.Step(name="look up"), scope=scope), {"found": 1})
+    scope = lash.model.TurnScope(session_id="support-42", turn_id=f"turn:{sent[0]}")
+    await storage.effects.record(
+        lease.fence, effect("look up", lash.model.Step(name="look up"), scope=scope), {"found": 1}
+    )
     claim = await storage.queue.claim(lease.fence, boundary=Boundary.IDLE, ttl_ms=60_000)
     assert isinstance(claim, Claim)
     await storage.queue.bury(claim, reason="it failed 5 times", error={"type": "ValueError"})
@@ -80,22 +82,22 @@ async def _dead_letter(storage: lash.Storage) -> str:
 
 
 async def _send(storage: lash.Storage, text: str) -> str:
-    draft = lash.BatchDraft(session_id="support-42", payloads=(lash.TurnInput.of_text(text),))
+    draft = lash.model.BatchDraft(session_id="support-42", payloads=(lash.model.TurnInput.of_text(text),))
     return (await storage.queue.enqueue(draft)).batch_id
 
 
 async def _processes(storage: lash.Storage) -> None:
     """Process research-7 runs and has a recorded step; report-3 has ended."""
     await storage.processes.register(
-        process("research-7", NOTE, APPROVE, identity=lash.Identity(kind="python", label="research"))
+        process("research-7", NOTE, APPROVE, identity=lash.model.Identity(kind="python", label="research"))
     )
     await storage.events.append("research-7", event("note", {"found": 3}))
     claimed = await storage.process_leases.claim("research-7", owner("worker"), ttl_ms=60_000)
     lease = process_lease(claimed)
-    run = lash.ProcessScope(process_id="research-7")
-    await storage.effects.record(lease.fence, effect("search", lash.Step(name="search"), scope=run), ["a", "b"])
+    run = lash.model.ProcessScope(process_id="research-7")
+    await storage.effects.record(lease.fence, effect("search", lash.model.Step(name="search"), scope=run), ["a", "b"])
     await storage.process_leases.release(lease.fence)
-    await storage.processes.register(process("report-3", identity=lash.Identity(kind="python", label="report")))
+    await storage.processes.register(process("report-3", identity=lash.model.Identity(kind="python", label="report")))
     await storage.processes.complete("report-3", lash.Success(value={"pages": 2}))
 
 
@@ -103,4 +105,6 @@ async def _sources(storage: lash.Storage) -> None:
     """The host watches order.paid, and has a schedule."""
     source_key = storage.triggers.source_key("order.paid")
     await storage.triggers.register(trigger("on-paid", source_type="order.paid", source_key=source_key, label="ship"))
-    await storage.schedules.register(lash.ScheduleDraft(key="digest", cron="0 7 * * 1-5", time_zone="Europe/Berlin"))
+    await storage.schedules.register(
+        lash.model.ScheduleDraft(key="digest", cron="0 7 * * 1-5", time_zone="Europe/Berlin")
+    )

@@ -94,7 +94,7 @@ def test_cancel_of_a_turn_is_queued_for_the_session(seeded: Seeded) -> None:
     asked = run("cancel", "--session", "support-42", "--reason", "enough", url=seeded.url)
     assert (asked.returncode, asked.stdout) == (0, "asked the turn of session support-42 to stop\n")
     (order,) = ask(seeded.url, lambda storage: storage.queue.list("support-42"))[-1].payloads
-    assert isinstance(order, lash.SessionCommand)
+    assert isinstance(order, lash.model.SessionCommand)
     assert order.reason == "enough"
     ask(seeded.url, lambda storage: storage.sessions.create("quiet"))
     quiet = run("cancel", "--session", "quiet", url=seeded.url)
@@ -163,7 +163,7 @@ def test_waits_are_resolved_once(seeded: Seeded) -> None:
     assert run("waits", "resolve", seeded.key[:-1] + "x", url=seeded.url).returncode == 3
     found = ask(seeded.url, lambda storage: storage.waits.get(seeded.key))
     assert found is not None
-    assert found.resolution == lash.Resolved(value={"approved": True})
+    assert found.resolution == lash.model.Resolved(value={"approved": True})
     assert len(values("waits", "ls", url=seeded.url)) == 1
 
 
@@ -220,7 +220,7 @@ def test_the_holder_of_a_lease_is_shown_without_its_token(seeded: Seeded) -> Non
     assert lease.token not in shown + told
 
 
-async def _claim(storage: lash.Storage, session_id: str) -> lash.Acquired | lash.Busy:
+async def _claim(storage: lash.Storage, session_id: str) -> lash.model.Acquired | lash.model.Busy:
     return await storage.leases.claim(session_id, owner("somebody"), ttl_ms=60_000)
 
 

@@ -73,7 +73,7 @@ async def _is_whole(url: str) -> None:
     async with await lash.open(url, migrate=False) as storage:
         if await storage.sessions.open("w") is None:
             return
-        read = await storage.session("w").load(lash.FullGraph())
+        read = await storage.session("w").load(lash.model.FullGraph())
         if read is not None:
             assert len(read.graph.nodes) == read.head.revision == read.head.node_count
 

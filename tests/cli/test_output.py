@@ -155,7 +155,9 @@ def test_stored_text_cannot_drive_the_terminal(backend_url: str) -> None:
         async with await lash.open(backend_url) as storage:
             await storage.sessions.create("s", name=hostile)
             await storage.session("s").commit(commit(0, node("a", None, hostile)))
-            await storage.queue.enqueue(lash.BatchDraft(session_id="s", payloads=(lash.TurnInput.of_text(hostile),)))
+            await storage.queue.enqueue(
+                lash.model.BatchDraft(session_id="s", payloads=(lash.model.TurnInput.of_text(hostile),))
+            )
 
     asyncio.run(fill())
     for arguments in (("sessions", "ls"), ("sessions", "tree", "s"), ("sessions", "show", "s"), ("queue", "ls")):

@@ -21,7 +21,7 @@ ID = hashlib.sha256(CONTENT).hexdigest()
 ELSEWHERE = '{"sweep_id":"x","process":{"host_id":"elsewhere","boot_id":"b","pid":1,"process_start":"1"}}'
 
 
-async def gone(entry: lash.AttachmentEntry) -> bool:
+async def gone(entry: lash.model.AttachmentEntry) -> bool:
     return True
 
 
@@ -36,7 +36,7 @@ async def test_a_damaged_artifact_is_never_returned(backend_url: str, backend_na
         await storage.artifacts.put("modules", CONTENT)
     await raw(backend_url, f"UPDATE lash_artifacts SET {damage}")
     async with await lash.open(backend_url) as storage:
-        wanted = lash.ArtifactRef("0" * 64 if damage.startswith("ref") else ID)
+        wanted = lash.model.ArtifactRef("0" * 64 if damage.startswith("ref") else ID)
         with pytest.raises(CorruptData):
             await storage.artifacts.get("modules", wanted)
 

@@ -11,7 +11,7 @@ from tests.raw import raw
 pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 
 
-async def _prepare(url: str) -> lash.Commit:
+async def _prepare(url: str) -> lash.model.Commit:
     """Commit one turn and return it."""
     async with await lash.open(url) as storage:
         revision = (await storage.sessions.create("s")).revision

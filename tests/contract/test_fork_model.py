@@ -67,7 +67,7 @@ class _World:
         sources = [each for each in self.sessions if self.sessions[each].live]
         if not sources or self.chance.random() < 0.2:
             made = await self.storage.sessions.create(session_id)
-            first = lash.Commit(session_id=session_id, expected_revision=made.revision)
+            first = lash.model.Commit(session_id=session_id, expected_revision=made.revision)
             await self.storage.session(session_id).commit(first)
             self.sessions[session_id] = _Model(made.revision + 1)
             return
@@ -93,7 +93,7 @@ class _World:
 
     async def move(self, session_id: str, model: _Model, _name: str) -> None:
         leaf = self.chance.choice([*model.live, None])
-        await self.commit(session_id, model, lash.Unchanged(leaf_node_id=leaf))
+        await self.commit(session_id, model, lash.model.Unchanged(leaf_node_id=leaf))
         model.leaf = leaf
 
     async def remove(self, session_id: str, model: _Model, _name: str) -> None:
@@ -117,9 +117,9 @@ class _World:
             del self.sessions[session_id]
 
     async def replace(self, session_id: str, model: _Model, name: str) -> None:
-        graph = lash.ReplaceFull(nodes=(node(name),), leaf_node_id=name, replaced_node_count=len(model.live))
+        graph = lash.model.ReplaceFull(nodes=(node(name),), leaf_node_id=name, replaced_node_count=len(model.live))
         if any(owner is model for other in self.sessions.values() for owner in other.owners.values()):
-            with pytest.raises(lash.GraphShared):
+            with pytest.raises(lash.errors.GraphShared):
                 await self.commit(session_id, model, graph)
             return
         if self.chance.random() < 0.3:
@@ -127,7 +127,7 @@ class _World:
             self.sessions[session_id] = _Model(model.revision, own=[name], parents={name: None}, leaf=name)
 
     async def commit(
-        self, session_id: str, model: _Model, graph: lash.Append | lash.Unchanged | lash.ReplaceFull
+        self, session_id: str, model: _Model, graph: lash.model.Append | lash.model.Unchanged | lash.model.ReplaceFull
     ) -> None:
         await self.storage.session(session_id).commit(commit(model.revision, session_id=session_id, graph=graph))
         model.revision += 1
@@ -135,7 +135,7 @@ class _World:
     async def check(self) -> None:
         for session_id, model in self.sessions.items():
             session = self.storage.session(session_id)
-            whole, path = await session.load(lash.FullGraph()), await session.load()
+            whole, path = await session.load(lash.model.FullGraph()), await session.load()
             assert whole is not None
             assert path is not None
             assert [each.node_id for each in whole.graph.nodes] == model.live
@@ -143,7 +143,7 @@ class _World:
             assert [each.node_id for each in path.graph.nodes] == model.path(model.leaf)
             if model.live:
                 chosen = self.chance.choice(model.live)
-                other = await session.load(lash.ActivePath(leaf_node_id=chosen, last=3))
+                other = await session.load(lash.model.ActivePath(leaf_node_id=chosen, last=3))
                 assert other is not None
                 assert [each.node_id for each in other.graph.nodes] == model.path(chosen)[-3:]
                 assert await session.node(chosen) is not None

@@ -126,16 +126,16 @@ _OLD = {
 async def _leave_work_behind(storage: lash.Storage) -> None:
     """Give session ``s`` queued work, claimed and not, a lease, attachments, committed and not, and a wait."""
     for key in ("k1", "k2", None):
-        payloads = (lash.TurnInput.of_text("hi"),)
-        await storage.queue.enqueue(lash.BatchDraft(session_id="s", payloads=payloads, source_key=key))
+        payloads = (lash.model.TurnInput.of_text("hi"),)
+        await storage.queue.enqueue(lash.model.BatchDraft(session_id="s", payloads=payloads, source_key=key))
     lease = acquired(await storage.leases.claim("s", lash.current_owner(), ttl_ms=60_000))
-    await storage.queue.claim(lease.fence, boundary=lash.Boundary.IDLE, ttl_ms=60_000)
+    await storage.queue.claim(lease.fence, boundary=lash.model.Boundary.IDLE, ttl_ms=60_000)
     kept = await storage.attachments.put("s", b"kept", "text/plain")
     await storage.attachments.put("s", b"loose", "text/plain")
     await storage.session("s").commit(commit(3, attachments=(kept.id,)))
     await storage.sessions.fork("s", "with-attachments")
-    scope = lash.TurnScope(session_id="s", turn_id="t")
-    await storage.waits.open(await storage.waits.key(scope, lash.CustomIdentity(key="k")))
+    scope = lash.model.TurnScope(session_id="s", turn_id="t")
+    await storage.waits.open(await storage.waits.key(scope, lash.model.CustomIdentity(key="k")))
 
 
 async def _is_gone(_entry: object) -> bool:

@@ -66,15 +66,15 @@ class Recorder:
         self.names.append(name)
 
 
-async def _asked(storage: lash.Storage, recorder: Recorder, fence: lash.LeaseFence) -> list[str]:
+async def _asked(storage: lash.Storage, recorder: Recorder, fence: lash.model.LeaseFence) -> list[str]:
     """Ask for ready sessions, claim in every way, give back, and return the statements it took."""
     recorder.names.clear()
     assert len(await storage.queue.ready_sessions(limit=5)) == 5
-    for boundary in lash.Boundary:
+    for boundary in lash.model.Boundary:
         claim = await storage.queue.claim(fence, boundary=boundary, ttl_ms=60_000, max_batches=4)
-        assert isinstance(claim, lash.Claim)
+        assert isinstance(claim, lash.model.Claim)
         await storage.queue.abandon(claim)
-    assert isinstance(await storage.queue.claim_command(fence, ttl_ms=60_000), lash.NothingClaimed)
+    assert isinstance(await storage.queue.claim_command(fence, ttl_ms=60_000), lash.model.NothingClaimed)
     return list(recorder.names)
 
 

@@ -58,7 +58,7 @@ class Interruption:
 
 
 @asynccontextmanager
-async def _prepared(url: str) -> AsyncIterator[tuple[lash.Storage, lash.LeaseFence, Interruption]]:
+async def _prepared(url: str) -> AsyncIterator[tuple[lash.Storage, lash.model.LeaseFence, Interruption]]:
     """Open a storage with inputs ``a``, ``b`` and ``c`` in the queue of session ``s``, which join, and its lease."""
     interruption = Interruption(url)
     async with await lash.open(url, on_statement=interruption) as storage:
@@ -74,7 +74,7 @@ async def test_a_lease_lost_while_a_claim_is_made(backend_url: str, what: str) -
     async with _prepared(backend_url) as (storage, fence, interruption):
         interruption.before("queue_stamp", LEASE_LOST[what])
         with pytest.raises(lash.LeaseLost):
-            await storage.queue.claim(fence, boundary=lash.Boundary.IDLE, ttl_ms=LONG)
+            await storage.queue.claim(fence, boundary=lash.model.Boundary.IDLE, ttl_ms=LONG)
         assert [batch.attempts for batch in await storage.queue.list_pending("s")] == [0, 0, 0]
 
 
@@ -83,7 +83,7 @@ async def test_a_batch_lost_while_a_claim_is_made(backend_url: str, what: str) -
     """The claim is planned anew without it, and takes nothing that is not there."""
     async with _prepared(backend_url) as (storage, fence, interruption):
         interruption.before("queue_stamp", BATCH_LOST[what])
-        claim = claimed(await storage.queue.claim(fence, boundary=lash.Boundary.IDLE, ttl_ms=LONG))
+        claim = claimed(await storage.queue.claim(fence, boundary=lash.model.Boundary.IDLE, ttl_ms=LONG))
         assert texts(claim.batches) == ["b", "c"]
         assert [batch.attempts for batch in claim.batches] == [1, 1]
 
@@ -106,10 +106,10 @@ async def test_a_rival_while_a_turn_is_begun(backend_url: str, what: str) -> Non
         begun = await storage.queue.claim_turn("s", owner("w"), ttl_ms=LONG)
         attempts = [batch.attempts for batch in await storage.queue.list("s")]
         if what == "lease":
-            assert isinstance(begun, lash.Busy)
+            assert isinstance(begun, lash.model.Busy)
             assert (begun.holder.token, attempts) == ("rival", [0, 0, 0])
             return
-        assert isinstance(begun, lash.ClaimedTurn)
+        assert isinstance(begun, lash.model.ClaimedTurn)
         assert begun.lease.fencing == fence.fencing + (2 if "lease" in what else 1)
         assert await storage.leases.holder("s") == begun.lease
         left = ["a", "b", "c"] if "lease" in what else ["b", "c"]
@@ -142,9 +142,9 @@ async def test_a_lease_lost_while_a_commit_is_made(backend_url: str, what: str, 
 async def test_a_batch_lost_while_a_commit_is_made(backend_url: str, what: str, statement: str) -> None:
     """The commit is refused whole: no head, no node, and what is left of the claim stays."""
     async with _prepared(backend_url) as (storage, fence, interruption):
-        claim = claimed(await storage.queue.claim(fence, boundary=lash.Boundary.IDLE, ttl_ms=LONG))
+        claim = claimed(await storage.queue.claim(fence, boundary=lash.model.Boundary.IDLE, ttl_ms=LONG))
         interruption.before(statement, BATCH_LOST[what])
-        with pytest.raises(lash.ClaimLost):
+        with pytest.raises(lash.errors.ClaimLost):
             await storage.session("s").commit(consuming(COMMITS[statement], claim))
         head = await storage.session("s").head()
         assert head is not None

@@ -98,7 +98,7 @@ async def test_a_worker_with_nothing_to_do_asks_once(backend_url: str) -> None:
     """With nothing due, firing is one statement that writes nothing; so is the question when something will be."""
     names: list[str] = []
     async with await lash.open(backend_url, on_statement=names.append) as storage:
-        await storage.schedules.register(lash.ScheduleDraft(key="k", cron="0 0 1 1 *"))
+        await storage.schedules.register(lash.model.ScheduleDraft(key="k", cron="0 0 1 1 *"))
         names.clear()
         assert await storage.schedules.fire_due() == ()
         assert await storage.schedules.next_fire_at_ms() is not None
@@ -110,7 +110,7 @@ async def test_a_tick_is_one_transaction(backend_url: str, backend_name: str) ->
     """The lock, the occurrence and the next tick are one transaction, of a few statements."""
     names: list[str] = []
     async with await lash.open(backend_url, on_statement=names.append) as storage:
-        await storage.schedules.register(lash.ScheduleDraft(key="k", cron="0 0 1 1 *"))
+        await storage.schedules.register(lash.model.ScheduleDraft(key="k", cron="0 0 1 1 *"))
         await raw(backend_url, "UPDATE lash_schedules SET next_tick_ms = 86400000, next_fire_ms = 86400000")
         names.clear()
         [fired] = await storage.schedules.fire_due()
@@ -139,7 +139,9 @@ async def test_a_schedule_that_cannot_be_read_blocks_no_other(backend_url: str, 
     due = "next_tick_ms = 1780315200000, next_fire_ms = 1780315200000"
     async with await lash.open(backend_url) as storage:
         for key in ("a", "b", "c"):
-            await storage.schedules.register(lash.ScheduleDraft(key=key, cron="0 * * * *", catch_up=lash.CatchUp.ALL))
+            await storage.schedules.register(
+                lash.model.ScheduleDraft(key=key, cron="0 * * * *", catch_up=lash.CatchUp.ALL)
+            )
         [(body,)] = await raw(backend_url, "SELECT definition FROM lash_schedules WHERE key = 'b'")
         await raw(backend_url, f"UPDATE lash_schedules SET {due}")
         await raw(backend_url, f"UPDATE lash_schedules SET {damage} WHERE key = 'b'")
@@ -160,12 +162,13 @@ async def test_damage_is_told_and_can_be_removed(backend_url: str) -> None:
     """Reading a damaged schedule raises, a list tells its id beside the others, and it can be deleted."""
     async with await lash.open(backend_url) as storage:
         made = [
-            (await storage.schedules.register(lash.ScheduleDraft(key=key, cron="0 * * * *"))).schedule for key in "ab"
+            (await storage.schedules.register(lash.model.ScheduleDraft(key=key, cron="0 * * * *"))).schedule
+            for key in "ab"
         ]
         await raw(backend_url, "UPDATE lash_schedules SET definition = '[]' WHERE key = 'b'")
         with pytest.raises(lash.CorruptData, match="schedule 'b' of the host"):
-            await storage.schedules.get(lash.HostOriginator(), "b")
+            await storage.schedules.get(lash.model.HostOriginator(), "b")
         page = await storage.schedules.list()
         assert (page.schedules, page.damaged) == ((made[0],), (made[1].schedule_id,))
-        await storage.schedules.delete(lash.HostOriginator(), "b", revision=1)
+        await storage.schedules.delete(lash.model.HostOriginator(), "b", revision=1)
         assert (await storage.schedules.list()).damaged == ()

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], ind
 _DAMAGE = "UPDATE lash_trigger_subscriptions SET definition = '{' WHERE key = 'bad'"
 
 
-async def _prepare(url: str, owner: lash.TriggerOwner = HOST) -> str:
+async def _prepare(url: str, owner: lash.model.TriggerOwner = HOST) -> str:
     """Make three subscriptions, damage the one in the middle, and return its id."""
     async with await lash.open(url) as storage:
         await storage.sessions.create("s")
@@ -61,7 +61,7 @@ async def test_an_emission_rejects_the_damaged_one(backend_url: str) -> None:
         repaired = await storage.triggers.update(trigger("bad"), revision=1)
         assert (repaired.revision, repaired.subscription_id) == (2, damaged)
         delivery = await storage.occurrences.retry_delivery(report.occurrence_id, damaged)
-        assert delivery.state is lash.DeliveryState.STARTED
+        assert delivery.state is lash.model.DeliveryState.STARTED
 
 
 async def test_a_damaged_one_can_be_deleted(backend_url: str) -> None:

@@ -96,7 +96,7 @@ async def test_those_who_wait_for_processes_and_for_waits_share_a_task(harness: 
 
 
 @pytest.mark.parametrize("scope", [TURN, PROCESS], ids=["session", "process"])
-async def test_what_each_call_costs(harness: Harness, scope: lash.TurnScope | lash.ProcessScope) -> None:
+async def test_what_each_call_costs(harness: Harness, scope: lash.model.TurnScope | lash.model.ProcessScope) -> None:
     """Making a key is one read, opening and resolving one statement each on PostgreSQL, a few on SQLite."""
     recorder = Recorder()
     storage = await _opened(harness, recorder)
@@ -122,5 +122,5 @@ async def test_a_timeout_in_real_time(backend_url: str, backend_name: str) -> No
         storage.waiter._hub._poll_s = 3_600
         await placed(storage)
         key = await key_of(storage)
-        assert await soon(storage.waits.wait(key, timeout_ms=20)) == lash.TimedOut()
-        assert await storage.waits.resolve(key, YES) == lash.AlreadyResolved(terminal=lash.TimedOut())
+        assert await soon(storage.waits.wait(key, timeout_ms=20)) == lash.model.TimedOut()
+        assert await storage.waits.resolve(key, YES) == lash.model.AlreadyResolved(terminal=lash.model.TimedOut())

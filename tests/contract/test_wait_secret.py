@@ -48,7 +48,7 @@ async def test_another_secret_makes_every_key_unknown(backend_url: str) -> None:
     zeros = f"X'{'00' * 32}'" if backend_url.startswith("sqlite") else f"'\\x{'00' * 32}'::bytea"
     await raw(backend_url, f"UPDATE lash_secrets SET secret = {zeros}")
     async with await lash.open(backend_url) as storage:
-        assert await storage.waits.resolve(key, YES) == lash.UnknownOrRevoked()
+        assert await storage.waits.resolve(key, YES) == lash.model.UnknownOrRevoked()
         assert await storage.waits.get(key) is None
 
 
@@ -64,7 +64,7 @@ async def test_the_secret_is_shown_nowhere(backend_url: str, caplog: pytest.LogC
         with pytest.raises(lash.WaitUnknown) as unknown:
             await storage.waits.wait(key.text + "A")
         with pytest.raises(lash.InvalidInput) as invalid:
-            await storage.waits.resolve(key, cast("lash.Resolved", "no resolution"))
+            await storage.waits.resolve(key, cast("lash.model.Resolved", "no resolution"))
         secret = await _secret(backend_url)
         # Tests before this one may have left a view of all tables in the database.
         await raw(backend_url, f"DROP TABLE lash_waits{' CASCADE' * backend_url.startswith('postgres')}")

@@ -94,7 +94,7 @@ async def _check_storage(url: str) -> None:
     async with await lash.open(url) as storage:
         read = await storage.session("rome").load()
     assert read is not None
-    messages = [node.entry.message for node in read.graph.nodes if isinstance(node.entry, lash.MessageEntry)]
+    messages = [node.entry.message for node in read.graph.nodes if isinstance(node.entry, lash.model.MessageEntry)]
     tools = [part.tool_name for message in messages for part in message.parts if part.tool_name]
     assert tools == ["clock", "clock", "weather", "weather"]
     [entry] = read.usage

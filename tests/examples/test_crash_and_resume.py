@@ -31,7 +31,7 @@ async def test_no_tool_is_called_twice(programs: Programs, model: Model, backend
         [summary] = (await storage.sessions.list()).sessions
         read = await storage.session(summary.meta.session_id).load()
         assert read is not None
-        messages = [node.entry.message for node in read.graph.nodes if isinstance(node.entry, lash.MessageEntry)]
+        messages = [node.entry.message for node in read.graph.nodes if isinstance(node.entry, lash.model.MessageEntry)]
     texts = [[part.content for part in message.parts] for message in messages]
     assert texts == [
         [_REQUEST],

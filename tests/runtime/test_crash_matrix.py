@@ -196,7 +196,7 @@ async def _check_end(url: str, executed: dict[str, int], folder: Path, point: st
 async def _check_session(storage: lash.Storage, point: str) -> None:
     read = await storage.session(SESSION).load()
     assert read is not None
-    messages = [node.entry.message for node in read.graph.nodes if isinstance(node.entry, lash.MessageEntry)]
+    messages = [node.entry.message for node in read.graph.nodes if isinstance(node.entry, lash.model.MessageEntry)]
     assert len(messages) == len(read.graph.nodes) == 6, point
     said = [(message.role.value, [part.content for part in message.parts]) for message in messages]
     assert said == [

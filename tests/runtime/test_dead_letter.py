@@ -240,7 +240,7 @@ async def test_input_that_kills_every_worker_is_given_up(bench: Bench) -> None:
     await _die_with(bench, app, times=3)
     await app.drain()
     assert calls == [4]
-    assert (await chat.send("patient", key="p")).state is lash.BatchState.CONSUMED
+    assert (await chat.send("patient", key="p")).state is lash.model.BatchState.CONSUMED
     poison = await chat.send("poison", key="q")
     assert poison.batch_id != sent.batch_id
     await _die_with(bench, app, times=21)
@@ -286,7 +286,7 @@ async def test_a_dead_letter_is_discarded_or_unknown(bench: Bench) -> None:
     """Requeueing what is no dead letter raises, and says which it was."""
     app = await bench.app()
     await app.storage.sessions.create("s")
-    with pytest.raises(lash.DeadLetterNotFound, match="nothing"):
+    with pytest.raises(lash.errors.DeadLetterNotFound, match="nothing"):
         await app.session("s").requeue("nothing")
 
 

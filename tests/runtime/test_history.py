@@ -137,6 +137,6 @@ def _node(name: str) -> Node:
     return Node(node_id=name, parent_node_id=None, timestamp=datetime(2026, 1, 1, tzinfo=UTC), entry=entry)
 
 
-def _result(revision: int) -> lash.CommitResult:
-    manifest = lash.CheckpointManifest()
-    return lash.CommitResult(revision=revision, checkpoint_ref=lash.BlobRef("0" * 64), manifest=manifest)
+def _result(revision: int) -> lash.model.CommitResult:
+    manifest = lash.model.CheckpointManifest()
+    return lash.model.CommitResult(revision=revision, checkpoint_ref=lash.model.BlobRef("0" * 64), manifest=manifest)

@@ -29,8 +29,8 @@ async def test_a_resend_under_the_same_key_is_one_message(bench: Bench) -> None:
     again = await chat.send("hello", key="k")
     assert (first.batch_id, first.created, again.created) == (again.batch_id, True, False)
     await app.drain()
-    assert (await chat.send("hello", key="k")).state is lash.BatchState.CONSUMED
-    with pytest.raises(lash.SourceKeyConflict):
+    assert (await chat.send("hello", key="k")).state is lash.model.BatchState.CONSUMED
+    with pytest.raises(lash.errors.SourceKeyConflict):
         await chat.send("other", key="k")
     await app.drain()
     assert texts(await chat.messages()) == [("user", "hello"), ("assistant", "ok")]
@@ -222,7 +222,7 @@ async def test_wakes_come_as_messages_and_are_acknowledged(bench: Bench) -> None
     ]
     assert isinstance(messages[2].origin, ProcessOrigin)
     assert messages[2].origin.process_id == handles[0]
-    granted = await app.storage.grants.list(lash.Scope(session_id="s"))
+    granted = await app.storage.grants.list(lash.model.Scope(session_id="s"))
     assert [entry.grant.process_id for entry in granted] == [handles[0]]
     assert await app.session("s").pending() == ()
     assert await app.handle(handles[0]).result(timeout_s=5) == "cats"

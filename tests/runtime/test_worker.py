@@ -266,9 +266,9 @@ async def test_an_unknown_definition_costs_no_busy_loop(backend_url: str) -> Non
         assert statements.counts["process_lease_acquire"] - before <= 1
 
 
-def _registration(app: lash.App, process: lash.ProcessDefinition[[], str]) -> lash.Registration:
+def _registration(app: lash.App, process: lash.ProcessDefinition[[], str]) -> lash.model.Registration:
     core = app._require()
-    provenance = lash.Provenance(originator=lash.HostOriginator())
+    provenance = lash.model.Provenance(originator=lash.model.HostOriginator())
     return core.registration(process, "p", (), {}, provenance=provenance, wake_session_id=None)
 
 

@@ -70,7 +70,7 @@ async def reopen(question: Question) -> Answer:
     began = time.monotonic()
     async with await lash.open(question["url"]) as storage:
         handle = storage.session("session-0")
-        tail = await handle.load(lash.ActivePath(last=20))
+        tail = await handle.load(lash.model.ActivePath(last=20))
         assert tail is not None
         assert len(tail.graph.nodes) == 20
         last = time.monotonic()

@@ -275,30 +275,30 @@ class App:
         """Resolve a wait with an error; see `resolve`."""
 
 class ArtifactStore:
-    """Immutable bytes by namespace and content hash, verified whenever they are loaded.
+    """Immutable bytes by namespace and content hash, verified on every load.
 
-    A storage keeps a bounded number of the last ones in memory. What another storage deletes may therefore still be
-    read here for a while; it can never be read wrong.
+    A storage caches a bounded number of recently loaded artifacts. It may therefore still return an artifact that
+    another storage has deleted, but never wrong bytes.
     """
     def put(self, namespace: str, content: bytes) -> ArtifactRef:
-        """Keep the bytes and return their ref. Bytes that are there already stay as they are."""
+        """Store the bytes and return their ref. Idempotent: existing bytes and their creation time stay."""
     def get(self, namespace: str, ref: ArtifactRef) -> bytes:
         """Return the bytes, or raise ArtifactNotFound.
 
-        The ref asked for, the stored ref and the hash of the bytes must agree; otherwise this raises CorruptData.
+        Raises CorruptData unless the requested ref, the stored ref and the hash of the bytes agree.
         """
     def exists(self, namespace: str, ref: ArtifactRef) -> bool:
-        """Say whether the database holds the artifact, without loading it."""
+        """Return whether the database holds the artifact, without loading it."""
     def put_environment(self, environment: ProcessEnvironment) -> ArtifactRef:
-        """Keep the environment of a process and return its ref. Equal environments have the same ref."""
+        """Store the environment of a process and return its ref. Equal environments have the same ref."""
     def get_environment(self, ref: ArtifactRef) -> ProcessEnvironment:
-        """Return an environment, or raise ArtifactNotFound; CorruptData if the bytes are none."""
+        """Return an environment, or raise ArtifactNotFound; CorruptData if the bytes are not an environment."""
     def list(self, namespace: str, *, limit: int = 100, cursor: str | None = None) -> ArtifactPage:
-        """Return artifacts of the namespace in the order of their refs. Pages do not overlap."""
+        """Return a page of the namespace's artifacts, ordered by ref. Pages do not overlap."""
     def namespaces(self) -> tuple[str, ...]:
-        """Return the namespaces that hold an artifact, in the order of their names."""
+        """Return the namespaces that hold an artifact, sorted."""
     def delete(self, namespace: str, ref: ArtifactRef) -> bool:
-        """Remove an artifact that nothing refers to any more, and return whether it was there."""
+        """Remove an artifact and return whether it existed. The caller ensures that nothing refers to it."""
 
 class AttachmentStore:
     """The attachments of sessions.
@@ -567,37 +567,37 @@ class LeaseStore:
         """Return the lease as it stands, live or lapsed; None if it is free."""
 
 class Maintenance:
-    """Looking after a storage. Everything here can run at any time, beside any other work, and again.
+    """Removes what is old or unused. Every call can run at any time, beside other work, and is idempotent.
 
-    The work is done in small transactions. When one fails, MaintenanceFailed carries the report of what was done
-    until then, and the error itself as its cause.
+    The work is done in small transactions. If one of them fails, MaintenanceFailed carries the report of the work done
+    before it, with the error as its cause.
     """
     def collect_garbage(self, *, dry_run: bool = False) -> GarbageReport:
-        """Find what nothing needs, and remove it unless ``dry_run``.
+        """Find rows that nothing needs, and remove them unless ``dry_run``.
 
-        Every write removes what it makes superfluous by itself, so this is an audit that should find nothing. It
-        reads every table once.
+        Every write removes the rows that it makes superfluous, so this is an audit that should find nothing. It reads
+        every table once.
         """
     def prunable(self, *, older_than_ms: int) -> Prunable:
-        """Count what is older than this and could be pruned, here and by the other stores; nothing is changed.
+        """Count the rows that are older than this and could be pruned, here and by the other stores.
 
-        It reads every table that has an age. Readers of the feed of changes are not asked how far they have come.
+        Changes nothing. It reads every table that has an age. The positions of change feed readers are not considered.
         """
     def prune_turns(self, *, older_than_ms: int) -> PruneReport:
         """Remove the record of turns that were committed longer ago than this.
 
-        A commit that repeats such a turn is no longer recognised; it gets RevisionConflict, as if it were new.
-        Nothing else of a turn is removed.
+        A commit that repeats such a turn is no longer recognised; it raises RevisionConflict, like a new one. Nothing
+        else of a turn is removed.
         """
     def prune_source_keys(self, *, older_than_ms: int) -> PruneReport:
         """Free the source keys of batches that were consumed or cancelled longer ago than this.
 
-        A late duplicate of such a batch is no longer recognised; it is enqueued as if it were new.
+        A late duplicate of such a batch is no longer recognised; it is enqueued as a new batch.
         """
     def prune_activity(self, *, older_than_ms: int = ...) -> PruneReport:
-        """Remove live activity that is older than this, by default than the 120 seconds for which it is kept.
+        """Remove live activity that is older than this, by default older than the 120 seconds for which it is kept.
 
-        Showing something removes what is old of the same session; this is for those that have fallen silent.
+        New activity removes the old activity of its session; this removes that of sessions without new activity.
         """
 
 class OccurrenceStore:

@@ -129,7 +129,7 @@ async def test_stale_temporaries_are_ignored_and_tidied(files: FileBytes, root: 
 async def test_a_sweep_tidies(tmp_path: Path, root: Path) -> None:
     """A sweep reports the stale files it removed; a dry run removes none."""
 
-    async def gone(entry: lash.AttachmentEntry) -> bool:
+    async def gone(entry: lash.model.AttachmentEntry) -> bool:
         return True
 
     async with await lash.open(f"sqlite:///{tmp_path / 'lash.db'}", attachment_bytes=FileBytes(root)) as storage:

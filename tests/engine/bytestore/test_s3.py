@@ -34,7 +34,7 @@ def mortal() -> Iterator[S3Server]:
         yield server
 
 
-async def gone(entry: lash.AttachmentEntry) -> bool:
+async def gone(entry: lash.model.AttachmentEntry) -> bool:
     return True
 
 

@@ -165,7 +165,7 @@ async def test_a_fork_is_told_of_inherited_nodes(storage: lash.Storage, forms: F
     await fork.commit(commit(first + 1, *chain("more", after="own"), session_id="f"))
     assert forms.taken() == ["commit_apply_nodes"]
     # The id is one that the fork sees, at another place.
-    with pytest.raises(lash.NodeConflict):
+    with pytest.raises(lash.errors.NodeConflict):
         await fork.commit(commit(first + 2, *chain("n0", after="more"), session_id="f"))
 
 
@@ -216,9 +216,9 @@ async def test_a_commit_alone_is_refused_whole(storage: lash.Storage, forms: For
     await session.commit(turn(1, turn_id="t"))
     await session.commit(turn(2))
     forms.taken()
-    with pytest.raises(lash.NodeConflict):
+    with pytest.raises(lash.errors.NodeConflict):
         await session.commit(commit(3, *chain("n0", after="n2")))
-    with pytest.raises(lash.TurnConflict):
+    with pytest.raises(lash.errors.TurnConflict):
         await session.commit(turn(3, turn_id="t"))
     assert forms.taken() == ["commit_alone_nodes", "commit_facts"] * 2
     assert (await session.commit(turn(3))).revision == 4

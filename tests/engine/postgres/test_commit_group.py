@@ -244,11 +244,13 @@ async def test_a_commit_reads_few_rows_however_many_sessions_there_are(
 ) -> None:
     """No step of the statement touches more than a few rows, although one plan serves one commit and sixteen."""
     await commit_all(storage, turn(1, 0))
-    await storage.queue.enqueue(lash.BatchDraft(session_id="s1", payloads=(lash.TurnInput.of_text("next"),)))
-    lease = await storage.leases.claim("s1", lash.LeaseOwner(owner_id="w", incarnation_id="1"), ttl_ms=60_000)
-    assert isinstance(lease, lash.Acquired)
-    claim = await storage.queue.claim(lease.lease.fence, boundary=lash.Boundary.IDLE, ttl_ms=60_000)
-    assert isinstance(claim, lash.Claim)
+    await storage.queue.enqueue(
+        lash.model.BatchDraft(session_id="s1", payloads=(lash.model.TurnInput.of_text("next"),))
+    )
+    lease = await storage.leases.claim("s1", lash.model.LeaseOwner(owner_id="w", incarnation_id="1"), ttl_ms=60_000)
+    assert isinstance(lease, lash.model.Acquired)
+    claim = await storage.queue.claim(lease.lease.fence, boundary=lash.model.Boundary.IDLE, ttl_ms=60_000)
+    assert isinstance(claim, lash.model.Claim)
     planned: list[PlannedCommit] = []
 
     async def note(_: CommitGroups, each: PlannedCommit) -> None:

@@ -163,7 +163,7 @@ async def test_many_runs_at_once_take_few_statements(counted: tuple[lash.Storage
         claimed = await storage.process_leases.claim(name, ANN, ttl_ms=60_000)
         assert isinstance(claimed, ProcessAcquired)
         fence = process_lease(claimed).fence
-        record = await storage.effects.record(fence, effect(scope=lash.ProcessScope(process_id=name)), name)
+        record = await storage.effects.record(fence, effect(scope=lash.model.ProcessScope(process_id=name)), name)
         assert record.outcome == name
         await storage.process_leases.complete(fence, Success(value=name))
 
@@ -174,7 +174,7 @@ async def test_many_runs_at_once_take_few_statements(counted: tuple[lash.Storage
         found = await storage.processes.get(name)
         assert found is not None
         assert found.projection.outcome == Success(value=name)
-        assert [each.outcome for each in await storage.effects.list(lash.ProcessScope(process_id=name))] == [name]
+        assert [each.outcome for each in await storage.effects.list(lash.model.ProcessScope(process_id=name))] == [name]
 
 
 async def test_many_claims_of_unknown_processes_ask_once(

@@ -30,7 +30,7 @@ async def test_a_turn_whose_begin_was_lost_is_one_attempt(postgres_storage_url: 
         # The statement that writes has the name of the holder among its values; the one that reads has not.
         proxy.cut_once(b"the-only-worker", Cut.BEFORE_ANSWERING)
         begun = await storage.queue.claim_turn("s", owner("the-only-worker"), ttl_ms=60_000)
-        assert isinstance(begun, lash.ClaimedTurn)
+        assert isinstance(begun, lash.model.ClaimedTurn)
         assert (begun.lease.fencing, [batch.attempts for batch in begun.claim.batches]) == (1, [1])
         assert await storage.leases.holder("s") == begun.lease
         assert await storage.queue.list("s") == begun.claim.batches

@@ -57,7 +57,7 @@ async def _open(storage: lash.Storage, key: WaitKey) -> object:
     try:
         return await storage.waits.open(key)
     except WaitUnknown:
-        return lash.UnknownOrRevoked()
+        return lash.model.UnknownOrRevoked()
 
 
 calls = pytest.mark.parametrize("call", [_resolve, _open])
@@ -74,7 +74,7 @@ async def test_a_revocation_under_way_is_waited_for(postgres_schema_url: str, ca
         task = asyncio.create_task(call(storage, key))
         await blocked(postgres_schema_url)
         await connection.execute("COMMIT")
-        assert await soon(task) == lash.UnknownOrRevoked()
+        assert await soon(task) == lash.model.UnknownOrRevoked()
         assert await raw(postgres_schema_url, "SELECT count(*) FROM lash_waits") == [(0,)]
 
 
@@ -89,7 +89,7 @@ async def test_a_resolution_under_way_is_told(postgres_schema_url: str, timeout_
         task = asyncio.create_task(storage.waits.resolve(key, YES))
         await blocked(postgres_schema_url)
         await connection.execute("COMMIT")
-        assert await soon(task) == lash.AlreadyResolved(terminal=lash.Cancelled())
+        assert await soon(task) == lash.model.AlreadyResolved(terminal=lash.model.Cancelled())
 
 
 async def test_a_deadline_under_way_is_seen(postgres_schema_url: str) -> None:
@@ -126,7 +126,7 @@ async def test_a_revocation_waits_for_who_writes(postgres_schema_url: str) -> No
 @calls
 @pytest.mark.parametrize("scope", [TURN, PROCESS], ids=["session", "process"])
 async def test_a_removal_under_way_is_waited_for(
-    postgres_schema_url: str, call: Call, scope: lash.TurnScope | lash.ProcessScope
+    postgres_schema_url: str, call: Call, scope: lash.model.TurnScope | lash.model.ProcessScope
 ) -> None:
     """Whoever writes to a wait while its owner is removed is refused, without an error of the database."""
     async with await lash.open(postgres_schema_url) as storage, rival(postgres_schema_url) as connection:
@@ -136,7 +136,7 @@ async def test_a_removal_under_way_is_waited_for(
         task = asyncio.create_task(call(storage, key))
         await blocked(postgres_schema_url)
         await connection.execute("COMMIT")
-        assert await soon(task) == lash.UnknownOrRevoked()
+        assert await soon(task) == lash.model.UnknownOrRevoked()
 
 
 @calls
@@ -156,10 +156,10 @@ async def test_a_wait_written_at_the_same_moment_is_seen(postgres_schema_url: st
         await blocked(postgres_schema_url)
         await connection.execute("COMMIT")
         answer = await soon(task)
-        if isinstance(answer, lash.WaitRecord):
+        if isinstance(answer, lash.model.WaitRecord):
             assert (answer.resolution, answer.resolved_at_ms) == (YES, 1)
         else:
-            assert answer == lash.AlreadyResolved(terminal=YES)
+            assert answer == lash.model.AlreadyResolved(terminal=YES)
 
 
 async def test_a_commit_and_a_claim_do_not_stand_in_the_way(postgres_schema_url: str) -> None:
@@ -170,7 +170,7 @@ async def test_a_commit_and_a_claim_do_not_stand_in_the_way(postgres_schema_url:
         await connection.execute("UPDATE lash_sessions SET revision = revision + 1")
         await connection.execute("UPDATE lash_session_leases SET fencing = fencing + 1")
         await connection.execute("UPDATE lash_processes SET last_sequence = last_sequence + 1")
-        assert [await soon(storage.waits.resolve(key, YES)) for key in keys] == [lash.Accepted()] * 2
+        assert [await soon(storage.waits.resolve(key, YES)) for key in keys] == [lash.model.Accepted()] * 2
         await connection.execute("ROLLBACK")
 
 
@@ -184,6 +184,6 @@ async def test_pruning_and_resolving_at_once(postgres_schema_url: str) -> None:
             *(storage.waits.resolve(key, YES) for key in keys),
             storage.processes.prune(ended_before_ms=2**62, through_cursor=None),
         )
-        assert all(answer in (lash.Accepted(), lash.UnknownOrRevoked()) for answer in answers[:-1])
+        assert all(answer in (lash.model.Accepted(), lash.model.UnknownOrRevoked()) for answer in answers[:-1])
         assert await storage.processes.get("p") is None
         assert await raw(postgres_schema_url, "SELECT count(*) FROM lash_waits") == [(0,)]

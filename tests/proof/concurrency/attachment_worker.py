@@ -28,7 +28,7 @@ async def opened(url: str, files: str) -> lash.Storage:
     return await lash.open(url, attachment_bytes=None if files == "-" else lash.FileBytes(files))
 
 
-async def nobody_lives(entry: lash.AttachmentEntry) -> bool:
+async def nobody_lives(entry: lash.model.AttachmentEntry) -> bool:
     """Answer that the owner is gone."""
     return True
 

@@ -21,7 +21,7 @@ async def commit_forever(url: str, session_id: str, name: str) -> None:
         for number in itertools.count():
             turn_id = f"{name}-{number}"
             while True:
-                read = await session.load(lash.ActivePath(last=1))
+                read = await session.load(lash.model.ActivePath(last=1))
                 try:
                     await session.commit(_turn(session_id, turn_id, read))
                 except lash.RevisionConflict:
@@ -31,7 +31,7 @@ async def commit_forever(url: str, session_id: str, name: str) -> None:
             sys.stdout.flush()
 
 
-def _turn(session_id: str, turn_id: str, read: lash.SessionRead | None) -> lash.Commit:
+def _turn(session_id: str, turn_id: str, read: lash.model.SessionRead | None) -> lash.model.Commit:
     return commit(
         0 if read is None else read.head.revision,
         node(turn_id, None if read is None else read.head.leaf_node_id),

@@ -28,19 +28,19 @@ from tests.factories.session import commit, node
 TTL_MS: Final = 2_000
 
 
-async def _bury(storage: lash.Storage, claim: lash.Claim) -> object:
+async def _bury(storage: lash.Storage, claim: lash.model.Claim) -> object:
     return await storage.queue.bury(claim, reason="r")
 
 
-async def _requeue(storage: lash.Storage, claim: lash.Claim) -> object:
+async def _requeue(storage: lash.Storage, claim: lash.model.Claim) -> object:
     return await storage.queue.requeue(claim.session_id, claim.batches[0].batch_id)
 
 
-async def _discard(storage: lash.Storage, claim: lash.Claim) -> object:
+async def _discard(storage: lash.Storage, claim: lash.model.Claim) -> object:
     return await storage.queue.discard(claim.session_id, claim.batches[0].batch_id)
 
 
-ACTS: Final[dict[str, Callable[[lash.Storage, lash.Claim], Awaitable[object]]]] = {
+ACTS: Final[dict[str, Callable[[lash.Storage, lash.model.Claim], Awaitable[object]]]] = {
     "bury": _bury,
     "requeue": _requeue,
     "discard": _discard,
@@ -71,7 +71,7 @@ class _Trap:
 
 async def act_once(url: str, claim_text: str, act: str, statement: int, delay_s: float) -> None:
     """Do one act on a claim, with the trap set."""
-    claim, trap = msgspec.json.decode(claim_text, type=lash.Claim), _Trap(statement, delay_s)
+    claim, trap = msgspec.json.decode(claim_text, type=lash.model.Claim), _Trap(statement, delay_s)
     async with await lash.open(url, on_statement=trap) as storage:
         trap.armed = True
         await ACTS[act](storage, claim)
@@ -88,11 +88,11 @@ async def work_forever(url: str, session_ids: list[str]) -> None:
                 if random.random() < 0.4:
                     await _revive_one(storage, session_id)
                 outcome = await storage.leases.claim(session_id, owner, ttl_ms=TTL_MS)
-                if isinstance(outcome, lash.Busy):
+                if isinstance(outcome, lash.model.Busy):
                     outcome = await storage.leases.reclaim(session_id, owner, observed=outcome.holder, ttl_ms=TTL_MS)
-                if isinstance(outcome, lash.Acquired):
+                if isinstance(outcome, lash.model.Acquired):
                     await _turn(storage, outcome.lease.fence)
-            except (lash.LeaseLost, lash.ClaimLost, lash.RevisionConflict, lash.DeadLetterNotFound):
+            except (lash.LeaseLost, lash.errors.ClaimLost, lash.RevisionConflict, lash.errors.DeadLetterNotFound):
                 continue
 
 
@@ -102,9 +102,9 @@ async def _revive_one(storage: lash.Storage, session_id: str) -> None:
         await storage.queue.requeue(session_id, random.choice(letters).batch.batch_id)
 
 
-async def _turn(storage: lash.Storage, fence: lash.LeaseFence) -> None:
-    claim = await storage.queue.claim(fence, boundary=lash.Boundary.IDLE, ttl_ms=TTL_MS, max_batches=3)
-    if isinstance(claim, lash.Claim):
+async def _turn(storage: lash.Storage, fence: lash.model.LeaseFence) -> None:
+    claim = await storage.queue.claim(fence, boundary=lash.model.Boundary.IDLE, ttl_ms=TTL_MS, max_batches=3)
+    if isinstance(claim, lash.model.Claim):
         sys.stdout.write(f"{claim.session_id}\n")
         sys.stdout.flush()
         if random.random() < 0.6:
@@ -115,11 +115,11 @@ async def _turn(storage: lash.Storage, fence: lash.LeaseFence) -> None:
     await storage.leases.release(fence)
 
 
-async def _commit(storage: lash.Storage, fence: lash.LeaseFence, claim: lash.Claim) -> None:
+async def _commit(storage: lash.Storage, fence: lash.model.LeaseFence, claim: lash.model.Claim) -> None:
     """Commit a node for each input; new ids in every attempt, so that an input handled twice would be stored twice."""
     head = await storage.session(fence.resource.id).head()
     revision, leaf = (0, None) if head is None else (head.revision, head.leaf_node_id)
-    nodes: list[lash.Node] = []
+    nodes: list[lash.model.Node] = []
     for text in texts(claim.batches):
         nodes.append(node(new_id(), leaf, text))
         leaf = nodes[-1].node_id

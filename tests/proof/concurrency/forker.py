@@ -18,8 +18,8 @@ _LOST_RACES = (
     lash.SessionNotFound,
     lash.SessionExists,
     lash.RevisionConflict,
-    lash.GraphShared,
-    lash.GraphConflict,
+    lash.errors.GraphShared,
+    lash.errors.GraphConflict,
 )
 
 
@@ -45,7 +45,7 @@ async def _fork(storage: lash.Storage, session_ids: list[str], chance: random.Ra
     chosen = chance.choice(read.graph.nodes)
     try:
         return (await storage.sessions.fork(source, new, node_id=chosen.node_id)).created
-    except lash.NodeNotFound:
+    except lash.errors.NodeNotFound:
         return False
 
 
@@ -71,7 +71,7 @@ async def _replace(storage: lash.Storage, session_ids: list[str], chance: random
     head = await session.head()
     if head is None:
         return False
-    graph = lash.ReplaceFull(nodes=(node(name),), leaf_node_id=name, replaced_node_count=head.node_count)
+    graph = lash.model.ReplaceFull(nodes=(node(name),), leaf_node_id=name, replaced_node_count=head.node_count)
     await session.commit(commit(head.revision, session_id=session.session_id, graph=graph))
     return True
 

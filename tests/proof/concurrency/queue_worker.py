@@ -38,22 +38,22 @@ async def _worker(storage: lash.Storage, session_ids: list[str]) -> None:
             lease = await _lease(storage, session_id, owner)
             if lease is not None:
                 await _turn(storage, lease.fence)
-        except (lash.LeaseLost, lash.ClaimLost, lash.RevisionConflict, lash.StoreUnavailable):
+        except (lash.LeaseLost, lash.errors.ClaimLost, lash.RevisionConflict, lash.StoreUnavailable):
             continue
 
 
-async def _lease(storage: lash.Storage, session_id: str, owner: lash.LeaseOwner) -> lash.Lease | None:
+async def _lease(storage: lash.Storage, session_id: str, owner: lash.model.LeaseOwner) -> lash.model.Lease | None:
     """Take the lease of a session, from a dead process too."""
     outcome = await storage.leases.claim(session_id, owner, ttl_ms=TTL_MS)
-    if isinstance(outcome, lash.Busy):
+    if isinstance(outcome, lash.model.Busy):
         outcome = await storage.leases.reclaim(session_id, owner, observed=outcome.holder, ttl_ms=TTL_MS)
-    return outcome.lease if isinstance(outcome, lash.Acquired) else None
+    return outcome.lease if isinstance(outcome, lash.model.Acquired) else None
 
 
-async def _turn(storage: lash.Storage, fence: lash.LeaseFence) -> None:
+async def _turn(storage: lash.Storage, fence: lash.model.LeaseFence) -> None:
     """Commit one node for each input of the next group, consume the group and free the session; all at once."""
-    claim = await storage.queue.claim(fence, boundary=lash.Boundary.IDLE, ttl_ms=TTL_MS, max_batches=MAX_BATCHES)
-    if not isinstance(claim, lash.Claim):
+    claim = await storage.queue.claim(fence, boundary=lash.model.Boundary.IDLE, ttl_ms=TTL_MS, max_batches=MAX_BATCHES)
+    if not isinstance(claim, lash.model.Claim):
         await storage.leases.release(fence)
         return
     sys.stdout.write(f"{claim.session_id}\n")
@@ -62,7 +62,7 @@ async def _turn(storage: lash.Storage, fence: lash.LeaseFence) -> None:
     head = await session.head()
     revision, leaf = (0, None) if head is None else (head.revision, head.leaf_node_id)
     # New ids in every attempt, so that an input handled twice would be stored twice.
-    nodes: list[lash.Node] = []
+    nodes: list[lash.model.Node] = []
     for text in texts(claim.batches):
         nodes.append(node(new_id(), leaf, text))
         leaf = nodes[-1].node_id

@@ -58,11 +58,11 @@ class Stage:
     def _after(self) -> tuple[list[str], list[str]]:
         return {"bury": ([], ["a", "b"]), "requeue": (["a"], ["b"]), "discard": ([], ["b"])}[self._act]
 
-    async def _claimed(self, session_id: str) -> lash.Claim:
+    async def _claimed(self, session_id: str) -> lash.model.Claim:
         await created(self._storage, session_id)
         await queued(self._storage, *(joining(text, session_id=session_id) for text in ("a", "b")))
         fence = await leased(self._storage, session_id=session_id)
-        claim = claimed(await self._storage.queue.claim(fence, boundary=lash.Boundary.IDLE, ttl_ms=60_000))
+        claim = claimed(await self._storage.queue.claim(fence, boundary=lash.model.Boundary.IDLE, ttl_ms=60_000))
         if self._act != "bury":
             await self._storage.queue.bury(claim, reason="r")
         return claim
@@ -71,7 +71,7 @@ class Stage:
         letters = await self._storage.queue.dead(session_id=session_id)
         return texts(await self._storage.queue.list(session_id)), texts(letter.batch for letter in letters)
 
-    async def _repeat(self, claim: lash.Claim) -> bool:
+    async def _repeat(self, claim: lash.model.Claim) -> bool:
         """Do it again, and return whether there was something left to do."""
         queue, batch_id = self._storage.queue, claim.batches[0].batch_id
         if self._act == "bury":
@@ -81,7 +81,7 @@ class Stage:
             return await queue.discard(claim.session_id, batch_id)
         try:
             await queue.requeue(claim.session_id, batch_id)
-        except lash.DeadLetterNotFound:
+        except lash.errors.DeadLetterNotFound:
             return False
         return True
 
@@ -106,7 +106,7 @@ async def test_workers_that_give_up_and_come_back_lose_nothing(backend_url: str)
             await created(storage, session_id)
             for number in range(_INPUTS):
                 key = str(number)
-                draft = late(key, session_id=session_id, source_key=key, slot=lash.Slot.JOIN, merge_key="g")
+                draft = late(key, session_id=session_id, source_key=key, slot=lash.model.Slot.JOIN, merge_key="g")
                 await storage.queue.enqueue(draft)
         await asyncio.to_thread(_rampage, backend_url)
         for session_id in _SESSIONS:
@@ -147,9 +147,9 @@ def _start(url: str) -> subprocess.Popen[str]:
 
 
 async def _committed(storage: lash.Storage, session_id: str) -> list[str]:
-    read = await storage.session(session_id).load(lash.FullGraph())
+    read = await storage.session(session_id).load(lash.model.FullGraph())
     entries = [] if read is None else [node.entry for node in read.graph.nodes]
-    return [entry.message.parts[0].content for entry in entries if isinstance(entry, lash.MessageEntry)]
+    return [entry.message.parts[0].content for entry in entries if isinstance(entry, lash.model.MessageEntry)]
 
 
 async def _open(storage: lash.Storage, session_id: str) -> list[str]:

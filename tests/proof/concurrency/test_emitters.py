@@ -34,7 +34,7 @@ def context() -> multiprocessing.context.ForkServerContext:
 async def _prepare(storage: lash.Storage) -> None:
     await created(storage)
     keys = [f"k{number}" for number in range(SUBSCRIPTIONS)]
-    await subscribed(storage, *keys, wake_session_id="s", input_template={"event": lash.WholeEvent()})
+    await subscribed(storage, *keys, wake_session_id="s", input_template={"event": lash.model.WholeEvent()})
 
 
 async def _check(url: str, keys: int) -> None:

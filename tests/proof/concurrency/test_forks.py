@@ -62,7 +62,7 @@ async def test_racing_forks_and_deletions_keep_every_path_whole(backend_url: str
     """Afterwards every inherited run is complete, and nothing exists that nobody needs."""
     async with await lash.open(backend_url) as storage:
         await storage.sessions.create(_SESSION_IDS[0])
-        first = lash.Commit(session_id=_SESSION_IDS[0], expected_revision=0)
+        first = lash.model.Commit(session_id=_SESSION_IDS[0], expected_revision=0)
         await storage.session(_SESSION_IDS[0]).commit(first)
 
         done = await asyncio.to_thread(_race, backend_url)
@@ -80,7 +80,7 @@ async def test_racing_forks_and_deletions_keep_every_path_whole(backend_url: str
 
 
 async def _check_whole(session: lash.Session) -> None:
-    whole, path = await session.load(lash.FullGraph()), await session.load()
+    whole, path = await session.load(lash.model.FullGraph()), await session.load()
     assert whole is not None
     assert path is not None
     assert len(whole.graph.nodes) == whole.head.node_count

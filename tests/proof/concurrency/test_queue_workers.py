@@ -26,13 +26,13 @@ def _text(session_id: str, number: int) -> str:
     return f"{session_id}-{number}"
 
 
-def _draft(session_id: str, number: int) -> lash.BatchDraft:
+def _draft(session_id: str, number: int) -> lash.model.BatchDraft:
     """Return a keyed input; most join their neighbours, and some come alone."""
-    return lash.BatchDraft(
+    return lash.model.BatchDraft(
         session_id=session_id,
-        payloads=(lash.TurnInput.of_text(_text(session_id, number)),),
+        payloads=(lash.model.TurnInput.of_text(_text(session_id, number)),),
         source_key=f"host:{number}",
-        slot=lash.Slot.JOIN,
+        slot=lash.model.Slot.JOIN,
         merge_key="g" if number % 17 else None,
     )
 
@@ -115,10 +115,10 @@ async def test_every_input_is_handled_once_in_order(backend_url: str) -> None:
         assert await _work_off(backend_url, storage) == KILLS
 
         for session_id in SESSIONS:
-            read = await storage.session(session_id).load(lash.FullGraph())
+            read = await storage.session(session_id).load(lash.model.FullGraph())
             assert read is not None
             entries = [node.entry for node in read.graph.nodes]
-            said = [entry.message.parts[0].content for entry in entries if isinstance(entry, lash.MessageEntry)]
+            said = [entry.message.parts[0].content for entry in entries if isinstance(entry, lash.model.MessageEntry)]
             assert said == [_text(session_id, number) for number in range(INPUTS)]
             assert [node.parent_node_id for node in read.graph.nodes[1:]] == [
                 node.node_id for node in read.graph.nodes[:-1]

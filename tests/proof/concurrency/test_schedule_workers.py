@@ -31,18 +31,18 @@ _ENGINE_STATEMENTS: Final = frozenset({"emit_occurrence", "emit_processes", "emi
 async def _prepare(storage: lash.Storage, url: str) -> int:
     """Make schedules that tick every minute and are behind; return their first tick."""
     for key in SCHEDULES:
-        draft = lash.ScheduleDraft(key=key, cron="* * * * *", catch_up=lash.CatchUp.ALL)
+        draft = lash.model.ScheduleDraft(key=key, cron="* * * * *", catch_up=lash.CatchUp.ALL)
         source_key = (await storage.schedules.register(draft)).schedule.source_key
         for subscription in SUBSCRIPTIONS:
             await storage.triggers.register(
-                lash.TriggerDraft(
-                    owner=lash.HostOriginator(),
+                lash.model.TriggerDraft(
+                    owner=lash.model.HostOriginator(),
                     key=f"{key}-{subscription}",
                     source_type="cron",
                     source_key=source_key,
-                    target=lash.EngineInput(kind=f"{key}-{subscription}", payload={}),
+                    target=lash.model.EngineInput(kind=f"{key}-{subscription}", payload={}),
                     environment_ref="environment",
-                    input_template={"at": lash.EventPointer(path="/scheduled_at")},
+                    input_template={"at": lash.model.EventPointer(path="/scheduled_at")},
                 )
             )
     first = int(time.time()) // 60 * MINUTE - (MISSED - 1) * MINUTE
@@ -104,7 +104,7 @@ async def test_every_tick_is_emitted_once(backend_url: str) -> None:
         expected: Counter[tuple[str, str]] = Counter()
         ticks = 0
         for key in SCHEDULES:
-            schedule = await storage.schedules.get(lash.HostOriginator(), key)
+            schedule = await storage.schedules.get(lash.model.HostOriginator(), key)
             assert schedule is not None
             assert schedule.last_tick_ms is not None
             assert schedule.last_tick_ms >= last
@@ -125,7 +125,7 @@ async def _processes(storage: lash.Storage) -> Counter[tuple[str, str]]:
     while True:
         page = await storage.processes.list(limit=1_000, cursor=cursor)
         for record in page.processes:
-            assert isinstance(record.registration.input, lash.EngineInput)
+            assert isinstance(record.registration.input, lash.model.EngineInput)
             assert isinstance(record.registration.input.payload, dict)
             found[record.registration.input.kind, record.registration.input.payload["args"]["at"]] += 1
         cursor = page.next_cursor

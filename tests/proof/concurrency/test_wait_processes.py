@@ -70,7 +70,7 @@ async def test_two_processes_agree_on_each_resolution(backend_url: str) -> None:
             (winner,) = [name for name, answer in answers.items() if answer["status"] == "accepted"]
             (told,) = [answer for answer in answers.values() if answer["status"] != "accepted"]
             assert told == {"status": "already_resolved", "terminal": {"status": "ok", "value": winner}}
-            assert await storage.waits.wait(key) == lash.Resolved(value=winner)
+            assert await storage.waits.wait(key) == lash.model.Resolved(value=winner)
 
 
 async def test_another_process_wakes_who_waits(backend_url: str) -> None:
@@ -83,7 +83,7 @@ async def test_another_process_wakes_who_waits(backend_url: str) -> None:
             task = waiting(storage, key)
             await parked(storage, key)
             other.tell([key.text])
-            assert await soon(task) == lash.Resolved(value="a")
+            assert await soon(task) == lash.model.Resolved(value="a")
 
 
 async def test_processes_that_are_all_the_first_share_a_secret(backend_url: str) -> None:
@@ -94,7 +94,7 @@ async def test_processes_that_are_all_the_first_share_a_secret(backend_url: str)
             other.tell(["make k"])
         texts = {await other.heard() for other in others}
         assert len(texts) == 1
-        assert await storage.waits.resolve(texts.pop(), YES) == lash.Accepted()
+        assert await storage.waits.resolve(texts.pop(), YES) == lash.model.Accepted()
 
 
 async def test_what_was_acknowledged_survives_a_kill(backend_url: str) -> None:
@@ -107,4 +107,4 @@ async def test_what_was_acknowledged_survives_a_kill(backend_url: str) -> None:
                 other.tell([key.text])
                 assert json.loads(await other.heard()) == {"status": "accepted"}
                 other.child.kill()
-            assert await soon(storage.waits.wait(key)) == lash.Resolved(value="a")
+            assert await soon(storage.waits.wait(key)) == lash.model.Resolved(value="a")

@@ -22,10 +22,10 @@ async def resolve_as_told(url: str, name: str) -> None:
         while line := await asyncio.to_thread(sys.stdin.readline):
             verb, _, wait = line.strip().rpartition(" ")
             if verb == "make":
-                scope = lash.OperationScope(operation_id="o")
-                _say((await storage.waits.key(scope, lash.CustomIdentity(key=wait))).text)
+                scope = lash.model.OperationScope(operation_id="o")
+                _say((await storage.waits.key(scope, lash.model.CustomIdentity(key=wait))).text)
             else:
-                answer = await storage.waits.resolve(wait, lash.Resolved(value=name))
+                answer = await storage.waits.resolve(wait, lash.model.Resolved(value=name))
                 _say(msgspec.json.encode(answer).decode())
 
 

@@ -78,17 +78,17 @@ class Client:
         """Turn inputs into nodes under a lease, slowly at times, and not always with the fence."""
         session_id = await self._session()
         outcome = await self._storage.leases.claim(session_id, self._owner, ttl_ms=TTL_MS)
-        if isinstance(outcome, lash.Busy):
+        if isinstance(outcome, lash.model.Busy):
             outcome = await self._storage.leases.reclaim(
                 session_id, self._owner, observed=outcome.holder, ttl_ms=TTL_MS
             )
-        if not isinstance(outcome, lash.Acquired):
+        if not isinstance(outcome, lash.model.Acquired):
             return
         fence = outcome.lease.fence
         claim = await self._storage.queue.claim(
-            fence, boundary=lash.Boundary.IDLE, ttl_ms=TTL_MS, max_batches=self._chance.randint(1, 5)
+            fence, boundary=lash.model.Boundary.IDLE, ttl_ms=TTL_MS, max_batches=self._chance.randint(1, 5)
         )
-        if isinstance(claim, lash.Claim):
+        if isinstance(claim, lash.model.Claim):
             try:
                 await self._dawdle(fence)
                 await self._consume(fence, claim)
@@ -99,8 +99,8 @@ class Client:
         elif self._chance.random() < 0.8:
             await self._storage.leases.release(fence)
 
-    async def _consume(self, fence: lash.LeaseFence, claim: lash.Claim) -> None:
-        is_input = isinstance(claim.batches[0].payloads[0], lash.TurnInput)
+    async def _consume(self, fence: lash.model.LeaseFence, claim: lash.model.Claim) -> None:
+        is_input = isinstance(claim.batches[0].payloads[0], lash.model.TurnInput)
         if not is_input or self._chance.random() < 0.1:
             await self._storage.queue.abandon(claim, count_attempt=False)
             await self._storage.leases.release(fence)
@@ -120,11 +120,11 @@ class Client:
     async def look(self) -> None:
         await self._storage.session(await self._session()).head()
 
-    async def _next_commit(self, session_id: str, *keys: str) -> lash.Commit:
+    async def _next_commit(self, session_id: str, *keys: str) -> lash.model.Commit:
         """Return a commit behind the head as it is: a node for each input, under new ids, and one more."""
         head = await self._storage.session(session_id).head()
         leaf = None if head is None else head.leaf_node_id
-        nodes: list[lash.Node] = []
+        nodes: list[lash.model.Node] = []
         for text in (*keys, ""):
             role = Role.USER if text else Role.ASSISTANT
             nodes.append(node(new_id(), nodes[-1].node_id if nodes else leaf, text, role=role))
@@ -136,13 +136,13 @@ class Client:
             usage=(spent(1),),
         )
 
-    async def _publish(self, values: lash.Commit) -> None:
+    async def _publish(self, values: lash.model.Commit) -> None:
         session = self._storage.session(values.session_id)
         await session.commit(values)
         if self._chance.random() < 0.1:
             await session.commit(values)
 
-    async def _dawdle(self, fence: lash.LeaseFence) -> None:
+    async def _dawdle(self, fence: lash.model.LeaseFence) -> None:
         """Take one's time, in the worst case longer than the lease; or renew it."""
         chance = self._chance.random()
         if chance < 0.2:

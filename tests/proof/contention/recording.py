@@ -107,17 +107,17 @@ class _Session(_Noun):
         super().__init__(inner, recorder)
         self._keys = keys
 
-    async def head(self) -> lash.SessionHead | None:
+    async def head(self) -> lash.model.SessionHead | None:
         act = ReadAct(session=self._inner.session_id)
 
-        def answer(head: lash.SessionHead | None) -> Act:
+        def answer(head: lash.model.SessionHead | None) -> Act:
             if head is None:
                 return act
             return msgspec.structs.replace(act, revision=head.revision, leaf=head.leaf_node_id)
 
         return await self._call(act, self._inner.head(), answer)
 
-    async def commit(self, commit: lash.Commit) -> lash.CommitResult:
+    async def commit(self, commit: lash.model.Commit) -> lash.model.CommitResult:
         nodes = commit.graph.nodes if isinstance(commit.graph, Append) else ()
         consumed = [batch_id for completion in commit.completions for batch_id in completion.batch_ids]
         act = CommitAct(
@@ -137,11 +137,11 @@ class _Session(_Noun):
 
 
 class _Queue(_Noun):
-    def __init__(self, inner: lash.QueueStore, recorder: Recorder, keys: dict[str, str]) -> None:
+    def __init__(self, inner: lash.stores.QueueStore, recorder: Recorder, keys: dict[str, str]) -> None:
         super().__init__(inner, recorder)
         self._keys = keys
 
-    async def enqueue(self, draft: lash.BatchDraft) -> lash.Enqueued:
+    async def enqueue(self, draft: lash.model.BatchDraft) -> lash.Enqueued:
         act = EnqueueAct(session=draft.session_id, key=str(draft.source_key))
         return await self._call(
             act,
@@ -149,51 +149,53 @@ class _Queue(_Noun):
             lambda answer: msgspec.structs.replace(act, created=answer.created),
         )
 
-    async def claim(self, fence: lash.LeaseFence, **options: Any) -> ClaimOutcome:  # noqa: ANN401 - as they are
+    async def claim(self, fence: lash.model.LeaseFence, **options: Any) -> ClaimOutcome:  # noqa: ANN401 - as they are
         return self._seen(await self._inner.claim(fence, **options))
 
-    async def claim_turn(self, session_id: str, owner: lash.LeaseOwner, *, ttl_ms: int) -> ClaimTurnOutcome:
+    async def claim_turn(self, session_id: str, owner: lash.model.LeaseOwner, *, ttl_ms: int) -> ClaimTurnOutcome:
         act = AcquireAct(subject=f"session:{session_id}")
 
         def answer(outcome: ClaimTurnOutcome) -> Act | None:
-            if not isinstance(outcome, lash.ClaimedTurn):
+            if not isinstance(outcome, lash.model.ClaimedTurn):
                 return None
             self._seen(outcome.claim)
             return msgspec.structs.replace(act, fencing=outcome.lease.fencing, token=outcome.lease.token)
 
         return await self._call(act, self._inner.claim_turn(session_id, owner, ttl_ms=ttl_ms), answer)
 
-    async def claim_batches(self, fence: lash.LeaseFence, batch_ids: Sequence[str], *, ttl_ms: int) -> ClaimOutcome:
+    async def claim_batches(
+        self, fence: lash.model.LeaseFence, batch_ids: Sequence[str], *, ttl_ms: int
+    ) -> ClaimOutcome:
         return self._seen(await self._inner.claim_batches(fence, batch_ids, ttl_ms=ttl_ms))
 
     def _seen(self, outcome: ClaimOutcome) -> ClaimOutcome:
-        if isinstance(outcome, lash.Claim):
-            inputs = [batch for batch in outcome.batches if isinstance(batch.payloads[0], lash.TurnInput)]
+        if isinstance(outcome, lash.model.Claim):
+            inputs = [batch for batch in outcome.batches if isinstance(batch.payloads[0], lash.model.TurnInput)]
             self._keys.update({batch.batch_id: str(batch.source_key) for batch in inputs})
         return outcome
 
 
 class _Leases(_Noun):
-    async def claim(self, session_id: str, owner: lash.LeaseOwner, *, ttl_ms: int) -> LeaseOutcome:
+    async def claim(self, session_id: str, owner: lash.model.LeaseOwner, *, ttl_ms: int) -> LeaseOutcome:
         return await self._acquire(session_id, self._inner.claim(session_id, owner, ttl_ms=ttl_ms))
 
     async def reclaim(
-        self, session_id: str, owner: lash.LeaseOwner, *, observed: lash.Lease, ttl_ms: int
+        self, session_id: str, owner: lash.model.LeaseOwner, *, observed: lash.model.Lease, ttl_ms: int
     ) -> LeaseOutcome:
         work = self._inner.reclaim(session_id, owner, observed=observed, ttl_ms=ttl_ms)
         return await self._acquire(session_id, work)
 
-    async def renew(self, fence: lash.LeaseFence, *, ttl_ms: int) -> lash.Lease:
+    async def renew(self, fence: lash.model.LeaseFence, *, ttl_ms: int) -> lash.model.Lease:
         return await self._fenced(fence, "renew", self._inner.renew(fence, ttl_ms=ttl_ms))
 
-    async def release(self, fence: lash.LeaseFence, *, pause_ms: int = 0) -> bool:
+    async def release(self, fence: lash.model.LeaseFence, *, pause_ms: int = 0) -> bool:
         return await self._fenced(fence, "release", self._inner.release(fence, pause_ms=pause_ms))
 
     async def _acquire(self, session_id: str, work: Awaitable[LeaseOutcome]) -> LeaseOutcome:
         act = AcquireAct(subject=f"session:{session_id}")
 
         def answer(outcome: LeaseOutcome) -> Act | None:
-            if not isinstance(outcome, lash.Acquired):
+            if not isinstance(outcome, lash.model.Acquired):
                 return None
             return msgspec.structs.replace(act, fencing=outcome.lease.fencing, token=outcome.lease.token)
 
@@ -201,16 +203,16 @@ class _Leases(_Noun):
 
 
 class _ProcessLeases(_Noun):
-    async def claim(self, process_id: str, owner: lash.LeaseOwner, *, ttl_ms: int) -> ProcessLeaseOutcome:
+    async def claim(self, process_id: str, owner: lash.model.LeaseOwner, *, ttl_ms: int) -> ProcessLeaseOutcome:
         return await self._acquire(process_id, self._inner.claim(process_id, owner, ttl_ms=ttl_ms))
 
     async def reclaim(
-        self, process_id: str, owner: lash.LeaseOwner, *, observed: lash.Lease, ttl_ms: int
+        self, process_id: str, owner: lash.model.LeaseOwner, *, observed: lash.model.Lease, ttl_ms: int
     ) -> ProcessLeaseOutcome:
         work = self._inner.reclaim(process_id, owner, observed=observed, ttl_ms=ttl_ms)
         return await self._acquire(process_id, work)
 
-    async def renew(self, fence: LeaseFence, *, ttl_ms: int) -> lash.Lease:
+    async def renew(self, fence: LeaseFence, *, ttl_ms: int) -> lash.model.Lease:
         return await self._fenced(fence, "renew", self._inner.renew(fence, ttl_ms=ttl_ms))
 
     async def release(self, fence: LeaseFence) -> bool:
@@ -244,7 +246,7 @@ class _Effects(_Noun):
         work = self._fenced(fence, "record", self._inner.record(fence, envelope, outcome))
         return await self._call(act, work, lambda record: msgspec.structs.replace(act, standing=_standing(record)))
 
-    async def begin(self, envelope: Envelope, owner: lash.LeaseOwner, **options: Any) -> EffectDecision:  # noqa: ANN401 - as they are
+    async def begin(self, envelope: Envelope, owner: lash.model.LeaseOwner, **options: Any) -> EffectDecision:  # noqa: ANN401 - as they are
         act = _offer(envelope, None)
 
         def answer(decision: EffectDecision) -> Act | None:
@@ -254,7 +256,7 @@ class _Effects(_Noun):
 
         return await self._call(act, self._inner.begin(envelope, owner, **options), answer)
 
-    async def finish(self, claim: lash.EffectClaim, outcome: JSON) -> lash.EffectRecord:
+    async def finish(self, claim: lash.model.EffectClaim, outcome: JSON) -> lash.EffectRecord:
         act = OfferAct(cell=_cell(claim.scope, claim.replay_key), value=canonical(outcome))
         return await self._call(
             act,
@@ -265,19 +267,19 @@ class _Effects(_Noun):
 
 class _Events(_Noun):
     async def append(
-        self, process_id: str, draft: lash.EventDraft, *, fence: LeaseFence | None = None
-    ) -> lash.Appended:
+        self, process_id: str, draft: lash.model.EventDraft, *, fence: LeaseFence | None = None
+    ) -> lash.model.Appended:
         work = self._inner.append(process_id, draft, fence=fence)
         if fence is not None:
             work = self._fenced(fence, "append", work)
         if draft.event_type != "note":
-            return cast("lash.Appended", await work)
+            return cast("lash.model.Appended", await work)
         act = AppendAct(process=process_id, payload=str(draft.payload))
         return await self._call(act, work, lambda found: msgspec.structs.replace(act, sequence=found.event.sequence))
 
 
 class _Waits(_Noun):
-    async def resolve(self, key: lash.WaitKey, resolution: Resolution) -> ResolveAnswer:
+    async def resolve(self, key: lash.model.WaitKey, resolution: Resolution) -> ResolveAnswer:
         act = OfferAct(cell=f"wait:{key.key_id}", value=canonical(resolution))
 
         def answer(found: ResolveAnswer) -> Act | None:
@@ -291,7 +293,7 @@ class _Waits(_Noun):
 
 
 class _Occurrences(_Noun):
-    async def emit(self, request: lash.OccurrenceRequest) -> lash.EmitReport:
+    async def emit(self, request: lash.model.OccurrenceRequest) -> lash.EmitReport:
         act = OfferAct(cell=f"occurrence:{request.idempotency_key}")
 
         def answer(report: lash.EmitReport) -> Act:

@@ -41,13 +41,13 @@ class Rights:
         """Take the leases, the input and the effect; others must have let go of them."""
         storage, ttl_ms = self._storage, self._ttl_ms
         self.fence = acquired(await storage.leases.claim("s", self._owner, ttl_ms=ttl_ms)).fence
-        self.claim = claimed(await storage.queue.claim(self.fence, boundary=lash.Boundary.IDLE, ttl_ms=ttl_ms))
+        self.claim = claimed(await storage.queue.claim(self.fence, boundary=lash.model.Boundary.IDLE, ttl_ms=ttl_ms))
         run = process_lease(await storage.process_leases.claim("p", self._owner, ttl_ms=ttl_ms))
         self.process_fence = run.fence
         decision = await storage.effects.begin(effect("k", scope=SHARED), self._owner, ttl_ms=ttl_ms)
         self.effect = effect_claimed(decision, taken_over=self._owner.owner_id != "sleeper")
 
-    def commit(self, turn_id: str, *, fenced: bool = True) -> lash.Commit:
+    def commit(self, turn_id: str, *, fenced: bool = True) -> lash.model.Commit:
         """Return the commit of a first turn that consumes the input."""
         values = commit(0, node(turn_id), turn_id=turn_id, fence=self.fence if fenced else None)
         return consuming(values, self.claim)
@@ -62,7 +62,7 @@ def attempts(storage: Storage, rights: Rights) -> dict[str, Awaitable[object]]:
     return {
         "record": storage.effects.record(fence, effect("late", scope=turn), "late"),
         "process record": storage.effects.record(run, effect("late", scope=ran), "late"),
-        "claim": storage.queue.claim(fence, boundary=lash.Boundary.IDLE, ttl_ms=FAR),
+        "claim": storage.queue.claim(fence, boundary=lash.model.Boundary.IDLE, ttl_ms=FAR),
         "claim batches": storage.queue.claim_batches(fence, [claim.batches[0].batch_id], ttl_ms=FAR),
         "claim command": storage.queue.claim_command(fence, ttl_ms=FAR),
         "fenced commit": session.commit(rights.commit("late")),

@@ -24,8 +24,8 @@ from tests.transfer.kit import rich_session
 
 Call = Callable[[], Awaitable[Any]]
 NAMESPACE: Final = "code"
-RUN: Final = lash.ProcessScope(process_id="research-7")
-TURN: Final = lash.TurnScope(session_id="s", turn_id="t")
+RUN: Final = lash.model.ProcessScope(process_id="research-7")
+TURN: Final = lash.model.TurnScope(session_id="s", turn_id="t")
 GRANTED: Final = Scope(session_id="s")
 TTL_MS: Final = 60_000
 
@@ -60,7 +60,7 @@ async def fill_everything(storage: Storage) -> Known:
     lease = acquired(await storage.leases.claim("s", owner("worker"), ttl_ms=TTL_MS))
     await storage.effects.record(lease.fence, effect("e", scope=TURN, group="g"), {"found": 1})
     assert isinstance(await storage.queue.claim(lease.fence, boundary=Boundary.IDLE, ttl_ms=TTL_MS), Claim)
-    await storage.waits.resolve(seeded.other_key, lash.Resolved(value=1))
+    await storage.waits.resolve(seeded.other_key, lash.model.Resolved(value=1))
     return Known(
         batch=seeded.batch,
         wait_key=seeded.key,
@@ -114,8 +114,8 @@ def questions(storage: Storage, known: Known) -> Iterator[tuple[str, Call]]:
     yield "next tick", storage.schedules.next_fire_at_ms
     yield "wait", lambda: storage.waits.get(known.wait_key)
     yield "waits", storage.waits.pending
-    yield "artifact", lambda: storage.artifacts.get(NAMESPACE, lash.ArtifactRef(known.artifact))
-    yield "environment", lambda: storage.artifacts.get_environment(lash.ArtifactRef(known.environment))
+    yield "artifact", lambda: storage.artifacts.get(NAMESPACE, lash.model.ArtifactRef(known.artifact))
+    yield "environment", lambda: storage.artifacts.get_environment(lash.model.ArtifactRef(known.environment))
     yield "artifacts", lambda: storage.artifacts.list(NAMESPACE)
     yield "attachments", lambda: storage.attachments.list("s")
     yield "attachment", lambda: storage.attachments.get("s", known.attachment)
@@ -132,7 +132,7 @@ def demands(storage: Storage, known: Known) -> Iterator[tuple[str, Call]]:
     yield (
         "enqueue",
         lambda: storage.queue.enqueue(
-            lash.BatchDraft(session_id="s", payloads=(lash.TurnInput.of_text("x"),), source_key="key")
+            lash.model.BatchDraft(session_id="s", payloads=(lash.model.TurnInput.of_text("x"),), source_key="key")
         ),
     )
     yield "requeue", lambda: storage.queue.requeue("support-42", known.batch)
@@ -147,7 +147,7 @@ def demands(storage: Storage, known: Known) -> Iterator[tuple[str, Call]]:
     yield "retry", lambda: storage.occurrences.retry_delivery(known.occurrence, known.subscription)
     yield "fire", storage.schedules.fire_due
     yield "open a wait", lambda: storage.waits.open(known.wait_key)
-    yield "resolve", lambda: storage.waits.resolve(known.wait_key, lash.Resolved(value=2))
+    yield "resolve", lambda: storage.waits.resolve(known.wait_key, lash.model.Resolved(value=2))
     yield "expire", storage.waits.expire
     yield "collect", storage.maintenance.collect_garbage
     yield "vacuum", lambda: storage.session("s").vacuum()

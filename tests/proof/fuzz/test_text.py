@@ -192,7 +192,7 @@ def test_what_is_stored_can_always_be_shown(text: str, at_ms: int) -> None:
     assert moment(at_ms)
 
 
-SHAPES = (lash.Node, lash.SessionConfig, ExecutionScope, dict, lash.Registration, lash.Success)
+SHAPES = (lash.model.Node, lash.model.SessionConfig, ExecutionScope, dict, lash.model.Registration, lash.Success)
 
 
 def read_as_anything(text: bytes) -> None:

@@ -54,7 +54,7 @@ async def test_a_name_is_never_more_than_a_name(
             await storage.sessions.create(name, name=name, model=name, cwd=name)
             await storage.session(name).commit(commit(0, node(name), session_id=name, turn_id=name))
             await storage.queue.enqueue(
-                BatchDraft(session_id=name, payloads=(lash.TurnInput.of_text(name),), source_key=name)
+                BatchDraft(session_id=name, payloads=(lash.model.TurnInput.of_text(name),), source_key=name)
             )
             await storage.processes.register(process(name))
             await storage.triggers.register(trigger(name, source_type=name, source_key=name))
