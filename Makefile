@@ -18,7 +18,10 @@ RUNTIME := $(VENV)/.runtime
 PLAN_TESTS := $(wildcard tests/rules/test_*.py)
 SCENARIO ?=
 
-.PHONY: help setup test check lint types imports rules plan-coverage format demo bench faults contention soak docs clean model sweep planted mutation fuzz audit peers
+# Tests start hundreds of Python processes, each of which would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help setup test check lint types imports rules plan-coverage format demo bench faults contention soak docs clean model sweep planted mutation fuzz audit peers wheel
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -59,6 +62,10 @@ planted: $(INSTALLED) ## plant each bug of tests/proof/planted in a copy of the 
 
 audit: $(INSTALLED) ## known vulnerabilities of what is installed; asks PyPI, ARGS=--strict demands its answer
 	$(BIN)/python -m tools.audit $(ARGS)
+
+wheel: export LASH_USE_UV := $(LASH_USE_UV)
+wheel: $(INSTALLED) ## build the sdist and the wheel, install the wheel into an empty environment, run the demonstration there
+	$(BIN)/python -m tools.wheel
 
 fuzz: $(INSTALLED) ## hostile text, files, values and rows, new ones in each round: MINUTES=10
 	$(BIN)/python -m tools.fuzz --minutes $(MINUTES) $(ARGS)
