@@ -110,8 +110,8 @@ async def test_sqlite_records_in_one_statement(sqlite: Storage, recorder: Record
     assert costs["renew"] == ["effect_renew"]
     assert costs["finish"] == ["effect_settle"]
     assert costs["finish in a group"] == ["effect_settle", "effect_settle_group"]
-    assert costs["begin"] == ["effect_session", "effect_row", "effect_begin"]
-    assert costs["replay"] == costs["get"] == ["effect_session", "effect_row"]
+    assert costs["begin"] == ["session_key", "effect_row", "effect_begin"]
+    assert costs["replay"] == costs["get"] == ["session_key", "effect_row"]
     assert len(costs["record in a group"]) == 5
     assert costs["commit"][-2:] == ["effect_retire", "effect_retire_groups"]
 

@@ -120,7 +120,6 @@ _ON_BATCHES: Final = {
         "b USING INDEX lash_batches_due (available_at_ms>? AND available_at_ms<?)",
     ],
     "queue_stamp": ["lash_batches USING INTEGER PRIMARY KEY (rowid=?)"],
-    "queue_held": ["lash_batches USING INDEX lash_batches_claim (session_key=? AND claim_token=?)"],
     "commit_held": ["b USING INDEX lash_batches_claim (session_key=? AND claim_token=?)"],
     "commit_consume": ["lash_batches USING COVERING INDEX lash_batches_claim (session_key=? AND claim_token=?)"],
 }
@@ -229,7 +228,7 @@ _QUESTIONS: Final = (
     ("queue_ready_sessions", "100, 's9'"),
     ("queue_known_key", "'s3', 'unknown'"),
     ("queue_stamp", "4, ARRAY[1, 2, 3], 'owner', 'incarnation', 'token', 1, 'id', 'token', 5"),
-    ("queue_begin_turn", "4, ARRAY[1, 2, 3], 1, 'owner', 'incarnation', NULL, 'token', 'id', 'token', 5, 'scope'"),
+    ("queue_claim_turn", "4, ARRAY[1, 2, 3], 1, 'owner', 'incarnation', NULL, 'token', 'id', 'token', 5, 'scope'"),
     ("queue_extend", "'s3', 'token', 2, 5"),
     ("queue_cancel", "'s3', 'unknown'"),
 )

@@ -102,7 +102,7 @@ async def test_a_rival_while_a_turn_is_begun(backend_url: str, what: str) -> Non
     """The turn is planned anew: Busy under the rival's lease, else with the next number and what is left."""
     async with _prepared(backend_url) as (storage, fence, interruption):
         await storage.leases.release(fence)
-        interruption.before("queue_begin_turn", RIVALS[what])
+        interruption.before("queue_claim_turn", RIVALS[what])
         begun = await storage.queue.claim_turn("s", owner("w"), ttl_ms=LONG)
         attempts = [batch.attempts for batch in await storage.queue.list("s")]
         if what == "lease":

@@ -50,9 +50,11 @@ class TestQueueLife:
         assert (await storage.queue.renew(forged, ttl_ms=0)).expires_at_ms == claim.expires_at_ms
 
     async def test_a_forged_expiry_is_not_believed(self, harness: Harness) -> None:
-        """What the caller says about the expiry does not extend a claim; the time to live alone does."""
+        """The expiry in the caller's copy of a claim does not count: a renewal returns the one that is stored."""
         storage, fence, claim = await _held(harness)
-        await storage.queue.renew(msgspec.structs.replace(claim, expires_at_ms=2**63 - 1), ttl_ms=TTL)
+        for forged in (0, 2**63 - 1):
+            renewed = await storage.queue.renew(msgspec.structs.replace(claim, expires_at_ms=forged), ttl_ms=TTL)
+            assert renewed == claim
         await harness.clock.advance(TTL)
         assert texts(claimed(await _try(storage, fence)).batches) == ["a", "b"]
 

@@ -22,7 +22,10 @@ from lash.model.queue import (
 )
 from lash.plan.queue.queue import (
     BatchRow,
+    ClaimedRows,
     HeldBatch,
+    KnownKey,
+    NewClaim,
     SourceKeyRow,
     check_batch_ids,
     check_boundary,
@@ -32,10 +35,12 @@ from lash.plan.queue.queue import (
     check_count_attempt,
     check_work_claim,
     decode_batch,
+    decode_enqueued,
     encode_batch,
     held_by_token,
+    new_claim,
     ready_session,
-    recognise,
+    renewed_claim,
     require_completion,
 )
 from tests.rules.kit import SESSION, sha256
@@ -223,15 +228,45 @@ def test_a_batch_gives_its_session_work_unless_it_is_delayed() -> None:
 def test_a_known_source_key_tells_of_its_batch() -> None:
     """While it is queued the batch is returned, and afterwards what became of it."""
     encoded = encode_batch(DRAFT)
-    pending = recognise(encoded, SourceKeyRow("b", GOLDEN, "pending"), ROW)
+    pending = decode_enqueued(encoded, KnownKey(key=SourceKeyRow("b", GOLDEN, "pending"), batch=ROW))
     assert pending == Enqueued(batch_id="b", created=False, state=BatchState.PENDING, batch=BATCH)
-    done = recognise(encoded, SourceKeyRow("b", GOLDEN, "consumed"), None)
+    done = decode_enqueued(encoded, KnownKey(key=SourceKeyRow("b", GOLDEN, "consumed"), batch=None))
     assert done == Enqueued(batch_id="b", created=False, state=BatchState.CONSUMED, batch=None)
-    dead = recognise(encoded, SourceKeyRow("b", GOLDEN, "pending"), None)
+    dead = decode_enqueued(encoded, KnownKey(key=SourceKeyRow("b", GOLDEN, "pending"), batch=None))
     assert dead == Enqueued(batch_id="b", created=False, state=BatchState.DEAD, batch=None)
     with pytest.raises(SourceKeyConflict) as refused:
-        recognise(encoded, SourceKeyRow("b", FULL_GOLDEN, "cancelled"), None)
+        decode_enqueued(encoded, KnownKey(key=SourceKeyRow("b", FULL_GOLDEN, "cancelled"), batch=None))
     assert (refused.value.session_id, refused.value.source_key) == (SESSION, "host:1")
+
+
+def test_a_written_batch_is_answered_as_created() -> None:
+    """A batch that was just written is pending, and is returned whole."""
+    assert decode_enqueued(encode_batch(DRAFT), ROW) == Enqueued(batch_id="b", created=True, batch=BATCH)
+
+
+@pytest.mark.parametrize(("ttl_ms", "expires_at_ms"), [(50, 1_050), (MOST, MOST)])
+def test_a_written_claim_lasts_from_the_time_of_the_database(ttl_ms: int, expires_at_ms: int) -> None:
+    """A claim carries its ids, the fencing number of its lease, its batches, and an expiry that cannot overflow."""
+    made = new_claim(SESSION, 7, NewClaim(claim_id="c", token="t", ttl_ms=ttl_ms), ClaimedRows(1_000, [ROW]))
+    assert made == Claim(
+        session_id=SESSION,
+        claim_id="c",
+        token="t",
+        lease_fencing=7,
+        claimed_at_ms=1_000,
+        expires_at_ms=expires_at_ms,
+        batches=(BATCH,),
+    )
+
+
+def test_a_renewed_claim_has_the_stored_expiry() -> None:
+    """The stored expiry counts, later or earlier than that of the caller's copy; without one the claim is lost."""
+    claim = new_claim(SESSION, 7, NewClaim(claim_id="c", token="t", ttl_ms=50), ClaimedRows(1_000, [ROW]))
+    for expires_at_ms in (0, 1_049, 5_000):
+        assert renewed_claim(claim, expires_at_ms) == replace(claim, expires_at_ms=expires_at_ms)
+    with pytest.raises(ClaimLost) as lost:
+        renewed_claim(claim, None)
+    assert (lost.value.session_id, lost.value.claim_id) == (SESSION, "c")
 
 
 def test_held_batches_are_gathered_by_token() -> None:

@@ -37,7 +37,7 @@ class LeaseRow(msgspec.Struct, frozen=True, array_like=True):
     claimed_at_ms: int
     expires_at_ms: int
     paused_until_ms: int | None = None
-    """Until when no worker should start a turn of the session unasked; `plan_begin` reads it."""
+    """Until when no worker should start a turn of the session unasked; `plan_turn_claim` reads it."""
 
     def is_live(self, now_ms: int) -> bool:
         return self.token is not None and self.expires_at_ms > now_ms

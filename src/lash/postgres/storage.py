@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 from lash.backend.artifact import Artifacts
 from lash.backend.attachment.attachment import Attachments
 from lash.backend.maintenance import StorageMaintenance
+from lash.backend.queue import Queue
 from lash.backend.table_rows import MovableRows
 from lash.backend.wait import Waits
 from lash.backend.waiter import ProcessWaiter
@@ -28,7 +29,9 @@ from lash.postgres.rows.process.event import PostgresEventStore
 from lash.postgres.rows.process.grant import PostgresGrantStore
 from lash.postgres.rows.process.lease import PostgresProcessLeaseStore
 from lash.postgres.rows.process.process import PostgresProcessStore
-from lash.postgres.rows.queue.queue import PostgresQueueStore
+from lash.postgres.rows.queue.claim import PostgresClaimRows
+from lash.postgres.rows.queue.dead_letter import PostgresDeadLetterRows
+from lash.postgres.rows.queue.queue import PostgresQueueRows
 from lash.postgres.rows.session.session import PostgresSession, PostgresSessionStore
 from lash.postgres.rows.table_rows import PostgresRawRows
 from lash.postgres.rows.trigger.emit import PostgresOccurrenceStore
@@ -55,7 +58,9 @@ class PostgresStorage:
         self.leases = PostgresLeaseStore(database, self.hints)
         self.maintenance = StorageMaintenance(PostgresMaintenanceRows(database))
         self.rows = MovableRows(PostgresRawRows(database))
-        self.queue = PostgresQueueStore(database, self.hints)
+        self.queue = Queue(
+            PostgresQueueRows(database), PostgresClaimRows(database), PostgresDeadLetterRows(database), self.hints
+        )
         seen = ProcessCache()
         self.processes = PostgresProcessStore(database, seen, self.hints)
         self.events = PostgresEventStore(database, seen, self.hints)

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 from lash.backend.artifact import Artifacts
 from lash.backend.attachment.attachment import Attachments
 from lash.backend.maintenance import StorageMaintenance
+from lash.backend.queue import Queue
 from lash.backend.table_rows import MovableRows
 from lash.backend.wait import Waits
 from lash.backend.waiter import ProcessWaiter
@@ -32,7 +33,9 @@ from lash.sqlite.rows.process.event import SQLiteEventStore
 from lash.sqlite.rows.process.grant import SQLiteGrantStore
 from lash.sqlite.rows.process.lease import SQLiteProcessLeaseStore
 from lash.sqlite.rows.process.process import SQLiteProcessStore
-from lash.sqlite.rows.queue.queue import SQLiteQueueStore
+from lash.sqlite.rows.queue.claim import SQLiteClaimRows
+from lash.sqlite.rows.queue.dead_letter import SQLiteDeadLetterRows
+from lash.sqlite.rows.queue.queue import SQLiteQueueRows
 from lash.sqlite.rows.session.session import SQLiteSession, SQLiteSessionStore
 from lash.sqlite.rows.table_rows import SQLiteRawRows
 from lash.sqlite.rows.trigger.emit import SQLiteOccurrenceStore
@@ -60,7 +63,9 @@ class SQLiteStorage:
         self.leases = SQLiteLeaseStore(database, self.hints)
         self.maintenance = StorageMaintenance(SQLiteMaintenanceRows(database))
         self.rows = MovableRows(SQLiteRawRows(database))
-        self.queue = SQLiteQueueStore(database, self.hints)
+        self.queue = Queue(
+            SQLiteQueueRows(database), SQLiteClaimRows(database), SQLiteDeadLetterRows(database), self.hints
+        )
         self.processes = SQLiteProcessStore(database, self.hints)
         self.events = SQLiteEventStore(database, self.hints)
         self.waiter = ProcessWaiter(self.events, self.processes, self.hints)

@@ -1,74 +1,102 @@
-"""The contract of queued work."""
+"""The contract of queued work, and the rows that a backend keeps for it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
-from lash.model.lease import LeaseFence, LeaseOwner
-from lash.model.queue import Batch, BatchDraft, Boundary, Claim, ClaimOutcome, ClaimTurnOutcome, DeadLetter, Enqueued
+from lash.model.lease import Busy, LeaseFence, LeaseOwner
+from lash.model.queue import (
+    Batch,
+    BatchDraft,
+    Boundary,
+    Claim,
+    ClaimOutcome,
+    ClaimTurnOutcome,
+    DeadLetter,
+    Enqueued,
+    NothingClaimed,
+)
 from lash.model.value import JSON
+
+if TYPE_CHECKING:
+    # Only backends use these; without them, import lash stays light.
+    from lash.plan.queue.claim_turn import ClaimedTurnRows, NewLease, TurnClaim, TurnClaimDecision
+    from lash.plan.queue.dead_letter import Burial, DeadLetterRow
+    from lash.plan.queue.queue import (
+        BatchRow,
+        ClaimedRows,
+        DecideClaim,
+        EncodedBatch,
+        HeadRequest,
+        KnownKey,
+        NewClaim,
+        QueueHead,
+    )
 
 
 class QueueStore(Protocol):
-    """What waits for the sessions of a storage, in order, neither lost nor handled twice.
+    """The queued work of a storage, in order for each session; no batch is lost or consumed twice.
 
-    A batch is *claimed* while a claim holds it that has not run out and whose lease is still the session's; then
-    nobody else can claim or cancel it. A claim that has run out, and that nobody else took, still completes. All
-    methods raise SessionNotFound or SessionDeleted where there is no session.
+    A batch is *claimed* while a live claim holds it: one that has not expired and was made under the session's current
+    lease. No other caller can claim or cancel it then. An expired claim still completes if no other claim took its
+    batches. All methods that name a session raise SessionNotFound or SessionDeleted if it does not exist.
     """
 
     async def enqueue(self, draft: BatchDraft) -> Enqueued:
         """Add work to the end of the queue; durable once this returns.
 
-        Under a known source key nothing is added: the answer tells of the first batch, also after it was consumed,
-        cancelled or buried. Other content under the same key raises SourceKeyConflict.
+        Idempotent under a source key: a repeat adds nothing and returns the state of the first batch, also after it
+        was consumed, cancelled or buried. Other content under the same key raises SourceKeyConflict.
         """
         ...
 
     async def claim(self, fence: LeaseFence, *, boundary: Boundary, ttl_ms: int, max_batches: int = 64) -> ClaimOutcome:
-        """Claim the next group of turn work under a live lease, whole, or say why there is none.
+        """Claim the next group of turn work under a live lease, all of it, or return why there is none.
 
-        The group is the first batch that is ready at this boundary and those directly behind it that share its
-        delivery and merge key; an exclusive batch, or one without a merge key, comes alone. At a checkpoint only
-        early work counts, and it does not wait behind later work. Nothing overtakes an earlier ready command.
+        The group is the first batch that is ready at this boundary and the batches directly behind it that share its
+        delivery and merge key. An exclusive batch, or one without a merge key, is a group of its own. At a checkpoint
+        only early work counts, and it does not wait behind later work. Nothing overtakes an earlier ready command.
         """
         ...
 
     async def claim_turn(self, session_id: str, owner: LeaseOwner, *, ttl_ms: int) -> ClaimTurnOutcome:
-        """Take the lease of a session and claim the next group of turn work under it, in one write: both or neither.
+        """Take the lease of a session and claim the next group of turn work under it, both or neither, in one write.
 
-        The group is that of an idle ``claim``, and the lease that of a claim of `LeaseStore`, but only if it is free
-        or lapsed: a live one is Busy, also to its holder. A session that pauses is left alone. The answer tells besides
-        what a worker would ask next.
+        The group is that of an idle ``claim``. The lease must be free or lapsed: a live one is Busy, also to its
+        holder. A paused session yields NothingClaimed. The answer includes the session's revision and whether an
+        earlier attempt left recorded effects, so a worker needs no other read to start.
         """
         ...
 
     async def claim_command(self, fence: LeaseFence, *, ttl_ms: int) -> ClaimOutcome:
-        """Claim the session command at the head of the queue, if turn work does not come first."""
+        """Claim the session command at the head of the queue, unless turn work comes first."""
         ...
 
     async def claim_batches(self, fence: LeaseFence, batch_ids: Sequence[str], *, ttl_ms: int) -> ClaimOutcome:
-        """Claim exactly these batches, if they are what an idle claim of as many would get; else change nothing."""
+        """Claim exactly these batches if an idle claim of as many would get them; otherwise change nothing."""
         ...
 
     async def renew(self, claim: Claim, *, ttl_ms: int) -> Claim:
-        """Extend a claim, never shorten it; raise ClaimLost, and change nothing, if a batch of it was taken."""
+        """Extend a claim, never shorten it; raise ClaimLost, and change nothing, if a batch of it was taken.
+
+        Returns the claim with the earliest expiry that is stored for its batches.
+        """
         ...
 
     async def abandon(self, claim: Claim, *, count_attempt: bool = True) -> int:
-        """Give back what the claim still holds, and return how many batches that were.
+        """Return the batches that the claim still holds to the queue, and return their number.
 
         With ``count_attempt=False`` the claim does not count as an attempt: the work was stopped, it did not fail.
         """
         ...
 
     async def bury(self, claim: Claim, *, reason: str, error: JSON = None) -> int:
-        """Move what the claim holds out of the queue to the dead letters, and return how many batches that were.
+        """Move the batches of a claim from the queue to the dead letters, and return their number.
 
-        It holds all that it was made for, or this raises ClaimLost and changes nothing; a claim that has run out and
-        that nobody took is still buried. Burying a claim again does nothing and answers the same. Source keys stay
-        reserved, and wakes stay unacknowledged.
+        The claim must hold all its batches; otherwise this raises ClaimLost and changes nothing. An expired claim
+        whose batches no other claim took can still be buried. Idempotent: burying a claim again changes nothing and
+        returns the same number. Source keys stay reserved, and wakes stay unacknowledged.
         """
         ...
 
@@ -77,39 +105,114 @@ class QueueStore(Protocol):
     ) -> tuple[DeadLetter, ...]:
         """Return dead letters in the order in which they died, of one session or of all.
 
-        ``after`` goes on behind the ``place`` of a letter of an earlier answer.
+        ``after`` is the ``place`` of the last letter of the previous page.
         """
         ...
 
     async def requeue(self, session_id: str, batch_id: str) -> Batch:
-        """Put a dead letter back to the end of the queue, under the same id, with no attempts counted.
+        """Move a dead letter to the end of the queue, under the same id, with its attempts reset.
 
-        Raises DeadLetterNotFound if there is none, so that of two who try, one succeeds.
+        Raises DeadLetterNotFound if there is none, so only one of two concurrent callers succeeds.
         """
         ...
 
     async def discard(self, session_id: str, batch_id: str) -> bool:
-        """Remove a dead letter for good and return whether it was there.
+        """Delete a dead letter and return whether it existed.
 
-        Its source key and its wake are then as those of a cancelled batch.
+        Its source key and its wake are then treated like those of a cancelled batch.
         """
         ...
 
     async def cancel(self, session_id: str, batch_id: str) -> Batch | None:
-        """Remove a batch that nobody has claimed, and return it; None if it is claimed or not there."""
+        """Remove a batch that is not claimed, and return it; None if it is claimed or does not exist."""
         ...
 
     async def list(self, session_id: str, *, limit: int = 1_000, after_seq: int = 0) -> tuple[Batch, ...]:
-        """Return what is queued, in order, claimed or not."""
+        """Return the queued batches, in order, claimed or not."""
         ...
 
     async def list_pending(self, session_id: str, *, limit: int = 1_000, after_seq: int = 0) -> tuple[Batch, ...]:
-        """Return what is queued and not claimed, delayed work included."""
+        """Return the queued batches that are not claimed, delayed ones included."""
         ...
 
     async def ready_sessions(self, *, limit: int = 100, after: str | None = None) -> tuple[str, ...]:
-        """Return sessions that have ready work and no live lease, so that a worker knows where to look.
+        """Return sessions that have ready work and no live lease, for workers to poll.
 
-        The cost does not depend on how much is queued. ``after`` goes on behind a session of an earlier answer.
+        The cost does not depend on the length of the queues. ``after`` is the last session of the previous page.
         """
+        ...
+
+
+class QueueRows(Protocol):
+    """The batches of one database; `lash.backend.queue.Queue` makes a `QueueStore` of them.
+
+    Arguments are checked and encoded. Methods that name a session raise SessionNotFound or SessionDeleted.
+    """
+
+    async def enqueue(self, batch: EncodedBatch, batch_id: str) -> BatchRow | KnownKey:
+        """Insert the batch and reserve its source key, both or neither; return the known key if it is reserved."""
+        ...
+
+    async def cancel(self, session_id: str, batch_id: str) -> BatchRow | None:
+        """Delete a batch without a live claim, mark its source key cancelled and acknowledge its wake."""
+        ...
+
+    async def page(self, session_id: str, *, limit: int, after_seq: int, pending_only: bool) -> Sequence[BatchRow]:
+        """Return batches in order; with ``pending_only`` those that no live claim holds."""
+        ...
+
+    async def ready_sessions(self, limit: int, after: str | None) -> Sequence[str]: ...
+
+
+class ClaimRows(Protocol):
+    """The claims of one database.
+
+    A claim reads the head of the queue, calls ``decide`` with it and writes the decision only if the head is still the
+    same; otherwise it reads and decides again.
+    """
+
+    async def claim(
+        self, request: HeadRequest, decide: DecideClaim, claim: NewClaim, fence: LeaseFence
+    ) -> ClaimedRows | NothingClaimed:
+        """Claim the batches that ``decide`` chooses, all or none, under the lease that the fence proves."""
+        ...
+
+    async def claim_turn(
+        self,
+        request: HeadRequest,
+        decide: Callable[[QueueHead], TurnClaimDecision],
+        claim: NewClaim,
+        lease: NewLease,
+    ) -> tuple[TurnClaim, ClaimedTurnRows] | Busy | NothingClaimed:
+        """Take the lease and claim the batches that ``decide`` chooses, both or neither."""
+        ...
+
+    async def extend(self, claim: Claim, ttl_ms: int) -> int | None:
+        """Extend a claim and return the earliest expiry of its batches; None if it does not hold all of them."""
+        ...
+
+    async def release(self, claim: Claim, uncounted: int) -> int:
+        """Free the batches that the claim holds, subtract the uncounted attempts, and return how many were freed."""
+        ...
+
+
+class DeadLetterRows(Protocol):
+    """The dead letters of one database."""
+
+    async def bury(self, burial: Burial, decide: Callable[[Sequence[str], Sequence[str]], bool]) -> None:
+        """Move the batches of a claim to the dead letters if the claim holds exactly them.
+
+        ``decide`` gets the ids that the claim holds and the ids that died under it, and says whether to move them.
+        It raises ClaimLost. A backend whose statement checks the first case itself calls it only in the other cases.
+        """
+        ...
+
+    async def page(self, session_id: str | None, limit: int, after: int) -> Sequence[DeadLetterRow]: ...
+
+    async def revive(self, session_id: str, batch_id: str) -> BatchRow | None:
+        """Move a dead letter to the end of the queue and return its batch; None if there is none."""
+        ...
+
+    async def remove(self, session_id: str, batch_id: str) -> bool:
+        """Delete a dead letter, mark its source key cancelled and acknowledge its wake."""
         ...

@@ -791,77 +791,80 @@ class ProcessWaiter:
         """End every wait with StorageClosed, those of others who share the hub included."""
 
 class QueueStore:
-    """What waits for the sessions of a storage, in order, neither lost nor handled twice.
+    """The queued work of a storage, in order for each session; no batch is lost or consumed twice.
 
-    A batch is *claimed* while a claim holds it that has not run out and whose lease is still the session's; then
-    nobody else can claim or cancel it. A claim that has run out, and that nobody else took, still completes. All
-    methods raise SessionNotFound or SessionDeleted where there is no session.
+    A batch is *claimed* while a live claim holds it: one that has not expired and was made under the session's current
+    lease. No other caller can claim or cancel it then. An expired claim still completes if no other claim took its
+    batches. All methods that name a session raise SessionNotFound or SessionDeleted if it does not exist.
     """
     def enqueue(self, draft: BatchDraft) -> Enqueued:
         """Add work to the end of the queue; durable once this returns.
 
-        Under a known source key nothing is added: the answer tells of the first batch, also after it was consumed,
-        cancelled or buried. Other content under the same key raises SourceKeyConflict.
+        Idempotent under a source key: a repeat adds nothing and returns the state of the first batch, also after it
+        was consumed, cancelled or buried. Other content under the same key raises SourceKeyConflict.
         """
     def claim(self, fence: LeaseFence, *, boundary: Boundary, ttl_ms: int, max_batches: int = 64) -> ClaimOutcome:
-        """Claim the next group of turn work under a live lease, whole, or say why there is none.
+        """Claim the next group of turn work under a live lease, all of it, or return why there is none.
 
-        The group is the first batch that is ready at this boundary and those directly behind it that share its
-        delivery and merge key; an exclusive batch, or one without a merge key, comes alone. At a checkpoint only
-        early work counts, and it does not wait behind later work. Nothing overtakes an earlier ready command.
+        The group is the first batch that is ready at this boundary and the batches directly behind it that share its
+        delivery and merge key. An exclusive batch, or one without a merge key, is a group of its own. At a checkpoint
+        only early work counts, and it does not wait behind later work. Nothing overtakes an earlier ready command.
         """
     def claim_turn(self, session_id: str, owner: LeaseOwner, *, ttl_ms: int) -> ClaimTurnOutcome:
-        """Take the lease of a session and claim the next group of turn work under it, in one write: both or neither.
+        """Take the lease of a session and claim the next group of turn work under it, both or neither, in one write.
 
-        The group is that of an idle ``claim``, and the lease that of a claim of `LeaseStore`, but only if it is free
-        or lapsed: a live one is Busy, also to its holder. A session that pauses is left alone. The answer tells besides
-        what a worker would ask next.
+        The group is that of an idle ``claim``. The lease must be free or lapsed: a live one is Busy, also to its
+        holder. A paused session yields NothingClaimed. The answer includes the session's revision and whether an
+        earlier attempt left recorded effects, so a worker needs no other read to start.
         """
     def claim_command(self, fence: LeaseFence, *, ttl_ms: int) -> ClaimOutcome:
-        """Claim the session command at the head of the queue, if turn work does not come first."""
+        """Claim the session command at the head of the queue, unless turn work comes first."""
     def claim_batches(self, fence: LeaseFence, batch_ids: Sequence[str], *, ttl_ms: int) -> ClaimOutcome:
-        """Claim exactly these batches, if they are what an idle claim of as many would get; else change nothing."""
+        """Claim exactly these batches if an idle claim of as many would get them; otherwise change nothing."""
     def renew(self, claim: Claim, *, ttl_ms: int) -> Claim:
-        """Extend a claim, never shorten it; raise ClaimLost, and change nothing, if a batch of it was taken."""
+        """Extend a claim, never shorten it; raise ClaimLost, and change nothing, if a batch of it was taken.
+
+        Returns the claim with the earliest expiry that is stored for its batches.
+        """
     def abandon(self, claim: Claim, *, count_attempt: bool = True) -> int:
-        """Give back what the claim still holds, and return how many batches that were.
+        """Return the batches that the claim still holds to the queue, and return their number.
 
         With ``count_attempt=False`` the claim does not count as an attempt: the work was stopped, it did not fail.
         """
     def bury(self, claim: Claim, *, reason: str, error: JSON = None) -> int:
-        """Move what the claim holds out of the queue to the dead letters, and return how many batches that were.
+        """Move the batches of a claim from the queue to the dead letters, and return their number.
 
-        It holds all that it was made for, or this raises ClaimLost and changes nothing; a claim that has run out and
-        that nobody took is still buried. Burying a claim again does nothing and answers the same. Source keys stay
-        reserved, and wakes stay unacknowledged.
+        The claim must hold all its batches; otherwise this raises ClaimLost and changes nothing. An expired claim
+        whose batches no other claim took can still be buried. Idempotent: burying a claim again changes nothing and
+        returns the same number. Source keys stay reserved, and wakes stay unacknowledged.
         """
     def dead(
         self, *, session_id: str | None = None, limit: int = 100, after: int | None = None
     ) -> tuple[DeadLetter, ...]:
         """Return dead letters in the order in which they died, of one session or of all.
 
-        ``after`` goes on behind the ``place`` of a letter of an earlier answer.
+        ``after`` is the ``place`` of the last letter of the previous page.
         """
     def requeue(self, session_id: str, batch_id: str) -> Batch:
-        """Put a dead letter back to the end of the queue, under the same id, with no attempts counted.
+        """Move a dead letter to the end of the queue, under the same id, with its attempts reset.
 
-        Raises DeadLetterNotFound if there is none, so that of two who try, one succeeds.
+        Raises DeadLetterNotFound if there is none, so only one of two concurrent callers succeeds.
         """
     def discard(self, session_id: str, batch_id: str) -> bool:
-        """Remove a dead letter for good and return whether it was there.
+        """Delete a dead letter and return whether it existed.
 
-        Its source key and its wake are then as those of a cancelled batch.
+        Its source key and its wake are then treated like those of a cancelled batch.
         """
     def cancel(self, session_id: str, batch_id: str) -> Batch | None:
-        """Remove a batch that nobody has claimed, and return it; None if it is claimed or not there."""
+        """Remove a batch that is not claimed, and return it; None if it is claimed or does not exist."""
     def list(self, session_id: str, *, limit: int = 1000, after_seq: int = 0) -> tuple[Batch, ...]:
-        """Return what is queued, in order, claimed or not."""
+        """Return the queued batches, in order, claimed or not."""
     def list_pending(self, session_id: str, *, limit: int = 1000, after_seq: int = 0) -> tuple[Batch, ...]:
-        """Return what is queued and not claimed, delayed work included."""
+        """Return the queued batches that are not claimed, delayed ones included."""
     def ready_sessions(self, *, limit: int = 100, after: str | None = None) -> tuple[str, ...]:
-        """Return sessions that have ready work and no live lease, so that a worker knows where to look.
+        """Return sessions that have ready work and no live lease, for workers to poll.
 
-        The cost does not depend on how much is queued. ``after`` goes on behind a session of an earlier answer.
+        The cost does not depend on the length of the queues. ``after`` is the last session of the previous page.
         """
 
 class ScheduleStore:

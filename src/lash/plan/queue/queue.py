@@ -8,8 +8,9 @@ from typing import Final, TypeAlias
 import msgspec
 
 from lash.base.codec import canonical, content_hash, decode, encode
-from lash.base.limits import check_identifier, check_integer
+from lash.base.limits import check_identifier, check_integer, saturating_add
 from lash.errors import ClaimLost, CorruptData, InvalidInput, SourceKeyConflict
+from lash.model.lease import LeaseFence
 from lash.model.queue import (
     Batch,
     BatchDraft,
@@ -26,6 +27,7 @@ from lash.model.queue import (
     Slot,
 )
 from lash.model.value import Value
+from lash.plan.lease import LeaseRow, require_fence
 
 MAX_BATCHES: Final = 1_000
 COMMAND_LANE: Final = "command"
@@ -62,11 +64,18 @@ class BatchRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SourceKeyRow(msgspec.Struct, frozen=True, array_like=True):
-    """What is known of a source key."""
+    """A reserved source key, and the state of the batch that reserved it."""
 
     batch_id: str
     content_hash: str
     state: str
+
+
+class KnownKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A source key that was reserved before, and its batch if it is still queued."""
+
+    key: SourceKeyRow
+    batch: BatchRow | None
 
 
 class CandidateRow(msgspec.Struct, frozen=True, array_like=True):
@@ -87,7 +96,7 @@ class HeldBatch(msgspec.Struct, frozen=True, array_like=True):
 
 
 class BacklogRow(msgspec.Struct, frozen=True, array_like=True):
-    """What stands behind the head of a queue."""
+    """The part of a queue behind its head."""
 
     any_late: bool
     any_claimed: bool
@@ -95,10 +104,10 @@ class BacklogRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class QueueFacts(msgspec.Struct, frozen=True, array_like=True):
-    """The head of a session's queue, and what stands behind it.
+    """The head of a session's queue, and a summary of the rest.
 
-    ``candidates`` are the first of each lane that are ready and not held by a live claim; ``command_seq`` is the
-    first such command; ``any_late`` says whether work that waits for the end of a turn is ready.
+    ``candidates`` are the first batches of each lane that are ready and not held by a live claim. ``command_seq`` is
+    the first such command. ``any_late`` is true if work for after the current turn is ready.
     """
 
     candidates: list[CandidateRow]
@@ -108,8 +117,45 @@ class QueueFacts(msgspec.Struct, frozen=True, array_like=True):
     next_available_at_ms: int | None
 
 
+class HeadRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Which part of a queue a claim must read: so many batches of each of these lanes.
+
+    A claim made under the lease with this fencing number counts as live; no other does.
+    """
+
+    session_id: str
+    fencing: int
+    lanes: tuple[str, ...]
+    limit: int
+
+
+class QueueHead(msgspec.Struct, frozen=True, kw_only=True):
+    """The facts of a claim, from one moment: the time, the lease of the session and the head of its queue."""
+
+    now_ms: int
+    lease: LeaseRow
+    facts: QueueFacts
+
+
+class NewClaim(msgspec.Struct, frozen=True, kw_only=True):
+    """The ids of a claim to make, and how long it lasts."""
+
+    claim_id: str
+    token: str
+    ttl_ms: int
+
+
+class ClaimedRows(msgspec.Struct, frozen=True, array_like=True):
+    """A claim that was written: when, and the batches that it holds, in the order of the queue."""
+
+    now_ms: int
+    batches: list[BatchRow]
+
+
 Choose: TypeAlias = Callable[[QueueFacts], list[int] | NothingClaimed]
-"""Decides which batches a claim takes, by their places in the queue."""
+"""Decides which batches a claim takes, by ``seq``."""
+DecideClaim: TypeAlias = Callable[[QueueHead], list[int] | NothingClaimed]
+"""Decides which batches a claim takes, by ``seq``; raises LeaseLost if the caller's lease does not hold."""
 
 
 def encode_batch(draft: BatchDraft) -> EncodedBatch:
@@ -166,19 +212,54 @@ def ready_session(batch: Batch | None) -> str | None:
     return None if batch is None or batch.available_at_ms else batch.session_id
 
 
-def recognise(encoded: EncodedBatch, key: SourceKeyRow, stored: BatchRow | None) -> Enqueued:
-    """Return what an enqueue under a known source key is told, or raise SourceKeyConflict."""
+def decode_enqueued(encoded: EncodedBatch, written: BatchRow | KnownKey) -> Enqueued:
+    """Return the answer to an enqueue: the batch that was written, or what became of the one with its source key.
+
+    Raises SourceKeyConflict if the key was reserved for other content.
+    """
     session_id, source_key = encoded.draft.session_id, encoded.draft.source_key or ""
+    if isinstance(written, BatchRow):
+        return Enqueued(batch_id=written.batch_id, created=True, batch=decode_batch(written, session_id))
+    key, stored = written.key, written.batch
     if key.content_hash != encoded.content_hash:
         raise SourceKeyConflict(session_id, source_key)
     state = BatchState(key.state)
     return Enqueued(
         batch_id=key.batch_id,
         created=False,
-        # A key is pending until its batch is done or cancelled: one that is not queued either is a dead letter.
+        # A key is pending until its batch is consumed or cancelled. A pending key without a batch is a dead letter.
         state=BatchState.DEAD if state is BatchState.PENDING and stored is None else state,
         batch=None if stored is None else decode_batch(stored, session_id),
     )
+
+
+def new_claim(session_id: str, fencing: int, claim: NewClaim, written: ClaimedRows) -> Claim:
+    """Return the claim that was written under the lease with this fencing number."""
+    return Claim(
+        session_id=session_id,
+        claim_id=claim.claim_id,
+        token=claim.token,
+        lease_fencing=fencing,
+        claimed_at_ms=written.now_ms,
+        expires_at_ms=saturating_add(written.now_ms, claim.ttl_ms),
+        batches=tuple(decode_batch(row, session_id) for row in written.batches),
+    )
+
+
+def renewed_claim(claim: Claim, expires_at_ms: int | None) -> Claim:
+    """Return the claim with the expiry that is stored now; raise ClaimLost if it does not hold all its batches.
+
+    The batches are the caller's: a claim keeps others from changing what it holds, so they need not be read again.
+    """
+    if expires_at_ms is None:
+        raise ClaimLost(claim.session_id, claim.claim_id)
+    return msgspec.structs.replace(claim, expires_at_ms=expires_at_ms)
+
+
+def decide_claim(head: QueueHead, *, fence: LeaseFence, choose: Choose) -> list[int] | NothingClaimed:
+    """Choose batches under a live lease; raise LeaseLost if the fence does not hold it."""
+    require_fence(head.lease, fence, head.now_ms)
+    return choose(head.facts)
 
 
 def nothing_asked_for() -> NothingClaimed:

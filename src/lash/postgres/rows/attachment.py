@@ -13,8 +13,8 @@ from lash.base.threads import off_loop
 from lash.model.session.session import Durability
 from lash.plan.artifact import ArtifactRow
 from lash.plan.attachment import AttachmentRow, FenceRow, Intent, Move, NameCount, Place, UnnamedFences
-from lash.plan.session.session import missing_session
 from lash.postgres.engine.database import Database
+from lash.postgres.rows.session.lookup import missing, require_session
 from lash.sqlkit.rows import Flag, Number, Text
 
 
@@ -44,7 +44,7 @@ class PostgresAttachmentManifest:
             repeatable=True,
         )
         if answer is None:
-            raise await self._missing(intent.session_id)
+            raise await missing(self._database, intent.session_id)
         return answer.token
 
     async def confirm(self, session_id: str, attachment_id: str, token: str) -> bool:
@@ -54,13 +54,13 @@ class PostgresAttachmentManifest:
     async def row(self, session_id: str, attachment_id: str) -> AttachmentRow | None:
         row = await self._database.read_one(AttachmentRow, "attachment_row", session_id, attachment_id)
         if row is None:
-            await self._require_session(session_id)
+            await require_session(self._database, session_id)
         return row
 
     async def lines(self, session_id: str, after: str, limit: int) -> Sequence[AttachmentRow]:
         rows = await self._database.read_all(AttachmentRow, "attachment_lines", session_id, after, limit)
         if not rows:
-            await self._require_session(session_id)
+            await require_session(self._database, session_id)
         return rows
 
     async def stamp(self, session_id: str, attachment_ids: Sequence[str]) -> tuple[str, ...]:
@@ -68,7 +68,7 @@ class PostgresAttachmentManifest:
             Text, "attachment_stamp", session_id, list(attachment_ids), repeatable=True
         )
         if not stamped:
-            await self._require_session(session_id)
+            await require_session(self._database, session_id)
         return tuple(sorted(row.text for row in stamped))
 
     async def now_ms(self) -> int:
@@ -84,7 +84,7 @@ class PostgresAttachmentManifest:
             Flag, "attachment_forget", session_id, attachment_id, repeatable=True
         )
         if forgotten is None:
-            await self._require_session(session_id)
+            await require_session(self._database, session_id)
         return forgotten is not None
 
     async def drop(self, row: AttachmentRow) -> bool:
@@ -106,14 +106,6 @@ class PostgresAttachmentManifest:
 
     async def remove(self, fence: FenceRow) -> None:
         await self._database.write_one(Flag, "attachment_remove", fence.attachment_id, fence.version, repeatable=True)
-
-    async def _require_session(self, session_id: str) -> None:
-        if await self._database.read_one(Number, "attachment_session", session_id) is None:
-            raise await self._missing(session_id)
-
-    async def _missing(self, session_id: str) -> Exception:
-        deleted = await self._database.read_one(Flag, "session_is_deleted", session_id)
-        return missing_session(session_id, deleted=deleted is not None and deleted.value)
 
 
 class PostgresBytes:

@@ -1,7 +1,3 @@
--- name: attachment_session
--- The key of one session.
-SELECT session_key FROM :"schema".lash_sessions WHERE session_id = $1::text;
-
 -- name: attachment_now
 -- The time.
 SELECT :"schema".lash_now_ms();

@@ -21,7 +21,7 @@ from lash.model.queue import Batch, Claim, ClaimedTurn, TurnInput
 from lash.model.session.message import Message
 from lash.model.session.node import ProtocolEntry
 from lash.model.value import JSON
-from lash.plan.queue.begin import turn_id_of
+from lash.plan.queue.claim_turn import turn_id_of
 from lash.runtime.definition import AgentDefinition
 from lash.runtime.errors import STORAGE_TROUBLE, Suspended
 from lash.runtime.hooks import TURN

@@ -20,10 +20,10 @@ from lash.plan.attachment import (
     UnnamedFences,
     plan_announcement,
 )
-from lash.plan.session.session import missing_session
 from lash.sqlite.engine.database import Database, Reader, SQLiteValue, Transaction
 from lash.sqlite.engine.parameters import json_array
-from lash.sqlkit.rows import Flag, Number, Text
+from lash.sqlite.rows.session.lookup import find_session_key
+from lash.sqlkit.rows import Flag, Text
 
 
 class SQLiteAttachmentManifest:
@@ -34,7 +34,7 @@ class SQLiteAttachmentManifest:
 
     async def announce(self, intent: Intent) -> str | None:
         def body(transaction: Transaction) -> str | None:
-            session_key = _session_key(transaction, intent.session_id)
+            session_key = find_session_key(transaction, intent.session_id)
             fence = transaction.one(FenceRow, "attachment_fence", attachment_id=intent.ref.id)
             version = plan_announcement(fence)
             if version is None:
@@ -63,21 +63,21 @@ class SQLiteAttachmentManifest:
 
     async def row(self, session_id: str, attachment_id: str) -> AttachmentRow | None:
         def body(reader: Reader) -> AttachmentRow | None:
-            _session_key(reader, session_id)
+            find_session_key(reader, session_id)
             return reader.one(AttachmentRow, "attachment_row", session_id=session_id, attachment_id=attachment_id)
 
         return self._database.read(body)
 
     async def lines(self, session_id: str, after: str, limit: int) -> Sequence[AttachmentRow]:
         def body(reader: Reader) -> Sequence[AttachmentRow]:
-            key = _session_key(reader, session_id)
+            key = find_session_key(reader, session_id)
             return reader.all(AttachmentRow, "attachment_lines", session_key=key, after=after, limit=limit)
 
         return await self._database.read_in_thread(body)
 
     async def stamp(self, session_id: str, attachment_ids: Sequence[str]) -> tuple[str, ...]:
         def body(transaction: Transaction) -> tuple[str, ...]:
-            return stamp_attachments(transaction, _session_key(transaction, session_id), attachment_ids)
+            return stamp_attachments(transaction, find_session_key(transaction, session_id), attachment_ids)
 
         return await self._database.write(body)
 
@@ -99,7 +99,7 @@ class SQLiteAttachmentManifest:
 
     async def forget(self, session_id: str, attachment_id: str) -> bool:
         def body(transaction: Transaction) -> bool:
-            key = _session_key(transaction, session_id)
+            key = find_session_key(transaction, session_id)
             return transaction.run("attachment_forget", session_key=key, attachment_id=attachment_id) > 0
 
         return await self._database.write(body)
@@ -220,11 +220,3 @@ def _line(intent: Intent, now_ms: int) -> dict[str, SQLiteValue]:
         "owner_id": None if owner is None else owner.id,
         "now_ms": now_ms,
     }
-
-
-def _session_key(reader: Reader, session_id: str) -> int:
-    row = reader.one(Number, "attachment_session", session_id=session_id)
-    if row is None:
-        deleted = reader.one(Flag, "session_is_deleted", session_id=session_id)
-        raise missing_session(session_id, deleted=deleted is not None and deleted.value)
-    return row.number

@@ -7,12 +7,11 @@ from lash.plan.effect.claim import EffectFacts, EffectRow, GroupRow, decode_grou
 from lash.plan.effect.effect import EncodedEffect
 from lash.plan.effect.scope import scope_id, scope_process_id, scope_session_id
 from lash.plan.lease import LeaseRow
-from lash.plan.session.session import missing_session
 from lash.sqlite.engine.database import Reader, SQLiteValue
 from lash.sqlite.rows.lease import lease_row
 from lash.sqlite.rows.process.event import find_process, process_lease_row
-from lash.sqlite.rows.session.lookup import is_deleted
-from lash.sqlkit.rows import Number, Text
+from lash.sqlite.rows.session.lookup import find_session_key
+from lash.sqlkit.rows import Text
 
 
 def load_facts(reader: Reader, encoded: EncodedEffect) -> EffectFacts:
@@ -39,10 +38,7 @@ def owner_keys(reader: Reader, scope: ExecutionScope) -> dict[str, SQLiteValue]:
         return {"session_key": None, "process_key": find_process(reader, process_id).process_key}
     if session_id is None:
         return {"session_key": None, "process_key": None}
-    key = reader.one(Number, "effect_session", session_id=session_id)
-    if key is None:
-        raise missing_session(session_id, deleted=is_deleted(reader, session_id))
-    return {"session_key": key.number, "process_key": None}
+    return {"session_key": find_session_key(reader, session_id), "process_key": None}
 
 
 def effect_row(reader: Reader, scope: str, replay_key: str) -> EffectRow | None:

@@ -135,19 +135,21 @@ def _carry_out(
     transaction: Transaction, decision: ClaimDecision, session_id: str, owner: LeaseOwner, ttl_ms: int
 ) -> LeaseOutcome:
     if isinstance(decision, Acquire):
-        lease = take_lease(transaction, decision.fencing, session_id, owner, ttl_ms)
+        lease = take_lease(transaction, decision.fencing, session_id, owner, ttl_ms, token=new_id())
         return Acquired(lease=lease, displaced=decision.displaced)
     if isinstance(decision, Reenter):
         _extend(transaction, decision.lease)
     return outcome_of(decision)
 
 
-def take_lease(transaction: Transaction, fencing: int, session_id: str, owner: LeaseOwner, ttl_ms: int) -> Lease:
+def take_lease(
+    transaction: Transaction, fencing: int, session_id: str, owner: LeaseOwner, ttl_ms: int, *, token: str
+) -> Lease:
     """Give the lease to a new holder under this number."""
     lease = Lease(
         resource=session_resource(session_id),
         owner=owner,
-        token=new_id(),
+        token=token,
         fencing=fencing,
         claimed_at_ms=transaction.now_ms,
         expires_at_ms=saturating_add(transaction.now_ms, ttl_ms),

@@ -1,7 +1,3 @@
--- name: attachment_session
--- The key of one session.
-SELECT session_key FROM lash_sessions WHERE session_id = :session_id;
-
 -- name: attachment_fence
 -- The fence of one digest.
 SELECT attachment_id, byte_len, phase, version, token, sweeper, changed_at_ms

@@ -18,10 +18,6 @@ LIMIT :limit;
 -- Whether a scope has any effect.
 SELECT EXISTS (SELECT 1 FROM lash_effects WHERE scope_id = :scope_id);
 
--- name: effect_session
--- The key of a session to which a scope belongs.
-SELECT session_key FROM lash_sessions WHERE session_id = :session_id;
-
 -- name: effect_begin
 -- Writes an effect as begun under a first claim.
 INSERT INTO lash_effects (

@@ -1,137 +1,140 @@
-"""Claiming queued work on PostgreSQL: read the head of the queue, plan, and stamp what was chosen if it is still so."""
+"""Claims on PostgreSQL: read the head of the queue, decide, and write the claim if the head is still the same."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable
 
+import msgspec
+
+from lash.base.backoff import MAX_PLANS
 from lash.base.codec import encode
-from lash.base.ids import new_id
-from lash.base.limits import saturating_add
 from lash.errors import StoreUnavailable
-from lash.model.lease import Lease, LeaseFence, LeaseOwner, LocalProcess, ResourceKind, session_resource
-from lash.model.queue import Boundary, Claim, ClaimedTurn, ClaimOutcome, ClaimTurnOutcome, NothingClaimed
-from lash.plan.lease import check_fence, check_ttl, require_fence
-from lash.plan.queue.begin import MAX_INPUT, NO_FENCING, Beginning, plan_begin
-from lash.plan.queue.queue import BatchRow, Choose, decode_batch, lanes_at
+from lash.model.lease import Busy, LeaseFence, LocalProcess
+from lash.model.queue import Claim, NothingClaimed
+from lash.plan.lease import LeaseRow
+from lash.plan.queue.claim_turn import ClaimedTurnRows, NewLease, TurnClaim, TurnClaimDecision
+from lash.plan.queue.queue import (
+    CandidateRow,
+    ClaimedRows,
+    DecideClaim,
+    HeadRequest,
+    NewClaim,
+    QueueFacts,
+    QueueHead,
+)
 from lash.postgres.engine.database import Database
-from lash.postgres.rows.session.lookup import missing
-from lash.postgres.rows.session.rows import BeginAnswer, QueueAnswer, StampAnswer
+from lash.postgres.rows.session.lookup import missing, require_session
 from lash.sqlkit.rows import Number
 
-_MAX_PLANS: Final = 10
+
+class _HeadAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """The time, the lease and the head of a queue."""
+
+    session_key: int
+    now_ms: int
+    lease: LeaseRow
+    candidates: list[CandidateRow]
+    command_seq: int | None
+    any_late: bool
+    any_claimed: bool
+    next_available_at_ms: int | None
+
+    @property
+    def any_due(self) -> bool:
+        """Whether delayed work must be made ready before the head is valid."""
+        return self.next_available_at_ms is not None and self.next_available_at_ms <= self.now_ms
+
+    @property
+    def head(self) -> QueueHead:
+        summary = (self.command_seq, self.any_late, self.any_claimed, self.next_available_at_ms)
+        return QueueHead(now_ms=self.now_ms, lease=self.lease, facts=QueueFacts(self.candidates, *summary))
 
 
-async def claim_turn(database: Database, session_id: str, owner: LeaseOwner, ttl_ms: int) -> ClaimTurnOutcome:
-    """Take the lease and claim what comes next under it, or change nothing."""
-    for _ in range(_MAX_PLANS):
-        answer = await _ready_work(database, session_id, NO_FENCING, lanes_at(Boundary.IDLE), MAX_INPUT)
-        decision = plan_begin(answer.lease, answer.facts, session_id=session_id, owner=owner, now_ms=answer.now_ms)
-        if not isinstance(decision, Beginning):
-            return decision
-        begun = await _begin(database, session_id, answer.session_key, decision, owner, ttl_ms)
-        if begun is not None:
-            return begun
-    raise _kept_changing(session_id)
+class PostgresClaimRows:
+    """The claims of one PostgreSQL storage; the contract is `lash.stores.queue.ClaimRows`."""
 
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
-async def claim_work(
-    database: Database, fence: LeaseFence, ttl_ms: int, lanes: tuple[str, ...], limit: int, choose: Choose
-) -> ClaimOutcome:
-    """Claim what is chosen under a live lease."""
-    check_fence("fence", fence, ResourceKind.SESSION)
-    check_ttl(ttl_ms)
-    for _ in range(_MAX_PLANS):
-        answer = await _ready_work(database, fence.resource.id, fence.fencing, lanes, limit, fence)
-        seqs = choose(answer.facts)
-        if isinstance(seqs, NothingClaimed):
-            return seqs
-        claim = await _stamp(database, fence, answer.session_key, seqs, ttl_ms)
-        if claim is not None:
-            return claim
-    raise _kept_changing(fence.resource.id)
+    async def claim(
+        self, request: HeadRequest, decide: DecideClaim, claim: NewClaim, fence: LeaseFence
+    ) -> ClaimedRows | NothingClaimed:
+        for _ in range(MAX_PLANS):
+            answer = await self._head(request)
+            seqs = decide(answer.head)
+            if isinstance(seqs, NothingClaimed):
+                return seqs
+            # A retry after a lost connection is harmless: it finds the batches held by this claim.
+            claimed = await self._database.write_one(
+                ClaimedRows,
+                "queue_stamp",
+                *(answer.session_key, seqs),
+                *(fence.owner_id, fence.incarnation_id, fence.token, fence.fencing),
+                *(claim.claim_id, claim.token, claim.ttl_ms),
+                repeatable=True,
+            )
+            if claimed is not None:
+                return claimed
+        raise _kept_changing(request.session_id)
 
+    async def claim_turn(
+        self,
+        request: HeadRequest,
+        decide: Callable[[QueueHead], TurnClaimDecision],
+        claim: NewClaim,
+        lease: NewLease,
+    ) -> tuple[TurnClaim, ClaimedTurnRows] | Busy | NothingClaimed:
+        for _ in range(MAX_PLANS):
+            answer = await self._head(request)
+            decision = decide(answer.head)
+            if not isinstance(decision, TurnClaim):
+                return decision
+            claimed = await self._claim_turn(answer.session_key, decision, claim, lease)
+            if claimed is not None:
+                return decision, claimed
+        raise _kept_changing(request.session_id)
 
-async def _ready_work(
-    database: Database,
-    session_id: str,
-    fencing: int,
-    lanes: tuple[str, ...],
-    limit: int,
-    fence: LeaseFence | None = None,
-) -> QueueAnswer:
-    """Return the lease and the head of the queue, with due work made ready; a fence must hold the lease."""
-    for _ in range(_MAX_PLANS):
-        answer = await database.read_one(QueueAnswer, "queue_facts", session_id, fencing, list(lanes), limit)
-        if answer is None:
-            raise await missing(database, session_id)
-        if fence is not None:
-            require_fence(answer.lease, fence, answer.now_ms)
-        if not answer.any_due:
-            return answer
-        await database.write_one(Number, "queue_promote", answer.session_key, repeatable=True)
-    raise StoreUnavailable(f"work of session {session_id!r} became due {_MAX_PLANS} times during a claim")
+    async def extend(self, claim: Claim, ttl_ms: int) -> int | None:
+        arguments = (claim.session_id, claim.token, len(claim.batches), ttl_ms)
+        extended = await self._database.write_one(Number, "queue_extend", *arguments, repeatable=True)
+        if extended is None:
+            await require_session(self._database, claim.session_id)
+        return None if extended is None else extended.number
 
+    async def release(self, claim: Claim, uncounted: int) -> int:
+        arguments = (claim.session_id, claim.token, uncounted)
+        released = await self._database.write_one(Number, "queue_abandon", *arguments, repeatable=True)
+        if released is None:
+            raise await missing(self._database, claim.session_id)
+        return released.number
 
-async def _begin(
-    database: Database, session_id: str, session_key: int, decision: Beginning, owner: LeaseOwner, ttl_ms: int
-) -> ClaimedTurn | None:
-    process = None if owner.process is None else encode(owner.process, LocalProcess, "owner.process")
-    token, claim_id, claim_token = new_id(), new_id(), new_id()
-    # Repeating it after a lost connection is harmless: the lease and the batches are then held under these tokens.
-    answer = await database.write_one(
-        BeginAnswer,
-        "queue_begin_turn",
-        *(session_key, list(decision.seqs), decision.fencing),
-        *(owner.owner_id, owner.incarnation_id, process, token),
-        *(claim_id, claim_token, ttl_ms, decision.scope_id),
-        repeatable=True,
-    )
-    if answer is None:
-        return None
-    lease = Lease(
-        resource=session_resource(session_id),
-        owner=owner,
-        token=token,
-        fencing=decision.fencing,
-        claimed_at_ms=answer.now_ms,
-        expires_at_ms=saturating_add(answer.now_ms, ttl_ms),
-    )
-    return ClaimedTurn(
-        lease=lease,
-        claim=_claim(lease.fence, claim_id, claim_token, answer.now_ms, ttl_ms, answer.batches),
-        revision=answer.revision,
-        recorded=answer.recorded,
-    )
+    async def _head(self, request: HeadRequest) -> _HeadAnswer:
+        """Return the facts of a claim, after due work was made ready."""
+        arguments = (request.session_id, request.fencing, list(request.lanes), request.limit)
+        for _ in range(MAX_PLANS):
+            answer = await self._database.read_one(_HeadAnswer, "queue_facts", *arguments)
+            if answer is None:
+                raise await missing(self._database, request.session_id)
+            if not answer.any_due:
+                return answer
+            await self._database.write_one(Number, "queue_promote", answer.session_key, repeatable=True)
+        raise StoreUnavailable(f"work of session {request.session_id!r} became due {MAX_PLANS} times during a claim")
 
-
-async def _stamp(
-    database: Database, fence: LeaseFence, session_key: int, seqs: Sequence[int], ttl_ms: int
-) -> Claim | None:
-    claim_id, token = new_id(), new_id()
-    # Repeating it after a lost connection is harmless: the batches are then held by this very claim.
-    answer = await database.write_one(
-        StampAnswer,
-        "queue_stamp",
-        *(session_key, list(seqs)),
-        *(fence.owner_id, fence.incarnation_id, fence.token, fence.fencing),
-        *(claim_id, token, ttl_ms),
-        repeatable=True,
-    )
-    return None if answer is None else _claim(fence, claim_id, token, answer.now_ms, ttl_ms, answer.batches)
-
-
-def _claim(fence: LeaseFence, claim_id: str, token: str, now_ms: int, ttl_ms: int, rows: Sequence[BatchRow]) -> Claim:
-    return Claim(
-        session_id=fence.resource.id,
-        claim_id=claim_id,
-        token=token,
-        lease_fencing=fence.fencing,
-        claimed_at_ms=now_ms,
-        expires_at_ms=saturating_add(now_ms, ttl_ms),
-        batches=tuple(decode_batch(row, fence.resource.id) for row in rows),
-    )
+    async def _claim_turn(
+        self, session_key: int, decision: TurnClaim, claim: NewClaim, lease: NewLease
+    ) -> ClaimedTurnRows | None:
+        owner = lease.owner
+        process = None if owner.process is None else encode(owner.process, LocalProcess, "owner.process")
+        # A retry after a lost connection is harmless: it finds the lease and the batches held under these tokens.
+        return await self._database.write_one(
+            ClaimedTurnRows,
+            "queue_claim_turn",
+            *(session_key, decision.seqs, decision.fencing),
+            *(owner.owner_id, owner.incarnation_id, process, lease.token),
+            *(claim.claim_id, claim.token, claim.ttl_ms, decision.scope_id),
+            repeatable=True,
+        )
 
 
 def _kept_changing(session_id: str) -> StoreUnavailable:
-    return StoreUnavailable(f"the queue of session {session_id!r} changed {_MAX_PLANS} times during a claim")
+    return StoreUnavailable(f"the queue of session {session_id!r} changed {MAX_PLANS} times during a claim")

@@ -2,53 +2,72 @@
 
 from __future__ import annotations
 
-from lash.errors import DeadLetterNotFound
-from lash.model.queue import Batch, DeadLetter
-from lash.plan.queue.dead_letter import Burial, DeadLetterRow, decode_dead_letter, plan_burial
-from lash.plan.queue.queue import decode_batch
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from lash.plan.queue.dead_letter import Burial, DeadLetterRow
+from lash.plan.queue.queue import BatchRow
 from lash.postgres.engine.database import Database
+from lash.postgres.rows.queue.queue import BatchesAnswer
 from lash.postgres.rows.session.lookup import missing
-from lash.postgres.rows.session.rows import BatchesAnswer, DeadLettersAnswer, HeldAnswer
-from lash.sqlkit.rows import Text
+from lash.sqlkit.rows import Flag, Text
 
 
-async def bury(database: Database, burial: Burial) -> int:
-    """Move what a claim holds to the dead letters, unless that was done before."""
-    claim = burial.claim
-    # Repeating it after a lost connection is harmless: the batches are then found to have died under this very claim.
-    answer = await database.write_one(
-        HeldAnswer,
-        "dead_letter_bury",
-        *(claim.session_id, claim.token, claim.claim_id, burial.batch_ids),
-        *(burial.reason, burial.error),
-        repeatable=True,
-    )
-    if answer is None:
-        raise await missing(database, claim.session_id)
-    if set(answer.held) != set(burial.batch_ids):
-        # Read apart: the statement may have waited for the very one that buried them.
-        buried = await database.read_all(Text, "dead_letter_of_claim", claim.session_id, burial.batch_ids, claim.token)
-        plan_burial(burial, answer.held, {row.text for row in buried})
-    return len(burial.batch_ids)
+class _HeldAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """The ids of the batches that a claim held."""
+
+    held: list[str]
 
 
-async def dead(database: Database, session_id: str | None, limit: int, after: int) -> tuple[DeadLetter, ...]:
-    """Return a page of dead letters, of one session or of all."""
-    if session_id is None:
-        rows = await database.read_all(DeadLetterRow, "dead_letter_page", after, limit)
-    else:
-        answer = await database.read_one(DeadLettersAnswer, "dead_letter_page_of_session", session_id, after, limit)
+class _LettersAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """Some dead letters of a session that exists."""
+
+    session_key: int
+    letters: list[DeadLetterRow]
+
+
+class PostgresDeadLetterRows:
+    """The dead letters of one PostgreSQL storage; the contract is `lash.stores.queue.DeadLetterRows`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def bury(self, burial: Burial, decide: Callable[[Sequence[str], Sequence[str]], bool]) -> None:
+        session_id, token, batch_ids = burial.claim.session_id, burial.claim.token, burial.batch_ids
+        # A retry after a lost connection is harmless: it finds that the batches died under this claim.
+        answer = await self._database.write_one(
+            _HeldAnswer,
+            "dead_letter_bury",
+            *(session_id, token, burial.claim.claim_id, batch_ids),
+            *(burial.reason, burial.error),
+            repeatable=True,
+        )
         if answer is None:
-            raise await missing(database, session_id)
-        rows = answer.letters
-    return tuple(decode_dead_letter(row) for row in rows)
+            raise await missing(self._database, session_id)
+        if set(answer.held) != set(batch_ids):
+            # A separate read: the statement above may have waited for the one that buried them, and does not see it.
+            buried = await self._database.read_all(Text, "dead_letter_of_claim", session_id, batch_ids, token)
+            decide(answer.held, [row.text for row in buried])
 
+    async def page(self, session_id: str | None, limit: int, after: int) -> Sequence[DeadLetterRow]:
+        if session_id is None:
+            return await self._database.read_all(DeadLetterRow, "dead_letter_page", after, limit)
+        arguments = (session_id, after, limit)
+        answer = await self._database.read_one(_LettersAnswer, "dead_letter_page_of_session", *arguments)
+        if answer is None:
+            raise await missing(self._database, session_id)
+        return answer.letters
 
-async def requeue(database: Database, session_id: str, batch_id: str) -> Batch:
-    """Put a dead letter back to the end of the queue."""
-    answer = await database.write_one(BatchesAnswer, "dead_letter_revive", session_id, batch_id, repeatable=False)
-    if answer is None:
-        raise await missing(database, session_id)
-    if not answer.batches:
-        raise DeadLetterNotFound(session_id, batch_id)
-    return decode_batch(answer.batches[0], session_id)
+    async def revive(self, session_id: str, batch_id: str) -> BatchRow | None:
+        arguments = (session_id, batch_id)
+        answer = await self._database.write_one(BatchesAnswer, "dead_letter_revive", *arguments, repeatable=False)
+        if answer is None:
+            raise await missing(self._database, session_id)
+        return answer.batches[0] if answer.batches else None
+
+    async def remove(self, session_id: str, batch_id: str) -> bool:
+        removed = await self._database.write_one(Flag, "dead_letter_remove", session_id, batch_id, repeatable=False)
+        if removed is None:
+            raise await missing(self._database, session_id)
+        return removed.value

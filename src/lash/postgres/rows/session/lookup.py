@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lash.plan.session.session import missing_session
 from lash.postgres.engine.database import Database, Transaction
-from lash.sqlkit.rows import Flag
+from lash.sqlkit.rows import Flag, Number
 
 
 async def missing(database: Database, session_id: str) -> Exception:
@@ -17,3 +17,9 @@ async def missing_within(transaction: Transaction, session_id: str) -> Exception
     """Return the same error, as the transaction sees it."""
     deleted = await transaction.one(Flag, "session_is_deleted", session_id)
     return missing_session(session_id, deleted=deleted is not None and deleted.value)
+
+
+async def require_session(database: Database, session_id: str) -> None:
+    """Raise SessionNotFound or SessionDeleted if there is no such session."""
+    if await database.read_one(Number, "session_key", session_id) is None:
+        raise await missing(database, session_id)

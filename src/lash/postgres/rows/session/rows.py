@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from lash.plan.lease import LeaseRow
-from lash.plan.queue.dead_letter import DeadLetterRow
-from lash.plan.queue.queue import BatchRow, CandidateRow, HeldBatch, QueueFacts, SourceKeyRow
+from lash.plan.queue.queue import HeldBatch
 from lash.plan.session.checkpoint import CheckpointRow, ComponentRow
 from lash.plan.session.frame import FrameRow
 from lash.plan.session.node import PathRow, StoredNode
@@ -105,74 +104,3 @@ class AcquireAnswer(msgspec.Struct, frozen=True, array_like=True):
     now_ms: int
     before: LeaseRow
     taken: LeaseRow | None
-
-
-class KnownKeyAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """What is known of a source key, and its batch if it is still queued."""
-
-    key: SourceKeyRow
-    batches: list[BatchRow]
-
-
-class QueueAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """The time, the lease and the head of a queue."""
-
-    session_key: int
-    now_ms: int
-    lease: LeaseRow
-    candidates: list[CandidateRow]
-    command_seq: int | None
-    any_late: bool
-    any_claimed: bool
-    next_available_at_ms: int | None
-
-    @property
-    def any_due(self) -> bool:
-        """Whether delayed work must be made ready before the head means anything."""
-        return self.next_available_at_ms is not None and self.next_available_at_ms <= self.now_ms
-
-    @property
-    def facts(self) -> QueueFacts:
-        return QueueFacts(
-            candidates=self.candidates,
-            command_seq=self.command_seq,
-            any_late=self.any_late,
-            any_claimed=self.any_claimed,
-            next_available_at_ms=self.next_available_at_ms,
-        )
-
-
-class StampAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """When a claim was made, and what it holds."""
-
-    now_ms: int
-    batches: list[BatchRow]
-
-
-class BeginAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """When a turn was begun, with what, at which revision, and whether an earlier attempt has left records."""
-
-    now_ms: int
-    batches: list[BatchRow]
-    revision: int
-    recorded: bool
-
-
-class BatchesAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """Some batches of a session that exists."""
-
-    session_key: int
-    batches: list[BatchRow]
-
-
-class HeldAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """The ids of the batches that a claim held."""
-
-    held: list[str]
-
-
-class DeadLettersAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """Some dead letters of a session that exists."""
-
-    session_key: int
-    letters: list[DeadLetterRow]

@@ -160,7 +160,7 @@ stamped AS (
 -- include: stamped
 FROM guard;
 
--- name: queue_begin_turn
+-- name: queue_claim_turn
 -- Gives the lease to a new holder ($4 to $7) under the number $3, and puts a claim on the batches of places $2, all of it
 -- or nothing: the number before must be the last one, its lease free or lapsed, and every batch still there. Answers the
 -- time, the batches, the revision, and whether scope $11 has effects.

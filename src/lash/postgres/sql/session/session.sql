@@ -1,3 +1,7 @@
+-- name: session_key
+-- The key of a session.
+SELECT session_key FROM :"schema".lash_sessions WHERE session_id = $1::text;
+
 -- name: session_create
 -- Creates a session with its lease row, above the numbers of a deleted one of the same id; no row if it exists. The row
 -- of the id is the gate through which creations and deletions pass one by one.

@@ -28,10 +28,11 @@ from lash.plan.process.event_draft import check_signal_name, signal_draft
 from lash.plan.process.grant import check_process_ids
 from lash.plan.process.process import ProcessRow, decode_process, missing_process, record_after
 from lash.plan.process.wake import LostWakeRow, WakeRow, decode_lost_wake, decode_wake, wake_batch, woken_session
+from lash.plan.queue.queue import decode_enqueued
 from lash.plan.session.session import check_limit
 from lash.sqlite.engine.database import Database, Reader, Transaction
 from lash.sqlite.engine.parameters import json_array
-from lash.sqlite.rows.queue.queue import enqueue_batch
+from lash.sqlite.rows.queue.queue import insert_batch
 from lash.sqlite.rows.work import change_work
 from lash.sqlkit.rows import Flag, Number
 from lash.stores.hints import Hints
@@ -292,5 +293,6 @@ def _enqueue(transaction: Transaction, event: ProcessEvent, session_id: str) -> 
     session = transaction.one(Number, "event_target_session", session_id=session_id)
     if session is None:
         return WakeState.UNDELIVERABLE, None
-    enqueued = enqueue_batch(transaction, session.number, wake_batch(event, session_id), new_id())
+    batch = wake_batch(event, session_id)
+    enqueued = decode_enqueued(batch, insert_batch(transaction, session.number, batch, new_id()))
     return (WakeState.QUEUED if enqueued.created else WakeState.MERGED), enqueued.batch_id

@@ -1,53 +1,98 @@
-"""Claiming queued work on SQLite, inside any write transaction."""
+"""Claims on SQLite: read the head of the queue, decide, write, in one transaction."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from lash.base.ids import new_id
 from lash.base.limits import saturating_add
 from lash.errors import CorruptData
-from lash.model.lease import LeaseOwner
-from lash.model.queue import Boundary, Claim, ClaimedTurn, ClaimTurnOutcome
-from lash.plan.queue.begin import MAX_INPUT, NO_FENCING, Beginning, plan_begin
+from lash.model.lease import Busy, LeaseFence
+from lash.model.queue import Claim, NothingClaimed
+from lash.plan.queue.claim_turn import ClaimedTurnRows, NewLease, TurnClaim, TurnClaimDecision
 from lash.plan.queue.queue import (
     COMMAND_LANE,
     BacklogRow,
     BatchRow,
     CandidateRow,
+    ClaimedRows,
+    DecideClaim,
+    HeadRequest,
+    NewClaim,
     QueueFacts,
-    decode_batch,
-    lanes_at,
+    QueueHead,
 )
-from lash.sqlite.engine.database import Transaction
+from lash.sqlite.engine.database import Database, Transaction
 from lash.sqlite.engine.parameters import json_array
 from lash.sqlite.rows.lease import lease_row, take_lease
 from lash.sqlite.rows.session.lookup import find_head
-from lash.sqlkit.rows import Flag
+from lash.sqlkit.rows import Flag, Number
 
 
-def claim_turn(transaction: Transaction, session_id: str, owner: LeaseOwner, ttl_ms: int) -> ClaimTurnOutcome:
-    """Take the lease and claim what comes next under it, or change nothing."""
-    row, now_ms = lease_row(transaction, session_id), transaction.now_ms
-    head = find_head(transaction, session_id)
-    facts = ready_work(transaction, head.session_key, lanes_at(Boundary.IDLE), MAX_INPUT, NO_FENCING)
-    decision = plan_begin(row, facts, session_id=session_id, owner=owner, now_ms=now_ms)
-    if not isinstance(decision, Beginning):
-        return decision
-    recorded = transaction.one(Flag, "effect_any", scope_id=decision.scope_id)
-    return ClaimedTurn(
-        lease=take_lease(transaction, decision.fencing, session_id, owner, ttl_ms),
-        claim=stamp_claim(transaction, session_id, decision.seqs, fencing=decision.fencing, ttl_ms=ttl_ms),
-        revision=head.revision,
-        recorded=recorded is not None and recorded.value,
-    )
+class SQLiteClaimRows:
+    """The claims of one SQLite storage; the contract is `lash.stores.queue.ClaimRows`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def claim(
+        self, request: HeadRequest, decide: DecideClaim, claim: NewClaim, fence: LeaseFence
+    ) -> ClaimedRows | NothingClaimed:
+        def body(transaction: Transaction) -> ClaimedRows | NothingClaimed:
+            key = find_head(transaction, request.session_id).session_key
+            seqs = decide(_queue_head(transaction, key, request))
+            if isinstance(seqs, NothingClaimed):
+                return seqs
+            return ClaimedRows(transaction.now_ms, _stamp(transaction, seqs, claim, fence.fencing))
+
+        return await self._database.write_briefly(body)
+
+    async def claim_turn(
+        self,
+        request: HeadRequest,
+        decide: Callable[[QueueHead], TurnClaimDecision],
+        claim: NewClaim,
+        lease: NewLease,
+    ) -> tuple[TurnClaim, ClaimedTurnRows] | Busy | NothingClaimed:
+        def body(transaction: Transaction) -> tuple[TurnClaim, ClaimedTurnRows] | Busy | NothingClaimed:
+            session = find_head(transaction, request.session_id)
+            decision = decide(_queue_head(transaction, session.session_key, request))
+            if not isinstance(decision, TurnClaim):
+                return decision
+            recorded = transaction.one(Flag, "effect_any", scope_id=decision.scope_id)
+            take_lease(transaction, decision.fencing, request.session_id, lease.owner, claim.ttl_ms, token=lease.token)
+            batches = _stamp(transaction, decision.seqs, claim, decision.fencing)
+            is_recorded = recorded is not None and recorded.value
+            return decision, ClaimedTurnRows(transaction.now_ms, batches, session.revision, is_recorded)
+
+        return await self._database.write_briefly(body)
+
+    async def extend(self, claim: Claim, ttl_ms: int) -> int | None:
+        def body(transaction: Transaction) -> int | None:
+            key = find_head(transaction, claim.session_id).session_key
+            extended = transaction.all(
+                Number,
+                "queue_extend",
+                session_key=key,
+                claim_token=claim.token,
+                count=len(claim.batches),
+                expires_at_ms=saturating_add(transaction.now_ms, ttl_ms),
+            )
+            return min((row.number for row in extended), default=None)
+
+        return await self._database.write_briefly(body)
+
+    async def release(self, claim: Claim, uncounted: int) -> int:
+        def body(transaction: Transaction) -> int:
+            key = find_head(transaction, claim.session_id).session_key
+            return transaction.run("queue_abandon", session_key=key, claim_token=claim.token, uncounted=uncounted)
+
+        return await self._database.write_briefly(body)
 
 
-def ready_work(
-    transaction: Transaction, session_key: int, lanes: tuple[str, ...], limit: int, fencing: int
-) -> QueueFacts:
-    """Make ready what has become due, and return what a claim under the lease of this number must know."""
-    transaction.run("queue_promote", session_key=session_key, now_ms=transaction.now_ms)
+def _queue_head(transaction: Transaction, session_key: int, request: HeadRequest) -> QueueHead:
+    """Make due work ready, and return the facts of a claim."""
+    lease, now_ms = lease_row(transaction, request.session_id), transaction.now_ms
+    transaction.run("queue_promote", session_key=session_key, now_ms=now_ms)
 
     def first(lane: str, count: int) -> list[CandidateRow]:
         return transaction.all(
@@ -56,41 +101,33 @@ def ready_work(
             session_key=session_key,
             lane=lane,
             limit=count,
-            lease_fencing=fencing,
-            now_ms=transaction.now_ms,
+            lease_fencing=request.fencing,
+            now_ms=now_ms,
         )
 
     commands = first(COMMAND_LANE, 1)
     backlog = transaction.one(BacklogRow, "queue_backlog", session_key=session_key)
     if backlog is None:
-        raise CorruptData("a query that always answers did not")
-    return QueueFacts(
-        candidates=[candidate for lane in lanes for candidate in first(lane, limit)],
+        raise CorruptData("query queue_backlog returned no row")
+    facts = QueueFacts(
+        candidates=[candidate for lane in request.lanes for candidate in first(lane, request.limit)],
         command_seq=commands[0].seq if commands else None,
         any_late=backlog.any_late,
         any_claimed=backlog.any_claimed,
         next_available_at_ms=backlog.next_available_at_ms,
     )
+    return QueueHead(now_ms=now_ms, lease=lease, facts=facts)
 
 
-def stamp_claim(transaction: Transaction, session_id: str, seqs: Sequence[int], *, fencing: int, ttl_ms: int) -> Claim:
-    """Put a claim on the batches of these places, made under the lease of this number."""
-    claim_id, token, expires_at_ms = new_id(), new_id(), saturating_add(transaction.now_ms, ttl_ms)
+def _stamp(transaction: Transaction, seqs: Sequence[int], claim: NewClaim, fencing: int) -> list[BatchRow]:
+    """Write the claim into these batches, under the lease with this fencing number, and return them in order."""
     rows = transaction.all(
         BatchRow,
         "queue_stamp",
         seqs=json_array(seqs),
-        claim_id=claim_id,
-        claim_token=token,
+        claim_id=claim.claim_id,
+        claim_token=claim.token,
         lease_fencing=fencing,
-        expires_at_ms=expires_at_ms,
+        expires_at_ms=saturating_add(transaction.now_ms, claim.ttl_ms),
     )
-    return Claim(
-        session_id=session_id,
-        claim_id=claim_id,
-        token=token,
-        lease_fencing=fencing,
-        claimed_at_ms=transaction.now_ms,
-        expires_at_ms=expires_at_ms,
-        batches=tuple(decode_batch(row, session_id) for row in sorted(rows, key=lambda row: row.seq)),
-    )
+    return sorted(rows, key=lambda row: row.seq)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lash.plan.session.session import HeadRow, MetaRow, missing_session
 from lash.sqlite.engine.database import Reader
-from lash.sqlkit.rows import Flag
+from lash.sqlkit.rows import Flag, Number
 
 
 def find_head(reader: Reader, session_id: str) -> HeadRow:
@@ -32,3 +32,11 @@ def is_deleted(reader: Reader, session_id: str) -> bool:
     """Return whether a session of this id was deleted and not created again."""
     flag = reader.one(Flag, "session_is_deleted", session_id=session_id)
     return flag is not None and flag.value
+
+
+def find_session_key(reader: Reader, session_id: str) -> int:
+    """Return the key of the session, or raise SessionNotFound or SessionDeleted."""
+    row = reader.one(Number, "session_key", session_id=session_id)
+    if row is None:
+        raise missing(reader, session_id)
+    return row.number

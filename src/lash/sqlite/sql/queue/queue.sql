@@ -69,19 +69,16 @@ WHERE seq IN (SELECT value FROM json_each(:seqs))
 RETURNING
     seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, payloads;
 
--- name: queue_held
--- The batches that a claim holds, in order.
-SELECT
-    seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, payloads
-FROM lash_batches
-WHERE session_key = :session_key AND claim_token = :claim_token
-ORDER BY seq;
-
 -- name: queue_extend
--- Moves the expiry of a claim, never to an earlier moment, and answers it for each batch.
+-- Extends a claim that still holds as many batches as it was made for, never to an earlier moment. Returns the expiry of
+-- each batch.
 UPDATE lash_batches
 SET claim_expires_at_ms = MAX(claim_expires_at_ms, :expires_at_ms)
 WHERE session_key = :session_key AND claim_token = :claim_token
+    AND (
+        SELECT COUNT(*) FROM lash_batches AS held
+        WHERE held.session_key = :session_key AND held.claim_token = :claim_token
+    ) = :count
 RETURNING claim_expires_at_ms;
 
 -- name: queue_extend_under_lease
@@ -110,7 +107,7 @@ WHERE session_key = :session_key AND batch_id = :batch_id
 RETURNING
     seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, payloads;
 
--- name: queue_settle_key
+-- name: queue_finish_key
 -- Notes what became of the batch of a source key.
 UPDATE lash_source_keys
 SET state = :state, settled_at_ms = :now_ms

@@ -1,3 +1,7 @@
+-- name: session_key
+-- The key of a session.
+SELECT session_key FROM lash_sessions WHERE session_id = :session_id;
+
 -- name: session_take_id
 -- Reserves an id for a new session and answers the numbers it starts from, above those of a deleted one; no row if a
 -- session of this id exists.

@@ -1,0 +1,104 @@
+"""Whether a worker may claim a turn: the lease of its session and the work under it, decided together."""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import msgspec
+
+from lash.base.limits import saturating_add
+from lash.model.lease import Busy, Lease, LeaseOwner, session_resource
+from lash.model.queue import Boundary, ClaimedTurn, EmptyReason, NothingClaimed
+from lash.plan.effect.scope import turn_scope_id
+from lash.plan.lease import Acquire, Reenter, plan_claim
+from lash.plan.queue.queue import (
+    BatchRow,
+    ClaimedRows,
+    HeadRequest,
+    NewClaim,
+    QueueHead,
+    choose_turn_work,
+    lanes_at,
+    new_claim,
+)
+
+MAX_INPUT: Final = 64
+"""How many batches one turn starts with at most."""
+NO_FENCING: Final = -1
+"""A fencing number that no lease has: a new lease holder inherits no claims, so none counts as live."""
+
+
+class NewLease(msgspec.Struct, frozen=True, kw_only=True):
+    """The holder of a lease to take, and its token."""
+
+    owner: LeaseOwner
+    token: str
+
+
+class TurnClaim(msgspec.Struct, frozen=True, kw_only=True):
+    """The decision to take the lease with this fencing number, and to claim these batches under it."""
+
+    fencing: int
+    seqs: list[int]
+    scope_id: str
+    """The scope in which earlier attempts of the turn recorded their effects, if there were any."""
+
+
+class ClaimedTurnRows(msgspec.Struct, frozen=True, array_like=True):
+    """A turn that was claimed: when, its batches in order, the session's revision, whether its scope has effects."""
+
+    now_ms: int
+    batches: list[BatchRow]
+    revision: int
+    recorded: bool
+
+
+TurnClaimDecision: TypeAlias = TurnClaim | Busy | NothingClaimed
+
+
+def turn_head(session_id: str) -> HeadRequest:
+    """Return which part of the queue the claim of a turn must read."""
+    return HeadRequest(session_id=session_id, fencing=NO_FENCING, lanes=lanes_at(Boundary.IDLE), limit=MAX_INPUT)
+
+
+def plan_turn_claim(head: QueueHead, *, session_id: str, owner: LeaseOwner) -> TurnClaimDecision:
+    """Decide about a turn: take a free or lapsed lease and the next group of turn work, or change nothing.
+
+    ``head`` is that of ``turn_head``. A live lease is Busy, also to its own holder.
+    """
+    row, now_ms = head.lease, head.now_ms
+    # With no time to live, a re-entered lease is reported as it is stored, not as it would be extended.
+    decision = plan_claim(row, resource=session_resource(session_id), owner=owner, ttl_ms=0, now_ms=now_ms)
+    if not isinstance(decision, Acquire):
+        return Busy(holder=decision.lease if isinstance(decision, Reenter) else decision.holder)
+    if row.paused_until_ms is not None and row.paused_until_ms > now_ms:
+        return NothingClaimed(reason=EmptyReason.PAUSED, next_available_at_ms=row.paused_until_ms)
+    seqs = choose_turn_work(head.facts, boundary=Boundary.IDLE, limit=MAX_INPUT)
+    if isinstance(seqs, NothingClaimed):
+        return seqs
+    first = next(each.batch_id for each in head.facts.candidates if each.seq == seqs[0])
+    return TurnClaim(fencing=decision.fencing, seqs=seqs, scope_id=turn_scope_id(session_id, turn_id_of(first)))
+
+
+def claimed_turn(
+    session_id: str, decision: TurnClaim, lease: NewLease, claim: NewClaim, written: ClaimedTurnRows
+) -> ClaimedTurn:
+    """Return the turn that was claimed: lease and claim run out together."""
+    return ClaimedTurn(
+        lease=Lease(
+            resource=session_resource(session_id),
+            owner=lease.owner,
+            token=lease.token,
+            fencing=decision.fencing,
+            claimed_at_ms=written.now_ms,
+            expires_at_ms=saturating_add(written.now_ms, claim.ttl_ms),
+        ),
+        claim=new_claim(session_id, decision.fencing, claim, ClaimedRows(written.now_ms, written.batches)),
+        revision=written.revision,
+        recorded=written.recorded,
+    )
+
+
+def turn_id_of(batch_id: str) -> str:
+    """Return the id of the turn that is named after its first batch, the same in every attempt."""
+    return f"turn:{batch_id}"
