@@ -104,7 +104,7 @@ async def test_a_look_and_parking_are_one_statement(backend_url: str, backend_na
         await storage.work.poll(sessions=5, processes=5, owner=ME, running_processes=["p"], running_sessions=["s"])
         assert await park(storage, parent)
         await storage.process_leases.complete(claim.lease.fence, DONE)
-        assert names == ["work_look", "process_lease_park", "process_lease_complete"]
+        assert names == ["work_poll", "process_lease_park", "process_lease_complete"]
         assert (await storage.work.poll(sessions=5, processes=5, owner=ME)).process_ids == ("p",)
 
 
@@ -166,7 +166,7 @@ class Full:
         self.url = url
         options = PostgresOptions.from_url(url)
         self._dsn = options.dsn
-        self._query = load_queries("lash.postgres.sql", schema=options.schema)["work_look"]
+        self._query = load_queries("lash.postgres.sql", schema=options.schema)["work_poll"]
 
     async def scans(self, mode: str) -> list[dict[str, Any]]:
         """Look under a kind of plan, and return the scans of tables that ran."""

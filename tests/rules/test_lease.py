@@ -20,6 +20,7 @@ from lash.plan.lease import (
     NEVER_HELD,
     Acquire,
     ClaimDecision,
+    LeaseClaim,
     LeaseRow,
     Reenter,
     Refuse,
@@ -30,7 +31,6 @@ from lash.plan.lease import (
     held_lease,
     outcome_of,
     plan_claim,
-    plan_reclaim,
     plan_renewal,
     require_fence,
 )
@@ -57,21 +57,14 @@ def test_a_lease_that_was_never_held_is_free_from_the_start() -> None:
 
 
 def claim(row: LeaseRow, owner: LeaseOwner, now_ms: int, ttl_ms: int = 500) -> ClaimDecision:
-    return plan_claim(row, resource=RESOURCE, owner=owner, ttl_ms=ttl_ms, now_ms=now_ms)
+    return plan_claim(row, now_ms, LeaseClaim(resource=RESOURCE, owner=owner, ttl_ms=ttl_ms))
 
 
 def reclaim(
     owner: LeaseOwner = RIVAL, observed: LeaseFence = FENCE, *, dead: bool = True, now_ms: int = 1_500
 ) -> ClaimDecision:
-    return plan_reclaim(
-        ROW,
-        resource=RESOURCE,
-        owner=owner,
-        observed=observed,
-        observed_is_dead=dead,
-        ttl_ms=500,
-        now_ms=now_ms,
-    )
+    displacing = observed if dead else None
+    return plan_claim(ROW, now_ms, LeaseClaim(resource=RESOURCE, owner=owner, ttl_ms=500, displacing=displacing))
 
 
 def test_a_free_lease_is_acquired_with_the_next_number() -> None:
@@ -161,9 +154,9 @@ def test_a_reclaim_is_a_claim_where_nobody_is_in_the_way() -> None:
 
 def test_a_renewal_moves_the_expiry_and_never_back() -> None:
     """The longer of the two times holds."""
-    later = plan_renewal(ROW, fence=FENCE, ttl_ms=900, now_ms=1_500)
+    later = plan_renewal(ROW, 1_500, fence=FENCE, ttl_ms=900)
     assert later == replace(LEASE, expires_at_ms=2_400)
-    assert plan_renewal(ROW, fence=FENCE, ttl_ms=0, now_ms=1_500) == LEASE
+    assert plan_renewal(ROW, 1_500, fence=FENCE, ttl_ms=0) == LEASE
 
 
 @pytest.mark.parametrize(
@@ -183,7 +176,7 @@ def test_a_fence_that_does_not_hold_is_a_lost_lease(row: LeaseRow, fence: LeaseF
         require_fence(row, fence, now_ms)
     assert caught.value.resource == RESOURCE
     with pytest.raises(LeaseLost, match=reason):
-        plan_renewal(row, fence=fence, ttl_ms=500, now_ms=now_ms)
+        plan_renewal(row, now_ms, fence=fence, ttl_ms=500)
 
 
 def test_a_fence_that_holds_proves_its_lease() -> None:

@@ -24,12 +24,12 @@ from lash.plan.process.event import InsertEvent, plan_append
 from lash.plan.process.process import encode_registration
 from lash.plan.work import (
     HeldRow,
-    Look,
     WorkAnswer,
     WorkChange,
-    check_look,
+    WorkPoll,
     check_park,
     check_pause,
+    check_poll,
     decode_work,
     is_runnable,
     parent_of,
@@ -116,10 +116,10 @@ def test_a_parent_that_cannot_be_stored_is_refused(parent: str) -> None:
         encode_registration(registration(ProcessCause(process_id=parent)))
 
 
-def test_a_look_is_checked() -> None:
+def test_a_poll_is_checked() -> None:
     """Numbers, owner and ids come back as given, the ids as a tuple."""
-    look = check_look(0, 1_000, OWNER, ["s"], {"p"})
-    assert look == Look(sessions=0, processes=1_000, owner=OWNER, running_sessions=("s",), running_processes=("p",))
+    poll = check_poll(0, 1_000, OWNER, ["s"], {"p"})
+    assert poll == WorkPoll(sessions=0, processes=1_000, owner=OWNER, running_sessions=("s",), running_processes=("p",))
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_a_look_is_checked() -> None:
 def test_a_look_that_cannot_be_is_refused(given: tuple[Any, ...]) -> None:
     """Whatever the databases could not compare is refused here."""
     with pytest.raises(InvalidInput):
-        check_look(*given)
+        check_poll(*given)
 
 
 @pytest.mark.parametrize(("wake_seq", "until_ms"), [(0, None), (2**63 - 1, 0), (3, 2**63 - 1)])

@@ -1,27 +1,32 @@
-"""The work list: what a worker finds when it looks."""
+"""The work list: what a worker finds when it polls."""
 
 from __future__ import annotations
+
+from typing import Final
 
 from lash.model.lease import Lease
 from lash.model.value import Value
 
+MAX_POLL: Final = 1_000
+"""How many sessions, and how many processes, one poll returns at most."""
+
 
 class WorkList(Value, frozen=True, kw_only=True):
-    """What there is to do at one moment. All of it are hints: only a claim decides who does it."""
+    """The work that one poll found. All of this is advisory: only a claim decides which worker does it."""
 
     session_ids: tuple[str, ...] = ()
     """Sessions that have ready work, no live lease and no pause."""
     process_ids: tuple[str, ...] = ()
-    """Processes that are ready and that no live lease holds, those ready for longest first."""
+    """Ready processes without a live lease, ordered by how long they have been ready, the longest first."""
     commanded_session_ids: tuple[str, ...] = ()
-    """Those of the caller's running sessions for which a session command is ready."""
+    """Those of the caller's running sessions that have a ready session command."""
     cancelled_process_ids: tuple[str, ...] = ()
     """Those of the caller's running processes that were asked to stop."""
     suspect_leases: tuple[Lease, ...] = ()
-    """Live leases of other incarnations on the caller's machine and boot, which may be dead: the caller checks."""
+    """Live leases of other incarnations on the caller's machine and boot; the caller checks whether they are dead."""
     timers_due: bool = False
-    """Whether a schedule is to be fired or a wait is over."""
+    """Whether a schedule is due or the deadline of a wait has passed."""
     next_at_ms: int | None = None
-    """The earliest moment after ``now_ms`` at which something becomes ready by itself; None if nothing will."""
+    """The earliest moment after ``now_ms`` at which something becomes ready without a write; None if nothing will."""
     now_ms: int
-    """The storage's time of this look."""
+    """The time of the storage at this poll."""

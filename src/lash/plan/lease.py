@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, TypeAlias
 
 import msgspec
 
-from lash.base.codec import decode
+from lash.base.codec import decode, encode
 from lash.base.limits import MAX_INTEGER, check_identifier, check_integer, saturating_add
 from lash.errors import CorruptData, InvalidInput, LeaseLost
 from lash.model.lease import (
@@ -69,34 +70,43 @@ class Refuse(Value, frozen=True, kw_only=True):
 ClaimDecision: TypeAlias = Acquire | Reenter | Refuse
 
 
-def plan_claim(row: LeaseRow, *, resource: Resource, owner: LeaseOwner, ttl_ms: int, now_ms: int) -> ClaimDecision:
-    """Decide about a claim. A live lease is kept even if its holder died: only ``plan_reclaim`` displaces one."""
-    held = held_lease(row, resource)
+class LeaseClaim(msgspec.Struct, frozen=True, kw_only=True):
+    """A checked claim: who claims which resource, and for how long."""
+
+    resource: Resource
+    owner: LeaseOwner
+    ttl_ms: int
+    displacing: LeaseFence | None = None
+    """The acquisition of a provably dead holder, which may be displaced although it is live."""
+
+    @property
+    def process(self) -> str | None:
+        """The operating system process of the owner, as it is stored."""
+        return encode_process(self.owner)
+
+
+DecideClaim: TypeAlias = Callable[[LeaseRow, int], ClaimDecision]
+"""Decides about one claim from the lease row and the time."""
+DecideRenewal: TypeAlias = Callable[[LeaseRow, int], Lease]
+"""Returns the lease that one fence proves, renewed where it is to be; raises LeaseLost if the fence does not hold."""
+
+
+def plan_claim(row: LeaseRow, now_ms: int, claim: LeaseClaim) -> ClaimDecision:
+    """Decide about a claim.
+
+    A live lease is kept even if its holder died, unless the claim displaces exactly this acquisition.
+    """
+    held = held_lease(row, claim.resource)
     if held is None or not row.is_live(now_ms):
-        return Acquire(fencing=_next_fencing(row, resource), displaced=held)
-    if held.owner.same_holder(owner):
-        return Reenter(lease=_extended(held, now_ms, ttl_ms))
+        return Acquire(fencing=_next_fencing(row, claim.resource), displaced=held)
+    if held.owner.same_holder(claim.owner):
+        return Reenter(lease=_extended(held, now_ms, claim.ttl_ms))
+    if claim.displacing == held.fence:
+        return Acquire(fencing=_next_fencing(row, claim.resource), displaced=held)
     return Refuse(holder=held)
 
 
-def plan_reclaim(
-    row: LeaseRow,
-    *,
-    resource: Resource,
-    owner: LeaseOwner,
-    observed: LeaseFence,
-    observed_is_dead: bool,
-    ttl_ms: int,
-    now_ms: int,
-) -> ClaimDecision:
-    """Decide about a claim by a caller that saw the holder die: only exactly that acquisition can be displaced."""
-    decision = plan_claim(row, resource=resource, owner=owner, ttl_ms=ttl_ms, now_ms=now_ms)
-    if isinstance(decision, Refuse) and observed_is_dead and decision.holder.fence == observed:
-        return Acquire(fencing=_next_fencing(row, resource), displaced=decision.holder)
-    return decision
-
-
-def plan_renewal(row: LeaseRow, *, fence: LeaseFence, ttl_ms: int, now_ms: int) -> Lease:
+def plan_renewal(row: LeaseRow, now_ms: int, *, fence: LeaseFence, ttl_ms: int) -> Lease:
     """Return the renewed lease, or raise LeaseLost. A renewal never shortens a lease."""
     return _extended(require_fence(row, fence, now_ms), now_ms, ttl_ms)
 
@@ -130,6 +140,11 @@ def held_lease(row: LeaseRow, resource: Resource) -> Lease | None:
         claimed_at_ms=row.claimed_at_ms,
         expires_at_ms=row.expires_at_ms,
     )
+
+
+def encode_process(owner: LeaseOwner) -> str | None:
+    """Return the operating system process of an owner as it is stored; None if the owner names none."""
+    return None if owner.process is None else encode(owner.process, LocalProcess, "owner.process")
 
 
 def outcome_of(decision: Reenter | Refuse) -> LeaseOutcome:

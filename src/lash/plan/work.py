@@ -1,6 +1,6 @@
-"""Which events make a process ready to run, and what a look at the work list asks for.
+"""Which events make a process ready to run, and what a poll of the work list asks for and returns.
 
-Being ready, like the lease, is scheduling state: it is no part of the record, and no event tells of it.
+Readiness is scheduling state, as the lease is: it is not part of the record, and no event is written for it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ from lash.model.causal import ProcessCause, ProcessEventCause
 from lash.model.lease import Lease, LeaseOwner, Resource, process_resource, session_resource
 from lash.model.process.event import ABANDON_REQUESTED, CANCEL_REQUESTED, SIGNAL_PREFIX
 from lash.model.process.process import ProcessStatus, Projection, Recovery, Registration
-from lash.model.work import WorkList
+from lash.model.work import MAX_POLL, WorkList
 from lash.plan.lease import MAX_TTL_MS, LeaseRow, check_claim, held_lease
 
-MAX_LOOK: Final = 1_000
-"""How many sessions, and how many processes, one look finds at most."""
 MAX_HOLDERS: Final = 64
-"""How many other holders of the same machine one look tells of at most."""
+"""How many other holders on the same machine one poll returns leases of; the next poll returns others."""
 
 
 class WorkChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +35,7 @@ class WorkChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HeldRow(msgspec.Struct, frozen=True, array_like=True):
-    """The lease of a session or a process, and which one it is of."""
+    """The lease row of a session or a process, with the id of that session or process."""
 
     held_id: str
     fencing: int
@@ -62,7 +60,7 @@ class HeldRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class WorkAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """What a look found."""
+    """The rows that a poll found."""
 
     now_ms: int
     session_ids: list[str]
@@ -75,8 +73,8 @@ class WorkAnswer(msgspec.Struct, frozen=True, array_like=True):
     timer_at_ms: int | None
 
 
-class Look(msgspec.Struct, frozen=True, kw_only=True):
-    """A look at the work list, checked."""
+class WorkPoll(msgspec.Struct, frozen=True, kw_only=True):
+    """A poll of the work list, checked."""
 
     sessions: int
     processes: int
@@ -86,7 +84,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_work(registration: Registration, before: Projection, event_type: str, after: Projection) -> WorkChange:
-    """Decide what an event means for the work list, from how the process stood before and stands after it."""
+    """Decide what an event means for the work list, from the projections before and after it."""
     if before.status is not ProcessStatus.RUNNING:
         return WorkChange()
     if after.status is not ProcessStatus.RUNNING:
@@ -96,25 +94,25 @@ def plan_work(registration: Registration, before: Projection, event_type: str, a
 
 
 def is_runnable(registration: Registration) -> bool:
-    """Say whether workers ever run the process."""
+    """Return whether workers run the process."""
     return registration.recovery is not Recovery.EXTERNAL
 
 
 def parent_of(registration: Registration) -> str | None:
-    """Return the process that started this one, if a process did."""
+    """Return the id of the process that started this one; None if it was not started by a process."""
     cause = registration.provenance.caused_by
     if not isinstance(cause, ProcessCause | ProcessEventCause) or cause.process_id == registration.process_id:
         return None
     return cause.process_id
 
 
-def check_look(
+def check_poll(
     sessions: object, processes: object, owner: object, running_sessions: object, running_processes: object
-) -> Look:
-    """Return what is looked for if it can be."""
+) -> WorkPoll:
+    """Return the checked poll, or raise InvalidInput."""
     check_claim(owner, 0)
     assert isinstance(owner, LeaseOwner)
-    return Look(
+    return WorkPoll(
         sessions=_check_size("sessions", sessions),
         processes=_check_size("processes", processes),
         owner=owner,
@@ -124,7 +122,7 @@ def check_look(
 
 
 def decode_work(answer: WorkAnswer) -> WorkList:
-    """Return what was found."""
+    """Return the work list that the rows mean."""
     timer = answer.timer_at_ms
     timers_due = timer is not None and timer <= answer.now_ms
     moments = [each for each in (answer.next_at_ms, None if timers_due else timer) if each is not None]
@@ -144,17 +142,17 @@ def decode_work(answer: WorkAnswer) -> WorkList:
 
 
 def check_park(wake_seq: object, until_ms: object) -> None:
-    """Raise InvalidInput unless a process can be parked like this."""
+    """Raise InvalidInput unless the arguments of a parking are valid."""
     check_integer("wake_seq", wake_seq, at_least=0)
     if until_ms is not None:
         check_integer("until_ms", until_ms, at_least=0)
 
 
 def check_pause(pause_ms: object) -> int:
-    """Return the pause in milliseconds if it lies between zero and a day."""
+    """Return the pause in milliseconds, or raise InvalidInput unless it lies between zero and a day."""
     milliseconds = check_integer("pause_ms", pause_ms, at_least=0)
     if milliseconds > MAX_TTL_MS:
-        raise InvalidInput(f"pause_ms must be at most {MAX_TTL_MS:,} (a day); a session is not parked")
+        raise InvalidInput(f"pause_ms must be at most {MAX_TTL_MS:,} (a day)")
     return milliseconds
 
 
@@ -167,8 +165,8 @@ def _held(row: HeldRow, resource: Resource) -> Lease:
 
 def _check_size(what: str, size: object) -> int:
     number = check_integer(what, size, at_least=0)
-    if number > MAX_LOOK:
-        raise InvalidInput(f"{what} must be at most {MAX_LOOK:,}, not {number:,}")
+    if number > MAX_POLL:
+        raise InvalidInput(f"{what} must be at most {MAX_POLL:,}, not {number:,}")
     return number
 
 

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Self
 
 from lash.backend.artifact import Artifacts
 from lash.backend.attachment.attachment import Attachments
+from lash.backend.lease import Leases
 from lash.backend.maintenance import StorageMaintenance
 from lash.backend.queue import Queue
 from lash.backend.table_rows import MovableRows
 from lash.backend.wait import Waits
 from lash.backend.waiter import ProcessWaiter
+from lash.backend.work import Work
 from lash.model.maintenance import StorageReport
 from lash.model.session.session import Durability
 from lash.plan.session.commit import CommitRules
@@ -23,7 +25,7 @@ from lash.postgres.rows.activity import PostgresActivityStore
 from lash.postgres.rows.artifact import PostgresArtifactRows
 from lash.postgres.rows.attachment import PostgresAttachmentManifest, PostgresBytes
 from lash.postgres.rows.effect import PostgresEffectStore
-from lash.postgres.rows.lease import PostgresLeaseStore
+from lash.postgres.rows.lease import PostgresLeaseRows
 from lash.postgres.rows.maintenance import PostgresMaintenanceRows
 from lash.postgres.rows.process.event import PostgresEventStore
 from lash.postgres.rows.process.grant import PostgresGrantStore
@@ -38,7 +40,7 @@ from lash.postgres.rows.trigger.emit import PostgresOccurrenceStore
 from lash.postgres.rows.trigger.schedule import PostgresScheduleStore
 from lash.postgres.rows.trigger.trigger import PostgresTriggerStore
 from lash.postgres.rows.wait import PostgresWaitRows
-from lash.postgres.rows.work import PostgresWorkStore
+from lash.postgres.rows.work import PostgresWorkRows
 from lash.postgres.schema import prepare_schema
 from lash.sqlkit.queries import load_queries
 from lash.stores.attachment import ByteStore
@@ -55,7 +57,7 @@ class PostgresStorage:
         self._database = database
         self.hints = PostgresHints(database)
         self.sessions = PostgresSessionStore(database, rules, self.hints)
-        self.leases = PostgresLeaseStore(database, self.hints)
+        self.leases = Leases(PostgresLeaseRows(database), self.hints)
         self.maintenance = StorageMaintenance(PostgresMaintenanceRows(database))
         self.rows = MovableRows(PostgresRawRows(database))
         self.queue = Queue(
@@ -67,7 +69,7 @@ class PostgresStorage:
         self.waiter = ProcessWaiter(self.events, self.processes, self.hints)
         self.process_leases = PostgresProcessLeaseStore(database, seen, self.hints, self.waiter)
         self.effects = PostgresEffectStore(database, seen, self.hints)
-        self.work = PostgresWorkStore(database, seen)
+        self.work = Work(PostgresWorkRows(database, seen))
         self.waits = Waits(PostgresWaitRows(database), self.waiter.hub, self.hints)
         self.schedules = PostgresScheduleStore(database, self.hints)
         self.grants = PostgresGrantStore(database, seen)

@@ -10,11 +10,13 @@ from urllib.parse import parse_qsl
 
 from lash.backend.artifact import Artifacts
 from lash.backend.attachment.attachment import Attachments
+from lash.backend.lease import Leases
 from lash.backend.maintenance import StorageMaintenance
 from lash.backend.queue import Queue
 from lash.backend.table_rows import MovableRows
 from lash.backend.wait import Waits
 from lash.backend.waiter import ProcessWaiter
+from lash.backend.work import Work
 from lash.base.clock import Clock
 from lash.errors import ConfigError
 from lash.model.maintenance import StorageReport
@@ -27,7 +29,7 @@ from lash.sqlite.rows.activity import SQLiteActivityStore
 from lash.sqlite.rows.artifact import SQLiteArtifactRows
 from lash.sqlite.rows.attachment import SQLiteAttachmentManifest, SQLiteBytes
 from lash.sqlite.rows.effect import SQLiteEffectStore
-from lash.sqlite.rows.lease import SQLiteLeaseStore
+from lash.sqlite.rows.lease import SQLiteLeaseRows
 from lash.sqlite.rows.maintenance import SQLiteMaintenanceRows
 from lash.sqlite.rows.process.event import SQLiteEventStore
 from lash.sqlite.rows.process.grant import SQLiteGrantStore
@@ -42,7 +44,7 @@ from lash.sqlite.rows.trigger.emit import SQLiteOccurrenceStore
 from lash.sqlite.rows.trigger.schedule import SQLiteScheduleStore
 from lash.sqlite.rows.trigger.trigger import SQLiteTriggerStore
 from lash.sqlite.rows.wait import SQLiteWaitRows
-from lash.sqlite.rows.work import SQLiteWorkStore
+from lash.sqlite.rows.work import SQLiteWorkRows
 from lash.sqlite.schema import MIGRATIONS, SchemaKeeper
 from lash.sqlkit.migrations import load_migrations, pending_error
 from lash.sqlkit.queries import load_queries
@@ -60,7 +62,7 @@ class SQLiteStorage:
         self._database = database
         self.hints = SQLiteHints(database)
         self.sessions = SQLiteSessionStore(database, rules, self.hints)
-        self.leases = SQLiteLeaseStore(database, self.hints)
+        self.leases = Leases(SQLiteLeaseRows(database), self.hints)
         self.maintenance = StorageMaintenance(SQLiteMaintenanceRows(database))
         self.rows = MovableRows(SQLiteRawRows(database))
         self.queue = Queue(
@@ -73,7 +75,7 @@ class SQLiteStorage:
         self.grants = SQLiteGrantStore(database)
         self.effects = SQLiteEffectStore(database, self.hints)
         self.activity = SQLiteActivityStore(database, self.hints)
-        self.work = SQLiteWorkStore(database)
+        self.work = Work(SQLiteWorkRows(database))
         self.waits = Waits(SQLiteWaitRows(database), self.waiter.hub, self.hints)
         self.triggers = SQLiteTriggerStore(database)
         self.occurrences = SQLiteOccurrenceStore(database, self.hints)

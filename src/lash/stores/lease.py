@@ -2,37 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from lash.model.lease import Lease, LeaseFence, LeaseOutcome, LeaseOwner
+
+if TYPE_CHECKING:
+    from lash.plan.lease import DecideClaim, DecideRenewal, LeaseClaim, LeaseRow
 
 
 class LeaseStore(Protocol):
     """Expiring, fenced rights to execute a session.
 
-    Every acquisition has a larger fencing number than all before it, across release, expiry and deletion. Time is
-    the server's on PostgreSQL. All methods raise SessionNotFound or SessionDeleted where there is no session.
+    Each acquisition has a larger fencing number than all before it, across release, expiry and deletion. On PostgreSQL
+    the clock of the server decides. All methods raise SessionNotFound or SessionDeleted if the session does not exist.
     """
 
     async def claim(self, session_id: str, owner: LeaseOwner, *, ttl_ms: int) -> LeaseOutcome:
-        """Take the lease if it is free or lapsed.
+        """Acquire the lease if it is free or expired.
 
-        The same holder re-enters its live lease, which is extended but never shortened and keeps its token, and so are
-        the claims made under it, as by a renewal; repeating a claim of unknown outcome is therefore safe.
+        The same holder re-enters its live lease: the expiry moves, never to an earlier moment, and so does that of the
+        claims made under the lease; the token stays. Repeating a claim of unknown outcome is therefore safe.
         """
         ...
 
     async def reclaim(self, session_id: str, owner: LeaseOwner, *, observed: Lease, ttl_ms: int) -> LeaseOutcome:
-        """Take the lease from a holder seen before, if it still holds and is provably a dead process of this machine.
+        """Acquire the lease from the observed holder if that is provably a dead process of this machine.
 
-        Otherwise the same as ``claim``. Of several callers at most one acquires.
+        A holder that is not provably dead, or has changed since, is treated as by ``claim``. Of several callers at most
+        one acquires.
         """
         ...
 
     async def renew(self, fence: LeaseFence, *, ttl_ms: int) -> Lease:
         """Extend a live lease and every claim made under it, never shorten; raise LeaseLost if the fence does not hold.
 
-        This is the heartbeat of a worker: one statement keeps all that it holds of a session.
+        This is the heartbeat of a worker: one statement keeps everything that it holds of a session.
         """
         ...
 
@@ -40,11 +44,37 @@ class LeaseStore(Protocol):
         """Free the lease if this fence still holds it, expired or not, and return whether it did.
 
         A late release by an old holder changes nothing. The fencing number stays. A pause keeps the session off the
-        work list for a while, so that what failed is not tried again at once; anybody may still claim it, which ends
-        the pause.
+        work list for a while, so that failed work is not retried at once; a claim is still possible and ends the pause.
         """
         ...
 
     async def holder(self, session_id: str) -> Lease | None:
-        """Return the lease as it stands, live or lapsed; None if it is free."""
+        """Return the lease as it is stored, live or expired; None if it is free."""
+        ...
+
+
+class LeaseRows(Protocol):
+    """The lease rows of sessions in one database; `lash.backend.lease.Leases` makes a `LeaseStore` of them.
+
+    All methods raise SessionNotFound or SessionDeleted if the session does not exist.
+    """
+
+    async def row(self, session_id: str) -> LeaseRow:
+        """Return the lease row of a session."""
+        ...
+
+    async def claim(self, claim: LeaseClaim, decide: DecideClaim) -> LeaseOutcome:
+        """Read the row, decide, and write the acquisition or the new expiry, all atomically.
+
+        PostgreSQL tries the acquisition first, in one statement whose condition is that of `lash.plan.lease.plan_claim`
+        (the query ``lease_acquire``); ``decide`` then explains a refusal.
+        """
+        ...
+
+    async def renew(self, fence: LeaseFence, ttl_ms: int, decide: DecideRenewal) -> Lease:
+        """Extend the lease and the claims made under it if the fence holds; else ``decide`` raises LeaseLost."""
+        ...
+
+    async def release(self, fence: LeaseFence, pause_ms: int) -> bool:
+        """Free the lease if the fence holds it, and pause the session; return whether it did."""
         ...

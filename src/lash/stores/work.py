@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from lash.model.lease import LeaseOwner
 from lash.model.work import WorkList
 
+if TYPE_CHECKING:
+    from lash.plan.work import WorkAnswer, WorkPoll
+
 
 class WorkStore(Protocol):
-    """What there is to do for a worker, in one query however much is queued or parked."""
+    """The sessions and processes that a worker can run, found in one query however much is queued or parked."""
 
     async def poll(
         self,
@@ -21,10 +24,18 @@ class WorkStore(Protocol):
         running_sessions: Collection[str] = (),
         running_processes: Collection[str] = (),
     ) -> WorkList:
-        """Return what the caller may claim now, and what it should know about what it runs already.
+        """Return what the caller can claim now, and commands and cancellations for what it runs already.
 
-        At most ``sessions`` and ``processes`` are named, and as many possibly dead leases of each other holder on the
-        caller's machine. A process that another owner began and that is bound to it is not named. The end of a
-        lease's life is not foreseen in ``next_at_ms``: a worker looks from time to time all the same.
+        At most ``sessions`` and ``processes`` are returned, and as many suspect leases of each other holder on the
+        caller's machine. A process that is bound to another owner is left out. ``next_at_ms`` does not foresee the
+        expiry of leases, so a worker has to poll from time to time even if nothing is announced.
         """
+        ...
+
+
+class WorkRows(Protocol):
+    """The queries of the work list in one database; `lash.backend.work.Work` makes a `WorkStore` of them."""
+
+    async def poll(self, poll: WorkPoll) -> WorkAnswer:
+        """Return what there is at one moment: one statement on PostgreSQL, one snapshot on SQLite."""
         ...

@@ -537,34 +537,34 @@ class Hints:
 class LeaseStore:
     """Expiring, fenced rights to execute a session.
 
-    Every acquisition has a larger fencing number than all before it, across release, expiry and deletion. Time is
-    the server's on PostgreSQL. All methods raise SessionNotFound or SessionDeleted where there is no session.
+    Each acquisition has a larger fencing number than all before it, across release, expiry and deletion. On PostgreSQL
+    the clock of the server decides. All methods raise SessionNotFound or SessionDeleted if the session does not exist.
     """
     def claim(self, session_id: str, owner: LeaseOwner, *, ttl_ms: int) -> LeaseOutcome:
-        """Take the lease if it is free or lapsed.
+        """Acquire the lease if it is free or expired.
 
-        The same holder re-enters its live lease, which is extended but never shortened and keeps its token, and so are
-        the claims made under it, as by a renewal; repeating a claim of unknown outcome is therefore safe.
+        The same holder re-enters its live lease: the expiry moves, never to an earlier moment, and so does that of the
+        claims made under the lease; the token stays. Repeating a claim of unknown outcome is therefore safe.
         """
     def reclaim(self, session_id: str, owner: LeaseOwner, *, observed: Lease, ttl_ms: int) -> LeaseOutcome:
-        """Take the lease from a holder seen before, if it still holds and is provably a dead process of this machine.
+        """Acquire the lease from the observed holder if that is provably a dead process of this machine.
 
-        Otherwise the same as ``claim``. Of several callers at most one acquires.
+        A holder that is not provably dead, or has changed since, is treated as by ``claim``. Of several callers at most
+        one acquires.
         """
     def renew(self, fence: LeaseFence, *, ttl_ms: int) -> Lease:
         """Extend a live lease and every claim made under it, never shorten; raise LeaseLost if the fence does not hold.
 
-        This is the heartbeat of a worker: one statement keeps all that it holds of a session.
+        This is the heartbeat of a worker: one statement keeps everything that it holds of a session.
         """
     def release(self, fence: LeaseFence, *, pause_ms: int = 0) -> bool:
         """Free the lease if this fence still holds it, expired or not, and return whether it did.
 
         A late release by an old holder changes nothing. The fencing number stays. A pause keeps the session off the
-        work list for a while, so that what failed is not tried again at once; anybody may still claim it, which ends
-        the pause.
+        work list for a while, so that failed work is not retried at once; a claim is still possible and ends the pause.
         """
     def holder(self, session_id: str) -> Lease | None:
-        """Return the lease as it stands, live or lapsed; None if it is free."""
+        """Return the lease as it is stored, live or expired; None if it is free."""
 
 class Maintenance:
     """Removes what is old or unused. Every call can run at any time, beside other work, and is idempotent.
@@ -1255,7 +1255,7 @@ class WaitStore:
         """
 
 class WorkStore:
-    """What there is to do for a worker, in one query however much is queued or parked."""
+    """The sessions and processes that a worker can run, found in one query however much is queued or parked."""
     def poll(
         self,
         *,
@@ -1265,11 +1265,11 @@ class WorkStore:
         running_sessions: Collection[str] = ...,
         running_processes: Collection[str] = ...,
     ) -> WorkList:
-        """Return what the caller may claim now, and what it should know about what it runs already.
+        """Return what the caller can claim now, and commands and cancellations for what it runs already.
 
-        At most ``sessions`` and ``processes`` are named, and as many possibly dead leases of each other holder on the
-        caller's machine. A process that another owner began and that is bound to it is not named. The end of a
-        lease's life is not foreseen in ``next_at_ms``: a worker looks from time to time all the same.
+        At most ``sessions`` and ``processes`` are returned, and as many suspect leases of each other holder on the
+        caller's machine. A process that is bound to another owner is left out. ``next_at_ms`` does not foresee the
+        expiry of leases, so a worker has to poll from time to time even if nothing is announced.
         """
 
 def open(

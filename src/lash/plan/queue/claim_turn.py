@@ -10,7 +10,7 @@ from lash.base.limits import saturating_add
 from lash.model.lease import Busy, Lease, LeaseOwner, session_resource
 from lash.model.queue import Boundary, ClaimedTurn, EmptyReason, NothingClaimed
 from lash.plan.effect.scope import turn_scope_id
-from lash.plan.lease import Acquire, Reenter, plan_claim
+from lash.plan.lease import Acquire, LeaseClaim, Reenter, plan_claim
 from lash.plan.queue.queue import (
     BatchRow,
     ClaimedRows,
@@ -68,7 +68,8 @@ def plan_turn_claim(head: QueueHead, *, session_id: str, owner: LeaseOwner) -> T
     """
     row, now_ms = head.lease, head.now_ms
     # With no time to live, a re-entered lease is reported as it is stored, not as it would be extended.
-    decision = plan_claim(row, resource=session_resource(session_id), owner=owner, ttl_ms=0, now_ms=now_ms)
+    claim = LeaseClaim(resource=session_resource(session_id), owner=owner, ttl_ms=0)
+    decision = plan_claim(row, now_ms, claim)
     if not isinstance(decision, Acquire):
         return Busy(holder=decision.lease if isinstance(decision, Reenter) else decision.holder)
     if row.paused_until_ms is not None and row.paused_until_ms > now_ms:

@@ -1,139 +1,95 @@
-"""Session leases on PostgreSQL; the server's clock decides."""
+"""The lease rows of sessions on PostgreSQL; the clock of the server decides."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from lash.backend.liveness import is_provably_dead
-from lash.base.codec import encode
+import msgspec
+
 from lash.base.ids import new_id
-from lash.base.limits import check_identifier
 from lash.errors import CorruptData, StoreUnavailable
-from lash.model.lease import (
-    Acquired,
-    Lease,
-    LeaseFence,
-    LeaseOutcome,
-    LeaseOwner,
-    LocalProcess,
-    ResourceKind,
-    session_resource,
-)
-from lash.plan.lease import (
-    Acquire,
-    LeaseRow,
-    Reenter,
-    check_claim,
-    check_fence,
-    check_observed,
-    check_ttl,
-    held_lease,
-    outcome_of,
-    plan_claim,
-    plan_renewal,
-)
+from lash.model.lease import Acquired, Lease, LeaseFence, LeaseOutcome, Resource
+from lash.plan.lease import DecideClaim, DecideRenewal, LeaseClaim, LeaseRow, Reenter, Refuse, held_lease, outcome_of
 from lash.plan.session.session import missing_session
-from lash.plan.work import check_pause
 from lash.postgres.engine.database import Database
-from lash.postgres.rows.session.rows import AcquireAnswer, LeaseAnswer
 from lash.sqlkit.rows import Flag
-from lash.stores.hints import Hints
 
 _MAX_PLANS: Final = 10
+"""How often a call is decided again after the row changed; only a storm of claims on one session needs more."""
 
 
-class PostgresLeaseStore:
-    """The session leases of one PostgreSQL storage; the contract is `lash.stores.lease.LeaseStore`."""
+class LeaseAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """The time and a lease row."""
 
-    def __init__(self, database: Database, hints: Hints) -> None:
+    now_ms: int
+    row: LeaseRow
+
+
+class _AcquireAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """The time, the lease row before the statement, and the row after it if the lease was acquired."""
+
+    now_ms: int
+    before: LeaseRow
+    taken: LeaseRow | None
+
+
+class PostgresLeaseRows:
+    """The session leases of one PostgreSQL storage; the contract is `lash.stores.lease.LeaseRows`."""
+
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._hints = hints
 
-    async def claim(self, session_id: str, owner: LeaseOwner, *, ttl_ms: int) -> LeaseOutcome:
-        check_identifier("session_id", session_id)
-        check_claim(owner, ttl_ms)
-        return await self._acquire(session_id, owner, ttl_ms, displacing=None)
+    async def row(self, session_id: str) -> LeaseRow:
+        return (await self._answer(session_id)).row
 
-    async def reclaim(self, session_id: str, owner: LeaseOwner, *, observed: Lease, ttl_ms: int) -> LeaseOutcome:
-        check_identifier("session_id", session_id)
-        check_claim(owner, ttl_ms)
-        check_observed(observed, ResourceKind.SESSION)
-        is_dead = is_provably_dead(observed.owner.process, owner.process)
-        return await self._acquire(session_id, owner, ttl_ms, displacing=observed.fence if is_dead else None)
+    async def claim(self, claim: LeaseClaim, decide: DecideClaim) -> LeaseOutcome:
+        resource = claim.resource
+        for _ in range(_MAX_PLANS):
+            answer = await self._acquire(claim)
+            if answer.taken is not None:
+                displaced = held_lease(answer.before, resource)
+                return Acquired(lease=written_lease(answer.taken, resource), displaced=displaced)
+            decision = decide(answer.before, answer.now_ms)
+            if isinstance(decision, Refuse):
+                return outcome_of(decision)
+            if isinstance(decision, Reenter):
+                extended = await self._extend(decision.lease.fence, claim.ttl_ms)
+                if extended is not None:
+                    return Acquired(lease=extended, reentered=True)
+        raise _kept_changing(resource)
 
-    async def renew(self, fence: LeaseFence, *, ttl_ms: int) -> Lease:
-        check_fence("fence", fence, ResourceKind.SESSION)
-        check_ttl(ttl_ms)
+    async def renew(self, fence: LeaseFence, ttl_ms: int, decide: DecideRenewal) -> Lease:
         for _ in range(_MAX_PLANS):
             renewed = await self._extend(fence, ttl_ms)
             if renewed is not None:
                 return renewed
             answer = await self._answer(fence.resource.id)
-            plan_renewal(answer.row, fence=fence, ttl_ms=ttl_ms, now_ms=answer.now_ms)
-        raise _kept_changing(fence.resource.id)
+            decide(answer.row, answer.now_ms)
+        raise _kept_changing(fence.resource)
 
-    async def release(self, fence: LeaseFence, *, pause_ms: int = 0) -> bool:
-        check_fence("fence", fence, ResourceKind.SESSION)
-        check_pause(pause_ms)
+    async def release(self, fence: LeaseFence, pause_ms: int) -> bool:
         released = await release_lease(self._database, fence, pause_ms)
-        if released:
-            self._hints.notify(process=False)
-        else:
+        if not released:
             await self._answer(fence.resource.id)
         return released
 
-    async def holder(self, session_id: str) -> Lease | None:
-        check_identifier("session_id", session_id)
-        return held_lease((await self._answer(session_id)).row, session_resource(session_id))
-
-    async def _acquire(
-        self, session_id: str, owner: LeaseOwner, ttl_ms: int, *, displacing: LeaseFence | None
-    ) -> LeaseOutcome:
-        """Take a lease that is free, lapsed or held by the fence that may be displaced; else see what is in the way."""
-        resource = session_resource(session_id)
-        for _ in range(_MAX_PLANS):
-            answer = await self._try_acquire(session_id, owner, ttl_ms, displacing)
-            if answer.taken is not None:
-                return Acquired(
-                    lease=_held(answer.taken, session_id),
-                    displaced=held_lease(answer.before, resource),
-                )
-            decision = plan_claim(answer.before, resource=resource, owner=owner, ttl_ms=ttl_ms, now_ms=answer.now_ms)
-            if isinstance(decision, Acquire):
-                continue
-            if not isinstance(decision, Reenter):
-                return outcome_of(decision)
-            extended = await self._extend(decision.lease.fence, ttl_ms)
-            if extended is not None:
-                return Acquired(lease=extended, reentered=True)
-        raise _kept_changing(session_id)
-
-    async def _try_acquire(
-        self, session_id: str, owner: LeaseOwner, ttl_ms: int, displacing: LeaseFence | None
-    ) -> AcquireAnswer:
-        # Repeating it after a lost connection is harmless: the same holder then re-enters.
+    async def _acquire(self, claim: LeaseClaim) -> _AcquireAnswer:
+        owner, displacing = claim.owner, claim.displacing
+        # Safe to repeat after a lost connection: the same holder then re-enters.
         answer = await self._database.write_one(
-            AcquireAnswer,
+            _AcquireAnswer,
             "lease_acquire",
-            session_id,
-            owner.owner_id,
-            owner.incarnation_id,
-            None if owner.process is None else encode(owner.process, LocalProcess, "owner.process"),
-            new_id(),
-            ttl_ms,
-            None if displacing is None else displacing.token,
-            None if displacing is None else displacing.fencing,
+            *(claim.resource.id, owner.owner_id, owner.incarnation_id, claim.process, new_id(), claim.ttl_ms),
+            *((None, None) if displacing is None else (displacing.token, displacing.fencing)),
             repeatable=True,
         )
         if answer is None:
-            raise await self._missing(session_id)
+            raise await self._missing(claim.resource.id)
         return answer
 
     async def _extend(self, fence: LeaseFence, ttl_ms: int) -> Lease | None:
-        row = await self._database.write_one(
-            LeaseRow, "lease_extend", *_fence_arguments(fence), ttl_ms, repeatable=True
-        )
-        return None if row is None else _held(row, fence.resource.id)
+        row = await self._database.write_one(LeaseRow, "lease_extend", *fence_arguments(fence), ttl_ms, repeatable=True)
+        return None if row is None else written_lease(row, fence.resource)
 
     async def _answer(self, session_id: str) -> LeaseAnswer:
         answer = await self._database.read_one(LeaseAnswer, "lease_row", session_id)
@@ -148,20 +104,22 @@ class PostgresLeaseStore:
 
 async def release_lease(database: Database, fence: LeaseFence, pause_ms: int = 0) -> bool:
     """Free the lease if the fence still holds it, and return whether it did; the session then pauses."""
-    released = await database.write_one(Flag, "lease_release", *_fence_arguments(fence), pause_ms, repeatable=True)
+    released = await database.write_one(Flag, "lease_release", *fence_arguments(fence), pause_ms, repeatable=True)
     return released is not None
 
 
-def _fence_arguments(fence: LeaseFence) -> tuple[str, str, str, str, int]:
+def fence_arguments(fence: LeaseFence) -> tuple[str, str, str, str, int]:
+    """Return the parts of a fence in the order of the statements' parameters."""
     return (fence.resource.id, fence.owner_id, fence.incarnation_id, fence.token, fence.fencing)
 
 
-def _held(row: LeaseRow, session_id: str) -> Lease:
-    lease = held_lease(row, session_resource(session_id))
+def written_lease(row: LeaseRow, resource: Resource) -> Lease:
+    """Return the lease of a row that was just written."""
+    lease = held_lease(row, resource)
     if lease is None:
-        raise CorruptData(f"the lease of session {session_id!r} was written without a holder")
+        raise CorruptData(f"the lease of {resource} was written without a holder")
     return lease
 
 
-def _kept_changing(session_id: str) -> StoreUnavailable:
-    return StoreUnavailable(f"the lease of session {session_id!r} changed {_MAX_PLANS} times while it was asked for")
+def _kept_changing(resource: Resource) -> StoreUnavailable:
+    return StoreUnavailable(f"the lease of {resource} changed {_MAX_PLANS} times during the call; retry it")

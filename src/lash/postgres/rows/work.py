@@ -1,50 +1,37 @@
-"""The work list on PostgreSQL; the server's clock decides."""
+"""The queries of the work list on PostgreSQL; the clock of the server decides."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from lash.errors import CorruptData
-from lash.model.lease import LeaseOwner
-from lash.model.work import WorkList
 from lash.plan.process.process import ProcessRow
-from lash.plan.work import MAX_HOLDERS, WorkAnswer, check_look, decode_work
+from lash.plan.work import MAX_HOLDERS, WorkAnswer, WorkPoll
 from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.database import Database
 
 
 class _Answer(WorkAnswer, frozen=True, array_like=True):
-    """What a look found, with those of the processes that are about to be claimed and are not long."""
+    """The answer to a poll, with the rows of the processes that the caller is about to claim, unless they are long."""
 
     processes: list[ProcessRow]
 
 
-class PostgresWorkStore:
-    """The work list of one PostgreSQL storage; the contract is `lash.stores.work.WorkStore`."""
+class PostgresWorkRows:
+    """The work list of one PostgreSQL storage; the contract is `lash.stores.work.WorkRows`."""
 
-    def __init__(self, database: Database, seen: ProcessCache) -> None:
+    def __init__(self, database: Database, cache: ProcessCache) -> None:
         self._database = database
-        self._seen = seen
+        self._cache = cache
 
-    async def poll(
-        self,
-        *,
-        sessions: int,
-        processes: int,
-        owner: LeaseOwner,
-        running_sessions: Collection[str] = (),
-        running_processes: Collection[str] = (),
-    ) -> WorkList:
-        look = check_look(sessions, processes, owner, running_sessions, running_processes)
-        own = owner.process
+    async def poll(self, poll: WorkPoll) -> WorkAnswer:
+        own = poll.owner.process
         answer = await self._database.read_one(
             _Answer,
-            "work_look",
-            *(look.sessions, look.processes, owner.owner_id, owner.incarnation_id),
+            "work_poll",
+            *(poll.sessions, poll.processes, poll.owner.owner_id, poll.owner.incarnation_id),
             *((None, None) if own is None else (own.boot_id, own.host_id)),
-            *(list(look.running_sessions), list(look.running_processes), MAX_HOLDERS),
+            *(list(poll.running_sessions), list(poll.running_processes), MAX_HOLDERS),
         )
         if answer is None:
-            raise CorruptData("a look at the work list answered nothing")
-        self._seen.remember_all(answer.processes)
-        return decode_work(answer)
+            raise CorruptData("query work_poll returned no row")
+        self._cache.remember_all(answer.processes)
+        return answer

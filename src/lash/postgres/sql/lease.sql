@@ -8,8 +8,11 @@ JOIN :"schema".lash_session_leases AS l ON l.session_key = s.session_key
 WHERE s.session_id = $1::text;
 
 -- name: lease_acquire
--- Gives the lease to a new holder under the next fencing number if it is free or lapsed, or if it is still the very one
--- of token $7 and fencing number $8 and somebody else's; a pause is then over. Answers the time, the lease as it was, and, where it was taken, as it is.
+-- Gives the lease to a new holder under the next fencing number if it is free, expired, or still the acquisition of
+-- token $7 and fencing number $8 by another holder; this ends a pause. Returns the time, the row before the statement,
+-- and the row after it if the lease was acquired.
+-- The condition repeats the rule of plan_claim: reading the row first, to let the plan decide, would cost a round trip
+-- on every claim. A lease that this statement refuses is decided by plan_claim.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 before AS (
     SELECT l.*
@@ -47,7 +50,7 @@ FROM clock, before
 LEFT JOIN taken ON true;
 
 -- name: lease_extend
--- Moves the expiry of a live lease, and of every claim made under it, to the time to live from now; never to an earlier
+-- Moves the expiry of a live lease and of every claim made under it to now plus the time to live, never to an earlier
 -- moment.
 WITH clock AS (
     SELECT
@@ -74,8 +77,8 @@ claims AS (
 SELECT fencing, owner_id, incarnation_id, process, token, claimed_at_ms, expires_at_ms FROM extended;
 
 -- name: lease_release
--- Frees the lease if the fence still holds it, expired or not, and pauses the session for $6 milliseconds if that is
--- more than none; the fencing number stays.
+-- Frees the lease if the fence still holds it, expired or not, and pauses the session for $6 milliseconds unless that is
+-- zero; the fencing number stays.
 UPDATE :"schema".lash_session_leases AS l
 SET owner_id = NULL, incarnation_id = NULL, process = NULL, token = NULL, claimed_at_ms = 0, expires_at_ms = 0,
     paused_until_ms = CASE WHEN $6::bigint > 0 THEN :"schema".lash_now_ms() + $6::bigint END

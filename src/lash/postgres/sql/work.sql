@@ -1,9 +1,9 @@
--- name: work_look
--- All that a worker wants to know, as of one moment, in time that depends neither on how much is queued nor on how many
--- processes are parked. Times are compared with a single value and rows joined one by one, which leaves the planner no
--- other way than the index of each list.
+-- name: work_poll
+-- Everything that a worker polls for, at one moment. The cost depends neither on how much is queued nor on how many
+-- processes are parked: times are compared with a single value and rows are joined one by one, so that the planner has
+-- to use the index of each list.
 WITH RECURSIVE clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
--- One step through the index for each session that has ready work, not for each batch.
+-- One step through the index per session that has ready work, not per batch.
 walk AS (
     SELECT (
         SELECT b.session_key FROM :"schema".lash_batches AS b
@@ -35,7 +35,7 @@ idle AS (
         AND (l.paused_until_ms IS NULL OR l.paused_until_ms <= (SELECT now_ms FROM clock))
     LIMIT $1::bigint
 ),
--- Those whose delayed work has been due for longest.
+-- The sessions whose delayed work has been due for longest.
 due AS (
     SELECT b.session_key
     FROM :"schema".lash_batches AS b
@@ -51,7 +51,7 @@ due AS (
     ORDER BY b.available_at_ms
     LIMIT $1::bigint
 ),
--- Ready and free, without what is bound to another owner.
+-- Ready and free processes, without those that are bound to another owner.
 free AS (
     SELECT p.process_id, l.ready_at_ms, l.process_key
     FROM :"schema".lash_process_leases AS l
@@ -70,7 +70,7 @@ free AS (
     ORDER BY l.ready_at_ms, l.process_key
     LIMIT $2::bigint
 ),
--- Ready because their holders let them lapse.
+-- Ready processes whose lease expired.
 lapsed AS (
     SELECT p.process_id, l.ready_at_ms, l.process_key
     FROM :"schema".lash_process_leases AS l
@@ -96,7 +96,7 @@ chosen AS (
     LIMIT $2::bigint
 ),
 -- The incarnations on the boot of the caller's machine that hold sessions, and those that hold processes: one step
--- through the index for each of them.
+-- through the index per incarnation.
 session_holders AS (
     SELECT (
         SELECT l.incarnation_id FROM :"schema".lash_session_leases AS l
@@ -215,7 +215,7 @@ SELECT
         ) AS l
         JOIN :"schema".lash_processes AS p ON p.process_key = l.process_key
     ),
-    -- The next moment at which something becomes ready by itself; one line for each kind of thing that does.
+    -- The next moment at which something becomes ready without a write, one line per kind.
     least(
         (
             SELECT min(b.available_at_ms) FROM :"schema".lash_batches AS b
@@ -230,7 +230,7 @@ SELECT
             WHERE l.paused_until_ms > (SELECT now_ms FROM clock)
         )
     ),
-    -- The moment from which a schedule is to be fired or a wait is over; it may have passed.
+    -- The moment at which the first schedule or deadline of a wait is due; it may have passed.
     least(
         (SELECT min(s.next_fire_ms) FROM :"schema".lash_schedules AS s WHERE s.next_fire_ms IS NOT NULL),
         (
@@ -238,7 +238,7 @@ SELECT
             WHERE w.resolution IS NULL AND w.deadline_ms IS NOT NULL
         )
     ),
-    -- Those that are about to be claimed, so that the claim need not ask for them; without what is long.
+    -- The rows of the processes that the caller is about to claim, so that the claim needs no read; not the long ones.
     array(
         SELECT row(
             p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,

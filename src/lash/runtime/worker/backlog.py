@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Generic, TypeVar
 
-from lash.plan.work import MAX_LOOK
+from lash.model.work import MAX_POLL
 from lash.runtime.worker.slots import Slots
 
 Run = TypeVar("Run")
@@ -31,7 +31,7 @@ class Backlog(Generic[Run]):
     def wanted(self) -> int:
         """Return how many to look for."""
         wanted = self._slots.wanted()
-        return min(wanted + self._ahead, MAX_LOOK) if wanted else 0
+        return min(wanted + self._ahead, MAX_POLL) if wanted else 0
 
     def put(self, process_ids: Sequence[str], *, wanted: int) -> None:
         """Take over what a look for so many found; it is newer than what is here."""

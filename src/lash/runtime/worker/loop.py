@@ -21,8 +21,7 @@ from lash.model.process.process import (
     Registration,
 )
 from lash.model.queue import ClaimedTurn, EmptyReason
-from lash.model.work import WorkList
-from lash.plan.work import MAX_LOOK
+from lash.model.work import MAX_POLL, WorkList
 from lash.runtime.core import Core
 from lash.runtime.errors import STORAGE_TROUBLE
 from lash.runtime.processes.run import ProcessRun, RunEnd
@@ -160,7 +159,7 @@ class Worker:
     async def _look(self) -> WorkList:
         processes = self._backlog.wanted()
         work = await self._storage.work.poll(
-            sessions=min(self._turns.wanted(), MAX_LOOK),
+            sessions=min(self._turns.wanted(), MAX_POLL),
             processes=processes,
             owner=self._core.owner,
             running_sessions=self._turns.names(),

@@ -1,110 +1,62 @@
-"""Session leases on SQLite."""
+"""The lease rows of sessions on SQLite."""
 
 from __future__ import annotations
 
-from lash.backend.liveness import is_provably_dead
-from lash.base.codec import encode
 from lash.base.ids import new_id
-from lash.base.limits import check_identifier, saturating_add
-from lash.model.lease import (
-    Acquired,
-    Lease,
-    LeaseFence,
-    LeaseOutcome,
-    LeaseOwner,
-    LocalProcess,
-    ResourceKind,
-    session_resource,
-)
+from lash.base.limits import saturating_add
+from lash.model.lease import Acquired, Lease, LeaseFence, LeaseOutcome, LeaseOwner, session_resource
 from lash.plan.lease import (
     Acquire,
-    ClaimDecision,
+    DecideClaim,
+    DecideRenewal,
+    LeaseClaim,
     LeaseRow,
     Reenter,
-    check_claim,
-    check_fence,
-    check_observed,
-    check_ttl,
-    held_lease,
+    encode_process,
     outcome_of,
-    plan_claim,
-    plan_reclaim,
-    plan_renewal,
 )
 from lash.plan.session.session import missing_session
-from lash.plan.work import check_pause
 from lash.sqlite.engine.database import Database, Reader, Transaction
 from lash.sqlkit.rows import Flag
-from lash.stores.hints import Hints
 
 
-class SQLiteLeaseStore:
-    """The session leases of one SQLite storage; the contract is `lash.stores.lease.LeaseStore`."""
+class SQLiteLeaseRows:
+    """The session leases of one SQLite storage; the contract is `lash.stores.lease.LeaseRows`."""
 
-    def __init__(self, database: Database, hints: Hints) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._hints = hints
 
-    async def claim(self, session_id: str, owner: LeaseOwner, *, ttl_ms: int) -> LeaseOutcome:
-        check_identifier("session_id", session_id)
-        check_claim(owner, ttl_ms)
+    async def row(self, session_id: str) -> LeaseRow:
+        return self._database.read(lambda reader: lease_row(reader, session_id))
+
+    async def claim(self, claim: LeaseClaim, decide: DecideClaim) -> LeaseOutcome:
+        session_id = claim.resource.id
 
         def body(transaction: Transaction) -> LeaseOutcome:
-            row, now_ms = lease_row(transaction, session_id), transaction.now_ms
-            decision = plan_claim(row, resource=session_resource(session_id), owner=owner, ttl_ms=ttl_ms, now_ms=now_ms)
-            return _carry_out(transaction, decision, session_id, owner, ttl_ms)
+            decision = decide(lease_row(transaction, session_id), transaction.now_ms)
+            if isinstance(decision, Acquire):
+                lease = take_lease(transaction, decision.fencing, session_id, claim.owner, claim.ttl_ms, token=new_id())
+                return Acquired(lease=lease, displaced=decision.displaced)
+            if isinstance(decision, Reenter):
+                _extend(transaction, decision.lease)
+            return outcome_of(decision)
 
         return await self._database.write_briefly(body)
 
-    async def reclaim(self, session_id: str, owner: LeaseOwner, *, observed: Lease, ttl_ms: int) -> LeaseOutcome:
-        check_identifier("session_id", session_id)
-        check_claim(owner, ttl_ms)
-        check_observed(observed, ResourceKind.SESSION)
-        is_dead = is_provably_dead(observed.owner.process, owner.process)
-
-        def body(transaction: Transaction) -> LeaseOutcome:
-            decision = plan_reclaim(
-                lease_row(transaction, session_id),
-                resource=session_resource(session_id),
-                owner=owner,
-                observed=observed.fence,
-                observed_is_dead=is_dead,
-                ttl_ms=ttl_ms,
-                now_ms=transaction.now_ms,
-            )
-            return _carry_out(transaction, decision, session_id, owner, ttl_ms)
-
-        return await self._database.write_briefly(body)
-
-    async def renew(self, fence: LeaseFence, *, ttl_ms: int) -> Lease:
-        check_fence("fence", fence, ResourceKind.SESSION)
-        check_ttl(ttl_ms)
-
+    async def renew(self, fence: LeaseFence, ttl_ms: int, decide: DecideRenewal) -> Lease:  # noqa: ARG002 (decided)
         def body(transaction: Transaction) -> Lease:
-            row = lease_row(transaction, fence.resource.id)
-            lease = plan_renewal(row, fence=fence, ttl_ms=ttl_ms, now_ms=transaction.now_ms)
+            lease = decide(lease_row(transaction, fence.resource.id), transaction.now_ms)
             _extend(transaction, lease)
             return lease
 
         return await self._database.write_briefly(body)
 
-    async def release(self, fence: LeaseFence, *, pause_ms: int = 0) -> bool:
-        check_fence("fence", fence, ResourceKind.SESSION)
-        check_pause(pause_ms)
-
+    async def release(self, fence: LeaseFence, pause_ms: int) -> bool:
         def body(transaction: Transaction) -> bool:
             lease_row(transaction, fence.resource.id)
             return release_lease(transaction, fence, pause_ms)
 
-        released = await self._database.write_briefly(body)
-        if released:
-            self._hints.notify(process=False)
-        return released
-
-    async def holder(self, session_id: str) -> Lease | None:
-        check_identifier("session_id", session_id)
-        row = self._database.read(lambda reader: lease_row(reader, session_id))
-        return held_lease(row, session_resource(session_id))
+        return await self._database.write_briefly(body)
 
 
 def lease_row(reader: Reader, session_id: str) -> LeaseRow:
@@ -131,21 +83,10 @@ def release_lease(transaction: Transaction, fence: LeaseFence, pause_ms: int = 0
     return released > 0
 
 
-def _carry_out(
-    transaction: Transaction, decision: ClaimDecision, session_id: str, owner: LeaseOwner, ttl_ms: int
-) -> LeaseOutcome:
-    if isinstance(decision, Acquire):
-        lease = take_lease(transaction, decision.fencing, session_id, owner, ttl_ms, token=new_id())
-        return Acquired(lease=lease, displaced=decision.displaced)
-    if isinstance(decision, Reenter):
-        _extend(transaction, decision.lease)
-    return outcome_of(decision)
-
-
 def take_lease(
     transaction: Transaction, fencing: int, session_id: str, owner: LeaseOwner, ttl_ms: int, *, token: str
 ) -> Lease:
-    """Give the lease to a new holder under this number."""
+    """Give the lease to a new holder under this fencing number and token."""
     lease = Lease(
         resource=session_resource(session_id),
         owner=owner,
@@ -160,7 +101,7 @@ def take_lease(
         fencing=lease.fencing,
         owner_id=owner.owner_id,
         incarnation_id=owner.incarnation_id,
-        process=None if owner.process is None else encode(owner.process, LocalProcess, "owner.process"),
+        process=encode_process(owner),
         token=lease.token,
         now_ms=lease.claimed_at_ms,
         expires_at_ms=lease.expires_at_ms,
@@ -169,7 +110,7 @@ def take_lease(
 
 
 def _extend(transaction: Transaction, lease: Lease) -> None:
-    """Write the new expiry of a lease, and keep the claims made under it as long."""
+    """Write the new expiry of a lease, and extend the claims made under it to the same moment."""
     transaction.run(
         "lease_extend",
         session_id=lease.resource.id,

@@ -1,49 +1,28 @@
-"""The work list on SQLite."""
+"""The queries of the work list on SQLite."""
 
 from __future__ import annotations
-
-from collections.abc import Collection
 
 import msgspec
 
 from lash.errors import CorruptData
-from lash.model.lease import LeaseOwner
-from lash.model.work import WorkList
-from lash.plan.work import (
-    MAX_HOLDERS,
-    HeldRow,
-    Look,
-    WorkAnswer,
-    WorkChange,
-    check_look,
-    decode_work,
-)
+from lash.plan.work import MAX_HOLDERS, HeldRow, WorkAnswer, WorkChange, WorkPoll
 from lash.sqlite.engine.database import Database, Reader, SQLiteValue, Transaction
 from lash.sqlite.engine.parameters import json_array
 from lash.sqlkit.rows import Text
 
 
-class SQLiteWorkStore:
-    """The work list of one SQLite storage; the contract is `lash.stores.work.WorkStore`."""
+class SQLiteWorkRows:
+    """The work list of one SQLite storage; the contract is `lash.stores.work.WorkRows`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def poll(
-        self,
-        *,
-        sessions: int,
-        processes: int,
-        owner: LeaseOwner,
-        running_sessions: Collection[str] = (),
-        running_processes: Collection[str] = (),
-    ) -> WorkList:
-        wanted = check_look(sessions, processes, owner, running_sessions, running_processes)
-        return self._database.read(lambda reader: _look(reader, wanted))
+    async def poll(self, poll: WorkPoll) -> WorkAnswer:
+        return self._database.read(lambda reader: _poll(reader, poll))
 
 
 def change_work(transaction: Transaction, process_key: int, change: WorkChange) -> None:
-    """Carry out what an event means for the work list, in its transaction."""
+    """Write what an event means for the work list, in the transaction of the event."""
     if change.wakes:
         transaction.run("work_wake_own", process_key=process_key, now_ms=transaction.now_ms)
     if change.ends:
@@ -53,7 +32,7 @@ def change_work(transaction: Transaction, process_key: int, change: WorkChange) 
 
 
 class _Marks(msgspec.Struct, frozen=True, array_like=True):
-    """Which lists have anything in them, and when something becomes ready by itself."""
+    """Which lists are not empty, and when something becomes ready without a write."""
 
     any_sessions: bool
     any_processes: bool
@@ -63,63 +42,62 @@ class _Marks(msgspec.Struct, frozen=True, array_like=True):
     timer_at_ms: int | None
 
 
-def _look(reader: Reader, look: Look) -> WorkList:
-    now_ms, owner = reader.now_ms, look.owner
+def _poll(reader: Reader, poll: WorkPoll) -> WorkAnswer:
+    now_ms, owner = reader.now_ms, poll.owner
     boot_id = None if owner.process is None else owner.process.boot_id
     marks = reader.one(_Marks, "work_marks", boot_id=boot_id, incarnation_id=owner.incarnation_id, now_ms=now_ms)
     if marks is None:
-        raise CorruptData("a query that always answers did not")
-    answer = WorkAnswer(
+        raise CorruptData("query work_marks returned no row")
+    return WorkAnswer(
         now_ms=now_ms,
-        session_ids=_ready_sessions(reader, look) if marks.any_sessions else [],
-        process_ids=_ready_processes(reader, look) if marks.any_processes else [],
-        commanded_session_ids=_commanded(reader, look) if look.running_sessions and marks.any_sessions else [],
-        cancelled_process_ids=_cancelled(reader, look) if look.running_processes else [],
-        held_sessions=_held(reader, look, "work_session_holders", "work_held_sessions", look.sessions)
+        session_ids=_ready_sessions(reader, poll) if marks.any_sessions else [],
+        process_ids=_ready_processes(reader, poll) if marks.any_processes else [],
+        commanded_session_ids=_commanded(reader, poll) if poll.running_sessions and marks.any_sessions else [],
+        cancelled_process_ids=_cancelled(reader, poll) if poll.running_processes else [],
+        held_sessions=_held(reader, poll, "work_session_holders", "work_held_sessions", poll.sessions)
         if marks.others_hold_sessions
         else [],
-        held_processes=_held(reader, look, "work_process_holders", "work_held_processes", look.processes)
+        held_processes=_held(reader, poll, "work_process_holders", "work_held_processes", poll.processes)
         if marks.others_hold_processes
         else [],
         next_at_ms=marks.next_at_ms,
         timer_at_ms=marks.timer_at_ms,
     )
-    return decode_work(answer)
 
 
-def _ready_sessions(reader: Reader, look: Look) -> list[str]:
-    return _texts(reader, "work_sessions", limit=look.sessions, now_ms=reader.now_ms)
+def _ready_sessions(reader: Reader, poll: WorkPoll) -> list[str]:
+    return _texts(reader, "work_sessions", limit=poll.sessions, now_ms=reader.now_ms)
 
 
-def _ready_processes(reader: Reader, look: Look) -> list[str]:
+def _ready_processes(reader: Reader, poll: WorkPoll) -> list[str]:
     return _texts(
         reader,
         "work_processes",
-        limit=look.processes,
-        owner_id=look.owner.owner_id,
-        incarnation_id=look.owner.incarnation_id,
+        limit=poll.processes,
+        owner_id=poll.owner.owner_id,
+        incarnation_id=poll.owner.incarnation_id,
         now_ms=reader.now_ms,
     )
 
 
-def _commanded(reader: Reader, look: Look) -> list[str]:
-    return _texts(reader, "work_commanded", session_ids=json_array(look.running_sessions), now_ms=reader.now_ms)
+def _commanded(reader: Reader, poll: WorkPoll) -> list[str]:
+    return _texts(reader, "work_commanded", session_ids=json_array(poll.running_sessions), now_ms=reader.now_ms)
 
 
-def _cancelled(reader: Reader, look: Look) -> list[str]:
-    return _texts(reader, "work_cancelled", process_ids=json_array(look.running_processes))
+def _cancelled(reader: Reader, poll: WorkPoll) -> list[str]:
+    return _texts(reader, "work_cancelled", process_ids=json_array(poll.running_processes))
 
 
 def _texts(reader: Reader, query: str, **parameters: SQLiteValue) -> list[str]:
     return [row.text for row in reader.all(Text, query, **parameters)]
 
 
-def _held(reader: Reader, look: Look, holders: str, held: str, limit: int) -> list[HeldRow]:
+def _held(reader: Reader, poll: WorkPoll, holders: str, held: str, limit: int) -> list[HeldRow]:
     """Return some live leases of each other holder on the same machine."""
-    own = look.owner.process
+    own = poll.owner.process
     if own is None or limit == 0:
         return []
-    others = reader.all(Text, holders, boot_id=own.boot_id, incarnation_id=look.owner.incarnation_id, limit=MAX_HOLDERS)
+    others = reader.all(Text, holders, boot_id=own.boot_id, incarnation_id=poll.owner.incarnation_id, limit=MAX_HOLDERS)
     return [
         row
         for other in others

@@ -13,7 +13,7 @@ FROM lash_session_leases
 WHERE session_key = :session_key;
 
 -- name: lease_acquire
--- Gives the lease to a new holder under the next fencing number; a pause is over.
+-- Gives the lease to a new holder under the next fencing number; this ends a pause.
 UPDATE lash_session_leases
 SET fencing = :fencing, owner_id = :owner_id, incarnation_id = :incarnation_id, process = :process, token = :token,
     claimed_at_ms = :now_ms, expires_at_ms = :expires_at_ms, paused_until_ms = NULL
@@ -27,8 +27,8 @@ WHERE session_key = (SELECT session_key FROM lash_sessions WHERE session_id = :s
     AND token = :token AND fencing = :fencing;
 
 -- name: lease_release
--- Frees the lease if the fence still holds it, expired or not, and pauses the session if asked to; the fencing number
--- stays.
+-- Frees the lease if the fence still holds it, expired or not, and pauses the session unless the pause is zero; the
+-- fencing number stays.
 UPDATE lash_session_leases
 SET owner_id = NULL, incarnation_id = NULL, process = NULL, token = NULL, claimed_at_ms = 0, expires_at_ms = 0,
     paused_until_ms = CASE WHEN :pause_ms > 0 THEN :now_ms + :pause_ms END

@@ -1,12 +1,12 @@
 -- name: work_wake_own
--- Notes one more reason to run a process, which makes it ready, whether it is parked or runs; nothing if it ended or is
--- not run by workers.
+-- Counts one more reason to run a process and makes it ready, whether it is parked or running. Does nothing if it ended
+-- or is not run by workers.
 UPDATE lash_process_leases
 SET wake_seq = wake_seq + 1, ready_at_ms = MIN(COALESCE(ready_at_ms, :now_ms), :now_ms)
 WHERE process_key = :process_key AND runnable;
 
 -- name: work_wake_parent
--- The same for the process that started one which ended.
+-- Counts one more reason to run the parent of a process that ended, and makes the parent ready.
 UPDATE lash_process_leases
 SET wake_seq = wake_seq + 1, ready_at_ms = MIN(COALESCE(ready_at_ms, :now_ms), :now_ms)
 WHERE runnable AND process_key = (
@@ -17,12 +17,12 @@ WHERE runnable AND process_key = (
     );
 
 -- name: work_end
--- Takes a process that ended off the work list for good.
+-- Takes a process that ended off the work list.
 UPDATE lash_process_leases SET runnable = 0, ready_at_ms = NULL WHERE process_key = :process_key;
 
 -- name: work_sessions
--- Sessions that have ready work, no live lease and no pause: one step through the index for each session, not for each
--- batch, and besides them those whose delayed work has been due for longest.
+-- Sessions that have ready work, no live lease and no pause: one step through the index per session, not per batch, plus
+-- the sessions whose delayed work has been due for longest.
 WITH RECURSIVE walk (session_key) AS (
     SELECT MIN(session_key) FROM lash_batches INDEXED BY lash_batches_ready WHERE available_at_ms = 0
     UNION ALL
@@ -58,7 +58,7 @@ ORDER BY s.session_key
 LIMIT :limit;
 
 -- name: work_processes
--- Processes that are ready and free, and those whose holder let them lapse, without what is bound to another owner.
+-- Ready processes that are free or whose lease expired, without those that are bound to another owner.
 WITH free (process_id, ready_at_ms, process_key) AS (
     SELECT p.process_id, l.ready_at_ms, l.process_key
     FROM lash_process_leases AS l INDEXED BY lash_process_leases_ready
@@ -95,7 +95,7 @@ ORDER BY found.ready_at_ms, found.process_key
 LIMIT :limit;
 
 -- name: work_commanded
--- Those of some sessions for which a command is ready, or delayed and due, that no live claim holds.
+-- The given sessions that have a command without a live claim that is ready, or delayed and due.
 SELECT s.session_id
 FROM json_each(:session_ids) AS wanted
 CROSS JOIN lash_sessions AS s ON s.session_id = wanted.value
@@ -115,7 +115,7 @@ WHERE EXISTS (
     );
 
 -- name: work_cancelled
--- Those of some processes that were asked to stop.
+-- The given processes that were asked to stop.
 SELECT p.process_id
 FROM json_each(:process_ids) AS wanted
 CROSS JOIN lash_processes AS p ON p.process_id = wanted.value
@@ -125,7 +125,7 @@ WHERE EXISTS (
 );
 
 -- name: work_session_holders
--- The other incarnations that hold sessions on one boot of a machine: one step through the index for each of them.
+-- The other incarnations that hold sessions on one boot of a machine: one step through the index per incarnation.
 WITH RECURSIVE walk (incarnation_id) AS (
     SELECT MIN(l.incarnation_id) FROM lash_session_leases AS l INDEXED BY lash_session_leases_holder
     WHERE l.process IS NOT NULL AND l.process ->> '$.boot_id' = :boot_id
@@ -143,7 +143,7 @@ WHERE w.incarnation_id IS NOT NULL AND w.incarnation_id <> :incarnation_id
 LIMIT :limit;
 
 -- name: work_process_holders
--- The same for those that hold processes.
+-- The other incarnations that hold processes on one boot of a machine: one step through the index per incarnation.
 WITH RECURSIVE walk (incarnation_id) AS (
     SELECT MIN(l.incarnation_id) FROM lash_process_leases AS l INDEXED BY lash_process_leases_holder
     WHERE l.process IS NOT NULL AND l.process ->> '$.boot_id' = :boot_id
@@ -181,10 +181,10 @@ WHERE l.process IS NOT NULL AND l.process ->> '$.boot_id' = :boot_id AND l.incar
 LIMIT :limit;
 
 -- name: work_marks
--- What a look will find something of: ready or due work of sessions; ready or lapsed processes; sessions and processes
--- that other incarnations of one boot hold. Besides the next moment at which something becomes ready by itself, one arm
--- for each kind of thing that does, and the moment from which a schedule is to be fired or a wait is over, which may have
--- passed. Each is a step or two through an index; lists cost tens of microseconds, also where they are empty.
+-- Which lists of a poll are not empty: ready or due work of sessions; ready or expired processes; sessions and processes
+-- that other incarnations of one boot hold. Then the next moment at which something becomes ready without a write, one
+-- arm per kind, and the moment at which the first schedule or deadline of a wait is due, which may have passed. Each is a
+-- step or two through an index; the query of a list costs tens of microseconds even if the list is empty.
 SELECT
     (SELECT MIN(session_key) FROM lash_batches INDEXED BY lash_batches_ready WHERE available_at_ms = 0) IS NOT NULL
     OR EXISTS (

@@ -25,12 +25,12 @@ from lash.plan.process.process import EncodedRegistration, encode_registration
 from lash.plan.work import check_park, parent_of
 from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.database import Database
+from lash.postgres.rows.lease import LeaseAnswer
 from lash.postgres.rows.process.append import Terms, missing_record, run_append
 from lash.postgres.rows.process.process import register
 from lash.postgres.rows.process.process_begin import begin
 from lash.postgres.rows.process.process_claim import Claim, ProcessClaims, extend, fence_arguments, held
 from lash.postgres.rows.process.process_end import ProcessEnds
-from lash.postgres.rows.session.rows import LeaseAnswer
 from lash.sqlkit.rows import Flag
 from lash.stores.hints import Hints
 
@@ -86,7 +86,7 @@ class PostgresProcessLeaseStore:
                 self._waiter.note_lease(fence.resource.id, ttl_ms)
                 return held(renewed.row, fence.resource.id)
             answer = await self._answer(fence.resource.id)
-            plan_renewal(answer.row, fence=fence, ttl_ms=ttl_ms, now_ms=answer.now_ms)
+            plan_renewal(answer.row, answer.now_ms, fence=fence, ttl_ms=ttl_ms)
         raise _kept_changing(fence.resource.id)
 
     async def release(self, fence: LeaseFence) -> bool:

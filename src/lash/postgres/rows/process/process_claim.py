@@ -18,7 +18,7 @@ from lash.model.process.process import (
     ProcessRefused,
     RefusalReason,
 )
-from lash.plan.lease import Acquire, LeaseRow, Refuse, held_lease, plan_claim
+from lash.plan.lease import Acquire, LeaseClaim, LeaseRow, Refuse, held_lease, plan_claim
 from lash.plan.process.event import encode_projection
 from lash.plan.process.event_draft import started_draft
 from lash.plan.process.lease import refuse_run
@@ -210,14 +210,13 @@ async def _held_already(
     source: Database | Transaction, planned: _Planned, answer: ProcessAcquireAnswer
 ) -> _Claimed | None:
     claim, row = planned.claim, planned.row
-    resource = process_resource(claim.process_id)
-    decision = plan_claim(
-        answer.before,
-        resource=resource,
+    asked = LeaseClaim(
+        resource=process_resource(claim.process_id),
         owner=claim.owner,
         ttl_ms=claim.ttl_ms,
-        now_ms=answer.now_ms,
+        displacing=claim.displacing,
     )
+    decision = plan_claim(answer.before, answer.now_ms, asked)
     if isinstance(decision, Acquire):
         return None
     if isinstance(decision, Refuse):

@@ -89,18 +89,3 @@ class BuriedAnswer(msgspec.Struct, frozen=True, array_like=True):
 
     has_heirs: bool
     owner_keys: list[int]
-
-
-class LeaseAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """The time and a lease row."""
-
-    now_ms: int
-    row: LeaseRow
-
-
-class AcquireAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """The time, a lease row as it was, and as it is if it was taken."""
-
-    now_ms: int
-    before: LeaseRow
-    taken: LeaseRow | None

@@ -27,6 +27,7 @@ from lash.model.process.process import (
 from lash.plan.lease import (
     Acquire,
     ClaimDecision,
+    LeaseClaim,
     LeaseRow,
     Refuse,
     check_claim,
@@ -35,7 +36,6 @@ from lash.plan.lease import (
     check_ttl,
     held_lease,
     plan_claim,
-    plan_reclaim,
     plan_renewal,
     require_fence,
 )
@@ -114,7 +114,7 @@ class SQLiteProcessLeaseStore:
         def body(transaction: Transaction) -> Lease:
             key = find_process(transaction, fence.resource.id).process_key
             row = process_lease_row(transaction, key)
-            lease = plan_renewal(row, fence=fence, ttl_ms=ttl_ms, now_ms=transaction.now_ms)
+            lease = plan_renewal(row, transaction.now_ms, fence=fence, ttl_ms=ttl_ms)
             _extend(transaction, key, lease)
             return lease
 
@@ -227,17 +227,8 @@ def _decide(
     displacing: LeaseFence | None,
     now_ms: int,
 ) -> ClaimDecision:
-    if displacing is None:
-        return plan_claim(row, resource=process_resource(process_id), owner=owner, ttl_ms=ttl_ms, now_ms=now_ms)
-    return plan_reclaim(
-        row,
-        resource=process_resource(process_id),
-        owner=owner,
-        observed=displacing,
-        observed_is_dead=True,
-        ttl_ms=ttl_ms,
-        now_ms=now_ms,
-    )
+    claim = LeaseClaim(resource=process_resource(process_id), owner=owner, ttl_ms=ttl_ms, displacing=displacing)
+    return plan_claim(row, now_ms, claim)
 
 
 def _acquire(
