@@ -12,7 +12,7 @@ from lash.model.session.commit import Append, Commit, CommitBudget, ReplaceFull,
 from lash.model.session.frame import AgentFrame, ModelSpec
 from lash.model.session.session import SessionConfig
 from lash.model.session.usage import TokenUsage, UsageEntry
-from lash.plan.session.commit import Checkpoints, PreparedCommit, prepare_commit
+from lash.plan.session.commit import PreparedCommit, prepare_commit
 from lash.plan.session.usage import UsageRow
 from tests.rules.kit import NOON, SESSION, appending, noted, rules, sha256
 
@@ -223,15 +223,15 @@ def test_what_a_commit_leaves_of_checkpoints() -> None:
     """With one revision kept there is one checkpoint; a frame counts even if it has no execution state."""
     component = CheckpointDraft(turn_state=TurnState(), components={"tool_state": b"tools"})
     framed = commit(frames=(AgentFrame(frame_id="f", created_at=NOON),), current_frame_id="f")
-    assert prepared(commit()).leaves is Checkpoints.BARE
-    assert prepared(commit(checkpoint=component)).leaves is Checkpoints.ONE
-    assert prepared(framed).leaves is Checkpoints.ANY
+    assert prepared(commit()).leaves_one_checkpoint
+    assert prepared(commit(checkpoint=component)).leaves_one_checkpoint
+    assert not prepared(framed).leaves_one_checkpoint
 
 
 @pytest.mark.parametrize("keep", [2, None])
 def test_a_commit_that_keeps_others_leaves_any_checkpoints(keep: int | None) -> None:
     """Neither their number nor what they hold is known then."""
-    assert prepared(commit(), keep=keep).leaves is Checkpoints.ANY
+    assert not prepared(commit(), keep=keep).leaves_one_checkpoint
 
 
 def test_which_commits_are_brief() -> None:

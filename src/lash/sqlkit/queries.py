@@ -19,6 +19,14 @@ What several queries of a file share stands in it once, as a fragment, and each 
     -- The head of one session.
     -- include: session_columns
     FROM …;
+
+A statement of a database whose parameters have only numbers may name them. It lists the names, on as many
+lines as it likes, and the loader puts ``$1``, ``$2`` … in their places::
+
+    -- name: session_rename
+    -- Gives one session another name.
+    -- arguments: session_id, new_name
+    UPDATE sessions SET name = :new_name::text WHERE session_id = :session_id::text;
 """
 
 from __future__ import annotations
@@ -31,7 +39,12 @@ from types import MappingProxyType
 
 _MARK = re.compile(r"^-- (?P<kind>name|fragment): (?P<name>[a-z][a-z0-9_]*)[ \t]*$", re.MULTILINE)
 _INCLUDE = re.compile(r"^-- include: (?P<name>[a-z][a-z0-9_]*)[ \t]*$", re.MULTILINE)
-_MARK_LIKE = re.compile(r"^[ \t]*--[ \t]*(?P<kind>name|fragment|include)[ \t]*:.*$", re.MULTILINE | re.IGNORECASE)
+_ARGUMENTS = re.compile(r"^-- arguments: (?P<names>[a-z][a-z0-9_]*(?:, [a-z][a-z0-9_]*)*)[ \t]*$", re.MULTILINE)
+_ARGUMENT = re.compile(r"(?<![:\w]):(?P<name>[a-z][a-z0-9_]*)")
+"""A name in the place of a parameter; not a cast (two colons), nor the slice of an array (a word before the colon)."""
+_MARK_LIKE = re.compile(
+    r"^[ \t]*--[ \t]*(?P<kind>name|fragment|include|arguments)[ \t]*:.*$", re.MULTILINE | re.IGNORECASE
+)
 _SCHEMA = ':"schema"'
 
 
@@ -73,14 +86,22 @@ def parse_queries(text: str) -> list[tuple[str, str]]:
     fragment that is defined twice, includes another, is included nowhere, or is included and not there.
     """
     marks = list(_MARK.finditer(text))
-    _refuse_misspelt_marks(text, {mark.start() for mark in (*marks, *_INCLUDE.finditer(text))})
+    known = (*marks, *_INCLUDE.finditer(text), *_ARGUMENTS.finditer(text))
+    _refuse_misspelt_marks(text, {mark.start() for mark in known})
     ends = [mark.start() for mark in marks[1:]] + [len(text)]
     parts = [
         (mark["kind"], mark["name"], text[mark.end() : end].strip()) for mark, end in zip(marks, ends, strict=True)
     ]
     fragments = _fragments([(name, body) for kind, name, body in parts if kind == "fragment"])
     _refuse_unused_fragments(fragments, text)
-    return [(name, _with_fragments(name, body, fragments)) for kind, name, body in parts if kind == "name"]
+    whole = [(name, _with_fragments(name, body, fragments)) for kind, name, body in parts if kind == "name"]
+    return [(name, _with_numbers(name, statement)) for name, statement in whole]
+
+
+def argument_names(statement: str) -> tuple[str, ...]:
+    """Return the names that a statement lists for its parameters, in their order; none if it lists none."""
+    lines = (mark["names"] for mark in _ARGUMENTS.finditer(statement))
+    return tuple(name for line in lines for name in line.split(", "))
 
 
 def _fragments(parts: list[tuple[str, str]]) -> dict[str, str]:
@@ -106,6 +127,18 @@ def _with_fragments(name: str, body: str, fragments: Mapping[str, str]) -> str:
         return fragments[mark["name"]]
 
     return _INCLUDE.sub(text_of, body)
+
+
+def _with_numbers(query: str, statement: str) -> str:
+    """Put numbers in the places of named parameters."""
+    names = argument_names(statement)
+    if not names:
+        return statement
+    used = {mark["name"] for mark in _ARGUMENT.finditer(statement)}
+    wrong = used ^ set(names)
+    if wrong or len(names) != len(set(names)):
+        raise ValueError(f"query {query!r} must list each argument once and use it; see {sorted(wrong) or names}")
+    return _ARGUMENT.sub(lambda mark: f"${names.index(mark['name']) + 1}", statement)
 
 
 def _refuse_misspelt_marks(text: str, starts: set[int]) -> None:

@@ -1,4 +1,4 @@
-"""A commit takes the shortest form of its statement, and each form leaves behind what the whole one would."""
+"""An ordinary commit has a statement of its own, and both statements leave the same rows behind."""
 
 from __future__ import annotations
 
@@ -16,8 +16,12 @@ import lash
 from lash.base.compression import BlobRef
 from lash.model.session.commit import Commit, Unchanged
 from lash.postgres.cache import HeadCache, KnownCheckpoint
+from lash.postgres.commit.alone import CommitAlone
+from lash.postgres.commit.planned import PlannedCommit
+from lash.postgres.commit.statement import MOST_ALONE
+from lash.postgres.commit.together import CommitTogether
 from lash.postgres.engine.options import PostgresOptions
-from lash.postgres.rows.session.commit_plan import MOST_ALONE
+from lash.sqlkit.queries import argument_names, load_queries
 from tests.contract.queue_state import leased
 from tests.factories.session import CommitFields, chain, commit, created, draft, frame, spent
 from tests.raw import raw
@@ -45,7 +49,7 @@ ROWS: Final = [
     "WHERE s.session_id = '{}' ORDER BY 1, 2"
     for table, columns in _COLUMNS.items()
 ]
-"""What a session leaves in the tables of commits, without its keys and times."""
+"""The rows of a session in the tables that commits write, without keys and times."""
 
 
 def ref_of(content: bytes) -> BlobRef:
@@ -59,7 +63,7 @@ async def counts(url: str) -> tuple[int, ...]:
 
 
 class Forms:
-    """Notes the statements of commits since they were last asked for."""
+    """Records the statements of commits since the last call of ``taken``."""
 
     def __init__(self) -> None:
         self._names: list[str] = []
@@ -95,31 +99,39 @@ def turn(revision: int, components: Components | None = None, **fields: Unpack[C
     return commit(revision, *chain(f"n{revision}", after=before), **fields)
 
 
-async def test_a_commit_takes_the_shortest_form(storage: lash.Storage, forms: Forms) -> None:
-    """Nodes alone, a ledger or new bytes, a lease, or all of it: one statement each, of no more steps than needed."""
+@pytest.mark.parametrize(("statement", "arguments"), [("commit_alone", CommitAlone), ("commit_apply", CommitTogether)])
+def test_arguments_come_in_the_order_of_the_statement(
+    statement: str, arguments: type[CommitAlone | CommitTogether]
+) -> None:
+    """The names that a statement lists are those of the record that is sent to it."""
+    assert argument_names(load_queries("lash.postgres.sql")[statement]) == arguments._fields
+
+
+async def test_an_ordinary_commit_goes_alone(storage: lash.Storage, forms: Forms) -> None:
+    """Nodes, a ledger, new bytes, a lease, or all of it: one statement each. What else changes takes the other one."""
     session = storage.session("s")
     fence = await leased(storage)
     for number, (form, made) in enumerate(
         [
-            ("commit_alone_nodes", turn(1, turn_id="t")),
-            ("commit_alone_state", turn(2, usage=(spent(1),))),
-            ("commit_alone_turns", turn(3, fence=fence)),
-            ("commit_apply_queue", turn(4, usage=(spent(1), spent(1)))),
-            ("commit_alone_nodes", turn(5)),
+            ("commit_alone", turn(1, turn_id="t")),
+            ("commit_alone", turn(2, usage=(spent(1),))),
+            ("commit_alone", turn(3, fence=fence)),
+            ("commit_apply", turn(4, usage=(spent(1), spent(1)))),
+            ("commit_alone", turn(5)),
             ("commit_apply", turn(6, STATE)),
-            ("commit_alone_nodes", turn(7, STATE)),
-            ("commit_alone_state", turn(8, {"state": b"other state"})),
-            ("commit_alone_turns", turn(9, {"state": b"third state"}, fence=fence)),
-            ("commit_alone_nodes", turn(10, {"state": ref_of(b"third state")})),
-            ("commit_apply_state", turn(11, STATE, usage=(spent(1), spent(1)))),
-            ("commit_apply_turns", turn(12, {"state": b"last"}, usage=(spent(1), spent(1)), fence=fence)),
+            ("commit_alone", turn(7, STATE)),
+            ("commit_alone", turn(8, {"state": b"other state"})),
+            ("commit_alone", turn(9, {"state": b"third state"}, fence=fence)),
+            ("commit_alone", turn(10, {"state": ref_of(b"third state")})),
+            ("commit_apply", turn(11, STATE, usage=(spent(1), spent(1)))),
+            ("commit_apply", turn(12, {"state": b"last"}, usage=(spent(1), spent(1)), fence=fence)),
             ("commit_apply", turn(13)),
-            ("commit_alone_nodes", turn(14)),
+            ("commit_alone", turn(14)),
             ("commit_apply", turn(15, frames=(frame("f"),), current_frame_id="f")),
             ("commit_apply", turn(16)),
-            ("commit_alone_turns", turn(17, release=fence)),
-            ("commit_apply_nodes", commit(18, *chain(*(f"m{index}" for index in range(MOST_ALONE + 1)), after="n17"))),
-            ("commit_alone_nodes", commit(19, graph=Unchanged())),
+            ("commit_alone", turn(17, release=fence)),
+            ("commit_apply", commit(18, *chain(*(f"m{index}" for index in range(MOST_ALONE + 1)), after="n17"))),
+            ("commit_alone", commit(19, graph=Unchanged())),
             ("commit_apply", commit(20, *chain("beside", after="n3"))),
         ],
         start=2,
@@ -132,8 +144,8 @@ async def test_a_commit_takes_the_shortest_form(storage: lash.Storage, forms: Fo
     assert read.usage == (spent(7),)
 
 
-async def test_each_form_leaves_the_same_rows(postgres_storage_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the statement for one commit leaves of a session is what the one for many does, but for keys and times."""
+async def test_both_statements_leave_the_same_rows(postgres_storage_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The statement for one commit and that for many, in place or not, write the same rows but for keys and times."""
     made = [
         turn(0, {"a": b"a0", "b": b"b"}, turn_id="t0"),
         turn(1, {"a": b"a1", "b": b"b"}, turn_id="t1", usage=(spent(1),)),
@@ -142,43 +154,46 @@ async def test_each_form_leaves_the_same_rows(postgres_storage_url: str, monkeyp
         turn(4, {"a": b"a4", "b": b"b2"}, turn_id="t4", usage=(spent(4),)),
     ]
     left = []
-    for session_id in ("alone", "together"):
+    for session_id in ("alone", "in_place", "rewritten"):
+        if session_id == "in_place":
+            monkeypatch.setattr("lash.postgres.commit.statement._is_ordinary", lambda _: False)
+        if session_id == "rewritten":
+            monkeypatch.setattr(PlannedCommit, "replaced", None)
         forms = Forms()
         async with await lash.open(postgres_storage_url, on_statement=forms) as opened:
             await created(opened, session_id)
             for each in made:
                 await opened.session(session_id).commit(msgspec.structs.replace(each, session_id=session_id))
         left.append([await raw(postgres_storage_url, query.format(session_id)) for query in ROWS])
-        is_alone = [name.startswith("commit_alone") for name in forms.taken()]
+        is_alone = [name == "commit_alone" for name in forms.taken()]
         assert is_alone == [False, *[session_id == "alone"] * 4]
-        monkeypatch.setattr("lash.postgres.rows.session.commit_record.statement_alone", lambda _: None)
-    assert left[0] == left[1]
+    assert left[0] == left[1] == left[2]
 
 
-async def test_a_fork_is_told_of_inherited_nodes(storage: lash.Storage, forms: Forms) -> None:
-    """A fork does not take the statement that looks for new ids among own nodes only, and so refuses inherited ones."""
+async def test_a_fork_finds_inherited_nodes(storage: lash.Storage, forms: Forms) -> None:
+    """A fork never takes the statement that looks for new ids among own nodes only, so inherited ids are refused."""
     await storage.sessions.fork("s", "f")
     fork = storage.session("f")
     first = await fork.revision()
     await fork.commit(commit(first, *chain("own", after="n0"), session_id="f"))
     forms.taken()
     await fork.commit(commit(first + 1, *chain("more", after="own"), session_id="f"))
-    assert forms.taken() == ["commit_apply_nodes"]
-    # The id is one that the fork sees, at another place.
+    assert forms.taken() == ["commit_apply"]
+    # The fork inherits a node of this id.
     with pytest.raises(lash.errors.NodeConflict):
         await fork.commit(commit(first + 2, *chain("n0", after="more"), session_id="f"))
 
 
 @pytest.mark.parametrize(
-    ("form", "values"),
+    "values",
     [
-        ("commit_alone_nodes", {}),
-        ("commit_alone_state", {"usage": (spent(1),)}),
-        ("commit_alone_turns", {"usage": (spent(1),), "fence": True}),
+        pytest.param({}, id="nodes"),
+        pytest.param({"usage": (spent(1),)}, id="ledger"),
+        pytest.param({"usage": (spent(1),), "fence": True}, id="lease"),
     ],
 )
-async def test_a_commit_alone_waits_for_those_who_change_other_things(
-    storage: lash.Storage, forms: Forms, postgres_storage_url: str, form: str, values: dict[str, Any]
+async def test_a_commit_alone_waits_for_other_changes_of_its_session(
+    storage: lash.Storage, forms: Forms, postgres_storage_url: str, values: dict[str, Any]
 ) -> None:
     """A session that is renamed meanwhile keeps its new name, and the commit lands once the lock is free."""
     fence = await leased(storage)
@@ -195,7 +210,7 @@ async def test_a_commit_alone_waits_for_those_who_change_other_things(
     finally:
         await connection.close()
     assert (await committing).revision == 2
-    assert forms.taken() == [form]
+    assert forms.taken() == ["commit_alone"]
     read = await storage.session("s").load()
     assert read is not None
     assert [node.node_id for node in read.graph.nodes] == ["n0", "n1"]
@@ -203,15 +218,15 @@ async def test_a_commit_alone_waits_for_those_who_change_other_things(
 
 
 async def waits_for_a_lock(connection: asyncpg.Connection[asyncpg.Record]) -> None:
-    """Return when a statement waits for what this connection holds."""
+    """Return when a statement waits for a lock that this connection holds."""
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid))"
     async with asyncio.timeout(30):
-        while await connection.fetchval(waiting) == 0:  # noqa: ASYNC110 (the server tells nobody)
+        while await connection.fetchval(waiting) == 0:  # noqa: ASYNC110 (the server sends no notice)
             await asyncio.sleep(0.01)
 
 
 async def test_a_commit_alone_is_refused_whole(storage: lash.Storage, forms: Forms) -> None:
-    """An id or a turn that is taken is found by the statement itself, and the plan then says what is wrong."""
+    """The statement itself finds a taken id or turn; the plan then raises the error."""
     session = storage.session("s")
     await session.commit(turn(1, turn_id="t"))
     await session.commit(turn(2))
@@ -220,12 +235,12 @@ async def test_a_commit_alone_is_refused_whole(storage: lash.Storage, forms: For
         await session.commit(commit(3, *chain("n0", after="n2")))
     with pytest.raises(lash.errors.TurnConflict):
         await session.commit(turn(3, turn_id="t"))
-    assert forms.taken() == ["commit_alone_nodes", "commit_facts"] * 2
+    assert forms.taken() == ["commit_alone", "commit_facts"] * 2
     assert (await session.commit(turn(3))).revision == 4
 
 
-async def test_no_form_leaves_state_behind(storage: lash.Storage, postgres_storage_url: str) -> None:
-    """What a commit without state follows is gone, bytes and frames included, and stays gone."""
+async def test_no_statement_leaves_state_behind(storage: lash.Storage, postgres_storage_url: str) -> None:
+    """A commit without state deletes the state before it, bytes and frames included."""
     session = storage.session("s")
     await session.commit(turn(1, STATE, frames=(frame("f", state=b"of the frame"),), current_frame_id="f"))
     assert await counts(postgres_storage_url) == (2, 2, 1)
@@ -241,7 +256,7 @@ async def test_no_form_leaves_state_behind(storage: lash.Storage, postgres_stora
 async def test_state_that_another_storage_left_is_noticed(
     storage: lash.Storage, forms: Forms, postgres_storage_url: str
 ) -> None:
-    """A storage that knew of no state plans again after another has committed some, and takes the form that ends it."""
+    """A storage that knew of no state plans again after another has committed some, and deletes it."""
     session = storage.session("s")
     async with await lash.open(postgres_storage_url) as other:
         await other.session("s").commit(turn(1, STATE))
@@ -254,7 +269,7 @@ async def test_state_that_another_storage_left_is_noticed(
 
 
 async def test_state_that_is_kept_for_a_while_expires(postgres_storage_url: str, forms: Forms) -> None:
-    """With retention, commits without state still take the form that drops what has grown too old."""
+    """With retention, commits without state still delete what has grown too old."""
     async with await lash.open(postgres_storage_url, on_statement=forms, retention=lash.Retention.last(2)) as opened:
         await created(opened)
         session = opened.session("s")
@@ -266,7 +281,7 @@ async def test_state_that_is_kept_for_a_while_expires(postgres_storage_url: str,
             assert forms.taken() == ["commit_apply"]
             assert await counts(postgres_storage_url) == left
         assert await session.checkpoint(3) is not None
-    # What a storage that keeps more has left is not taken for the only checkpoint.
+    # A storage that keeps one revision does not assume that another one did.
     async with await lash.open(postgres_storage_url, on_statement=forms) as opened:
         await opened.session("s").commit(turn(4))
         assert forms.taken() == ["commit_facts", "commit_apply"]
@@ -274,27 +289,27 @@ async def test_state_that_is_kept_for_a_while_expires(postgres_storage_url: str,
         assert await opened.session("s").checkpoint(5) is not None
 
 
-async def test_reading_does_not_make_the_form_longer(storage: lash.Storage, forms: Forms) -> None:
-    """What is known of the state of a revision stays known when the head is read again."""
+async def test_reading_forgets_no_checkpoint(storage: lash.Storage, forms: Forms) -> None:
+    """The checkpoint of a revision stays known when the head is read again."""
     session = storage.session("s")
     await session.load()
     await session.head()
     await session.commit(turn(1))
-    assert forms.taken() == ["commit_alone_nodes"]
+    assert forms.taken() == ["commit_alone"]
 
 
-def test_what_is_forgotten_of_a_head_is_forgotten_whole() -> None:
-    """A head that makes room for another takes along what was known of its session."""
-    heads, left = HeadCache(capacity=1), KnownCheckpoint({}, inherits=False)
-    heads.remember("a", EMPTY_HEAD, left)
-    assert heads.checkpoint("a", EMPTY_HEAD) is left
+def test_a_head_is_forgotten_with_its_checkpoint() -> None:
+    """A head that is evicted takes along what was known of its session."""
+    heads, known = HeadCache(capacity=1), KnownCheckpoint({}, inherits=False)
+    heads.remember("a", EMPTY_HEAD, known)
+    assert heads.checkpoint("a", EMPTY_HEAD) is known
     heads.remember("b", EMPTY_HEAD)
     assert heads.get("a") is None
     assert heads.checkpoint("a", EMPTY_HEAD) is None
 
 
-async def test_checkpoints_of_every_form_can_be_read(storage: lash.Storage) -> None:
-    """The checkpoint of the head is the one that was committed last, and the only one, whatever form wrote it."""
+async def test_checkpoints_of_both_statements_can_be_read(storage: lash.Storage) -> None:
+    """The head has the checkpoint that was committed last, and no other is left, whichever statement wrote it."""
     session = storage.session("s")
     for revision, components in enumerate(({}, STATE, {**STATE, "more": b"more"}, {"more": b"more"}, {}, {}), start=1):
         await session.commit(turn(revision, components))

@@ -16,23 +16,19 @@ import lash
 from lash.errors import InvalidInput, RevisionConflict, StoreUnavailable
 from lash.model.session.commit import Commit, CommitResult
 from lash.model.session.session import SessionRead
+from lash.postgres.commit.alone import CommitAlone
+from lash.postgres.commit.planned import PlannedCommit
+from lash.postgres.commit.statement import choose_statement
+from lash.postgres.commit.together import MAX_TOGETHER, CommitTogether, arguments_together
+from lash.postgres.commit.writer import CommitWriter
 from lash.postgres.engine.options import PostgresOptions
 from lash.postgres.engine.pool import PLANNING
-from lash.postgres.rows.session.commit_group import CommitGroups
-from lash.postgres.rows.session.commit_plan import PlannedCommit
-from lash.postgres.rows.session.commit_record import MAX_TOGETHER, arguments_of, renewal_arguments_of, statement_for
 from lash.sqlkit.queries import load_queries
 from tests.contract.queue_state import consuming
 from tests.factories.session import chain, commit, created, draft, spent
 
 CALLERS = 40
 MOST_TOKENS = 2**63 - 1
-FORMS = {
-    "commit_apply": (arguments_of, 15),
-    **dict.fromkeys(("commit_apply_turns", "commit_apply_state"), (renewal_arguments_of, 16)),
-    **dict.fromkeys(("commit_apply_queue", "commit_apply_nodes"), (arguments_of, 10)),
-}
-"""The forms of the statement for many, which arguments each takes, and how many of them."""
 
 
 class Statements:
@@ -43,8 +39,8 @@ class Statements:
         self.break_at = 0
 
     def __call__(self, name: str) -> None:
-        # The forms of the statement count as one.
-        name = "commit_apply" if name.startswith(("commit_apply", "commit_alone")) else name
+        # Both statements count as one.
+        name = "commit_apply" if name == "commit_alone" else name
         self.counts[name] += 1
         if name == "commit_apply" and self.counts[name] == self.break_at:
             raise asyncpg.ConnectionDoesNotExistError("connection was closed in the middle of operation")
@@ -122,12 +118,6 @@ async def test_a_refusal_concerns_one_commit(storage: lash.Storage) -> None:
     assert (await read(storage, 5)).head.revision == 1
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_the_statement_takes_as_many_as_are_sent(form: str) -> None:
-    """What is beyond the limit of the statement would be taken for refused."""
-    assert f"LIMIT {MAX_TOGETHER}\n" in load_queries("lash.postgres.sql", schema="public")[form]
-
-
 async def test_two_commits_to_one_session_are_told_apart(storage: lash.Storage) -> None:
     """Of rivals that meet in one moment exactly one lands, however they are sent."""
     rivals = [turn(number, 0, turn_id=f"{number}-{rival}") for number in range(10) for rival in range(4)]
@@ -194,13 +184,13 @@ async def test_a_fault_of_our_own_is_told_to_everybody_who_waits(
 
     sent: list[Sequence[PlannedCommit]] = []
 
-    def fail_for_those_who_wait(commits: Sequence[PlannedCommit]) -> tuple[str, list[object]]:
+    def fail_for_those_who_wait(commits: Sequence[PlannedCommit]) -> tuple[str, CommitAlone | CommitTogether]:
         sent.append(commits)
         if len(sent) > 2:
             raise ZeroDivisionError
-        return statement_for(commits)
+        return choose_statement(commits)
 
-    monkeypatch.setattr("lash.postgres.rows.session.commit_group.statement_for", fail_for_those_who_wait)
+    monkeypatch.setattr("lash.postgres.commit.writer.choose_statement", fail_for_those_who_wait)
     async with asyncio.timeout(5):
         results = await commit_all(storage, *(turn(number, 1) for number in range(12)))
     assert [type(each) for each in results] == [CommitResult] * 2 + [ZeroDivisionError] * 10
@@ -223,24 +213,9 @@ FROM lash_batches AS b, generate_series(1, 5000) AS n;
 """Five thousand sessions beside those of the test, and as much in the queue of its own."""
 
 
-def arguments_alone(commits: Sequence[PlannedCommit]) -> list[object]:
-    """Return the arguments of the longest statement for one commit."""
-    name, arguments = statement_for(commits)
-    assert name == "commit_alone_turns"
-    return arguments
-
-
-ALL_FORMS = {
-    **FORMS,
-    "commit_alone_turns": (arguments_alone, 44),
-    "commit_alone_state": (arguments_alone, 39),
-    "commit_alone_nodes": (arguments_alone, 28),
-}
-
-
-@pytest.mark.parametrize("form", ALL_FORMS)
+@pytest.mark.parametrize("statement", ["commit_alone", "commit_apply"])
 async def test_a_commit_reads_few_rows_however_many_sessions_there_are(
-    storage: lash.Storage, postgres_storage_url: str, monkeypatch: pytest.MonkeyPatch, form: str
+    storage: lash.Storage, postgres_storage_url: str, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
     """No step of the statement touches more than a few rows, although one plan serves one commit and sixteen."""
     await commit_all(storage, turn(1, 0))
@@ -253,21 +228,24 @@ async def test_a_commit_reads_few_rows_however_many_sessions_there_are(
     assert isinstance(claim, lash.model.Claim)
     planned: list[PlannedCommit] = []
 
-    async def note(_: CommitGroups, each: PlannedCommit) -> None:
+    async def note(_: CommitWriter, each: PlannedCommit) -> None:
         planned.append(each)
         raise StoreUnavailable("noted")
 
-    monkeypatch.setattr(CommitGroups, "write", note)
+    monkeypatch.setattr(CommitWriter, "write", note)
     await commit_all(storage, consuming(turn(1, 1), claim))
     options = PostgresOptions.from_url(postgres_storage_url)
-    text = load_queries("lash.postgres.sql", schema=options.schema)[form]
+    text = load_queries("lash.postgres.sql", schema=options.schema)[statement]
+    name, arguments = (
+        choose_statement(planned) if statement == "commit_alone" else (statement, arguments_together(planned))
+    )
+    assert name == statement
     connection = await asyncpg.connect(options.dsn, server_settings={"search_path": options.schema, **PLANNING})
     try:
         await connection.execute(FILL)
         await connection.execute("ANALYZE lash_sessions, lash_session_leases, lash_turns, lash_batches")
         explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {text}"
-        arguments, count = ALL_FORMS[form]
-        plan = json.loads(await connection.fetchval(explain, *arguments(planned)[:count]))[0]["Plan"]
+        plan = json.loads(await connection.fetchval(explain, *arguments))[0]["Plan"]
     finally:
         await connection.close()
     most = max(_steps(plan), key=_rows_read)

@@ -16,8 +16,7 @@ from lash.sqlkit.queries import load_queries
 
 HOT: Final = (
     *("session_read", "session_load", "commit_facts"),
-    *("commit_apply", "commit_apply_turns", "commit_apply_state", "commit_apply_queue", "commit_apply_nodes"),
-    *("commit_alone_nodes", "commit_alone_state", "commit_alone_turns"),
+    *("commit_alone", "commit_apply"),
     *("queue_enqueue", "queue_facts", "queue_stamp", "queue_claim_turn", "queue_extend", "queue_abandon"),
     "queue_page",
     *("lease_row", "lease_acquire", "lease_extend", "lease_release"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lash.sqlkit.queries import in_schema, load_queries, parse_queries, quote_identifier
+from lash.sqlkit.queries import argument_names, in_schema, load_queries, parse_queries, quote_identifier
 
 
 @pytest.fixture
@@ -86,3 +86,37 @@ def test_fragments_that_are_wrong_are_refused(text: str, reason: str) -> None:
     """Whatever would silently be left out of a query is an error."""
     with pytest.raises(ValueError, match=reason):
         parse_queries(text)
+
+
+def test_named_arguments_become_numbers() -> None:
+    """Each name gets the number of its position in the list; casts and slices of arrays stay as they are."""
+    lists = "-- arguments: a, b\n-- The end:\n-- arguments: c\n"
+    text = f"-- name: one\n-- One.\n{lists}SELECT :b::text, :a, x[i:a], (:c)[1:2];"
+    ((_, statement),) = parse_queries(text)
+    assert argument_names(statement) == ("a", "b", "c")
+    assert statement.endswith("SELECT $2::text, $1, x[i:a], ($3)[1:2];")
+
+
+def test_without_a_list_no_name_is_touched() -> None:
+    """SQLite takes parameters by name itself."""
+    assert parse_queries("-- name: one\nSELECT :a;") == [("one", "SELECT :a;")]
+    assert argument_names("SELECT :a;") == ()
+
+
+@pytest.mark.parametrize("body", ["SELECT :a;", "SELECT :a, :b, :c;"])
+def test_arguments_must_be_those_of_the_list(body: str) -> None:
+    """A listed name that is not used, or a used one that is not listed, is an error."""
+    with pytest.raises(ValueError, match="must list each argument once"):
+        parse_queries(f"-- name: one\n-- arguments: a, b\n{body}")
+
+
+def test_a_misspelt_list_of_arguments_is_refused() -> None:
+    """Names are divided by a comma and a space."""
+    with pytest.raises(ValueError, match="must read"):
+        parse_queries("-- name: one\n-- arguments: a,b\nSELECT :a, :b;")
+
+
+def test_an_argument_that_is_listed_twice_is_refused() -> None:
+    """Its number would be open."""
+    with pytest.raises(ValueError, match="must list each argument once"):
+        parse_queries("-- name: one\n-- arguments: a, a\nSELECT :a;")

@@ -7,7 +7,6 @@ bytes, attachments.
 
 from __future__ import annotations
 
-import enum
 from typing import Final, TypeAlias
 
 import msgspec
@@ -61,17 +60,6 @@ class CommitRules(msgspec.Struct, frozen=True, kw_only=True):
     retention: Retention = Retention()
 
 
-class Checkpoints(enum.Enum):
-    """What may be known of the checkpoints that a session has. That of its head is always there."""
-
-    BARE = enum.auto()
-    """There is only that one, and it has neither components nor frames."""
-    ONE = enum.auto()
-    """There is only that one, and it has no frames."""
-    ANY = enum.auto()
-    """Nothing is known."""
-
-
 class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
     """A commit as rows: everything that does not depend on the database."""
 
@@ -103,11 +91,9 @@ class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
         return self.commit.expected_revision + 1
 
     @property
-    def leaves(self) -> Checkpoints:
-        """What is known of the session's checkpoints once this commit has landed."""
-        if self.frames or self.retention_floor != self.revision:
-            return Checkpoints.ANY
-        return Checkpoints.ONE if self.components else Checkpoints.BARE
+    def leaves_one_checkpoint(self) -> bool:
+        """Whether the session has one checkpoint, that of its head and without frames, once this commit is written."""
+        return not self.frames and self.retention_floor == self.revision
 
     @property
     def is_brief(self) -> bool:

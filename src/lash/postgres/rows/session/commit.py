@@ -8,16 +8,16 @@ from lash.base.compression import BlobRef
 from lash.errors import StoreUnavailable
 from lash.model.session.commit import CommitResult
 from lash.plan.queue.queue import held_by_token
-from lash.plan.session.commit import Checkpoints, CommitFacts, PreparedCommit, Replay, assume_facts, plan_commit
+from lash.plan.session.commit import CommitFacts, PreparedCommit, Replay, assume_facts, plan_commit
 from lash.postgres.cache import HeadCache, KnownCheckpoint
+from lash.postgres.commit.planned import PlannedCommit
+from lash.postgres.commit.together import arguments_together
+from lash.postgres.commit.writer import CommitWriter, WrittenCommit
 from lash.postgres.engine.database import Database, Transaction
 from lash.postgres.rows.lease import release_lease
-from lash.postgres.rows.session.commit_group import CommitGroups
-from lash.postgres.rows.session.commit_plan import PlannedCommit, planned_commit
-from lash.postgres.rows.session.commit_record import arguments_of
 from lash.postgres.rows.session.fork import graph_owners, reclaim_graphs
 from lash.postgres.rows.session.lookup import missing
-from lash.postgres.rows.session.rows import CommitAnswer, FactsAnswer
+from lash.postgres.rows.session.rows import FactsAnswer
 from lash.sqlkit.rows import Number
 
 _MAX_PLANS: Final = 10
@@ -28,7 +28,7 @@ class _StalePlanError(Exception):
 
 
 async def run_commit(
-    database: Database, groups: CommitGroups, heads: HeadCache, prepared: PreparedCommit
+    database: Database, writer: CommitWriter, heads: HeadCache, prepared: PreparedCommit
 ) -> CommitResult:
     """Apply one commit or raise why not. One round trip if the head was seen before and nothing is in the way."""
     session_id = prepared.commit.session_id
@@ -40,12 +40,13 @@ async def run_commit(
             if prepared.commit.release is not None:
                 await release_lease(database, prepared.commit.release)
             return decision.result
-        planned = planned_commit(prepared, decision, heads.checkpoint(session_id, decision.assumed))
-        written = await _apply(database, groups, planned)
+        before = heads.checkpoint(session_id, decision.assumed)
+        planned = PlannedCommit(prepared=prepared, decision=decision, before=before)
+        written = await _apply(database, writer, planned)
         if written is not None:
-            is_known = prepared.leaves is not Checkpoints.ANY
-            left = KnownCheckpoint(prepared.components, written.inherits) if is_known else None
-            heads.remember(session_id, decision.head, left)
+            is_known = prepared.leaves_one_checkpoint
+            checkpoint = KnownCheckpoint(prepared.components, written.inherits) if is_known else None
+            heads.remember(session_id, decision.head, checkpoint)
             return prepared.result
         facts = None
     raise StoreUnavailable(f"session {session_id!r} changed {_MAX_PLANS} times while a commit was being planned")
@@ -81,10 +82,10 @@ async def _load_facts(database: Database, heads: HeadCache, prepared: PreparedCo
     )
 
 
-async def _apply(database: Database, groups: CommitGroups, planned: PlannedCommit) -> CommitAnswer | None:
+async def _apply(database: Database, writer: CommitWriter, planned: PlannedCommit) -> WrittenCommit | None:
     """Write what was decided, and return the answer if the guard let it pass."""
     if not planned.decision.replace:
-        return await groups.write(planned)
+        return await writer.write(planned)
     try:
         async with database.transaction() as transaction:
             return await _replace(transaction, database.options.schema, planned)
@@ -92,7 +93,7 @@ async def _apply(database: Database, groups: CommitGroups, planned: PlannedCommi
         return None
 
 
-async def _replace(transaction: Transaction, schema: str, planned: PlannedCommit) -> CommitAnswer:
+async def _replace(transaction: Transaction, schema: str, planned: PlannedCommit) -> WrittenCommit:
     """Clear the graph and write the new one; within one statement the order of the two would be open."""
     head = planned.decision.assumed
     key = head.session_key
@@ -102,7 +103,7 @@ async def _replace(transaction: Transaction, schema: str, planned: PlannedCommit
     await transaction.run("fork_disinherit", key)
     if await transaction.run("commit_clear_graph", key) == 0 and head.node_count > 0:
         raise _StalePlanError
-    written = await transaction.one(CommitAnswer, "commit_apply", *arguments_of([planned]))
+    written = await transaction.one(WrittenCommit, "commit_apply", *arguments_together([planned]))
     if written is None:
         raise _StalePlanError
     await reclaim_graphs(transaction, schema, owners)

@@ -49,13 +49,6 @@ class CheckpointAnswer(msgspec.Struct, frozen=True, array_like=True):
     components: list[ComponentRow]
 
 
-class CommitAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """A commit that was written, and whether its session sees nodes of another one."""
-
-    session_key: int
-    inherits: bool
-
-
 class FactsAnswer(msgspec.Struct, frozen=True, array_like=True):
     """What a plan must know about a commit."""
 

@@ -44,9 +44,9 @@ from lash.plan.session.session import (
     require_removable,
 )
 from lash.postgres.cache import HeadCache
+from lash.postgres.commit.writer import CommitWriter
 from lash.postgres.engine.database import Database, Transaction
 from lash.postgres.rows.session.commit import run_commit
-from lash.postgres.rows.session.commit_group import CommitGroups
 from lash.postgres.rows.session.fork import reclaim_graphs, recount, run_fork
 from lash.postgres.rows.session.lookup import missing
 from lash.postgres.rows.session.rows import (
@@ -71,7 +71,7 @@ class PostgresSessionStore:
         self._rules = rules
         self._hints = hints
         self._heads = HeadCache()
-        self._groups = CommitGroups(database)
+        self._writer = CommitWriter(database)
 
     async def create(
         self,
@@ -124,7 +124,7 @@ class PostgresSessionStore:
 
     def handle(self, session_id: str) -> PostgresSession:
         check_identifier("session_id", session_id)
-        return PostgresSession(self._database, self._rules, self._heads, self._groups, self._hints, session_id)
+        return PostgresSession(self._database, self._rules, self._heads, self._writer, self._hints, session_id)
 
     async def _delete(self, session_id: str) -> bool:
         async with self._database.transaction() as transaction:
@@ -164,14 +164,14 @@ class PostgresSession:
         database: Database,
         rules: CommitRules,
         heads: HeadCache,
-        groups: CommitGroups,
+        writer: CommitWriter,
         hints: Hints,
         session_id: str,
     ) -> None:
         self._database = database
         self._rules = rules
         self._heads = heads
-        self._groups = groups
+        self._writer = writer
         self._hints = hints
         self._session_id = session_id
 
@@ -237,7 +237,7 @@ class PostgresSession:
 
     async def commit(self, commit: Commit) -> CommitResult:
         prepared = prepare_commit(commit, self._session_id, self._rules)
-        result = await run_commit(self._database, self._groups, self._heads, prepared)
+        result = await run_commit(self._database, self._writer, self._heads, prepared)
         self._hints.notify(process=False)
         return result
 

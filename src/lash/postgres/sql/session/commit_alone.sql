@@ -1,18 +1,42 @@
--- fragment: alone_held
--- The lease and the batches that the commit holds, and what must hold of them. A lease is locked before its batches,
--- and both before the session: the one order of commits, claims and deletions.
+-- name: commit_alone
+-- Writes one ordinary commit, with the same effect as commit_apply: the session inherits nothing, and its only
+-- checkpoint, without frames, is replaced by this commit's; the nodes follow each other on one existing segment; there
+-- are no attachments and no frames. Writes everything; or nothing, and returns no row, when a fact of the plan no
+-- longer holds: the head's revision and node count, no commit for the turn yet, a live lease under the fence, claims
+-- that hold exactly the batches to consume, no new node id taken.
+--
+-- The session, what the plan saw of its head, and the turn:
+-- arguments: session_key, assumed_revision, assumed_node_count, turn_id, commit_hash, result, scope_id
+-- The new head:
+-- arguments: config, current_frame_id, checkpoint_ref, leaf_node_id, leaf_segment, leaf_depth, segment_count
+-- arguments: node_seq, node_count, first_user_message, user_message_count
+-- The checkpoint:
+-- arguments: turn_state, plugin_snapshot_revision
+-- The nodes: their segment, the depth and number before the first, its parent; then columns, except that user_messages
+-- holds the positions, from 1, of the user's messages. packed_bodies is empty if no body is packed.
+-- arguments: run_segment, run_depth, run_seq, run_parent, node_ids, user_messages, bodies, packed_bodies
+-- Columns of the ledger; no two rows have the same source and model:
+-- arguments: usage_sources, usage_models, input_tokens, output_tokens, cached_input_tokens, reasoning_tokens
+-- Columns of the components that get new bytes; no other component has the old or the new hash:
+-- arguments: replaced_hashes, new_hashes, blob_codecs, blob_sizes, blob_contents
+-- The fence that it shows and the lease that it releases (owner, incarnation, token and number, or NULL), and columns
+-- of the batches that it consumes:
+-- arguments: fence, release, claim_tokens, claim_ids, claimed_batches
+WITH
+-- A lease is locked before its batches, and both before the session: the one order of commits, claims and deletions.
 lease AS (
     SELECT l.owner_id, l.incarnation_id, l.token, l.fencing, l.expires_at_ms
     FROM :"schema".lash_session_leases AS l
-    WHERE l.session_key = $1::bigint
+    WHERE l.session_key = :session_key::bigint
+        AND (:fence::text[] IS NOT NULL OR :release::text[] IS NOT NULL OR cardinality(:claimed_batches::text[]) > 0)
     FOR NO KEY UPDATE OF l
 ),
--- Locked, because a claim that has run out may be taken over or cancelled without the head moving. Counting the leases
--- locks the lease first.
+-- Locked, because an expired claim may be taken over or cancelled without the head moving. Counting the leases locks
+-- the lease first.
 claimed AS (
     SELECT b.session_key, b.seq, b.source_key, b.batch_id
-    FROM unnest($42::text[], $43::text[], $44::text[]) AS claim (token, id, batch_id)
-    JOIN :"schema".lash_batches AS b ON b.session_key = $1::bigint AND b.claim_token = claim.token
+    FROM unnest(:claim_tokens::text[], :claim_ids::text[], :claimed_batches::text[]) AS claim (token, id, batch_id)
+    JOIN :"schema".lash_batches AS b ON b.session_key = :session_key::bigint AND b.claim_token = claim.token
         AND b.claim_id = claim.id AND b.batch_id = claim.batch_id
     WHERE (SELECT count(*) FROM lease) > 0
     ORDER BY b.seq
@@ -20,79 +44,72 @@ claimed AS (
 ),
 guard AS MATERIALIZED (
     SELECT 1
-    WHERE EXISTS (
+    WHERE (:fence::text[] IS NULL OR EXISTS (
             SELECT 1 FROM lease AS l
-            WHERE $40::text[] IS NULL OR (
-                l.owner_id = ($40::text[])[1] AND l.incarnation_id = ($40::text[])[2] AND l.token = ($40::text[])[3]
-                AND l.fencing = (($40::text[])[4])::bigint AND l.expires_at_ms > :"schema".lash_now_ms()
+            WHERE l.owner_id = (:fence::text[])[1] AND l.incarnation_id = (:fence::text[])[2]
+                AND l.token = (:fence::text[])[3] AND l.fencing = ((:fence::text[])[4])::bigint
+                AND l.expires_at_ms > :"schema".lash_now_ms()
+        ))
+        AND (:release::text[] IS NULL OR EXISTS (SELECT 1 FROM lease))
+        AND (cardinality(:claimed_batches::text[]) = 0 OR (
+            cardinality(:claimed_batches::text[]) = (SELECT count(*) FROM claimed)
+            AND cardinality(:claimed_batches::text[]) = (
+                SELECT count(*) FROM :"schema".lash_batches AS b
+                WHERE b.session_key = :session_key::bigint AND b.claim_token = ANY (:claim_tokens::text[])
             )
-        )
-        AND cardinality($44::text[]) = (SELECT count(*) FROM claimed)
-        AND cardinality($44::text[]) = (
-            SELECT count(*) FROM :"schema".lash_batches AS b
-            WHERE b.session_key = $1::bigint AND b.claim_token = ANY ($42::text[])
-        )
+        ))
 ),
-
--- fragment: alone_head
--- The new head, if what must hold for every commit does.
 new AS (
     UPDATE :"schema".lash_sessions AS s
-    SET revision = $2::bigint + 1, config = $8::text, current_frame_id = $9::text, checkpoint_ref = $10::text,
-        leaf_node_id = $11::text, leaf_segment = $12::bigint, leaf_depth = $13::bigint, segment_count = $14::bigint,
-        node_seq = $15::bigint, node_count = $16::bigint, first_user_message = $17::text,
-        user_message_count = $18::bigint, updated_at_ms = :"schema".lash_now_ms()
-
--- fragment: alone_guarded
--- What holds of the lease and the batches.
+    SET revision = :assumed_revision::bigint + 1, config = :config::text, current_frame_id = :current_frame_id::text,
+        checkpoint_ref = :checkpoint_ref::text, leaf_node_id = :leaf_node_id::text,
+        leaf_segment = :leaf_segment::bigint, leaf_depth = :leaf_depth::bigint, segment_count = :segment_count::bigint,
+        node_seq = :node_seq::bigint, node_count = :node_count::bigint,
+        first_user_message = :first_user_message::text, user_message_count = :user_message_count::bigint,
+        updated_at_ms = :"schema".lash_now_ms()
     FROM guard
-
--- fragment: alone_rest
--- The rest of the new head, and what every commit writes: nodes, the turn, the checkpoint in the place of the only one
--- that there was.
-    WHERE s.session_key = $1::bigint AND s.revision = $2::bigint AND s.node_count = $3::bigint
+    WHERE s.session_key = :session_key::bigint AND s.revision = :assumed_revision::bigint
+        AND s.node_count = :assumed_node_count::bigint
         AND NOT EXISTS (
             SELECT 1 FROM :"schema".lash_turns AS t
-            WHERE t.session_key = $1::bigint AND t.turn_id = $4::text
+            WHERE t.session_key = :session_key::bigint AND t.turn_id = :turn_id::text
             OFFSET 0
         )
         AND NOT EXISTS (
             SELECT 1 FROM :"schema".lash_nodes AS n
-            WHERE n.session_key = $1::bigint AND n.node_id = ANY ($25::text[])
+            WHERE n.session_key = :session_key::bigint AND n.node_id = ANY (:node_ids::text[])
             OFFSET 0
         )
     RETURNING s.session_key, s.revision, s.updated_at_ms
 ),
--- Each node but the first follows the one before it; the row that is one too many has no id.
+-- Each node but the first follows the one before it. The parents are one more than the nodes; the last row has no id.
 nodes AS (
     INSERT INTO :"schema".lash_nodes (
         session_key, segment, depth, seq, node_id, parent_node_id, user_message, body, packed
     )
     SELECT
-        new.session_key, $21::bigint, $22::bigint + n.place, $23::bigint + n.place, n.node_id, n.parent_node_id,
-        n.place = ANY ($26::bigint[]), n.body, n.packed
+        new.session_key, :run_segment::bigint, :run_depth::bigint + n.place, :run_seq::bigint + n.place, n.node_id,
+        n.parent_node_id, n.place = ANY (:user_messages::bigint[]), n.body, n.packed
     FROM new
     CROSS JOIN unnest(
-        $25::text[], array_prepend($24::text, $25::text[]), $27::text[], $28::bytea[]
+        :node_ids::text[], array_prepend(:run_parent::text, :node_ids::text[]), :bodies::text[],
+        :packed_bodies::bytea[]
     ) WITH ORDINALITY AS n (node_id, parent_node_id, body, packed, place)
     WHERE n.node_id IS NOT NULL
 ),
 stamped AS (
     INSERT INTO :"schema".lash_turns (session_key, turn_id, commit_hash, result, committed_at_ms)
-    SELECT new.session_key, $4::text, $5::text, $6::text, new.updated_at_ms
+    SELECT new.session_key, :turn_id::text, :commit_hash::text, :result::text, new.updated_at_ms
     FROM new
-    WHERE $4::text IS NOT NULL
+    WHERE :turn_id::text IS NOT NULL
 ),
 checkpoint AS (
     UPDATE :"schema".lash_checkpoints AS p
-    SET revision = new.revision, checkpoint_ref = $10::text, turn_state = $19::text,
-        plugin_snapshot_revision = $20::bigint
+    SET revision = new.revision, checkpoint_ref = :checkpoint_ref::text, turn_state = :turn_state::text,
+        plugin_snapshot_revision = :plugin_snapshot_revision::bigint
     FROM new
-    WHERE p.session_key = $1::bigint AND p.revision = $2::bigint
+    WHERE p.session_key = :session_key::bigint AND p.revision = :assumed_revision::bigint
 ),
-
--- fragment: alone_state
--- The ledger with its sums, and new bytes of components in the place of those that nothing names any more.
 usage_rows AS (
     INSERT INTO :"schema".lash_usage (
         session_key, revision, ordinal, source, model, input_tokens, output_tokens, cached_input_tokens,
@@ -103,7 +120,8 @@ usage_rows AS (
         u.cached_input_tokens, u.reasoning_tokens
     FROM new
     CROSS JOIN unnest(
-        $29::text[], $30::text[], $31::bigint[], $32::bigint[], $33::bigint[], $34::bigint[]
+        :usage_sources::text[], :usage_models::text[], :input_tokens::bigint[], :output_tokens::bigint[],
+        :cached_input_tokens::bigint[], :reasoning_tokens::bigint[]
     ) WITH ORDINALITY AS u (
         source, model, input_tokens, output_tokens, cached_input_tokens, reasoning_tokens, place
     )
@@ -124,28 +142,26 @@ usage_totals AS (
         cached_input_tokens = t.cached_input_tokens + excluded.cached_input_tokens,
         reasoning_tokens = t.reasoning_tokens + excluded.reasoning_tokens
 ),
--- Found by their bytes, which no other component has: by less than these, all versions that a vacuum has yet to take
--- would be looked at. Naming them twice keeps the planner from it.
+-- Found by hash, which no other component has. Found by session or key, every version that a vacuum has yet to remove
+-- would be read. The hash is named twice to keep the planner from that.
 components AS (
     UPDATE :"schema".lash_components AS c
     SET first_revision = new.revision, hash = k.hash
     FROM new
-    CROSS JOIN unnest($35::text[], $36::text[]) AS k (replaced, hash)
-    WHERE c.session_key = $1::bigint AND c.hash = ANY ($35::text[]) AND c.hash = k.replaced
+    CROSS JOIN unnest(:replaced_hashes::text[], :new_hashes::text[]) AS k (replaced, hash)
+    WHERE c.session_key = :session_key::bigint AND c.hash = ANY (:replaced_hashes::text[]) AND c.hash = k.replaced
 ),
 blobs AS (
     UPDATE :"schema".lash_blobs AS b
     SET hash = k.hash, codec = k.codec, size = k.size, content = k.content
     FROM new
     CROSS JOIN unnest(
-        $35::text[], $36::text[], $37::text[], $38::bigint[], $39::bytea[]
+        :replaced_hashes::text[], :new_hashes::text[], :blob_codecs::text[], :blob_sizes::bigint[],
+        :blob_contents::bytea[]
     ) AS k (replaced, hash, codec, size, content)
-    WHERE b.session_key = $1::bigint AND b.hash = ANY ($35::text[]) AND b.hash = k.replaced
+    WHERE b.session_key = :session_key::bigint AND b.hash = ANY (:replaced_hashes::text[]) AND b.hash = k.replaced
 ),
-
--- fragment: alone_claims
--- What was claimed is done, and the lease given back.
--- Looked up by what was claimed and not by the session, whose queue may be long.
+-- Read from what was claimed, not from the session, whose queue may be long.
 done AS MATERIALIZED (
     SELECT claimed.session_key, claimed.seq, claimed.source_key, claimed.batch_id, new.updated_at_ms
     FROM new
@@ -156,7 +172,7 @@ consumed AS (
     USING done
     WHERE b.session_key = done.session_key AND b.seq = done.seq
 ),
-settled_keys AS (
+consumed_keys AS (
     UPDATE :"schema".lash_source_keys AS k
     SET state = 'consumed', settled_at_ms = done.updated_at_ms
     FROM done
@@ -172,52 +188,17 @@ released AS (
     UPDATE :"schema".lash_session_leases AS l
     SET owner_id = NULL, incarnation_id = NULL, process = NULL, token = NULL, claimed_at_ms = 0, expires_at_ms = 0
     FROM new
-    WHERE l.session_key = new.session_key AND l.owner_id = ($41::text[])[1] AND l.incarnation_id = ($41::text[])[2]
-        AND l.token = ($41::text[])[3] AND l.fencing = (($41::text[])[4])::bigint
+    WHERE l.session_key = new.session_key AND l.owner_id = (:release::text[])[1]
+        AND l.incarnation_id = (:release::text[])[2] AND l.token = (:release::text[])[3]
+        AND l.fencing = ((:release::text[])[4])::bigint
 ),
-
--- fragment: alone_end
--- What the turn recorded is history now; its effects before its groups, as all take them. The answer.
+-- The turn's effects end with it: first the effects, then their groups, as every statement locks them.
 retired AS (
-    DELETE FROM :"schema".lash_effects AS e USING new WHERE e.scope_id = $7::text RETURNING 1
+    DELETE FROM :"schema".lash_effects AS e USING new WHERE e.scope_id = :scope_id::text RETURNING 1
 ),
 retired_groups AS (
     DELETE FROM :"schema".lash_effect_groups AS g
     USING new, (SELECT count(*) AS number FROM retired) AS first
-    WHERE g.scope_id = $7::text AND first.number >= 0
+    WHERE g.scope_id = :scope_id::text AND first.number >= 0
 )
 SELECT new.session_key, false FROM new;
-
--- name: commit_alone_nodes
--- One commit, written as commit_apply would, to a session that inherits nothing and has one checkpoint, without frames,
--- which goes with this commit. Its nodes follow each other on one segment that is there; it names no attachments and no
--- frames. Takes the session and what the plan saw of its head ($1 to $3), the turn ($4 to $7), the new head ($8 to $18),
--- the checkpoint ($19, $20); of the nodes their segment, the depth and the number before the first ($21 to $23), its
--- parent ($24), the ids ($25), which of them are messages of the user, counted from 1 ($26), the bodies ($27, $28).
--- This form has neither claims nor a ledger, and the components stay as they are.
-WITH
--- include: alone_head
--- include: alone_rest
--- include: alone_end
-
--- name: commit_alone_state
--- The same with columns of the ledger ($29 to $34), of which no two have the same source and model, and of components
--- that get new bytes ($35 to $39: the hash of those that it had, and the blob), neither of which another one has.
-WITH
--- include: alone_head
--- include: alone_rest
--- include: alone_state
--- include: alone_end
-
--- name: commit_alone_turns
--- The same with the fence that it shows and that of the lease that it gives back ($40, $41: owner, incarnation, token
--- and number, or NULL), and columns of the batches that it consumes ($42 to $44: the token and the id of the claim, the
--- batch).
-WITH
--- include: alone_held
--- include: alone_head
--- include: alone_guarded
--- include: alone_rest
--- include: alone_state
--- include: alone_claims
--- include: alone_end

@@ -1,29 +1,47 @@
--- fragment: commit_asked
--- The commits, each with its place among the records and the range of its nodes.
+-- name: commit_apply
+-- Writes commits of different sessions, any kind of commit, at most max_together of them. Writes each whole, or not at
+-- all when a fact of its plan no longer holds: the head's revision and node count (which stand for all facts about the
+-- graph), no commit for the turn yet, a live lease under the fence, claims that hold exactly the batches to consume, no
+-- new node id taken, bytes for every ref, every attachment announced. Returns the session keys of the written commits
+-- and whether each session inherits.
+--
+-- A commit is in place if the session's only checkpoint, without frames, is replaced by its own, and of the components
+-- only bytes change, neither old nor new ones of which another component has. Its rows are then updated; those of other
+-- commits are inserted and deleted.
+--
+-- The limit keeps the planner's estimate low, and OFFSET 0 makes it look rows up by index.
+--
+-- The records of the commits, as a JSON array, and the limit:
+-- arguments: commits, max_together
+-- Columns of all nodes; those of the commit at a position end at that position of node_ends:
+-- arguments: node_ends, segments, depths, seqs, node_ids, parent_ids, user_messages, bodies, packed_bodies
+-- Columns of all blobs, divided in the same way; replaced_hashes are NULL for commits that are not in place:
+-- arguments: blob_ends, replaced_hashes, blob_hashes, blob_codecs, blob_sizes, blob_contents
+WITH
 clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
+-- Each commit with its position among the records and the range of its nodes.
 asked AS MATERIALIZED (
-    SELECT c.*, coalesce(($2::integer[])[c.place - 1], 0) + 1 AS first_node, ($2::integer[])[c.place] AS last_node
+    SELECT
+        c.*, coalesce((:node_ends::integer[])[c.place - 1], 0) + 1 AS first_node,
+        (:node_ends::integer[])[c.place] AS last_node
     FROM ROWS FROM (
-        json_to_recordset($1::json) AS (
+        json_to_recordset(:commits::json) AS (
             session_key bigint, assumed_revision bigint, assumed_node_count bigint, turn_id text, commit_hash text,
             result text, scope_id text, fence json, release json, config text, current_frame_id text,
             checkpoint_ref text, turn_state text, plugin_snapshot_revision bigint, retention_floor bigint,
             leaf_node_id text, leaf_segment bigint, leaf_depth bigint, segment_count bigint, node_seq bigint,
             node_count bigint, first_user_message text, user_message_count bigint, segments json, refs json,
-            components json, frames json, usage json, claims json, attachments json
+            components json, frames json, usage json, claims json, attachments json, in_place boolean
         )
     ) WITH ORDINALITY AS c (
         session_key, assumed_revision, assumed_node_count, turn_id, commit_hash, result, scope_id, fence, release,
         config, current_frame_id, checkpoint_ref, turn_state, plugin_snapshot_revision, retention_floor, leaf_node_id,
         leaf_segment, leaf_depth, segment_count, node_seq, node_count, first_user_message, user_message_count,
-        segments, refs, components, frames, usage, claims, attachments, place
+        segments, refs, components, frames, usage, claims, attachments, in_place, place
     )
-    LIMIT 16
+    LIMIT :max_together::bigint
 ),
-
--- fragment: commit_claims_held
--- The lease and the batches that a commit holds.
--- Locked first and by all, so that commits, claims and deletions take their locks in one order.
+-- A lease is locked before its batches, and both before the session: the one order of commits, claims and deletions.
 lease AS (
     SELECT l.session_key, l.owner_id, l.incarnation_id, l.token, l.fencing, l.expires_at_ms
     FROM asked AS a
@@ -32,8 +50,8 @@ lease AS (
     ORDER BY l.session_key
     FOR NO KEY UPDATE OF l
 ),
--- Locked, because a claim that has run out may be taken over or cancelled without the head moving. Counting the leases
--- locks all of them before any batch.
+-- Locked, because an expired claim may be taken over or cancelled without the head moving. Counting the leases locks
+-- all of them before any batch.
 claimed AS (
     SELECT b.session_key, b.seq, b.source_key, b.batch_id
     FROM asked AS a
@@ -44,10 +62,7 @@ claimed AS (
     ORDER BY b.session_key, b.seq
     FOR UPDATE OF b
 ),
-
--- fragment: commit_attachments_held
--- The attachments that a commit names.
--- Locked, because a sweep may take an attachment that is not committed without the head moving.
+-- Locked, because a sweep may delete an uncommitted attachment without the head moving.
 attachments AS (
     SELECT t.session_key, t.attachment_id
     FROM asked AS a
@@ -56,9 +71,6 @@ attachments AS (
     ORDER BY t.session_key, t.attachment_id
     FOR UPDATE OF t
 ),
-
--- fragment: commit_guard
--- What must hold for every commit; further conditions may follow.
 guard AS (
     SELECT a.session_key, a.assumed_revision, a.assumed_node_count, clock.now_ms
     FROM asked AS a, clock
@@ -69,7 +81,7 @@ guard AS (
         )
         AND NOT EXISTS (
             SELECT 1 FROM :"schema".lash_nodes AS n
-            WHERE n.session_key = a.session_key AND n.node_id = ANY (($6::text[])[a.first_node:a.last_node])
+            WHERE n.session_key = a.session_key AND n.node_id = ANY ((:node_ids::text[])[a.first_node:a.last_node])
             OFFSET 0
         )
         AND NOT EXISTS (
@@ -77,16 +89,13 @@ guard AS (
             FROM :"schema".lash_inherited AS i
             CROSS JOIN LATERAL (
                 SELECT n.segment, n.depth FROM :"schema".lash_nodes AS n
-                WHERE n.session_key = i.owner_key AND n.node_id = ANY (($6::text[])[a.first_node:a.last_node])
+                WHERE n.session_key = i.owner_key AND n.node_id = ANY ((:node_ids::text[])[a.first_node:a.last_node])
                 OFFSET 0
             ) AS n
             WHERE i.session_key = a.session_key AND n.segment = i.segment AND n.depth > i.floor
                 AND n.depth <= i.ceiling
             OFFSET 0
         )
-
--- fragment: commit_guard_claims
--- What must hold for one that shows a fence, gives back a lease or consumes batches.
         AND (a.fence IS NULL OR EXISTS (
             SELECT 1 FROM lease AS l
             WHERE l.session_key = a.session_key AND l.owner_id = a.fence ->> 0 AND l.incarnation_id = a.fence ->> 1
@@ -101,25 +110,16 @@ guard AS (
                     AND b.claim_token = ANY (array(SELECT c ->> 0 FROM json_array_elements(a.claims) AS c))
             )
         ))
-
--- fragment: commit_guard_refs
--- What must hold for one that names bytes of earlier commits.
         AND (a.refs IS NULL OR json_array_length(a.refs) = (
             SELECT count(*) FROM :"schema".lash_blobs AS b
             WHERE b.session_key = a.session_key
                 AND b.hash = ANY (array(SELECT * FROM json_array_elements_text(a.refs)))
         ))
-
--- fragment: commit_guard_attachments
--- What must hold for one that names attachments.
         AND (a.attachments IS NULL OR json_array_length(a.attachments) = (
             SELECT count(*) FROM attachments AS t WHERE t.session_key = a.session_key
         ))
-
--- fragment: commit_head
--- The end of the guard, and the new heads with all that was asked.
 ),
--- In one order, so that two statements with the same sessions cannot wait for each other.
+-- In the order of their keys, so that two statements with the same sessions cannot deadlock.
 held AS (
     SELECT s.session_key, guard.now_ms
     FROM guard
@@ -141,34 +141,31 @@ new AS (
         AND s.node_count = a.assumed_node_count
     RETURNING s.revision, s.updated_at_ms, a.*
 ),
-
--- fragment: commit_segments
--- New runs of nodes.
 segments AS (
     INSERT INTO :"schema".lash_segments (session_key, segment, parent_segment, parent_depth)
     SELECT new.session_key, (g ->> 0)::bigint, (g ->> 1)::bigint, (g ->> 2)::bigint
     FROM new
     CROSS JOIN LATERAL json_array_elements(new.segments) AS g
 ),
-
--- fragment: commit_components
--- The bytes and components of the checkpoint.
+rewritten AS (SELECT * FROM new WHERE NOT new.in_place),
 blobs AS (
     INSERT INTO :"schema".lash_blobs (session_key, hash, codec, size, content)
     SELECT new.session_key, b.*
-    FROM new
+    FROM rewritten AS new
     CROSS JOIN LATERAL (
-        SELECT coalesce(($11::integer[])[new.place - 1], 0) + 1 AS first, ($11::integer[])[new.place] AS last
+        SELECT
+            coalesce((:blob_ends::integer[])[new.place - 1], 0) + 1 AS first,
+            (:blob_ends::integer[])[new.place] AS last
     ) AS own
     CROSS JOIN LATERAL unnest(
-        ($12::text[])[own.first:own.last], ($13::text[])[own.first:own.last], ($14::bigint[])[own.first:own.last],
-        ($15::bytea[])[own.first:own.last]
+        (:blob_hashes::text[])[own.first:own.last], (:blob_codecs::text[])[own.first:own.last],
+        (:blob_sizes::bigint[])[own.first:own.last], (:blob_contents::bytea[])[own.first:own.last]
     ) AS b
     ON CONFLICT (session_key, hash) DO NOTHING
 ),
 components AS (
     SELECT new.session_key, new.revision, c.key, c.value AS hash
-    FROM new
+    FROM rewritten AS new
     CROSS JOIN LATERAL json_each_text(new.components) AS c
 ),
 opened_components AS (
@@ -181,31 +178,28 @@ opened_components AS (
         OFFSET 0
     )
 ),
-
--- fragment: commit_earlier
--- What of earlier checkpoints and components is kept, and for how long, and the frames.
 checkpoint AS (
     INSERT INTO :"schema".lash_checkpoints (
         session_key, revision, checkpoint_ref, turn_state, plugin_snapshot_revision
     )
     SELECT new.session_key, new.revision, new.checkpoint_ref, new.turn_state, new.plugin_snapshot_revision
-    FROM new
+    FROM rewritten AS new
 ),
 dropped_checkpoints AS (
     DELETE FROM :"schema".lash_checkpoints AS p
-    USING new
+    USING rewritten AS new
     WHERE p.session_key = new.session_key AND p.revision < new.retention_floor
 ),
 expired_components AS (
     DELETE FROM :"schema".lash_components AS c
-    USING new
+    USING rewritten AS new
     WHERE c.session_key = new.session_key AND c.last_revision < new.retention_floor
     RETURNING c.session_key, c.key, c.first_revision, c.hash
 ),
--- A component that changed ends with the revision before this one; below the retention floor it is dropped at once.
+-- A component that changed ends with the revision before this one; below the retention floor it is deleted at once.
 replaced_components AS (
     DELETE FROM :"schema".lash_components AS c
-    USING new
+    USING rewritten AS new
     WHERE c.session_key = new.session_key AND c.last_revision IS NULL AND new.revision - 1 < new.retention_floor
         AND NOT EXISTS (
             SELECT 1 FROM components AS k
@@ -217,7 +211,7 @@ dropped_components AS (SELECT * FROM expired_components UNION ALL SELECT * FROM 
 closed_components AS (
     UPDATE :"schema".lash_components AS c
     SET last_revision = new.revision - 1
-    FROM new
+    FROM rewritten AS new
     WHERE c.session_key = new.session_key AND c.last_revision IS NULL AND new.revision - 1 >= new.retention_floor
         AND NOT EXISTS (
             SELECT 1 FROM components AS k
@@ -226,48 +220,19 @@ closed_components AS (
 ),
 dropped_frames AS (
     DELETE FROM :"schema".lash_frames AS f
-    USING new
+    USING rewritten AS new
     WHERE f.session_key = new.session_key
         AND NOT EXISTS (SELECT 1 FROM json_array_elements(new.frames) AS k WHERE k ->> 0 = f.frame_id)
 ),
 frames AS (
     INSERT INTO :"schema".lash_frames AS f (session_key, frame_id, position, body)
     SELECT new.session_key, k ->> 0, (k ->> 1)::bigint, k ->> 2
-    FROM new
+    FROM rewritten AS new
     CROSS JOIN LATERAL json_array_elements(new.frames) AS k
     ON CONFLICT (session_key, frame_id) DO UPDATE SET position = excluded.position, body = excluded.body
     WHERE f.position <> excluded.position OR f.body <> excluded.body
 ),
-
--- fragment: commit_renewed
--- New bytes of components in the place of those that nothing else names.
--- Found by their bytes: their keys would find all versions that a vacuum has yet to take.
-renewed AS MATERIALIZED (
-    SELECT new.session_key, new.revision, k.*
-    FROM new
-    CROSS JOIN LATERAL (
-        SELECT coalesce(($11::integer[])[new.place - 1], 0) + 1 AS first, ($11::integer[])[new.place] AS last
-    ) AS own
-    CROSS JOIN LATERAL unnest(
-        ($12::text[])[own.first:own.last], ($13::text[])[own.first:own.last], ($14::text[])[own.first:own.last],
-        ($15::bigint[])[own.first:own.last], ($16::bytea[])[own.first:own.last]
-    ) AS k (replaced, hash, codec, size, content)
-),
-components AS (
-    UPDATE :"schema".lash_components AS c
-    SET first_revision = k.revision, hash = k.hash
-    FROM renewed AS k
-    WHERE c.session_key = k.session_key AND c.hash = k.replaced
-),
-blobs AS (
-    UPDATE :"schema".lash_blobs AS b
-    SET hash = k.hash, codec = k.codec, size = k.size, content = k.content
-    FROM renewed AS k
-    WHERE b.session_key = k.session_key AND b.hash = k.replaced
-),
-
--- fragment: commit_bytes
--- The bytes that nothing names any more.
+-- The bytes that no component names any more.
 dropped_blobs AS (
     DELETE FROM :"schema".lash_blobs AS b
     USING dropped_components AS gone
@@ -285,19 +250,41 @@ dropped_blobs AS (
             OFFSET 0
         )
 ),
-
--- fragment: commit_checkpoint
--- The checkpoint in the place of the only one that there was.
-checkpoint AS (
+-- Found by hash, which no other component has. Found by key, every version that a vacuum has yet to remove would be read.
+renewed AS MATERIALIZED (
+    SELECT new.session_key, new.revision, k.*
+    FROM new
+    CROSS JOIN LATERAL (
+        SELECT
+            coalesce((:blob_ends::integer[])[new.place - 1], 0) + 1 AS first,
+            (:blob_ends::integer[])[new.place] AS last
+    ) AS own
+    CROSS JOIN LATERAL unnest(
+        (:replaced_hashes::text[])[own.first:own.last], (:blob_hashes::text[])[own.first:own.last],
+        (:blob_codecs::text[])[own.first:own.last], (:blob_sizes::bigint[])[own.first:own.last],
+        (:blob_contents::bytea[])[own.first:own.last]
+    ) AS k (replaced, hash, codec, size, content)
+    WHERE new.in_place
+),
+renewed_components AS (
+    UPDATE :"schema".lash_components AS c
+    SET first_revision = k.revision, hash = k.hash
+    FROM renewed AS k
+    WHERE c.session_key = k.session_key AND c.hash = k.replaced
+),
+renewed_blobs AS (
+    UPDATE :"schema".lash_blobs AS b
+    SET hash = k.hash, codec = k.codec, size = k.size, content = k.content
+    FROM renewed AS k
+    WHERE b.session_key = k.session_key AND b.hash = k.replaced
+),
+renewed_checkpoint AS (
     UPDATE :"schema".lash_checkpoints AS p
     SET revision = new.revision, checkpoint_ref = new.checkpoint_ref, turn_state = new.turn_state,
         plugin_snapshot_revision = new.plugin_snapshot_revision
     FROM new
-    WHERE p.session_key = new.session_key AND p.revision = new.assumed_revision
+    WHERE new.in_place AND p.session_key = new.session_key AND p.revision = new.assumed_revision
 ),
-
--- fragment: commit_usage
--- The ledger and its sums.
 usage_rows AS (
     INSERT INTO :"schema".lash_usage (
         session_key, revision, ordinal, source, model, input_tokens, output_tokens, cached_input_tokens,
@@ -326,10 +313,7 @@ usage_totals AS (
         cached_input_tokens = t.cached_input_tokens + excluded.cached_input_tokens,
         reasoning_tokens = t.reasoning_tokens + excluded.reasoning_tokens
 ),
-
--- fragment: commit_claims
--- What was claimed is done, and the lease given back.
--- Looked up by what was claimed and not by the session, whose queue may be long.
+-- Read from what was claimed, not from the session, whose queue may be long.
 done AS MATERIALIZED (
     SELECT claimed.session_key, claimed.seq, claimed.source_key, claimed.batch_id, new.updated_at_ms
     FROM new
@@ -340,7 +324,7 @@ consumed AS (
     USING done
     WHERE b.session_key = done.session_key AND b.seq = done.seq
 ),
-settled_keys AS (
+consumed_keys AS (
     UPDATE :"schema".lash_source_keys AS k
     SET state = 'consumed', settled_at_ms = done.updated_at_ms
     FROM done
@@ -359,9 +343,6 @@ released AS (
     WHERE l.session_key = new.session_key AND l.owner_id = new.release ->> 0 AND l.incarnation_id = new.release ->> 1
         AND l.token = new.release ->> 2 AND l.fencing = (new.release ->> 3)::bigint
 ),
-
--- fragment: commit_attachments
--- Attachments that now belong to the session for good.
 stamped_attachments AS (
     UPDATE :"schema".lash_attachments AS t
     SET committed_at_ms = coalesce(t.committed_at_ms, new.updated_at_ms)
@@ -369,9 +350,6 @@ stamped_attachments AS (
     JOIN attachments ON attachments.session_key = new.session_key
     WHERE t.session_key = attachments.session_key AND t.attachment_id = attachments.attachment_id
 ),
-
--- fragment: commit_rest
--- What every commit writes: nodes and the turn, whose records are history now. The answer.
 nodes AS (
     INSERT INTO :"schema".lash_nodes (
         session_key, segment, depth, seq, node_id, parent_node_id, user_message, body, packed
@@ -379,10 +357,11 @@ nodes AS (
     SELECT new.session_key, n.*
     FROM new
     CROSS JOIN LATERAL unnest(
-        ($3::bigint[])[new.first_node:new.last_node], ($4::bigint[])[new.first_node:new.last_node],
-        ($5::bigint[])[new.first_node:new.last_node], ($6::text[])[new.first_node:new.last_node],
-        ($7::text[])[new.first_node:new.last_node], ($8::boolean[])[new.first_node:new.last_node],
-        ($9::text[])[new.first_node:new.last_node], ($10::bytea[])[new.first_node:new.last_node]
+        (:segments::bigint[])[new.first_node:new.last_node], (:depths::bigint[])[new.first_node:new.last_node],
+        (:seqs::bigint[])[new.first_node:new.last_node], (:node_ids::text[])[new.first_node:new.last_node],
+        (:parent_ids::text[])[new.first_node:new.last_node],
+        (:user_messages::boolean[])[new.first_node:new.last_node],
+        (:bodies::text[])[new.first_node:new.last_node], (:packed_bodies::bytea[])[new.first_node:new.last_node]
     ) AS n
 ),
 stamped AS (
@@ -391,7 +370,7 @@ stamped AS (
     FROM new
     WHERE new.turn_id IS NOT NULL
 ),
--- What the turn recorded is history now; its effects before its groups, as all take them.
+-- The turn's effects end with it: first the effects, then their groups, as every statement locks them.
 retired AS (
     DELETE FROM :"schema".lash_effects AS e USING new WHERE e.scope_id = new.scope_id RETURNING 1
 ),
@@ -404,78 +383,3 @@ SELECT
     new.session_key,
     EXISTS (SELECT 1 FROM :"schema".lash_inherited AS i WHERE i.session_key = new.session_key OFFSET 0)
 FROM new;
-
--- name: commit_apply
--- Commits of different sessions, at most 16, in one statement: the array $1 of records, whose nodes end at the places
--- $2 of the arrays $3 to $10, and whose blobs end at the places $11 of the arrays $12 to $15. Of each commit it writes
--- everything, or nothing when a fact of the plan no longer holds: the revision and node count of the head (which stand
--- for all facts about the graph), no commit for the turn yet, a live lease under the fence, claims that hold exactly the
--- batches to consume, no new node id taken, bytes for every ref, every attachment announced. Answers the keys of the
--- sessions whose commits were written, and whether each inherits. The limit tells the planner how few they are; OFFSET 0 makes it look rows up.
--- Each step costs the server time whether it has work or not, so there are shorter forms for commits that need fewer.
-WITH
--- include: commit_asked
--- include: commit_claims_held
--- include: commit_attachments_held
--- include: commit_guard
--- include: commit_guard_claims
--- include: commit_guard_refs
--- include: commit_guard_attachments
--- include: commit_head
--- include: commit_segments
--- include: commit_components
--- include: commit_earlier
--- include: commit_bytes
--- include: commit_usage
--- include: commit_claims
--- include: commit_attachments
--- include: commit_rest
-
--- name: commit_apply_turns
--- The same for commits that begin no segment and name no attachments and no frames, of sessions that have one
--- checkpoint, without frames, which goes with this commit. Of the components some get new bytes, which end at the places
--- $11 of the arrays $12 to $16 (the hash of those that were there, and the blob); neither of them another one has.
-WITH
--- include: commit_asked
--- include: commit_claims_held
--- include: commit_guard
--- include: commit_guard_claims
--- include: commit_head
--- include: commit_renewed
--- include: commit_usage
--- include: commit_claims
--- include: commit_checkpoint
--- include: commit_rest
-
--- name: commit_apply_state
--- The same for those of them that show no fence, give back no lease and consume nothing.
-WITH
--- include: commit_asked
--- include: commit_guard
--- include: commit_head
--- include: commit_renewed
--- include: commit_usage
--- include: commit_checkpoint
--- include: commit_rest
-
--- name: commit_apply_queue
--- The same for those of them whose components stay as they are: $1 to $10.
-WITH
--- include: commit_asked
--- include: commit_claims_held
--- include: commit_guard
--- include: commit_guard_claims
--- include: commit_head
--- include: commit_usage
--- include: commit_claims
--- include: commit_checkpoint
--- include: commit_rest
-
--- name: commit_apply_nodes
--- The same for those of them to which both applies, and that have no ledger: $1 to $10.
-WITH
--- include: commit_asked
--- include: commit_guard
--- include: commit_head
--- include: commit_checkpoint
--- include: commit_rest

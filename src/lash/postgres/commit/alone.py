@@ -1,0 +1,159 @@
+"""The arguments of ``commit_alone``, which writes one ordinary commit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from lash.base.codec import encode
+from lash.model.lease import LeaseFence
+from lash.model.session.commit import CommitResult
+from lash.plan.session.component import Replacement
+from lash.plan.session.node import PlacedNode
+from lash.postgres.commit.planned import PlannedCommit, columns, fence_values
+
+
+class CommitAlone(NamedTuple):
+    """The arguments by name, in the order in which ``commit_alone.sql`` lists and explains them."""
+
+    session_key: int
+    assumed_revision: int
+    assumed_node_count: int
+    turn_id: str | None
+    commit_hash: str | None
+    result: str
+    scope_id: str | None
+
+    config: str
+    current_frame_id: str | None
+    checkpoint_ref: str
+    leaf_node_id: str | None
+    leaf_segment: int | None
+    leaf_depth: int | None
+    segment_count: int
+    node_seq: int
+    node_count: int
+    first_user_message: str
+    user_message_count: int
+
+    turn_state: str
+    plugin_snapshot_revision: int | None
+
+    run_segment: int | None
+    run_depth: int | None
+    run_seq: int | None
+    run_parent: str | None
+    node_ids: list[str]
+    user_messages: list[int]
+    bodies: list[str]
+    packed_bodies: list[bytes | None]
+
+    usage_sources: list[object]
+    usage_models: list[object]
+    input_tokens: list[object]
+    output_tokens: list[object]
+    cached_input_tokens: list[object]
+    reasoning_tokens: list[object]
+
+    replaced_hashes: list[object]
+    new_hashes: list[object]
+    blob_codecs: list[object]
+    blob_sizes: list[object]
+    blob_contents: list[object]
+
+    fence: list[str] | None
+    release: list[str] | None
+    claim_tokens: list[object]
+    claim_ids: list[object]
+    claimed_batches: list[object]
+
+
+class _Run(NamedTuple):
+    """Nodes that follow each other; the driver inspects every element of an array, so there are few arrays."""
+
+    segment: int | None
+    depth: int | None
+    seq: int | None
+    parent: str | None
+    ids: list[str]
+    user_messages: list[int]
+    bodies: list[str]
+    packed: list[bytes | None]
+
+
+def arguments_alone(planned: PlannedCommit, replaced: Sequence[Replacement]) -> CommitAlone:
+    """Return the arguments for a commit that replaces the bytes of these components."""
+    prepared, assumed, head = planned.prepared, planned.decision.assumed, planned.decision.head
+    commit, saved = prepared.commit, prepared.checkpoint
+    run = _run_of(planned.decision.placement.nodes)
+    usage = columns(((row.source, row.model, *row.counters) for row in prepared.usage), 6)
+    blobs = columns(((each.replaced, *each.blob) for each in replaced), 5)
+    claims = columns(planned.claims, 3)
+    return CommitAlone(
+        session_key=head.session_key,
+        assumed_revision=assumed.revision,
+        assumed_node_count=assumed.node_count,
+        turn_id=commit.turn_id,
+        commit_hash=prepared.commit_hash,
+        result=encode(prepared.result, CommitResult, "the commit's result"),
+        scope_id=prepared.scope_id,
+        config=prepared.config,
+        current_frame_id=commit.current_frame_id,
+        checkpoint_ref=saved.ref,
+        leaf_node_id=head.leaf_node_id,
+        leaf_segment=head.leaf_segment,
+        leaf_depth=head.leaf_depth,
+        segment_count=head.segment_count,
+        node_seq=head.node_seq,
+        node_count=head.node_count,
+        first_user_message=head.first_user_message,
+        user_message_count=head.user_message_count,
+        turn_state=saved.turn_state,
+        plugin_snapshot_revision=saved.manifest.plugin_snapshot_revision,
+        run_segment=run.segment,
+        run_depth=run.depth,
+        run_seq=run.seq,
+        run_parent=run.parent,
+        node_ids=run.ids,
+        user_messages=run.user_messages,
+        bodies=run.bodies,
+        packed_bodies=run.packed,
+        usage_sources=usage[0],
+        usage_models=usage[1],
+        input_tokens=usage[2],
+        output_tokens=usage[3],
+        cached_input_tokens=usage[4],
+        reasoning_tokens=usage[5],
+        replaced_hashes=blobs[0],
+        new_hashes=blobs[1],
+        blob_codecs=blobs[2],
+        blob_sizes=blobs[3],
+        blob_contents=blobs[4],
+        fence=_fence_texts(commit.fence),
+        release=_fence_texts(commit.release),
+        claim_tokens=claims[0],
+        claim_ids=claims[1],
+        claimed_batches=claims[2],
+    )
+
+
+def _run_of(nodes: Sequence[PlacedNode]) -> _Run:
+    if not nodes:
+        return _Run(None, None, None, None, [], [], [], [])
+    first, encoded = nodes[0], [placed.node for placed in nodes]
+    is_packed = any(node.packed is not None for node in encoded)
+    return _Run(
+        segment=first.segment,
+        depth=first.depth - 1,
+        seq=first.seq - 1,
+        parent=first.node.parent_node_id,
+        ids=[node.node_id for node in encoded],
+        user_messages=[position for position, node in enumerate(encoded, start=1) if node.user_text is not None],
+        bodies=[node.stored_body for node in encoded],
+        packed=[node.packed for node in encoded] if is_packed else [],
+    )
+
+
+def _fence_texts(fence: LeaseFence | None) -> list[str] | None:
+    values = fence_values(fence)
+    return None if values is None else [str(value) for value in values]

@@ -1,0 +1,57 @@
+"""A commit that is planned and ready to be written, alone or together with others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from lash.model.lease import LeaseFence
+from lash.plan.session.commit import Apply, PreparedCommit
+from lash.plan.session.component import Replacement, replacements
+from lash.postgres.cache import KnownCheckpoint
+
+
+class PlannedCommit(msgspec.Struct, frozen=True, kw_only=True):
+    """What was decided about a commit, and what this storage knows of the session's checkpoint before it."""
+
+    prepared: PreparedCommit
+    decision: Apply
+    before: KnownCheckpoint | None
+
+    @property
+    def session_key(self) -> int:
+        return self.decision.head.session_key
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether sending it twice is harmless: the guard refuses a turn that has its commit, and the plan replays."""
+        return self.prepared.commit.turn_id is not None
+
+    @property
+    def replaced(self) -> tuple[Replacement, ...] | None:
+        """The components that get new bytes, if the checkpoint can be replaced in place; None if it cannot.
+
+        It can if this storage knows that the session has one checkpoint without frames, this commit leaves one such
+        checkpoint, and of the components only bytes change.
+        """
+        if self.before is None or not self.prepared.leaves_one_checkpoint:
+            return None
+        return replacements(self.before.components, self.prepared.components, self.prepared.blobs)
+
+    @property
+    def claims(self) -> list[tuple[str, str, str]]:
+        """The token, the claim id and the batch id of everything that it consumes."""
+        return [
+            (each.token, each.claim_id, name) for each in self.prepared.commit.completions for name in each.batch_ids
+        ]
+
+
+def columns(rows: Iterable[Iterable[object]], width: int) -> list[list[object]]:
+    """Turn rows into the arrays that ``unnest`` takes."""
+    return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(width)]
+
+
+def fence_values(fence: LeaseFence | None) -> tuple[str, str, str, int] | None:
+    """Return what proves a lease, in the order in which the statements take it."""
+    return None if fence is None else (fence.owner_id, fence.incarnation_id, fence.token, fence.fencing)

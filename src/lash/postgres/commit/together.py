@@ -1,0 +1,161 @@
+"""The arguments of ``commit_apply``, which writes any number of commits of any kind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, chain
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from lash.base.codec import encode
+from lash.base.compression import BlobRef
+from lash.model.session.commit import CommitResult
+from lash.plan.session.component import Replacement
+from lash.plan.session.frame import FrameRow
+from lash.plan.session.node import NewSegment
+from lash.plan.session.usage import UsageRow
+from lash.postgres.commit.planned import PlannedCommit, columns, fence_values
+
+MAX_TOGETHER: Final = 16
+"""How many commits one statement takes at most: with more, one locked session would hold up too many others."""
+
+FenceValues: TypeAlias = tuple[str, str, str, int]
+_encoder: Final = msgspec.json.Encoder()
+
+
+class CommitTogether(NamedTuple):
+    """The arguments by name, in the order in which ``commit_apply.sql`` lists and explains them."""
+
+    commits: str
+    max_together: int
+
+    node_ends: list[int]
+    segments: list[int]
+    depths: list[int]
+    seqs: list[int]
+    node_ids: list[str]
+    parent_ids: list[str | None]
+    user_messages: list[bool]
+    bodies: list[str]
+    packed_bodies: list[bytes | None]
+
+    blob_ends: list[int]
+    replaced_hashes: list[object]
+    blob_hashes: list[object]
+    blob_codecs: list[object]
+    blob_sizes: list[object]
+    blob_contents: list[object]
+
+
+class CommitRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Everything about one commit but its nodes and blobs, which are passed as arrays."""
+
+    session_key: int
+    assumed_revision: int
+    assumed_node_count: int
+    turn_id: str | None = None
+    commit_hash: str | None = None
+    result: str
+    scope_id: str | None = None
+    fence: FenceValues | None = None
+    release: FenceValues | None = None
+    config: str
+    current_frame_id: str | None = None
+    checkpoint_ref: str
+    turn_state: str
+    plugin_snapshot_revision: int | None = None
+    retention_floor: int
+    leaf_node_id: str | None
+    leaf_segment: int | None
+    leaf_depth: int | None
+    segment_count: int
+    node_seq: int
+    node_count: int
+    first_user_message: str
+    user_message_count: int
+    segments: tuple[NewSegment, ...] = ()
+    refs: frozenset[BlobRef] = frozenset()
+    components: dict[str, BlobRef] = {}
+    frames: tuple[FrameRow, ...] = ()
+    usage: tuple[UsageRow, ...] = ()
+    claims: tuple[tuple[str, str, str], ...] = ()
+    attachments: tuple[str, ...] = ()
+    in_place: bool
+
+
+def arguments_together(commits: Sequence[PlannedCommit]) -> CommitTogether:
+    """Return the arguments for commits of different sessions, at most ``MAX_TOGETHER``."""
+    placements = [commit.decision.placement.nodes for commit in commits]
+    placed = list(chain.from_iterable(placements))
+    nodes = [each.node for each in placed]
+    replaced = [commit.replaced for commit in commits]
+    blobs = [_blobs_of(commit, each) for commit, each in zip(commits, replaced, strict=True)]
+    blob_columns = columns(chain.from_iterable(blobs), 5)
+    records = (_record_of(commit, in_place=each is not None) for commit, each in zip(commits, replaced, strict=True))
+    return CommitTogether(
+        commits=(b"[" + b",".join(records) + b"]").decode(),
+        max_together=MAX_TOGETHER,
+        node_ends=list(accumulate(map(len, placements))),
+        segments=[each.segment for each in placed],
+        depths=[each.depth for each in placed],
+        seqs=[each.seq for each in placed],
+        node_ids=[node.node_id for node in nodes],
+        parent_ids=[node.parent_node_id for node in nodes],
+        user_messages=[node.user_text is not None for node in nodes],
+        bodies=[node.stored_body for node in nodes],
+        packed_bodies=[node.packed for node in nodes],
+        blob_ends=list(accumulate(map(len, blobs))),
+        replaced_hashes=blob_columns[0],
+        blob_hashes=blob_columns[1],
+        blob_codecs=blob_columns[2],
+        blob_sizes=blob_columns[3],
+        blob_contents=blob_columns[4],
+    )
+
+
+def _blobs_of(planned: PlannedCommit, replaced: Sequence[Replacement] | None) -> list[tuple[object, ...]]:
+    """Return the blobs to write, each after the hash that it replaces, if the commit is in place."""
+    if replaced is None:
+        return [(None, *blob) for blob in planned.prepared.blobs]
+    return [(each.replaced, *each.blob) for each in replaced]
+
+
+def _record_of(planned: PlannedCommit, *, in_place: bool) -> bytes:
+    prepared, decision = planned.prepared, planned.decision
+    commit, head, saved = prepared.commit, decision.head, prepared.checkpoint
+    return _encoder.encode(
+        CommitRecord(
+            session_key=head.session_key,
+            assumed_revision=decision.assumed.revision,
+            assumed_node_count=decision.assumed.node_count,
+            turn_id=commit.turn_id,
+            commit_hash=prepared.commit_hash,
+            result=encode(prepared.result, CommitResult, "the commit's result"),
+            scope_id=prepared.scope_id,
+            fence=fence_values(commit.fence),
+            release=fence_values(commit.release),
+            config=prepared.config,
+            current_frame_id=commit.current_frame_id,
+            checkpoint_ref=saved.ref,
+            turn_state=saved.turn_state,
+            plugin_snapshot_revision=saved.manifest.plugin_snapshot_revision,
+            retention_floor=prepared.retention_floor,
+            leaf_node_id=head.leaf_node_id,
+            leaf_segment=head.leaf_segment,
+            leaf_depth=head.leaf_depth,
+            segment_count=head.segment_count,
+            node_seq=head.node_seq,
+            node_count=head.node_count,
+            first_user_message=head.first_user_message,
+            user_message_count=head.user_message_count,
+            segments=decision.placement.segments,
+            refs=frozenset() if in_place else prepared.required_refs,
+            components={} if in_place else prepared.components,
+            frames=prepared.frames,
+            usage=prepared.usage,
+            claims=tuple(planned.claims),
+            attachments=prepared.attachments,
+            in_place=in_place,
+        )
+    )

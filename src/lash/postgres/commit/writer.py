@@ -1,0 +1,43 @@
+"""Writes planned commits; those of concurrent callers share statements."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+
+import msgspec
+
+from lash.postgres.commit.planned import PlannedCommit
+from lash.postgres.commit.statement import choose_statement
+from lash.postgres.commit.together import MAX_TOGETHER
+from lash.postgres.engine.batcher import Group
+from lash.postgres.engine.database import Database
+
+
+class WrittenCommit(msgspec.Struct, frozen=True, array_like=True):
+    """A commit that was written, and whether its session sees nodes of another one."""
+
+    session_key: int
+    inherits: bool
+
+
+class CommitWriter:
+    """Writes each commit whole or not at all."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        # No gathering: a session whose graph is being replaced is locked for long, and would hold up the others.
+        self._group: Group[PlannedCommit, WrittenCommit] = Group(
+            self._write_all, limit=MAX_TOGETHER, is_repeatable=lambda commit: commit.is_repeatable, gather=False
+        )
+
+    async def write(self, commit: PlannedCommit) -> WrittenCommit | None:
+        """Write one commit; return None if its guard found the plan stale. Raises what the database raises."""
+        return await self._group.ask(commit.session_key, commit)
+
+    async def _write_all(self, commits: Mapping[Hashable, PlannedCommit]) -> Mapping[Hashable, WrittenCommit]:
+        """Send commits in one statement, and return those that were written by the keys of their sessions."""
+        together = list(commits.values())
+        name, arguments = choose_statement(together)
+        repeatable = all(commit.is_repeatable for commit in together)
+        rows = await self._database.write_all(WrittenCommit, name, *arguments, repeatable=repeatable)
+        return {row.session_key: row for row in rows}
