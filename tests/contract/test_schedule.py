@@ -145,7 +145,7 @@ class TestSchedule:
                 storage.schedules.disable(HOST, "k", revision=revision),
                 storage.schedules.delete(HOST, "k", revision=revision),
             ):
-                with pytest.raises(ScheduleConflict, match=f"at revision 3, not {revision}"):
+                with pytest.raises(ScheduleConflict, match=f"at revision 3, the caller expected {revision}"):
                     await call
         assert await _all(storage) == (now,)
 
@@ -170,7 +170,7 @@ class TestSchedule:
         assert await storage.schedules.next_fire_at_ms() is None
         again = await made(storage, schedule(cron="30 * * * *"))
         assert again.revision == 3
-        with pytest.raises(ScheduleConflict, match="at revision 3, not 1"):
+        with pytest.raises(ScheduleConflict, match="at revision 3, the caller expected 1"):
             await storage.schedules.delete(HOST, "k", revision=1)
         assert await _all(storage) == (again,)
 

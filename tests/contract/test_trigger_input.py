@@ -39,7 +39,7 @@ BAD_DRAFTS: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "a schema that is none": ({"payload_schema": {"type": "integre"}}, "payload_schema"),
     "a schema that refers elsewhere": ({"payload_schema": {"$ref": "https://example.com/s.json"}}, "payload_schema"),
     "text as the schema": ({"payload_schema": "object"}, "payload_schema"),
-    "two labels": ({"label": "a", "identity": Identity(kind="k", label="b")}, "label must match"),
+    "two labels": ({"label": "a", "identity": Identity(kind="k", label="b")}, "expected label 'b'"),
     "a long label": ({"label": LONG}, "label"),
     "a blank kind": ({"identity": Identity(kind="")}, "kind"),
     "a core event type": ({"event_types": (EventType(name="process.completed"),)}, "process.completed"),

@@ -31,8 +31,10 @@ from lash.plan.trigger.emit import (
     DeliveryRow,
     OccurrenceRow,
     Planned,
-    Reject,
-    Start,
+    RejectDelivery,
+    Retry,
+    RetryFacts,
+    StartDelivery,
     check_delivery,
     decode_delivery,
     decode_occurrence,
@@ -45,10 +47,8 @@ from lash.plan.trigger.emit import (
     plan_delivery,
     plan_retry,
     process_columns,
+    reject_taken,
     report_of,
-    require_delivery,
-    same_occurrence,
-    settle,
     starts_of,
 )
 from lash.plan.trigger.trigger import TriggerRow, encode_draft
@@ -158,12 +158,12 @@ def test_reading_an_occurrence() -> None:
 def test_the_same_occurrence() -> None:
     """An equal request gets the stored report, another one a conflict."""
     stored = occurrence('{"occurrence_id":"o"}')
-    assert same_occurrence(encode_occurrence(REQUEST), stored) == EmitReport(occurrence_id="o")
+    assert encode_occurrence(REQUEST).first_report(stored) == EmitReport(occurrence_id="o")
     other = encode_occurrence(msgspec.structs.replace(REQUEST, payload=None))
     with pytest.raises(OccurrenceConflict, match="'i' of source 't', 's'"):
-        same_occurrence(other, stored)
+        other.first_report(stored)
     with pytest.raises(CorruptData, match="report"):
-        same_occurrence(encode_occurrence(REQUEST), occurrence("["))
+        encode_occurrence(REQUEST).first_report(occurrence("["))
 
 
 def test_a_start() -> None:
@@ -175,7 +175,7 @@ def test_a_start() -> None:
         "none": FixedInput(value=None),
     }
     planned = plan(subscription(input_template=template, wake_session_id="w", identity=Identity(kind="job", label="l")))
-    assert isinstance(planned, Start)
+    assert isinstance(planned, StartDelivery)
     assert planned.process_id == PROCESS
     process_input = planned.registration.registration.input
     assert process_input == EngineInput(
@@ -211,7 +211,7 @@ def test_no_grant_without_a_session() -> None:
 def test_rejections(fields: dict[str, Any], payload: Any, reason: str) -> None:  # noqa: ANN401
     """Whatever is wrong with one match is the reason of its delivery."""
     planned = plan(subscription(**fields), payload)
-    assert isinstance(planned, Reject)
+    assert isinstance(planned, RejectDelivery)
     assert planned.process_id == PROCESS
     assert reason in planned.reason
     assert delivery_columns(planned) == ("id", "", "k", PROCESS, "rejected", planned.reason)
@@ -224,14 +224,14 @@ def test_a_payload_that_would_lie_too_deep() -> None:
         deep = [deep]
     encode_occurrence(msgspec.structs.replace(REQUEST, payload=deep))
     planned = plan(subscription(input_template={"x": WholeEvent()}), deep)
-    assert isinstance(planned, Reject)
+    assert isinstance(planned, RejectDelivery)
     assert "nested" in planned.reason
 
 
 def test_reasons_fit_their_column() -> None:
     """No NUL, and no payload quoted whole."""
     planned = plan(subscription(payload_schema={"type": "integer"}), "\0" * 5_000)
-    assert isinstance(planned, Reject)
+    assert isinstance(planned, RejectDelivery)
     assert len(planned.reason) <= 1_000
     assert "\0" not in planned.reason
 
@@ -240,22 +240,28 @@ def test_a_nul_in_the_name_of_a_property_is_spelt_out() -> None:
     """The reason names the place, and no database refuses it."""
     row = subscription(payload_schema={"additionalProperties": {"type": "integer"}})
     planned = plan(row, {"a\0b": "x"})
-    assert isinstance(planned, Reject)
+    assert isinstance(planned, RejectDelivery)
     assert planned.reason.startswith("payload.a\\0b: ")
 
 
 def test_ids_that_are_taken() -> None:
     """An equal process is welcome, another one a rejection; what was rejected anyway stays so."""
     start, reject = plan(subscription()), plan(subscription(definition="{"))
-    assert isinstance(start, Start)
-    assert settle([start, reject], {}) == [start, reject]
-    assert settle([start], {PROCESS: start.registration.registration_hash}) == [start]
-    settled = settle([start, reject], {PROCESS: "other"})
-    assert [type(each) for each in settled] == [Reject, Reject]
-    assert settled[1] == reject
-    reason = delivery_of(settled[0]).reason
+    assert isinstance(start, StartDelivery)
+    assert reject_taken([start, reject], {}) == [start, reject]
+    assert reject_taken([start], {PROCESS: start.registration.registration_hash}) == [start]
+    rejected = reject_taken([start, reject], {PROCESS: "other"})
+    assert [type(each) for each in rejected] == [RejectDelivery, RejectDelivery]
+    assert rejected[1] == reject
+    reason = delivery_of(rejected[0]).reason
     assert reason is not None
     assert PROCESS in reason
+
+
+def test_every_match_is_planned() -> None:
+    """The deliveries of an occurrence are planned in the order of the matches."""
+    rows = [subscription(), subscription(definition="{")]
+    assert encode_occurrence(REQUEST).deliveries(rows) == [plan(row) for row in rows]
 
 
 def test_a_report() -> None:
@@ -281,7 +287,7 @@ def test_what_is_told_of_a_delivery() -> None:
     )
     assert delivery_of(host) == told
     rejected = plan(msgspec.structs.replace(damaged, owner_session_id="s"))
-    assert isinstance(rejected, Reject)
+    assert isinstance(rejected, RejectDelivery)
     assert delivery_of(rejected, attempts=3) == msgspec.structs.replace(
         told, owner_session_id="s", state=DeliveryState.REJECTED, reason=rejected.reason, attempts=3
     )
@@ -307,23 +313,28 @@ def test_reading_a_delivery() -> None:
         decode_delivery(delivery("lost"))
 
 
+def retry(delivered: DeliveryRow, subscribed: TriggerRow | None) -> Retry | TriggerDelivery:
+    return plan_retry((OCCURRENCE, "id"), RetryFacts(occurrence(), delivered, subscribed))
+
+
 def test_retries() -> None:
-    """The rejected is decided anew, the started is done, and who no longer watches gets nothing."""
-    assert plan_retry(occurrence(), delivery("started"), None) is None
-    assert plan_retry(occurrence(), delivery(), subscription()) == plan(subscription())
+    """A rejected delivery is decided again, a started one is returned; a subscription must still match."""
+    started = delivery("started")
+    assert retry(started, None) == decode_delivery(started)
+    assert retry(delivery(), subscription()) == Retry(occurrence_key=3, planned=plan(subscription()), attempts=4)
     with pytest.raises(TriggerNotFound, match="session 's'"):
-        plan_retry(occurrence(), delivery(), None)
+        retry(delivery(), None)
     with pytest.raises(TriggerConflict, match="disabled"):
-        plan_retry(occurrence(), delivery(), subscription(enabled=False))
+        retry(delivery(), subscription(enabled=False))
     with pytest.raises(TriggerConflict, match="no longer watches"):
-        plan_retry(occurrence(), delivery(), subscription(source_key="x"))
+        retry(delivery(), subscription(source_key="x"))
 
 
-def test_names_of_deliveries() -> None:
-    """What is missing is named."""
-    assert check_delivery("o", "i") == ("o", "i")
-    assert require_delivery(occurrence(), delivery(), ("o", "i")) == (occurrence(), delivery())
+def test_missing_deliveries() -> None:
+    """The error names the missing occurrence or delivery."""
+    names = check_delivery("o", "i")
+    assert names == ("o", "i")
     with pytest.raises(OccurrenceNotFound, match="'o' is unknown"):
-        require_delivery(None, None, ("o", "i"))
+        plan_retry(names, RetryFacts(None, None, None))
     with pytest.raises(OccurrenceNotFound, match="'o' has no delivery to 'i'"):
-        require_delivery(occurrence(), None, ("o", "i"))
+        plan_retry(names, RetryFacts(occurrence(), None, None))

@@ -103,7 +103,7 @@ class TestCheck:
 
     def test_only_drafts_are_drafts(self) -> None:
         """Anything else is refused by its type."""
-        with pytest.raises(InvalidInput, match="ScheduleDraft is needed, not dict"):
+        with pytest.raises(InvalidInput, match="expected a ScheduleDraft, got dict"):
             check_schedule({"key": "k"})
 
     def test_targets(self) -> None:
@@ -211,7 +211,7 @@ class TestChange:
         assert first.owner_session_id == "s"
         assert plan_registration(whole, stored(owner_session_id="s", definition=first.definition), NOON) is None
         for other in ({"cron": "1 * * * *"}, {"payload": {"a": True}}, {"payload": {"a": 1.0}}, {"jitter_ms": 1}):
-            with pytest.raises(ScheduleConflict, match="'k' of the host is there with another definition"):
+            with pytest.raises(ScheduleConflict, match="'k' of the host has another definition"):
                 plan_registration(msgspec.structs.replace(HOURLY, **other), stored(), NOON)
 
     def test_registering_what_was_deleted(self) -> None:
@@ -277,11 +277,11 @@ class TestChange:
     @pytest.mark.parametrize("revision", [2, 4])
     def test_another_revision(self, revision: int) -> None:
         """A conflict names both revisions."""
-        with pytest.raises(ScheduleConflict, match=f"is at revision 3, not {revision}"):
+        with pytest.raises(ScheduleConflict, match=f"is at revision 3, the caller expected {revision}"):
             plan_update(HOURLY, stored(), revision, NOON)
-        with pytest.raises(ScheduleConflict, match=f"is at revision 3, not {revision}"):
+        with pytest.raises(ScheduleConflict, match=f"is at revision 3, the caller expected {revision}"):
             plan_switch(Target("", "k"), stored(), revision, NOON, enabled=True)
-        with pytest.raises(ScheduleConflict, match=f"is at revision 3, not {revision}"):
+        with pytest.raises(ScheduleConflict, match=f"is at revision 3, the caller expected {revision}"):
             plan_deletion(Target("", "k"), stored(), revision, NOON)
 
 
@@ -292,9 +292,9 @@ class TestTicks:
         """Its key is the time of the tick, its payload the schedule's and that time."""
         plan = plan_ticks(stored(), NOON + 5)
         assert plan is not None
-        [(tick, request)] = plan.requests
+        [(tick, encoded)] = plan.occurrences
         assert tick == NOON
-        assert msgspec.to_builtins(request) == {
+        assert msgspec.to_builtins(encoded.request) == {
             "source_type": "cron",
             "source_key": HOST_K,
             "idempotency_key": "2026-06-01T12:00:00Z",

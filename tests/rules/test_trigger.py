@@ -23,25 +23,22 @@ from lash.model.process.process import (
 )
 from lash.model.trigger.trigger import (
     DeletedTrigger,
-    EventDeclaration,
     EventPointer,
     FixedInput,
     TriggerDraft,
     TriggerFilter,
     WholeEvent,
 )
-from lash.plan.trigger.catalogue import event_catalogue
 from lash.plan.trigger.list import (
+    TriggerColumns,
     check_trigger_filter,
     decode_trigger_cursor,
     decode_trigger_page,
-    leading_trigger_filter,
-    wanted_owner,
-    wanted_trigger_definition,
 )
-from lash.plan.trigger.receipt import ReceiptRow, encode_answer, plan_operation, replay
+from lash.plan.trigger.receipt import ReceiptRow, plan_operation
 from lash.plan.trigger.trigger import (
     ChangeTrigger,
+    DropTrigger,
     InsertTrigger,
     KeepTrigger,
     TriggerName,
@@ -51,8 +48,8 @@ from lash.plan.trigger.trigger import (
     check_source_type,
     decode_subscription,
     default_source_key,
+    deleted_trigger,
     encode_draft,
-    new_row,
     owner_column,
     owner_text,
     plan_delete,
@@ -167,8 +164,8 @@ def test_the_columns_of_a_definition() -> None:
     ("fields", "saying"),
     [
         ({"target": ToolCallInput(call_id="c", tool_id="t", tool_name="n")}, "ToolCallInput"),
-        ({"target": EngineInput(kind="w", payload=[])}, "object, not list"),
-        ({"label": "a", "identity": Identity(kind="k", label="b")}, "label must match"),
+        ({"target": EngineInput(kind="w", payload=[])}, "expected an object as the payload of the target, got list"),
+        ({"label": "a", "identity": Identity(kind="k", label="b")}, "expected label 'b'"),
         ({"input_template": {"x": EventPointer(path="x")}}, "JSON pointer"),
         ({"input_template": {" ": FixedInput(value=1)}}, "blank"),
         ({"source_type": " "}, "source_type is blank"),
@@ -246,25 +243,28 @@ def test_owners() -> None:
     assert owner_text("") == "the host"
     assert owner_text("s") == "session 's'"
     assert check_name(session(), "k") == TriggerName(owner_session_id="s", key="k")
+    assert check_name(session(), "k").required_session_id == "s"
+    assert NAME.required_session_id is None
     with pytest.raises(InvalidInput, match="session_id"):
         owner_column(session(""))
-    with pytest.raises(InvalidInput, match="an owner is a HostOriginator or a SessionOriginator, not str"):
+    with pytest.raises(InvalidInput, match="expected a HostOriginator or a SessionOriginator as owner, got str"):
         owner_column("s")
 
 
 def test_registering() -> None:
-    """A new name starts at 1, a buried one above its last revision, an equal one stays."""
+    """A new name starts at 1, a deleted one above its last revision; an equal definition is kept."""
     encoded = encode_draft(draft())
-    assert plan_register(encoded, None, None) == InsertTrigger(revision=1)
-    assert plan_register(encoded, None, 4) == InsertTrigger(revision=5)
-    assert plan_register(encoded, row(), None) == KeepTrigger(row=row())
+    first = InsertTrigger(draft=encoded, subscription_id="i", revision=1)
+    assert plan_register(encoded, None, None, subscription_id="i") == first
+    assert plan_register(encoded, None, 4, subscription_id="i") == msgspec.structs.replace(first, revision=5)
+    assert plan_register(encoded, row(), None, subscription_id="i") == KeepTrigger(row=row())
     with pytest.raises(TriggerConflict, match="revision 3"):
-        plan_register(encode_draft(draft(label="x")), row(revision=3), None)
+        plan_register(encode_draft(draft(label="x")), row(revision=3), None, subscription_id="i")
 
 
 def test_a_new_row() -> None:
-    """What is written is what is returned."""
-    made = new_row(encode_draft(draft()), InsertTrigger(revision=5), subscription_key=7, subscription_id="i", now_ms=9)
+    """The returned row is the written one."""
+    made = InsertTrigger(draft=encode_draft(draft()), subscription_id="i", revision=5).row(7, now_ms=9)
     assert made == msgspec.structs.replace(row(revision=5), subscription_id="i", created_at_ms=9, updated_at_ms=9)
     subscription = decode_subscription(made)
     assert (subscription.key, subscription.owner, subscription.revision, subscription.enabled) == ("k", HOST, 5, True)
@@ -275,7 +275,7 @@ def test_updating() -> None:
     encoded = encode_draft(draft(label="x"))
     decision = plan_update(encoded, row(revision=2, enabled=False), revision=2, now_ms=200)
     expected = TriggerRow(7, "id", "", "k", 3, encoded.fingerprint, encoded.body, False, 100, 200)
-    assert decision == ChangeTrigger(row=expected)
+    assert decision == ChangeTrigger(row=expected, draft=encoded)
     same = encode_draft(draft())
     assert plan_update(same, row(), revision=1, now_ms=200) == KeepTrigger(row=row())
     repaired = plan_update(same, row(definition="{"), revision=1, now_ms=200)
@@ -291,9 +291,10 @@ def test_switching() -> None:
 
 
 def test_deleting() -> None:
-    """A deletion tells which life ended, and at which revision."""
-    expected = DeletedTrigger(subscription_id="id", revision=3)
-    assert plan_delete(NAME, row(revision=3, definition="{"), revision=3) == expected
+    """The answer to a deletion has the id and the last revision; the definition need not be readable."""
+    damaged = row(revision=3, definition="{")
+    assert plan_delete(NAME, damaged, revision=3) == DropTrigger(row=damaged)
+    assert deleted_trigger(damaged) == DeletedTrigger(subscription_id="id", revision=3)
 
 
 def test_the_wrong_revision() -> None:
@@ -336,41 +337,32 @@ def test_no_cursor_is_the_beginning() -> None:
     assert decode_trigger_cursor(None) is None
 
 
-@pytest.mark.parametrize(
-    ("wanted", "leading"),
-    [
-        (TriggerFilter(), "all"),
-        (TriggerFilter(enabled=True), "all"),
-        (TriggerFilter(enabled=False), "disabled"),
-        (TriggerFilter(enabled=False, source_type="t"), "type"),
-        (TriggerFilter(source_type="t", owner=HOST), "owner"),
-        (TriggerFilter(session_id="s", source_key="k"), "source"),
-        (TriggerFilter(source_key="k", definition=None), "definition"),
-        (TriggerFilter(definition=1, key="k"), "key"),
-    ],
-)
-def test_what_leads_a_list(wanted: TriggerFilter, leading: str) -> None:
-    """A list is read by the index of what narrows it most."""
-    assert leading_trigger_filter(check_trigger_filter(wanted)) == leading
-
-
-def test_what_a_filter_asks_for() -> None:
-    """Owners by session id, definitions by value, none at all as such."""
-    assert wanted_owner(TriggerFilter()) is None
-    assert wanted_owner(TriggerFilter(owner=HOST)) == ""
-    assert wanted_owner(TriggerFilter(session_id="s")) == "s"
-    assert wanted_owner(TriggerFilter(owner=session("s", "f"), session_id="s")) == "s"
-    assert wanted_trigger_definition(TriggerFilter()) is None
-    assert wanted_trigger_definition(TriggerFilter(definition=None)) == "none"
-    assert wanted_trigger_definition(TriggerFilter(definition=[1])) == sha256(b"[1]")
+def test_the_columns_of_a_filter() -> None:
+    """Owners are filtered by session id, definitions by hash; a filter for no definition is a filter."""
+    none = TriggerColumns(
+        definition_hash=None, owner_session_id=None, key=None, source_type=None, source_key=None, enabled=None
+    )
+    assert check_trigger_filter(TriggerFilter()) == none
+    wanted = TriggerFilter(key="k", source_type="t", source_key="s", enabled=False, definition=[1], session_id="x")
+    assert check_trigger_filter(wanted) == TriggerColumns(
+        definition_hash=sha256(b"[1]"),
+        owner_session_id="x",
+        key="k",
+        source_type="t",
+        source_key="s",
+        enabled=False,
+    )
+    owners = (TriggerFilter(owner=HOST), TriggerFilter(owner=session("s", "f"), session_id="s"))
+    assert [check_trigger_filter(each).owner_session_id for each in owners] == ["", "s"]
+    assert check_trigger_filter(TriggerFilter(definition=None)).definition_hash == "none"
 
 
 @pytest.mark.parametrize(
     ("wanted", "saying"),
     [
-        (None, "a TriggerFilter is needed, not NoneType"),
-        (TriggerFilter(enabled=1), "enabled must be true, false or None, not 1"),  # type: ignore[arg-type]
-        (TriggerFilter(owner="x"), "an owner is a HostOriginator or a SessionOriginator, not str"),  # type: ignore[arg-type]
+        (None, "expected a TriggerFilter, got NoneType"),
+        (TriggerFilter(enabled=1), "enabled: expected true, false or None, got 1"),  # type: ignore[arg-type]
+        (TriggerFilter(owner="x"), "expected a HostOriginator or a SessionOriginator as owner, got str"),  # type: ignore[arg-type]
         (TriggerFilter(session_id=""), "session_id is blank"),
         (TriggerFilter(key=""), "key is blank"),
         (TriggerFilter(source_type=""), "source_type is blank"),
@@ -386,53 +378,17 @@ def test_bad_filters(wanted: object, saying: str) -> None:
 
 
 def test_receipts() -> None:
-    """The same request gets the first answer back, any other is a conflict."""
-    first = plan_operation("delete", NAME, operation_id="o", revision=3)
+    """The same request gets the first answer; another request under the id raises TriggerConflict."""
+    first = plan_operation("delete", NAME, DeletedTrigger, operation_id="o", revision=3)
     assert first.request_hash == sha256(b'lash.trigger.operation.v1\0["delete","","k",null,3]')
     answer = DeletedTrigger(subscription_id="id", revision=3)
-    kept = ReceiptRow(first.request_hash, encode_answer(answer, DeletedTrigger))
-    assert replay(first, kept, DeletedTrigger) == answer
-    other = plan_operation("delete", NAME, operation_id="o", revision=4)
+    kept = ReceiptRow(first.request_hash, first.receipt(answer))
+    assert first.replay(kept) == answer
+    other = plan_operation("delete", NAME, DeletedTrigger, operation_id="o", revision=4)
     with pytest.raises(TriggerConflict, match="operation id 'o'"):
-        replay(other, kept, DeletedTrigger)
+        other.replay(kept)
     with pytest.raises(CorruptData, match="receipt"):
-        replay(first, ReceiptRow(first.request_hash, "[]"), DeletedTrigger)
-    assert plan_operation("delete", NAME, operation_id=None).operation_id is None
+        first.replay(ReceiptRow(first.request_hash, "[]"))
+    assert plan_operation("delete", NAME, DeletedTrigger, operation_id=None).operation_id is None
     with pytest.raises(InvalidInput, match="operation_id"):
-        plan_operation("delete", NAME, operation_id="")
-
-
-def declared(resource: str = "r", alias: str = "ui", event: str = "pressed", **schema: Any) -> EventDeclaration:  # noqa: ANN401
-    return EventDeclaration(resource_type=resource, alias=alias, event=event, payload_schema=schema)
-
-
-def test_a_catalogue_is_sorted_and_found_by_source() -> None:
-    """Declarations are ordered by their keys, whoever declared them."""
-    catalogue = event_catalogue({"b": [declared("z", "x"), declared("a", "y")], "a": [declared("m", "ui", "up")]})
-    assert [each.resource_type for each in catalogue.declarations] == ["a", "m", "z"]
-    assert catalogue.get("ui.up") == declared("m", "ui", "up")
-    assert catalogue.get("ui.down") is None
-    assert event_catalogue({}).declarations == ()
-
-
-@pytest.mark.parametrize(
-    ("given", "saying"),
-    [
-        ({"a": [declared()], "b": [declared()]}, "duplicate trigger occurrence r/ui/pressed: .*'a' and 'b'"),
-        ({"a": [declared()], "b": [declared("other")]}, r"duplicate trigger source 'ui.pressed': .*'a' and 'b'"),
-        (
-            {"a": [declared(alias="u", event="i.x"), declared(alias="u.i", event="x")]},
-            r"duplicate trigger source 'u.i.x': .*'a' and 'a'",
-        ),
-        ({"": [declared()]}, "declarer"),
-        ({"a": [None]}, "NoneType"),
-        ({"a": [declared(alias="")]}, "alias"),
-        ({"a": [declared(type="nonsense")]}, "payload_schema"),
-        ({"a": [declared(default=b"x")]}, r"the declaration of 'a'.payload_schema.default is of type bytes"),
-        ({"a": [declared(alias="x" * 128)]}, "128"),
-    ],
-)
-def test_bad_catalogues(given: dict[str, list[Any]], saying: str) -> None:
-    """Neither a key nor a source type is declared twice, and both declarers are named."""
-    with pytest.raises(InvalidInput, match=saying):
-        event_catalogue(given)
+        plan_operation("delete", NAME, DeletedTrigger, operation_id="")

@@ -230,8 +230,6 @@ from lash.model.trigger.schedule import SchedulePage as SchedulePage
 from lash.model.trigger.trigger import DeletedTrigger as DeletedTrigger
 from lash.model.trigger.trigger import DeliveryState as DeliveryState
 from lash.model.trigger.trigger import EmitReport as EmitReport
-from lash.model.trigger.trigger import EventCatalogue as EventCatalogue
-from lash.model.trigger.trigger import EventDeclaration as EventDeclaration
 from lash.model.trigger.trigger import EventPointer as EventPointer
 from lash.model.trigger.trigger import FixedInput as FixedInput
 from lash.model.trigger.trigger import InputBinding as InputBinding

@@ -11,6 +11,9 @@ from lash.backend.lease import Leases
 from lash.backend.maintenance import StorageMaintenance
 from lash.backend.queue import Queue
 from lash.backend.table_rows import MovableRows
+from lash.backend.trigger.emit import Occurrences
+from lash.backend.trigger.schedule import Schedules
+from lash.backend.trigger.trigger import Triggers
 from lash.backend.wait import Waits
 from lash.backend.waiter import ProcessWaiter
 from lash.backend.work import Work
@@ -36,9 +39,9 @@ from lash.postgres.rows.queue.dead_letter import PostgresDeadLetterRows
 from lash.postgres.rows.queue.queue import PostgresQueueRows
 from lash.postgres.rows.session.session import PostgresSession, PostgresSessionStore
 from lash.postgres.rows.table_rows import PostgresRawRows
-from lash.postgres.rows.trigger.emit import PostgresOccurrenceStore
-from lash.postgres.rows.trigger.schedule import PostgresScheduleStore
-from lash.postgres.rows.trigger.trigger import PostgresTriggerStore
+from lash.postgres.rows.trigger.emit import PostgresOccurrenceRows
+from lash.postgres.rows.trigger.schedule import PostgresScheduleRows
+from lash.postgres.rows.trigger.trigger import PostgresTriggerRows
 from lash.postgres.rows.wait import PostgresWaitRows
 from lash.postgres.rows.work import PostgresWorkRows
 from lash.postgres.schema import prepare_schema
@@ -71,11 +74,11 @@ class PostgresStorage:
         self.effects = PostgresEffectStore(database, seen, self.hints)
         self.work = Work(PostgresWorkRows(database, seen))
         self.waits = Waits(PostgresWaitRows(database), self.waiter.hub, self.hints)
-        self.schedules = PostgresScheduleStore(database, self.hints)
+        self.schedules = Schedules(PostgresScheduleRows(database), self.hints)
         self.grants = PostgresGrantStore(database, seen)
         self.activity = PostgresActivityStore(database, self.hints)
-        self.triggers = PostgresTriggerStore(database)
-        self.occurrences = PostgresOccurrenceStore(database, self.hints)
+        self.triggers = Triggers(PostgresTriggerRows(database))
+        self.occurrences = Occurrences(PostgresOccurrenceRows(database), self.hints)
         self.artifacts = Artifacts(PostgresArtifactRows(database), rules.compression)
         self.attachments = Attachments(
             PostgresAttachmentManifest(database),

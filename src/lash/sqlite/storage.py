@@ -14,6 +14,9 @@ from lash.backend.lease import Leases
 from lash.backend.maintenance import StorageMaintenance
 from lash.backend.queue import Queue
 from lash.backend.table_rows import MovableRows
+from lash.backend.trigger.emit import Occurrences
+from lash.backend.trigger.schedule import Schedules
+from lash.backend.trigger.trigger import Triggers
 from lash.backend.wait import Waits
 from lash.backend.waiter import ProcessWaiter
 from lash.backend.work import Work
@@ -40,9 +43,9 @@ from lash.sqlite.rows.queue.dead_letter import SQLiteDeadLetterRows
 from lash.sqlite.rows.queue.queue import SQLiteQueueRows
 from lash.sqlite.rows.session.session import SQLiteSession, SQLiteSessionStore
 from lash.sqlite.rows.table_rows import SQLiteRawRows
-from lash.sqlite.rows.trigger.emit import SQLiteOccurrenceStore
-from lash.sqlite.rows.trigger.schedule import SQLiteScheduleStore
-from lash.sqlite.rows.trigger.trigger import SQLiteTriggerStore
+from lash.sqlite.rows.trigger.emit import SQLiteOccurrenceRows
+from lash.sqlite.rows.trigger.schedule import SQLiteScheduleRows
+from lash.sqlite.rows.trigger.trigger import SQLiteTriggerRows
 from lash.sqlite.rows.wait import SQLiteWaitRows
 from lash.sqlite.rows.work import SQLiteWorkRows
 from lash.sqlite.schema import MIGRATIONS, SchemaKeeper
@@ -77,9 +80,9 @@ class SQLiteStorage:
         self.activity = SQLiteActivityStore(database, self.hints)
         self.work = Work(SQLiteWorkRows(database))
         self.waits = Waits(SQLiteWaitRows(database), self.waiter.hub, self.hints)
-        self.triggers = SQLiteTriggerStore(database)
-        self.occurrences = SQLiteOccurrenceStore(database, self.hints)
-        self.schedules = SQLiteScheduleStore(database, self.hints)
+        self.triggers = Triggers(SQLiteTriggerRows(database))
+        self.occurrences = Occurrences(SQLiteOccurrenceRows(database), self.hints)
+        self.schedules = Schedules(SQLiteScheduleRows(database), self.hints)
         self.artifacts = Artifacts(SQLiteArtifactRows(database), rules.compression)
         self.attachments = Attachments(
             SQLiteAttachmentManifest(database),

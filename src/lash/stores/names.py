@@ -16,8 +16,8 @@ from lash.stores.queue import QueueStore as QueueStore
 from lash.stores.session import Session as Session
 from lash.stores.session import SessionStore as SessionStore
 from lash.stores.storage import Storage as Storage
+from lash.stores.trigger.emit import OccurrenceStore as OccurrenceStore
 from lash.stores.trigger.schedule import ScheduleStore as ScheduleStore
-from lash.stores.trigger.trigger import OccurrenceStore as OccurrenceStore
 from lash.stores.trigger.trigger import TriggerStore as TriggerStore
 from lash.stores.wait import WaitStore as WaitStore
 from lash.stores.work import WorkStore as WorkStore

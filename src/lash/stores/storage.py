@@ -19,8 +19,9 @@ from lash.stores.process.grant import GrantStore
 from lash.stores.process.process import ProcessLeaseStore, ProcessStore
 from lash.stores.queue import QueueStore
 from lash.stores.session import Session, SessionStore
+from lash.stores.trigger.emit import OccurrenceStore
 from lash.stores.trigger.schedule import ScheduleStore
-from lash.stores.trigger.trigger import OccurrenceStore, TriggerStore
+from lash.stores.trigger.trigger import TriggerStore
 from lash.stores.wait import WaitStore
 from lash.stores.work import WorkStore
 

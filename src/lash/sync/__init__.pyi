@@ -601,34 +601,34 @@ class Maintenance:
         """
 
 class OccurrenceStore:
-    """What happened, and what was started for it."""
+    """Recorded occurrences and their deliveries."""
     def emit(self, request: OccurrenceRequest) -> EmitReport:
-        """Record that something happened and start a process for every subscription that matches; one transaction.
+        """Record an occurrence and start a process for every subscription that matches, in one transaction.
 
-        It matches the enabled subscriptions whose source type and key are equal, and registers for each the process
-        whose id follows from occurrence and subscription, with a grant for the session that it wakes. What cannot be
-        started is a rejected delivery with a reason and keeps no other from starting. Deliveries come in the order in
-        which the subscriptions were made.
+        It matches the enabled subscriptions with the same source type and key. Each gets a process, whose id follows
+        from occurrence and subscription, with a grant for the session that it wakes. A process that cannot be started
+        is a rejected delivery with a reason; the others start. Deliveries are in the order in which the subscriptions
+        were created.
 
-        The same request again, from anywhere and at any time, returns the first report and does nothing: later
+        Idempotent: the same request, from any machine at any time, returns the first report and writes nothing. Later
         subscriptions are not matched. Other content under the same idempotency key of the source raises
         OccurrenceConflict.
         """
     def get(self, occurrence_id: str) -> Occurrence | None:
-        """Return an occurrence."""
+        """Return an occurrence, or None."""
     def deliveries(self, occurrence_id: str) -> tuple[TriggerDelivery, ...]:
-        """Return the deliveries as they are now, in the order of the report, or raise OccurrenceNotFound."""
+        """Return the current deliveries in the order of the report, or raise OccurrenceNotFound."""
     def retry_delivery(self, occurrence_id: str, subscription_id: str) -> TriggerDelivery:
-        """Try a rejected delivery once more, with the subscription as it is now; a started one is returned as it is.
+        """Try a rejected delivery again, with the current subscription; return a started one unchanged.
 
-        Raises TriggerNotFound if the subscription is gone, TriggerConflict if it is disabled or watches another source
-        by now, and OccurrenceNotFound if there is no such delivery.
+        Raises TriggerNotFound if the subscription is gone, TriggerConflict if it is disabled or has another source,
+        and OccurrenceNotFound if there is no such delivery.
         """
     def prune(self, *, before_ms: int, limit: int = 100) -> PrunedOccurrences:
-        """Forget the oldest occurrences from before a moment, but for those of which a process still runs.
+        """Remove the oldest occurrences from before a moment, except those with a running process.
 
-        As long as an occurrence is kept, no process of it is started a second time, even if it was pruned. Emitting
-        one that was forgotten is a new occurrence.
+        While an occurrence is kept, none of its processes is started a second time, even after it was pruned. Emitting
+        a removed occurrence is a new occurrence.
         """
 
 class ProcessHandle(Generic[R]):
@@ -870,37 +870,37 @@ class QueueStore:
 class ScheduleStore:
     """Cron as a source of occurrences.
 
-    A schedule is known by its owner and key. Each of its ticks becomes one occurrence of type ``cron`` under the
-    schedule's source key, with the time of the tick as its idempotency key; whoever subscribed to that source gets a
-    process for it. Nothing ticks by itself: workers call `fire_due`.
+    A schedule is identified by its owner and key. Each of its ticks becomes one occurrence of type ``cron`` under the
+    schedule's source key, with the time of the tick as its idempotency key. It starts a process for every subscription
+    to that source. Workers call `fire_due`; a schedule does nothing without a worker.
     """
     def register(self, draft: ScheduleDraft) -> RegisteredSchedule:
-        """Make a schedule, whose first tick is the next one after now.
+        """Create a schedule, whose first tick is the next one after now.
 
-        Doing it again returns the schedule as it stands by then; another definition under the same owner and key
-        raises ScheduleConflict. SessionNotFound or SessionDeleted say that the owner is a session that is not there. A
-        line that cannot be read or never ticks, and an unknown time zone, are InvalidInput.
+        Idempotent: a repetition returns the current schedule. Another definition under the same owner and key raises
+        ScheduleConflict. SessionNotFound or SessionDeleted mean that the owner is a session that does not exist. A
+        cron expression that cannot be parsed or never ticks, and an unknown time zone, raise InvalidInput.
         """
     def update(self, draft: ScheduleDraft, *, revision: int) -> Schedule:
-        """Give a schedule another definition; its next tick is the next one after now.
+        """Replace the definition of a schedule; its next tick is the next one after now.
 
-        Another revision than the schedule has raises ScheduleConflict. The same definition changes nothing.
+        Raises ScheduleConflict unless the schedule is at this revision. An equal definition changes nothing.
         """
     def enable(self, owner: TriggerOwner, key: str, *, revision: int) -> Schedule:
-        """Let a schedule tick again, from now on: what it missed while it was disabled is not made up for."""
+        """Enable a schedule from now on; ticks during the time in which it was disabled are not emitted."""
     def disable(self, owner: TriggerOwner, key: str, *, revision: int) -> Schedule:
-        """Let a schedule tick no more; what was due and not emitted yet is dropped."""
+        """Disable a schedule; ticks that are due and not yet emitted are dropped."""
     def delete(self, owner: TriggerOwner, key: str, *, revision: int) -> None:
-        """Remove a schedule. Its owner and key can be used again, and revisions go on from where they were."""
+        """Remove a schedule. Its owner and key can be used again; revisions continue from the last one."""
     def delete_session(self, session_id: str) -> int:
-        """Remove all schedules of a session, and return how many there were.
+        """Remove all schedules of a session and return their number.
 
         Deleting the session does the same, in its own transaction.
         """
     def prune_deleted(self, *, before_ms: int, limit: int = 100) -> int:
-        """Forget the oldest deletions from before a moment, at most ``limit``, and return how many were forgotten.
+        """Remove the oldest tombstones from before a moment, at most ``limit``, and return how many were removed.
 
-        From then on a schedule of such an owner and key starts again at revision 1.
+        A later schedule of such an owner and key starts again at revision 1.
         """
     def get(self, owner: TriggerOwner, key: str) -> Schedule | None:
         """Return a schedule, or None."""
@@ -912,16 +912,16 @@ class ScheduleStore:
         limit: int = 100,
         cursor: str | None = None,
     ) -> SchedulePage:
-        """Return schedules by owner, the host first, and key; of one owner if asked."""
+        """Return a page of schedules, of one owner or of all, ordered by owner (the host first) and key."""
     def next_fire_at_ms(self) -> int | None:
-        """Return the moment from which `fire_due` has something to do, None if there is no schedule to wait for."""
+        """Return the moment at which `fire_due` has work again, or None if no schedule will tick."""
     def fire_due(self, *, limit: int = 100) -> tuple[Fired, ...]:
-        """Emit the ticks that are due, of at most ``limit`` schedules, those that are due longest first.
+        """Emit the due ticks of at most ``limit`` schedules, longest due first.
 
-        Any number of workers may call it at the same time: each tick is emitted by one of them, in one transaction
-        with its deliveries and their processes and with the schedule's next tick. A crash loses no tick and repeats
-        none. At most 100 ticks of one schedule are emitted by one call; the rest is due at once. A schedule that
-        this machine cannot read does not keep others from being fired.
+        Any number of workers may call it concurrently: one of them emits each tick, in one transaction with its
+        deliveries, their processes and the schedule's next tick. A crash neither loses nor repeats a tick. One call
+        emits at most 100 ticks of a schedule; the rest are due at once. A schedule that this machine cannot read is
+        reported and does not stop the others.
         """
 
 class Session:
@@ -1148,52 +1148,55 @@ class Storage:
     ) -> None: ...
 
 class TriggerStore:
-    """Standing requests, by owner and key, to start a process whenever something happens.
+    """Standing requests, by owner and key, to start a process for every matching occurrence.
 
-    Every change takes an optional ``operation_id``, under which it is safe to repeat: the first answer is kept and
-    returned again, whatever was changed since, until receipts are pruned. Another request under the same id raises
-    TriggerConflict. A change that was refused leaves no receipt.
+    Every change takes an optional ``operation_id``, which makes it idempotent: a repetition returns the first answer,
+    even after later changes, until receipts are pruned. Another request under the same id raises TriggerConflict. A
+    change that raises leaves no receipt.
     """
     def source_key(self, source_type: str, source: JSON = None) -> str:
-        """Return the default key of a source: the same for the same type and description, everywhere and always."""
+        """Return the default key of a source, the same on every machine for the same type and description."""
     def register(self, draft: TriggerDraft, *, operation_id: str | None = None) -> RegisteredTrigger:
-        """Make a subscription, enabled, or return the one that has the same definition, as it stands.
+        """Create an enabled subscription, or return the existing one if it has the same definition.
 
-        Raises TriggerConflict if there is one with another definition, and SessionNotFound or SessionDeleted if the
-        owner is a session that is not there. A subscription made after another of its name was deleted has an id of
-        its own and starts above the last revision of that one.
+        Raises TriggerConflict if the existing one has another definition, and SessionNotFound or SessionDeleted if the
+        owner is a session that does not exist. A subscription created after another of its name was deleted has an id
+        of its own and starts above the last revision of the deleted one.
         """
     def update(self, draft: TriggerDraft, *, revision: int, operation_id: str | None = None) -> TriggerSubscription:
-        """Replace the definition, if the subscription is at this revision; an equal one changes nothing.
+        """Replace the definition if the subscription is at this revision; an equal one changes nothing.
 
-        Raises TriggerConflict naming both revisions, or TriggerNotFound. Whether it is enabled stays as it is.
+        Raises TriggerConflict, which names both revisions, or TriggerNotFound. ``enabled`` does not change.
         """
     def enable(
         self, owner: TriggerOwner, key: str, *, revision: int, operation_id: str | None = None
     ) -> TriggerSubscription:
-        """Let occurrences start processes, if the subscription is at this revision; see `update`."""
+        """Let occurrences start processes if the subscription is at this revision; see `update`."""
     def disable(
         self, owner: TriggerOwner, key: str, *, revision: int, operation_id: str | None = None
     ) -> TriggerSubscription:
-        """Let occurrences start nothing more, if the subscription is at this revision; what runs goes on."""
+        """Stop occurrences from starting processes if the subscription is at this revision; running ones go on."""
     def delete(
         self, owner: TriggerOwner, key: str, *, revision: int, operation_id: str | None = None
     ) -> DeletedTrigger:
-        """Remove the subscription, if it is at this revision; what runs goes on, and its deliveries stay recorded."""
+        """Remove the subscription if it is at this revision; its processes go on and its deliveries stay recorded."""
     def delete_session(self, session_id: str) -> int:
-        """Remove all subscriptions of a session, and return how many there were.
+        """Remove all subscriptions of a session and return their number.
 
         Deleting the session does the same, in its own transaction.
         """
     def get(self, owner: TriggerOwner, key: str) -> TriggerSubscription | None:
-        """Return a subscription. One that cannot be read raises CorruptData; it can be updated and deleted."""
+        """Return a subscription, or None. An unreadable one raises CorruptData; it can be updated and deleted."""
     def list(self, wanted: TriggerFilter = ..., *, limit: int = 100, cursor: str | None = None) -> TriggerPage:
-        """Return some subscriptions, the newest first. Those that cannot be read are told by id and hide no others."""
-    def prune_receipts(self, *, before_ms: int, limit: int = 100) -> int:
-        """Forget the oldest answers and deletions from before a moment, and return how many were forgotten.
+        """Return a page of subscriptions, newest first; unreadable ones are listed by id in ``damaged``.
 
-        At most ``limit`` of each kind: call again until it returns 0. From then on a repeat under such an operation id
-        is decided anew, and a name that was deleted starts again at revision 1.
+        A page without a filter costs the same however many subscriptions exist; a filtered one may read all of them.
+        """
+    def prune_receipts(self, *, before_ms: int, limit: int = 100) -> int:
+        """Remove the oldest receipts and tombstones from before a moment, and return how many were removed.
+
+        At most ``limit`` of each kind: call again until it returns 0. A later request under such an operation id is a
+        new request, and a deleted name starts again at revision 1.
         """
 
 class WaitStore:

@@ -14,7 +14,7 @@ INTERFACES: Final = {
     "Hints": "lash.stores.hints",
     "LeaseStore": "lash.stores.lease",
     "Maintenance": "lash.stores.maintenance",
-    "OccurrenceStore": "lash.stores.trigger.trigger",
+    "OccurrenceStore": "lash.stores.trigger.emit",
     "ProcessHandle": "lash.runtime.processes.handle",
     "ProcessLeaseStore": "lash.stores.process.process",
     "ProcessStore": "lash.stores.process.process",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import lash
+from lash.plan.trigger.emit import encode_occurrence
 from lash.postgres.engine.database import Database
 from lash.postgres.engine.options import PostgresOptions
 from lash.postgres.rows.trigger.emit import emit_in
@@ -18,7 +19,7 @@ class _Changed(Exception):
 
 async def _emit(database: Database, *keys: str, fail: bool) -> list[lash.EmitReport]:
     async with database.transaction() as transaction:
-        reports = [await emit_in(transaction, pressed(key)) for key in keys]
+        reports = [await emit_in(transaction, encode_occurrence(pressed(key))) for key in keys]
         if fail:
             raise _Changed
     return reports

@@ -9,6 +9,7 @@ import pytest
 
 import lash
 from lash.base.clock import SystemClock
+from lash.plan.trigger.emit import encode_occurrence
 from lash.sqlite.engine.database import Database, SQLiteOptions, Transaction
 from lash.sqlite.rows.trigger.emit import emit_in
 from lash.sqlkit.queries import load_queries
@@ -37,11 +38,11 @@ async def test_an_emission_shares_the_fate_of_its_transaction(tmp_path: Path) ->
         )
 
         def failing(transaction: Transaction) -> None:
-            assert len(emit_in(transaction, pressed()).started_process_ids) == 1
+            assert len(emit_in(transaction, encode_occurrence(pressed())).started_process_ids) == 1
             raise _Changed
 
         def twice(transaction: Transaction) -> list[lash.EmitReport]:
-            return [emit_in(transaction, pressed(key)) for key in ("1", "2", "1")]
+            return [emit_in(transaction, encode_occurrence(pressed(key))) for key in ("1", "2", "1")]
 
         try:
             with pytest.raises(_Changed):

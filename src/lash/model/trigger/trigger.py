@@ -190,27 +190,3 @@ class PrunedOccurrences(Value, frozen=True, kw_only=True):
 
     occurrence_ids: tuple[str, ...] = ()
     more: bool = False
-
-
-class EventDeclaration(Value, frozen=True, kw_only=True):
-    """A kind of occurrence that a plugin can cause on its resources."""
-
-    resource_type: str
-    alias: str
-    event: str
-    payload_schema: JSONObject = msgspec.field(default_factory=dict)
-
-    @property
-    def source_type(self) -> str:
-        """The name under which it is emitted and subscribed to."""
-        return f"{self.alias}.{self.event}"
-
-
-class EventCatalogue(Value, frozen=True, kw_only=True):
-    """All declared kinds of occurrences, ordered by resource type, alias and event."""
-
-    declarations: tuple[EventDeclaration, ...] = ()
-
-    def get(self, source_type: str) -> EventDeclaration | None:
-        """Return the declaration of a source type."""
-        return next((each for each in self.declarations if each.source_type == source_type), None)

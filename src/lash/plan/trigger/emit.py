@@ -1,9 +1,9 @@
-"""What an occurrence means: to whom it is delivered, as which process, or why not."""
+"""Rules of occurrences: which process a delivery starts, or why it is rejected."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -42,6 +42,7 @@ from lash.plan.trigger.trigger import (
 )
 
 _MAX_REASON: Final = 1_000
+"""The most characters of a reason: a validator's message may quote the whole payload."""
 
 
 class OccurrenceRow(msgspec.Struct, frozen=True, array_like=True):
@@ -68,7 +69,7 @@ class DeliveryRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RegisteredRow(msgspec.Struct, frozen=True, array_like=True):
-    """Which process there is under an id."""
+    """The registration hash of the process under an id."""
 
     process_id: str
     registration_hash: str
@@ -82,9 +83,20 @@ class EncodedOccurrence(msgspec.Struct, frozen=True, kw_only=True):
     request_hash: str
     body: str
 
+    def first_report(self, row: OccurrenceRow) -> EmitReport:
+        """Return the report of the equal request that was recorded first, or raise OccurrenceConflict."""
+        if row.request_hash != self.request_hash:
+            request = self.request
+            raise OccurrenceConflict(request.source_type, request.source_key, request.idempotency_key)
+        return decode(row.report, EmitReport, f"the report of trigger occurrence {row.occurrence_id!r}")
 
-class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """Register this process, and let the session that it wakes see it."""
+    def deliveries(self, rows: Iterable[TriggerRow]) -> list[Planned]:
+        """Decide on every subscription that matches."""
+        return [plan_delivery(self.occurrence_id, self.request.payload, row) for row in rows]
+
+
+class StartDelivery(msgspec.Struct, frozen=True, kw_only=True):
+    """Register this process, and grant it to the session that it wakes."""
 
     subscription: TriggerRow
     registration: EncodedRegistration
@@ -94,19 +106,35 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
         return self.registration.registration.process_id
 
 
-class Reject(msgspec.Struct, frozen=True, kw_only=True):
-    """Start nothing, for this reason."""
+class RejectDelivery(msgspec.Struct, frozen=True, kw_only=True):
+    """Start no process, for this reason."""
 
     subscription: TriggerRow
     process_id: str
     reason: str
 
 
-Planned: TypeAlias = Start | Reject
+Planned: TypeAlias = StartDelivery | RejectDelivery
+
+
+class RetryFacts(NamedTuple):
+    """A delivery that is retried, as far as its rows exist."""
+
+    occurrence: OccurrenceRow | None
+    delivery: DeliveryRow | None
+    subscription: TriggerRow | None
+
+
+class Retry(msgspec.Struct, frozen=True, kw_only=True):
+    """Try a delivery again."""
+
+    occurrence_key: int
+    planned: Planned
+    attempts: int
 
 
 def occurrence_id(source_type: str, source_key: str, idempotency_key: str) -> str:
-    """Return the id of an occurrence, the same on every machine; its content is no part of it."""
+    """Return the id of an occurrence, the same on every machine. Its content is not part of it."""
     parts = canonical([source_type, source_key, idempotency_key])
     return "trigger:" + content_hash(b"lash.trigger.occurrence.v1\0" + parts)
 
@@ -117,9 +145,9 @@ def delivery_process_id(occurrence: str, subscription: str) -> str:
 
 
 def encode_occurrence(request: OccurrenceRequest) -> EncodedOccurrence:
-    """Check an occurrence and turn it into what is written."""
+    """Check an occurrence and return its stored form."""
     if not isinstance(request, OccurrenceRequest):
-        raise InvalidInput(f"an OccurrenceRequest is needed, not {type(request).__name__}")
+        raise InvalidInput(f"expected an OccurrenceRequest, got {type(request).__name__}")
     check_source_type(request.source_type)
     check_identifier("source_key", request.source_key)
     check_identifier("idempotency_key", request.idempotency_key)
@@ -128,11 +156,11 @@ def encode_occurrence(request: OccurrenceRequest) -> EncodedOccurrence:
     if len(body) > MAX_TRIGGER_LENGTH:
         raise InvalidInput(
             f"{what} has {len(body):,} characters of JSON; at most {MAX_TRIGGER_LENGTH:,} are allowed:"
-            " keep large things as artifacts or attachments"
+            " store large content as an artifact or attachment"
         )
     content = canonical([request.source_type, request.source_key, request.payload, request.source])
     return EncodedOccurrence(
-        # Read back: a tuple in the payload is a list for the processes too, now as on a retry.
+        # Decode again: processes get a list for a tuple in the payload, now as on a retry.
         request=decode(body, OccurrenceRequest, what),
         occurrence_id=occurrence_id(request.source_type, request.source_key, request.idempotency_key),
         request_hash=content_hash(b"lash.trigger.request.v1\0" + content),
@@ -141,7 +169,7 @@ def encode_occurrence(request: OccurrenceRequest) -> EncodedOccurrence:
 
 
 def decode_occurrence(row: OccurrenceRow) -> Occurrence:
-    """Return the occurrence that the row means."""
+    """Return the occurrence of a row, or raise CorruptData."""
     request = stored_request(row)
     return Occurrence(
         occurrence_id=row.occurrence_id,
@@ -155,20 +183,12 @@ def decode_occurrence(row: OccurrenceRow) -> Occurrence:
 
 
 def stored_request(row: OccurrenceRow) -> OccurrenceRequest:
-    """Return what was once emitted."""
+    """Return the request that was emitted first."""
     return decode(row.request, OccurrenceRequest, f"trigger occurrence {row.occurrence_id!r}")
 
 
-def same_occurrence(encoded: EncodedOccurrence, row: OccurrenceRow) -> EmitReport:
-    """Return the first report of an equal request, or raise OccurrenceConflict."""
-    if row.request_hash != encoded.request_hash:
-        request = encoded.request
-        raise OccurrenceConflict(request.source_type, request.source_key, request.idempotency_key)
-    return decode(row.report, EmitReport, f"the report of trigger occurrence {row.occurrence_id!r}")
-
-
 def plan_delivery(occurrence: str, payload: JSON, row: TriggerRow) -> Planned:
-    """Decide about one match. Whatever is wrong with it is its own reason and keeps no other match from starting."""
+    """Decide on one match. An error rejects this delivery and no other."""
     process_id = delivery_process_id(occurrence, row.subscription_id)
     try:
         draft = decode_subscription(row).definition
@@ -176,52 +196,53 @@ def plan_delivery(occurrence: str, payload: JSON, row: TriggerRow) -> Planned:
         inputs: JSONObject = {name: _bind(name, each, payload) for name, each in draft.input_template.items()}
         registration = registration_of(draft, process_id=process_id, occurrence_id=occurrence, inputs=inputs)
     except (CorruptData, InvalidInput) as error:
-        return Reject(subscription=row, process_id=process_id, reason=_reason(str(error)))
-    return Start(subscription=row, registration=registration)
+        return RejectDelivery(subscription=row, process_id=process_id, reason=_reason(str(error)))
+    return StartDelivery(subscription=row, registration=registration)
 
 
-def starts_of(planned: Iterable[Planned]) -> list[Start]:
-    """Return those that want a process."""
-    return [each for each in planned if isinstance(each, Start)]
+def starts_of(planned: Iterable[Planned]) -> list[StartDelivery]:
+    """Return the deliveries that start a process."""
+    return [each for each in planned if isinstance(each, StartDelivery)]
 
 
-def settle(planned: Sequence[Planned], taken: Mapping[str, str]) -> list[Planned]:
-    """Reject what wants an id under which another process is already registered.
+def reject_taken(planned: Sequence[Planned], taken: Mapping[str, str]) -> list[Planned]:
+    """Reject deliveries whose process id belongs to a process with another registration.
 
-    ``taken`` has the registration hashes of those ids that were not free. An equal process is the one that was wanted.
+    ``taken`` maps the ids that were not free to their registration hashes. A process with an equal registration is the
+    one that the delivery would start.
     """
-    settled: list[Planned] = []
+    result: list[Planned] = []
     for each in planned:
         found = taken.get(each.process_id)
-        if isinstance(each, Start) and found not in (None, each.registration.registration_hash):
+        if isinstance(each, StartDelivery) and found not in (None, each.registration.registration_hash):
             reason = f"process {each.process_id!r} is already registered, with another specification"
-            settled.append(Reject(subscription=each.subscription, process_id=each.process_id, reason=reason))
+            result.append(RejectDelivery(subscription=each.subscription, process_id=each.process_id, reason=reason))
         else:
-            settled.append(each)
-    return settled
+            result.append(each)
+    return result
 
 
 def delivery_of(planned: Planned, *, attempts: int = 1) -> TriggerDelivery:
-    """Return what is told of a decision once it is carried out."""
+    """Return the delivery that is reported for a decision."""
     row = planned.subscription
     return TriggerDelivery(
         subscription_id=row.subscription_id,
         owner_session_id=row.owner_session_id or None,
         key=row.key,
         process_id=planned.process_id,
-        state=DeliveryState.STARTED if isinstance(planned, Start) else DeliveryState.REJECTED,
-        reason=None if isinstance(planned, Start) else planned.reason,
+        state=DeliveryState.STARTED if isinstance(planned, StartDelivery) else DeliveryState.REJECTED,
+        reason=None if isinstance(planned, StartDelivery) else planned.reason,
         attempts=attempts,
     )
 
 
 def report_of(occurrence: str, planned: Iterable[Planned]) -> EmitReport:
-    """Return the report of an occurrence that was just recorded."""
+    """Return the report of a new occurrence."""
     return EmitReport(occurrence_id=occurrence, deliveries=tuple(delivery_of(each) for each in planned))
 
 
-def process_columns(start: Start) -> tuple[str | None, ...]:
-    """Return what is written of a process, in the order in which both backends hand it over."""
+def process_columns(start: StartDelivery) -> tuple[str | None, ...]:
+    """Return the columns of a process, in the order in which both backends write them."""
     encoded = start.registration
     registration = encoded.registration
     return (
@@ -238,8 +259,8 @@ def process_columns(start: Start) -> tuple[str | None, ...]:
     )
 
 
-def grant_columns(starts: Iterable[Start]) -> list[tuple[str, str, str, str | None]]:
-    """Return the grants of the sessions that are woken: session, process, kind, label."""
+def grant_columns(starts: Iterable[StartDelivery]) -> list[tuple[str, str, str, str | None]]:
+    """Return the grants of the woken sessions: session, process, kind, label."""
     return [
         (session_id, each.process_id, each.registration.kind, each.registration.label)
         for each in starts
@@ -248,7 +269,7 @@ def grant_columns(starts: Iterable[Start]) -> list[tuple[str, str, str, str | No
 
 
 def delivery_columns(planned: Planned) -> tuple[str | None, ...]:
-    """Return what is written of a delivery at its first attempt."""
+    """Return the columns of a delivery at its first attempt."""
     delivery = delivery_of(planned)
     return (
         delivery.subscription_id,
@@ -261,7 +282,7 @@ def delivery_columns(planned: Planned) -> tuple[str | None, ...]:
 
 
 def decode_delivery(row: DeliveryRow) -> TriggerDelivery:
-    """Return the delivery that the row means."""
+    """Return the delivery of a row, or raise CorruptData."""
     try:
         return TriggerDelivery(
             subscription_id=row.subscription_id,
@@ -276,39 +297,38 @@ def decode_delivery(row: DeliveryRow) -> TriggerDelivery:
         raise CorruptData(f"the delivery to {row.subscription_id!r} cannot be read: {error}") from None
 
 
-def plan_retry(occurrence: OccurrenceRow, delivery: DeliveryRow, subscription: TriggerRow | None) -> Planned | None:
-    """Decide about a rejected delivery once more, with the subscription as it is now; None if it was started.
+def plan_retry(names: tuple[str, str], facts: RetryFacts) -> Retry | TriggerDelivery:
+    """Decide on a rejected delivery again, with the current subscription; return a started delivery unchanged.
 
-    A subscription that is gone, disabled or turned to another source gets nothing.
+    Raises OccurrenceNotFound without the occurrence or the delivery, TriggerNotFound without the subscription, and
+    TriggerConflict if the subscription is disabled or has another source.
     """
-    if decode_delivery(delivery).state is DeliveryState.STARTED:
-        return None
-    owner = owner_text(delivery.owner_session_id)
+    if facts.occurrence is None:
+        raise OccurrenceNotFound(names[0])
+    if facts.delivery is None:
+        raise OccurrenceNotFound(*names)
+    delivery, subscription = decode_delivery(facts.delivery), facts.subscription
+    if delivery.state is DeliveryState.STARTED:
+        return delivery
+    owner = owner_text(facts.delivery.owner_session_id)
     if subscription is None:
         raise TriggerNotFound(owner, delivery.key)
     if not subscription.enabled:
         raise TriggerConflict(owner, delivery.key, "is disabled; enable it before a delivery is retried")
-    request = stored_request(occurrence)
+    request = stored_request(facts.occurrence)
     definition = decode_subscription(subscription).definition
     if (definition.source_type, definition.source_key) != (request.source_type, request.source_key):
-        raise TriggerConflict(owner, delivery.key, f"no longer watches the source of {occurrence.occurrence_id!r}")
-    return plan_delivery(occurrence.occurrence_id, request.payload, subscription)
+        raise TriggerConflict(owner, delivery.key, f"no longer watches the source of {names[0]!r}")
+    return Retry(
+        occurrence_key=facts.occurrence.occurrence_key,
+        planned=plan_delivery(names[0], request.payload, subscription),
+        attempts=delivery.attempts + 1,
+    )
 
 
 def check_delivery(occurrence: object, subscription: object) -> tuple[str, str]:
-    """Return the names of a delivery."""
+    """Return the ids that name a delivery, or raise InvalidInput."""
     return check_identifier("occurrence_id", occurrence), check_identifier("subscription_id", subscription)
-
-
-def require_delivery(
-    occurrence: OccurrenceRow | None, delivery: DeliveryRow | None, names: tuple[str, str]
-) -> tuple[OccurrenceRow, DeliveryRow]:
-    """Return both, or raise OccurrenceNotFound saying which is missing."""
-    if occurrence is None:
-        raise OccurrenceNotFound(names[0])
-    if delivery is None:
-        raise OccurrenceNotFound(*names)
-    return occurrence, delivery
 
 
 def _bind(name: str, binding: InputBinding, payload: JSON) -> JSON:
@@ -323,5 +343,5 @@ def _bind(name: str, binding: InputBinding, payload: JSON) -> JSON:
 
 
 def _reason(text: str) -> str:
-    """Return a reason that fits a column: a validator's message may quote the whole payload."""
+    """Return a reason without NUL, which PostgreSQL refuses, cut to the longest allowed."""
     return text.replace("\0", "\\0")[:_MAX_REASON]

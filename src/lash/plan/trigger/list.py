@@ -1,4 +1,4 @@
-"""Lists of trigger subscriptions: what a filter asks for, and what a page shows."""
+"""Lists of trigger subscriptions: filters, pages and cursors."""
 
 from __future__ import annotations
 
@@ -16,53 +16,52 @@ from lash.plan.process.process import NO_DEFINITION, definition_hash
 from lash.plan.trigger.trigger import TriggerRow, decode_subscription, owner_column
 
 
-def check_trigger_filter(wanted: object) -> TriggerFilter:
-    """Return the filter if it is one that a list can use."""
+class TriggerColumns(msgspec.Struct, frozen=True, kw_only=True):
+    """The columns by which a list is filtered; None does not filter."""
+
+    definition_hash: str | None
+    owner_session_id: str | None
+    key: str | None
+    source_type: str | None
+    source_key: str | None
+    enabled: bool | None
+
+
+def check_trigger_filter(wanted: object) -> TriggerColumns:
+    """Return the columns of a filter, or raise InvalidInput."""
     if not isinstance(wanted, TriggerFilter):
-        raise InvalidInput(f"a TriggerFilter is needed, not {type(wanted).__name__}")
-    if wanted.owner is not None:
-        owner_column(wanted.owner)
+        raise InvalidInput(f"expected a TriggerFilter, got {type(wanted).__name__}")
+    owner = None if wanted.owner is None else owner_column(wanted.owner)
     if wanted.enabled is not None and not isinstance(wanted.enabled, bool):
-        raise InvalidInput(f"enabled must be true, false or None, not {wanted.enabled!r:.80}")
+        raise InvalidInput(f"enabled: expected true, false or None, got {wanted.enabled!r:.80}")
     for name in ("session_id", "key", "source_type", "source_key"):
         text = getattr(wanted, name)
         if text is not None:
             check_identifier(name, text)
     encode(wanted, TriggerFilter, "filter")
-    if wanted.owner is not None and wanted.session_id not in (None, owner_column(wanted.owner)):
+    if owner is not None and wanted.session_id not in (None, owner):
         raise InvalidInput(f"owner and session_id {wanted.session_id!r} are two different owners")
-    return wanted
+    return TriggerColumns(
+        definition_hash=_definition_column(wanted),
+        owner_session_id=wanted.session_id if owner is None else owner,
+        key=wanted.key,
+        source_type=wanted.source_type,
+        source_key=wanted.source_key,
+        enabled=wanted.enabled,
+    )
 
 
-def wanted_owner(wanted: TriggerFilter) -> str | None:
-    """Return the owner that a filter asks for."""
-    return wanted.session_id if wanted.owner is None else owner_column(wanted.owner)
-
-
-def wanted_trigger_definition(wanted: TriggerFilter) -> str | None:
-    """Return the hash of the definition that a filter asks for; no definition at all is asked for as such."""
+def _definition_column(wanted: TriggerFilter) -> str | None:
+    """Return the hash to filter by. A filter for "no definition" differs from no filter."""
     if isinstance(wanted.definition, msgspec.UnsetType):
         return None
     return definition_hash(wanted.definition) or NO_DEFINITION
 
 
-def leading_trigger_filter(wanted: TriggerFilter) -> str:
-    """Return the part of a filter that narrows most, by whose index a list is read; ``all`` if there is none."""
-    leading = (
-        ("key", wanted.key is not None),
-        ("definition", not isinstance(wanted.definition, msgspec.UnsetType)),
-        ("source", wanted.source_key is not None),
-        ("owner", wanted_owner(wanted) is not None),
-        ("type", wanted.source_type is not None),
-        ("disabled", wanted.enabled is False),
-    )
-    return next((name for name, given in leading if given), "all")
-
-
 def decode_trigger_page(rows: Sequence[TriggerRow], limit: int) -> TriggerPage:
-    """Return the page; the rows hold one more than the limit when there is a next page.
+    """Return the page. One row more than the limit means that there is a next page.
 
-    T11: a row that cannot be read is told by its id and keeps no other from being shown.
+    Unreadable subscriptions are listed by id in ``damaged``.
     """
     shown = rows[:limit]
     subscriptions: list[TriggerSubscription] = []
@@ -80,7 +79,7 @@ def decode_trigger_page(rows: Sequence[TriggerRow], limit: int) -> TriggerPage:
 
 
 def decode_trigger_cursor(cursor: str | None) -> int | None:
-    """Return the place that a cursor means, or raise InvalidInput."""
+    """Return the subscription key after which a page starts, or raise InvalidInput."""
     if cursor is None:
         return None
     try:
@@ -89,7 +88,7 @@ def decode_trigger_cursor(cursor: str | None) -> int | None:
             return check_integer("cursor", int(digits), at_least=0)
     except (binascii.Error, ValueError):
         pass
-    raise InvalidInput(f"{cursor!r:.80} is not a cursor of a list of trigger subscriptions")
+    raise InvalidInput(f"expected a cursor of a list of trigger subscriptions, got {cursor!r:.80}")
 
 
 def _encode_cursor(subscription_key: int) -> str:

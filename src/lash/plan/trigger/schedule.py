@@ -1,4 +1,4 @@
-"""What a schedule's row means, how it changes, and which of its ticks are emitted when."""
+"""Rules of schedules: how a row is read and changed, and which of its ticks are emitted."""
 
 from __future__ import annotations
 
@@ -23,21 +23,25 @@ from lash.model.trigger.schedule import (
 )
 from lash.model.trigger.trigger import OccurrenceRequest
 from lash.plan.trigger.cron import check_cron, instant
+from lash.plan.trigger.emit import EncodedOccurrence, encode_occurrence
 from lash.plan.trigger.tick import Moment, due_ticks, identity_of, moment_after
 from lash.plan.trigger.trigger import HOST_OWNER, owner_column, owner_text
 
 MAX_JITTER_MS: Final = 24 * 60 * 60 * 1000
+"""One day: more would be another schedule."""
 MIN_GRACE_MS: Final = 1_000
+"""A shorter grace would drop ticks whenever a worker is busy for a moment."""
 MAX_PAYLOAD_LENGTH: Final = 65_536
+"""The most characters of a definition: each tick copies its payload into every process that it starts."""
 RETRY_MS: Final = 60_000
-"""After what time a schedule that could not be read is tried again."""
+"""The time after which an unreadable schedule is tried again."""
 UNREADABLE: Final = (InvalidInput, CorruptData)
-"""What a machine raises that cannot read a schedule, or the time zone of one."""
+"""The errors of a machine that cannot read a schedule or its time zone."""
 _SCHEDULED_AT: Final = "scheduled_at"
 
 
 class Target(NamedTuple):
-    """Which schedule is meant; the owner is empty for the host."""
+    """The name of a schedule; the owner is empty for the host."""
 
     owner_session_id: str
     key: str
@@ -46,7 +50,7 @@ class Target(NamedTuple):
 class ScheduleRow(msgspec.Struct, frozen=True, array_like=True):
     """A stored schedule; the owner is empty for the host.
 
-    One without a definition was deleted, and only its numbers are kept.
+    A row without a definition is a deleted schedule, of which only the numbers are kept.
     """
 
     schedule_key: int
@@ -63,7 +67,7 @@ class ScheduleRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DueRow(msgspec.Struct, frozen=True, array_like=True):
-    """A schedule that is due, as far as it takes to name it."""
+    """The key and name of a due schedule."""
 
     schedule_key: int
     owner_session_id: str
@@ -75,7 +79,7 @@ class DueRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ScheduleChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What is written about a schedule, provided that the row is still of this revision (0: there is none)."""
+    """A write of a schedule, if its row still has the expected revision (0: there is no row)."""
 
     owner_session_id: str
     key: str
@@ -89,23 +93,23 @@ class ScheduleChange(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def required_session_id(self) -> str | None:
-        """The session that must be there, because the schedule is or stays its own."""
+        """The session that must exist because it owns the schedule; None for the host and for a deletion."""
         return None if self.definition is None or self.owner_session_id == HOST_OWNER else self.owner_session_id
 
 
 class TickPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What to emit of a schedule that is due, and what is next."""
+    """The occurrences to emit for a due schedule, and its next tick."""
 
     schedule: Schedule
-    requests: tuple[tuple[int, OccurrenceRequest], ...]
+    occurrences: tuple[tuple[int, EncodedOccurrence], ...]
     last_tick_ms: int
     next: Moment | None
 
 
 def check_schedule(draft: object) -> ScheduleDraft:
-    """Return the draft with members of enums where the caller gave their text, or raise InvalidInput."""
+    """Return the draft, with enum members where the caller gave their text, or raise InvalidInput."""
     if not isinstance(draft, ScheduleDraft):
-        raise InvalidInput(f"a ScheduleDraft is needed, not {type(draft).__name__}")
+        raise InvalidInput(f"expected a ScheduleDraft, got {type(draft).__name__}")
     what = f"schedule {check_identifier('key', draft.key)!r}"
     body = encode(draft, ScheduleDraft, what)
     plain = decode(body, ScheduleDraft, what)
@@ -117,34 +121,34 @@ def check_schedule(draft: object) -> ScheduleDraft:
     if len(body) > MAX_PAYLOAD_LENGTH:
         raise InvalidInput(f"{what} has {len(body):,} characters; at most {MAX_PAYLOAD_LENGTH:,} are allowed")
     if _SCHEDULED_AT in plain.payload:
-        raise InvalidInput(f"{what}: payload has a key {_SCHEDULED_AT!r}, which is the time of the tick")
+        raise InvalidInput(f"{what}: payload key {_SCHEDULED_AT!r} is reserved for the time of the tick")
     if plain.source_key is not None:
         check_identifier(f"{what}: source_key", plain.source_key)
     return plain
 
 
 def check_target(owner: object, key: object) -> Target:
-    """Return which schedule is meant, or raise InvalidInput."""
+    """Return the name of a schedule, or raise InvalidInput."""
     return Target(owner_column(owner), check_identifier("key", key))
 
 
 def check_wanted_owner(owner: object) -> str | None:
-    """Return whose schedules a list shows; None means everybody's."""
+    """Return the owner column of a list's filter; None lists the schedules of all owners."""
     return None if owner is None else owner_column(owner)
 
 
 def check_revision(revision: object) -> int:
-    """Return the revision if it can be one."""
+    """Return the revision, or raise InvalidInput unless it is a positive integer."""
     return check_integer("revision", revision, at_least=1)
 
 
 def target_of(draft: ScheduleDraft) -> Target:
-    """Return which schedule a checked draft defines."""
+    """Return the name of the schedule that a checked draft defines."""
     return Target(owner_column(draft.owner), draft.key)
 
 
 def decode_schedule(row: ScheduleRow) -> Schedule | None:
-    """Return the schedule that the row means, None if it was deleted."""
+    """Return the schedule of a row, or None if it was deleted; raise CorruptData if it is unreadable."""
     if row.definition is None:
         return None
     draft = decode(row.definition, ScheduleDraft, f"schedule {row.key!r} of {owner_text(row.owner_session_id)}")
@@ -164,7 +168,7 @@ def decode_schedule(row: ScheduleRow) -> Schedule | None:
 
 
 def found_schedule(row: ScheduleRow) -> Schedule:
-    """Return the schedule that the row means, which is there."""
+    """Return the schedule of a row, or raise ScheduleNotFound if it was deleted."""
     schedule = decode_schedule(row)
     if schedule is None:
         raise ScheduleNotFound(owner_text(row.owner_session_id), row.key)
@@ -172,17 +176,17 @@ def found_schedule(row: ScheduleRow) -> Schedule:
 
 
 def plan_registration(draft: ScheduleDraft, row: ScheduleRow | None, now_ms: int) -> ScheduleChange | None:
-    """Return what to write, None if the schedule is there already; another of the same key is a conflict."""
+    """Return the write, or None if an equal schedule exists; raise ScheduleConflict if another one does."""
     if row is None or row.definition is None:
         return _change(draft, row, now_ms, enabled=True, created_at_ms=now_ms)
     if not _same(draft, row):
         owner = owner_text(row.owner_session_id)
-        raise ScheduleConflict(owner, row.key, f"is there with another definition, at revision {row.revision}")
+        raise ScheduleConflict(owner, row.key, f"has another definition, at revision {row.revision}")
     return None
 
 
 def plan_update(draft: ScheduleDraft, row: ScheduleRow | None, revision: int, now_ms: int) -> ScheduleChange | None:
-    """Return how to give the schedule a new definition, None if it is no new one."""
+    """Return the write of a new definition, or None if it is equal."""
     current = _expect(target_of(draft), row, revision)
     if _same(draft, current):
         return None
@@ -192,7 +196,7 @@ def plan_update(draft: ScheduleDraft, row: ScheduleRow | None, revision: int, no
 def plan_switch(
     target: Target, row: ScheduleRow | None, revision: int, now_ms: int, *, enabled: bool
 ) -> ScheduleChange | None:
-    """Return how to enable or disable the schedule, None if it is so already."""
+    """Return the write that enables or disables the schedule, or None if it already is."""
     current = _expect(target, row, revision)
     if current.enabled == enabled:
         return None
@@ -201,7 +205,7 @@ def plan_switch(
 
 
 def plan_deletion(target: Target, row: ScheduleRow | None, revision: int, now_ms: int) -> ScheduleChange:
-    """Return how to delete the schedule; it need not be readable for that."""
+    """Return the write that deletes the schedule; it need not be readable."""
     current = _expect(target, row, revision)
     return ScheduleChange(
         owner_session_id=target.owner_session_id,
@@ -217,7 +221,7 @@ def plan_deletion(target: Target, row: ScheduleRow | None, revision: int, now_ms
 
 
 def plan_ticks(row: ScheduleRow, now_ms: int) -> TickPlan | None:
-    """Return what to emit now and what is next, None if nothing is due."""
+    """Return the due occurrences and the next tick, or None if nothing is due."""
     schedule = found_schedule(row)
     first = schedule.next_tick_ms
     if first is None or schedule.next_fire_ms is None or schedule.next_fire_ms > now_ms:
@@ -225,14 +229,14 @@ def plan_ticks(row: ScheduleRow, now_ms: int) -> TickPlan | None:
     ticks, last = due_ticks(schedule.definition, Moment(first, schedule.next_fire_ms), now_ms)
     return TickPlan(
         schedule=schedule,
-        requests=tuple((tick, _occurrence(schedule, tick)) for tick in ticks),
+        occurrences=tuple((tick, encode_occurrence(_occurrence(schedule, tick))) for tick in ticks),
         last_tick_ms=last,
         next=moment_after(schedule.definition, last),
     )
 
 
 def fired(plan: TickPlan, ticks: Sequence[FiredTick]) -> Fired:
-    """Return the report about a schedule that was due."""
+    """Return the report of a schedule that fired."""
     draft = plan.schedule.definition
     return Fired(
         schedule_id=plan.schedule.schedule_id,
@@ -244,7 +248,7 @@ def fired(plan: TickPlan, ticks: Sequence[FiredTick]) -> Fired:
 
 
 def unreadable(target: Target, problem: LashError, retry_at_ms: int) -> Fired:
-    """Return the report about a schedule that this machine cannot read."""
+    """Return the report of a schedule that this machine cannot read."""
     return Fired(
         schedule_id=identity_of(*target),
         owner_session_id=target.owner_session_id or None,
@@ -255,7 +259,7 @@ def unreadable(target: Target, problem: LashError, retry_at_ms: int) -> Fired:
 
 
 def decode_schedule_page(rows: Sequence[ScheduleRow], limit: int) -> SchedulePage:
-    """Return the page; the rows hold one more than the limit when there is a next page."""
+    """Return the page. One row more than the limit means that there is a next page."""
     shown = [(Target(row.owner_session_id, row.key), row) for row in rows[:limit]]
     schedules: list[Schedule] = []
     damaged: list[str] = []
@@ -272,14 +276,14 @@ def decode_schedule_page(rows: Sequence[ScheduleRow], limit: int) -> SchedulePag
 
 
 def decode_schedule_cursor(cursor: object) -> Target:
-    """Return the place behind which a page begins, or raise InvalidInput."""
+    """Return the name after which a page starts, or raise InvalidInput."""
     if cursor is None:
         return Target("", "")
     try:
         text = check_text("cursor", cursor)
         return Target(*msgspec.json.decode(base64.urlsafe_b64decode(text), type=tuple[str, str]))
     except (binascii.Error, msgspec.DecodeError, ValueError):
-        raise InvalidInput(f"{cursor!r:.80} is not a cursor of a list of schedules") from None
+        raise InvalidInput(f"expected a cursor of a list of schedules, got {cursor!r:.80}") from None
 
 
 def _encode_cursor(target: Target) -> str:
@@ -291,18 +295,19 @@ def _body(draft: ScheduleDraft) -> str:
 
 
 def _same(draft: ScheduleDraft, row: ScheduleRow) -> bool:
-    """Say whether the definition is the stored one; the frame of its owner does not matter."""
+    """Return whether the definition equals the stored one; the frame of its owner does not matter."""
     stored = found_schedule(row).definition
     return _body(msgspec.structs.replace(draft, owner=HOST)) == _body(msgspec.structs.replace(stored, owner=HOST))
 
 
 def _expect(target: Target, row: ScheduleRow | None, revision: int) -> ScheduleRow:
-    """Return the row if it is of the revision that the caller knows."""
+    """Return the row, or raise unless it has the revision that the caller expects."""
     owner = owner_text(target.owner_session_id)
     if row is None or row.definition is None:
         raise ScheduleNotFound(owner, target.key)
     if row.revision != revision:
-        raise ScheduleConflict(owner, target.key, f"is at revision {row.revision}, not {revision}")
+        message = f"is at revision {row.revision}, the caller expected {revision}; read it and decide again"
+        raise ScheduleConflict(owner, target.key, message)
     return row
 
 
@@ -310,7 +315,7 @@ def _change(
     draft: ScheduleDraft, row: ScheduleRow | None, now_ms: int, *, enabled: bool, created_at_ms: int
 ) -> ScheduleChange:
     last = None if row is None else row.last_tick_ms
-    # A clock that was set back makes no tick come twice.
+    # After the clock was set back, no tick comes twice.
     after = now_ms if last is None else max(now_ms, last)
     return ScheduleChange(
         owner_session_id=owner_column(draft.owner),

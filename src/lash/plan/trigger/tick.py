@@ -1,4 +1,4 @@
-"""Which ticks of a schedule are emitted, and when."""
+"""Rules of ticks: which ticks of a schedule are emitted, and when."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lash.plan.trigger.cron import newest_tick, next_tick, zone_of
 from lash.plan.trigger.trigger import owner_column
 
 MAX_TICKS: Final = 100
-"""How many ticks of one schedule one transaction emits at most."""
+"""The most ticks of one schedule that one transaction emits."""
 
 
 class Moment(NamedTuple):
@@ -24,18 +24,18 @@ class Moment(NamedTuple):
 
 
 def identity_of(owner_session_id: str, key: str) -> str:
-    """Return the id of a schedule, whose owner is empty for the host."""
+    """Return the id of a schedule; the owner is empty for the host."""
     return "schedule:" + content_hash(b"lash.schedule.v1\0" + canonical([owner_session_id, key]))
 
 
 def moment_after(draft: ScheduleDraft, after_ms: int) -> Moment | None:
-    """Return the first tick after a moment, None if there is none."""
+    """Return the first tick after a moment, or None."""
     tick = next_tick(draft.cron, zone_of(draft.time_zone), after_ms)
     return None if tick is None else _moment(draft, tick)
 
 
 def _moment(draft: ScheduleDraft, tick_ms: int) -> Moment:
-    """Return when a tick may be emitted: always before the next one, so that ticks keep their order."""
+    """Return the tick and the moment to emit it, which is always before the next tick."""
     if draft.jitter_ms == 0:
         return Moment(tick_ms, tick_ms)
     following = next_tick(draft.cron, zone_of(draft.time_zone), tick_ms)
@@ -46,7 +46,7 @@ def _moment(draft: ScheduleDraft, tick_ms: int) -> Moment:
 
 
 def due_ticks(draft: ScheduleDraft, first: Moment, now_ms: int) -> tuple[tuple[int, ...], int]:
-    """Return the ticks to emit, and the last one that is settled by it; ``first`` is the first one due."""
+    """Return the ticks to emit, and the last tick that is done with; ``first`` is the first due tick."""
     zone = zone_of(draft.time_zone)
     if draft.catch_up is CatchUp.ALL:
         due = tuple(moment.tick_ms for moment in _due_from(draft, first, now_ms))
@@ -65,19 +65,19 @@ def _newest_due(draft: ScheduleDraft, zone: ZoneInfo, first_ms: int, now_ms: int
 
 
 def _ticks_in_time(draft: ScheduleDraft, zone: ZoneInfo, first: Moment, now_ms: int) -> tuple[tuple[int, ...], int]:
-    """Return the ticks that are not too late, and the last one that is settled by emitting them."""
-    in_time, settled = now_ms - draft.grace_ms, first.tick_ms
+    """Return the due ticks within the grace period, and the last tick that is done with."""
+    in_time, done = now_ms - draft.grace_ms, first.tick_ms
     newest = newest_tick(draft.cron, zone, first.tick_ms, in_time)
     if newest > first.tick_ms:
-        # All before this one had to be emitted before it was due, which is too long ago.
+        # Earlier ticks had to be emitted before this one was due, which is too long ago.
         first = _moment(draft, newest)
-        settled = newest_tick(draft.cron, zone, settled, newest - 1)
+        done = newest_tick(draft.cron, zone, done, newest - 1)
     due = tuple(_due_from(draft, first, now_ms))
-    return tuple(moment.tick_ms for moment in due if moment.fire_ms >= in_time), due[-1].tick_ms if due else settled
+    return tuple(moment.tick_ms for moment in due if moment.fire_ms >= in_time), due[-1].tick_ms if due else done
 
 
 def _due_from(draft: ScheduleDraft, first: Moment, now_ms: int) -> Iterator[Moment]:
-    """Yield the ticks from this one on that may be emitted by now, as many as one transaction takes."""
+    """Yield the ticks from ``first`` on that are due, at most as many as one transaction emits."""
     moment: Moment | None = first
     for _ in range(MAX_TICKS):
         if moment is None or moment.fire_ms > now_ms:

@@ -1,4 +1,4 @@
-"""What a trigger subscription's row means, and how it is made, changed and removed."""
+"""Rules of trigger subscriptions: how a row is read, made, changed and removed."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ from lash.plan.process.schema import check_schema
 from lash.plan.trigger.selector import check_pointer
 
 HOST_OWNER: Final = ""
-"""Stands for the host where a session id would tell the owner; no session can have it."""
+"""The owner column of subscriptions of the host; no session can have this id."""
 MAX_SOURCE_TYPE_LENGTH: Final = 128
-"""So that the default key of a source, which has the type in it, is never too long for a key."""
+"""Keeps the default key of a source, which contains the type, within the length of a key."""
 MAX_TRIGGER_LENGTH: Final = 262_144
-"""How long a definition, or what an occurrence carries, may be: each is copied into every process that it starts."""
+"""The most characters of a definition or an occurrence: both are copied into every process that they start."""
 
 
 class SourceBox(msgspec.Struct, frozen=True):
-    """Makes the bare description of a source something that can be checked."""
+    """A struct around the bare description of a source, so that the codec can check it."""
 
     source: JSON
 
@@ -65,14 +65,19 @@ class TriggerRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TriggerName(msgspec.Struct, frozen=True, kw_only=True):
-    """The subscription that a caller means."""
+    """The name of a subscription: its owner, empty for the host, and its key."""
 
     owner_session_id: str
     key: str
 
+    @property
+    def required_session_id(self) -> str | None:
+        """The session that must exist, None if the host is the owner."""
+        return None if self.owner_session_id == HOST_OWNER else self.owner_session_id
+
 
 class EncodedDraft(msgspec.Struct, frozen=True, kw_only=True):
-    """A definition ready to be written, with the columns that matching and lists go by."""
+    """A definition ready to be written, with the columns that matching and lists use."""
 
     draft: TriggerDraft
     body: str
@@ -82,29 +87,54 @@ class EncodedDraft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InsertTrigger(msgspec.Struct, frozen=True, kw_only=True):
-    """Write a new subscription, the first revision of its life."""
+    """Write a new subscription under this id, at its first revision."""
 
+    draft: EncodedDraft
+    subscription_id: str
     revision: int
+
+    def row(self, subscription_key: int, now_ms: int) -> TriggerRow:
+        """Return the row that was written."""
+        return TriggerRow(
+            subscription_key=subscription_key,
+            subscription_id=self.subscription_id,
+            owner_session_id=self.draft.name.owner_session_id,
+            key=self.draft.name.key,
+            revision=self.revision,
+            fingerprint=self.draft.fingerprint,
+            definition=self.draft.body,
+            enabled=True,
+            created_at_ms=now_ms,
+            updated_at_ms=now_ms,
+        )
 
 
 class ChangeTrigger(msgspec.Struct, frozen=True, kw_only=True):
-    """Write the next revision of a subscription."""
+    """Write the next revision of a subscription: a definition, or without one only whether it is enabled."""
+
+    row: TriggerRow
+    draft: EncodedDraft | None = None
+
+
+class DropTrigger(msgspec.Struct, frozen=True, kw_only=True):
+    """Remove a subscription and leave a tombstone."""
 
     row: TriggerRow
 
 
 class KeepTrigger(msgspec.Struct, frozen=True, kw_only=True):
-    """The subscription is already as it should be."""
+    """Write nothing: the subscription is already as requested."""
 
     row: TriggerRow
 
 
 RegisterDecision: TypeAlias = InsertTrigger | KeepTrigger
 ChangeDecision: TypeAlias = ChangeTrigger | KeepTrigger
+TriggerDecision: TypeAlias = ChangeDecision | DropTrigger
 
 
 def default_source_key(source_type: str, source: JSON = None) -> str:
-    """Return the key of a source that has no better one: a function of its type and its description."""
+    """Return the default key of a source, a function of its type and its description."""
     check_source_type(source_type)
     described = {} if source is None else source
     encode(SourceBox(described), SourceBox, "the description")
@@ -113,20 +143,20 @@ def default_source_key(source_type: str, source: JSON = None) -> str:
 
 
 def check_source_type(source_type: object) -> str:
-    """Return the type if a source can have it."""
+    """Return the type of a source, or raise InvalidInput."""
     check_identifier("source_type", source_type)
     return check_text("source_type", source_type, limit=MAX_SOURCE_TYPE_LENGTH)
 
 
 def encode_draft(draft: TriggerDraft) -> EncodedDraft:
-    """Check a definition whole, down to the processes that it would start, and turn it into what is written."""
+    """Check a definition, including the processes that it would start, and return its stored form."""
     if not isinstance(draft, TriggerDraft):
-        raise InvalidInput(f"a TriggerDraft is needed, not {type(draft).__name__}")
+        raise InvalidInput(f"expected a TriggerDraft, got {type(draft).__name__}")
     what = f"trigger subscription {check_identifier('key', draft.key)!r}"
     owner_session_id = owner_column(draft.owner)
     if not isinstance(draft.target, EngineInput):
-        raise InvalidInput(f"{what}: the target must be an EngineInput, not {type(draft.target).__name__}")
-    # Read back, so that the checks see the declared kinds: members of enums where the caller gave their text.
+        raise InvalidInput(f"{what}: expected an EngineInput as target, got {type(draft.target).__name__}")
+    # Decode again, so that the checks see enum members where the caller gave their text.
     plain = decode(encode(draft, TriggerDraft, what), TriggerDraft, what)
     _check_parts(what, plain)
     identity = _identity(what, plain)
@@ -147,7 +177,7 @@ def encode_draft(draft: TriggerDraft) -> EncodedDraft:
 def registration_of(
     draft: TriggerDraft, *, process_id: str, occurrence_id: str, inputs: JSONObject
 ) -> EncodedRegistration:
-    """Return the process that a subscription starts, checked, or raise InvalidInput."""
+    """Return the process that a subscription starts, or raise InvalidInput if it cannot be registered."""
     assert isinstance(draft.target.payload, dict)
     target = msgspec.structs.replace(draft.target, payload={**draft.target.payload, "args": inputs})
     return encode_registration(
@@ -167,21 +197,21 @@ def registration_of(
 
 
 def owner_column(owner: object) -> str:
-    """Return what tells an owner apart: the id of its session, or nothing for the host."""
+    """Return the column that identifies an owner: the id of its session, empty for the host."""
     if isinstance(owner, SessionOriginator):
         return check_process_scope("owner", owner.scope).session_id
     if isinstance(owner, HostOriginator):
         return HOST_OWNER
-    raise InvalidInput(f"an owner is a HostOriginator or a SessionOriginator, not {type(owner).__name__}")
+    raise InvalidInput(f"expected a HostOriginator or a SessionOriginator as owner, got {type(owner).__name__}")
 
 
 def owner_text(owner_session_id: str) -> str:
-    """Return how messages name an owner."""
+    """Return the name of an owner for error messages."""
     return "the host" if owner_session_id == HOST_OWNER else f"session {owner_session_id!r}"
 
 
 def decode_subscription(row: TriggerRow) -> TriggerSubscription:
-    """Return the subscription that the row means."""
+    """Return the subscription of a row, or raise CorruptData."""
     what = f"trigger subscription {row.key!r} ({row.subscription_id}) of {owner_text(row.owner_session_id)}"
     return TriggerSubscription(
         subscription_id=row.subscription_id,
@@ -194,10 +224,12 @@ def decode_subscription(row: TriggerRow) -> TriggerSubscription:
     )
 
 
-def plan_register(encoded: EncodedDraft, row: TriggerRow | None, buried_revision: int | None) -> RegisterDecision:
-    """Decide about a registration: the same definition is the same subscription, another one a conflict."""
+def plan_register(
+    encoded: EncodedDraft, row: TriggerRow | None, buried_revision: int | None, *, subscription_id: str
+) -> RegisterDecision:
+    """Decide on a registration: an equal definition is the same subscription, another one raises TriggerConflict."""
     if row is None:
-        return InsertTrigger(revision=(buried_revision or 0) + 1)
+        return InsertTrigger(draft=encoded, subscription_id=subscription_id, revision=(buried_revision or 0) + 1)
     if row.fingerprint != encoded.fingerprint:
         raise TriggerConflict(
             owner_text(row.owner_session_id),
@@ -207,26 +239,8 @@ def plan_register(encoded: EncodedDraft, row: TriggerRow | None, buried_revision
     return KeepTrigger(row=row)
 
 
-def new_row(
-    encoded: EncodedDraft, decision: InsertTrigger, *, subscription_key: int, subscription_id: str, now_ms: int
-) -> TriggerRow:
-    """Return the row of a subscription whose life begins."""
-    return TriggerRow(
-        subscription_key=subscription_key,
-        subscription_id=subscription_id,
-        owner_session_id=encoded.name.owner_session_id,
-        key=encoded.name.key,
-        revision=decision.revision,
-        fingerprint=encoded.fingerprint,
-        definition=encoded.body,
-        enabled=True,
-        created_at_ms=now_ms,
-        updated_at_ms=now_ms,
-    )
-
-
 def plan_update(encoded: EncodedDraft, row: TriggerRow | None, *, revision: int, now_ms: int) -> ChangeDecision:
-    """Decide about another definition. One that cannot be read is replaced even by its equal."""
+    """Decide on a new definition. An unreadable definition is replaced even by an equal one."""
     found = _at_revision(encoded.name, row, revision)
     if found.fingerprint == encoded.fingerprint and _is_readable(found):
         return KeepTrigger(row=found)
@@ -237,14 +251,15 @@ def plan_update(encoded: EncodedDraft, row: TriggerRow | None, *, revision: int,
             fingerprint=encoded.fingerprint,
             definition=encoded.body,
             updated_at_ms=now_ms,
-        )
+        ),
+        draft=encoded,
     )
 
 
 def plan_switch(
     name: TriggerName, row: TriggerRow | None, *, revision: int, enabled: bool, now_ms: int
 ) -> ChangeDecision:
-    """Decide about enabling or disabling; what is already so stays as it is."""
+    """Decide on enabling or disabling; a subscription in the requested state is kept."""
     found = _at_revision(name, row, revision)
     if found.enabled == enabled:
         return KeepTrigger(row=found)
@@ -252,19 +267,23 @@ def plan_switch(
     return ChangeTrigger(row=changed)
 
 
-def plan_delete(name: TriggerName, row: TriggerRow | None, *, revision: int) -> DeletedTrigger:
-    """Decide about a deletion; it does not ask whether the definition can be read."""
-    found = _at_revision(name, row, revision)
-    return DeletedTrigger(subscription_id=found.subscription_id, revision=found.revision)
+def plan_delete(name: TriggerName, row: TriggerRow | None, *, revision: int) -> DropTrigger:
+    """Decide on a deletion; the definition need not be readable."""
+    return DropTrigger(row=_at_revision(name, row, revision))
+
+
+def deleted_trigger(row: TriggerRow) -> DeletedTrigger:
+    """Return the answer to a deletion."""
+    return DeletedTrigger(subscription_id=row.subscription_id, revision=row.revision)
 
 
 def check_name(owner: object, key: object) -> TriggerName:
-    """Return whom a caller means."""
+    """Return the name of the subscription, or raise InvalidInput."""
     return TriggerName(owner_session_id=owner_column(owner), key=check_identifier("key", key))
 
 
 def check_revision(revision: object) -> int:
-    """Return the revision if it is one that a subscription can have."""
+    """Return the revision, or raise InvalidInput unless it is a positive integer."""
     return check_integer("revision", revision, at_least=1)
 
 
@@ -281,16 +300,16 @@ def _check_parts(what: str, draft: TriggerDraft) -> None:
         raise InvalidInput(f"{what}: {error}") from None
     if not isinstance(draft.target.payload, dict):
         kind = type(draft.target.payload).__name__
-        raise InvalidInput(f"{what}: the payload of the target must be an object, not {kind}")
+        raise InvalidInput(f"{what}: expected an object as the payload of the target, got {kind}")
 
 
 def _identity(what: str, draft: TriggerDraft) -> Identity:
-    """Return the identity of the processes, with the one label that was given."""
+    """Return the identity of the processes, with the given label."""
     identity = draft.identity or Identity(kind=draft.target.kind)
     if draft.label is None:
         return identity
     if identity.label not in (None, draft.label):
-        raise InvalidInput(f"{what}: label must match identity.label, {draft.label!r} is not {identity.label!r}")
+        raise InvalidInput(f"{what}: expected label {identity.label!r} as in identity.label, got {draft.label!r}")
     return msgspec.structs.replace(identity, label=draft.label)
 
 
@@ -304,7 +323,7 @@ def _check_startable(what: str, draft: TriggerDraft) -> None:
 
 
 def _fingerprint(draft: TriggerDraft) -> str:
-    """Return the identity of a definition. The frame of its owner is no part of it."""
+    """Return the hash that identifies a definition. The frame of its owner is not part of it."""
     owner = owner_column(draft.owner)
     parts = msgspec.to_builtins(draft)
     return content_hash(b"lash.trigger.definition.v1\0" + canonical(parts | {"owner": owner}))
@@ -317,7 +336,7 @@ def _at_revision(name: TriggerName, row: TriggerRow | None, revision: int) -> Tr
         raise TriggerConflict(
             owner_text(name.owner_session_id),
             name.key,
-            f"is at revision {row.revision}, the caller expected {revision}; look and decide again",
+            f"is at revision {row.revision}, the caller expected {revision}; read it and decide again",
         )
     return row
 

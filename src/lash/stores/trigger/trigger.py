@@ -1,18 +1,14 @@
-"""The contract of triggers: who wants to know what, what happened, and what was started for it."""
+"""The contract of trigger subscriptions."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from lash.model.trigger.trigger import (
     EVERY_TRIGGER,
     DeletedTrigger,
-    EmitReport,
-    Occurrence,
-    OccurrenceRequest,
-    PrunedOccurrences,
     RegisteredTrigger,
-    TriggerDelivery,
     TriggerDraft,
     TriggerFilter,
     TriggerOwner,
@@ -21,118 +17,126 @@ from lash.model.trigger.trigger import (
 )
 from lash.model.value import JSON
 
+if TYPE_CHECKING:
+    from lash.plan.trigger.list import TriggerColumns
+    from lash.plan.trigger.receipt import Operation
+    from lash.plan.trigger.trigger import EncodedDraft, RegisterDecision, TriggerDecision, TriggerName, TriggerRow
+
+T = TypeVar("T")
+
 
 class TriggerStore(Protocol):
-    """Standing requests, by owner and key, to start a process whenever something happens.
+    """Standing requests, by owner and key, to start a process for every matching occurrence.
 
-    Every change takes an optional ``operation_id``, under which it is safe to repeat: the first answer is kept and
-    returned again, whatever was changed since, until receipts are pruned. Another request under the same id raises
-    TriggerConflict. A change that was refused leaves no receipt.
+    Every change takes an optional ``operation_id``, which makes it idempotent: a repetition returns the first answer,
+    even after later changes, until receipts are pruned. Another request under the same id raises TriggerConflict. A
+    change that raises leaves no receipt.
     """
 
     def source_key(self, source_type: str, source: JSON = None) -> str:
-        """Return the default key of a source: the same for the same type and description, everywhere and always."""
+        """Return the default key of a source, the same on every machine for the same type and description."""
         ...
 
     async def register(self, draft: TriggerDraft, *, operation_id: str | None = None) -> RegisteredTrigger:
-        """Make a subscription, enabled, or return the one that has the same definition, as it stands.
+        """Create an enabled subscription, or return the existing one if it has the same definition.
 
-        Raises TriggerConflict if there is one with another definition, and SessionNotFound or SessionDeleted if the
-        owner is a session that is not there. A subscription made after another of its name was deleted has an id of
-        its own and starts above the last revision of that one.
+        Raises TriggerConflict if the existing one has another definition, and SessionNotFound or SessionDeleted if the
+        owner is a session that does not exist. A subscription created after another of its name was deleted has an id
+        of its own and starts above the last revision of the deleted one.
         """
         ...
 
     async def update(
         self, draft: TriggerDraft, *, revision: int, operation_id: str | None = None
     ) -> TriggerSubscription:
-        """Replace the definition, if the subscription is at this revision; an equal one changes nothing.
+        """Replace the definition if the subscription is at this revision; an equal one changes nothing.
 
-        Raises TriggerConflict naming both revisions, or TriggerNotFound. Whether it is enabled stays as it is.
+        Raises TriggerConflict, which names both revisions, or TriggerNotFound. ``enabled`` does not change.
         """
         ...
 
     async def enable(
         self, owner: TriggerOwner, key: str, *, revision: int, operation_id: str | None = None
     ) -> TriggerSubscription:
-        """Let occurrences start processes, if the subscription is at this revision; see `update`."""
+        """Let occurrences start processes if the subscription is at this revision; see `update`."""
         ...
 
     async def disable(
         self, owner: TriggerOwner, key: str, *, revision: int, operation_id: str | None = None
     ) -> TriggerSubscription:
-        """Let occurrences start nothing more, if the subscription is at this revision; what runs goes on."""
+        """Stop occurrences from starting processes if the subscription is at this revision; running ones go on."""
         ...
 
     async def delete(
         self, owner: TriggerOwner, key: str, *, revision: int, operation_id: str | None = None
     ) -> DeletedTrigger:
-        """Remove the subscription, if it is at this revision; what runs goes on, and its deliveries stay recorded."""
+        """Remove the subscription if it is at this revision; its processes go on and its deliveries stay recorded."""
         ...
 
     async def delete_session(self, session_id: str) -> int:
-        """Remove all subscriptions of a session, and return how many there were.
+        """Remove all subscriptions of a session and return their number.
 
         Deleting the session does the same, in its own transaction.
         """
         ...
 
     async def get(self, owner: TriggerOwner, key: str) -> TriggerSubscription | None:
-        """Return a subscription. One that cannot be read raises CorruptData; it can be updated and deleted."""
+        """Return a subscription, or None. An unreadable one raises CorruptData; it can be updated and deleted."""
         ...
 
     async def list(
         self, wanted: TriggerFilter = EVERY_TRIGGER, *, limit: int = 100, cursor: str | None = None
     ) -> TriggerPage:
-        """Return some subscriptions, the newest first. Those that cannot be read are told by id and hide no others."""
+        """Return a page of subscriptions, newest first; unreadable ones are listed by id in ``damaged``.
+
+        A page without a filter costs the same however many subscriptions exist; a filtered one may read all of them.
+        """
         ...
 
     async def prune_receipts(self, *, before_ms: int, limit: int = 100) -> int:
-        """Forget the oldest answers and deletions from before a moment, and return how many were forgotten.
+        """Remove the oldest receipts and tombstones from before a moment, and return how many were removed.
 
-        At most ``limit`` of each kind: call again until it returns 0. From then on a repeat under such an operation id
-        is decided anew, and a name that was deleted starts again at revision 1.
+        At most ``limit`` of each kind: call again until it returns 0. A later request under such an operation id is a
+        new request, and a deleted name starts again at revision 1.
         """
         ...
 
 
-class OccurrenceStore(Protocol):
-    """What happened, and what was started for it."""
+class TriggerRows(Protocol):
+    """The rows of subscriptions in one database; `lash.backend.trigger.trigger.Triggers` makes the store of them.
 
-    async def emit(self, request: OccurrenceRequest) -> EmitReport:
-        """Record that something happened and start a process for every subscription that matches; one transaction.
+    A change reads the row, decides, writes and computes its answer in one transaction. Under an operation id the same
+    transaction keeps the answer as a receipt, and a repetition returns ``operation.replay`` of it instead.
+    """
 
-        It matches the enabled subscriptions whose source type and key are equal, and registers for each the process
-        whose id follows from occurrence and subscription, with a grant for the session that it wakes. What cannot be
-        started is a rejected delivery with a reason and keeps no other from starting. Deliveries come in the order in
-        which the subscriptions were made.
+    async def register(
+        self,
+        operation: Operation[T],
+        encoded: EncodedDraft,
+        decide: Callable[[TriggerRow | None, int | None], RegisterDecision],
+        answer: Callable[[TriggerRow, bool], T],
+    ) -> T:
+        """Decide on the row and the revision in its tombstone, insert, and answer with the row and whether it is new.
 
-        The same request again, from anywhere and at any time, returns the first report and does nothing: later
-        subscriptions are not matched. Other content under the same idempotency key of the source raises
-        OccurrenceConflict.
+        Raises SessionNotFound or SessionDeleted if the owner is a session that does not exist.
         """
         ...
 
-    async def get(self, occurrence_id: str) -> Occurrence | None:
-        """Return an occurrence."""
+    async def change(
+        self,
+        operation: Operation[T],
+        decide: Callable[[TriggerRow | None, int], TriggerDecision],
+        answer: Callable[[TriggerRow], T],
+    ) -> T:
+        """Decide on the row and the time, write, and answer with the row of the decision."""
         ...
 
-    async def deliveries(self, occurrence_id: str) -> tuple[TriggerDelivery, ...]:
-        """Return the deliveries as they are now, in the order of the report, or raise OccurrenceNotFound."""
+    async def row(self, name: TriggerName) -> TriggerRow | None: ...
+
+    async def page(self, columns: TriggerColumns, before: int | None, limit: int) -> list[TriggerRow]:
+        """Return subscriptions with keys below ``before``, the highest first."""
         ...
 
-    async def retry_delivery(self, occurrence_id: str, subscription_id: str) -> TriggerDelivery:
-        """Try a rejected delivery once more, with the subscription as it is now; a started one is returned as it is.
+    async def delete_session(self, session_id: str) -> int: ...
 
-        Raises TriggerNotFound if the subscription is gone, TriggerConflict if it is disabled or watches another source
-        by now, and OccurrenceNotFound if there is no such delivery.
-        """
-        ...
-
-    async def prune(self, *, before_ms: int, limit: int = 100) -> PrunedOccurrences:
-        """Forget the oldest occurrences from before a moment, but for those of which a process still runs.
-
-        As long as an occurrence is kept, no process of it is started a second time, even if it was pruned. Emitting
-        one that was forgotten is a new occurrence.
-        """
-        ...
+    async def prune_receipts(self, before_ms: int, limit: int) -> int: ...

@@ -1,119 +1,102 @@
-"""Occurrences on PostgreSQL: what happened, and the processes that it starts."""
+"""The rows of occurrences on PostgreSQL, and the processes that they start."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from lash.base.codec import encode
-from lash.base.limits import check_identifier, check_integer
-from lash.errors import OccurrenceNotFound, StoreUnavailable
+from lash.errors import StoreUnavailable
 from lash.model.process.process import Projection
-from lash.model.trigger.trigger import EmitReport, Occurrence, OccurrenceRequest, PrunedOccurrences, TriggerDelivery
+from lash.model.trigger.trigger import EmitReport, PrunedOccurrences, TriggerDelivery
 from lash.plan.process.event import encode_projection
-from lash.plan.session.session import check_limit
 from lash.plan.trigger.emit import (
     DeliveryRow,
     EncodedOccurrence,
     OccurrenceRow,
     Planned,
     RegisteredRow,
-    Start,
-    check_delivery,
-    decode_delivery,
-    decode_occurrence,
+    Retry,
+    RetryFacts,
+    StartDelivery,
     delivery_columns,
     delivery_of,
-    encode_occurrence,
     grant_columns,
-    plan_delivery,
-    plan_retry,
     process_columns,
+    reject_taken,
     report_of,
-    require_delivery,
-    same_occurrence,
-    settle,
     starts_of,
 )
 from lash.plan.trigger.trigger import TriggerRow
 from lash.postgres.engine.database import Database, Transaction
 from lash.sqlkit.rows import Number, Text
-from lash.stores.hints import Hints
 
-_MAX_PLANS: Final = 10
+_MAX_TRIES: Final = 10
+"""More concurrent prunes of one occurrence or process are a fault, not a race."""
 _GRANT_COLUMNS: Final = 4
 _DELIVERY_COLUMNS: Final = 6
 
 
-class PostgresOccurrenceStore:
-    """The occurrences of one PostgreSQL storage; the contract is `lash.stores.trigger.trigger.OccurrenceStore`."""
+class PostgresOccurrenceRows:
+    """The occurrences of one PostgreSQL storage; the contract is `lash.stores.trigger.emit.OccurrenceRows`."""
 
-    def __init__(self, database: Database, hints: Hints) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._hints = hints
 
-    async def emit(self, request: OccurrenceRequest) -> EmitReport:
-        encoded = encode_occurrence(request)
+    async def emit(self, encoded: EncodedOccurrence) -> EmitReport:
         async with self._database.transaction() as transaction:
-            report = await _emit(transaction, encoded)
-        self._hints.notify()
-        return report
+            return await emit_in(transaction, encoded)
 
-    async def get(self, occurrence_id: str) -> Occurrence | None:
-        check_identifier("occurrence_id", occurrence_id)
-        row = await self._database.read_one(OccurrenceRow, "emit_stored", occurrence_id)
-        return None if row is None else decode_occurrence(row)
+    async def row(self, occurrence_id: str) -> OccurrenceRow | None:
+        return await self._database.read_one(OccurrenceRow, "emit_stored", occurrence_id)
 
-    async def deliveries(self, occurrence_id: str) -> tuple[TriggerDelivery, ...]:
-        check_identifier("occurrence_id", occurrence_id)
-        row = await self._database.read_one(OccurrenceRow, "emit_stored", occurrence_id)
+    async def deliveries(self, occurrence_id: str) -> list[DeliveryRow] | None:
+        row = await self.row(occurrence_id)
         if row is None:
-            raise OccurrenceNotFound(occurrence_id)
-        rows = await self._database.read_all(DeliveryRow, "emit_all_deliveries", row.occurrence_key)
-        return tuple(decode_delivery(each) for each in rows)
+            return None
+        return await self._database.read_all(DeliveryRow, "emit_all_deliveries", row.occurrence_key)
 
-    async def retry_delivery(self, occurrence_id: str, subscription_id: str) -> TriggerDelivery:
-        names = check_delivery(occurrence_id, subscription_id)
+    async def retry(
+        self, names: tuple[str, str], decide: Callable[[RetryFacts], Retry | TriggerDelivery]
+    ) -> TriggerDelivery:
         async with self._database.transaction() as transaction:
-            delivery = await _retry(transaction, names)
-        self._hints.notify()
-        return delivery
+            # Locked in this order, as an emission does.
+            occurrence = await transaction.one(OccurrenceRow, "emit_lock", names[0])
+            key = None if occurrence is None else occurrence.occurrence_key
+            delivery = await transaction.one(DeliveryRow, "emit_delivery", key, names[1])
+            subscription = await transaction.one(TriggerRow, "emit_subscription", names[1])
+            decided = decide(RetryFacts(occurrence, delivery, subscription))
+            return await _retry(transaction, decided) if isinstance(decided, Retry) else decided
 
-    async def prune(self, *, before_ms: int, limit: int = 100) -> PrunedOccurrences:
-        check_integer("before_ms", before_ms)
-        size = check_limit(limit)
+    async def prune(self, before_ms: int, limit: int) -> PrunedOccurrences:
         async with self._database.transaction() as transaction:
-            held = await transaction.all(Number, "emit_prunable", before_ms, size)
+            held = await transaction.all(Number, "emit_prunable", before_ms, limit)
             rows = await transaction.all(Text, "emit_prune", [each.number for each in held])
-        return PrunedOccurrences(occurrence_ids=tuple(row.text for row in rows), more=len(held) == size)
+        return PrunedOccurrences(occurrence_ids=tuple(row.text for row in rows), more=len(held) == limit)
 
 
-async def emit_in(transaction: Transaction, request: OccurrenceRequest) -> EmitReport:
+async def emit_in(transaction: Transaction, encoded: EncodedOccurrence) -> EmitReport:
     """Emit inside any transaction; see `OccurrenceStore.emit`.
 
-    Whoever wrote the transaction calls ``hints.notify()`` once it is committed. It holds the occurrence, then the
-    subscriptions that match, and no process or session that was there before; whoever emits several in one transaction
-    does so in the order of their ids, so that two of them cannot wait for each other.
+    The caller calls ``hints.notify()`` after the commit. The transaction locks the occurrence and then the matching
+    subscriptions, but no existing process or session. To avoid deadlocks, a caller that emits several occurrences in
+    one transaction does so in the order of their ids.
     """
-    return await _emit(transaction, encode_occurrence(request))
-
-
-async def _emit(transaction: Transaction, encoded: EncodedOccurrence) -> EmitReport:
     arguments = (encoded.occurrence_id, encoded.request_hash, encoded.body)
-    for _ in range(_MAX_PLANS):
+    for _ in range(_MAX_TRIES):
         recorded = await transaction.one(Number, "emit_occurrence", *arguments)
         if recorded is not None:
             return await _deliver(transaction, encoded, recorded.number)
         known = await transaction.one(OccurrenceRow, "emit_stored", encoded.occurrence_id)
         if known is not None:
-            return same_occurrence(encoded, known)
-    raise StoreUnavailable(f"trigger occurrence {encoded.occurrence_id!r} was pruned {_MAX_PLANS} times meanwhile")
+            return encoded.first_report(known)
+    raise StoreUnavailable(f"trigger occurrence {encoded.occurrence_id!r} was pruned {_MAX_TRIES} times meanwhile")
 
 
 async def _deliver(transaction: Transaction, encoded: EncodedOccurrence, occurrence_key: int) -> EmitReport:
     request = encoded.request
-    rows = await transaction.all(TriggerRow, "emit_match", request.source_type, request.source_key)
-    planned = await _start(transaction, [plan_delivery(encoded.occurrence_id, request.payload, row) for row in rows])
+    matches = await transaction.all(TriggerRow, "emit_match", request.source_type, request.source_key)
+    planned = await _start(transaction, encoded.deliveries(matches))
     report = report_of(encoded.occurrence_id, planned)
     columns = _by_column((delivery_columns(each) for each in planned), _DELIVERY_COLUMNS)
     await transaction.run("emit_deliveries", occurrence_key, encode(report, EmitReport, "report"), *columns)
@@ -121,52 +104,45 @@ async def _deliver(transaction: Transaction, encoded: EncodedOccurrence, occurre
 
 
 async def _start(transaction: Transaction, planned: Sequence[Planned]) -> list[Planned]:
-    """Register the processes with all that belongs to them, however many, and return what came of the plan."""
+    """Register all processes with their leases and grants; return the deliveries, those with taken ids rejected."""
     taken: dict[str, str] = {}
     waiting = starts_of(planned)
-    for _ in range(_MAX_PLANS):
+    for _ in range(_MAX_TRIES):
         if not waiting:
             break
         columns = _by_column((process_columns(each) for each in waiting), len(process_columns(waiting[0])))
-        created = await transaction.all(Text, "emit_processes", *columns, encode_projection(Projection()))
-        new = {row.text for row in created}
-        taken |= await _taken(transaction, [each for each in waiting if each.process_id not in new])
-        # What was neither free nor is there was pruned meanwhile, and is free now.
-        waiting = [each for each in waiting if each.process_id not in new and each.process_id not in taken]
+        created = {
+            row.text for row in await transaction.all(Text, "emit_processes", *columns, encode_projection(Projection()))
+        }
+        taken |= await _taken(transaction, [each for each in waiting if each.process_id not in created])
+        # An id that was neither free nor is taken now was pruned meanwhile, and is free now.
+        waiting = [each for each in waiting if each.process_id not in created and each.process_id not in taken]
     if waiting:
-        raise StoreUnavailable(f"process {waiting[0].process_id!r} was pruned {_MAX_PLANS} times meanwhile")
-    settled = settle(planned, taken)
-    grants = grant_columns(starts_of(settled))
+        raise StoreUnavailable(f"process {waiting[0].process_id!r} was pruned {_MAX_TRIES} times meanwhile")
+    started = reject_taken(planned, taken)
+    grants = grant_columns(starts_of(started))
     if grants:
         await transaction.run("emit_grants", *_by_column(grants, _GRANT_COLUMNS))
-    return settled
+    return started
 
 
-async def _taken(transaction: Transaction, starts: Sequence[Start]) -> dict[str, str]:
-    """Return what is registered under the ids that were not free."""
-    if not starts:
-        return {}
-    rows = await transaction.all(RegisteredRow, "emit_registered", [each.process_id for each in starts])
-    return {row.process_id: row.registration_hash for row in rows}
+async def _taken(transaction: Transaction, starts: Sequence[StartDelivery]) -> dict[str, str]:
+    """Return the registration hashes of the ids that were not free."""
+    ids = [each.process_id for each in starts]
+    found = await transaction.all(RegisteredRow, "emit_registered", ids) if ids else []
+    return {each.process_id: each.registration_hash for each in found}
 
 
-async def _retry(transaction: Transaction, names: tuple[str, str]) -> TriggerDelivery:
-    occurrence = await transaction.one(OccurrenceRow, "emit_lock", names[0])
-    known = None
-    if occurrence is not None:
-        known = await transaction.one(DeliveryRow, "emit_delivery", occurrence.occurrence_key, names[1])
-    occurrence, known = require_delivery(occurrence, known, names)
-    planned = plan_retry(occurrence, known, await transaction.one(TriggerRow, "emit_subscription", names[1]))
-    if planned is None:
-        return decode_delivery(known)
-    delivery = delivery_of((await _start(transaction, [planned]))[0], attempts=known.attempts + 1)
-    settled = (delivery.state.value, delivery.reason, delivery.attempts)
-    await transaction.run("emit_settle_delivery", occurrence.occurrence_key, names[1], *settled)
+async def _retry(transaction: Transaction, retry: Retry) -> TriggerDelivery:
+    (started,) = await _start(transaction, [retry.planned])
+    delivery = delivery_of(started, attempts=retry.attempts)
+    attempt = (delivery.subscription_id, delivery.state.value, delivery.reason, delivery.attempts)
+    await transaction.run("emit_record_attempt", retry.occurrence_key, *attempt)
     return delivery
 
 
 def _by_column(rows: Iterable[Sequence[str | None]], width: int) -> list[list[str | None]]:
-    """Turn rows into the arrays that ``unnest`` reads; none if there are no rows, but as many arrays."""
+    """Return the rows as arrays for ``unnest``, one array for each column even without rows."""
     columns: list[list[str | None]] = [[] for _ in range(width)]
     for row in rows:
         for column, value in zip(columns, row, strict=True):

@@ -1,170 +1,93 @@
-"""Schedules on PostgreSQL."""
+"""The rows of schedules on PostgreSQL."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, TypeAlias
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
 
 import msgspec
 
-from lash.base.limits import check_identifier, check_integer
-from lash.errors import CorruptData, LashError, OccurrenceConflict, StoreUnavailable
-from lash.model.trigger.schedule import Fired, FiredTick, RegisteredSchedule, Schedule, ScheduleDraft, SchedulePage
-from lash.model.trigger.trigger import EmitReport, OccurrenceRequest, TriggerOwner
-from lash.plan.session.session import MetaRow, check_limit
-from lash.plan.trigger.schedule import (
-    RETRY_MS,
-    UNREADABLE,
-    DueRow,
-    ScheduleChange,
-    ScheduleRow,
-    Target,
-    check_revision,
-    check_schedule,
-    check_target,
-    check_wanted_owner,
-    decode_schedule,
-    decode_schedule_cursor,
-    decode_schedule_page,
-    fired,
-    found_schedule,
-    plan_deletion,
-    plan_registration,
-    plan_switch,
-    plan_ticks,
-    plan_update,
-    target_of,
-    unreadable,
-)
+from lash.errors import CorruptData, OccurrenceConflict, StoreUnavailable
+from lash.model.trigger.schedule import Fired, FiredTick
+from lash.plan.session.session import MetaRow
+from lash.plan.trigger.schedule import DueRow, ScheduleChange, ScheduleRow, Target, TickPlan, fired
 from lash.postgres.engine.database import Database, Transaction
 from lash.postgres.rows.session.lookup import missing
 from lash.postgres.rows.trigger.emit import emit_in
 from lash.sqlkit.rows import Number
-from lash.stores.hints import Hints
-
-Plan: TypeAlias = Callable[[ScheduleRow | None, int], ScheduleChange | None]
-"""Decides on a row and a time what to write."""
 
 _MAX_PLANS: Final = 100
+"""More concurrent changes of one schedule are a fault, not a race."""
 
 
-class _Facts(msgspec.Struct, frozen=True, array_like=True):
+class _ScheduleFacts(msgspec.Struct, frozen=True, array_like=True):
     """The server's time, and a schedule if there is one."""
 
     now_ms: int
     row: ScheduleRow | None
 
 
-class PostgresScheduleStore:
-    """The schedules of one PostgreSQL storage; the contract is `lash.stores.trigger.schedule.ScheduleStore`."""
+class PostgresScheduleRows:
+    """The schedules of one PostgreSQL storage; the contract is `lash.stores.trigger.schedule.ScheduleRows`."""
 
-    def __init__(self, database: Database, hints: Hints) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._hints = hints
 
-    async def register(self, draft: ScheduleDraft) -> RegisteredSchedule:
-        checked = check_schedule(draft)
-        row, created = await self._write(
-            target_of(checked), lambda row, now_ms: plan_registration(checked, row, now_ms)
-        )
-        return RegisteredSchedule(schedule=found_schedule(row), created=created)
+    async def change(
+        self, target: Target, decide: Callable[[ScheduleRow | None, int], ScheduleChange | None]
+    ) -> tuple[ScheduleRow, bool]:
+        for _ in range(_MAX_PLANS):
+            facts = await self._facts(target)
+            change = decide(facts.row, facts.now_ms)
+            if change is None and facts.row is not None:
+                return facts.row, False
+            written = None if change is None else await self._apply(change)
+            if written is not None:
+                return written, True
+        raise StoreUnavailable(f"schedule {target.key!r} changed {_MAX_PLANS} times while it was being written")
 
-    async def update(self, draft: ScheduleDraft, *, revision: int) -> Schedule:
-        checked = check_schedule(draft)
-        check_revision(revision)
-        return await self._change(target_of(checked), lambda row, now_ms: plan_update(checked, row, revision, now_ms))
+    async def row(self, target: Target) -> ScheduleRow | None:
+        return (await self._facts(target)).row
 
-    async def enable(self, owner: TriggerOwner, key: str, *, revision: int) -> Schedule:
-        return await self._switch(check_target(owner, key), check_revision(revision), enabled=True)
+    async def page(self, owner: str | None, enabled: bool | None, after: Target, limit: int) -> list[ScheduleRow]:  # noqa: FBT001 (a filter, not a switch)
+        arguments = (*after, enabled, limit)
+        if owner is None:
+            return await self._database.read_all(ScheduleRow, "schedule_page", *arguments)
+        return await self._database.read_all(ScheduleRow, "schedule_page_owner", *arguments, owner)
 
-    async def disable(self, owner: TriggerOwner, key: str, *, revision: int) -> Schedule:
-        return await self._switch(check_target(owner, key), check_revision(revision), enabled=False)
-
-    async def delete(self, owner: TriggerOwner, key: str, *, revision: int) -> None:
-        target = check_target(owner, key)
-        check_revision(revision)
-        await self._write(target, lambda row, now_ms: plan_deletion(target, row, revision, now_ms))
-
-    async def delete_session(self, session_id: str) -> int:
-        check_identifier("session_id", session_id)
-        # A repeat after a success would find nothing, and count nothing.
-        gone = await self._database.write_one(Number, "schedule_delete_session", session_id, repeatable=False)
-        return 0 if gone is None else gone.number
-
-    async def prune_deleted(self, *, before_ms: int, limit: int = 100) -> int:
-        check_integer("before_ms", before_ms)
-        pruned = await self._database.write_one(
-            Number, "schedule_prune", before_ms, check_limit(limit), repeatable=True
-        )
-        return 0 if pruned is None else pruned.number
-
-    async def get(self, owner: TriggerOwner, key: str) -> Schedule | None:
-        row = (await self._facts(check_target(owner, key))).row
-        return None if row is None else decode_schedule(row)
-
-    async def list(
-        self,
-        owner: TriggerOwner | None = None,
-        *,
-        enabled: bool | None = None,
-        limit: int = 100,
-        cursor: str | None = None,
-    ) -> SchedulePage:
-        wanted, size, after = check_wanted_owner(owner), check_limit(limit), decode_schedule_cursor(cursor)
-        arguments = (*after, enabled, size + 1)
-        if wanted is None:
-            rows = await self._database.read_all(ScheduleRow, "schedule_page", *arguments)
-        else:
-            rows = await self._database.read_all(ScheduleRow, "schedule_page_owner", *arguments, wanted)
-        return decode_schedule_page(rows, size)
-
-    async def next_fire_at_ms(self) -> int | None:
+    async def next_fire_ms(self) -> int | None:
         found = await self._database.read_one(Number, "schedule_next_fire")
         return None if found is None else found.number
 
-    async def fire_due(self, *, limit: int = 100) -> tuple[Fired, ...]:
-        due = await self._database.read_all(DueRow, "schedule_due", check_limit(limit))
-        answers = [await self._fire(row) for row in due]
-        return tuple(answer for answer in answers if answer is not None)
+    async def due(self, limit: int) -> list[DueRow]:
+        return await self._database.read_all(DueRow, "schedule_due", limit)
 
-    async def _fire(self, due: DueRow) -> Fired | None:
-        try:
-            async with self._database.transaction() as transaction:
-                answer = await _fire(transaction, due.schedule_key)
-        except UNREADABLE as problem:
-            return await self._postpone(due, problem)
-        self._hints.notify()
-        return answer
+    async def fire_each(
+        self, due: Sequence[DueRow], fire: Callable[[DueRow], Awaitable[Fired | None]]
+    ) -> Sequence[Fired | None]:
+        return [await fire(row) for row in due]
 
-    async def _postpone(self, due: DueRow, problem: LashError) -> Fired | None:
-        retry = await self._database.write_one(Number, "schedule_postpone", due.schedule_key, RETRY_MS, repeatable=True)
-        return None if retry is None else unreadable(due.target, problem, retry.number)
+    async def fire(self, due: DueRow, decide: Callable[[ScheduleRow, int], TickPlan | None]) -> Fired | None:
+        async with self._database.transaction() as transaction:
+            facts = await transaction.one(_ScheduleFacts, "schedule_take", due.schedule_key)
+            plan = None if facts is None or facts.row is None else decide(facts.row, facts.now_ms)
+            return None if plan is None else await _emit(transaction, due.schedule_key, plan)
 
-    async def _switch(self, target: Target, revision: int, *, enabled: bool) -> Schedule:
-        return await self._change(
-            target, lambda row, now_ms: plan_switch(target, row, revision, now_ms, enabled=enabled)
-        )
+    async def postpone(self, due: DueRow, delay_ms: int) -> int | None:
+        retry = await self._database.write_one(Number, "schedule_postpone", due.schedule_key, delay_ms, repeatable=True)
+        return None if retry is None else retry.number
 
-    async def _change(self, target: Target, plan: Plan) -> Schedule:
-        row, _ = await self._write(target, plan)
-        return found_schedule(row)
+    async def delete_session(self, session_id: str) -> int:
+        # A repetition after a success would find and count nothing.
+        gone = await self._database.write_one(Number, "schedule_delete_session", session_id, repeatable=False)
+        return 0 if gone is None else gone.number
 
-    async def _write(self, target: Target, plan: Plan) -> tuple[ScheduleRow, bool]:
-        """Apply what is planned on the schedule as it is; return the row, and whether it was changed."""
-        for _ in range(_MAX_PLANS):
-            facts = await self._facts(target)
-            change = plan(facts.row, facts.now_ms)
-            if change is None and facts.row is not None:
-                return facts.row, False
-            if change is not None:
-                row = await self._apply(change)
-                if row is not None:
-                    self._hints.notify()
-                    return row, True
-        raise StoreUnavailable(f"schedule {target.key!r} changed {_MAX_PLANS} times while it was being written")
+    async def prune(self, before_ms: int, limit: int) -> int:
+        pruned = await self._database.write_one(Number, "schedule_prune", before_ms, limit, repeatable=True)
+        return 0 if pruned is None else pruned.number
 
     async def _apply(self, change: ScheduleChange) -> ScheduleRow | None:
-        """Write the change, unless the schedule is not as it was read any more."""
+        """Write the change; None if the schedule differs from the facts by now."""
         arguments = (
             *(change.owner_session_id, change.key, change.definition, change.enabled),
             *((None, None) if change.next is None else change.next),
@@ -175,38 +98,29 @@ class PostgresScheduleStore:
         if not change.expected_revision:
             return await self._database.write_one(ScheduleRow, "schedule_insert", *arguments, repeatable=True)
         expected = (change.expected_revision, change.expected_last_tick_ms)
-        # After a success, a repeat would find another revision and blame somebody else for it.
+        # A repetition after a success would find its own revision and report a conflict.
         return await self._database.write_one(ScheduleRow, "schedule_change", *arguments, *expected, repeatable=False)
 
     async def _require_session(self, session_id: str) -> None:
         if await self._database.read_one(MetaRow, "session_meta", session_id) is None:
             raise await missing(self._database, session_id)
 
-    async def _facts(self, target: Target) -> _Facts:
-        facts = await self._database.read_one(_Facts, "schedule_row", *target)
+    async def _facts(self, target: Target) -> _ScheduleFacts:
+        facts = await self._database.read_one(_ScheduleFacts, "schedule_row", *target)
         if facts is None:
-            raise CorruptData("the server does not tell the time")
+            raise CorruptData("query schedule_row returned no row")
         return facts
 
 
-async def _fire(transaction: Transaction, schedule_key: int) -> Fired | None:
-    """Emit what is due of a schedule, unless somebody else does."""
-    facts = await transaction.one(_Facts, "schedule_take", schedule_key)
-    plan = None if facts is None or facts.row is None else plan_ticks(facts.row, facts.now_ms)
-    if plan is None:
-        return None
+async def _emit(transaction: Transaction, schedule_key: int, plan: TickPlan) -> Fired:
     ticks: list[FiredTick] = []
-    # In the order of time, as every schedule of the source does: so no two of them can wait for each other.
-    for tick_ms, request in plan.requests:
-        ticks.append(FiredTick(tick_ms=tick_ms, report=await _emit(transaction, request)))
+    # In the order of time, like every schedule of the source, so that no two of them deadlock.
+    for tick_ms, encoded in plan.occurrences:
+        try:
+            ticks.append(FiredTick(tick_ms=tick_ms, report=await emit_in(transaction, encoded)))
+        except OccurrenceConflict:
+            # The source has another occurrence at this moment, which takes the place of the tick.
+            ticks.append(FiredTick(tick_ms=tick_ms, report=None))
     following = (None, None) if plan.next is None else plan.next
     await transaction.run("schedule_advance", schedule_key, plan.last_tick_ms, *following)
     return fired(plan, ticks)
-
-
-async def _emit(transaction: Transaction, request: OccurrenceRequest) -> EmitReport | None:
-    try:
-        return await emit_in(transaction, request)
-    except OccurrenceConflict:
-        # The source has an occurrence of this moment, with other content: the tick is taken.
-        return None

@@ -1,5 +1,5 @@
 -- name: emit_occurrence
--- Records an occurrence and answers its key; no row if it is recorded. Waits for somebody who is just recording it.
+-- Records an occurrence and returns its key; no row if it is recorded already. Waits for a concurrent recording.
 INSERT INTO :"schema".lash_trigger_occurrences (occurrence_id, request_hash, request, report, occurred_at_ms)
 VALUES ($1::text, $2::text, $3::text, '', :"schema".lash_now_ms())
 ON CONFLICT (occurrence_id) DO NOTHING
@@ -12,15 +12,15 @@ FROM :"schema".lash_trigger_occurrences
 WHERE occurrence_id = $1::text;
 
 -- name: emit_lock
--- The same, held until the transaction ends.
+-- The same, locked until the transaction ends.
 SELECT occurrence_key, occurrence_id, request_hash, request, report, occurred_at_ms
 FROM :"schema".lash_trigger_occurrences
 WHERE occurrence_id = $1::text
 FOR UPDATE;
 
 -- name: emit_match
--- The subscriptions that an occurrence concerns, in the order in which they were made. They are held, so that a session
--- that is being deleted either finds the processes that they start, or leaves none to start any.
+-- The subscriptions that match an occurrence, in the order in which they were created. They are locked, so that the
+-- deletion of a session either sees the processes that they start, or removes them before they start any.
 SELECT
     t.subscription_key, t.subscription_id, t.owner_session_id, t.key, t.revision, t.fingerprint, t.definition, t.enabled,
     t.created_at_ms, t.updated_at_ms
@@ -30,8 +30,8 @@ ORDER BY t.subscription_key
 FOR KEY SHARE;
 
 -- name: emit_processes
--- Registers processes, those whose ids are free, with their lease rows, above the fencing numbers of pruned ones of the
--- same ids; answers which. A row that is being pruned counts as existing, because its tombstone cannot be seen yet.
+-- Registers the processes whose ids are free, with lease rows above the fencing numbers of pruned processes with the
+-- same ids, and returns their ids. A row that is being pruned counts as existing: its tombstone is not visible yet.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 created AS (
     INSERT INTO :"schema".lash_processes (
@@ -75,13 +75,13 @@ change AS (
 SELECT process_id FROM created;
 
 -- name: emit_registered
--- Which processes there are under some ids.
+-- The registration hashes of the processes with these ids.
 SELECT p.process_id, p.registration_hash
 FROM unnest($1::text[]) AS e (process_id)
 JOIN :"schema".lash_processes AS p ON p.process_id = e.process_id;
 
 -- name: emit_grants
--- Lets the sessions that are woken see the processes.
+-- Grants the processes to the sessions that they wake.
 INSERT INTO :"schema".lash_grants (session_id, frame_id, process_key, kind, label)
 SELECT e.session_id, '', p.process_key, e.kind, e.label
 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS e (session_id, process_id, kind, label)
@@ -89,7 +89,7 @@ JOIN :"schema".lash_processes AS p ON p.process_id = e.process_id
 ON CONFLICT (session_id, frame_id, process_key) DO NOTHING;
 
 -- name: emit_deliveries
--- Records what an occurrence meant to whom, and the report, which every further emission is answered with.
+-- Records the deliveries of an occurrence, and the report, which every repeated emission returns.
 WITH reported AS (
     UPDATE :"schema".lash_trigger_occurrences SET report = $2::text WHERE occurrence_key = $1::bigint
 )
@@ -115,7 +115,7 @@ FROM :"schema".lash_trigger_deliveries
 WHERE occurrence_key = $1::bigint AND subscription_id = $2::text;
 
 -- name: emit_subscription
--- One subscription by its id, held as a match is.
+-- One subscription by its id, locked like a match.
 SELECT
     t.subscription_key, t.subscription_id, t.owner_session_id, t.key, t.revision, t.fingerprint, t.definition, t.enabled,
     t.created_at_ms, t.updated_at_ms
@@ -123,15 +123,15 @@ FROM :"schema".lash_trigger_subscriptions AS t
 WHERE t.subscription_id = $1::text
 FOR KEY SHARE;
 
--- name: emit_settle_delivery
+-- name: emit_record_attempt
 -- Records another attempt at a delivery.
 UPDATE :"schema".lash_trigger_deliveries
 SET state = $3::text, reason = $4::text, attempts = $5::bigint
 WHERE occurrence_key = $1::bigint AND subscription_id = $2::text;
 
 -- name: emit_prunable
--- Holds the oldest occurrences that happened before a moment and of whose processes none is still running. OFFSET 0
--- keeps the server from looking at all processes at once.
+-- Locks the oldest occurrences from before a moment without a running process. OFFSET 0 keeps the planner from scanning
+-- all processes.
 SELECT o.occurrence_key
 FROM :"schema".lash_trigger_occurrences AS o
 WHERE o.occurred_at_ms < $1::bigint
@@ -147,7 +147,7 @@ LIMIT $2::bigint
 FOR UPDATE OF o SKIP LOCKED;
 
 -- name: emit_prune
--- Removes those of them of which nobody started a process before they were held; the oldest is named first.
+-- Removes those of them that got no process before they were locked; returns the oldest first.
 WITH gone AS (
     DELETE FROM :"schema".lash_trigger_occurrences AS o
     USING unnest($1::bigint[]) AS held (occurrence_key)

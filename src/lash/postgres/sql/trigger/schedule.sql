@@ -1,5 +1,5 @@
 -- name: schedule_row
--- The time, and one schedule, deleted or not, if there is one.
+-- The time, and one schedule if it exists, deleted or not.
 SELECT
     clock.now_ms,
     CASE WHEN s.schedule_key IS NOT NULL THEN
@@ -12,8 +12,8 @@ FROM (SELECT :"schema".lash_now_ms() AS now_ms) AS clock
 LEFT JOIN :"schema".lash_schedules AS s ON s.owner_session_id = $1::text AND s.key = $2::text;
 
 -- name: schedule_insert
--- Makes the first schedule of an owner and key; no row if there is one by now, or if the session is gone. The session
--- is held, so that its deletion sees the schedule.
+-- Creates the schedule of an owner and key; no row if one exists by now, or if the session is gone. The session is
+-- locked, so that its deletion sees the schedule.
 WITH session AS (
     SELECT 1 FROM :"schema".lash_session_ids WHERE session_id = $1::text AND deleted_at_ms IS NULL FOR SHARE
 )
@@ -28,8 +28,8 @@ RETURNING
     created_at_ms, updated_at_ms;
 
 -- name: schedule_change
--- Gives a schedule another state and the next revision; no row if it is not as it was read any more, or if the session
--- is gone. The session is held, as above.
+-- Writes the next revision of a schedule; no row if it was changed since it was read, or if the session is gone. The
+-- session is locked, as above.
 WITH session AS (
     SELECT 1 FROM :"schema".lash_session_ids WHERE session_id = $1::text AND deleted_at_ms IS NULL FOR SHARE
 )
@@ -44,7 +44,7 @@ RETURNING
     created_at_ms, updated_at_ms;
 
 -- name: schedule_delete_session
--- Deletes all schedules of a session, and says how many there were.
+-- Deletes all schedules of a session, and returns their number.
 WITH gone AS (
     UPDATE :"schema".lash_schedules
     SET definition = NULL, enabled = FALSE, revision = revision + 1, next_tick_ms = NULL, next_fire_ms = NULL,
@@ -56,7 +56,7 @@ WITH gone AS (
 SELECT count(*) FROM gone;
 
 -- name: schedule_prune
--- Forgets the oldest schedules that were deleted before a moment, and says how many.
+-- Removes the oldest tombstones of schedules from before a moment, and returns their number.
 WITH old AS (
     SELECT d.schedule_key
     FROM :"schema".lash_schedules AS d
@@ -73,7 +73,7 @@ gone AS (
 SELECT count(*) FROM gone;
 
 -- name: schedule_page
--- Schedules by owner and key.
+-- Schedules, ordered by owner and key.
 SELECT
     schedule_key, owner_session_id, key, definition, enabled, revision, next_tick_ms, next_fire_ms, last_tick_ms,
     created_at_ms, updated_at_ms
@@ -84,7 +84,7 @@ ORDER BY owner_session_id, key
 LIMIT $4::bigint;
 
 -- name: schedule_page_owner
--- Schedules of one owner, by key.
+-- Schedules of one owner, ordered by key.
 SELECT
     schedule_key, owner_session_id, key, definition, enabled, revision, next_tick_ms, next_fire_ms, last_tick_ms,
     created_at_ms, updated_at_ms
@@ -95,11 +95,11 @@ ORDER BY key
 LIMIT $4::bigint;
 
 -- name: schedule_next_fire
--- When the next schedule is due.
+-- The moment at which the next schedule is due.
 SELECT next_fire_ms FROM :"schema".lash_schedules WHERE next_fire_ms IS NOT NULL ORDER BY next_fire_ms LIMIT 1;
 
 -- name: schedule_due
--- Which schedules are due, those that are longest first.
+-- The due schedules, longest due first.
 SELECT schedule_key, owner_session_id, key
 FROM :"schema".lash_schedules
 WHERE next_fire_ms <= (SELECT :"schema".lash_now_ms())
@@ -107,7 +107,7 @@ ORDER BY next_fire_ms, schedule_key
 LIMIT $1::bigint;
 
 -- name: schedule_take
--- The time and a schedule, if it is still due and nobody else has it.
+-- The time, and a schedule if it is still due and not locked by another worker.
 SELECT
     clock.now_ms,
     row(
@@ -119,13 +119,13 @@ WHERE s.schedule_key = $1::bigint AND s.next_fire_ms <= clock.now_ms
 FOR UPDATE OF s SKIP LOCKED;
 
 -- name: schedule_advance
--- Notes which tick was settled last and which is next.
+-- Records the last tick that is done with, and the next one.
 UPDATE :"schema".lash_schedules
 SET last_tick_ms = $2::bigint, next_tick_ms = $3::bigint, next_fire_ms = $4::bigint
 WHERE schedule_key = $1::bigint;
 
 -- name: schedule_postpone
--- Puts a schedule off that is due and cannot be read; answers until when.
+-- Postpones an unreadable schedule that is still due; returns until when.
 UPDATE :"schema".lash_schedules
 SET next_fire_ms = clock.now_ms + $2::bigint
 FROM (SELECT :"schema".lash_now_ms() AS now_ms) AS clock

@@ -6,8 +6,24 @@ SELECT
 FROM :"schema".lash_trigger_subscriptions AS t
 WHERE t.owner_session_id = $1::text AND t.key = $2::text;
 
+-- name: trigger_page
+-- Subscriptions, newest first, filtered by the columns that are given.
+SELECT
+    subscription_key, subscription_id, owner_session_id, key, revision, fingerprint, definition, enabled, created_at_ms,
+    updated_at_ms
+FROM :"schema".lash_trigger_subscriptions
+WHERE subscription_key < coalesce($1::bigint, 9223372036854775807)
+    AND ($3::text IS NULL OR definition_hash = $3::text)
+    AND ($4::text IS NULL OR owner_session_id = $4::text)
+    AND ($5::text IS NULL OR key = $5::text)
+    AND ($6::text IS NULL OR source_type = $6::text)
+    AND ($7::text IS NULL OR source_key = $7::text)
+    AND ($8::boolean IS NULL OR enabled = $8::boolean)
+ORDER BY subscription_key DESC
+LIMIT $2::bigint;
+
 -- name: trigger_lock
--- The same, held until the transaction ends.
+-- The same, locked until the transaction ends.
 SELECT
     t.subscription_key, t.subscription_id, t.owner_session_id, t.key, t.revision, t.fingerprint, t.definition, t.enabled,
     t.created_at_ms, t.updated_at_ms
@@ -20,19 +36,19 @@ FOR UPDATE;
 SELECT :"schema".lash_now_ms();
 
 -- name: trigger_enter_session
--- Says whether a session exists, and keeps it from being deleted until the transaction ends. No row if it never did.
+-- Whether a session exists; locked against deletion until the transaction ends. No row if it never existed.
 SELECT deleted_at_ms IS NULL FROM :"schema".lash_session_ids WHERE session_id = $1::text FOR SHARE;
 
 -- name: trigger_hold_session
--- Keeps others from making subscriptions of a session, which is about to be deleted, until the transaction ends.
+-- Locks a session that is about to be deleted against new subscriptions until the transaction ends.
 SELECT deleted_at_ms IS NULL FROM :"schema".lash_session_ids WHERE session_id = $1::text FOR UPDATE;
 
 -- name: trigger_buried
--- The last revision of a subscription of this name that was deleted.
+-- The last revision of the deleted subscription of this name.
 SELECT revision FROM :"schema".lash_trigger_tombstones WHERE owner_session_id = $1::text AND key = $2::text;
 
 -- name: trigger_insert
--- Makes a subscription and answers its place in the order of deliveries; no row if somebody else just made it.
+-- Creates a subscription and returns its key, which orders deliveries; no row if the name exists by now.
 INSERT INTO :"schema".lash_trigger_subscriptions (
     subscription_id, owner_session_id, key, revision, fingerprint, definition, source_type, source_key, definition_hash,
     environment_ref, enabled, created_at_ms, updated_at_ms
@@ -49,7 +65,7 @@ RETURNING subscription_key;
 DELETE FROM :"schema".lash_trigger_tombstones WHERE owner_session_id = $1::text AND key = $2::text;
 
 -- name: trigger_define
--- Writes another definition.
+-- Writes a new definition.
 UPDATE :"schema".lash_trigger_subscriptions
 SET revision = $2::bigint, fingerprint = $4::text, definition = $5::text, source_type = $6::text, source_key = $7::text,
     definition_hash = $8::text, environment_ref = $9::text, updated_at_ms = $3::bigint
@@ -73,8 +89,8 @@ SELECT gone.owner_session_id, gone.key, gone.revision, $2::bigint
 FROM gone;
 
 -- name: trigger_delete_session
--- Removes all subscriptions of a session, leaves tombstones, and says how many there were. The order is the one in which
--- an emission holds them.
+-- Removes all subscriptions of a session, leaves tombstones, and returns their number. It locks them in the order in
+-- which an emission does.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 doomed AS (
     SELECT t.subscription_key
@@ -97,21 +113,21 @@ buried AS (
 SELECT count(*) FROM gone;
 
 -- name: trigger_open_receipt
--- Takes an operation id, unless it is taken; waits for somebody who is just taking it.
+-- Takes an operation id unless it is taken; waits for a concurrent transaction that takes it.
 INSERT INTO :"schema".lash_trigger_receipts (operation_id, request_hash, answer, created_at_ms)
 VALUES ($1::text, $2::text, '', :"schema".lash_now_ms())
 ON CONFLICT (operation_id) DO NOTHING;
 
 -- name: trigger_receipt
--- What was asked for and answered under an operation id.
+-- The request and the answer of an operation id.
 SELECT request_hash, answer FROM :"schema".lash_trigger_receipts WHERE operation_id = $1::text;
 
 -- name: trigger_keep_receipt
--- Keeps the answer to an operation.
+-- Stores the answer of an operation.
 UPDATE :"schema".lash_trigger_receipts SET answer = $2::text WHERE operation_id = $1::text;
 
 -- name: trigger_prune_receipts
--- Forgets the oldest answers and deletions from before a moment, and says how many.
+-- Removes the oldest receipts and tombstones from before a moment, and returns their number.
 WITH old_receipts AS (
     SELECT r.operation_id
     FROM :"schema".lash_trigger_receipts AS r

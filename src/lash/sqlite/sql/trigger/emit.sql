@@ -1,5 +1,5 @@
 -- name: emit_occurrence
--- Records an occurrence, unless it is recorded, and answers its key.
+-- Records an occurrence and returns its key; no row if it is recorded already.
 INSERT INTO lash_trigger_occurrences (occurrence_id, request_hash, request, report, occurred_at_ms)
 VALUES (:occurrence_id, :request_hash, :request, '', :now_ms)
 ON CONFLICT (occurrence_id) DO NOTHING
@@ -12,7 +12,7 @@ FROM lash_trigger_occurrences
 WHERE occurrence_id = :occurrence_id;
 
 -- name: emit_match
--- The subscriptions that an occurrence concerns, in the order in which they were made.
+-- The subscriptions that match an occurrence, in the order in which they were created.
 SELECT
     t.subscription_key, t.subscription_id, t.owner_session_id, t.key, t.revision, t.fingerprint, t.definition, t.enabled,
     t.created_at_ms, t.updated_at_ms
@@ -21,7 +21,7 @@ WHERE t.source_type = :source_type AND t.source_key = :source_key AND t.enabled 
 ORDER BY t.subscription_key;
 
 -- name: emit_processes
--- Registers processes, those whose ids are free, and answers which.
+-- Registers the processes whose ids are free, and returns their ids.
 INSERT INTO lash_processes (
     process_id, registration_hash, registration, recovery, kind, label, definition_hash, originator_session_id,
     wake_session_id, environment_ref, status, waiting, projection, last_sequence, created_at_ms, updated_at_ms
@@ -37,7 +37,7 @@ ON CONFLICT (process_id) DO NOTHING
 RETURNING process_id;
 
 -- name: emit_leases
--- Gives new processes their lease rows, above the fencing numbers of pruned ones of the same ids.
+-- Adds lease rows of new processes, above the fencing numbers of pruned processes with the same ids.
 INSERT INTO lash_process_leases (process_key, fencing, ready_at_ms)
 SELECT p.process_key, COALESCE(t.fencing, 0), p.created_at_ms
 FROM json_each(:process_ids) AS e
@@ -49,20 +49,20 @@ LEFT JOIN lash_process_tombstones AS t ON t.process_id = e.value;
 DELETE FROM lash_process_tombstones WHERE process_id IN (SELECT e.value FROM json_each(:process_ids) AS e);
 
 -- name: emit_changes
--- Tells the feed of changes about new processes.
+-- Adds new processes to the change feed.
 INSERT INTO lash_process_changes (process_id, kind, sequence, status, occurred_at_ms)
 SELECT e.value, 'registered', NULL, 'running', :now_ms
 FROM json_each(:process_ids) AS e
 ORDER BY e.key;
 
 -- name: emit_registered
--- Which processes there are under some ids.
+-- The registration hashes of the processes with these ids.
 SELECT p.process_id, p.registration_hash
 FROM json_each(:process_ids) AS e
 JOIN lash_processes AS p ON p.process_id = e.value;
 
 -- name: emit_grants
--- Lets the sessions that are woken see the processes.
+-- Grants the processes to the sessions that they wake.
 INSERT INTO lash_grants (session_id, frame_id, process_key, kind, label)
 SELECT e.value ->> '$[0]', '', p.process_key, e.value ->> '$[2]', e.value ->> '$[3]'
 FROM json_each(:grants) AS e
@@ -71,7 +71,7 @@ WHERE TRUE
 ON CONFLICT (session_id, frame_id, process_key) DO NOTHING;
 
 -- name: emit_deliveries
--- Records what an occurrence meant to whom.
+-- Records the deliveries of an occurrence.
 INSERT INTO lash_trigger_deliveries (
     occurrence_key, position, subscription_id, owner_session_id, key, process_id, state, reason, attempts
 )
@@ -81,7 +81,7 @@ SELECT
 FROM json_each(:deliveries) AS e;
 
 -- name: emit_report
--- Keeps the report, which every further emission of the occurrence is answered with.
+-- Stores the report, which every repeated emission of the occurrence returns.
 UPDATE lash_trigger_occurrences SET report = :report WHERE occurrence_key = :occurrence_key;
 
 -- name: emit_all_deliveries
@@ -105,14 +105,14 @@ SELECT
 FROM lash_trigger_subscriptions AS t
 WHERE t.subscription_id = :subscription_id;
 
--- name: emit_settle_delivery
+-- name: emit_record_attempt
 -- Records another attempt at a delivery.
 UPDATE lash_trigger_deliveries
 SET state = :state, reason = :reason, attempts = :attempts
 WHERE occurrence_key = :occurrence_key AND subscription_id = :subscription_id;
 
 -- name: emit_prune
--- Removes the oldest occurrences that happened before a moment and of whose processes none is still running.
+-- Removes the oldest occurrences from before a moment without a running process.
 DELETE FROM lash_trigger_occurrences
 WHERE occurrence_key IN (
     SELECT o.occurrence_key

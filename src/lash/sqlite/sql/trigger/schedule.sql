@@ -7,7 +7,7 @@ FROM lash_schedules
 WHERE owner_session_id = :owner_session_id AND key = :key;
 
 -- name: schedule_insert
--- Makes the first schedule of an owner and key.
+-- Creates the schedule of an owner and key.
 INSERT INTO lash_schedules (
     owner_session_id, key, definition, enabled, revision, next_tick_ms, next_fire_ms, created_at_ms, updated_at_ms
 )
@@ -19,7 +19,7 @@ RETURNING
     created_at_ms, updated_at_ms;
 
 -- name: schedule_change
--- Gives a schedule another state and the next revision.
+-- Writes the next revision of a schedule.
 UPDATE lash_schedules
 SET definition = :definition, enabled = :enabled, revision = revision + 1, next_tick_ms = :next_tick_ms,
     next_fire_ms = :next_fire_ms, created_at_ms = :created_at_ms, updated_at_ms = :now_ms
@@ -36,7 +36,7 @@ SET definition = NULL, enabled = FALSE, revision = revision + 1, next_tick_ms = 
 WHERE owner_session_id = :session_id AND definition IS NOT NULL;
 
 -- name: schedule_prune
--- Forgets the oldest schedules that were deleted before a moment.
+-- Removes the oldest tombstones of schedules from before a moment.
 DELETE FROM lash_schedules
 WHERE schedule_key IN (
     SELECT d.schedule_key FROM lash_schedules AS d
@@ -46,7 +46,7 @@ WHERE schedule_key IN (
 );
 
 -- name: schedule_page
--- Schedules by owner and key.
+-- Schedules, ordered by owner and key.
 SELECT
     schedule_key, owner_session_id, key, definition, enabled, revision, next_tick_ms, next_fire_ms, last_tick_ms,
     created_at_ms, updated_at_ms
@@ -57,7 +57,7 @@ ORDER BY owner_session_id, key
 LIMIT :limit;
 
 -- name: schedule_page_owner
--- Schedules of one owner, by key.
+-- Schedules of one owner, ordered by key.
 SELECT
     schedule_key, owner_session_id, key, definition, enabled, revision, next_tick_ms, next_fire_ms, last_tick_ms,
     created_at_ms, updated_at_ms
@@ -68,11 +68,11 @@ ORDER BY key
 LIMIT :limit;
 
 -- name: schedule_next_fire
--- When the next schedule is due.
+-- The moment at which the next schedule is due.
 SELECT next_fire_ms FROM lash_schedules WHERE next_fire_ms > 0 ORDER BY next_fire_ms LIMIT 1;
 
 -- name: schedule_due
--- Which schedules are due, those that are longest first.
+-- The due schedules, longest due first.
 SELECT schedule_key, owner_session_id, key
 FROM lash_schedules
 WHERE next_fire_ms <= :now_ms
@@ -80,7 +80,7 @@ ORDER BY next_fire_ms, schedule_key
 LIMIT :limit;
 
 -- name: schedule_take
--- A schedule, if it is still due.
+-- A schedule that is still due.
 SELECT
     schedule_key, owner_session_id, key, definition, enabled, revision, next_tick_ms, next_fire_ms, last_tick_ms,
     created_at_ms, updated_at_ms
@@ -88,11 +88,11 @@ FROM lash_schedules
 WHERE schedule_key = :schedule_key AND next_fire_ms <= :now_ms;
 
 -- name: schedule_advance
--- Notes which tick was settled last and which is next.
+-- Records the last tick that is done with, and the next one.
 UPDATE lash_schedules
 SET last_tick_ms = :last_tick_ms, next_tick_ms = :next_tick_ms, next_fire_ms = :next_fire_ms
 WHERE schedule_key = :schedule_key;
 
 -- name: schedule_postpone
--- Puts a schedule off that is due and cannot be read.
+-- Postpones an unreadable schedule that is still due.
 UPDATE lash_schedules SET next_fire_ms = :retry_at_ms WHERE schedule_key = :schedule_key AND next_fire_ms <= :now_ms;

@@ -6,12 +6,28 @@ SELECT
 FROM lash_trigger_subscriptions AS t
 WHERE t.owner_session_id = :owner_session_id AND t.key = :key;
 
+-- name: trigger_page
+-- Subscriptions, newest first, filtered by the columns that are given.
+SELECT
+    subscription_key, subscription_id, owner_session_id, key, revision, fingerprint, definition, enabled, created_at_ms,
+    updated_at_ms
+FROM lash_trigger_subscriptions
+WHERE subscription_key < COALESCE(:before, 9223372036854775807)
+    AND (:definition_hash IS NULL OR definition_hash = :definition_hash)
+    AND (:owner_session_id IS NULL OR owner_session_id = :owner_session_id)
+    AND (:key IS NULL OR key = :key)
+    AND (:source_type IS NULL OR source_type = :source_type)
+    AND (:source_key IS NULL OR source_key = :source_key)
+    AND (:enabled IS NULL OR enabled = :enabled)
+ORDER BY subscription_key DESC
+LIMIT :limit;
+
 -- name: trigger_buried
--- The last revision of a subscription of this name that was deleted.
+-- The last revision of the deleted subscription of this name.
 SELECT revision FROM lash_trigger_tombstones WHERE owner_session_id = :owner_session_id AND key = :key;
 
 -- name: trigger_insert
--- Makes a subscription and answers its place in the order of deliveries.
+-- Creates a subscription and returns its key, which orders deliveries.
 INSERT INTO lash_trigger_subscriptions (
     subscription_id, owner_session_id, key, revision, fingerprint, definition, source_type, source_key, definition_hash,
     environment_ref, enabled, created_at_ms, updated_at_ms
@@ -27,7 +43,7 @@ RETURNING subscription_key;
 DELETE FROM lash_trigger_tombstones WHERE owner_session_id = :owner_session_id AND key = :key;
 
 -- name: trigger_define
--- Writes another definition.
+-- Writes a new definition.
 UPDATE lash_trigger_subscriptions
 SET revision = :revision, fingerprint = :fingerprint, definition = :definition, source_type = :source_type,
     source_key = :source_key, definition_hash = :definition_hash, environment_ref = :environment_ref,
@@ -52,7 +68,7 @@ WHERE t.subscription_key = :subscription_key;
 DELETE FROM lash_trigger_subscriptions WHERE subscription_key = :subscription_key;
 
 -- name: trigger_bury_session
--- Leaves tombstones of all subscriptions of a session.
+-- Leaves tombstones for all subscriptions of a session.
 INSERT INTO lash_trigger_tombstones (owner_session_id, key, revision, deleted_at_ms)
 SELECT t.owner_session_id, t.key, t.revision, :now_ms
 FROM lash_trigger_subscriptions AS t
@@ -63,21 +79,21 @@ WHERE t.owner_session_id = :session_id;
 DELETE FROM lash_trigger_subscriptions WHERE owner_session_id = :session_id;
 
 -- name: trigger_open_receipt
--- Takes an operation id, unless it is taken.
+-- Takes an operation id unless it is taken.
 INSERT INTO lash_trigger_receipts (operation_id, request_hash, answer, created_at_ms)
 VALUES (:operation_id, :request_hash, '', :now_ms)
 ON CONFLICT (operation_id) DO NOTHING;
 
 -- name: trigger_receipt
--- What was asked for and answered under an operation id.
+-- The request and the answer of an operation id.
 SELECT request_hash, answer FROM lash_trigger_receipts WHERE operation_id = :operation_id;
 
 -- name: trigger_keep_receipt
--- Keeps the answer to an operation.
+-- Stores the answer of an operation.
 UPDATE lash_trigger_receipts SET answer = :answer WHERE operation_id = :operation_id;
 
 -- name: trigger_prune_receipts
--- Forgets the oldest answers that were given before a moment.
+-- Removes the oldest receipts from before a moment.
 DELETE FROM lash_trigger_receipts
 WHERE operation_id IN (
     SELECT r.operation_id FROM lash_trigger_receipts AS r
@@ -87,7 +103,7 @@ WHERE operation_id IN (
 );
 
 -- name: trigger_prune_tombstones
--- Forgets the oldest subscriptions that were deleted before a moment.
+-- Removes the oldest tombstones from before a moment.
 DELETE FROM lash_trigger_tombstones
 WHERE (owner_session_id, key) IN (
     SELECT b.owner_session_id, b.key FROM lash_trigger_tombstones AS b
