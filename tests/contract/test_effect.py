@@ -91,7 +91,7 @@ class TestEffect:
         assert await storage.effects.record(fence, effect(), 2) == first
         assert await storage.effects.record(fence, effect(), BROKEN) == first
         assert await storage.effects.list(TURN) == (first,)
-        await refuse(storage, storage.effects.take_over(effect(), BOB, ttl_ms=TTL), Conflict, naming="settled")
+        await refuse(storage, storage.effects.take_over(effect(), BOB, ttl_ms=TTL), Conflict, naming="is completed")
 
     async def test_an_interrupted_effect_is_repeated_once(self, harness: Harness) -> None:
         """The runner dies after the effect and before its outcome; one other runs it, all others replay."""

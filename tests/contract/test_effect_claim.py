@@ -249,13 +249,13 @@ class TestEffectOnce:
         assert replayed(await storage.effects.begin(effect(), BOB, ttl_ms=TTL, once=True)) == record
 
     async def test_only_what_is_abandoned_is_taken_over(self, harness: Harness) -> None:
-        """What nobody began, what is being run, and what is settled cannot be taken over."""
+        """An effect that was never begun, is running or has finished cannot be taken over."""
         storage = await _storage(harness)
         await refuse(storage, storage.effects.take_over(effect(), BOB, ttl_ms=TTL), EffectNotRecorded, naming="'k'")
         claim = claimed(await storage.effects.begin(effect(), ANN, ttl_ms=TTL, once=True))
-        await refuse(storage, storage.effects.take_over(effect(), BOB, ttl_ms=TTL), Conflict, naming="being run")
+        await refuse(storage, storage.effects.take_over(effect(), BOB, ttl_ms=TTL), Conflict, naming="is running")
         await storage.effects.finish(claim, 1)
-        await refuse(storage, storage.effects.take_over(effect(), BOB, ttl_ms=TTL), Conflict, naming="settled")
+        await refuse(storage, storage.effects.take_over(effect(), BOB, ttl_ms=TTL), Conflict, naming="is completed")
 
     async def test_one_of_many_takes_it_over(self, harness: Harness) -> None:
         """Of eight who take a lapsed effect over at once one succeeds."""

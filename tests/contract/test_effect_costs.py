@@ -93,8 +93,8 @@ async def test_postgres_records_in_one_statement(postgres: Storage, recorder: Re
         "begin": ["effect_begin"],
         "replay": ["effect_begin", "effect_facts"],
         "renew": ["effect_renew"],
-        "finish": ["effect_settle"],
-        "finish in a group": ["effect_settle"],
+        "finish": ["effect_finish"],
+        "finish in a group": ["effect_finish"],
         "get": ["effect_row"],
         "list": ["effect_page"],
         "commit": ["commit_apply"],
@@ -108,10 +108,11 @@ async def test_sqlite_records_in_one_statement(sqlite: Storage, recorder: Record
     assert costs["record"] == ["effect_record"]
     assert costs["record in a process"] == ["effect_record_in_process"]
     assert costs["renew"] == ["effect_renew"]
-    assert costs["finish"] == ["effect_settle"]
-    assert costs["finish in a group"] == ["effect_settle", "effect_settle_group"]
+    assert costs["finish"] == ["effect_finish"]
+    assert costs["finish in a group"] == ["effect_finish", "effect_finish_group"]
     assert costs["begin"] == ["session_key", "effect_row", "effect_begin"]
-    assert costs["replay"] == costs["get"] == ["session_key", "effect_row"]
+    assert costs["replay"] == ["session_key", "effect_row"]
+    assert costs["get"] == ["effect_row"]
     assert len(costs["record in a group"]) == 5
     assert costs["commit"][-2:] == ["effect_retire", "effect_retire_groups"]
 

@@ -194,7 +194,7 @@ def test_unusable_names_are_refused(fields: dict[str, Any]) -> None:
 
 def test_an_envelope_is_needed() -> None:
     """Anything else is refused by its type."""
-    with pytest.raises(InvalidInput, match="not dict"):
+    with pytest.raises(InvalidInput, match="got dict"):
         encode_envelope({})
 
 
@@ -346,7 +346,7 @@ def test_impossible_outcomes_are_refused() -> None:
         encode_outcome("it", "x" * 1_048_576)
     with pytest.raises(InvalidInput, match="the error of it has"):
         encode_error("it", EffectError(code="c", message="x" * 1_048_576))
-    with pytest.raises(InvalidInput, match="EffectError is needed"):
+    with pytest.raises(InvalidInput, match="expected an EffectError"):
         encode_error("it", ValueError())
     with pytest.raises(InvalidInput, match="blank"):
         encode_error("it", EffectError(code="", message="m"))

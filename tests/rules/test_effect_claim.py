@@ -35,31 +35,38 @@ from lash.model.effect import (
 )
 from lash.model.lease import LeaseFence, LeaseOwner, LocalProcess, process_resource, session_resource
 from lash.plan.effect.claim import (
+    Claimant,
+    ClaimGuard,
     ClaimRow,
     EffectFacts,
     EffectRow,
     GroupRow,
-    Insert,
+    InsertEffect,
     RecordedRow,
-    Take,
+    TakeEffect,
     check_effect_claim,
     check_scope_fence,
     claim_of,
+    decide_begin,
+    decide_take_over,
     decode_group,
     decode_record,
     due_at,
+    explain_outcome,
     explain_record,
-    explain_settle,
+    guard_of,
     is_live,
     name_claim,
     new_claim,
     new_record,
     plan_begin,
+    plan_replay,
     plan_take_over,
+    renewed,
     require_room,
     require_same_size,
 )
-from lash.plan.effect.effect import Settlement, encode_envelope
+from lash.plan.effect.effect import StoredOutcome, encode_envelope
 from lash.plan.lease import LeaseRow
 
 TURN = TurnScope(session_id="s", turn_id="t")
@@ -106,7 +113,9 @@ FREE = LeaseRow(7, None, None, None, None, 0, 0)
 
 
 def begin(row: EffectRow | None, now_ms: int = 50, **fields: Any) -> object:  # noqa: ANN401 - the terms of a begin
-    return plan_begin(ENCODED, row, now_ms=now_ms, **{"token": "new", "once": False, "strict": False, **fields})
+    if fields.pop("strict", False):
+        return plan_replay(ENCODED, row)
+    return plan_begin(ENCODED, row, now_ms=now_ms, **{"token": "new", "once": False, **fields})
 
 
 def record(row: EffectRow) -> EffectRecord:
@@ -116,19 +125,19 @@ def record(row: EffectRow) -> EffectRecord:
 @pytest.mark.parametrize(
     ("row", "now_ms", "terms", "plan"),
     [
-        (None, 50, {}, Insert()),
-        (None, 50, {"once": True}, Insert()),
+        (None, 50, {}, InsertEffect()),
+        (None, 50, {"once": True}, InsertEffect()),
         (COMPLETED, 50, {}, EffectReplayed(record=record(COMPLETED))),
         (COMPLETED, 50, {"strict": True, "once": True}, EffectReplayed(record=record(COMPLETED))),
         (FAILED, 50, {}, EffectReplayed(record=record(FAILED))),
         (FAILED, 50, {"strict": True}, EffectReplayed(record=record(FAILED))),
         (LIVE, 99, {}, EffectBusy(holder=ANN, until_ms=100)),
         (ONCE, 99, {"once": True}, EffectBusy(holder=ANN, until_ms=100)),
-        (LIVE, 100, {}, Take(row=LIVE, once=False, taken_over=True)),
+        (LIVE, 100, {}, TakeEffect(row=LIVE, once=False, taken_over=True)),
         (LIVE, 100, {"once": True}, EffectUnknown(record=record(LIVE))),
         (ONCE, 100, {}, EffectUnknown(record=record(ONCE))),
-        (RELEASED, 50, {}, Take(row=RELEASED, once=False, taken_over=False)),
-        (RELEASED, 50, {"once": True}, Take(row=RELEASED, once=True, taken_over=False)),
+        (RELEASED, 50, {}, TakeEffect(row=RELEASED, once=False, taken_over=False)),
+        (RELEASED, 50, {"once": True}, TakeEffect(row=RELEASED, once=True, taken_over=False)),
         (LIVE, 50, {"token": "T"}, EffectClaimed(claim=CLAIM, taken_over=True)),
         (
             msgspec.structs.replace(LIVE, fencing=1),
@@ -139,7 +148,7 @@ def record(row: EffectRow) -> EffectRecord:
     ],
 )
 def test_the_decision(row: EffectRow | None, now_ms: int, terms: dict[str, Any], plan: object) -> None:
-    """Insert, replay, wait, take over, unknown, and our own claim found again."""
+    """InsertEffect, replay, wait, take over, unknown, and our own claim found again."""
     assert begin(row, now_ms, **terms) == plan
 
 
@@ -152,30 +161,33 @@ def test_strict_runs_nothing(row: EffectRow | None, now_ms: int) -> None:
 
 
 @pytest.mark.parametrize("row", [LIVE, ONCE, RELEASED, COMPLETED, FAILED])
-@pytest.mark.parametrize("strict", [False, True])
-def test_a_mismatch_comes_first(row: EffectRow, *, strict: bool) -> None:
+def test_a_mismatch_comes_first(row: EffectRow) -> None:
     """Another envelope under the key is refused whatever the status."""
     with pytest.raises(EffectMismatch, match=r"command\.name was 'n', now 'm'"):
-        plan_begin(OTHER, row, token="new", once=False, strict=strict, now_ms=50)
+        plan_begin(OTHER, row, token="new", once=False, now_ms=50)
+    with pytest.raises(EffectMismatch):
+        plan_replay(OTHER, row)
     with pytest.raises(EffectMismatch):
         plan_take_over(OTHER, row, token="new", now_ms=50)
 
 
 def test_taking_over() -> None:
     """What lapsed or was given back is taken, also what must not run twice, and stays so."""
-    assert plan_take_over(ENCODED, ONCE, token="new", now_ms=100) == Take(row=ONCE, once=True, taken_over=True)
-    assert plan_take_over(ENCODED, RELEASED, token="new", now_ms=50) == Take(row=RELEASED, once=False, taken_over=False)
+    assert plan_take_over(ENCODED, ONCE, token="new", now_ms=100) == TakeEffect(row=ONCE, once=True, taken_over=True)
+    assert plan_take_over(ENCODED, RELEASED, token="new", now_ms=50) == TakeEffect(
+        row=RELEASED, once=False, taken_over=False
+    )
     assert plan_take_over(ENCODED, LIVE, token="T", now_ms=50) == EffectClaimed(claim=CLAIM, taken_over=True)
 
 
 def test_what_cannot_be_taken_over() -> None:
-    """Nothing begun, settled, or being run."""
+    """An effect that was never begun, is running or has finished cannot be taken over."""
     with pytest.raises(EffectNotRecorded):
         plan_take_over(ENCODED, None, token="new", now_ms=50)
     for row in (COMPLETED, FAILED):
-        with pytest.raises(Conflict, match="settled"):
+        with pytest.raises(Conflict, match=r"is (completed|failed)"):
             plan_take_over(ENCODED, row, token="new", now_ms=500)
-    with pytest.raises(Conflict, match="being run"):
+    with pytest.raises(Conflict, match="is running"):
         plan_take_over(ENCODED, LIVE, token="new", now_ms=99)
 
 
@@ -202,19 +214,19 @@ def test_what_stands_in_the_way_of_recording() -> None:
 
 def test_settling_may_be_repeated_likewise() -> None:
     """The same claim, status and outcome; anything else has lost its right."""
-    done = Settlement(status=EffectStatus.COMPLETED, outcome='{"outcome":[1]}')
-    assert explain_settle(CLAIM, done, COMPLETED) == record(COMPLETED)
+    done = StoredOutcome(status=EffectStatus.COMPLETED, outcome='{"outcome":[1]}')
+    assert explain_outcome(CLAIM, done, COMPLETED) == record(COMPLETED)
     for claim, settlement, row in (
         (CLAIM, done, None),
         (CLAIM, done, LIVE),
         (CLAIM, done, FAILED),
-        (CLAIM, Settlement(status=EffectStatus.COMPLETED, outcome='{"outcome":[2]}'), COMPLETED),
+        (CLAIM, StoredOutcome(status=EffectStatus.COMPLETED, outcome='{"outcome":[2]}'), COMPLETED),
         (msgspec.structs.replace(CLAIM, token="U"), done, COMPLETED),
         (msgspec.structs.replace(CLAIM, fencing=2), done, COMPLETED),
         (msgspec.structs.replace(CLAIM, envelope_hash="h"), done, COMPLETED),
     ):
         with pytest.raises(EffectLeaseLost, match="'k' of turn:1:s:t"):
-            explain_settle(claim, settlement, row)
+            explain_outcome(claim, settlement, row)
 
 
 def test_room_in_a_group() -> None:
@@ -228,6 +240,48 @@ def test_room_in_a_group() -> None:
         require_room(grouped, GroupRow(2, 2, 0))
     with pytest.raises(Conflict, match="full"):
         explain_record(grouped, FENCE, facts(group=GroupRow(1, 1, 1)))
+
+
+def test_a_new_effect_needs_room_in_its_group() -> None:
+    """An effect without a row joins its group only if there is room; one with a row has joined it before."""
+    grouped = encode_envelope(msgspec.structs.replace(ENVELOPE, group_key="g"))
+    stored = msgspec.structs.replace(LIVE, envelope_hash=grouped.hash)
+    full, open_ = GroupRow(2, 2, 0), GroupRow(2, 1, 0)
+    for group, row in ((open_, None), (full, stored), (None, stored)):
+        facts = EffectFacts(now_ms=50, lease=None, group=group, row=row)
+        expected = InsertEffect() if row is None else EffectBusy(holder=ANN, until_ms=100)
+        assert decide_begin(facts, encoded=grouped, token="new", once=False) == expected
+    with pytest.raises(Conflict, match="is full with 2 effects"):
+        decide_begin(EffectFacts(now_ms=50, lease=None, group=full, row=None), encoded=grouped, token="new", once=False)
+
+
+def test_taking_over_by_facts() -> None:
+    """The row and the time of the facts decide, as they do in a plan."""
+    taken = decide_take_over(EffectFacts(now_ms=100, lease=None, group=None, row=LIVE), encoded=ENCODED, token="new")
+    assert taken == TakeEffect(row=LIVE, once=False, taken_over=True)
+    with pytest.raises(Conflict, match="is running"):
+        decide_take_over(EffectFacts(now_ms=99, lease=None, group=None, row=LIVE), encoded=ENCODED, token="new")
+
+
+def test_a_renewed_claim_has_the_written_expiry() -> None:
+    """The expiry and the due time are those that were written; without them the claim is lost."""
+    assert renewed(CLAIM, ClaimRow(3, 200, 7)) == msgspec.structs.replace(CLAIM, expires_at_ms=200, due_at_ms=7)
+    with pytest.raises(EffectLeaseLost):
+        renewed(CLAIM, None)
+
+
+def test_a_guard_has_the_values_of_its_claim() -> None:
+    """A row must have the claim's keys, hash, token and fencing number."""
+    guard = guard_of(CLAIM)
+    assert guard == ClaimGuard(scope_id="turn:1:s:t", replay_key="k", envelope_hash=ENCODED.hash, token="T", fencing=3)
+
+
+def test_a_claimant_describes_its_process() -> None:
+    """The process of a claimant is stored as JSON, and left out if it cannot be described."""
+    assert Claimant(owner=ANN, token="T", ttl_ms=1).process is None
+    process = LocalProcess(host_id="h", boot_id="b", pid=1, process_start="2")
+    owner = msgspec.structs.replace(ANN, process=process)
+    assert Claimant(owner=owner, token="T", ttl_ms=1).process == msgspec.json.encode(process).decode()
 
 
 def test_the_size_of_a_group() -> None:
@@ -270,12 +324,12 @@ def test_due_times(command: Step | Sleep, due: int | None) -> None:
 
 
 def test_claims_are_made_from_rows() -> None:
-    """A claim carries what was written; a row without a term or a holder is damaged."""
+    """A claim carries what was written; a row without an expiry or a holder is damaged."""
     assert claim_of(ENCODED, LIVE) == CLAIM
     assert new_claim(ENCODED, ANN, "T", ClaimRow(3, 100, None)) == CLAIM
     assert claim_of(ENCODED, msgspec.structs.replace(LIVE, due_at_ms=7)).due_at_ms == 7
     for row in (RELEASED, COMPLETED):
-        with pytest.raises(CorruptData, match="without a term"):
+        with pytest.raises(CorruptData, match="a token but no expiry"):
             claim_of(ENCODED, row)
     for broken in ({"owner_id": None}, {"incarnation_id": None}):
         with pytest.raises(CorruptData, match="no holder"):
@@ -307,7 +361,7 @@ def test_records_are_decoded() -> None:
 
 def test_a_new_record_is_as_it_will_be_read() -> None:
     """What a record answers is what a replay will."""
-    settlement = Settlement(status=EffectStatus.COMPLETED, outcome='{"outcome":[1]}')
+    settlement = StoredOutcome(status=EffectStatus.COMPLETED, outcome='{"outcome":[1]}')
     found = new_record(ENCODED, settlement, RecordedRow(9, 10, 2))
     row = msgspec.structs.replace(
         COMPLETED,

@@ -56,7 +56,7 @@ async def _once_lapsed(call: Callable[[], Awaitable[object]]) -> None:
         try:
             await call()
         except Conflict as early:
-            if "is being run" not in str(early):
+            if "is running" not in str(early):
                 raise
             await asyncio.sleep(0.05)
         else:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from lash.backend.artifact import Artifacts
 from lash.backend.attachment.attachment import Attachments
+from lash.backend.effect import Effects
 from lash.backend.lease import Leases
 from lash.backend.maintenance import StorageMaintenance
 from lash.backend.queue import Queue
@@ -27,7 +28,7 @@ from lash.postgres.hints import PostgresHints
 from lash.postgres.rows.activity import PostgresActivityStore
 from lash.postgres.rows.artifact import PostgresArtifactRows
 from lash.postgres.rows.attachment import PostgresAttachmentManifest, PostgresBytes
-from lash.postgres.rows.effect import PostgresEffectStore
+from lash.postgres.rows.effect import PostgresEffectRows
 from lash.postgres.rows.lease import PostgresLeaseRows
 from lash.postgres.rows.maintenance import PostgresMaintenanceRows
 from lash.postgres.rows.process.event import PostgresEventStore
@@ -71,7 +72,7 @@ class PostgresStorage:
         self.events = PostgresEventStore(database, seen, self.hints)
         self.waiter = ProcessWaiter(self.events, self.processes, self.hints)
         self.process_leases = PostgresProcessLeaseStore(database, seen, self.hints, self.waiter)
-        self.effects = PostgresEffectStore(database, seen, self.hints)
+        self.effects = Effects(PostgresEffectRows(database, seen), self.hints)
         self.work = Work(PostgresWorkRows(database, seen))
         self.waits = Waits(PostgresWaitRows(database), self.waiter.hub, self.hints)
         self.schedules = Schedules(PostgresScheduleRows(database), self.hints)

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 
 from lash.backend.artifact import Artifacts
 from lash.backend.attachment.attachment import Attachments
+from lash.backend.effect import Effects
 from lash.backend.lease import Leases
 from lash.backend.maintenance import StorageMaintenance
 from lash.backend.queue import Queue
@@ -31,7 +32,7 @@ from lash.sqlite.hints import SQLiteHints
 from lash.sqlite.rows.activity import SQLiteActivityStore
 from lash.sqlite.rows.artifact import SQLiteArtifactRows
 from lash.sqlite.rows.attachment import SQLiteAttachmentManifest, SQLiteBytes
-from lash.sqlite.rows.effect import SQLiteEffectStore
+from lash.sqlite.rows.effect import SQLiteEffectRows
 from lash.sqlite.rows.lease import SQLiteLeaseRows
 from lash.sqlite.rows.maintenance import SQLiteMaintenanceRows
 from lash.sqlite.rows.process.event import SQLiteEventStore
@@ -76,7 +77,7 @@ class SQLiteStorage:
         self.waiter = ProcessWaiter(self.events, self.processes, self.hints)
         self.process_leases = SQLiteProcessLeaseStore(database, self.hints, self.waiter)
         self.grants = SQLiteGrantStore(database)
-        self.effects = SQLiteEffectStore(database, self.hints)
+        self.effects = Effects(SQLiteEffectRows(database), self.hints)
         self.activity = SQLiteActivityStore(database, self.hints)
         self.work = Work(SQLiteWorkRows(database))
         self.waits = Waits(SQLiteWaitRows(database), self.waiter.hub, self.hints)

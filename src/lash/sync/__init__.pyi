@@ -358,63 +358,63 @@ class AttachmentStore:
         """
 
 class EffectStore:
-    """The recorded effects of a storage. What is recorded is never executed again, and never changes.
+    """The recorded effects of a storage. A recorded outcome is never executed again and never changes.
 
-    Every method that is given an envelope raises EffectMismatch, and writes nothing, if another one was recorded under
-    its key; the error names the first path that differs and both values. A scope whose session or process is not there
-    raises SessionNotFound, SessionDeleted, ProcessNotFound or ProcessPruned; a claim on an effect of such a scope is
+    Every method that takes an envelope raises EffectMismatch, and writes nothing, if another one was recorded under its
+    key; the error names the first path that differs and both values. A scope whose session or process does not exist
+    raises SessionNotFound, SessionDeleted, ProcessNotFound or ProcessPruned. A claim on an effect of such a scope is
     lost like any other.
     """
     def begin(
         self, envelope: Envelope, owner: LeaseOwner, *, ttl_ms: int, once: bool = False, strict: bool = False
     ) -> EffectDecision:
-        """Decide whether to run an effect, and take the right to, if so. The same owner may not run it twice at a time.
+        """Decide whether to run an effect, and claim it if so. The same owner cannot run it twice at the same time.
 
         ``once`` records the intent of an effect that must not run twice: after a crash it is unknown, not taken over.
-        ``strict`` never runs anything: what has no recorded outcome raises EffectNotRecorded. An effect of a group that
-        was not opened or is full raises Conflict.
+        ``strict`` never runs anything: an effect without a recorded outcome raises EffectNotRecorded. An effect of a
+        group that was not opened or is full raises Conflict.
         """
     def record(self, fence: LeaseFence, envelope: Envelope, outcome: JSON | EffectError) -> EffectRecord:
-        """Record what became of an effect that was run under an exclusive lease: one write, no claim before it.
+        """Record the outcome of an effect that ran under an exclusive lease: one write, without a claim before it.
 
-        The fence must be live and belong to the envelope's scope, else LeaseLost. If an equal
-        effect was recorded before, that record is returned and nothing is written; one that was begun under a claim
-        raises Conflict. The due time of a sleep is counted from the clock of the storage.
+        The fence must be live and belong to the envelope's session or process, else LeaseLost. Idempotent: if an equal
+        effect was recorded before, that record is returned and nothing is written. An effect that was begun under a
+        claim raises Conflict. The due time of a sleep is counted by the clock of the storage.
         """
     def renew(self, claim: EffectClaim, *, ttl_ms: int) -> EffectClaim:
-        """Extend a live claim, never shorten it; raise EffectLeaseLost if it was taken over, lapsed or settled."""
+        """Extend a live claim, never shorten it; raise EffectLeaseLost if it was taken over, expired or finished."""
     def finish(self, claim: EffectClaim, outcome: JSON) -> EffectRecord:
         """Record the outcome under a live claim; raise EffectLeaseLost, and change nothing, if it does not hold.
 
-        Repeated with the same claim and an equal outcome it returns the record, so that an answer may be lost.
+        Idempotent: the same claim and an equal outcome return the same record, so a lost answer can be retried.
         """
     def fail(self, claim: EffectClaim, error: EffectError) -> EffectRecord:
-        """Record that the effect failed for good, as ``finish`` does. Trouble of the infrastructure is released."""
+        """Record a permanent failure, as ``finish`` records an outcome. After an outage, ``release`` instead."""
     def release(self, claim: EffectClaim) -> bool:
-        """Give the right back without an outcome, so that anybody may run the effect; return whether it was still held.
+        """Give the claim up without an outcome, so that any caller may run the effect; return whether it was held.
 
-        It may have lapsed, if nobody took the effect over. An effect that must not run twice is then as if it had never
-        begun: release it only if it did not happen.
+        An expired claim can be released if no other caller took the effect over. An effect that must not run twice then
+        counts as never begun: release it only if it did not happen.
         """
     def take_over(self, envelope: Envelope, owner: LeaseOwner, *, ttl_ms: int) -> EffectClaim:
-        """Take an effect whose runner is gone, also one that must not run twice: the caller has looked it up.
+        """Take an effect whose runner died, also one that must not run twice: the caller has looked up what happened.
 
-        Raises EffectNotRecorded if nobody began it, Conflict if it is settled or its runner is live.
+        Raises EffectNotRecorded if it was never begun, Conflict if it has finished or its runner is live.
         """
     def get(self, scope: ExecutionScope, replay_key: str) -> EffectRecord | None:
         """Return the record of one effect."""
     def list(self, scope: ExecutionScope, *, limit: int = 1000, after: str | None = None) -> tuple[EffectRecord, ...]:
-        """Return the effects of a scope by their replay keys. ``after`` goes on behind a key."""
+        """Return the effects of a scope, ordered by replay key. ``after`` is the last key of the previous page."""
     def retire(self, scope: ExecutionScope) -> int:
-        """Forget the effects and groups of a scope that has ended, and return how many effects that were.
+        """Delete the effects and groups of a scope that has ended, and return the number of effects.
 
-        Commits do it for their turn, pruning for processes, deletion for all scopes of a session; of a scope that is
-        gone nothing is left to forget. What is still running then loses its claim.
+        Commits do this for their turn, pruning for processes, deletion for all scopes of a session. An effect that is
+        still running loses its claim. A scope that does not exist has none: 0.
         """
     def open_group(self, scope: ExecutionScope, group_key: str, *, size: int) -> EffectGroup:
-        """Open a group, or return the one that was opened equally; another size raises Conflict."""
+        """Open a group, or return the one that exists; another size raises Conflict."""
     def group(self, scope: ExecutionScope, group_key: str) -> EffectGroup | None:
-        """Return a group with what has settled, in the order in which it did."""
+        """Return a group with its finished effects, in the order in which they finished."""
 
 class EventStore:
     """The logs of all processes. Numbers begin at 1 and leave no gap.

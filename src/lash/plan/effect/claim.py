@@ -1,4 +1,4 @@
-"""Who may run an effect, what a replay answers, and whose claim still holds."""
+"""Who may run an effect, what a replay returns, and which claim still holds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from lash.base.codec import decode
+from lash.base.codec import decode, encode
 from lash.base.limits import check_identifier, check_integer, saturating_add
 from lash.errors import (
     Conflict,
@@ -31,13 +31,13 @@ from lash.model.effect import (
     OperationScope,
 )
 from lash.model.lease import LeaseFence, LeaseOwner, LocalProcess, process_resource, session_resource
-from lash.plan.effect.effect import EncodedEffect, Settlement, check_key, decode_outcome, mismatch
+from lash.plan.effect.effect import EncodedEffect, StoredOutcome, check_key, decode_outcome, mismatch
 from lash.plan.effect.scope import scope_id, scope_process_id, scope_session_id
 from lash.plan.lease import LeaseRow, check_any_fence, require_fence
 
 
 class EffectRow(msgspec.Struct, frozen=True, array_like=True):
-    """A stored effect. Who ran it stays written after it has settled."""
+    """A stored effect. Its last runner stays written after it has finished."""
 
     replay_key: str
     envelope: str
@@ -59,7 +59,7 @@ class EffectRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ClaimRow(msgspec.Struct, frozen=True, array_like=True):
-    """What a claim that was just written came to."""
+    """A claim that was just written."""
 
     fencing: int
     expires_at_ms: int
@@ -67,7 +67,7 @@ class ClaimRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RecordedRow(msgspec.Struct, frozen=True, array_like=True):
-    """What an effect that was just recorded came to."""
+    """An effect that was just recorded: when, until when it sleeps, and its rank in its group."""
 
     now_ms: int
     due_at_ms: int | None
@@ -75,15 +75,26 @@ class RecordedRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GroupRow(msgspec.Struct, frozen=True, array_like=True):
-    """A stored group: how many it is for, how many have begun, how many have settled."""
+    """A stored group: for how many effects it is, how many were begun, how many have finished."""
 
     size: int
     members: int
     settled: int
 
 
+class GroupState(msgspec.Struct, frozen=True, array_like=True):
+    """A stored group, and the keys of its finished effects by rank."""
+
+    group: GroupRow
+    settled: list[str]
+
+
 class EffectFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plan must know about an effect; ``lease`` is that of its session or process."""
+    """The facts of an effect, from one moment.
+
+    ``lease`` is that of its session or process. A backend leaves out the lease and the group where no decision needs
+    them.
+    """
 
     now_ms: int
     lease: LeaseRow | None
@@ -91,66 +102,115 @@ class EffectFacts(msgspec.Struct, frozen=True, kw_only=True):
     row: EffectRow | None
 
 
-class Insert(msgspec.Struct, frozen=True):
-    """Nobody began it: write it as begun."""
+class InsertEffect(msgspec.Struct, frozen=True):
+    """The effect has no row: write it as begun."""
 
 
-class Take(msgspec.Struct, frozen=True, kw_only=True):
-    """Its runner gave it back or is gone: take it under the next number, if it is still as the row says."""
+class TakeEffect(msgspec.Struct, frozen=True, kw_only=True):
+    """Its runner released it or died: take it with the next fencing number, if the row is unchanged."""
 
     row: EffectRow
     once: bool
     taken_over: bool
 
 
-BeginPlan: TypeAlias = Insert | Take | EffectClaimed | EffectReplayed | EffectBusy | EffectUnknown
+class Claimant(msgspec.Struct, frozen=True, kw_only=True):
+    """A caller that asks for an effect, its token, and how long its claim lasts."""
+
+    owner: LeaseOwner
+    token: str
+    ttl_ms: int
+
+    @property
+    def process(self) -> str | None:
+        """The stored form of the process that asks, if it can be described."""
+        process = self.owner.process
+        return None if process is None else encode(process, LocalProcess, "owner.process")
 
 
-def plan_begin(
-    encoded: EncodedEffect, row: EffectRow | None, *, token: str, once: bool, strict: bool, now_ms: int
-) -> BeginPlan:
-    """Decide about an effect that somebody wants to run.
+class ClaimGuard(msgspec.Struct, frozen=True, kw_only=True):
+    """The values that a row must have for a claim to hold it."""
 
-    The order of the rules: another envelope under the key, a recorded outcome, no running under ``strict``, an effect
-    that nobody began, our own claim (an earlier try of the same call wrote it), one that was given back, a live runner,
-    one that must not run twice, a runner that is gone.
-    """
+    scope_id: str
+    replay_key: str
+    envelope_hash: str
+    token: str
+    fencing: int
+
+
+class WrittenClaim(msgspec.Struct, frozen=True, kw_only=True):
+    """A claim that was just written, and whether another runner had begun the effect."""
+
+    row: ClaimRow
+    taken_over: bool = False
+
+
+BeginPlan: TypeAlias = InsertEffect | TakeEffect | EffectClaimed | EffectReplayed | EffectBusy | EffectUnknown
+
+
+def plan_replay(encoded: EncodedEffect, row: EffectRow | None) -> EffectReplayed:
+    """Return the recorded outcome of an effect; raise EffectNotRecorded if it has none."""
     if row is not None:
         require_same(encoded, row)
         if row.status is not EffectStatus.IN_PROGRESS:
             return EffectReplayed(record=decode_record(row, encoded.envelope.scope))
-    if strict:
-        raise EffectNotRecorded(encoded.scope_id, encoded.replay_key)
+    raise EffectNotRecorded(encoded.scope_id, encoded.replay_key)
+
+
+def plan_begin(encoded: EncodedEffect, row: EffectRow | None, *, token: str, once: bool, now_ms: int) -> BeginPlan:
+    """Decide about an effect that a caller wants to run.
+
+    The rules in order: no row, another envelope under the key, a recorded outcome, released by its runner, our own
+    claim (an earlier try of the same call wrote it), a live runner, must not run twice, a dead runner.
+    """
     if row is None:
-        return Insert()
+        return InsertEffect()
+    require_same(encoded, row)
+    if row.status is not EffectStatus.IN_PROGRESS:
+        return EffectReplayed(record=decode_record(row, encoded.envelope.scope))
     if row.token is None:
-        return Take(row=row, once=once, taken_over=False)
+        return TakeEffect(row=row, once=once, taken_over=False)
     if row.token == token:
         return EffectClaimed(claim=claim_of(encoded, row), taken_over=row.fencing > 1)
     if is_live(row, now_ms):
         return EffectBusy(holder=_holder(row, encoded.scope_id), until_ms=row.expires_at_ms or 0)
     if row.once or once:
         return EffectUnknown(record=decode_record(row, encoded.envelope.scope))
-    return Take(row=row, once=False, taken_over=True)
+    return TakeEffect(row=row, once=False, taken_over=True)
 
 
-def plan_take_over(encoded: EncodedEffect, row: EffectRow | None, *, token: str, now_ms: int) -> Take | EffectClaimed:
-    """Decide about taking an effect whose runner is gone, whether or not it may run twice."""
+def decide_begin(facts: EffectFacts, *, encoded: EncodedEffect, token: str, once: bool) -> BeginPlan:
+    """Decide about an effect that a caller wants to run; raise Conflict if its group has no room for a new one."""
+    plan = plan_begin(encoded, facts.row, token=token, once=once, now_ms=facts.now_ms)
+    if isinstance(plan, InsertEffect):
+        require_room(encoded, facts.group)
+    return plan
+
+
+def decide_take_over(facts: EffectFacts, *, encoded: EncodedEffect, token: str) -> TakeEffect | EffectClaimed:
+    """Decide about taking an effect whose runner died, whether or not it may run twice."""
+    return plan_take_over(encoded, facts.row, token=token, now_ms=facts.now_ms)
+
+
+def plan_take_over(
+    encoded: EncodedEffect, row: EffectRow | None, *, token: str, now_ms: int
+) -> TakeEffect | EffectClaimed:
+    """Decide about taking an effect whose runner died, whether or not it may run twice."""
     what = f"effect {encoded.replay_key!r} of {encoded.scope_id}"
     if row is None:
         raise EffectNotRecorded(encoded.scope_id, encoded.replay_key)
     require_same(encoded, row)
     if row.status is not EffectStatus.IN_PROGRESS:
-        raise Conflict(f"{what} is settled ({row.status}) and cannot be taken over")
+        raise Conflict(f"{what} is {row.status} and cannot be taken over")
     if row.token == token:
         return EffectClaimed(claim=claim_of(encoded, row), taken_over=True)
     if is_live(row, now_ms):
-        raise Conflict(f"{what} is being run; it can be taken over when the claim of its runner has lapsed")
-    return Take(row=row, once=row.once, taken_over=row.token is not None)
+        raise Conflict(f"{what} is running; take it over once the claim of its runner has expired")
+    return TakeEffect(row=row, once=row.once, taken_over=row.token is not None)
 
 
 def explain_record(encoded: EncodedEffect, fence: LeaseFence, facts: EffectFacts) -> EffectRecord | None:
-    """Return what is recorded already, raise why nothing can be, or return None if nothing is in the way."""
+    """Return the record if there is one, None if one can be written; otherwise raise the reason why not."""
     if facts.lease is None:
         raise CorruptData(f"{encoded.scope_id} has no lease row")
     require_fence(facts.lease, fence, facts.now_ms)
@@ -160,17 +220,17 @@ def explain_record(encoded: EncodedEffect, fence: LeaseFence, facts: EffectFacts
     require_same(encoded, facts.row)
     if facts.row.status is EffectStatus.IN_PROGRESS:
         raise Conflict(
-            f"effect {encoded.replay_key!r} of {encoded.scope_id} was begun under a claim; finish it under one"
+            f"effect {encoded.replay_key!r} of {encoded.scope_id} was begun under a claim; finish it under that claim"
         )
     return decode_record(facts.row, encoded.envelope.scope)
 
 
-def explain_settle(claim: EffectClaim, settlement: Settlement, row: EffectRow | None) -> EffectRecord:
-    """Return the record if this very claim settled the effect like this before, else raise EffectLeaseLost."""
+def explain_outcome(claim: EffectClaim, stored: StoredOutcome, row: EffectRow | None) -> EffectRecord:
+    """Return the record if this claim wrote the same outcome before; otherwise raise EffectLeaseLost."""
     if (
         row is None
         or (row.token, row.fencing, row.envelope_hash) != (claim.token, claim.fencing, claim.envelope_hash)
-        or (row.status, row.outcome, row.error) != (settlement.status, settlement.outcome, settlement.error)
+        or (row.status, row.outcome, row.error) != (stored.status, stored.outcome, stored.error)
     ):
         raise claim_lost(claim)
     return decode_record(row, claim.scope)
@@ -200,21 +260,24 @@ def require_same_size(scope: ExecutionScope, group_key: str, opened: int, size: 
 
 
 def is_live(row: EffectRow, now_ms: int) -> bool:
-    """Say whether somebody is running the effect."""
+    """Return whether the effect has a live runner."""
     return row.token is not None and row.expires_at_ms is not None and row.expires_at_ms > now_ms
 
 
 def due_at(encoded: EncodedEffect, now_ms: int) -> int | None:
-    """Return until when an effect sleeps that begins now, if it does."""
+    """Return until when an effect sleeps that starts now; None if it is not a sleep.
+
+    PostgreSQL computes the same in its statements, since there the server's clock decides.
+    """
     if encoded.duration_ms is not None:
         return saturating_add(now_ms, encoded.duration_ms)
     return encoded.until_ms
 
 
 def claim_of(encoded: EncodedEffect, row: EffectRow) -> EffectClaim:
-    """Return the claim that a row carries."""
+    """Return the claim in a row."""
     if row.token is None or row.expires_at_ms is None:
-        raise CorruptData(f"effect {row.replay_key!r} of {encoded.scope_id} is claimed without a term")
+        raise CorruptData(f"effect {row.replay_key!r} of {encoded.scope_id} has a token but no expiry")
     written = ClaimRow(row.fencing, row.expires_at_ms, row.due_at_ms)
     return new_claim(encoded, _holder(row, encoded.scope_id), row.token, written)
 
@@ -233,19 +296,26 @@ def new_claim(encoded: EncodedEffect, owner: LeaseOwner, token: str, written: Cl
     )
 
 
+def renewed(claim: EffectClaim, written: ClaimRow | None) -> EffectClaim:
+    """Return the claim as it was extended, or raise EffectLeaseLost if it does not hold."""
+    if written is None:
+        raise claim_lost(claim)
+    return msgspec.structs.replace(claim, expires_at_ms=written.expires_at_ms, due_at_ms=written.due_at_ms)
+
+
 def claim_lost(claim: EffectClaim) -> EffectLeaseLost:
     return EffectLeaseLost(scope_id(claim.scope), claim.replay_key)
 
 
-def new_record(encoded: EncodedEffect, settlement: Settlement, written: RecordedRow) -> EffectRecord:
+def new_record(encoded: EncodedEffect, stored: StoredOutcome, written: RecordedRow) -> EffectRecord:
     """Return the effect that was just recorded."""
     row = EffectRow(
         replay_key=encoded.replay_key,
         envelope=encoded.text,
         envelope_hash=encoded.hash,
-        status=settlement.status,
-        outcome=settlement.outcome,
-        error=settlement.error,
+        status=stored.status,
+        outcome=stored.outcome,
+        error=stored.error,
         once=False,
         owner_id=None,
         incarnation_id=None,
@@ -262,7 +332,7 @@ def new_record(encoded: EncodedEffect, settlement: Settlement, written: Recorded
 
 
 def decode_record(row: EffectRow, scope: ExecutionScope) -> EffectRecord:
-    """Return the effect that the row means, or raise CorruptData."""
+    """Return the effect that a row stores, or raise CorruptData."""
     what = f"effect {row.replay_key!r} of {scope_id(scope)}"
     envelope = decode(row.envelope, Envelope, f"the envelope of {what}")
     if (envelope.scope, envelope.replay_key) != (scope, row.replay_key):
@@ -271,16 +341,27 @@ def decode_record(row: EffectRow, scope: ExecutionScope) -> EffectRecord:
 
 
 def decode_group(scope: ExecutionScope, group_key: str, group: GroupRow, settled: list[str]) -> EffectGroup:
-    """Return the group that the row means; ``settled`` are its effects by rank."""
+    """Return the group that a row stores; ``settled`` are its finished effects by rank."""
     if len(settled) != group.settled:
         raise CorruptData(
-            f"group {group_key!r} of {scope_id(scope)} counts {group.settled} settled effects and has {len(settled)}"
+            f"group {group_key!r} of {scope_id(scope)} counts {group.settled} finished effects and has {len(settled)}"
         )
     return EffectGroup(scope=scope, group_key=group_key, size=group.size, settled=tuple(settled))
 
 
+def guard_of(claim: EffectClaim) -> ClaimGuard:
+    """Return the values that a row must have for the claim to hold it; raise InvalidInput if a field is not valid."""
+    return ClaimGuard(
+        scope_id=check_effect_claim(claim),
+        replay_key=claim.replay_key,
+        envelope_hash=claim.envelope_hash,
+        token=claim.token,
+        fencing=claim.fencing,
+    )
+
+
 def check_effect_claim(claim: object) -> str:
-    """Return the name of the claim's scope if its fields are of the right kind."""
+    """Return the id of the claim's scope; raise InvalidInput if a field is not valid."""
     if not isinstance(claim, EffectClaim):
         raise InvalidInput(f"claim must be an EffectClaim, not {type(claim).__name__}")
     name = check_key(claim.scope, claim.replay_key)
@@ -291,7 +372,7 @@ def check_effect_claim(claim: object) -> str:
 
 
 def name_claim(claim: EffectClaim) -> str:
-    """Return what a claim is about, for messages, if its fields are of the right kind."""
+    """Return the name of a claimed effect for error messages; raise InvalidInput if a field is not valid."""
     name = check_effect_claim(claim)
     return f"effect {claim.replay_key!r} of {name}"
 
@@ -299,7 +380,7 @@ def name_claim(claim: EffectClaim) -> str:
 def check_scope_fence(scope: ExecutionScope, fence: object) -> LeaseFence:
     """Return the fence, or raise LeaseLost unless it is that of the scope's session or process."""
     if isinstance(scope, OperationScope):
-        raise InvalidInput(f"{scope_id(scope)} has no lease under which to record; begin its effects")
+        raise InvalidInput(f"{scope_id(scope)} has no lease under which to record; use begin and finish")
     held = check_any_fence("fence", fence)
     session_id = scope_session_id(scope)
     resource = process_resource(scope_process_id(scope) or "") if session_id is None else session_resource(session_id)
@@ -314,7 +395,7 @@ def _record(row: EffectRow, scope: ExecutionScope, envelope: Envelope) -> Effect
         row.status is EffectStatus.COMPLETED,
         row.status is EffectStatus.FAILED,
     ):
-        raise CorruptData(f"{what} is {row.status} and has not just the outcome or the error of that")
+        raise CorruptData(f"{what} is {row.status} and must have exactly the outcome or the error of that status")
     return EffectRecord(
         scope=scope,
         replay_key=row.replay_key,

@@ -1,4 +1,4 @@
-"""What an effect is called, what it is identified by, and whether it can be stored."""
+"""The name and the identity of an effect, and whether it can be stored."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from lash.model.value import JSON, Value
 from lash.plan.effect.scope import scope_id
 
 MAX_ENVELOPE_LENGTH: Final = 4_194_304
-"""How much text one envelope may be: a request to a model carries its conversation."""
+"""The longest envelope, in bytes: a request to a model carries its conversation."""
 MAX_OUTCOME_LENGTH: Final = 1_048_576
-"""How much text one outcome or error may be."""
+"""The longest outcome or error, in characters."""
 MAX_KEY_BYTES: Final = 2_400
-"""How many bytes a scope and a replay key may be together, so that every database can index them."""
+"""The most bytes of a scope and a replay key together, so that every database can index them."""
 
 _DOMAIN: Final = b"lash.effect.v1\0"
 _READABLE: Final = MAX_IDENTIFIER_LENGTH - 65
@@ -42,7 +42,7 @@ _OPERATIONS: Final = frozenset({"start", "list", "transfer", "delete_session", "
 
 
 class EncodedEffect(msgspec.Struct, frozen=True, kw_only=True):
-    """An envelope that was checked, with what is stored of it."""
+    """An envelope that was checked, and its stored form."""
 
     envelope: Envelope
     scope_id: str
@@ -59,33 +59,33 @@ class EncodedEffect(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def duration_ms(self) -> int | None:
-        """For how long it sleeps from its beginning, if it does."""
+        """How long it sleeps from its start; None if it is not a sleep of a duration."""
         command = self.envelope.command
         return command.duration_ms if isinstance(command, Sleep) else None
 
     @property
     def until_ms(self) -> int | None:
-        """Until when it sleeps, if it does."""
+        """Until when it sleeps; None if it is not a sleep until a moment."""
         command = self.envelope.command
         return command.until_ms if isinstance(command, Sleep) else None
 
 
-class Settlement(msgspec.Struct, frozen=True, kw_only=True):
-    """How an effect ended, as it is stored."""
+class StoredOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome or the error of an effect, as stored."""
 
     status: EffectStatus
     outcome: str | None = None
     error: str | None = None
 
 
-class _Outcome(Value, frozen=True, kw_only=True):
+class _OutcomeDocument(Value, frozen=True, kw_only=True):
     outcome: JSON
 
 
 def encode_envelope(envelope: object) -> EncodedEffect:
-    """Return the envelope as it is stored, and its identity; raise InvalidInput if it cannot be one."""
+    """Return the stored form and the identity of an envelope; raise InvalidInput if it is not valid."""
     if not isinstance(envelope, Envelope):
-        raise InvalidInput(f"an Envelope is needed, not {type(envelope).__name__}")
+        raise InvalidInput(f"expected an Envelope, got {type(envelope).__name__}")
     name = scope_id(envelope.scope)
     check_identifier("replay_key", envelope.replay_key)
     _check_indexable(name, envelope.replay_key)
@@ -95,21 +95,21 @@ def encode_envelope(envelope: object) -> EncodedEffect:
     what = f"effect {envelope.replay_key!r} of {name}"
     encode(envelope, Envelope, what)
     _check_command(what, envelope.command)
-    # Of plain values the keys are sorted, so that the order of declaration takes no part in the identity.
+    # Plain values have sorted keys, so the order of the declarations is not part of the identity.
     text = canonical(msgspec.to_builtins(envelope))
     if len(text) > MAX_ENVELOPE_LENGTH:
         raise InvalidInput(
-            f"the envelope of {what} has {len(text):,} bytes; at most {MAX_ENVELOPE_LENGTH:,} are allowed: name large "
-            "things by reference"
+            f"the envelope of {what} has {len(text):,} bytes; at most {MAX_ENVELOPE_LENGTH:,} are allowed; "
+            "refer to large values instead of including them"
         )
     return EncodedEffect(envelope=envelope, scope_id=name, text=text.decode(), hash=content_hash(_DOMAIN + text))
 
 
 def replay_key(*parts: str | int) -> str:
-    """Return a key for these parts that no other parts have, readable as far as it fits.
+    """Return a key that is unique to these parts, and readable as far as it fits.
 
-    A number is the same part as its text. Colons, tildes and per cent signs inside a part are escaped; a key beyond
-    the limit of an identifier ends with a tilde and a hash of the whole.
+    A number counts as its text. Colons, tildes and per cent signs inside a part are escaped. A key longer than an
+    identifier may be is cut, and ends with a tilde and a hash of the whole.
     """
     if not parts:
         raise InvalidInput("a replay key needs at least one part")
@@ -120,38 +120,38 @@ def replay_key(*parts: str | int) -> str:
 
 
 def check_key(scope: object, key: object, what: str = "replay_key") -> str:
-    """Return the name of the scope if it and the key can name an effect or a group."""
+    """Return the id of the scope; raise InvalidInput if it and the key cannot name an effect or a group."""
     name = scope_id(scope)
     _check_indexable(name, check_identifier(what, key))
     return name
 
 
-def encode_outcome(what: str, outcome: JSON | EffectError) -> Settlement:
-    """Return an outcome or a failure as it is stored."""
+def encode_outcome(what: str, outcome: JSON | EffectError) -> StoredOutcome:
+    """Return the stored form of an outcome or a failure."""
     if isinstance(outcome, EffectError):
         return encode_error(what, outcome)
-    text = encode(_Outcome(outcome=outcome), _Outcome, "outcome")
+    text = encode(_OutcomeDocument(outcome=outcome), _OutcomeDocument, "outcome")
     _check_length(f"the outcome of {what}", text)
-    return Settlement(status=EffectStatus.COMPLETED, outcome=text)
+    return StoredOutcome(status=EffectStatus.COMPLETED, outcome=text)
 
 
-def encode_error(what: str, error: object) -> Settlement:
-    """Return a failure as it is stored."""
+def encode_error(what: str, error: object) -> StoredOutcome:
+    """Return the stored form of a failure."""
     if not isinstance(error, EffectError):
-        raise InvalidInput(f"an EffectError is needed, not {type(error).__name__}")
+        raise InvalidInput(f"expected an EffectError, got {type(error).__name__}")
     check_identifier("error.code", error.code)
     text = encode(error, EffectError, "error")
     _check_length(f"the error of {what}", text)
-    return Settlement(status=EffectStatus.FAILED, error=text)
+    return StoredOutcome(status=EffectStatus.FAILED, error=text)
 
 
 def decode_outcome(text: str, what: str) -> JSON:
     """Return a stored outcome."""
-    return decode(text, _Outcome, f"the outcome of {what}").outcome
+    return decode(text, _OutcomeDocument, f"the outcome of {what}").outcome
 
 
 def mismatch(encoded: EncodedEffect, recorded: str) -> EffectMismatch:
-    """Return the error for an envelope that differs from the recorded one: the first place where, and what is there."""
+    """Return the error for an envelope that differs from the recorded one: the first differing path and both values."""
     what = f"effect {encoded.replay_key!r} of {encoded.scope_id}"
     stored = decode(recorded, Envelope, f"the envelope of {what}")
     difference = first_difference(msgspec.to_builtins(stored), msgspec.to_builtins(encoded.envelope))
@@ -162,15 +162,15 @@ def mismatch(encoded: EncodedEffect, recorded: str) -> EffectMismatch:
 
 
 def first_difference(recorded: object, given: object, path: str = "") -> tuple[str, object, object] | None:
-    """Return the first place where two plain values differ as JSON, and both values; UNSET stands for an absent one."""
+    """Return the first path where two plain values differ as JSON, and both values; UNSET means absent."""
     match recorded, given:
         case dict(), dict():
-            places: Iterable[tuple[str, object, object]] = (
+            parts: Iterable[tuple[str, object, object]] = (
                 (f"{path}.{key}" if path else key, recorded.get(key, msgspec.UNSET), given.get(key, msgspec.UNSET))
                 for key in sorted(recorded.keys() | given.keys())
             )
         case ((list() | tuple()), (list() | tuple())):
-            places = (
+            parts = (
                 (f"{path}[{index}]", _item(recorded, index), _item(given, index))
                 for index in range(max(len(recorded), len(given)))
             )
@@ -178,7 +178,7 @@ def first_difference(recorded: object, given: object, path: str = "") -> tuple[s
             return None
         case _:
             return path, recorded, given
-    return next((found for place, one, other in places if (found := first_difference(one, other, place))), None)
+    return next((found for where, one, other in parts if (found := first_difference(one, other, where))), None)
 
 
 def _item(items: list[object] | tuple[object, ...], index: int) -> object:
@@ -203,13 +203,13 @@ def _check_indexable(scope: str, key: str) -> None:
 def _check_length(what: str, text: str) -> None:
     if len(text) > MAX_OUTCOME_LENGTH:
         raise InvalidInput(
-            f"{what} has {len(text):,} characters; at most {MAX_OUTCOME_LENGTH:,} are allowed: keep large things as "
-            "artifacts or attachments"
+            f"{what} has {len(text):,} characters; at most {MAX_OUTCOME_LENGTH:,} are allowed; store large values "
+            "as artifacts or attachments"
         )
 
 
 def _check_command(what: str, command: Command) -> None:
-    """Raise InvalidInput for a command of the right shape that nobody could carry out or name."""
+    """Raise InvalidInput for a command of the right shape that cannot be run or named."""
     match command:
         case Step():
             check_identifier(f"{what}: name", command.name)

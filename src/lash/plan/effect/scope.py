@@ -1,4 +1,4 @@
-"""Execution scopes: what a valid one is, and the one text that names it."""
+"""Execution scopes: which are valid, and the text that identifies each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lash.model.effect import (
 
 
 def check_execution_scope(scope: object) -> ExecutionScope:
-    """Return the scope if it is one and all its ids can be stored."""
+    """Return the scope; raise InvalidInput if it is not one or has an id that cannot be stored."""
     if not isinstance(scope, ExecutionScope):
         raise InvalidInput(f"scope must be an execution scope, not {type(scope).__name__}")
     for name in scope.__struct_fields__:
@@ -24,9 +24,9 @@ def check_execution_scope(scope: object) -> ExecutionScope:
 
 
 def scope_id(scope: object) -> str:
-    """Return the text of a scope; two scopes have one text only if they are equal.
+    """Return the text that identifies a scope; two scopes have the same text only if they are equal.
 
-    Lengths stand before session ids, so that no colon in an id can be taken for one between two ids. Raises
+    The length of a session id precedes it, so a colon inside an id cannot be mistaken for a separator. Raises
     InvalidInput for a scope with a blank id.
     """
     checked = check_execution_scope(scope)
@@ -43,15 +43,15 @@ def scope_id(scope: object) -> str:
 
 
 def scope_session_id(scope: ExecutionScope) -> str | None:
-    """Return the session to which a scope belongs, if it belongs to one."""
+    """Return the session to which a scope belongs; None if it belongs to none."""
     return None if isinstance(scope, ProcessScope | OperationScope) else scope.session_id
 
 
 def scope_process_id(scope: ExecutionScope) -> str | None:
-    """Return the process to which a scope belongs, if it belongs to one."""
+    """Return the process to which a scope belongs; None if it belongs to none."""
     return scope.process_id if isinstance(scope, ProcessScope) else None
 
 
 def turn_scope_id(session_id: str, turn_id: str) -> str:
-    """Return the text of the scope of a turn, which ends with the turn's commit."""
+    """Return the scope id of a turn; the scope ends with the turn's commit."""
     return scope_id(TurnScope(session_id=session_id, turn_id=turn_id))

@@ -1,77 +1,53 @@
-"""Effects on PostgreSQL: try in one guarded statement, look at the facts when it was refused."""
+"""Effects on PostgreSQL: try one guarded statement, and read the facts only if it was refused."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
-from lash.base.codec import encode
-from lash.base.ids import new_id
-from lash.base.limits import check_integer
+from lash.base.backoff import MAX_PLANS
 from lash.errors import StoreUnavailable
-from lash.model.effect import (
-    EffectClaim,
-    EffectClaimed,
-    EffectDecision,
-    EffectError,
-    EffectGroup,
-    EffectRecord,
-    Envelope,
-    ExecutionScope,
-)
-from lash.model.lease import LeaseFence, LeaseOwner, LocalProcess, ResourceKind
-from lash.model.value import JSON
+from lash.model.effect import EffectClaimed, EffectDecision, EffectRecord, ExecutionScope
+from lash.model.lease import LeaseFence, ResourceKind
 from lash.plan.effect.claim import (
+    BeginPlan,
+    Claimant,
+    ClaimGuard,
     ClaimRow,
     EffectFacts,
     EffectRow,
     GroupRow,
-    Insert,
+    GroupState,
+    InsertEffect,
     RecordedRow,
-    Take,
-    check_effect_claim,
-    check_scope_fence,
-    claim_lost,
-    decode_group,
-    decode_record,
-    explain_record,
-    explain_settle,
-    name_claim,
-    new_claim,
-    new_record,
-    plan_begin,
-    plan_take_over,
-    require_room,
-    require_same_size,
+    TakeEffect,
+    WrittenClaim,
 )
-from lash.plan.effect.effect import EncodedEffect, Settlement, check_key, encode_envelope, encode_error, encode_outcome
+from lash.plan.effect.effect import EncodedEffect, StoredOutcome
 from lash.plan.effect.scope import scope_id, scope_process_id, scope_session_id
-from lash.plan.lease import LeaseRow, check_claim, check_ttl
-from lash.plan.session.session import check_limit
+from lash.plan.lease import LeaseRow
 from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.batcher import Group
 from lash.postgres.engine.database import Database
 from lash.postgres.rows.process.append import missing_record
 from lash.postgres.rows.session.lookup import missing
 from lash.sqlkit.rows import Flag, Number
-from lash.stores.hints import Hints
 
-_MAX_PLANS: Final = 10
 MAX_TOGETHER: Final = 32
-"""How many effects of processes one statement takes; the statement says the same number."""
+"""How many effects of processes one statement takes; the statement has the same number as its limit."""
 
 
 class _PageRow(msgspec.Struct, frozen=True, array_like=True):
-    """An effect of a scope, if it has any, and whether the session or process of the scope is there."""
+    """An effect of a scope, if it has any, and whether the session or process of the scope exists."""
 
     has_owner: bool
     effect: EffectRow | None
 
 
-class _FactsAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """What a plan must know about an effect, and whether its session or process is there."""
+class _EffectFactsAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """The facts of an effect, and whether its session or process exists."""
 
     now_ms: int
     has_owner: bool
@@ -89,236 +65,160 @@ class _RecordedAnswer(msgspec.Struct, frozen=True, array_like=True):
     due_at_ms: int | None
 
 
-class _GroupAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """A group, and those of its effects that have settled."""
-
-    group: GroupRow
-    settled: list[str]
-
-
 class _Record(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be recorded, and under whose lease."""
+    """An effect to record, its outcome, and the fence under which it ran."""
 
     fence: LeaseFence
-    encoded: EncodedEffect
-    settlement: Settlement
+    effect: EncodedEffect
+    stored: StoredOutcome
 
 
-class _Claimant(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks for an effect, under which token and for how long."""
+class PostgresEffectRows:
+    """The effects of one PostgreSQL storage; the contract is `lash.stores.effect.EffectRows`."""
 
-    owner: LeaseOwner
-    token: str
-    ttl_ms: int
-
-    @property
-    def arguments(self) -> tuple[object, ...]:
-        process = self.owner.process
-        known = None if process is None else encode(process, LocalProcess, "owner.process")
-        return (self.owner.owner_id, self.owner.incarnation_id, known, self.token, self.ttl_ms)
-
-
-class PostgresEffectStore:
-    """The effects of one PostgreSQL storage; the contract is `lash.stores.effect.EffectStore`."""
-
-    def __init__(self, database: Database, seen: ProcessCache, hints: Hints) -> None:
+    def __init__(self, database: Database, seen: ProcessCache) -> None:
         self._database = database
         self._seen = seen
-        self._hints = hints
         self._group: Group[_Record, RecordedRow] = Group(self._record_all, limit=MAX_TOGETHER)
 
     async def begin(
-        self, envelope: Envelope, owner: LeaseOwner, *, ttl_ms: int, once: bool = False, strict: bool = False
-    ) -> EffectDecision:
-        check_claim(owner, ttl_ms)
-        encoded, claimant = encode_envelope(envelope), _Claimant(owner=owner, token=new_id(), ttl_ms=ttl_ms)
-        for _ in range(_MAX_PLANS):
-            if not strict:
-                begun = await self._begin(encoded, claimant, once=once)
-                if begun is not None:
-                    return EffectClaimed(claim=new_claim(encoded, owner, claimant.token, begun))
-            facts = await self._facts(encoded)
-            plan = plan_begin(encoded, facts.row, token=claimant.token, once=once, strict=strict, now_ms=facts.now_ms)
-            if isinstance(plan, Insert):
-                require_room(encoded, facts.group)
+        self, effect: EncodedEffect, claimant: Claimant, *, once: bool, decide: Callable[[EffectFacts], BeginPlan]
+    ) -> WrittenClaim | EffectDecision:
+        for _ in range(MAX_PLANS):
+            begun = await self._insert_begun(effect, claimant, once=once)
+            if begun is not None:
+                return WrittenClaim(row=begun)
+            plan = decide(await self.facts(effect))
+            if isinstance(plan, InsertEffect):
                 continue
-            if not isinstance(plan, Take):
+            if not isinstance(plan, TakeEffect):
                 return plan
-            taken = await self._take(encoded, plan, claimant)
-            if taken is not None:
-                return EffectClaimed(claim=taken, taken_over=plan.taken_over)
-        raise _kept_changing(encoded)
-
-    async def record(self, fence: LeaseFence, envelope: Envelope, outcome: JSON | EffectError) -> EffectRecord:
-        encoded = encode_envelope(envelope)
-        check_scope_fence(envelope.scope, fence)
-        settlement = encode_outcome(f"effect {encoded.replay_key!r} of {encoded.scope_id}", outcome)
-        record = _Record(fence=fence, encoded=encoded, settlement=settlement)
-        for _ in range(_MAX_PLANS):
-            written = await self._record(record)
-            if written is not None:
-                return new_record(encoded, settlement, written)
-            known = explain_record(encoded, fence, await self._facts(encoded))
-            if known is not None:
-                return known
-        raise _kept_changing(encoded)
-
-    async def renew(self, claim: EffectClaim, *, ttl_ms: int) -> EffectClaim:
-        guard = _guard(claim)
-        renewed = await self._database.write_one(ClaimRow, "effect_renew", *guard, check_ttl(ttl_ms), repeatable=True)
-        if renewed is None:
-            raise claim_lost(claim)
-        return msgspec.structs.replace(claim, expires_at_ms=renewed.expires_at_ms, due_at_ms=renewed.due_at_ms)
-
-    async def finish(self, claim: EffectClaim, outcome: JSON) -> EffectRecord:
-        return await self._settle(claim, encode_outcome(name_claim(claim), outcome))
-
-    async def fail(self, claim: EffectClaim, error: EffectError) -> EffectRecord:
-        return await self._settle(claim, encode_error(name_claim(claim), error))
-
-    async def release(self, claim: EffectClaim) -> bool:
-        released = await self._database.write_one(Flag, "effect_release", *_guard(claim), repeatable=True)
-        self._hints.notify()
-        return released is not None
-
-    async def take_over(self, envelope: Envelope, owner: LeaseOwner, *, ttl_ms: int) -> EffectClaim:
-        check_claim(owner, ttl_ms)
-        encoded, claimant = encode_envelope(envelope), _Claimant(owner=owner, token=new_id(), ttl_ms=ttl_ms)
-        for _ in range(_MAX_PLANS):
-            facts = await self._facts(encoded)
-            plan = plan_take_over(encoded, facts.row, token=claimant.token, now_ms=facts.now_ms)
-            taken = plan.claim if isinstance(plan, EffectClaimed) else await self._take(encoded, plan, claimant)
+            taken = await self._take(effect, plan, claimant)
             if taken is not None:
                 return taken
-        raise _kept_changing(encoded)
+        raise _kept_changing(effect)
 
-    async def get(self, scope: ExecutionScope, replay_key: str) -> EffectRecord | None:
-        row = await self._database.read_one(EffectRow, "effect_row", check_key(scope, replay_key), replay_key)
-        if row is None:
-            await self._require_owner(scope)
-            return None
-        return decode_record(row, scope)
+    async def take_over(
+        self, effect: EncodedEffect, claimant: Claimant, decide: Callable[[EffectFacts], TakeEffect | EffectClaimed]
+    ) -> WrittenClaim | EffectClaimed:
+        for _ in range(MAX_PLANS):
+            plan = decide(await self.facts(effect))
+            taken = plan if isinstance(plan, EffectClaimed) else await self._take(effect, plan, claimant)
+            if taken is not None:
+                return taken
+        raise _kept_changing(effect)
 
-    async def list(
-        self, scope: ExecutionScope, *, limit: int = 1_000, after: str | None = None
-    ) -> tuple[EffectRecord, ...]:
-        name = scope_id(scope) if after is None else check_key(scope, after, "after")
-        owner = (scope_session_id(scope), scope_process_id(scope))
-        rows = await self._database.read_all(_PageRow, "effect_page", name, after or "", *owner, check_limit(limit))
+    async def facts(self, effect: EncodedEffect) -> EffectFacts:
+        answer = await self._database.read_one(_EffectFactsAnswer, "effect_facts", *_owned(effect))
+        if answer is None or not answer.has_owner:
+            raise await self._missing(effect.envelope.scope)
+        return EffectFacts(now_ms=answer.now_ms, lease=answer.lease, group=answer.group, row=answer.row)
+
+    async def record(
+        self,
+        effect: EncodedEffect,
+        fence: LeaseFence,
+        stored: StoredOutcome,
+        explain: Callable[[EffectFacts], EffectRecord | None],
+    ) -> RecordedRow | EffectRecord:
+        record = _Record(fence=fence, effect=effect, stored=stored)
+        for _ in range(MAX_PLANS):
+            recorded = await self._record(record) or explain(await self.facts(effect))
+            if recorded is not None:
+                return recorded
+        raise _kept_changing(effect)
+
+    async def renew(self, guard: ClaimGuard, ttl_ms: int) -> ClaimRow | None:
+        return await self._database.write_one(ClaimRow, "effect_renew", *_guarded(guard), ttl_ms, repeatable=True)
+
+    async def finish(self, guard: ClaimGuard, stored: StoredOutcome) -> EffectRow | None:
+        # A retry after a lost connection is refused; the row then has the token of the claim.
+        arguments = (*_guarded(guard), *_outcome(stored))
+        return await self._database.write_one(EffectRow, "effect_finish", *arguments, repeatable=True)
+
+    async def release(self, guard: ClaimGuard) -> bool:
+        return await self._database.write_one(Flag, "effect_release", *_guarded(guard), repeatable=True) is not None
+
+    async def row(self, scope_id: str, replay_key: str) -> EffectRow | None:
+        return await self._database.read_one(EffectRow, "effect_row", scope_id, replay_key)
+
+    async def page(self, scope: ExecutionScope, after: str, limit: int) -> Sequence[EffectRow]:
+        arguments = (scope_id(scope), after, scope_session_id(scope), scope_process_id(scope), limit)
+        rows = await self._database.read_all(_PageRow, "effect_page", *arguments)
         if not all(row.has_owner for row in rows):
             raise await self._missing(scope)
-        return tuple(decode_record(row.effect, scope) for row in rows if row.effect is not None)
+        return [row.effect for row in rows if row.effect is not None]
 
-    async def retire(self, scope: ExecutionScope) -> int:
-        retired = await self._database.write_one(Number, "effect_retire", scope_id(scope), repeatable=True)
+    async def retire(self, scope_id: str) -> int:
+        retired = await self._database.write_one(Number, "effect_retire", scope_id, repeatable=True)
         return 0 if retired is None else retired.number
 
-    async def open_group(self, scope: ExecutionScope, group_key: str, *, size: int) -> EffectGroup:
-        name = check_key(scope, group_key, "group_key")
-        check_integer("size", size, at_least=1)
-        arguments = (name, group_key, scope_session_id(scope), scope_process_id(scope), size)
-        for _ in range(_MAX_PLANS):
-            if await self._database.write_one(Flag, "effect_open_group", *arguments, repeatable=True) is not None:
-                return EffectGroup(scope=scope, group_key=group_key, size=size)
-            known = await self.group(scope, group_key)
-            if known is not None:
-                require_same_size(scope, group_key, known.size, size)
-                return known
-        raise StoreUnavailable(f"group {group_key!r} of {name} changed {_MAX_PLANS} times while it was opened")
+    async def open_group(self, scope: ExecutionScope, group_key: str, size: int) -> bool:
+        arguments = (scope_id(scope), group_key, scope_session_id(scope), scope_process_id(scope), size)
+        return await self._database.write_one(Flag, "effect_open_group", *arguments, repeatable=True) is not None
 
-    async def group(self, scope: ExecutionScope, group_key: str) -> EffectGroup | None:
-        name = check_key(scope, group_key, "group_key")
-        answer = await self._database.read_one(_GroupAnswer, "effect_group", name, group_key)
-        if answer is None:
-            await self._require_owner(scope)
-            return None
-        return decode_group(scope, group_key, answer.group, answer.settled)
+    async def group(self, scope_id: str, group_key: str) -> GroupState | None:
+        return await self._database.read_one(GroupState, "effect_group", scope_id, group_key)
 
-    async def _begin(self, encoded: EncodedEffect, claimant: _Claimant, *, once: bool) -> ClaimRow | None:
-        # A repeat after a lost connection is refused, and the plan then finds the token.
+    async def require_owner(self, scope: ExecutionScope) -> None:
+        arguments = (scope_id(scope), None, scope_session_id(scope), scope_process_id(scope), None)
+        answer = await self._database.read_one(_EffectFactsAnswer, "effect_facts", *arguments)
+        if answer is None or not answer.has_owner:
+            raise await self._missing(scope)
+
+    async def _insert_begun(self, effect: EncodedEffect, claimant: Claimant, *, once: bool) -> ClaimRow | None:
+        # A retry after a lost connection is refused; the decision then finds the token.
         return await self._database.write_one(
             ClaimRow,
             "effect_begin",
-            *_place(encoded),
-            *(encoded.text, encoded.hash, once),
-            *claimant.arguments,
-            *(encoded.duration_ms, encoded.until_ms),
+            *_owned(effect),
+            *(effect.text, effect.hash, once),
+            *_runner(claimant),
+            *(effect.duration_ms, effect.until_ms),
             repeatable=True,
         )
 
-    async def _take(self, encoded: EncodedEffect, plan: Take, claimant: _Claimant) -> EffectClaim | None:
+    async def _take(self, effect: EncodedEffect, plan: TakeEffect, claimant: Claimant) -> WrittenClaim | None:
         taken = await self._database.write_one(
             ClaimRow,
             "effect_take",
-            *(encoded.scope_id, encoded.replay_key, encoded.hash),
+            *(effect.scope_id, effect.replay_key, effect.hash),
             *(plan.row.token, plan.row.fencing, plan.once),
-            *claimant.arguments,
+            *_runner(claimant),
             repeatable=True,
         )
-        return None if taken is None else new_claim(encoded, claimant.owner, claimant.token, taken)
+        return None if taken is None else WrittenClaim(row=taken, taken_over=plan.taken_over)
 
     async def _record(self, record: _Record) -> RecordedRow | None:
-        encoded = record.encoded
-        if record.fence.resource.kind is ResourceKind.SESSION or encoded.group_key is not None:
+        effect = record.effect
+        if record.fence.resource.kind is ResourceKind.SESSION or effect.group_key is not None:
             return await self._record_alone(record)
-        return await self._group.ask((encoded.scope_id, encoded.replay_key), record)
+        return await self._group.ask((effect.scope_id, effect.replay_key), record)
 
     async def _record_alone(self, record: _Record) -> RecordedRow | None:
-        fence, encoded, settlement = record.fence, record.encoded, record.settlement
+        fence, effect = record.fence, record.effect
         seen = self._seen.get(fence.resource.id) if fence.resource.kind is ResourceKind.PROCESS else None
-        holder = (fence.owner_id, fence.incarnation_id, fence.token, fence.fencing)
-        if seen is not None and encoded.group_key is None:
-            # The key of another process of the same id, which was pruned, has no such lease.
+        if seen is not None and effect.group_key is None:
+            # If the process was pruned and its id used again, the cached key has no lease with this fence.
             statement = "effect_record_by_key"
-            place: tuple[object, ...] = (seen.process_key, *holder, encoded.scope_id, encoded.replay_key)
+            head: tuple[object, ...] = (seen.process_key, *_holder(fence), effect.scope_id, effect.replay_key)
         else:
-            statement, place = "effect_record", (*_place(encoded), *holder)
-        # A repeat after a lost connection is refused, and the facts then hold the record.
-        return await self._database.write_one(
-            RecordedRow,
-            statement,
-            *place,
-            *(encoded.text, encoded.hash),
-            *(settlement.status.value, settlement.outcome, settlement.error),
-            *(encoded.duration_ms, encoded.until_ms),
-            repeatable=True,
-        )
+            statement, head = "effect_record", (*_owned(effect), *_holder(fence))
+        # A retry after a lost connection is refused; the facts then hold the record.
+        return await self._database.write_one(RecordedRow, statement, *head, *_content(record), repeatable=True)
 
     async def _record_all(self, records: Mapping[Hashable, _Record]) -> Mapping[Hashable, RecordedRow]:
-        """Record what several processes did at the same moment."""
+        """Record effects of several processes in one statement."""
         if len(records) == 1:
             alone = {key: await self._record_alone(record) for key, record in records.items()}
             return {key: row for key, row in alone.items() if row is not None}
-        columns = [list(column) for column in zip(*map(_arguments, records.values()), strict=True)]
-        # A repeat after a lost connection is refused, and the facts then hold the record.
+        columns = [list(column) for column in zip(*map(_in_process, records.values()), strict=True)]
+        # A retry after a lost connection is refused; the facts then hold the record.
         answers = await self._database.write_all(_RecordedAnswer, "effect_record_in_process", *columns, repeatable=True)
         return {
             (answer.scope_id, answer.replay_key): RecordedRow(answer.created_at_ms, answer.due_at_ms, None)
             for answer in answers
         }
-
-    async def _settle(self, claim: EffectClaim, settlement: Settlement) -> EffectRecord:
-        guard = _guard(claim)
-        values = (settlement.status.value, settlement.outcome, settlement.error)
-        # A repeat after a lost connection is refused, and the row then carries the token.
-        row = await self._database.write_one(EffectRow, "effect_settle", *guard, *values, repeatable=True)
-        if row is None:
-            known = await self._database.read_one(EffectRow, "effect_row", guard[0], claim.replay_key)
-            return explain_settle(claim, settlement, known)
-        self._hints.notify()
-        return decode_record(row, claim.scope)
-
-    async def _facts(self, encoded: EncodedEffect) -> EffectFacts:
-        answer = await self._database.read_one(_FactsAnswer, "effect_facts", *_place(encoded))
-        if answer is None or not answer.has_owner:
-            raise await self._missing(encoded.envelope.scope)
-        return EffectFacts(now_ms=answer.now_ms, lease=answer.lease, group=answer.group, row=answer.row)
-
-    async def _require_owner(self, scope: ExecutionScope) -> None:
-        arguments = (scope_id(scope), None, scope_session_id(scope), scope_process_id(scope), None)
-        answer = await self._database.read_one(_FactsAnswer, "effect_facts", *arguments)
-        if answer is None or not answer.has_owner:
-            raise await self._missing(scope)
 
     async def _missing(self, scope: ExecutionScope) -> Exception:
         process_id = scope_process_id(scope)
@@ -327,27 +227,41 @@ class PostgresEffectStore:
         return await missing(self._database, scope_session_id(scope) or "")
 
 
-def _place(encoded: EncodedEffect) -> tuple[str | None, ...]:
-    scope = encoded.envelope.scope
-    return (encoded.scope_id, encoded.replay_key, scope_session_id(scope), scope_process_id(scope), encoded.group_key)
+def _owned(effect: EncodedEffect) -> tuple[str | None, ...]:
+    """Return the keys of an effect, its session or process, and its group."""
+    scope = effect.envelope.scope
+    return (effect.scope_id, effect.replay_key, scope_session_id(scope), scope_process_id(scope), effect.group_key)
 
 
-def _arguments(record: _Record) -> tuple[object, ...]:
-    """Return what ``effect_record_in_process`` takes of one effect, in its order."""
-    fence, encoded, settlement = record.fence, record.encoded, record.settlement
-    return (
-        *(encoded.scope_id, encoded.replay_key, scope_process_id(encoded.envelope.scope)),
-        *(fence.owner_id, fence.incarnation_id, fence.token, fence.fencing),
-        *(encoded.text, encoded.hash),
-        *(settlement.status.value, settlement.outcome, settlement.error),
-        *(encoded.duration_ms, encoded.until_ms),
-    )
+def _in_process(record: _Record) -> tuple[object, ...]:
+    """Return the arguments of ``effect_record_in_process`` for one effect, in its order."""
+    effect = record.effect
+    keys = (effect.scope_id, effect.replay_key, scope_process_id(effect.envelope.scope))
+    return (*keys, *_holder(record.fence), *_content(record))
 
 
-def _guard(claim: EffectClaim) -> tuple[object, ...]:
-    return (check_effect_claim(claim), claim.replay_key, claim.envelope_hash, claim.token, claim.fencing)
+def _holder(fence: LeaseFence) -> tuple[object, ...]:
+    return (fence.owner_id, fence.incarnation_id, fence.token, fence.fencing)
 
 
-def _kept_changing(encoded: EncodedEffect) -> StoreUnavailable:
-    what = f"effect {encoded.replay_key!r} of {encoded.scope_id}"
-    return StoreUnavailable(f"{what}, its group or its lease changed {_MAX_PLANS} times while it was asked for")
+def _content(record: _Record) -> tuple[object, ...]:
+    effect = record.effect
+    return (effect.text, effect.hash, *_outcome(record.stored), effect.duration_ms, effect.until_ms)
+
+
+def _outcome(stored: StoredOutcome) -> tuple[object, ...]:
+    return (stored.status.value, stored.outcome, stored.error)
+
+
+def _runner(claimant: Claimant) -> tuple[object, ...]:
+    owner = claimant.owner
+    return (owner.owner_id, owner.incarnation_id, claimant.process, claimant.token, claimant.ttl_ms)
+
+
+def _guarded(guard: ClaimGuard) -> tuple[object, ...]:
+    return (guard.scope_id, guard.replay_key, guard.envelope_hash, guard.token, guard.fencing)
+
+
+def _kept_changing(effect: EncodedEffect) -> StoreUnavailable:
+    what = f"effect {effect.replay_key!r} of {effect.scope_id}"
+    return StoreUnavailable(f"{what}, its group or its lease changed {MAX_PLANS} times while it was written")

@@ -149,7 +149,7 @@ WHERE e.scope_id = $1::text AND e.replay_key = $2::text AND e.envelope_hash = $3
     AND e.fencing = $5::bigint AND e.status = 'in_progress' AND e.expires_at_ms > clock.now_ms
 RETURNING e.fencing, e.expires_at_ms, e.due_at_ms;
 
--- name: effect_settle
+-- name: effect_finish
 -- Records how an effect ended under a live claim, with its place in its group; the group counts it only then.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 -- The effect before its group, as all take them; the guard is looked at once the row is held.

@@ -47,7 +47,7 @@ WHERE scope_id = :scope_id AND replay_key = :replay_key AND envelope_hash = :env
     AND fencing = :fencing AND status = 'in_progress' AND expires_at_ms > :now_ms
 RETURNING fencing, expires_at_ms, due_at_ms;
 
--- name: effect_settle
+-- name: effect_finish
 -- Records how an effect ended under a live claim, and its place in its group.
 UPDATE lash_effects
 SET status = :status, outcome = :outcome, error = :error, expires_at_ms = NULL, updated_at_ms = :now_ms,
@@ -60,7 +60,7 @@ WHERE scope_id = :scope_id AND replay_key = :replay_key AND envelope_hash = :env
 RETURNING replay_key, envelope, envelope_hash, status, outcome, error, once, owner_id, incarnation_id, process, token,
     fencing, expires_at_ms, due_at_ms, settled_rank, created_at_ms, updated_at_ms;
 
--- name: effect_settle_group
+-- name: effect_finish_group
 -- Counts an effect that has just settled in its group.
 UPDATE lash_effect_groups
 SET settled = settled + 1
@@ -129,7 +129,7 @@ WHERE scope_id = :scope_id AND group_key = :group_key;
 -- One group.
 SELECT size, members, settled FROM lash_effect_groups WHERE scope_id = :scope_id AND group_key = :group_key;
 
--- name: effect_settled
+-- name: effect_finished
 -- The effects of a group that have settled, in the order in which they did.
 SELECT replay_key FROM lash_effects
 WHERE scope_id = :scope_id AND group_key = :group_key AND settled_rank IS NOT NULL

@@ -1,0 +1,143 @@
+"""The effects of a storage, over the rows of either database."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from lash.base.backoff import MAX_PLANS
+from lash.base.ids import new_id
+from lash.base.limits import check_integer
+from lash.errors import StoreUnavailable
+from lash.model.effect import (
+    EffectClaim,
+    EffectClaimed,
+    EffectDecision,
+    EffectError,
+    EffectGroup,
+    EffectRecord,
+    Envelope,
+    ExecutionScope,
+)
+from lash.model.lease import LeaseFence, LeaseOwner
+from lash.model.value import JSON
+from lash.plan.effect.claim import (
+    Claimant,
+    RecordedRow,
+    WrittenClaim,
+    check_scope_fence,
+    decide_begin,
+    decide_take_over,
+    decode_group,
+    decode_record,
+    explain_outcome,
+    explain_record,
+    guard_of,
+    name_claim,
+    new_claim,
+    new_record,
+    plan_replay,
+    renewed,
+    require_same_size,
+)
+from lash.plan.effect.effect import StoredOutcome, check_key, encode_envelope, encode_error, encode_outcome
+from lash.plan.effect.scope import scope_id
+from lash.plan.lease import check_claim, check_ttl
+from lash.plan.session.session import check_limit
+from lash.stores.effect import EffectRows
+from lash.stores.hints import Hints
+
+
+class Effects:
+    """The effects of one storage; the contract is `lash.stores.effect.EffectStore`."""
+
+    def __init__(self, rows: EffectRows, hints: Hints) -> None:
+        self._rows = rows
+        self._hints = hints
+
+    async def begin(
+        self, envelope: Envelope, owner: LeaseOwner, *, ttl_ms: int, once: bool = False, strict: bool = False
+    ) -> EffectDecision:
+        check_claim(owner, ttl_ms)
+        encoded, claimant = encode_envelope(envelope), Claimant(owner=owner, token=new_id(), ttl_ms=ttl_ms)
+        if strict:
+            return plan_replay(encoded, (await self._rows.facts(encoded)).row)
+        decide = partial(decide_begin, encoded=encoded, token=claimant.token, once=once)
+        begun = await self._rows.begin(encoded, claimant, once=once, decide=decide)
+        if not isinstance(begun, WrittenClaim):
+            return begun
+        return EffectClaimed(claim=new_claim(encoded, owner, claimant.token, begun.row), taken_over=begun.taken_over)
+
+    async def record(self, fence: LeaseFence, envelope: Envelope, outcome: JSON | EffectError) -> EffectRecord:
+        encoded = encode_envelope(envelope)
+        check_scope_fence(envelope.scope, fence)
+        stored = encode_outcome(f"effect {encoded.replay_key!r} of {encoded.scope_id}", outcome)
+        recorded = await self._rows.record(encoded, fence, stored, partial(explain_record, encoded, fence))
+        return new_record(encoded, stored, recorded) if isinstance(recorded, RecordedRow) else recorded
+
+    async def renew(self, claim: EffectClaim, *, ttl_ms: int) -> EffectClaim:
+        return renewed(claim, await self._rows.renew(guard_of(claim), check_ttl(ttl_ms)))
+
+    async def finish(self, claim: EffectClaim, outcome: JSON) -> EffectRecord:
+        return await self._finish(claim, encode_outcome(name_claim(claim), outcome))
+
+    async def fail(self, claim: EffectClaim, error: EffectError) -> EffectRecord:
+        return await self._finish(claim, encode_error(name_claim(claim), error))
+
+    async def release(self, claim: EffectClaim) -> bool:
+        released = await self._rows.release(guard_of(claim))
+        self._hints.notify()
+        return released
+
+    async def take_over(self, envelope: Envelope, owner: LeaseOwner, *, ttl_ms: int) -> EffectClaim:
+        check_claim(owner, ttl_ms)
+        encoded, claimant = encode_envelope(envelope), Claimant(owner=owner, token=new_id(), ttl_ms=ttl_ms)
+        decide = partial(decide_take_over, encoded=encoded, token=claimant.token)
+        taken = await self._rows.take_over(encoded, claimant, decide)
+        return taken.claim if isinstance(taken, EffectClaimed) else new_claim(encoded, owner, claimant.token, taken.row)
+
+    async def get(self, scope: ExecutionScope, replay_key: str) -> EffectRecord | None:
+        row = await self._rows.row(check_key(scope, replay_key), replay_key)
+        if row is None:
+            await self._rows.require_owner(scope)
+            return None
+        return decode_record(row, scope)
+
+    async def list(
+        self, scope: ExecutionScope, *, limit: int = 1_000, after: str | None = None
+    ) -> tuple[EffectRecord, ...]:
+        scope_id(scope) if after is None else check_key(scope, after, "after")
+        rows = await self._rows.page(scope, after or "", check_limit(limit))
+        return tuple(decode_record(row, scope) for row in rows)
+
+    async def retire(self, scope: ExecutionScope) -> int:
+        return await self._rows.retire(scope_id(scope))
+
+    async def open_group(self, scope: ExecutionScope, group_key: str, *, size: int) -> EffectGroup:
+        name = check_key(scope, group_key, "group_key")
+        check_integer("size", size, at_least=1)
+        for _ in range(MAX_PLANS):
+            if await self._rows.open_group(scope, group_key, size):
+                return EffectGroup(scope=scope, group_key=group_key, size=size)
+            known = await self.group(scope, group_key)
+            if known is not None:
+                require_same_size(scope, group_key, known.size, size)
+                return known
+        raise StoreUnavailable(f"group {group_key!r} of {name} changed {MAX_PLANS} times while it was opened")
+
+    async def group(self, scope: ExecutionScope, group_key: str) -> EffectGroup | None:
+        state = await self._rows.group(check_key(scope, group_key, "group_key"), group_key)
+        if state is None:
+            await self._rows.require_owner(scope)
+            return None
+        return decode_group(scope, group_key, state.group, state.settled)
+
+    async def _finish(self, claim: EffectClaim, stored: StoredOutcome) -> EffectRecord:
+        guard = guard_of(claim)
+        row = await self._rows.finish(guard, stored)
+        if row is None:
+            record = explain_outcome(claim, stored, await self._rows.row(guard.scope_id, guard.replay_key))
+        else:
+            record = decode_record(row, claim.scope)
+        # Also for a repeat: the caller may repeat because the first hint was lost with the answer.
+        self._hints.notify()
+        return record
