@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from lash.errors import ClaimLost, LeaseLost
-from lash.model.lease import LeaseFence
+from lash.model.lease import LeaseFence, session_resource
 from lash.model.queue import BatchDraft, Boundary, Claim, ClaimOutcome, EmptyReason, NothingClaimed, Slot
 from lash.stores.storage import Storage
 from lash.testing.harness import Harness
@@ -183,7 +183,7 @@ class TestQueueClaim:
             "token": {"token": foreign.token},
             "owner": {"owner_id": "somebody"},
             "number": {"fencing": fence.fencing + 1},
-            "session": {"session_id": "other"},
+            "session": {"resource": session_resource("other")},
         }
         stale = msgspec.structs.replace(fence, **changes.get(fault, {}))
         before = await observe_queue(storage)
