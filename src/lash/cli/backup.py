@@ -18,7 +18,7 @@ from lash.cli.exits import CommandFailed
 from lash.cli.url import is_postgres, sqlite_path, without_password
 from lash.errors import StoreError
 from lash.sqlite.engine.errors import translate
-from lash.sqlite.engine.lockfile import open_turns
+from lash.sqlite.engine.write_lock import open_write_lock
 from lash.sqlite.schema import APPLICATION_ID, MIGRATIONS, read_version
 from lash.sqlkit.migrations import load_migrations, pending
 from lash.sqlkit.queries import load_queries
@@ -69,13 +69,13 @@ def _places(path: str) -> tuple[Path, Path | None]:
 
 async def _replace(shell: Shell, source: str, target: Path, kept: Path | None) -> None:
     partial = _beside(target, "partial")
-    turns = open_turns(str(target), timeout_ms=_LOCK_TIMEOUT_MS)
+    write_lock = open_write_lock(str(target), timeout_ms=_LOCK_TIMEOUT_MS)
     try:
-        turns.take()
+        write_lock.acquire()
         await _copy(shell, "restore", source, partial)
         _swap(partial, target, kept)
     finally:
-        turns.close()
+        write_lock.close()
         _remove(partial)
 
 

@@ -136,7 +136,7 @@ class PostgresHints:
             message, self._untold = f"{self._name} {self._untold.text}", None
             # A hint that cannot be sent is a hint lost: the others look by themselves soon.
             with contextlib.suppress(LashError):
-                await self._database.whisper("notify_send", self._channel, message)
+                await self._database.send_quietly("notify_send", self._channel, message)
             await asyncio.sleep(_TELL_EVERY_S)
         self._telling = None
 

@@ -1,4 +1,4 @@
-"""The tables of lash in a PostgreSQL schema: created, migrated and checked."""
+"""Creates, migrates and checks the tables of lash in a PostgreSQL schema."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _CatalogueForeignKey(msgspec.Struct, frozen=True, array_like=True):
 
 
 async def prepare_schema(database: Database, *, migrate: bool) -> None:
-    """Bring the schema to what this version needs, or say why it cannot be used."""
+    """Bring the schema to that of this version, or raise the reason why it cannot be used."""
     schema = database.options.schema
     due = await _due(database, schema)
     if due and not migrate:
@@ -47,12 +47,12 @@ async def prepare_schema(database: Database, *, migrate: bool) -> None:
     lines = differences(load_catalogue("lash.postgres.sql"), await read_catalogue(database, schema))
     if lines:
         raise SchemaMismatch(
-            f"the tables in schema {schema!r} are not as this version of lash needs them: " + "; ".join(lines)
+            f"the tables in schema {schema!r} differ from those that this version of lash needs: " + "; ".join(lines)
         )
 
 
 async def read_catalogue(database: Database, schema: str) -> Catalogue:
-    """Return what the schema really has of lash's tables."""
+    """Return the catalogue of lash's tables in this schema."""
     columns = await database.read_all(_CatalogueColumn, "schema_columns", schema)
     unique = await database.read_all(_CatalogueUnique, "schema_unique_keys", schema)
     foreign = await database.read_all(_CatalogueForeignKey, "schema_foreign_keys", schema)
@@ -72,7 +72,7 @@ async def _due(source: Database | Transaction, schema: str) -> tuple[Migration, 
 
 
 async def _migrate(database: Database, schema: str) -> None:
-    """Apply what is due under a lock, once: another process may have been faster while this one waited."""
+    """Apply pending migrations. They are read again under the lock: another process may have applied them."""
     async with database.transaction() as transaction:
         await transaction.run("schema_lock", schema)
         exists = await transaction.one(Flag, "schema_exists", schema)

@@ -120,7 +120,7 @@ class PostgresStorage:
         return await self.maintenance.report()
 
     async def close(self) -> None:
-        self._database.check_place()
+        self._database.check_loop()
         await self.waiter.close()
         await self.hints.close()
         await self._database.close()

@@ -1,4 +1,4 @@
-"""The tables of lash in a SQLite file: created, migrated and checked."""
+"""Creates, migrates and checks the tables of lash in a SQLite file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MIGRATIONS: Final = "lash.sqlite.sql.migrations"
 
 
 class SchemaKeeper:
-    """Brings a database to the schema that this version needs, or says why it cannot be used."""
+    """Brings a database to the schema of this version, or raises the reason why it cannot."""
 
     def __init__(self, queries: Mapping[str, str], clock: Clock, *, migrate: bool) -> None:
         self._queries = queries
@@ -34,7 +34,7 @@ class SchemaKeeper:
         self._migrate = migrate
 
     def prepare(self, connection: apsw.Connection, _new: bool) -> None:  # noqa: FBT001 - the engine's signature
-        """Migrate if allowed, then compare the catalogue with what the code needs."""
+        """Migrate if allowed, then compare the catalogue with the one that the code needs."""
         try:
             self._refuse_foreign(connection)
             if self._due(connection):
@@ -49,7 +49,7 @@ class SchemaKeeper:
         if tables and application_id != APPLICATION_ID:
             raise ForeignDatabase(
                 f"{connection.filename or 'the database'} belongs to another program "
-                f"(application id {application_id:#x}); lash keeps its data in a file of its own"
+                f"(application id {application_id:#x}); name a file that is new or was created by lash"
             )
 
     def _due(self, connection: apsw.Connection) -> tuple[Migration, ...]:
@@ -60,7 +60,7 @@ class SchemaKeeper:
         return due
 
     def _migrate_under_lock(self, connection: apsw.Connection) -> None:
-        """Apply what is due, once: another process may have been faster while this one waited for the lock."""
+        """Apply pending migrations. They are read again under the lock: another process may have applied them."""
         connection.execute("BEGIN IMMEDIATE")
         try:
             for step in self._due(connection):
@@ -80,7 +80,7 @@ class SchemaKeeper:
         found = read_catalogue(connection, self._queries)
         lines = differences(load_catalogue("lash.sqlite.sql"), found)
         if lines:
-            raise SchemaMismatch("the tables are not as this version of lash needs them: " + "; ".join(lines))
+            raise SchemaMismatch("the tables differ from those that this version of lash needs: " + "; ".join(lines))
 
 
 def read_version(connection: apsw.Connection, queries: Mapping[str, str]) -> int:
@@ -91,7 +91,7 @@ def read_version(connection: apsw.Connection, queries: Mapping[str, str]) -> int
 
 
 def read_catalogue(connection: apsw.Connection, queries: Mapping[str, str]) -> Catalogue:
-    """Return what the database really has of lash's tables."""
+    """Return the catalogue of lash's tables in this database."""
     return group_catalogue(
         cast("list[ColumnRow]", connection.execute(queries["schema_columns"]).fetchall()),
         cast("list[UniqueRow]", connection.execute(queries["schema_unique_keys"]).fetchall()),

@@ -1,4 +1,4 @@
-"""Activity on PostgreSQL: who waits for whom, and what a crash of the server leaves."""
+"""Activity on PostgreSQL: which writes block each other, and what survives a crash of the server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ITEM = ActivityDraft(turn_id="t", payload="x")
 
 @asynccontextmanager
 async def holding(url: str, statement: str) -> AsyncIterator[None]:
-    """Hold what the statement locks in a transaction of another connection."""
+    """Hold the statement's locks in a transaction of another connection."""
     parts = urlsplit(url)
     schema = dict(parse_qsl(parts.query))["schema"]
     connection = await asyncpg.connect(parts._replace(query="").geturl(), server_settings={"search_path": schema})
@@ -36,7 +36,7 @@ async def holding(url: str, statement: str) -> AsyncIterator[None]:
 
 
 async def test_an_append_does_not_wait_for_a_commit(postgres_schema_url: str) -> None:
-    """A commit that holds its head holds up neither the first activity of the session nor a later one."""
+    """A commit that locks its head blocks neither the first activity of the session nor a later one."""
     async with await lash.open(postgres_schema_url) as storage:
         await created(storage)
         async with holding(postgres_schema_url, "UPDATE lash_sessions SET revision = revision + 1"):
@@ -46,7 +46,7 @@ async def test_an_append_does_not_wait_for_a_commit(postgres_schema_url: str) ->
 
 
 async def test_a_commit_does_not_wait_for_an_append(postgres_schema_url: str) -> None:
-    """Appends to one session wait for each other, and nobody else does."""
+    """Appends to one session wait for each other, and block nothing else."""
     async with await lash.open(postgres_schema_url) as storage:
         session = await started(storage)
         await storage.activity.append("s", [ITEM])
@@ -71,7 +71,7 @@ async def test_positions_become_visible_in_order(postgres_schema_url: str) -> No
 
 
 async def test_activity_costs_no_disk_write(postgres_schema_url: str) -> None:
-    """Its tables are not logged, so that showing something need not wait for the disk."""
+    """Its tables are unlogged, so that an append does not wait for the disk."""
     async with await lash.open(postgres_schema_url) as storage:
         await created(storage)
     kinds = (
@@ -82,7 +82,7 @@ async def test_activity_costs_no_disk_write(postgres_schema_url: str) -> None:
 
 
 async def test_a_crash_of_the_server_is_a_gap_not_a_mix_up() -> None:
-    """After a crash the activity is gone and positions begin anew; an old place does not match, commits do."""
+    """After a crash the activity is gone and positions restart; an old cursor no longer matches, commits do."""
     try:
         server = PostgresServer(durable=True, binaries=find_binaries())
     except ServerNotFound as missing:

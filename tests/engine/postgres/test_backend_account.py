@@ -94,12 +94,12 @@ def test_a_backends_own_folder_counts_and_the_option_narrows(project: Path) -> N
 def test_a_whole_run_without_postgres_fails_in_ci_only(
     project: Path, arguments: tuple[str, ...], ci: str, status: int
 ) -> None:
-    """A green run that never met PostgreSQL is no proof; a run narrowed on purpose is not judged."""
+    """A green run without PostgreSQL fails in CI; a run narrowed on purpose does not."""
     (project / "tests" / "test_suite.py").write_text(WITHOUT_POSTGRES)
     assert run_pytest(project, *arguments, ci=ci)[0] == status
 
 
 def test_a_parameter_is_added_to_a_url_with_or_without_others() -> None:
-    """The helper that names a test's schema keeps what the URL said."""
+    """The helper that names a test's schema keeps the rest of the URL."""
     assert with_parameters("postgresql://h/d", schema="s") == "postgresql://h/d?schema=s"
     assert with_parameters("postgresql://h/d?a=1", schema="s") == "postgresql://h/d?a=1&schema=s"

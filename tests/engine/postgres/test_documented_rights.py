@@ -1,4 +1,4 @@
-"""The rights that the page on PostgreSQL asks for are enough."""
+"""The privileges that the page on PostgreSQL documents are sufficient."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _REFUSED = (
 
 
 async def _grant(url: str, schema: str) -> None:
-    """Give the role what the page says, no more."""
+    """Grant the role the documented privileges, and no others."""
     page = (DOCS / "howto/postgresql.md").read_text(encoding="utf-8")
     line = re.search(r"The role of the application needs .*", page)
     assert line is not None
@@ -65,7 +65,7 @@ async def _drop(url: str) -> None:
 
 @asynccontextmanager
 async def _as_the_role(storage_url: str) -> AsyncIterator[tuple[str, str]]:
-    """Make a storage, and give the URL with which the role reaches it, and its schema."""
+    """Create a storage, and return its schema and the URL with which the role reaches it."""
     parts = urlsplit(storage_url)
     server = urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
     (schema,) = parse_qs(parts.query)["schema"]
@@ -79,13 +79,13 @@ async def _as_the_role(storage_url: str) -> AsyncIterator[tuple[str, str]]:
 
 
 async def test_the_role_of_the_application(postgres_schema_url: str) -> None:
-    """Turns, processes, waits, triggers, upkeep, forking and deleting work without a right to change tables."""
+    """Turns, processes, waits, triggers, maintenance, forks and deletes work without the privilege to change tables."""
     async with _as_the_role(postgres_schema_url) as (url, _schema):
         await _use(url)
 
 
 async def test_the_role_of_the_application_changes_no_tables(postgres_schema_url: str) -> None:
-    """Whoever steals the application's login can change rows of this storage, and nothing else."""
+    """The application's role can change rows of this storage, and nothing else."""
     async with _as_the_role(postgres_schema_url) as (url, schema):
         connection = await asyncpg.connect(urlunsplit(urlsplit(url)._replace(query="")))
         try:
@@ -97,7 +97,7 @@ async def test_the_role_of_the_application_changes_no_tables(postgres_schema_url
 
 
 async def test_the_role_of_the_application_can_do_everything_else(postgres_schema_url: str) -> None:
-    """All that a storage can be asked or told works, and a missing migration is told, not tried half."""
+    """Every operation of a storage works, and a pending migration raises an error before it starts."""
     async with _as_the_role(postgres_schema_url) as (url, schema):
         async with await lash.open(url, migrate=False) as storage:
             known = await fill_everything(storage)

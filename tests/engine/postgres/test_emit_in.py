@@ -1,4 +1,4 @@
-"""An emission inside somebody else's transaction on PostgreSQL."""
+"""An emission inside the caller's transaction on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.factories.trigger import pressed, subscribed
 
 
 class _Changed(Exception):
-    """The rest of the transaction came to nothing."""
+    """Raised to roll the transaction back."""
 
 
 async def _emit(database: Database, *keys: str, fail: bool) -> list[lash.EmitReport]:
@@ -26,7 +26,7 @@ async def _emit(database: Database, *keys: str, fail: bool) -> list[lash.EmitRep
 
 
 async def test_an_emission_shares_the_fate_of_its_transaction(postgres_schema_url: str) -> None:
-    """What is emitted inside a transaction that fails never happened; else it happened with the rest."""
+    """An emission is committed or rolled back with its transaction."""
     options = PostgresOptions.from_url(postgres_schema_url)
     async with await lash.open(postgres_schema_url) as storage:
         await subscribed(storage)

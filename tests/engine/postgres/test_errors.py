@@ -1,4 +1,4 @@
-"""No exception of the driver escapes, and each becomes the error that tells the caller what to do."""
+"""No exception of the driver escapes; each becomes the error of lash with the right advice."""
 
 from __future__ import annotations
 
@@ -149,14 +149,14 @@ async def test_a_database_that_is_not_utf8_is_refused(postgres_server: PostgresS
 
 def test_an_old_server_is_refused_by_version_and_a_new_one_is_not() -> None:
     """PostgreSQL 15 is the oldest; a version not yet known is accepted."""
-    with pytest.raises(ConfigError, match=r"db:5432 runs PostgreSQL 14; lash needs 15"):
+    with pytest.raises(ConfigError, match=r"expected PostgreSQL 15 or newer, got 14 on db:5432"):
         check_server(major=14, encoding="UTF8", address="db:5432")
     for major in (15, 18, 30):
         check_server(major=major, encoding="UTF8", address="db:5432")
 
 
 async def test_a_full_server_is_unavailable_after_a_few_tries(postgres_server: PostgresServer) -> None:
-    """A role without a free connection is tried again, then reported as unavailable."""
+    """A role without a free connection is retried, then raises StoreUnavailable."""
     role = f"limited_{uuid.uuid4().hex}"
     run_sql(postgres_server.url, f"CREATE ROLE {role} LOGIN CONNECTION LIMIT 1 PASSWORD 'pw'")
     url = f"postgresql://{role}:pw@{postgres_server.url.partition('@')[2]}"

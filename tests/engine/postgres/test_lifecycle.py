@@ -1,4 +1,4 @@
-"""Opening, closing, cancelling, and using a database where it does not belong."""
+"""Opening, closing, cancelling, and use from another event loop or process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def add_and_raise(database: Database, error: BaseException) -> None:
 
 
 async def test_after_close_every_call_says_so_and_a_second_close_is_harmless(postgres_schema_url: str) -> None:
-    """A closed database refuses reads, writes and transactions alike."""
+    """A closed database refuses reads, writes and transactions."""
     async with opened(postgres_schema_url) as database:
         await database.close()
         with pytest.raises(StorageClosed):
@@ -42,7 +42,7 @@ async def test_after_close_every_call_says_so_and_a_second_close_is_harmless(pos
 
 
 async def test_close_waits_for_calls_under_way_and_leaves_no_connection(postgres_schema_url: str) -> None:
-    """What was begun is finished, and the server then holds none of our connections."""
+    """Calls in flight finish, and the server then has no connection of ours."""
     async with opened(postgres_schema_url, application_name="closing") as database:
         reading = asyncio.create_task(database.read_one(Item, "sleep", 0.1))
         async with raw_connection(postgres_schema_url) as watcher:
@@ -72,7 +72,7 @@ async def test_a_cancelled_call_ends_at_once_and_its_connection_is_used_again(po
 async def test_a_call_cancelled_while_it_waits_for_a_connection_leaves_the_pool_whole(
     postgres_schema_url: str,
 ) -> None:
-    """Waiting callers can go away without taking a connection with them."""
+    """Cancelled callers that waited leak no connection."""
     async with opened(postgres_schema_url, max_size=1) as database:
         async with database.transaction():
             waiting = [asyncio.create_task(database.read_one(Item, "one")) for _ in range(5)]
@@ -84,7 +84,7 @@ async def test_a_call_cancelled_while_it_waits_for_a_connection_leaves_the_pool_
 
 
 async def test_a_transaction_counts_whole_or_not_at_all(postgres_schema_url: str) -> None:
-    """An error or a cancellation inside the block undoes all of it, and the connection is usable afterwards."""
+    """An error or a cancellation inside the block rolls it back, and the connection is usable afterwards."""
     async with opened(postgres_schema_url, max_size=1) as database:
         await with_items(database, 1)
         with pytest.raises(ZeroDivisionError):
@@ -118,7 +118,7 @@ async def test_a_transaction_counts_whole_or_not_at_all(postgres_schema_url: str
 async def test_a_cancelled_transaction_is_not_reported_as_a_fault(
     postgres_schema_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The connection is rolled back by us, so the driver has nothing to complain about."""
+    """The connection is rolled back before it returns to the driver, so that the driver warns of nothing."""
     async with opened(postgres_schema_url, max_size=1) as database:
         await with_items(database, 1)
         with pytest.raises(asyncio.CancelledError):
@@ -128,7 +128,7 @@ async def test_a_cancelled_transaction_is_not_reported_as_a_fault(
 
 
 async def test_an_exhausted_pool_is_unavailable(postgres_schema_url: str) -> None:
-    """A caller waits no longer than it was told for a free connection."""
+    """A caller waits for a free connection no longer than ``acquire_timeout_s``."""
     async with opened(postgres_schema_url, min_size=1, max_size=1, acquire_timeout_s=0.05) as database:
         async with database.transaction():
             with pytest.raises(StoreUnavailable) as caught:
@@ -150,7 +150,7 @@ async def test_a_connection_is_replaced_when_it_is_old(postgres_schema_url: str)
 
 
 async def test_a_statement_is_planned_once_for_a_connection(postgres_schema_url: str) -> None:
-    """The server never plans for the very arguments: that takes longer than running a statement."""
+    """The server never plans for particular arguments: that takes longer than running a statement."""
     async with opened(postgres_schema_url, max_size=1) as database:
         for number in range(8):
             await database.read_one(Item, "number", number)
@@ -175,7 +175,7 @@ async def test_a_pool_of_the_caller_is_used_and_left_as_it_is(postgres_schema_ur
 
 
 async def test_a_pool_that_its_owner_closed_is_a_closed_storage(postgres_schema_url: str) -> None:
-    """The driver's complaint about its pool does not escape."""
+    """The driver's error about its closed pool is translated."""
     options = PostgresOptions.from_url(postgres_schema_url)
     pool = await asyncpg.create_pool(options.dsn, min_size=0)
     async with opened(postgres_schema_url, pool=pool) as database:
@@ -185,7 +185,7 @@ async def test_a_pool_that_its_owner_closed_is_a_closed_storage(postgres_schema_
 
 
 async def test_a_read_only_server_refuses_writes_as_a_failure_of_the_storage(postgres_schema_url: str) -> None:
-    """A standby is not something to retry against."""
+    """A read-only standby is not retried."""
     options = PostgresOptions.from_url(postgres_schema_url)
     async with opened(postgres_schema_url) as database:
         await with_items(database, 1)

@@ -1,4 +1,4 @@
-"""Calls of stores that repeat themselves after a lost answer: what was done once counts once."""
+"""Store calls that are retried after a lost answer take effect once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.factories.session import created, owner
 
 
 async def test_a_claim_whose_answer_was_lost_is_one_attempt(postgres_storage_url: str) -> None:
-    """The repeat finds its own claim; it does not count as a second attempt, of which there are only so many."""
+    """The retry finds its own claim; it does not count as a second attempt."""
     async with proxy_before(postgres_storage_url) as (proxy, url), await lash.open(url) as storage:
         await created(storage)
         await queued(storage, late("x"))
@@ -23,7 +23,7 @@ async def test_a_claim_whose_answer_was_lost_is_one_attempt(postgres_storage_url
 
 
 async def test_a_turn_whose_begin_was_lost_is_one_attempt(postgres_storage_url: str) -> None:
-    """The repeat finds its own lease and its own claim: one fencing number and one attempt were used."""
+    """The retry finds its own lease and claim: one fencing number and one attempt were used."""
     async with proxy_before(postgres_storage_url) as (proxy, url), await lash.open(url) as storage:
         await created(storage)
         await queued(storage, late("x"))

@@ -1,4 +1,4 @@
-"""Reading the URL: every knob, every mistake, and never the password."""
+"""Reading the URL: every option, every mistake, and never the password."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_every_knob_is_read_from_the_url_and_the_rest_is_left_to_the_driver() ->
 
 
 def test_an_override_beats_the_url() -> None:
-    """What the caller passes stands above what the URL says."""
+    """Arguments take precedence over the URL."""
     options = PostgresOptions.from_url(f"{URL}?max_size=4", max_size=7, pooler=False)
     assert (options.max_size, options.pooler) == (7, False)
 
@@ -67,7 +67,7 @@ def test_a_wrong_value_is_refused_by_name(query: str, key: str) -> None:
 
 
 def test_a_wrong_override_is_refused_by_name() -> None:
-    """Overrides are checked as the URL is."""
+    """Overrides are checked like the URL."""
     with pytest.raises(ConfigError, match="max_size"):
         PostgresOptions.from_url(URL, max_size="many")
     with pytest.raises(ConfigError, match="colour"):
@@ -97,7 +97,7 @@ def test_a_malformed_url_is_refused_without_showing_the_password(url: str) -> No
 
 
 def test_the_password_is_not_in_the_text_of_the_options() -> None:
-    """Printing or logging the options is harmless."""
+    """Printing or logging the options shows no password."""
     options = PostgresOptions.from_url(URL)
     assert "s3cret" not in repr(options) + str(options) + options.address
 
@@ -113,7 +113,7 @@ def test_the_password_is_not_in_the_text_of_the_options() -> None:
     ],
 )
 def test_the_address_names_host_and_port(url: str, address: str) -> None:
-    """Messages can say where the server was looked for."""
+    """Messages can name the address of the server."""
     assert PostgresOptions.from_url(url).address == address
 
 

@@ -1,4 +1,4 @@
-"""Which failures are repeated, and which are handed to the caller with what is known about the outcome."""
+"""Which failures are retried, and which are raised, with what is known about the outcome."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_a_deadlock_is_repeated(postgres_schema_url: str) -> None:
 
 
 async def test_a_serialization_failure_is_repeated(postgres_schema_url: str) -> None:
-    """A statement whose snapshot is overtaken is run again on a new one, also when it is not repeatable."""
+    """A statement that fails to serialize is retried, also when it is not repeatable."""
     heard: list[str] = []
     options = PostgresOptions.from_url(postgres_schema_url)
     strict = {"default_transaction_isolation": "repeatable read", "application_name": "lash"}
@@ -96,7 +96,7 @@ async def test_a_lock_timeout_is_repeated_once_and_then_unavailable(postgres_sch
 
 
 async def test_a_statement_timeout_is_not_repeated(postgres_schema_url: str) -> None:
-    """A statement that ran into its limit would do so again; the caller learns that it was not applied."""
+    """A statement that hit its timeout is not retried; the error says that it was not applied."""
     heard: list[str] = []
     async with opened(postgres_schema_url, statement_timeout_ms=20, on_statement=heard.append) as database:
         with pytest.raises(StoreUnavailable, match="57014") as caught:
@@ -106,7 +106,7 @@ async def test_a_statement_timeout_is_not_repeated(postgres_schema_url: str) -> 
 
 
 async def test_a_read_whose_connection_is_killed_is_repeated(postgres_schema_url: str) -> None:
-    """The caller of a read does not notice that its connection was ended by an administrator."""
+    """A read succeeds although an administrator terminated its connection."""
     heard: list[str] = []
     async with (
         raw_connection(postgres_schema_url) as rival,
@@ -120,7 +120,7 @@ async def test_a_read_whose_connection_is_killed_is_repeated(postgres_schema_url
 
 
 async def test_a_write_whose_connection_is_killed_is_of_unknown_outcome(postgres_schema_url: str) -> None:
-    """A write that must not run twice is handed back instead of repeated."""
+    """A write that must not run twice is not retried."""
     async with raw_connection(postgres_schema_url) as rival, opened(postgres_schema_url) as database:
         writing = asyncio.create_task(database.write_one(Item, "sleep", 30, repeatable=False))
         pid = await until_waiting(rival, "Timeout")
@@ -149,7 +149,7 @@ async def test_a_lost_answer_is_unknown_whether_or_not_the_server_had_applied_it
 async def test_a_repeatable_write_is_repeated_after_a_lost_answer(
     postgres_schema_url: str, when: Cut, expected: int
 ) -> None:
-    """It is really sent again, which is why the caller has to say that this is harmless."""
+    """It is really sent again, which is why only a ``repeatable`` statement is."""
     async with proxy_before(postgres_schema_url) as (proxy, url), opened(url) as database:
         await with_items(database, MARKED)
         proxy.cut_once(MARKED.to_bytes(8), when)
@@ -165,7 +165,7 @@ async def test_a_lost_answer_to_a_read_is_repeated(postgres_schema_url: str) -> 
 
 
 async def test_a_lost_answer_to_commit_is_unknown_and_a_lost_statement_is_not(postgres_schema_url: str) -> None:
-    """Before its COMMIT a transaction surely has not been applied."""
+    """Before its COMMIT a transaction has certainly not been applied."""
     async with proxy_before(postgres_schema_url) as (proxy, url), opened(url) as database:
         await with_items(database, MARKED)
         proxy.cut_once(MARKED.to_bytes(8), Cut.BEFORE_ANSWERING)
@@ -183,7 +183,7 @@ async def test_a_lost_answer_to_commit_is_unknown_and_a_lost_statement_is_not(po
 async def test_a_line_that_swallows_everything_does_not_hang_the_caller(
     postgres_schema_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client has its own limit: a read is then unavailable, a write of unknown outcome, and neither is repeated."""
+    """The client has its own timeout: a read is then unavailable, a write of unknown outcome; neither is retried."""
     monkeypatch.setattr("lash.postgres.engine.database._ANSWER_GRACE_S", 0.05)
     monkeypatch.setattr("lash.postgres.engine.pool._RELEASE_LIMIT_S", 0.05)
     heard: list[str] = []
@@ -230,7 +230,7 @@ async def test_a_restarted_server_is_used_again(own_server: PostgresServer) -> N
 
 
 async def test_a_server_that_is_away_is_unavailable_and_named(own_server: PostgresServer) -> None:
-    """Opening and reading both say where they looked; after the server's return the same database works."""
+    """Opening and reading both name the address; once the server is back the same database works."""
     options = PostgresOptions.from_url(own_server.url)
     async with opened(own_server.url) as database:
         # In a thread, so that the loop notices the end of the idle connection before it is used again.

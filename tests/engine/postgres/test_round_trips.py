@@ -1,4 +1,4 @@
-"""What each call sends: one round trip, nothing more."""
+"""Each call sends one round trip, and nothing more."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_concurrent_calls_use_several_connections(postgres_schema_url: str
 
 
 async def test_the_timeouts_and_the_name_are_set_on_the_server(postgres_schema_url: str) -> None:
-    """The server itself bounds our statements and lists us by name."""
+    """The server enforces the timeouts and shows the application name."""
     async with opened(
         postgres_schema_url, lock_timeout_ms=1234, statement_timeout_ms=5678, application_name="worker"
     ) as database:
@@ -92,7 +92,7 @@ async def test_behind_a_pooler_nothing_is_kept_on_the_session(postgres_schema_ur
 
 
 async def test_behind_a_pooler_a_statement_is_two_round_trips(postgres_schema_url: str) -> None:
-    """What the option costs: the statement is described anew each time, and sent whole with its arguments."""
+    """The cost of the option: the statement is described again each time, and sent whole with its arguments."""
     async with proxy_before(postgres_schema_url) as (proxy, url), opened(url, pooler=True) as database:
         await database.read_one(Item, "one")
         start = proxy.round_trips

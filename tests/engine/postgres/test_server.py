@@ -54,7 +54,7 @@ def is_running(pid: int) -> bool:
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
 def test_the_server_does_not_outlive_its_parent(ending: signal.Signals) -> None:
-    """However the parent ends, the server ends too and its folder is gone."""
+    """However the parent ends, the server ends too and its directory is removed."""
     child, folder = start_child()
     with child:
         server = int((folder / "data" / "postmaster.pid").read_text().splitlines()[0])
@@ -68,7 +68,7 @@ def test_the_server_does_not_outlive_its_parent(ending: signal.Signals) -> None:
 
 
 def test_stop_keeps_the_data_and_close_removes_it(own_server: PostgresServer) -> None:
-    """A restart comes back on the same URL with what was written."""
+    """A restart keeps the URL and the data."""
     url = own_server.url
     run_sql(url, "CREATE TABLE kept (id bigint)")
     own_server.restart()
@@ -98,7 +98,7 @@ async def test_only_the_durable_server_waits_for_the_disk(own_server: PostgresSe
 
 
 async def test_binaries_that_the_servers_user_cannot_reach_are_copied(tmp_path: Path) -> None:
-    """Below a closed folder ``nobody`` finds nothing, and no permission is changed to let it in."""
+    """Below a directory that ``nobody`` cannot enter, nothing is found, and no permission is changed."""
     if os.geteuid() != 0:
         pytest.skip("only root runs the server as another user")
     binaries = find_binaries()

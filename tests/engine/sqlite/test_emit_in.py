@@ -1,4 +1,4 @@
-"""An emission inside somebody else's transaction on SQLite."""
+"""An emission inside the caller's transaction on SQLite."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tests.factories.trigger import pressed, subscribed
 
 
 class _Changed(Exception):
-    """The rest of the transaction came to nothing."""
+    """Raised to roll the transaction back."""
 
 
 def _ready(_connection: apsw.Connection, _new: bool) -> None:  # noqa: FBT001 - the engine's signature
-    """The storage made the tables."""
+    """The storage has created the tables."""
 
 
 async def test_an_emission_shares_the_fate_of_its_transaction(tmp_path: Path) -> None:
-    """What is emitted inside a transaction that fails never happened; else it happened with the rest."""
+    """An emission is committed or rolled back with its transaction."""
     path = str(tmp_path / "lash.db")
     async with await lash.open(f"sqlite:///{path}") as storage:
         await subscribed(storage)

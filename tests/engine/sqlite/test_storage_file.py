@@ -30,7 +30,7 @@ async def test_session_ids_name_no_files(tmp_path: Path) -> None:
 
 
 async def test_a_failure_after_the_commit_is_not_a_failed_commit(tmp_path: Path) -> None:
-    """What goes wrong once a commit is durable does not make it fail."""
+    """An error after a commit is durable does not make the commit fail."""
     heard: list[str] = []
 
     def fail_after_commit(name: str) -> None:
@@ -47,8 +47,8 @@ async def test_a_failure_after_the_commit_is_not_a_failed_commit(tmp_path: Path)
     assert "checkpoint" in heard
 
 
-async def test_text_that_is_no_utf8_is_damage(tmp_path: Path) -> None:
-    """Bytes that somebody else wrote where text belongs are told as damage, not as a wrong parameter."""
+async def test_text_that_is_not_utf8_is_damage(tmp_path: Path) -> None:
+    """Bytes that another program stored in a text column raise CorruptData, not InvalidInput."""
     url = f"sqlite:///{tmp_path / 'lash.db'}"
     async with await lash.open(url) as storage:
         await storage.sessions.create("s")
@@ -56,5 +56,5 @@ async def test_text_that_is_no_utf8_is_damage(tmp_path: Path) -> None:
     connection.execute("UPDATE lash_sessions SET name = CAST(x'ff' AS TEXT)")
     connection.close()
     async with await lash.open(url) as storage:
-        with pytest.raises(lash.CorruptData, match="a stored text is no UTF-8"):
+        with pytest.raises(lash.CorruptData, match="expected UTF-8 in a stored text"):
             await storage.sessions.list()

@@ -45,9 +45,9 @@ def pair(writer: str, number: int) -> Callable[[Transaction], None]:
     return body
 
 
-async def compete(path: str, writer: str, take_turns: str, commits: str) -> None:
+async def compete(path: str, writer: str, fair_lock: str, commits: str) -> None:
     """Write with two callers and without a pause, each commit one row."""
-    database = await open_entries(path, SQLiteOptions(take_turns=take_turns == "yes"))
+    database = await open_entries(path, SQLiteOptions(fair_lock=fair_lock == "yes"))
     say("ready")
     sys.stdin.readline()
 

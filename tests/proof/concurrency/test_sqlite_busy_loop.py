@@ -35,9 +35,9 @@ class Observed:
             self.longest_stall = max(self.longest_stall, stall)
 
 
-async def observe(path: Path, *, lend_gil: bool) -> Observed:
+async def observe(path: Path, *, yield_gil: bool) -> Observed:
     """Commit and read while the loop is busy."""
-    database = await open_database(path, options=SQLiteOptions(lend_gil=lend_gil))
+    database = await open_database(path, options=SQLiteOptions(yield_gil=yield_gil))
     await database.write(insert(0))
     observed = Observed()
 
@@ -70,7 +70,7 @@ async def test_a_busy_loop_does_not_starve_its_threads(tmp_path: Path) -> None:
     """
     seen: list[tuple[int, int]] = []
     while len(seen) < TRIES:
-        observed = await observe(tmp_path / f"{len(seen)}.db", lend_gil=True)
+        observed = await observe(tmp_path / f"{len(seen)}.db", yield_gil=True)
         if min(observed.commits, observed.reads) > TURNS // 10:
             return
         seen.append((observed.commits, observed.reads))
@@ -84,8 +84,8 @@ async def test_without_lending_commits_stall(tmp_path: Path) -> None:
     """
     stalls: list[tuple[int, int]] = []
     while len(stalls) < TRIES:
-        lent = await observe(tmp_path / f"lent-{len(stalls)}.db", lend_gil=True)
-        kept = await observe(tmp_path / f"kept-{len(stalls)}.db", lend_gil=False)
+        lent = await observe(tmp_path / f"lent-{len(stalls)}.db", yield_gil=True)
+        kept = await observe(tmp_path / f"kept-{len(stalls)}.db", yield_gil=False)
         if lent.longest_stall * 3 < kept.longest_stall:
             return
         stalls.append((lent.longest_stall, kept.longest_stall))

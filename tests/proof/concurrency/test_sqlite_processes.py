@@ -73,8 +73,8 @@ def longest_run(writers: list[str]) -> int:
     return longest
 
 
-def compete(path: Path, *, take_turns: bool) -> int:
-    commands = [["compete", str(path), name, "yes" if take_turns else "no", "150"] for name in "abc"]
+def compete(path: Path, *, fair_lock: bool) -> int:
+    commands = [["compete", str(path), name, "yes" if fair_lock else "no", "150"] for name in "abc"]
     with children(*commands) as started:
         go(started)
     writers = [writer for writer, _ in entries(path)]
@@ -87,8 +87,8 @@ def test_processes_take_turns(tmp_path: Path) -> None:
     # On a busy machine others disturb both measurements; a second look is not disturbed in the same way.
     leads = []
     for attempt in range(3):
-        with_turns = compete(tmp_path / f"turns{attempt}.db", take_turns=True)
-        leads.append((with_turns, compete(tmp_path / f"free{attempt}.db", take_turns=False)))
+        with_turns = compete(tmp_path / f"turns{attempt}.db", fair_lock=True)
+        leads.append((with_turns, compete(tmp_path / f"free{attempt}.db", fair_lock=False)))
         if with_turns * 3 < leads[-1][1]:
             return
     pytest.fail(f"with turns the lead was not far below the lead without: {leads}")

@@ -9,7 +9,7 @@ import msgspec
 from lash.postgres.commit.planned import PlannedCommit
 from lash.postgres.commit.statement import choose_statement
 from lash.postgres.commit.together import MAX_TOGETHER
-from lash.postgres.engine.batcher import Group
+from lash.postgres.engine.batcher import StatementBatcher
 from lash.postgres.engine.database import Database
 
 
@@ -26,13 +26,13 @@ class CommitWriter:
     def __init__(self, database: Database) -> None:
         self._database = database
         # No gathering: a session whose graph is being replaced is locked for long, and would hold up the others.
-        self._group: Group[PlannedCommit, WrittenCommit] = Group(
+        self._batcher: StatementBatcher[PlannedCommit, WrittenCommit] = StatementBatcher(
             self._write_all, limit=MAX_TOGETHER, is_repeatable=lambda commit: commit.is_repeatable, gather=False
         )
 
     async def write(self, commit: PlannedCommit) -> WrittenCommit | None:
         """Write one commit; return None if its guard found the plan stale. Raises what the database raises."""
-        return await self._group.ask(commit.session_key, commit)
+        return await self._batcher.submit(commit.session_key, commit)
 
     async def _write_all(self, commits: Mapping[Hashable, PlannedCommit]) -> Mapping[Hashable, WrittenCommit]:
         """Send commits in one statement, and return those that were written by the keys of their sessions."""

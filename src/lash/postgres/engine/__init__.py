@@ -1,0 +1,1 @@
+"""The PostgreSQL engine: pool, statements, retries and batches. It knows no table of lash; start at `database`."""

@@ -1,4 +1,12 @@
-"""Writes of many callers in few statements: what waits while some are under way shares the next one."""
+"""Combines writes of many callers into few statements, without a timer.
+
+At most two statements are in flight at a time. Items that arrive meanwhile wait, and all of them share the next
+statement. So batches grow with the load: a lone caller is sent at once, and a hundred callers share a few statements.
+
+A statement may wait for a lock. After 50 ms without an answer it no longer counts, and waiting items go beside it.
+If a statement fails, its items are sent again one by one, so that each caller gets the outcome of its own item. Only an
+item that may already be written and must not be written twice is not sent again; its caller gets the error.
+"""
 
 from __future__ import annotations
 
@@ -10,25 +18,25 @@ from typing import Final, Generic, TypeAlias, TypeVar
 
 from lash.errors import StorageFailure, StoreUnavailable
 
-_LANES: Final = 2
-"""How many statements are under way before others wait to be sent together."""
-_LONELY: Final = 4
-"""After so many that met no other, the next one does not wait to see whether others come."""
+_MAX_IN_FLIGHT: Final = 2
+"""How many statements are in flight before items wait: one runs on the server while the other is on its way."""
+_ALONE_IN_A_ROW: Final = 4
+"""After so many items in a row without another one beside them, the next is sent without waiting for others."""
 _STUCK_S: Final = 0.05
-"""A statement without an answer for so long waits for a lock that somebody holds; others do not wait for it."""
+"""A statement without an answer for this long waits for a lock; it no longer holds up the others."""
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 Send: TypeAlias = Callable[[Mapping[Hashable, Item]], Awaitable[Mapping[Hashable, Answer]]]
-"""Sends some items in one statement, by their keys, and returns the answers; an item without one was refused."""
+"""Sends items in one statement, by key, and returns their answers by key; an item without an answer was refused."""
 
 
-class Group(Generic[Item, Answer]):
-    """Sends items, each of which is written whole or not at all. One that meets no other waits for nobody.
+class StatementBatcher(Generic[Item, Answer]):
+    """Sends items in shared statements. Each item is written whole or not at all; a lone item is sent at once.
 
-    Items of one key never share a statement. ``is_repeatable`` says of an item whether it is harmless to send it again
-    after its answer was lost; all are by default. With ``gather`` those who ask at the same moment share the first
-    statement too; without it, one who waits for a lock holds up fewer of them.
+    Items of one key never share a statement. ``is_repeatable`` says whether an item may be sent again after its answer
+    was lost; all may by default. With ``gather``, callers of the same event loop iteration share the first statement
+    too; without it, an item that waits for a lock holds up fewer of them.
     """
 
     def __init__(
@@ -44,85 +52,85 @@ class Group(Generic[Item, Answer]):
         self._is_repeatable = is_repeatable
         self._gathers = gather
         self._waiting: deque[_Waiting[Item, Answer]] = deque()
-        self._gathering = False
-        self._beginning = False
+        self._is_gathering = False
+        self._is_starting = False
         self._alone = 0
-        """How many have asked in a row while nobody else did."""
-        self._under_way: dict[object, float] = {}
+        """How many items in a row came while no other one waited or was in flight."""
+        self._in_flight: dict[object, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._alarm: asyncio.TimerHandle | None = None
+        self._stuck_timer: asyncio.TimerHandle | None = None
 
-    async def ask(self, key: Hashable, item: Item) -> Answer | None:
-        """Return the answer for one item, None if it was refused; raise what stood in the way of asking."""
+    async def submit(self, key: Hashable, item: Item) -> Answer | None:
+        """Return the answer for one item, None if it was refused; raise the error of its statement."""
         loop = asyncio.get_running_loop()
-        self._alone = 0 if self._gathering or self._under_way else self._alone + 1
-        if not self._gathering and not self._waiting and self._has_free_lane(loop):
-            if self._gathers and self._alone < _LONELY:
+        self._alone = 0 if self._is_gathering or self._in_flight else self._alone + 1
+        if not self._is_gathering and not self._waiting and self._has_room(loop):
+            if self._gathers and self._alone < _ALONE_IN_A_ROW:
                 await self._gather(loop)
             if not self._waiting:
-                return (await self._send_in_lane({key: item}, loop)).get(key)
+                return (await self._send_items({key: item}, loop)).get(key)
         future: asyncio.Future[Answer | None] = loop.create_future()
         self._waiting.append((key, item, future))
-        self._go_on(loop)
+        self._start_next(loop)
         return await future
 
     async def _gather(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Let those who are about to ask at this very moment come along."""
-        self._gathering = True
+        """Let other callers of this event loop iteration add their items."""
+        self._is_gathering = True
         try:
             await asyncio.sleep(0)
         finally:
-            self._gathering = False
-            self._go_on(loop)
+            self._is_gathering = False
+            self._start_next(loop)
 
-    def _has_free_lane(self, loop: asyncio.AbstractEventLoop) -> bool:
-        if not self._under_way:
+    def _has_room(self, loop: asyncio.AbstractEventLoop) -> bool:
+        if not self._in_flight:
             return True
         now = loop.time()
-        return sum(now - began < _STUCK_S for began in self._under_way.values()) < _LANES
+        return sum(now - began < _STUCK_S for began in self._in_flight.values()) < _MAX_IN_FLIGHT
 
-    async def _send_in_lane(
+    async def _send_items(
         self, items: Mapping[Hashable, Item], loop: asyncio.AbstractEventLoop
     ) -> Mapping[Hashable, Answer]:
         statement = object()
-        self._under_way[statement] = loop.time()
-        # Another lane may be free for those who wait.
-        self._go_on(loop)
+        self._in_flight[statement] = loop.time()
+        # There may be room for another statement.
+        self._start_next(loop)
         try:
             return await self._send(items)
         finally:
-            del self._under_way[statement]
-            self._go_on(loop)
+            del self._in_flight[statement]
+            self._start_next(loop)
 
-    def _go_on(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin with those that wait if there is room, and look again when statements may be stuck."""
-        if self._waiting and not self._gathering and not self._beginning and self._has_free_lane(loop):
-            # One is enough: it takes as many as fit, and comes here again when it has its lane.
-            self._beginning = True
-            task = loop.create_task(self._send_next(loop), name="lash-group")
+    def _start_next(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Send waiting items if there is room; otherwise check again when the statements in flight may be stuck."""
+        if self._waiting and not self._is_gathering and not self._is_starting and self._has_room(loop):
+            # One task is enough: it takes as many items as fit, and calls this again once it is in flight.
+            self._is_starting = True
+            task = loop.create_task(self._send_next(loop), name="lash-batcher")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        if self._waiting and self._alarm is None:
-            self._alarm = loop.call_later(_STUCK_S, self._look_again, loop)
+        if self._waiting and self._stuck_timer is None:
+            self._stuck_timer = loop.call_later(_STUCK_S, self._check_stuck, loop)
 
-    def _look_again(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._alarm = None
-        self._go_on(loop)
+    def _check_stuck(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._stuck_timer = None
+        self._start_next(loop)
 
     async def _send_next(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._beginning = False
-        waiting = self._next()
+        self._is_starting = False
+        waiting = self._take_next()
         if not waiting:
             return
         try:
-            await self._settle(waiting, loop)
+            await self._deliver(waiting, loop)
         finally:
-            # Whatever ended this, nobody is left waiting for it.
+            # However this task ended, no caller is left waiting.
             for _, _, future in waiting.values():
                 future.cancel()
 
-    def _next(self) -> dict[Hashable, _Waiting[Item, Answer]]:
-        """Take those that wait longest, one of each key, without those whose callers are gone."""
+    def _take_next(self) -> dict[Hashable, _Waiting[Item, Answer]]:
+        """Take the oldest items, one of each key, without those whose callers were cancelled."""
         chosen: dict[Hashable, _Waiting[Item, Answer]] = {}
         later: list[_Waiting[Item, Answer]] = []
         while self._waiting and len(chosen) < self._limit:
@@ -136,20 +144,21 @@ class Group(Generic[Item, Answer]):
         self._waiting.extendleft(reversed(later))
         return chosen
 
-    async def _settle(self, waiting: dict[Hashable, _Waiting[Item, Answer]], loop: asyncio.AbstractEventLoop) -> None:
+    async def _deliver(self, waiting: dict[Hashable, _Waiting[Item, Answer]], loop: asyncio.AbstractEventLoop) -> None:
+        """Send the items in one statement and give each caller its answer."""
         try:
-            answers = await self._send_in_lane({key: item for key, (_, item, _) in waiting.items()}, loop)
-        except Exception as error:  # noqa: BLE001 (whatever it is, those who wait must hear of it)
-            await self._settle_failed(waiting, error, loop)
+            answers = await self._send_items({key: item for key, (_, item, _) in waiting.items()}, loop)
+        except Exception as error:  # noqa: BLE001 (whatever it is, the callers must get it)
+            await self._deliver_failed(waiting, error, loop)
             return
         for key, (_, _, future) in waiting.items():
             if not future.done():
                 future.set_result(answers.get(key))
 
-    async def _settle_failed(
+    async def _deliver_failed(
         self, waiting: dict[Hashable, _Waiting[Item, Answer]], error: Exception, loop: asyncio.AbstractEventLoop
     ) -> None:
-        """Find out whom an error concerns. What may have been written and cannot be repeated is not sent again."""
+        """Send each item again alone to find the one that failed, unless it may be written and is not repeatable."""
         is_unknown = isinstance(error, StoreUnavailable | StorageFailure) and error.outcome_unknown
         again: dict[Hashable, _Waiting[Item, Answer]] = {}
         for key, each in waiting.items():
@@ -157,10 +166,10 @@ class Group(Generic[Item, Answer]):
             if len(waiting) > 1 and (not is_unknown or self._is_repeatable(item)):
                 again[key] = each
             elif not future.done():
-                # Each caller raises an exception of its own: a shared one would collect all their tracebacks.
+                # Each caller raises its own copy: a shared exception would collect the tracebacks of all.
                 future.set_exception(copy.copy(error))
-        # At once: one that waits for a lock must not keep the others.
-        await asyncio.gather(*(self._settle({key: each}, loop) for key, each in again.items()))
+        # All at the same time: an item that waits for a lock must not delay the others.
+        await asyncio.gather(*(self._deliver({key: each}, loop) for key, each in again.items()))
 
 
 _Waiting: TypeAlias = tuple[Hashable, Item, asyncio.Future[Answer | None]]

@@ -1,4 +1,8 @@
-"""The PostgreSQL engine: named statements, one round trip each, repeated where that is safe. It knows no table."""
+"""One PostgreSQL database: named statements, one round trip each, retried where that is safe.
+
+A statement takes a connection from the pool (`pool`), is sent once, and is retried after errors that `errors` knows to
+be safe. Writes of many callers may be combined into one statement before they come here (`batcher`).
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,22 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 import msgspec
 
 from lash.base.backoff import backoff, jitter
 from lash.errors import ConfigError, CorruptData, StorageClosed
 from lash.postgres.engine.driver import asyncpg
-from lash.postgres.engine.errors import DRIVER_ERRORS, Phase, Remedy, is_unsent, pool_failure, remedy_for, translate
+from lash.postgres.engine.errors import (
+    DRIVER_ERRORS,
+    FailurePhase,
+    Remedy,
+    is_unsent,
+    pool_failure,
+    remedy_for,
+    translate,
+)
 from lash.postgres.engine.options import PostgresOptions
 from lash.postgres.engine.pool import Connections, check_server
 
@@ -25,17 +37,19 @@ T = TypeVar("T")
 StatementHook = Callable[[str], None]
 """Called with the name of each statement (and ``begin``, ``commit``, ``rollback``, ``script``) before it is sent."""
 
-MAX_TRIES = 5
-_LONGEST_PAUSE_S = 1.0
-# Beyond the server's own limit on a statement, for a network that swallows the answer.
-_ANSWER_GRACE_S = 5.0
+MAX_TRIES: Final = 5
+"""How often a statement is sent, with growing pauses: about two seconds in all, enough for a failover to begin."""
+_LONGEST_PAUSE_S: Final = 1.0
+"""The longest pause between two tries."""
+_ANSWER_GRACE_S: Final = 5.0
+"""How long to wait beyond the server's own statement timeout, in case the network loses the answer."""
 
 
 class Database:
     """Runs named statements on a pool of connections.
 
-    A call belongs to the event loop and the process in which the database was opened. A caller that is cancelled gets
-    its cancellation at once; the statement it had sent is then applied whole or not at all.
+    It is used from the event loop and the process in which it was opened. A cancelled caller gets its cancellation at
+    once; a statement that it had sent is then applied whole or not at all.
     """
 
     def __init__(
@@ -63,14 +77,14 @@ class Database:
         pool: asyncpg.Pool[asyncpg.Record] | None = None,
         on_statement: StatementHook | None = None,
     ) -> Self:
-        """Connect once and look whether the server will do.
+        """Connect once and check the server's version and encoding.
 
-        A ``pool`` of the caller is used as it is and never closed. Raises :class:`ConfigError` for a server that is
+        A ``pool`` of the caller is used unchanged and never closed. Raises :class:`ConfigError` for a server that is
         too old, is not UTF8 or refuses the login, and :class:`StoreUnavailable` for one that does not answer.
         """
         database = cls(Connections(options, pool), options, queries, on_statement)
         try:
-            await database._meet_server()
+            await database._check_server()
         except BaseException:
             database._closed = True
             database._connections.terminate()
@@ -78,47 +92,47 @@ class Database:
         return database
 
     async def read_one(self, shape: type[T], name: str, *args: object) -> T | None:
-        """Run one statement that changes nothing and return its first row, or nothing."""
+        """Run one read-only statement and return its first row; None if there is none."""
         rows = await self._fetch(name, args, reads=True, repeatable=True)
         return _shaped(shape, name, rows[0]) if rows else None
 
     async def read_all(self, shape: type[T], name: str, *args: object) -> list[T]:
-        """Run one statement that changes nothing and return its rows."""
+        """Run one read-only statement and return its rows."""
         rows = await self._fetch(name, args, reads=True, repeatable=True)
         return [_shaped(shape, name, row) for row in rows]
 
     async def write_one(self, shape: type[T], name: str, *args: object, repeatable: bool) -> T | None:
-        """Run one statement that commits by itself and return its row, or nothing.
+        """Run one statement in its own transaction and return its row; None if there is none.
 
-        ``repeatable`` says that running it twice is harmless, because its guard refuses the second time or because it
-        is idempotent: it is then repeated after a lost connection. Otherwise that raises :class:`StoreUnavailable`
-        with ``outcome_unknown``.
+        ``repeatable`` means that the statement may run twice, because its guard refuses the second run or because it is
+        idempotent. It is then retried after a lost connection; any other raises :class:`StoreUnavailable` with
+        ``outcome_unknown``.
         """
         rows = await self._fetch(name, args, reads=False, repeatable=repeatable)
         return _shaped(shape, name, rows[0]) if rows else None
 
     async def write_all(self, shape: type[T], name: str, *args: object, repeatable: bool) -> list[T]:
-        """Run one statement that commits by itself and return its rows; see :meth:`write_one`."""
+        """Run one statement in its own transaction and return its rows; see :meth:`write_one`."""
         rows = await self._fetch(name, args, reads=False, repeatable=repeatable)
         return [_shaped(shape, name, row) for row in rows]
 
-    async def whisper(self, name: str, *args: object) -> None:
-        """Run one statement that belongs to no operation and may be lost: not announced, not repeated."""
+    async def send_quietly(self, name: str, *args: object) -> None:
+        """Run one statement that belongs to no operation and may be lost: no hook is called, nothing is retried."""
         text = self.statement(name)
         try:
             await self._ask(None, text, args)
         except DRIVER_ERRORS as error:
-            raise self.failure(error, Phase.STATEMENT, name) from error
+            raise self.failure(error, FailurePhase.STATEMENT, name) from error
 
     @property
     def can_listen(self) -> bool:
-        """Whether `connect_beside_pool` gives a connection that hears notifications."""
+        """Whether `connect_beside_pool` returns a connection that receives notifications."""
         return self._connections.can_listen
 
     async def connect_beside_pool(self) -> PlainConnection:
-        """Open a connection of the caller's own, not counted in the pool and not closed with it.
+        """Open a connection that belongs to the caller: not counted in the pool and not closed with it.
 
-        Its errors are still the driver's.
+        Its errors are those of the driver.
         """
         return await self._connections.connect_beside_pool()
 
@@ -126,8 +140,8 @@ class Database:
     async def transaction(self) -> AsyncIterator[Transaction]:
         """Open a read-committed transaction; it commits when the block ends and rolls back when the block raises.
 
-        The block is not repeated: a deadlock in it raises :class:`StoreUnavailable`, and the caller begins anew. A
-        connection lost during the COMMIT raises it with ``outcome_unknown``.
+        The block is not retried: a deadlock raises :class:`StoreUnavailable`, and the caller starts again. A connection
+        lost during the COMMIT raises it with ``outcome_unknown``.
         """
         connection = await self._connect()
         try:
@@ -135,30 +149,30 @@ class Database:
             yield Transaction(self, connection)
             await self._commit(connection)
         except asyncio.CancelledError:
-            self._connections.soon(self._give_up(connection))
+            self._connections.return_later(self._roll_back(connection))
             raise
         except BaseException:
-            await self._give_up(connection)
+            await self._roll_back(connection)
             raise
         await self._connections.give_back(connection)
 
     async def close(self) -> None:
-        """Wait for the calls under way and close our connections; later calls raise :class:`StorageClosed`."""
+        """Wait for calls in flight and close the connections; later calls raise :class:`StorageClosed`."""
         if self._closed:
             return
-        self.check_place()
+        self.check_loop()
         self._closed = True
         await self._connections.close()
 
-    def check_place(self) -> None:
-        """Raise `ConfigError` in another event loop or process than the one in which the database was opened."""
+    def check_loop(self) -> None:
+        """Raise `ConfigError` unless called in the event loop and the process that opened the database."""
         if os.getpid() != self._pid:
-            raise ConfigError("this storage was opened before a fork; open a new one in the child process")
+            raise ConfigError("this storage was opened before the process forked; open a new one in the child process")
         if asyncio.get_running_loop() is not self._loop:
             raise ConfigError("this storage was opened in another event loop; open one in each loop")
 
-    def teach(self, queries: Mapping[str, str]) -> None:
-        """Add named statements to those that it was opened with."""
+    def add_queries(self, queries: Mapping[str, str]) -> None:
+        """Add named statements."""
         self._queries = {**self._queries, **queries}
 
     def statement(self, name: str) -> str:
@@ -168,26 +182,26 @@ class Database:
     async def send(
         self, connection: PooledConnection, name: str, text: str, args: Sequence[object]
     ) -> list[asyncpg.Record]:
-        """Announce a statement and run it on the connection; errors are still the driver's."""
+        """Call the hook and run the statement on the connection; errors are not translated."""
         self._announce(name)
         # The whole result, not `fetchrow`: a row limit would let the server stop a writing function half-way.
         return await connection.fetch(text, *args, timeout=self._answer_limit_s)
 
     async def command(self, connection: PooledConnection, name: str, text: str, args: Sequence[object] = ()) -> str:
-        """Announce a statement, or several without parameters, and return the server's tag for the last."""
+        """Call the hook, run a statement, or several without parameters, and return the server's tag for the last."""
         self._announce(name)
         return await connection.execute(text, *args, timeout=self._answer_limit_s)
 
-    def failure(self, error: BaseException, phase: Phase, name: str, *, reads: bool = False) -> Exception:
-        """Return our error for one of the driver's."""
-        action = "connecting to" if phase is Phase.CONNECT else f"running {name!r} on"
+    def failure(self, error: BaseException, phase: FailurePhase, name: str, *, reads: bool = False) -> Exception:
+        """Return lash's error for an error of the driver."""
+        action = "connecting to" if phase is FailurePhase.CONNECT else f"running {name!r} on"
         closed = pool_failure(error)
         return closed or translate(error, phase, action=action, address=self.options.address, reads=reads)
 
-    async def _meet_server(self) -> None:
+    async def _check_server(self) -> None:
         connection = await self._connect(start=True)
         try:
-            # The server told both when the connection was made; asking again would cost a round trip.
+            # The server sent both when the connection was made; a query would cost a round trip.
             major = connection.get_server_version().major
             encoding = str(connection.get_settings().server_encoding)
         finally:
@@ -195,9 +209,9 @@ class Database:
         check_server(major=major, encoding=encoding, address=self.options.address)
 
     async def _connect(self, *, start: bool = False) -> PooledConnection:
-        """Lend a connection, trying again while the server restarts or is full."""
+        """Return a connection; retry while the server restarts or has no free slot."""
         self._check_usable()
-        kept = self._connections.take_kept()
+        kept = self._connections.take_idle()
         if kept is not None:
             return kept
         for tries in range(1, MAX_TRIES + 1):
@@ -206,25 +220,25 @@ class Database:
                     await self._connections.start()
                 return await self._connections.acquire()
             except DRIVER_ERRORS as error:
-                if remedy_for(error, Phase.CONNECT) is not Remedy.REPEAT or tries == MAX_TRIES:
-                    raise self.failure(error, Phase.CONNECT, "connect") from error
+                if remedy_for(error, FailurePhase.CONNECT) is not Remedy.RETRY or tries == MAX_TRIES:
+                    raise self.failure(error, FailurePhase.CONNECT, "connect") from error
             await _pause(tries)
         raise AssertionError("the last try returns or raises")
 
     async def _ask(self, name: str | None, text: str, args: Sequence[object]) -> list[asyncpg.Record]:
-        """Run one statement on a connection of the pool, announced if it has a name; errors are the driver's."""
+        """Run one statement on a connection of the pool, with the hook if it has a name; errors are not translated."""
         connection = await self._connect()
         try:
             if name is not None:
                 self._announce(name)
             rows = await connection.fetch(text, *args, timeout=self._answer_limit_s)
         except (asyncio.CancelledError, TimeoutError):
-            # The server may take its time to stop the statement; the caller does not wait for that.
-            self._connections.soon(self._connections.release(connection))
+            # The server may take long to cancel the statement; the caller does not wait for it.
+            self._connections.return_later(self._connections.release(connection))
             raise
         except BaseException as error:
             if is_unsent(error):
-                # Its end is on the way, and until then the pool would take it for a good one.
+                # The server is closing it; drop it so that the pool does not reuse it.
                 _drop(connection)
             await self._connections.release(connection)
             raise
@@ -237,8 +251,8 @@ class Database:
             try:
                 return await self._ask(name, text, args)
             except DRIVER_ERRORS as error:
-                if not _may_repeat(remedy_for(error, Phase.STATEMENT), tries, repeatable=repeatable):
-                    raise self.failure(error, Phase.STATEMENT, name, reads=reads) from error
+                if not _may_repeat(remedy_for(error, FailurePhase.STATEMENT), tries, repeatable=repeatable):
+                    raise self.failure(error, FailurePhase.STATEMENT, name, reads=reads) from error
             await _pause(tries)
         raise AssertionError("the last try returns or raises")
 
@@ -246,21 +260,21 @@ class Database:
         try:
             await self.command(connection, "begin", "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
         except DRIVER_ERRORS as error:
-            raise self.failure(error, Phase.TRANSACTION, "begin") from error
+            raise self.failure(error, FailurePhase.TRANSACTION, "begin") from error
 
     async def _commit(self, connection: PooledConnection) -> None:
         try:
             await self.command(connection, "commit", "COMMIT")
         except DRIVER_ERRORS as error:
-            raise self.failure(error, Phase.COMMIT, "commit") from error
+            raise self.failure(error, FailurePhase.COMMIT, "commit") from error
 
-    async def _give_up(self, connection: PooledConnection) -> None:
-        """Roll back what is still open; the error under way matters more than one of this."""
+    async def _roll_back(self, connection: PooledConnection) -> None:
+        """Roll back an open transaction; an error here must not hide the one that caused it."""
         try:
             if not connection.is_closed() and connection.is_in_transaction():
                 await self.command(connection, "rollback", "ROLLBACK")
         except DRIVER_ERRORS:
-            # Half rolled back is no state to lend again; closing makes the server roll back.
+            # Its state is unknown; closing the connection makes the server roll back.
             _drop(connection)
         finally:
             await self._connections.release(connection)
@@ -270,20 +284,20 @@ class Database:
             self._on_statement(name)
 
     def _check_usable(self) -> None:
-        self.check_place()
+        self.check_loop()
         if self._closed:
             raise StorageClosed
 
 
 class Transaction:
-    """Named statements within one transaction. Nothing of it counts until the block ends."""
+    """Named statements within one transaction, committed when the block ends."""
 
     def __init__(self, database: Database, connection: PooledConnection) -> None:
         self._database = database
         self._connection = connection
 
     async def one(self, shape: type[T], name: str, *args: object) -> T | None:
-        """Return the first row of the statement, or nothing."""
+        """Return the first row of the statement; None if there is none."""
         rows = await self._fetch(name, args)
         return _shaped(shape, name, rows[0]) if rows else None
 
@@ -296,7 +310,7 @@ class Transaction:
         try:
             tag = await self._database.command(self._connection, name, self._database.statement(name), args)
         except DRIVER_ERRORS as error:
-            raise self._database.failure(error, Phase.TRANSACTION, name) from error
+            raise self._database.failure(error, FailurePhase.TRANSACTION, name) from error
         # The server's tag reads "UPDATE 3" or "INSERT 0 3", and has no number where rows do not matter.
         count = tag.rpartition(" ")[2]
         return int(count) if count.isdigit() else 0
@@ -306,35 +320,35 @@ class Transaction:
         try:
             await self._database.command(self._connection, "script", text)
         except DRIVER_ERRORS as error:
-            raise self._database.failure(error, Phase.TRANSACTION, "script") from error
+            raise self._database.failure(error, FailurePhase.TRANSACTION, "script") from error
 
     async def _fetch(self, name: str, args: Sequence[object]) -> list[asyncpg.Record]:
         try:
             return await self._database.send(self._connection, name, self._database.statement(name), args)
         except DRIVER_ERRORS as error:
-            raise self._database.failure(error, Phase.TRANSACTION, name) from error
+            raise self._database.failure(error, FailurePhase.TRANSACTION, name) from error
 
 
 def _shaped(shape: type[T], name: str, row: asyncpg.Record) -> T:
     try:
         return msgspec.convert(tuple(row), shape, strict=False)
     except msgspec.ValidationError as error:
-        raise CorruptData(f"{name!r} returned a row that is not a {shape.__name__}: {error}") from error
+        raise CorruptData(f"query {name}: expected a row of {shape.__name__}, got another: {error}") from error
 
 
 def _drop(connection: PooledConnection) -> None:
-    """Close a connection without a word to the server; one that is already gone refuses even that."""
+    """Close a connection without notifying the server; one that is already closed raises, which does not matter."""
     with contextlib.suppress(*DRIVER_ERRORS):
         connection.terminate()
 
 
 def _may_repeat(remedy: Remedy, tries: int, *, repeatable: bool) -> bool:
-    if remedy is Remedy.REPEAT_ONCE:
+    if remedy is Remedy.RETRY_ONCE:
         return tries == 1
-    helps = remedy is Remedy.REPEAT or (remedy is Remedy.REPEAT_IF_HARMLESS and repeatable)
+    helps = remedy is Remedy.RETRY or (remedy is Remedy.RETRY_IF_IDEMPOTENT and repeatable)
     return helps and tries < MAX_TRIES
 
 
 async def _pause(tries: int) -> None:
-    """Wait before the next try, longer after each failure."""
+    """Pause before the next try, longer after each failure."""
     await asyncio.sleep(jitter(backoff(tries - 1, longest_s=_LONGEST_PAUSE_S)))

@@ -1,4 +1,4 @@
-"""The one place that imports the driver, so that its absence is reported once and clearly."""
+"""Imports the driver, so that one error reports that it is not installed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""From the driver's exceptions to ours: what each means, and whether repeating the statement can help.
+"""Translates exceptions of the driver into errors of lash, and decides whether a retry can help.
 
-This is the one seam. Everything that talks to the driver catches :data:`DRIVER_ERRORS` and asks here.
+No other module does. Everything that calls the driver catches :data:`DRIVER_ERRORS` and asks this one.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ from lash.errors import (
 from lash.postgres.engine.driver import asyncpg
 
 DRIVER_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
-"""All that the driver raises. ``TimeoutError`` is an ``OSError`` too, and named since it means something else."""
+"""All exceptions of the driver. ``TimeoutError`` is an ``OSError`` too, but means something else."""
 
 
-class Phase(enum.Enum):
-    """How far a call had come when the driver failed."""
+class FailurePhase(enum.Enum):
+    """How far a call had got when the driver failed."""
 
     CONNECT = "connect"
-    """Nothing of it was sent."""
+    """Nothing was sent yet."""
     STATEMENT = "statement"
-    """A statement that commits by itself was under way."""
+    """A statement that is its own transaction was in flight."""
     TRANSACTION = "transaction"
-    """A transaction was open; without its COMMIT nothing of it counts."""
+    """A transaction was open; without its COMMIT nothing is applied."""
     COMMIT = "commit"
-    """The COMMIT was under way."""
+    """The COMMIT was in flight."""
 
 
 class Remedy(enum.Enum):
-    """Whether repeating can help."""
+    """Whether a retry can help."""
 
-    REPEAT = "repeat"
-    """It surely was not applied, and may succeed the next time."""
-    REPEAT_ONCE = "repeat_once"
+    RETRY = "retry"
+    """The statement was certainly not applied, and may succeed the next time."""
+    RETRY_ONCE = "retry_once"
     """The same, but each try has already waited long."""
-    REPEAT_IF_HARMLESS = "repeat_if_harmless"
-    """The connection was lost under way: it may have been applied."""
+    RETRY_IF_IDEMPOTENT = "retry_if_idempotent"
+    """The connection was lost while the statement was in flight: it may have been applied."""
     GIVE_UP = "give_up"
-    """The next try would end alike, or has waited long enough."""
+    """Another try would fail as well, or the call has waited long enough."""
 
 
 _ROLLED_BACK = frozenset({"40001", "40P01"})
@@ -58,6 +58,7 @@ _TOO_MANY_CONNECTIONS = "53300"
 _SHUTDOWN = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03"})
 _QUERY_CANCELED = "57014"
 _POOLER_SIGNS = frozenset({"26000", "42P05", "08P01"})
+"""Errors about prepared statements, which a pooler in transaction mode loses."""
 
 _Make = Callable[[str], LashError]
 _BY_CODE: Mapping[str, _Make] = {
@@ -76,7 +77,7 @@ _BY_CODE: Mapping[str, _Make] = {
 }
 _BY_CLASS: Mapping[str, _Make] = {
     "22": InvalidInput,
-    # A constraint that our own statement breaks means that the plan and the stored rows disagree.
+    # A constraint that lash's own statement violates means that the plan and the stored rows disagree.
     "23": CorruptData,
     "28": ConfigError,
     "40": StoreUnavailable,
@@ -87,49 +88,51 @@ _BY_CLASS: Mapping[str, _Make] = {
 
 
 def sqlstate_of(error: BaseException) -> str:
-    """Return the server's code for the error, or nothing for an error of the driver or the network."""
+    """Return the server's code for the error; empty for an error of the driver or the network."""
     code = getattr(error, "sqlstate", None)
     return code if isinstance(code, str) else ""
 
 
 def is_connection_loss(error: BaseException) -> bool:
-    """Say whether the error means that there is no working connection (any more)."""
+    """Return whether the error means that the connection failed or was lost."""
     if isinstance(error, TimeoutError):
         return False
     code = sqlstate_of(error)
-    # The driver reports a connection that dies under its feet as an internal error too.
+    # The driver also reports a connection that dies during a call as an internal error.
     broken = isinstance(error, (OSError, asyncpg.InternalClientError)) or _says_closed(error)
     return broken or code.startswith("08") or code in _SHUTDOWN
 
 
 def is_unsent(error: BaseException) -> bool:
-    """Say whether the driver refused to send, because it had seen the connection end or heard that it will."""
-    # The server says why it closes a connection before it does. The driver then waits for the end in a state that
-    # takes no statement, and has no class for saying so.
+    """Return whether the driver sent nothing because the connection was closed or closing."""
+    # The server announces that it closes a connection. The driver then waits for the close in a state that takes no
+    # statement, and has no exception class for it.
     refused = str(error).startswith(("cannot switch to state", "not connected"))
     return (refused and isinstance(error, asyncpg.InternalClientError)) or _says_closed(error)
 
 
-def remedy_for(error: BaseException, phase: Phase) -> Remedy:
-    """Decide whether the call may be tried again."""
+def remedy_for(error: BaseException, phase: FailurePhase) -> Remedy:
+    """Decide whether the call may be retried."""
     code = sqlstate_of(error)
-    if phase is Phase.CONNECT:
+    if phase is FailurePhase.CONNECT:
         connects_later = code == _TOO_MANY_CONNECTIONS or (is_connection_loss(error) and not _is_misconfigured(error))
-        return Remedy.REPEAT if connects_later else Remedy.GIVE_UP
-    if code in _ROLLED_BACK or (phase is Phase.STATEMENT and is_unsent(error)):
-        return Remedy.REPEAT
+        return Remedy.RETRY if connects_later else Remedy.GIVE_UP
+    if code in _ROLLED_BACK or (phase is FailurePhase.STATEMENT and is_unsent(error)):
+        return Remedy.RETRY
     if code == _LOCK_TIMEOUT:
-        return Remedy.REPEAT_ONCE
-    return Remedy.REPEAT_IF_HARMLESS if is_connection_loss(error) else Remedy.GIVE_UP
+        return Remedy.RETRY_ONCE
+    return Remedy.RETRY_IF_IDEMPOTENT if is_connection_loss(error) else Remedy.GIVE_UP
 
 
-def translate(error: BaseException, phase: Phase, *, action: str, address: str, reads: bool = False) -> LashError:
-    """Return our error for the driver's; ``action`` and ``address`` go into its text."""
+def translate(
+    error: BaseException, phase: FailurePhase, *, action: str, address: str, reads: bool = False
+) -> LashError:
+    """Return lash's error for the driver's; ``action`` and ``address`` go into its message."""
     text = f"{action} {address}: {_summary(error)}"
-    if phase is Phase.CONNECT and _is_misconfigured(error):
+    if phase is FailurePhase.CONNECT and _is_misconfigured(error):
         return ConfigError(text)
     if isinstance(error, TimeoutError) or is_connection_loss(error):
-        in_flight = phase in {Phase.STATEMENT, Phase.COMMIT} and not reads
+        in_flight = phase in {FailurePhase.STATEMENT, FailurePhase.COMMIT} and not reads
         return StoreUnavailable(text, outcome_unknown=in_flight)
     code = sqlstate_of(error)
     if code in _POOLER_SIGNS:
@@ -141,7 +144,7 @@ def translate(error: BaseException, phase: Phase, *, action: str, address: str, 
 
 
 def pool_failure(error: BaseException) -> LashError | None:
-    """Return the error for a pool that was closed by its owner, which no other pool or try can mend."""
+    """Return the error for a pool that its owner closed, for which no retry can help."""
     if isinstance(error, asyncpg.InterfaceError) and "pool is clos" in str(error):
         return StorageClosed()
     return None
@@ -151,12 +154,12 @@ def _is_misconfigured(error: BaseException) -> bool:
     if isinstance(error, (asyncpg.ClientConfigurationError, ssl.SSLCertVerificationError)):
         return True
     code = sqlstate_of(error)
-    # While connecting, 08P01 is a pooler that refuses a startup setting and 42704 a server that does not know one.
+    # While connecting, 08P01 is a pooler that refuses a startup setting, 42704 a server that does not know one.
     return code[:2] in {"28", "3D", "42"} or code == "08P01"
 
 
 def _says_closed(error: BaseException) -> bool:
-    # The driver has no class for these: a connection seen to be dead, and one that its pool took back when it died.
+    # The driver has no class for these: a connection known to be closed, and one that its pool took back.
     text = str(error)
     gone = "connection is closed" in text or "released back to the pool" in text
     return gone and isinstance(error, asyncpg.InterfaceError)

@@ -1,4 +1,4 @@
-"""Where the PostgreSQL server is, and how lash uses it."""
+"""The options of a PostgreSQL database, and their form in a URL."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _LONGEST_IDENTIFIER = 63
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PostgresOptions:
-    """The server's address and the knobs of the pool. Its text never shows the password."""
+    """The server's address and the options of the pool. Its repr never shows the password."""
 
     dsn: str = dataclasses.field(default="postgresql://", repr=False)
-    """What the driver connects to; without a host the usual ``PG…`` variables of the environment decide."""
+    """The address for the driver; without a host it uses the ``PG…`` environment variables."""
     schema: str = "public"
     """The schema that holds the tables; one schema is one storage."""
     max_size: int = 16
@@ -45,21 +45,21 @@ class PostgresOptions:
     idle_lifetime_s: float = 600
     """An idle connection is closed after this time; 0 keeps it."""
     lifetime_s: float = 1800
-    """A connection is replaced after at most this time, so that a change of server is noticed; 0 keeps it."""
+    """A connection is replaced after at most this time, so that a failover takes effect; 0 keeps it."""
     lock_timeout_ms: int = 10_000
     statement_timeout_ms: int = 30_000
     pooler: bool = False
-    """Whether a pooler in transaction mode (pgbouncer) stands before the server.
+    """Whether the URL is that of a pooler in transaction mode (pgbouncer).
 
     Then ``lock_timeout_ms`` and ``statement_timeout_ms`` cannot be sent to the server: set them on the role
     (``ALTER ROLE … SET lock_timeout = …``). Statements are not kept prepared, which costs a second round trip each, and
-    LISTEN does not work: whoever waits for a process sees what other storages wrote after up to a second.
+    LISTEN does not work: waits notice writes of other storages after up to a second.
     """
     application_name: str = "lash"
 
     @classmethod
     def from_url(cls, url: str, **overrides: object) -> Self:
-        """Read ``postgresql://user:password@host:port/database?schema=…&max_size=…``; overrides beat the URL.
+        """Read ``postgresql://user:password@host:port/database?schema=…&max_size=…``; overrides take precedence.
 
         Our own keys are taken out of the query string, the driver's (``host``, ``sslmode`` …) are left for it. Raises
         :class:`ConfigError` for any other key and for a value that does not fit.
@@ -110,8 +110,8 @@ def _split(url: str) -> SplitResult:
     misread = parts.netloc.count("@") > 1 or "@" in parts.path or bool(parts.fragment)
     if misread or not all(_is_host(host) for host in hosts):
         raise ConfigError(
-            "the PostgreSQL URL is malformed: it reads postgresql://user:password@host:port/database?key=value, "
-            "and characters such as @ : / ? # in the user or the password are written as %40 %3A %2F %3F %23"
+            "malformed PostgreSQL URL: expected postgresql://user:password@host:port/database?key=value; "
+            "write the characters @ : / ? # in the user or the password as %40 %3A %2F %3F %23"
         )
     return parts
 
@@ -125,13 +125,15 @@ def _query_of(parts: SplitResult) -> list[tuple[str, str]]:
     try:
         return parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
     except ValueError:
-        raise ConfigError("the part of the PostgreSQL URL after ? reads key=value&key=value") from None
+        raise ConfigError("malformed PostgreSQL URL: expected key=value&key=value after ?") from None
 
 
 def _refuse_unknown(keys: set[str]) -> None:
     if keys:
         allowed = ", ".join(sorted(_OUR_KEYS))
-        raise ConfigError(f"unknown PostgreSQL option {min(keys)!r}; lash knows {allowed}, and the driver's own keys")
+        raise ConfigError(
+            f"unknown PostgreSQL option {min(keys)!r}; expected one of {allowed}, or an option of the driver"
+        )
 
 
 def _typed(given: Mapping[str, object]) -> dict[str, object]:
@@ -158,11 +160,11 @@ def _number(key: str, value: object, kind: type[int | float]) -> int | float:
     try:
         number = kind(str(value))
     except ValueError:
-        raise ConfigError(f"the PostgreSQL option {key!r} must be {wanted}, not {value!r}") from None
+        raise ConfigError(f"PostgreSQL option {key!r}: expected {wanted}, got {value!r}") from None
     _check(number == number and abs(number) != float("inf"), key, wanted)  # noqa: PLR0124 (only NaN differs from itself)
     return number
 
 
 def _check(holds: bool, key: str, allowed: str) -> None:  # noqa: FBT001 (reads as an assertion)
     if not holds:
-        raise ConfigError(f"the PostgreSQL option {key!r} must be {allowed}")
+        raise ConfigError(f"PostgreSQL option {key!r}: expected {allowed}")

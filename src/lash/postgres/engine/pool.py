@@ -1,4 +1,4 @@
-"""Connections: a pool of our own, or the caller's, used in the same way."""
+"""The connection pool: lash's own, or the caller's, used in the same way."""
 
 from __future__ import annotations
 
@@ -15,26 +15,30 @@ from lash.postgres.engine.errors import DRIVER_ERRORS
 from lash.postgres.engine.options import PostgresOptions
 
 if TYPE_CHECKING:
-    # The stubs make these generic; at run time they are plain classes.
+    # Generic in the stubs, plain classes at run time.
     from asyncpg.pool import PoolConnectionProxy
 
     AnyPool: TypeAlias = asyncpg.Pool[asyncpg.Record]
     PlainConnection: TypeAlias = asyncpg.Connection[asyncpg.Record]
     PooledConnection: TypeAlias = PoolConnectionProxy[asyncpg.Record]
 
-OLDEST_MAJOR = 15
-_PREPARED_STATEMENTS = 1000
-_RELEASE_LIMIT_S = 5.0
-_CLOSE_LIMIT_S = 10.0
+OLDEST_MAJOR: Final = 15
+"""The oldest PostgreSQL that the tests cover."""
+_PREPARED_STATEMENTS: Final = 1000
+"""More than there are named statements, so that each stays prepared."""
+_RELEASE_LIMIT_S: Final = 5.0
+"""How long the driver may take to reset a connection before it is closed."""
+_CLOSE_LIMIT_S: Final = 10.0
+"""How long closing waits for calls in flight before it closes their connections."""
 _KEEP_S: Final = 1.0
-"""How often connections that were kept for the next caller go back to the driver, which closes those long idle."""
+"""How often kept connections go back to the driver, which closes those that were idle for too long."""
 
 
 class Connections:
-    """Lends connections and takes them back; a caller that is cancelled does not wait for the return.
+    """Hands out connections and takes them back; a cancelled caller does not wait for the return.
 
-    The driver's pool takes two tasks, two timers and several turns of the event loop for each statement. A connection
-    of our own pool whose statement went well is therefore kept for the next caller, unless somebody waits for one.
+    The driver's pool takes two tasks, two timers and several event loop iterations for each statement. A connection of
+    lash's own pool whose statement succeeded is therefore kept for the next caller, unless a caller waits for one.
     """
 
     def __init__(self, options: PostgresOptions, pool: AnyPool | None) -> None:
@@ -49,7 +53,7 @@ class Connections:
         self._queueing = 0
 
     async def start(self) -> None:
-        """Make our pool ready and open the connections of ``min_size``; may be tried again after a failure."""
+        """Open lash's own pool and the connections of ``min_size``; may be retried after a failure."""
         if not self._owned:
             return
         if self._pool.is_closing():
@@ -58,12 +62,12 @@ class Connections:
         await self._pool
 
     async def acquire(self) -> PooledConnection:
-        """Lend a connection that is open as far as can be known without asking the server."""
+        """Return a connection that is open as far as known without a round trip."""
         if self._needs_renewal():
-            # The driver bounds idle time only. From here each present connection is replaced when it is next used, so
-            # none grows older than one period.
+            # The driver bounds idle time only. After this, each present connection is replaced at its next use, so none
+            # grows older than one period.
             self._renew_at = self._next_renewal()
-            self._let_go(for_good=True)
+            self._release_kept(for_good=True)
             await self._pool.expire_connections()
         self._queueing += 1
         try:
@@ -74,32 +78,32 @@ class Connections:
             self._may_be_kept.add(connection)
         return connection
 
-    def take_kept(self) -> PooledConnection | None:
-        """Lend a connection that came back a moment ago, if there is one that is open."""
+    def take_idle(self) -> PooledConnection | None:
+        """Return a kept connection that is still open; None if there is none."""
         while self._kept and not self._needs_renewal():
             connection = self._kept.pop()
             if not _is_closed(connection):
                 return connection
-            self.soon(self.release(connection))
+            self.return_later(self.release(connection))
         return None
 
     async def give_back(self, connection: PooledConnection) -> None:
-        """Take back a connection on which nothing is under way and nothing went wrong."""
+        """Take back a connection that is idle and whose last statement succeeded."""
         if self._queueing or connection not in self._may_be_kept:
             await self.release(connection)
             return
         self._kept.append(connection)
         if self._alarm is None:
-            self._alarm = asyncio.get_running_loop().call_later(_KEEP_S, self._let_go)
+            self._alarm = asyncio.get_running_loop().call_later(_KEEP_S, self._release_kept)
 
     async def release(self, connection: PooledConnection) -> None:
-        """Take a connection back. What was asked of it is already decided, so a failure here concerns nobody."""
+        """Return a connection to the driver's pool. Its call has its outcome already, so a failure here is ignored."""
         self._may_be_kept.discard(connection)
         with contextlib.suppress(*DRIVER_ERRORS):
             await self._pool.release(connection, timeout=_RELEASE_LIMIT_S)
 
-    def soon(self, returning: Coroutine[None, None, None]) -> None:
-        """Take a connection back without making its caller wait; :meth:`close` waits for it."""
+    def return_later(self, returning: Coroutine[None, None, None]) -> None:
+        """Return a connection in the background; :meth:`close` waits for it."""
         task = asyncio.get_running_loop().create_task(returning)
         self._returning.add(task)
         task.add_done_callback(self._returning.discard)
@@ -108,19 +112,19 @@ class Connections:
     def can_listen(self) -> bool:
         """Whether a connection beside the pool reaches the same database and can LISTEN.
 
-        A pooler in transaction mode forgets who listens, and how a pool of the caller connects only the caller knows.
+        A pooler in transaction mode loses LISTEN, and lash does not know how a pool of the caller connects.
         """
         return self._owned and not self._options.pooler
 
     async def connect_beside_pool(self) -> PlainConnection:
-        """Open a connection that belongs to the caller, with the address and the name of our own pool."""
+        """Open a connection that belongs to the caller, with the address and the name of lash's own pool."""
         options = self._options
         settings = {"application_name": options.application_name}
         return await asyncpg.connect(options.dsn, timeout=options.connect_timeout_s, server_settings=settings)
 
     async def close(self) -> None:
-        """Wait for the connections lent out, then close ours; a pool of the caller stays open."""
-        self._let_go(for_good=True)
+        """Wait for the connections in use, then close lash's own pool; a pool of the caller stays open."""
+        self._release_kept(for_good=True)
         if self._returning:
             await asyncio.gather(*self._returning)
         if not self._owned:
@@ -132,26 +136,26 @@ class Connections:
             self._pool.terminate()
 
     def terminate(self) -> None:
-        """Drop our connections without a word to the server."""
+        """Close lash's own connections without notifying the server."""
         if self._owned:
             with contextlib.suppress(*DRIVER_ERRORS):
                 self._pool.terminate()
 
-    def _let_go(self, *, for_good: bool = False) -> None:
-        """Hand what was kept to the driver; for good, those that are lent now will go there too."""
+    def _release_kept(self, *, for_good: bool = False) -> None:
+        """Return kept connections to the driver; ``for_good``: those in use will go there too."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
         if for_good:
             self._may_be_kept.clear()
         while self._kept:
-            self.soon(self.release(self._kept.pop()))
+            self.return_later(self.release(self._kept.pop()))
 
     def _needs_renewal(self) -> bool:
         return self._owned and self._options.lifetime_s > 0 and time.monotonic() >= self._renew_at
 
     def _next_renewal(self) -> float:
-        # Spread, so that the workers of one deployment do not all reconnect at once.
+        # Random, so that the workers of one deployment do not all reconnect at once.
         return time.monotonic() + self._options.lifetime_s * random.uniform(0.9, 1.0)  # noqa: S311 (no secret)
 
 
@@ -164,11 +168,13 @@ def _is_closed(connection: PooledConnection) -> bool:
 
 
 def check_server(*, major: int, encoding: str, address: str) -> None:
-    """Refuse a server on which lash is not known to keep its promises."""
+    """Refuse a server that is too old or does not use UTF8."""
     if major < OLDEST_MAJOR:
-        raise ConfigError(f"{address} runs PostgreSQL {major}; lash needs {OLDEST_MAJOR} or newer")
+        raise ConfigError(f"expected PostgreSQL {OLDEST_MAJOR} or newer, got {major} on {address}")
     if encoding.upper().replace("-", "") != "UTF8":
-        raise ConfigError(f"the database on {address} has the encoding {encoding}; lash needs UTF8")
+        raise ConfigError(
+            f"expected the encoding UTF8, got {encoding} on {address}; create the database with ENCODING 'UTF8'"
+        )
 
 
 def _make_pool(options: PostgresOptions) -> AnyPool:
@@ -184,7 +190,7 @@ def _make_pool(options: PostgresOptions) -> AnyPool:
         max_inactive_connection_lifetime=options.idle_lifetime_s,
         timeout=options.connect_timeout_s,
         server_settings=settings,
-        reset=_keep_as_it_is,
+        reset=_do_not_reset,
         # Every named statement stays prepared, however long its text: an unprepared one costs a second round trip.
         statement_cache_size=0 if options.pooler else _PREPARED_STATEMENTS,
         max_cached_statement_lifetime=0,
@@ -193,15 +199,17 @@ def _make_pool(options: PostgresOptions) -> AnyPool:
 
 
 PLANNING: Final = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "jit": "off"}
-"""How the server plans: each statement once for each connection, and by its indexes. Planning a commit for its very
-arguments takes many times as long as running it, and none of our statements has a better plan for some arguments than
-for others. A plan that was made while a table was empty must still be good when it has grown."""
+"""How the server plans: each statement once for each connection, and by index.
+
+Planning a commit for its arguments takes many times as long as running it, and no statement of lash has a better plan
+for some arguments than for others. A plan made while a table was empty must still be good when it has grown.
+"""
 
 
-async def _keep_as_it_is(_connection: object) -> None:
+async def _do_not_reset(_connection: object) -> None:
     """Do nothing when a connection comes back.
 
-    The driver's own reset costs a round trip for each statement. Leaving it out demands that no statement of ours
-    changes the session: no SET (only SET LOCAL), no session-wide advisory lock, no temporary table, no open cursor, no
-    LISTEN. A transaction left open is rolled back by the driver all the same.
+    The driver's own reset costs a round trip for each statement. Without it, no statement of lash may change
+    the session: no SET (only SET LOCAL), no session-wide advisory lock, no temporary table, no open cursor, no
+    LISTEN. The driver still rolls back a transaction that was left open.
     """

@@ -29,7 +29,7 @@ from lash.plan.effect.effect import EncodedEffect, StoredOutcome
 from lash.plan.effect.scope import scope_id, scope_process_id, scope_session_id
 from lash.plan.lease import LeaseRow
 from lash.postgres.cache import ProcessCache
-from lash.postgres.engine.batcher import Group
+from lash.postgres.engine.batcher import StatementBatcher
 from lash.postgres.engine.database import Database
 from lash.postgres.rows.process.append import missing_record
 from lash.postgres.rows.session.lookup import missing
@@ -79,7 +79,7 @@ class PostgresEffectRows:
     def __init__(self, database: Database, seen: ProcessCache) -> None:
         self._database = database
         self._seen = seen
-        self._group: Group[_Record, RecordedRow] = Group(self._record_all, limit=MAX_TOGETHER)
+        self._group: StatementBatcher[_Record, RecordedRow] = StatementBatcher(self._record_all, limit=MAX_TOGETHER)
 
     async def begin(
         self, effect: EncodedEffect, claimant: Claimant, *, once: bool, decide: Callable[[EffectFacts], BeginPlan]
@@ -193,7 +193,7 @@ class PostgresEffectRows:
         effect = record.effect
         if record.fence.resource.kind is ResourceKind.SESSION or effect.group_key is not None:
             return await self._record_alone(record)
-        return await self._group.ask((effect.scope_id, effect.replay_key), record)
+        return await self._group.submit((effect.scope_id, effect.replay_key), record)
 
     async def _record_alone(self, record: _Record) -> RecordedRow | None:
         fence, effect = record.fence, record.effect

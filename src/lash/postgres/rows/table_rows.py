@@ -41,7 +41,7 @@ class PostgresRawRows:
             found = catalogue.tables[table.name]
             self._types[table.name] = {name: column.type for name, column in found.columns.items()}
             statements = _statements(table, found)
-            self._database.teach({name: in_schema(text, schema) for name, text in statements.items()})
+            self._database.add_queries({name: in_schema(text, schema) for name, text in statements.items()})
         return tables
 
     async def number(self, query: str) -> int | None:

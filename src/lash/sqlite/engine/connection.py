@@ -1,4 +1,4 @@
-"""Opening connections: the settings that every one of them has."""
+"""Opens connections, all with the same settings."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import apsw
 
@@ -13,11 +14,13 @@ from lash.errors import StorageFailure
 from lash.sqlite.engine.options import SQLiteOptions
 
 Prepare = Callable[[apsw.Connection, bool], None]
-"""Creates or checks the tables; told whether the database holds nothing yet."""
+"""Creates or checks the tables. The second argument is True if the database is empty."""
 
-_FIRST_PAUSE = 0.001
-_LONGEST_PAUSE = 0.05
-_CACHED_STATEMENTS = 512
+_FIRST_PAUSE_S: Final = 0.001
+_LONGEST_PAUSE_S: Final = 0.05
+"""The pause between two tries to switch to WAL doubles up to this; the lock is held for milliseconds."""
+_CACHED_STATEMENTS: Final = 512
+"""More than there are named queries, so that each is compiled once for each connection."""
 
 
 def open_memory(options: SQLiteOptions, prepare: Prepare) -> apsw.Connection:
@@ -33,10 +36,10 @@ def open_memory(options: SQLiteOptions, prepare: Prepare) -> apsw.Connection:
 
 
 def open_writer(path: str, options: SQLiteOptions, prepare: Prepare) -> apsw.Connection:
-    """Open the file for writing, creating it where needed, prepare it and switch it to the write-ahead log.
+    """Open the file for writing, create it if needed, prepare it and switch it to the write-ahead log.
 
     A file that already holds tables is switched only after ``prepare`` has accepted it, so that the
-    database of another program is left as it was.
+    database of another program stays unchanged.
     """
     connection = apsw.Connection(path, statementcachesize=_CACHED_STATEMENTS)
     try:
@@ -45,11 +48,11 @@ def open_writer(path: str, options: SQLiteOptions, prepare: Prepare) -> apsw.Con
         new = connection.execute("SELECT count(*) FROM sqlite_schema").get == 0
         if new:
             switch_to_wal(connection, path, options.busy_timeout_ms)
-            _sync_folder(path)
+            _sync_directory(path)
         prepare(connection, new)
         if not new:
             switch_to_wal(connection, path, options.busy_timeout_ms)
-        # SQLite would otherwise copy the log back in the middle of a commit, while callers wait.
+        # Checkpoints run after the callers have their outcomes (`wal`), not in the middle of a commit.
         connection.pragma("wal_autocheckpoint", 0)
     except BaseException:
         connection.close()
@@ -70,9 +73,9 @@ def open_reader(path: str, options: SQLiteOptions) -> apsw.Connection:
 
 
 def switch_to_wal(connection: apsw.Connection, path: str, timeout_ms: int) -> None:
-    """Turn the write-ahead log on; SQLite's own busy timeout does not cover this step, hence the patience."""
+    """Turn the write-ahead log on. SQLite's busy timeout does not cover this step, so it is retried here."""
     deadline = time.monotonic() + timeout_ms / 1000
-    pause = _FIRST_PAUSE
+    pause = _FIRST_PAUSE_S
     while True:
         try:
             mode = connection.pragma("journal_mode", "wal")
@@ -80,7 +83,7 @@ def switch_to_wal(connection: apsw.Connection, path: str, timeout_ms: int) -> No
             if time.monotonic() >= deadline:
                 raise
             time.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            pause = min(pause * 2, _LONGEST_PAUSE_S)
             continue
         if mode != "wal":
             raise StorageFailure(f"{path} cannot use a write-ahead log on this file system (mode {mode})")
@@ -103,19 +106,19 @@ def _configure(connection: apsw.Connection, options: SQLiteOptions) -> None:
 
 
 def _check_writable(connection: apsw.Connection, path: str) -> None:
-    # SQLite opens a file that it may not write for reading, without a word.
+    # SQLite silently opens a file without write permission for reading.
     if connection.readonly("main"):
         raise StorageFailure(f"{path} is read-only")
 
 
-def _sync_folder(path: str) -> None:
-    """Make the name of a new file survive power loss; SQLite does this for its log, not for the database."""
+def _sync_directory(path: str) -> None:
+    """Make the name of a new file survive a power loss; SQLite does this for its log, not for the database."""
     if os.name != "posix":
         return
-    folder = os.open(Path(path).parent, os.O_RDONLY)
+    directory = os.open(Path(path).parent, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        os.fsync(directory)
     except OSError as error:
         raise StorageFailure(f"cannot make {path} durable: {error.strerror}") from error
     finally:
-        os.close(folder)
+        os.close(directory)

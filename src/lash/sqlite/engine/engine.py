@@ -1,4 +1,4 @@
-"""What the writer's thread works with."""
+"""The writing connection with its write lock, its file guard and its WAL checkpoints."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import apsw
 
 from lash.base.clock import Clock
 from lash.sqlite.engine.connection import Prepare, open_memory, open_writer
-from lash.sqlite.engine.file_guard import Place
-from lash.sqlite.engine.group_commit import BatchRunner
-from lash.sqlite.engine.jobs import Work
-from lash.sqlite.engine.lockfile import NoTurns, ThreadTurns, Turns, open_turns
+from lash.sqlite.engine.file_guard import FileGuard
+from lash.sqlite.engine.group_commit import GroupCommit
+from lash.sqlite.engine.jobs import Job
 from lash.sqlite.engine.options import SQLiteOptions
 from lash.sqlite.engine.statements import Statements
 from lash.sqlite.engine.transaction import Transaction
-from lash.sqlite.engine.wal import Checkpoints
+from lash.sqlite.engine.wal import WalCheckpointer
+from lash.sqlite.engine.write_lock import NoWriteLock, ThreadWriteLock, WriteLock, open_write_lock
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """Everything that the parts of one database have in common."""
+    """What all parts of one database share."""
 
     path: str | None
     statements: Statements
@@ -31,95 +31,99 @@ class Settings:
 
 
 class Engine:
-    """The writing connection, the turns it takes, and the log it keeps short."""
+    """The writing connection. The writer's thread uses it, and the event loop while that thread is idle."""
 
-    def __init__(self, connection: apsw.Connection, turns: Turns, settings: Settings) -> None:
+    def __init__(self, connection: apsw.Connection, write_lock: WriteLock, settings: Settings) -> None:
         self.connection = connection
-        self.turns = turns
-        self.place = None if settings.path is None else Place(settings.path)
-        self._runner = BatchRunner(
+        self.write_lock = write_lock
+        self.file_guard = None if settings.path is None else FileGuard(settings.path)
+        self._group_commit = GroupCommit(
             connection, settings.statements, settings.clock, loop_commit_ms=settings.options.loop_commit_ms
         )
         self._busy_timeout_ms = settings.options.busy_timeout_ms
-        self._checkpoints = (
-            None if settings.path is None else Checkpoints(connection, settings.statements, settings.options)
+        self._checkpointer = (
+            None if settings.path is None else WalCheckpointer(connection, settings.statements, settings.options)
         )
 
-    def take_turn(self) -> None:
-        """Wait for the right to write, and look whether there still is something to write to."""
-        self.turns.take()
+    def acquire(self) -> None:
+        """Wait for the write lock, then check that the files are still those that were opened."""
+        self.write_lock.acquire()
         try:
-            if self.place is not None:
-                self.place.check()
+            if self.file_guard is not None:
+                self.file_guard.check()
         except BaseException:
-            self.turns.give_back()
+            self.write_lock.release()
             raise
 
-    def try_turn(self) -> bool:
-        """Take the right to write if it can be had at once; whatever stands in the way, `take_turn` tells."""
-        if not self.turns.try_take():
+    def try_acquire(self) -> bool:
+        """Take the write lock without waiting; return False for any obstacle, whose error `acquire` raises."""
+        if not self.write_lock.try_acquire():
             return False
-        if self.place is not None and not self.place.is_as_it_was():
-            self.turns.give_back()
+        if self.file_guard is not None and not self.file_guard.is_unchanged():
+            self.write_lock.release()
             return False
         return True
 
-    def run(self, jobs: Sequence[Work[Transaction]]) -> None:
-        """Give every job its outcome, in as few transactions as possible."""
-        self._runner.run(jobs)
+    def release(self) -> None:
+        """Release the write lock."""
+        self.write_lock.release()
 
-    def run_now(self, jobs: Sequence[Work[Transaction]]) -> bool:
-        """Give every job its outcome without waiting for a lock; return False, with nothing done, if one is held."""
+    def run(self, jobs: Sequence[Job[Transaction]]) -> None:
+        """Give every job its outcome, in as few transactions as possible."""
+        self._group_commit.run(jobs)
+
+    def run_now(self, jobs: Sequence[Job[Transaction]]) -> bool:
+        """Give every job its outcome without waiting; return False, with nothing done, if the database is locked."""
         self.connection.set_busy_timeout(0)
         try:
-            if not self._runner.try_begin():
+            if not self._group_commit.try_begin():
                 return False
         finally:
             self.connection.set_busy_timeout(self._busy_timeout_ms)
-        self._runner.run(jobs, begun=True)
+        self._group_commit.run(jobs, begun=True)
         return True
 
     @property
     def commits_quickly(self) -> bool:
-        """Whether the last commits took so little time that the event loop may wait for the next."""
-        return self._runner.commits_quickly
+        """Whether the last commits were so quick that the event loop may run the next one itself."""
+        return self._group_commit.commits_quickly
 
     @property
-    def is_untidy(self) -> bool:
-        """Whether `tidy` has something to do."""
-        return self._checkpoints is not None and self._checkpoints.is_due
+    def is_checkpoint_due(self) -> bool:
+        """Whether `checkpoint_if_due` has something to do."""
+        return self._checkpointer is not None and self._checkpointer.is_due
 
-    def tidy(self) -> None:
-        """Do what can wait until the callers have their answers."""
-        if self._checkpoints is not None:
-            self._checkpoints.run_if_due()
+    def checkpoint_if_due(self) -> None:
+        """Copy the write-ahead log into the database if it has grown; call it after callers have their outcomes."""
+        if self._checkpointer is not None:
+            self._checkpointer.run_if_due()
 
     def close(self) -> None:
-        """Close the connection; the last one of all processes copies the log back and removes it."""
+        """Close the connection; the last connection of all processes copies the log back and removes it."""
         try:
             self.connection.close()
         finally:
-            self.turns.close()
+            self.write_lock.close()
 
 
 def open_engine(settings: Settings) -> Engine:
-    """Open and prepare the database, with the right to write held all the while."""
+    """Open and prepare the database while holding the write lock."""
     if settings.path is None:
-        return Engine(open_memory(settings.options, settings.prepare), ThreadTurns(), settings)
-    turns = _open_turns(settings.path, settings.options)
+        return Engine(open_memory(settings.options, settings.prepare), ThreadWriteLock(), settings)
+    write_lock = _open_write_lock(settings.path, settings.options)
     try:
-        turns.take()
+        write_lock.acquire()
         try:
             connection = open_writer(settings.path, settings.options, settings.prepare)
         finally:
-            turns.give_back()
+            write_lock.release()
     except BaseException:
-        turns.close()
+        write_lock.close()
         raise
-    return Engine(connection, turns, settings)
+    return Engine(connection, write_lock, settings)
 
 
-def _open_turns(path: str, options: SQLiteOptions) -> Turns:
-    if not options.take_turns:
-        return NoTurns()
-    return open_turns(path, timeout_ms=options.busy_timeout_ms)
+def _open_write_lock(path: str, options: SQLiteOptions) -> WriteLock:
+    if not options.fair_lock:
+        return NoWriteLock()
+    return open_write_lock(path, timeout_ms=options.busy_timeout_ms)

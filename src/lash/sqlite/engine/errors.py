@@ -1,4 +1,4 @@
-"""The one place where errors of the driver become errors of lash."""
+"""Translates errors of the driver into errors of lash; no other module does."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ _FAILURE = (
 _WRONG_TABLES = (apsw.SQLError, apsw.SchemaChangeError)
 
 UNSTORABLE = (apsw.TooBigError, OverflowError, UnicodeError, TypeError)
-"""What the driver raises when a parameter cannot be stored. The last three are Python's own, so they are
+"""Exceptions of the driver for a parameter that cannot be stored. The last three are Python's own, so they are
 translated only around the call that binds parameters."""
 
 
 def translate(error: apsw.Error, doing: str, *, at_commit: bool = False) -> LashError:
-    """Return the error of lash that says the same; the caller raises it from the original.
+    """Return the error of lash with the same meaning; the caller raises it from the original.
 
     An I/O error at the commit leaves the outcome unknown: the frames may have reached the disk.
 
     A broken constraint becomes `CorruptData`. Every write is planned on rows that were read in the same
-    transaction, so a constraint that objects all the same means that the stored rows contradict what the
-    plan may rely on: repeating or deciding again would not help.
+    transaction, so a violated constraint means that the stored rows contradict what the plan may rely on:
+    neither a retry nor a new decision would help.
     """
     message = f"{doing}: {error}"
     if isinstance(error, _UNAVAILABLE):
@@ -53,7 +53,7 @@ def translate(error: apsw.Error, doing: str, *, at_commit: bool = False) -> Lash
     if isinstance(error, apsw.CorruptError):
         return CorruptData(message)
     if isinstance(error, apsw.ConstraintError):
-        return CorruptData(f"{doing}: the write contradicts what is stored: {error}")
+        return CorruptData(f"{doing}: the write contradicts the stored rows: {error}")
     if isinstance(error, UNSTORABLE):
         return InvalidInput(message)
     if isinstance(error, _WRONG_TABLES):
@@ -63,8 +63,8 @@ def translate(error: apsw.Error, doing: str, *, at_commit: bool = False) -> Lash
     return StoreError(message)
 
 
-def in_our_terms(error: BaseException, doing: str, *, at_commit: bool = False) -> BaseException:
-    """Return an error that may leave the engine, with the driver's error as its cause where there is one."""
+def as_lash_error(error: BaseException, doing: str, *, at_commit: bool = False) -> BaseException:
+    """Return an error that may leave the engine; an error of the driver becomes its cause."""
     if isinstance(error, apsw.Error):
         translated = translate(error, doing, at_commit=at_commit)
         translated.__cause__ = error

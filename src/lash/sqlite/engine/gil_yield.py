@@ -1,10 +1,16 @@
-"""Making a busy event loop share the interpreter with the threads that work for it.
+"""Makes a busy event loop yield the interpreter (GIL) to the threads that work for it.
 
-CPython lets a thread that waits for the interpreter in after 5 ms, but an event loop gives it up for
-microseconds on every turn, which restarts that clock: a loop that is never idle can hold a commit up for
-seconds. So, while work is in flight, the loop blocks for a moment on each of its turns, on a lock that
-the thread opens when it is done: for longer when a batch is new, which is often all that it needs. What the
-thread has to say is then taken up at once; only a loop that is not about to look is woken through its socket.
+A thread that waits for the GIL asks the holder to drop it after 5 ms. An event loop drops the GIL for microseconds in
+every iteration, when it polls its sockets, and that restarts the 5 ms: a loop that is never idle can delay a commit by
+seconds. So, while a thread has work, the loop blocks for a moment in each iteration. The thread gets the GIL and often
+finishes within that moment.
+
+The lock is used in an unconventional way: as a signal, not for mutual exclusion. It is held from the start. The loop
+waits for it by acquiring it with a timeout; a thread that is done releases it, which ends the wait early. A lock is
+the cheapest wait with a timeout that Python has; an Event takes several of them.
+
+Outcomes come back through a deque. A loop that is about to block and look at the deque needs no wake-up through its
+socket, which would cost a system call on each side; only a loop that is not about to look is woken that way.
 """
 
 from __future__ import annotations
@@ -14,15 +20,20 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
-_FIRST_WAIT = 0.0005
-_LATER_WAIT = 0.0001
-_EAGER_TURNS = 100
-_CALM_PAUSE = 0.001
+_FIRST_WAIT_S: Final = 0.0005
+"""The first wait for a new job: as long as a commit takes on a fast disk, so that it often ends with the outcome."""
+_LATER_WAIT_S: Final = 0.0001
+"""Later waits: enough for the thread to get the GIL, and short for the other tasks of the loop."""
+_EAGER_ITERATIONS: Final = 100
+"""In how many iterations the loop yields at once; a job that takes longer waits for a disk or another process."""
+_CALM_PAUSE_S: Final = 0.001
+"""How often the loop yields after that; an otherwise idle loop need not spin."""
 
 
-class Lender:
-    """Counts what is in flight for one event loop, and lends while it is anything."""
+class GilYield:
+    """Counts the jobs that threads run for one event loop, and makes the loop yield while there are any."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, enabled: bool) -> None:
         self._loop = loop
@@ -30,61 +41,62 @@ class Lender:
         self._done = threading.Lock()
         self._done.acquire()
         self._in_flight = 0
-        self._lending = False
-        self._turns = 0
-        self._answers: deque[Callable[[], None]] = deque()
-        self._looks_soon = False
+        self._is_scheduled = False
+        self._iterations = 0
+        self._outcomes: deque[Callable[[], None]] = deque()
+        self._collects_soon = False
 
     def expect(self) -> None:
-        """Something was handed to a thread. Only on the loop's thread."""
+        """Count a job that was handed to a thread. Only on the loop's thread."""
         if not self._in_flight:
-            self._turns = 0
+            self._iterations = 0
         self._in_flight += 1
-        # A loop that was closed lends nothing; what it had asked for is done all the same.
-        if self._enabled and not self._lending and not self._loop.is_closed():
-            self._lending = True
-            self._lend_soon()
+        # A closed loop cannot yield; the thread finishes its jobs without it.
+        if self._enabled and not self._is_scheduled and not self._loop.is_closed():
+            self._is_scheduled = True
+            self._schedule()
 
-    def settled(self, count: int) -> None:
-        """So much has come back. Only on the loop's thread."""
+    def finished(self, count: int) -> None:
+        """Count jobs that have come back. Only on the loop's thread."""
         self._in_flight -= count
-        self._turns = 0
+        self._iterations = 0
 
-    def answer(self, settle: Callable[[], None]) -> None:
-        """Have this called on the loop, soon and in order; it says what has `settled`. From any thread."""
-        self._answers.append(settle)
-        self.call_back()
-        # Read after the append: a loop that stops looking looks once more after it has said so.
-        if not self._looks_soon:
-            # A loop that was closed has nobody left to answer.
+    def deliver(self, callback: Callable[[], None]) -> None:
+        """Run the callback on the loop, soon and in order; it calls `finished`. From any thread."""
+        self._outcomes.append(callback)
+        self.end_wait()
+        # Read after the append: a loop that stops collecting collects once more after it has cleared this.
+        if not self._collects_soon:
+            # A closed loop has no caller left that waits.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._collect)
 
-    def call_back(self) -> None:
+    def end_wait(self) -> None:
         """End the loop's present wait. From any thread."""
+        # Releasing a lock that is not held raises RuntimeError: then the loop is not waiting, or was signalled.
         with contextlib.suppress(RuntimeError):
             self._done.release()
 
-    def _lend(self) -> None:
+    def _yield(self) -> None:
         if self._in_flight:
-            self._done.acquire(timeout=_LATER_WAIT if 0 < self._turns < _EAGER_TURNS else _FIRST_WAIT)
-            self._turns += 1
+            is_later = 0 < self._iterations < _EAGER_ITERATIONS
+            self._done.acquire(timeout=_LATER_WAIT_S if is_later else _FIRST_WAIT_S)
+            self._iterations += 1
             self._collect()
         if not self._in_flight:
-            self._lending = self._looks_soon = False
-        elif self._turns < _EAGER_TURNS:
-            self._lend_soon()
+            self._is_scheduled = self._collects_soon = False
+        elif self._iterations < _EAGER_ITERATIONS:
+            self._schedule()
             return
         else:
-            # Whatever takes this long waits for a disk or another process: an idle loop need not spin for it.
-            self._looks_soon = False
-            self._loop.call_later(_CALM_PAUSE, self._lend)
+            self._collects_soon = False
+            self._loop.call_later(_CALM_PAUSE_S, self._yield)
         self._collect()
 
-    def _lend_soon(self) -> None:
-        self._looks_soon = True
-        self._loop.call_soon(self._lend)
+    def _schedule(self) -> None:
+        self._collects_soon = True
+        self._loop.call_soon(self._yield)
 
     def _collect(self) -> None:
-        while self._answers:
-            self._answers.popleft()()
+        while self._outcomes:
+            self._outcomes.popleft()()

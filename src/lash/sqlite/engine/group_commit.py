@@ -1,8 +1,9 @@
-"""Group commit: several bodies in one transaction.
+"""Group commit: several bodies share one transaction, and so one fsync.
 
-A savepoint around each body would keep a copy of every page that the body changes, which takes as long as the changes
-themselves. Few bodies fail, and of these nearly all before they have written anything. So there are none at first; if
-a body fails that has written, the transaction is given up and all run again, each in a savepoint of its own.
+A savepoint around each body would isolate their failures, but SQLite would copy every page that a body changes, which
+takes as long as the changes themselves. Few bodies fail, and most of those fail before their first write. So the first
+attempt has no savepoints. If a body fails after it has written, the transaction is rolled back and all bodies run
+again, each in a savepoint of its own.
 """
 
 from __future__ import annotations
@@ -16,27 +17,29 @@ from typing import Final
 import apsw
 
 from lash.base.clock import Clock
-from lash.sqlite.engine.errors import in_our_terms
-from lash.sqlite.engine.jobs import Work
+from lash.sqlite.engine.errors import as_lash_error
+from lash.sqlite.engine.jobs import Job
 from lash.sqlite.engine.statements import Statements
 from lash.sqlite.engine.transaction import Transaction
 
 _QUICK_EACH_S: Final = 0.000_15
+"""What a commit may take longer for each further body and still count as quick: their pages are written too."""
 _QUICK_IN_A_ROW: Final = 3
+"""How many quick commits show that the disk is fast; a single one may be luck."""
 
 
 class _Next(enum.Enum):
-    """What is to be done after one body of a group has run."""
+    """The next step after one body of a group has run."""
 
-    GO_ON = enum.auto()
+    CONTINUE = enum.auto()
     LEAVE_OUT = enum.auto()
-    """The transaction is gone or in doubt; the others run in a new one."""
+    """The transaction is lost or in doubt: run the others in a new one."""
     GUARD = enum.auto()
-    """The transaction holds half of the body; all run in a new one, with savepoints."""
+    """The transaction holds half of the body: run all in a new one, with savepoints."""
 
 
-class BatchRunner:
-    """Runs batches on the writer's connection; every job has its outcome when `run` returns."""
+class GroupCommit:
+    """Runs groups of jobs on the writer's connection; every job has its outcome when `run` returns."""
 
     def __init__(
         self, connection: apsw.Connection, statements: Statements, clock: Clock, *, loop_commit_ms: float = 0
@@ -49,23 +52,23 @@ class BatchRunner:
 
     @property
     def commits_quickly(self) -> bool:
-        """Whether the last few commits all took no longer than ``loop_commit_ms``, and a little for each body."""
+        """Whether each of the last commits took at most ``loop_commit_ms``, plus a little for each body."""
         return self._quick_commits >= _QUICK_IN_A_ROW
 
     def try_begin(self) -> bool:
-        """Begin a transaction for `run`, and return whether that was possible; the one to wait is not this one."""
+        """Begin a transaction for `run`; return False instead of blocking if the database is locked."""
         try:
             self._control("begin")
-        except Exception:  # noqa: BLE001 (whoever tries again and waits will be told)
+        except Exception:  # noqa: BLE001 (the retry that waits for the lock raises it)
             self._abandon()
             return False
         return True
 
-    def run(self, jobs: Sequence[Work[Transaction]], *, begun: bool = False) -> None:
+    def run(self, jobs: Sequence[Job[Transaction]], *, begun: bool = False) -> None:
         """Run and commit the jobs. A body that fails is undone alone.
 
-        When SQLite gives the whole transaction up (disk full, I/O error), the body that it happened to fails and
-        the others are run again in a new transaction. ``begun`` says that `try_begin` has begun the first one.
+        When SQLite rolls the whole transaction back (disk full, I/O error), the body that caused it fails and the
+        others run again in a new transaction. ``begun`` means that `try_begin` has begun the first one.
         """
         waiting = list(jobs)
         try:
@@ -77,35 +80,35 @@ class BatchRunner:
             raise
 
     def _attempt(
-        self, jobs: Sequence[Work[Transaction]], *, begun: bool, guarded: bool = False
-    ) -> Work[Transaction] | None:
-        """Try to run and commit all of them; return the one to leave out if that needs a new transaction."""
+        self, jobs: Sequence[Job[Transaction]], *, begun: bool, guarded: bool = False
+    ) -> Job[Transaction] | None:
+        """Run and commit all of them; return the one to leave out if the others need a new transaction."""
         try:
             if not begun:
                 self._control("begin")
         except Exception as error:  # noqa: BLE001
             self._abandon()
             for job in jobs:
-                job.fail(in_our_terms(error, "beginning a transaction"))
+                job.fail(as_lash_error(error, "beginning a transaction"))
             return None
         for job in jobs:
-            step = _Next.GO_ON if job.abandoned else self._run_one(job, alone=len(jobs) == 1, guarded=guarded)
-            if step is _Next.GO_ON:
+            step = _Next.CONTINUE if job.is_cancelled else self._run_one(job, alone=len(jobs) == 1, guarded=guarded)
+            if step is _Next.CONTINUE:
                 continue
             self._abandon()
             return self._attempt(jobs, begun=False, guarded=True) if step is _Next.GUARD else job
         self._commit(jobs)
         return None
 
-    def _run_one(self, job: Work[Transaction], *, alone: bool, guarded: bool) -> _Next:
-        """Run one job, and say what has become of the transaction."""
+    def _run_one(self, job: Job[Transaction], *, alone: bool, guarded: bool) -> _Next:
+        """Run one job and return the next step for the transaction."""
         changes = self._connection.total_changes()
         try:
             now_ms = self._clock.now_ms()
             if guarded:
                 self._control("savepoint")
         except BaseException as error:  # noqa: BLE001
-            job.fail(in_our_terms(error, "opening a savepoint"))
+            job.fail(as_lash_error(error, "opening a savepoint"))
             return _Next.LEAVE_OUT
         transaction = Transaction(self._connection, self._statements, now_ms)
         try:
@@ -114,18 +117,18 @@ class BatchRunner:
             if guarded:
                 self._control("release")
         except BaseException as error:  # noqa: BLE001
-            job.fail(in_our_terms(error, "running a transaction"))
+            job.fail(as_lash_error(error, "running a transaction"))
             if alone or self._connection.get_autocommit():
                 return _Next.LEAVE_OUT
             if guarded:
-                return _Next.GO_ON if self._undo() else _Next.LEAVE_OUT
-            return _Next.GO_ON if self._connection.total_changes() == changes else _Next.GUARD
+                return _Next.CONTINUE if self._undo() else _Next.LEAVE_OUT
+            return _Next.CONTINUE if self._connection.total_changes() == changes else _Next.GUARD
         finally:
             transaction.end()
-        return _Next.GO_ON
+        return _Next.CONTINUE
 
     def _undo(self) -> bool:
-        """Undo the present savepoint; return False when the whole transaction is in doubt."""
+        """Roll back to the savepoint; return False if the whole transaction is in doubt."""
         try:
             self._control("rollback")
             self._control("release")
@@ -133,20 +136,20 @@ class BatchRunner:
             return False
         return True
 
-    def _commit(self, jobs: Sequence[Work[Transaction]]) -> None:
+    def _commit(self, jobs: Sequence[Job[Transaction]]) -> None:
         began = time.perf_counter()
         try:
             self._control("commit")
         except Exception as error:  # noqa: BLE001
             self._abandon()
             if isinstance(error, apsw.ConstraintError) and len(jobs) > 1:
-                # A deferred foreign key does not say whose it is: each body gets a transaction of its own.
+                # The error of a deferred foreign key does not name the body: give each one its own transaction.
                 for job in jobs:
                     self.run([job])
                 return
             for job in jobs:
                 if job.error is None:
-                    job.fail(in_our_terms(error, "committing", at_commit=True))
+                    job.fail(as_lash_error(error, "committing", at_commit=True))
         self._note_commit(time.perf_counter() - began, len(jobs))
 
     def _note_commit(self, taken_s: float, bodies: int) -> None:
@@ -154,7 +157,7 @@ class BatchRunner:
         self._quick_commits = self._quick_commits + 1 if is_quick else 0
 
     def _abandon(self) -> None:
-        """Leave no transaction open, whatever happened before."""
+        """Leave no transaction open, whatever failed before."""
         if self._connection.get_autocommit():
             return
         with contextlib.suppress(Exception):

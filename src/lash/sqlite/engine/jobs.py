@@ -1,4 +1,4 @@
-"""A body on its way to whoever runs it, and its outcome on the way back."""
+"""A body of a transaction or read, with its outcome once it has run."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-class Work(Protocol[S_contra]):
-    """A job as the thread that runs it sees it, whatever it returns."""
+class Job(Protocol[S_contra]):
+    """A job as the code that runs it sees it, whatever its body returns."""
 
     @property
-    def abandoned(self) -> bool:
+    def is_cancelled(self) -> bool:
         """Whether the caller was cancelled."""
         ...
 
@@ -23,20 +23,20 @@ class Work(Protocol[S_contra]):
     def error(self) -> BaseException | None: ...
 
     def attempt(self, scope: S_contra) -> None:
-        """Run the body and keep its value; what it raises comes out."""
+        """Run the body and keep its value; an exception of the body propagates."""
         ...
 
     def fail(self, error: BaseException) -> None:
         """Make this error the outcome."""
         ...
 
-    def settle(self) -> None:
-        """Hand the outcome to the caller, if it still waits; only on the caller's event loop."""
+    def deliver(self) -> None:
+        """Hand the outcome to the caller if it still waits; only on the caller's event loop."""
         ...
 
 
-class Job(Generic[S, T]):
-    """One body and the future of its caller. The last attempt or failure is the outcome."""
+class QueuedJob(Generic[S, T]):
+    """A body whose caller awaits a future. The last attempt or failure is the outcome."""
 
     __slots__ = ("_body", "_future", "_value", "error")
 
@@ -48,8 +48,8 @@ class Job(Generic[S, T]):
         self.error = None
 
     @property
-    def abandoned(self) -> bool:
-        # Only read here, which is safe from any thread; the loop's thread alone changes the future.
+    def is_cancelled(self) -> bool:
+        # A read, which is safe from any thread; only the loop's thread changes the future.
         return self._future.cancelled()
 
     def attempt(self, scope: S) -> None:
@@ -59,13 +59,13 @@ class Job(Generic[S, T]):
     def fail(self, error: BaseException) -> None:
         self.error = error
 
-    def settle(self) -> None:
+    def deliver(self) -> None:
         if self._future.done():
             return
         if self.error is None:
             self._future.set_result(self._value)
         elif isinstance(self.error, StopIteration):
-            # A future cannot carry this one.
+            # A future cannot carry StopIteration.
             refused = RuntimeError("the body raised StopIteration")
             refused.__cause__ = self.error
             self._future.set_exception(refused)
@@ -73,12 +73,12 @@ class Job(Generic[S, T]):
             self._future.set_exception(self.error)
 
 
-class Errand(Generic[S, T]):
-    """One body whose caller stands beside it: there is nobody to tell and nothing to cancel."""
+class InlineJob(Generic[S, T]):
+    """A body that runs inside its caller's call: no future, and no moment at which it could be cancelled."""
 
     __slots__ = ("_body", "_value", "error")
 
-    abandoned = False
+    is_cancelled = False
     error: BaseException | None
 
     def __init__(self, body: Callable[[S], T]) -> None:
@@ -92,10 +92,10 @@ class Errand(Generic[S, T]):
     def fail(self, error: BaseException) -> None:
         self.error = error
 
-    def settle(self) -> None: ...
+    def deliver(self) -> None: ...
 
     def outcome(self) -> T:
-        """Return the body's value, or raise what became of it."""
+        """Return the body's value, or raise its error."""
         if self.error is not None:
             raise self.error
         return self._value

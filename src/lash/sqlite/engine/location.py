@@ -1,4 +1,4 @@
-"""Where a database may live: checked before anything is opened, so that the message can say what is wrong."""
+"""Checks of a database's path, before anything is opened, so that the error can name the cause."""
 
 from __future__ import annotations
 
@@ -16,66 +16,66 @@ _OLDEST_SQLITE = (3, 51, 3)
 
 
 def check_sqlite_version(version: str) -> None:
-    """Refuse a SQLite that can lose committed pages (the WAL-reset bug, mended in 3.51.3)."""
+    """Refuse a SQLite that can lose committed pages (the WAL-reset bug, fixed in 3.51.3)."""
     if tuple(int(part) for part in version.split(".")) < _OLDEST_SQLITE:
         raise ConfigError(
-            f"this apsw brings SQLite {version}; lash needs 3.51.3 or later, because older ones can lose committed "
-            "data: pip install --upgrade apsw"
+            f"expected SQLite 3.51.3 or later, got {version}: older versions can lose committed data. "
+            "Upgrade apsw: pip install --upgrade apsw"
         )
 
 
 def checked_path(path: str) -> str:
-    """Return the absolute path of a database file, or raise `ConfigError` where none can be.
+    """Return the absolute path of a database file; raise `ConfigError` if there can be none.
 
     Symbolic links are resolved: every process must find the same lock files beside the same database.
     """
     if not path or "\0" in path:
-        raise ConfigError(f"{path!r} is no file name")
+        raise ConfigError(f"expected a file name, got {path!r}")
     try:
         file = Path(path).resolve()
-        is_folder, has_folder = file.is_dir(), file.parent.is_dir()
+        is_directory, has_parent = file.is_dir(), file.parent.is_dir()
     except (OSError, RuntimeError, UnicodeEncodeError) as error:
-        # Too long, a circle of links, a folder that may not be read, half a character.
-        raise ConfigError(f"{path!r:.80} can be no file: {getattr(error, 'strerror', None) or error}") from None
-    if is_folder:
-        raise ConfigError(f"{path} is a folder; name a file in it")
-    if not has_folder:
-        raise ConfigError(f"the folder {file.parent} does not exist; create it first")
+        # Too long, a cycle of links, an unreadable directory, half a character.
+        raise ConfigError(f"invalid file name {path!r:.80}: {getattr(error, 'strerror', None) or error}") from None
+    if is_directory:
+        raise ConfigError(f"expected a file, got the directory {path}; name a file in it")
+    if not has_parent:
+        raise ConfigError(f"no such directory: {file.parent}; create it first")
     check_file_system(str(file.parent), mounts=_mounts())
     return str(file)
 
 
-def check_file_system(folder: str, *, mounts: str) -> None:
-    """Refuse a folder on a network file system; ``mounts`` is a table in the form of /proc/mounts."""
-    kind = file_system_of(folder, mounts=mounts)
+def check_file_system(directory: str, *, mounts: str) -> None:
+    """Refuse a directory on a network file system; ``mounts`` has the form of /proc/mounts."""
+    kind = file_system_of(directory, mounts=mounts)
     if kind in _NETWORK:
         raise ConfigError(
-            f"{folder} lies on a network file system ({kind}). SQLite's write-ahead log needs memory shared between "
-            "all processes that use the file, which only a local file system gives; use a local folder, or PostgreSQL"
+            f"{directory} is on a network file system ({kind}). SQLite's write-ahead log needs memory shared between "
+            "all processes that use the file, which only a local file system has; use a local directory, or PostgreSQL"
         )
 
 
-def file_system_of(folder: str, *, mounts: str) -> str | None:
-    """Return the type of the file system that holds the folder, None when the table does not say."""
+def file_system_of(directory: str, *, mounts: str) -> str | None:
+    """Return the type of the file system that holds the directory; None if the table does not list it."""
     found, depth = None, -1
     for line in mounts.splitlines():
         _device, escaped, kind, *_rest = line.split(" ")
         point = _OCTAL.sub(lambda match: chr(int(match[1], 8)), escaped)
         # A later mount covers an earlier one on the same point, hence not ">".
-        if _holds(point, folder) and len(point) >= depth:
+        if _holds(point, directory) and len(point) >= depth:
             found, depth = kind, len(point)
     return found
 
 
-def _holds(point: str, folder: str) -> bool:
-    return point in {"/", folder} or folder.startswith(point + "/")
+def _holds(point: str, directory: str) -> bool:
+    return point in {"/", directory} or directory.startswith(point + "/")
 
 
 def _mounts() -> str:
     try:
         return _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
-        # Not Linux, or no /proc: the check is left out.
+        # Not Linux, or no /proc: skip the check.
         return ""
 
 

@@ -1,4 +1,4 @@
-"""The form in which a set is handed to a query."""
+"""Encodes sets as parameters of queries."""
 
 from __future__ import annotations
 

@@ -12,36 +12,38 @@ import apsw
 
 from lash.base.clock import Clock
 from lash.errors import ConfigError
-from lash.sqlite.engine.errors import in_our_terms, translate
-from lash.sqlite.engine.file_guard import Place
-from lash.sqlite.engine.gil_yield import Lender
-from lash.sqlite.engine.jobs import Work
-from lash.sqlite.engine.lockfile import Turns
+from lash.sqlite.engine.errors import as_lash_error, translate
+from lash.sqlite.engine.file_guard import FileGuard
+from lash.sqlite.engine.gil_yield import GilYield
+from lash.sqlite.engine.jobs import Job
 from lash.sqlite.engine.statements import Statements
 from lash.sqlite.engine.transaction import Reader
+from lash.sqlite.engine.write_lock import WriteLock
 
 T = TypeVar("T")
 
 
 class Snapshots:
-    """Reads through a connection of its own, one body at a time."""
+    """Runs reads on its own connection, one body at a time."""
 
     def __init__(
-        self, connection: apsw.Connection, statements: Statements, clock: Clock, place: Place | None = None
+        self, connection: apsw.Connection, statements: Statements, clock: Clock, file_guard: FileGuard | None = None
     ) -> None:
         self._connection = connection
-        self._place = place
+        self._file_guard = file_guard
         self._statements = statements
         self._clock = clock
         self._reading = False
 
     def read(self, body: Callable[[Reader], T]) -> T:
-        """Run the body on one snapshot; raise errors of lash only, apart from what the body itself raises."""
+        """Run the body on one snapshot; raise errors of lash, and exceptions of the body as they are."""
         if self._reading:
-            raise ConfigError("a read was started inside the body of another; use the reader that the body was given")
+            raise ConfigError(
+                "a read was started inside the body of another read; use the reader that the body received"
+            )
         self._reading = True
         try:
-            self._check_place()
+            self._check_files()
             return self._read(body)
         except apsw.Error as error:
             raise translate(error, "reading") from error
@@ -49,21 +51,21 @@ class Snapshots:
             self._reading = False
 
     def data_version(self) -> int:
-        """Return a number that is another one after any other connection has committed."""
-        self._check_place()
+        """Return a number that changes when any other connection has committed."""
+        self._check_files()
         try:
             return int(self._connection.execute("PRAGMA data_version").get)
         except apsw.Error as error:
-            raise translate(error, "asking for changes") from error
+            raise translate(error, "reading data_version") from error
 
     def close(self) -> None:
         """Close the connection."""
         with contextlib.suppress(apsw.Error):
             self._connection.close()
 
-    def _check_place(self) -> None:
-        if self._place is not None:
-            self._place.check_sometimes()
+    def _check_files(self) -> None:
+        if self._file_guard is not None:
+            self._file_guard.check_if_due()
 
     def _read(self, body: Callable[[Reader], T]) -> T:
         try:
@@ -81,17 +83,19 @@ class Snapshots:
 
 
 class SharedSnapshots(Snapshots):
-    """Reads through the writer's connection, between its transactions and without the right to write."""
+    """Runs reads on the writer's connection, between its transactions and read-only."""
 
-    def __init__(self, connection: apsw.Connection, statements: Statements, clock: Clock, turns: Turns) -> None:
+    def __init__(
+        self, connection: apsw.Connection, statements: Statements, clock: Clock, write_lock: WriteLock
+    ) -> None:
         super().__init__(connection, statements, clock)
-        self._turns = turns
+        self._write_lock = write_lock
 
     def close(self) -> None:
         """Do nothing: the connection belongs to the writer."""
 
     def _read(self, body: Callable[[Reader], T]) -> T:
-        self._turns.take()
+        self._write_lock.acquire()
         try:
             self._connection.execute("PRAGMA query_only = ON")
             try:
@@ -99,25 +103,25 @@ class SharedSnapshots(Snapshots):
             finally:
                 self._connection.execute("PRAGMA query_only = OFF")
         finally:
-            self._turns.give_back()
+            self._write_lock.release()
 
 
 class ReaderThreads:
-    """A few threads for long reads, started when needed, each with its own way to read."""
+    """A few threads for long reads, started on demand, each with its own connection."""
 
-    def __init__(self, open_snapshots: Callable[[], Snapshots], lender: Lender, limit: int) -> None:
+    def __init__(self, open_snapshots: Callable[[], Snapshots], gil_yield: GilYield, limit: int) -> None:
         self._open_snapshots = open_snapshots
-        self._lender = lender
+        self._gil_yield = gil_yield
         self._limit = limit
-        self._jobs: queue.SimpleQueue[Work[Reader] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Job[Reader] | None] = queue.SimpleQueue()
         self._threads: list[_ReaderThread] = []
-        self._unsettled = 0
+        self._in_flight = 0
 
-    def submit(self, job: Work[Reader]) -> None:
+    def submit(self, job: Job[Reader]) -> None:
         """Queue a job. Only on the loop's thread."""
-        self._unsettled += 1
-        if self._unsettled > len(self._threads) < self._limit:
-            self._threads.append(_ReaderThread(self._jobs, self._open_snapshots, self._answer))
+        self._in_flight += 1
+        if self._in_flight > len(self._threads) < self._limit:
+            self._threads.append(_ReaderThread(self._jobs, self._open_snapshots, self._deliver_soon))
         self._jobs.put(job)
 
     def stop(self) -> None:
@@ -130,52 +134,52 @@ class ReaderThreads:
         for thread in self._threads:
             thread.join()
 
-    def _answer(self, job: Work[Reader]) -> None:
-        self._lender.answer(lambda: self._settle(job))
+    def _deliver_soon(self, job: Job[Reader]) -> None:
+        self._gil_yield.deliver(lambda: self._deliver(job))
 
-    def _settle(self, job: Work[Reader]) -> None:
-        self._unsettled -= 1
-        self._lender.settled(1)
-        job.settle()
+    def _deliver(self, job: Job[Reader]) -> None:
+        self._in_flight -= 1
+        self._gil_yield.finished(1)
+        job.deliver()
 
 
 class _ReaderThread(threading.Thread):
-    """Runs one job after the other until it is told to end."""
+    """Runs one job after the other until it receives None."""
 
     def __init__(
         self,
-        jobs: queue.SimpleQueue[Work[Reader] | None],
+        jobs: queue.SimpleQueue[Job[Reader] | None],
         open_snapshots: Callable[[], Snapshots],
-        answer: Callable[[Work[Reader]], None],
+        deliver_soon: Callable[[Job[Reader]], None],
     ) -> None:
-        # A daemon: a program that ends without closing must not hang on this thread.
+        # A daemon thread: a program that exits without closing the storage must not hang on it.
         super().__init__(name="lash-sqlite-reader", daemon=True)
         self._jobs = jobs
         self._open_snapshots = open_snapshots
-        self._answer = answer
+        self._deliver_soon = deliver_soon
         self._snapshots: Snapshots | None = None
         self.start()
 
     def run(self) -> None:
-        while self._serve_next():
+        while self._run_next():
             pass
         if self._snapshots is not None:
             self._snapshots.close()
 
-    def _serve_next(self) -> bool:
-        # A function of its own, so that nothing of a job stays in memory while the thread waits for the next.
+    def _run_next(self) -> bool:
+        # A separate function, so that no local variable keeps a job alive while the thread waits for the next.
         job = self._jobs.get()
         if job is None:
             return False
-        if not job.abandoned:
-            self._serve(job)
-        self._answer(job)
+        if not job.is_cancelled:
+            self._run_job(job)
+        self._deliver_soon(job)
         return True
 
-    def _serve(self, job: Work[Reader]) -> None:
+    def _run_job(self, job: Job[Reader]) -> None:
         try:
             if self._snapshots is None:
                 self._snapshots = self._open_snapshots()
             self._snapshots.read(job.attempt)
         except BaseException as error:  # noqa: BLE001
-            job.fail(in_our_terms(error, "reading"))
+            job.fail(as_lash_error(error, "reading"))

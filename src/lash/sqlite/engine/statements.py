@@ -1,4 +1,4 @@
-"""The named queries of a database, checked before they run."""
+"""Runs the named queries of a database, after checking their parameters."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _Values: TypeAlias = tuple[SQLiteValue, ...]
 
 
 class _Query(NamedTuple):
-    """A query and the parameters that it asks for, in the order in which SQLite counts them."""
+    """A query and its parameters, in SQLite's order."""
 
     text: str
     names: tuple[str, ...]
     values_in: Callable[[Mapping[str, SQLiteValue]], _Values]
-    """Brings parameters into that order: to look up each of their names in C takes twice as long."""
+    """Puts parameters into that order; letting the driver look up each name takes twice as long."""
 
 
 class Statements:
@@ -41,18 +41,18 @@ class Statements:
         self._hook = hook
         self._queries: dict[str, _Query] = {}
 
-    def teach(self, queries: Mapping[str, str]) -> None:
-        """Add named queries; those of a name that is known already are replaced."""
+    def add_queries(self, queries: Mapping[str, str]) -> None:
+        """Add named queries; a query of the same name is replaced."""
         self._texts = {**self._texts, **queries}
         self._queries = {name: query for name, query in self._queries.items() if name not in queries}
 
     def announce(self, name: str) -> None:
-        """Tell the hook what is about to run."""
+        """Call the hook with the statement that is about to run."""
         if self._hook is not None:
             self._hook(name)
 
     def control(self, connection: apsw.Connection, name: str) -> None:
-        """Run one statement of transaction control; errors of the driver come out as they are."""
+        """Run one statement of transaction control; errors of the driver are not translated."""
         self.announce(name)
         connection.execute(_CONTROL[name])
 
@@ -69,31 +69,31 @@ class Statements:
         A missing or surplus parameter is a mistake of the caller and raises `TypeError`, an unknown query
         `LookupError`.
         """
-        query = self._queries.get(name) or self._learn(cursor, name)
+        query = self._queries.get(name) or self._prepare(cursor, name)
         values = _in_order(name, query, parameters)
         if self._hook is not None:
-            self._tell_hook(name)
+            self._call_hook(name)
         try:
             return cursor.execute(query.text, values).fetchall()
         except apsw.Error as error:
             raise translate(error, f"query {name}") from error
         except UnicodeDecodeError as error:
-            # Parameters are encoded, never decoded: this is a stored text that somebody else has written.
-            raise CorruptData(f"query {name}: a stored text is no UTF-8: {error}") from error
+            # Parameters are encoded, never decoded: this is a stored text, written by another program.
+            raise CorruptData(f"query {name}: expected UTF-8 in a stored text: {error}") from error
         except UNSTORABLE as error:
             raise InvalidInput(f"query {name}: a parameter cannot be stored: {error}") from error
 
     def run_many(
         self, cursor: apsw.Cursor, name: str, rows: Sequence[Mapping[str, SQLiteValue]]
     ) -> list[tuple[apsw.SQLiteValue, ...]]:
-        """Run one query for each of some mappings of parameters, all of one form, and return what it found.
+        """Run one query for each of some mappings of parameters, all with the same names, and return all rows.
 
-        It is announced once.
+        The hook is called once.
         """
-        query = self._queries.get(name) or self._learn(cursor, name)
+        query = self._queries.get(name) or self._prepare(cursor, name)
         values = [_in_order(name, query, row) for row in rows]
         if self._hook is not None:
-            self._tell_hook(name)
+            self._call_hook(name)
         try:
             return cursor.executemany(query.text, values).fetchall()
         except apsw.Error as error:
@@ -101,16 +101,16 @@ class Statements:
         except UNSTORABLE as error:
             raise InvalidInput(f"query {name}: a parameter cannot be stored: {error}") from error
 
-    def _tell_hook(self, name: str) -> None:
+    def _call_hook(self, name: str) -> None:
         try:
             self.announce(name)
         except apsw.Error as error:
             raise translate(error, f"query {name}") from error
 
-    def _learn(self, cursor: apsw.Cursor, name: str) -> _Query:
+    def _prepare(self, cursor: apsw.Cursor, name: str) -> _Query:
         if name not in self._texts:
-            raise LookupError(f"there is no query {name!r}")
-        asked = _Asked()
+            raise LookupError(f"unknown query {name!r}")
+        asked = _AskedNames()
         try:
             # Explaining a statement prepares and binds it, but does not run it.
             cursor.execute(self._texts[name], asked, explain=2).fetchall()
@@ -121,8 +121,8 @@ class Statements:
         return query
 
 
-class _Asked(dict[str, None]):
-    """Parameters that give NULL for every name, and remember which names were asked for, in order."""
+class _AskedNames(dict[str, None]):
+    """Parameters that are NULL for every name, and remember the names in the order of their look-up."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -135,7 +135,7 @@ class _Asked(dict[str, None]):
 def _picker(names: tuple[str, ...]) -> Callable[[Mapping[str, SQLiteValue]], _Values]:
     if len(names) > 1:
         return operator.itemgetter(*names)
-    # For one name the getter returns a value and no tuple, for none it does not exist.
+    # itemgetter returns a bare value for one name, and does not take none.
     return lambda parameters: tuple(parameters[name] for name in names)
 
 
@@ -150,4 +150,4 @@ def _in_order(name: str, query: _Query, parameters: Mapping[str, SQLiteValue]) -
 
 def _disagreement(name: str, expected: AbstractSet[str], given: AbstractSet[str]) -> str:
     missing, surplus = sorted(expected - given), sorted(given - expected)
-    return f"query {name}: missing parameters {missing}, surplus parameters {surplus}"
+    return f"query {name}: missing parameters {missing}, unexpected parameters {surplus}"

@@ -1,4 +1,4 @@
-"""What a body sees of the database: named queries in, typed rows out."""
+"""The database as a body sees it: named queries in, typed rows out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Reader:
-    """One consistent snapshot. It serves the body that it was handed to, and only until that body returns."""
+    """One consistent snapshot, usable by the body that received it until that body returns."""
 
     __slots__ = ("_cursor", "_statements", "_usable", "now_ms")
 
@@ -24,7 +24,7 @@ class Reader:
     """The clock, read when the body started."""
 
     def __init__(self, connection: apsw.Connection, statements: Statements, now_ms: int) -> None:
-        # One for all queries: each of them is read to its end, and a new one for each would cost as much as some do.
+        # One cursor for all queries: each is read to its end, and a new cursor would cost as much as a short query.
         self._cursor = connection.cursor()
         self._statements = statements
         self._usable = True
@@ -40,7 +40,7 @@ class Reader:
         if not rows:
             return None
         if len(rows) > 1:
-            raise CorruptData(f"query {name} found {len(rows)} rows where at most one may be")
+            raise CorruptData(f"query {name} returned {len(rows)} rows, expected at most one")
         return _shaped(rows[0], shape, name)
 
     def all(self, shape: type[T], name: str, /, **parameters: SQLiteValue) -> list[T]:
@@ -48,7 +48,7 @@ class Reader:
         return [_shaped(row, shape, name) for row in self._rows(name, parameters)]
 
     def any(self, name: str, rows: Sequence[Mapping[str, SQLiteValue]]) -> bool:
-        """Run the query once for each mapping of parameters, and return whether it found anything at all."""
+        """Run the query once for each mapping of parameters, and return whether any of them returned a row."""
         if not self._usable:
             self._refuse()
         return bool(rows) and bool(self._statements.run_many(self._cursor, name, rows))
@@ -82,7 +82,7 @@ class Transaction(Reader):
         return self._connection.changes()
 
     def run_many(self, name: str, rows: Iterable[Mapping[str, SQLiteValue]]) -> None:
-        """Run the query once for each mapping of parameters, in order; the hook hears of it once."""
+        """Run the query once for each mapping of parameters, in order; the hook is called once."""
         given = list(rows)
         if not self._usable:
             self._refuse()
@@ -94,7 +94,7 @@ class Transaction(Reader):
                 raise
 
     def check_not_lost(self) -> None:
-        """Raise the error with which SQLite gave the whole transaction up, if it did."""
+        """Raise the error for which SQLite rolled the whole transaction back, if it did."""
         if self._loss is not None:
             raise self._loss
 
@@ -112,7 +112,7 @@ class Transaction(Reader):
         super()._refuse()
 
     def _note_loss(self, error: LashError) -> None:
-        """Notice when SQLite gave the whole transaction up for a statement that failed."""
+        """Remember the error if SQLite rolled the whole transaction back because of it."""
         # Without the transaction, a body that swallowed the error would commit statement by statement.
         if self._connection.get_autocommit():
             self._usable = False
@@ -123,4 +123,4 @@ def _shaped(row: tuple[apsw.SQLiteValue, ...], shape: type[T], name: str) -> T:
     try:
         return msgspec.convert(row, shape, strict=False)
     except msgspec.ValidationError as error:
-        raise CorruptData(f"query {name}: a stored row does not fit {shape.__name__}: {error}") from error
+        raise CorruptData(f"query {name}: expected a row of {shape.__name__}, got another: {error}") from error

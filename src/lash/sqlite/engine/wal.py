@@ -1,8 +1,9 @@
-"""Keeping the write-ahead log short."""
+"""WAL checkpoints: keeping the write-ahead log short."""
 
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 import apsw
 
@@ -11,16 +12,18 @@ from lash.sqlite.engine.statements import Statements
 
 _LOG = logging.getLogger(__name__)
 
-_TOO_LONG = 4
-_PATIENCE_MS = 100
+_TOO_LONG: Final = 4
+"""At how many times the usual length the log is emptied by force: readers that always overlap keep it in use."""
+_PATIENCE_MS: Final = 100
+"""How long that waits for readers; writers wait as long, so it is short."""
 
 
-class Checkpoints:
-    """Copies the log into the database from time to time, on the writer's thread.
+class WalCheckpointer:
+    """Copies the log into the database when it has grown, on the writer's thread.
 
-    SQLite starts the log over only when no reader uses it. With readers that always overlap that moment never
-    comes by itself, so a log of more than four times the usual length is emptied by force: new readers then
-    look into the database file, and the writer waits a little for the readers that are left.
+    SQLite restarts the log only at a moment when no reader uses it. With readers that always overlap that moment never
+    comes. A log of more than four times the usual length is therefore emptied by force: new readers use the database
+    file, and the writer waits a little for the readers that are left.
     """
 
     def __init__(self, connection: apsw.Connection, statements: Statements, options: SQLiteOptions) -> None:
@@ -39,7 +42,7 @@ class Checkpoints:
         return self._pages >= self._due_at
 
     def run_if_due(self) -> None:
-        """Checkpoint when the log has grown enough. A failure is logged: the next one makes up for it."""
+        """Checkpoint if the log has grown enough. A failure is logged; the next checkpoint makes up for it."""
         if not self.is_due:
             return
         self._due_at = self._pages + self._step
@@ -50,9 +53,9 @@ class Checkpoints:
             else:
                 self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.BusyError:
-            _LOG.debug("the write-ahead log holds %d pages that readers still need", self._pages)
+            _LOG.debug("the write-ahead log holds %d pages still in use by readers", self._pages)
         except Exception:  # noqa: BLE001
-            _LOG.exception("the write-ahead log holds %d pages and could not be copied back", self._pages)
+            _LOG.exception("the write-ahead log holds %d pages and could not be checkpointed", self._pages)
 
     def _empty(self) -> None:
         self._connection.set_busy_timeout(min(_PATIENCE_MS, self._busy_timeout_ms))

@@ -1,4 +1,4 @@
-"""The one thread that writes, and the one connection, which the event loop may use while the thread rests."""
+"""The writer's thread and its connection, which the event loop may use while the thread is idle."""
 
 from __future__ import annotations
 
@@ -13,86 +13,86 @@ from concurrent.futures import Future
 import apsw
 
 from lash.sqlite.engine.engine import Engine, Settings, open_engine
-from lash.sqlite.engine.errors import in_our_terms
-from lash.sqlite.engine.gil_yield import Lender
-from lash.sqlite.engine.jobs import Work
+from lash.sqlite.engine.errors import as_lash_error
+from lash.sqlite.engine.gil_yield import GilYield
+from lash.sqlite.engine.jobs import Job
 from lash.sqlite.engine.transaction import Transaction
 
 
-class _Call(enum.Enum):
-    """What the thread may be asked for beside jobs."""
+class _Request(enum.Enum):
+    """Requests to the thread other than jobs."""
 
     STOP = enum.auto()
-    TIDY = enum.auto()
+    CHECKPOINT = enum.auto()
 
 
 class Writer:
-    """Takes jobs in order, runs all that wait in one transaction, and answers after the commit."""
+    """Takes jobs in order, runs all waiting ones in one transaction, and delivers their outcomes after the commit."""
 
-    def __init__(self, settings: Settings, lender: Lender, before_closing: Callable[[], None]) -> None:
+    def __init__(self, settings: Settings, gil_yield: GilYield, before_closing: Callable[[], None]) -> None:
         self.opened: Future[Engine] = Future()
-        """Done when the database is usable, or with the reason why it is not."""
+        """Done when the database is usable; failed with the reason if it is not."""
         self.ended: Future[None] = Future()
         """Done when the thread has closed its connection."""
         self._settings = settings
         self._before_closing = before_closing
-        self._lender = lender
+        self._gil_yield = gil_yield
         self._group_limit = settings.options.group_limit
-        self._jobs: queue.SimpleQueue[Work[Transaction] | _Call] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Job[Transaction] | _Request] = queue.SimpleQueue()
         self._stopping = False
         self._engine: Engine | None = None
-        self._in_use = threading.Lock()
-        self._on_the_way = 0
-        # Marked as running, they cannot be cancelled by a caller that stops waiting for them.
+        self._connection_lock = threading.Lock()
+        self._in_flight = 0
+        # Futures that are marked as running cannot be cancelled by a caller that stops waiting for them.
         self.opened.set_running_or_notify_cancel()
         self.ended.set_running_or_notify_cancel()
-        # A daemon: a program that ends without closing must not hang on this thread.
+        # A daemon thread: a program that exits without closing the storage must not hang on it.
         self._thread = threading.Thread(target=self._main, name="lash-sqlite-writer", daemon=True)
         self._thread.start()
 
-    def submit(self, job: Work[Transaction]) -> None:
+    def submit(self, job: Job[Transaction]) -> None:
         """Queue a job. Every job queued before `stop` is run. Only on the loop's thread."""
-        self._on_the_way += 1
+        self._in_flight += 1
         self._jobs.put(job)
-        self._lender.expect()
+        self._gil_yield.expect()
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is under way to the thread, or back."""
-        return self._on_the_way > 0
+        """Whether jobs are on their way to the thread, or their outcomes on their way back."""
+        return self._in_flight > 0
 
     @property
-    def is_at_hand(self) -> bool:
-        """Whether `serve_now` is worth trying: nothing is under way, and the disk is quick."""
-        return self._engine is not None and not self._on_the_way and self._engine.commits_quickly
+    def can_run_inline(self) -> bool:
+        """Whether `run_inline` is worth trying: no job is in flight, and the last commits were quick."""
+        return self._engine is not None and not self._in_flight and self._engine.commits_quickly
 
-    def serve_now(self, batch: list[Work[Transaction]]) -> bool:
-        """Run jobs here and answer them; return False, with nothing done, if that would mean to wait.
+    def run_inline(self, group: list[Job[Transaction]]) -> bool:
+        """Run jobs on the calling thread and deliver their outcomes; return False, with nothing done, if it must wait.
 
-        Only on the loop's thread, and only when `is_at_hand`.
+        Only on the loop's thread, and only when `can_run_inline`.
         """
         engine = self._engine
-        if engine is None or not self._in_use.acquire(blocking=False):
+        if engine is None or not self._connection_lock.acquire(blocking=False):
             return False
         try:
-            if not engine.try_turn():
+            if not engine.try_acquire():
                 return False
             try:
-                if not _run_now(engine, batch):
+                if not _run_now(engine, group):
                     return False
             finally:
-                engine.turns.give_back()
+                engine.release()
         finally:
-            self._in_use.release()
-        for job in batch:
-            job.settle()
-        if engine.is_untidy:
-            self._jobs.put(_Call.TIDY)
+            self._connection_lock.release()
+        for job in group:
+            job.deliver()
+        if engine.is_checkpoint_due:
+            self._jobs.put(_Request.CHECKPOINT)
         return True
 
     def stop(self) -> None:
         """Let the thread finish what is queued, then call ``before_closing``, close its connection and end."""
-        self._jobs.put(_Call.STOP)
+        self._jobs.put(_Request.STOP)
 
     def join(self) -> None:
         """Wait for the thread; it is about to end once `ended` is done."""
@@ -102,79 +102,79 @@ class Writer:
         try:
             engine = open_engine(self._settings)
         except BaseException as error:  # noqa: BLE001
-            self.opened.set_exception(in_our_terms(error, f"opening {self._settings.path or 'in memory'}"))
+            self.opened.set_exception(as_lash_error(error, f"opening {self._settings.path or 'in memory'}"))
         else:
             self._engine = engine
             self.opened.set_result(engine)
-            while self._serve_next(engine):
+            while self._run_next(engine):
                 pass
             self._close(engine)
         self.ended.set_result(None)
-        self._lender.call_back()
+        self._gil_yield.end_wait()
 
-    def _serve_next(self, engine: Engine) -> bool:
-        """Serve one batch, after waiting for it; return False when the thread is to end.
+    def _run_next(self, engine: Engine) -> bool:
+        """Wait for a group of jobs and run it; return False when the thread should end.
 
-        A function of its own, so that nothing of a batch stays in memory while the thread waits for the next.
+        A separate function, so that no local variable keeps a group alive while the thread waits for the next.
         """
-        batch = self._next_batch()
-        with self._in_use:
-            if batch:
-                self._serve(engine, batch)
+        group = self._next_group()
+        with self._connection_lock:
+            if group:
+                self._run_group(engine, group)
             elif not self._stopping:
-                self._tidy(engine)
+                self._checkpoint(engine)
         return not self._stopping
 
-    def _next_batch(self) -> list[Work[Transaction]]:
-        """Return all jobs that wait now, after waiting for the first; empty when the thread is to end or to tidy."""
-        batch: list[Work[Transaction]] = []
+    def _next_group(self) -> list[Job[Transaction]]:
+        """Wait for a job and return all that are queued; an empty group means a request to stop or to checkpoint."""
+        group: list[Job[Transaction]] = []
         with contextlib.suppress(queue.Empty):
-            while not self._stopping and len(batch) < self._group_limit:
-                job = self._jobs.get_nowait() if batch else self._jobs.get()
-                if job is _Call.STOP:
+            while not self._stopping and len(group) < self._group_limit:
+                job = self._jobs.get_nowait() if group else self._jobs.get()
+                if job is _Request.STOP:
                     self._stopping = True
-                elif job is not _Call.TIDY:
-                    batch.append(job)
-                elif not batch:
+                elif job is not _Request.CHECKPOINT:
+                    group.append(job)
+                elif not group:
                     break
-        return batch
+        return group
 
-    def _tidy(self, engine: Engine) -> None:
-        # A turn that cannot be had means that another process writes, which then tidies itself.
+    def _checkpoint(self, engine: Engine) -> None:
+        # If the lock cannot be had, another process is writing and will checkpoint itself.
         with contextlib.suppress(Exception):
-            engine.take_turn()
+            engine.acquire()
             try:
-                engine.tidy()
+                engine.checkpoint_if_due()
             finally:
-                engine.turns.give_back()
+                engine.release()
 
-    def _serve(self, engine: Engine, batch: list[Work[Transaction]]) -> None:
-        if all(job.abandoned for job in batch):
-            self._answer(batch)
+    def _run_group(self, engine: Engine, group: list[Job[Transaction]]) -> None:
+        if all(job.is_cancelled for job in group):
+            self._deliver_soon(group)
             return
         try:
-            engine.take_turn()
+            engine.acquire()
         except Exception as error:  # noqa: BLE001
-            for job in batch:
-                # Each caller raises an exception of its own: a shared one would collect all their tracebacks.
+            for job in group:
+                # Each caller raises its own copy: a shared exception would collect the tracebacks of all.
                 job.fail(copy.copy(error))
-            self._answer(batch)
+            self._deliver_soon(group)
             return
         try:
-            _run(engine, batch)
-            self._answer(batch)
-            engine.tidy()
+            _run(engine, group)
+            self._deliver_soon(group)
+            engine.checkpoint_if_due()
         finally:
-            engine.turns.give_back()
+            engine.release()
 
-    def _answer(self, batch: list[Work[Transaction]]) -> None:
-        self._lender.answer(lambda: self._settle(batch))
+    def _deliver_soon(self, group: list[Job[Transaction]]) -> None:
+        self._gil_yield.deliver(lambda: self._deliver(group))
 
-    def _settle(self, batch: list[Work[Transaction]]) -> None:
-        self._lender.settled(len(batch))
-        self._on_the_way -= len(batch)
-        for job in batch:
-            job.settle()
+    def _deliver(self, group: list[Job[Transaction]]) -> None:
+        self._gil_yield.finished(len(group))
+        self._in_flight -= len(group)
+        for job in group:
+            job.deliver()
 
     def _close(self, engine: Engine) -> None:
         self._before_closing()
@@ -182,22 +182,22 @@ class Writer:
             engine.close()
 
 
-def _run(engine: Engine, batch: list[Work[Transaction]]) -> None:
+def _run(engine: Engine, group: list[Job[Transaction]]) -> None:
     try:
-        engine.run(batch)
+        engine.run(group)
     except BaseException as error:  # noqa: BLE001
-        _fail(batch, error)
+        _fail(group, error)
 
 
-def _run_now(engine: Engine, batch: list[Work[Transaction]]) -> bool:
+def _run_now(engine: Engine, group: list[Job[Transaction]]) -> bool:
     try:
-        return engine.run_now(batch)
+        return engine.run_now(group)
     except BaseException as error:  # noqa: BLE001
-        _fail(batch, error)
+        _fail(group, error)
         return True
 
 
-def _fail(batch: list[Work[Transaction]], error: BaseException) -> None:
-    """Give every job this outcome: its caller would wait for ever if it had none."""
-    for job in batch:
-        job.fail(in_our_terms(error, "running a transaction"))
+def _fail(group: list[Job[Transaction]], error: BaseException) -> None:
+    """Give every job this outcome; a caller whose job had none would wait forever."""
+    for job in group:
+        job.fail(as_lash_error(error, "running a transaction"))

@@ -36,7 +36,7 @@ class SQLiteRawRows:
             table.name: tuple(_LEAST[catalogue.tables[table.name].columns[column].type] for column in table.key)
             for table in tables
         }
-        self._database.teach({name: text for table in tables for name, text in row_statements(table).items()})
+        self._database.add_queries({name: text for table in tables for name, text in row_statements(table).items()})
         return tables
 
     async def number(self, query: str) -> int | None:

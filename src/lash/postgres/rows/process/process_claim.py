@@ -24,7 +24,7 @@ from lash.plan.process.event_draft import started_draft
 from lash.plan.process.lease import refuse_run
 from lash.plan.process.process import ProcessRow, decode_process, record_after, row_after
 from lash.postgres.cache import ProcessCache
-from lash.postgres.engine.batcher import Group
+from lash.postgres.engine.batcher import StatementBatcher
 from lash.postgres.engine.database import Database, Transaction
 from lash.postgres.rows.process.append import missing_record, plan_insert
 from lash.postgres.rows.process.rows import ProcessAcquireAnswer, ProcessExtendAnswer
@@ -70,8 +70,10 @@ class ProcessClaims:
     def __init__(self, database: Database, seen: ProcessCache) -> None:
         self._database = database
         self._seen = seen
-        self._reading: Group[str, ProcessRow] = Group(self._read, limit=MAX_TOGETHER)
-        self._acquiring: Group[_Arguments, ProcessAcquireAnswer] = Group(self._acquire, limit=MAX_TOGETHER)
+        self._reading: StatementBatcher[str, ProcessRow] = StatementBatcher(self._read, limit=MAX_TOGETHER)
+        self._acquiring: StatementBatcher[_Arguments, ProcessAcquireAnswer] = StatementBatcher(
+            self._acquire, limit=MAX_TOGETHER
+        )
 
     async def claim(self, claim: Claim) -> ProcessLeaseOutcome:
         """Take the right to run a process; in one round trip if it was seen before and is still as it was."""
@@ -90,7 +92,7 @@ class ProcessClaims:
             refused = refuse_run(record, claim.owner)
             if refused is None:
                 planned = _plan(claim, row, record)
-                answer = await self._acquiring.ask(row.process_key, planned.arguments)
+                answer = await self._acquiring.submit(row.process_key, planned.arguments)
                 claimed = await _claimed(self._database, planned, answer)
                 if claimed is not None:
                     return claimed
@@ -122,7 +124,7 @@ class ProcessClaims:
         return claimed
 
     async def _row(self, process_id: str) -> ProcessRow:
-        row = await self._reading.ask(process_id, process_id)
+        row = await self._reading.submit(process_id, process_id)
         if row is None:
             raise await missing_record(self._database, self._seen, process_id)
         self._seen.remember(row)

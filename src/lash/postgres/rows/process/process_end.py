@@ -12,7 +12,7 @@ from lash.model.process.process import ProcessRecord
 from lash.plan.process.event import InsertEvent, encode_projection
 from lash.plan.process.process import ProcessRow, decode_process, record_after, row_after
 from lash.postgres.cache import ProcessCache
-from lash.postgres.engine.batcher import Group
+from lash.postgres.engine.batcher import StatementBatcher
 from lash.postgres.engine.database import Database
 from lash.postgres.rows.process.append import plan_insert
 from lash.postgres.rows.process.rows import EndAnswer
@@ -29,7 +29,7 @@ class ProcessEnds:
     def __init__(self, database: Database, seen: ProcessCache) -> None:
         self._database = database
         self._seen = seen
-        self._group: Group[_Arguments, EndAnswer] = Group(self._write, limit=MAX_TOGETHER)
+        self._group: StatementBatcher[_Arguments, EndAnswer] = StatementBatcher(self._write, limit=MAX_TOGETHER)
 
     async def end(self, fence: LeaseFence, draft: EventDraft) -> ProcessRecord | None:
         """End a process under a live lease, and free that; None if it has to be looked at why that cannot be done."""
@@ -44,7 +44,7 @@ class ProcessEnds:
                 # It may have ended already, or be another process by now: the facts decide.
                 return None
             projection = encode_projection(decision.projection)
-            answer = await self._group.ask(row.process_key, _arguments(row, decision, projection, fence))
+            answer = await self._group.submit(row.process_key, _arguments(row, decision, projection, fence))
             if answer is None:
                 return None
             # Only what was committed: a row that came to nothing could later be taken for another of the same number.

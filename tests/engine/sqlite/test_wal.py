@@ -15,12 +15,12 @@ async def write_pages(database: Database, pages: int) -> None:
 
 
 async def settle(database: Database) -> None:
-    """Wait until the writer has tidied up after its last answer."""
+    """Wait until the writer has checkpointed after its last group."""
     await database.write(lambda _transaction: None)
 
 
 async def test_the_log_is_copied_back_when_it_is_long(tmp_path: Path) -> None:
-    """The writer checkpoints each time the log has grown by the configured pages, and the log starts over."""
+    """The writer checkpoints whenever the log has grown by the configured pages, and the log restarts."""
     names: list[str] = []
     database = await open_database(tmp_path / "x.db", options=SQLiteOptions(checkpoint_pages=50), hook=names.append)
     for _ in range(40):
@@ -31,8 +31,8 @@ async def test_the_log_is_copied_back_when_it_is_long(tmp_path: Path) -> None:
     await database.close()
 
 
-async def test_a_checkpoint_comes_after_the_answer(tmp_path: Path) -> None:
-    """The callers of the batch that makes a checkpoint due do not wait for it."""
+async def test_a_checkpoint_follows_the_outcomes(tmp_path: Path) -> None:
+    """The callers whose writes make a checkpoint due do not wait for it."""
     gate = Gate()
 
     def hold(name: str) -> None:

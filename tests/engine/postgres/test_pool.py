@@ -1,4 +1,4 @@
-"""A connection that comes back is kept for the next caller, and nobody is worse off for it."""
+"""A returned connection is kept for the next caller, without a disadvantage to others."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_a_kept_connection_that_died_is_not_lent(postgres_schema_url: str)
 
 
 async def test_who_waits_is_served_before_a_connection_is_kept(postgres_schema_url: str) -> None:
-    """Callers beyond the size of the pool get their turn, whoever comes back meanwhile."""
+    """Callers beyond the size of the pool get connections in order, also while others return theirs."""
     async with opened(postgres_schema_url, max_size=2, acquire_timeout_s=5) as database:
 
         async def several() -> int:
@@ -63,7 +63,7 @@ async def test_who_waits_is_served_before_a_connection_is_kept(postgres_schema_u
 async def test_what_is_kept_goes_back_and_ends_when_idle(
     postgres_schema_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The driver closes connections that nobody used for long, those that were kept for a moment too."""
+    """The driver closes connections that were idle for long, kept ones included."""
     monkeypatch.setattr("lash.postgres.engine.pool._KEEP_S", 0.01)
     name = "resting"
     async with opened(postgres_schema_url, idle_lifetime_s=0.05, application_name=name) as database:
@@ -74,7 +74,7 @@ async def test_what_is_kept_goes_back_and_ends_when_idle(
 
 
 async def test_nothing_of_a_callers_pool_is_kept(postgres_schema_url: str) -> None:
-    """Its owner may need every connection as soon as a statement of ours is done."""
+    """A pool of the caller gets its connection back as soon as the statement is done."""
     dsn = PostgresOptions.from_url(postgres_schema_url).dsn
     async with asyncpg.create_pool(dsn, min_size=1, max_size=1) as pool, opened(postgres_schema_url, pool=pool) as ours:
         assert await ours.read_one(Item, "one") == Item(1, 2)

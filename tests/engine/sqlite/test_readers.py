@@ -54,7 +54,7 @@ async def test_a_read_is_one_snapshot(tmp_path: Path) -> None:
 
 
 async def test_reads_in_a_file_do_not_wait_for_the_writer(tmp_path: Path) -> None:
-    """While a write transaction is open, reads answer at once, from what is committed."""
+    """While a write transaction is open, reads return at once, from committed data."""
     database = await open_database(tmp_path / "x.db")
     gate = Gate()
 
@@ -104,7 +104,7 @@ async def test_an_acknowledged_write_is_seen_by_the_next_read(path: Path | None)
 
 
 async def test_a_read_that_raises_leaves_nothing_behind(path: Path | None) -> None:
-    """An exception of the body comes out as it is, and the snapshot is given up."""
+    """An exception of the body propagates unchanged, and the snapshot is released."""
 
     def stumble(reader: Reader) -> None:
         ids(reader)

@@ -41,11 +41,11 @@ class Faults:
 
 
 class Unplugged(BaseException):
-    """Not an `Exception`: what would end a thread that does not expect it."""
+    """Not an `Exception`: it would end a thread that does not catch it."""
 
 
 async def test_a_lost_transaction_costs_only_the_culprit(tmp_path: Path) -> None:
-    """When SQLite rolls everything back, the others of the group are run again and keep their writes."""
+    """When SQLite rolls the transaction back, the other bodies of the group run again and keep their writes."""
     database = await open_database(tmp_path / "x.db")
     await database.write(insert(7))
 
@@ -61,7 +61,7 @@ async def test_a_lost_transaction_costs_only_the_culprit(tmp_path: Path) -> None
 
 
 async def test_a_swallowed_loss_is_still_a_failure(tmp_path: Path) -> None:
-    """A body that goes on after its transaction was lost writes nothing, and its caller learns of it."""
+    """A body that continues after its transaction was lost writes nothing, and its caller gets the error."""
     database = await open_database(tmp_path / "x.db")
     await database.write(insert(7))
 
@@ -78,7 +78,7 @@ async def test_a_swallowed_loss_is_still_a_failure(tmp_path: Path) -> None:
 
 
 async def test_a_failed_commit_fails_everybody(tmp_path: Path) -> None:
-    """An I/O error at COMMIT leaves the outcome open for the whole group, and the next write works."""
+    """An I/O error at COMMIT leaves the outcome unknown for the whole group, and the next write works."""
     faults = Faults()
     database = await open_database(tmp_path / "x.db", hook=faults)
     # The first commit is the gate's.
@@ -94,7 +94,7 @@ async def test_a_failed_commit_fails_everybody(tmp_path: Path) -> None:
 
 
 async def test_a_body_keeps_its_own_error_when_the_commit_fails(tmp_path: Path) -> None:
-    """A body that had failed already is told its own reason, which is certain."""
+    """A body that had already failed keeps its own error, whose outcome is known."""
     faults = Faults()
     database = await open_database(tmp_path / "x.db", hook=faults)
     await database.write(insert(1))
@@ -137,7 +137,7 @@ _ERRORS = pytest.mark.parametrize(
 async def test_every_statement_may_fail(
     tmp_path: Path, name: str, error: BaseException, expected: type[BaseException]
 ) -> None:
-    """Whichever statement fails, the error is in our terms, nothing is written, and the next write works."""
+    """Whichever statement fails, an error of lash is raised, nothing is written, and the next write works."""
     faults = Faults()
     database = await open_database(tmp_path / "x.db", hook=faults)
     faults.add(name, error)
@@ -153,7 +153,7 @@ async def test_every_statement_may_fail(
 async def test_the_statement_of_a_body_in_a_group_may_fail(
     tmp_path: Path, error: BaseException, expected: type[BaseException]
 ) -> None:
-    """When a statement of a body fails, its caller alone hears of it, and the others keep their writes."""
+    """When a statement of a body fails, only its caller gets the error, and the others keep their writes."""
     faults = Faults()
     database = await open_database(tmp_path / "x.db", hook=faults)
     faults.add("insert_item", error)
@@ -169,7 +169,7 @@ async def test_the_statement_of_a_body_in_a_group_may_fail(
 async def test_a_savepoint_may_fail(
     tmp_path: Path, name: str, error: BaseException, expected: type[BaseException]
 ) -> None:
-    """The same holds for the savepoints that a group needs once one of its bodies has failed half-way."""
+    """The same holds for the savepoints of a group after one of its bodies failed half-way."""
     faults = Faults()
     database = await open_database(tmp_path / "x.db", hook=faults)
     faults.add(name, error)
@@ -182,7 +182,7 @@ async def test_a_savepoint_may_fail(
 
 
 async def test_undoing_may_fail_too(tmp_path: Path) -> None:
-    """When a savepoint cannot be undone the transaction is given up, and the others run again."""
+    """When a savepoint cannot be rolled back, the transaction is, and the others run again."""
     faults = Faults()
     database = await open_database(tmp_path / "x.db", hook=faults)
     # The first one gives up the transaction without savepoints.
@@ -198,7 +198,7 @@ async def test_undoing_may_fail_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("error", [apsw.BusyError("locked"), apsw.IOError("disk I/O error"), ZeroDivisionError()])
 async def test_a_failed_checkpoint_hurts_nobody(tmp_path: Path, error: Exception) -> None:
-    """A checkpoint that fails is made up for by the next one; the callers had their answers before."""
+    """The next checkpoint makes up for a failed one; the callers had their outcomes before."""
     faults = Faults()
     database = await open_database(tmp_path / "x.db", hook=faults)
     faults.add("checkpoint", error)
@@ -211,7 +211,7 @@ async def test_a_failed_checkpoint_hurts_nobody(tmp_path: Path, error: Exception
 
 
 async def test_a_full_database(tmp_path: Path) -> None:
-    """A file that may not grow refuses the body that is too big, and goes on with small ones."""
+    """A file that may not grow refuses the body that is too big, and accepts small ones."""
 
     def create_small(connection: apsw.Connection, new: bool) -> None:  # noqa: FBT001
         create_tables(connection, new)
@@ -240,7 +240,7 @@ def files_may_not_exceed(size: int) -> Iterator[None]:
 
 
 async def test_a_disk_that_refuses_the_commit(tmp_path: Path) -> None:
-    """A real failure to write the log fails the write; once the disk takes data again, so does the database."""
+    """A real failure to write the log fails the write; writes work again once the disk does."""
     database = await open_database(tmp_path / "x.db")
     await database.write(insert(1))
     with files_may_not_exceed((tmp_path / "x.db-wal").stat().st_size + 8192):

@@ -24,7 +24,7 @@ def engine_threads() -> list[str]:
 
 
 def open_files(folder: Path) -> list[str]:
-    """The files below the folder that this process holds open."""
+    """The files below the directory that this process holds open."""
     links: list[str] = []
     for descriptor in Path("/proc/self/fd").iterdir():
         # The one that lists the folder is gone by now.
@@ -38,7 +38,7 @@ def names_in(folder: Path) -> list[str]:
 
 
 async def test_closing_drains_and_tidies(tmp_path: Path) -> None:
-    """What was accepted is written, no thread or file stays open, and the log is gone."""
+    """Accepted writes are committed, no thread or file stays open, and the log is removed."""
     database = await open_database(tmp_path / "x.db")
     gate = Gate()
     first = asyncio.create_task(database.write(gate))
@@ -61,7 +61,7 @@ async def test_closing_drains_and_tidies(tmp_path: Path) -> None:
 
 
 async def test_a_closed_database_says_so() -> None:
-    """Every use after the close is refused, and a second close is harmless."""
+    """Every use after the close raises StorageClosed, and a second close does nothing."""
     database = await open_database()
     await database.close()
     with pytest.raises(StorageClosed):
@@ -91,7 +91,7 @@ async def test_two_closes_at_once() -> None:
 
 
 async def test_a_cancelled_caller_that_waits_leaves_nothing(tmp_path: Path) -> None:
-    """A body that had not started when its caller was cancelled is never run; the others are."""
+    """A body whose caller is cancelled before it starts never runs; the others do."""
     database = await open_database(tmp_path / "x.db")
     gate = Gate()
     first = asyncio.create_task(database.write(gate))
@@ -107,7 +107,7 @@ async def test_a_cancelled_caller_that_waits_leaves_nothing(tmp_path: Path) -> N
 
 
 async def test_a_caller_cancelled_within_its_group(tmp_path: Path) -> None:
-    """A body whose turn within the transaction has not come yet is skipped as well."""
+    """A body that has not started within the running transaction is skipped as well."""
     database = await open_database(tmp_path / "x.db")
     outer, inner = Gate(), Gate()
     first = asyncio.create_task(database.write(outer))
@@ -128,7 +128,7 @@ async def test_a_caller_cancelled_within_its_group(tmp_path: Path) -> None:
 
 
 async def test_a_cancelled_caller_whose_body_runs(tmp_path: Path) -> None:
-    """Once the body runs it is applied whole, whether or not anybody waits for it."""
+    """Once a body runs it is applied whole, whether or not its caller still waits."""
     database = await open_database(tmp_path / "x.db")
     gate = Gate()
 
@@ -149,7 +149,7 @@ async def test_a_cancelled_caller_whose_body_runs(tmp_path: Path) -> None:
 
 
 async def test_a_cancelled_open_leaves_nothing(tmp_path: Path) -> None:
-    """An open that is given up closes what it had opened."""
+    """A cancelled open closes everything that it had opened."""
     gate = Gate()
 
     def wait(_connection: object, _new: object) -> None:
@@ -169,7 +169,7 @@ async def test_a_cancelled_open_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_another_event_loop(tmp_path: Path) -> None:
-    """A database refuses other loops with a hint, and can be closed from one when its own is gone."""
+    """A database refuses other event loops with a remedy, and can be closed from one when its own is closed."""
     database = asyncio.run(open_database(tmp_path / "x.db"))
 
     async def use() -> None:
@@ -188,7 +188,7 @@ def test_another_event_loop(tmp_path: Path) -> None:
 
 
 def test_a_loop_that_died_with_work_in_flight(tmp_path: Path) -> None:
-    """Answers for a loop that is gone are dropped, and closing does not hang."""
+    """Outcomes for a closed loop are dropped, and closing does not hang."""
     gate = Gate()
 
     async def leave() -> Database:
@@ -219,7 +219,7 @@ def in_child(action: Callable[[], None]) -> int:
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_a_forked_child(tmp_path: Path) -> None:
-    """A child that inherits the database is refused, holds no lock of it, and the parent goes on."""
+    """A forked child cannot use the database and holds no lock of it; the parent can go on."""
 
     async def parent() -> None:
         database = await open_database(tmp_path / "x.db")
@@ -253,7 +253,7 @@ print("done")
 
 
 def test_a_program_that_forgets_to_close(tmp_path: Path) -> None:
-    """It ends all the same, without a word, and what was acknowledged is there."""
+    """A program that exits without closing exits silently, and its acknowledged writes are stored."""
     command = [sys.executable, "-W", "error", "-c", UNCLOSED, str(tmp_path / "x.db")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30, cwd=ROOT)
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
@@ -268,7 +268,7 @@ def test_a_program_that_forgets_to_close(tmp_path: Path) -> None:
 
 
 async def test_nothing_of_a_call_stays_in_memory(tmp_path: Path) -> None:
-    """Bodies and values are forgotten once they are answered, also while the threads are idle."""
+    """Bodies and values are freed once their outcomes are delivered, also while the threads are idle."""
 
     class Ballast:
         def __call__(self, _scope: object) -> Ballast:
@@ -296,7 +296,7 @@ async def test_durability_is_visible(tmp_path: Path) -> None:
 
 
 async def test_two_databases_on_one_file(tmp_path: Path) -> None:
-    """Two databases of one process take turns and see each other's commits; the last to close removes the log."""
+    """Two databases of one process alternate and see each other's commits; the last to close removes the log."""
     one, two = await open_database(tmp_path / "x.db"), await open_database(tmp_path / "x.db")
     await asyncio.gather(*(one.write(insert(number)) for number in range(20)), two.write(insert(100)))
     await asyncio.gather(*(two.write(insert(number)) for number in range(20, 40)), one.write(insert(101)))

@@ -1,4 +1,4 @@
-"""Writes of many callers share statements on PostgreSQL, and each has its own answer."""
+"""Writes of many callers share statements on PostgreSQL, and each caller gets its own answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest_asyncio
 
 import lash
 from lash.model.process.process import ProcessAcquired, Success
-from lash.postgres.engine.batcher import Group
+from lash.postgres.engine.batcher import StatementBatcher
 from lash.postgres.rows import effect as effects
 from lash.postgres.rows.process import process_claim, process_end
 from lash.sqlkit.queries import load_queries
@@ -25,7 +25,7 @@ ANN = owner("ann")
 
 
 class Sender:
-    """Answers each item with itself, when it is let; remembers what was sent together."""
+    """Answers each item with itself, once it is open; records which items were sent together."""
 
     def __init__(self) -> None:
         self.sent: list[list[Hashable]] = []
@@ -53,56 +53,60 @@ def sender() -> Sender:
 
 
 @pytest.fixture
-def group(sender: Sender) -> Group[str, str]:
-    return Group(sender, limit=LIMIT)
+def batcher(sender: Sender) -> StatementBatcher[str, str]:
+    return StatementBatcher(sender, limit=LIMIT)
 
 
-async def ask_all(group: Group[str, str], *keys: Hashable) -> list[object]:
-    return await asyncio.gather(*(group.ask(key, f"item {key}") for key in keys), return_exceptions=True)
+async def submit_all(batcher: StatementBatcher[str, str], *keys: Hashable) -> list[object]:
+    return await asyncio.gather(*(batcher.submit(key, f"item {key}") for key in keys), return_exceptions=True)
 
 
-async def test_those_who_ask_at_the_same_moment_share_a_statement(group: Group[str, str], sender: Sender) -> None:
-    """As many as fit go together, in the order in which they asked, and each has the answer of its own item."""
-    assert await ask_all(group, *range(20)) == [f"item {number}" for number in range(20)]
+async def test_callers_of_one_iteration_share_a_statement(batcher: StatementBatcher[str, str], sender: Sender) -> None:
+    """As many as fit are sent together, in order, and each caller gets the answer to its own item."""
+    assert await submit_all(batcher, *range(20)) == [f"item {number}" for number in range(20)]
     assert {key for keys in sender.sent for key in keys} == set(range(20))
     assert [len(keys) for keys in sender.sent] == [LIMIT, LIMIT, 20 - 2 * LIMIT]
 
 
-async def test_who_is_alone_is_sent_alone(group: Group[str, str], sender: Sender) -> None:
-    """Callers one after the other wait for nobody, also after many have asked at once."""
-    await ask_all(group, *range(20))
+async def test_a_lone_item_is_sent_alone(batcher: StatementBatcher[str, str], sender: Sender) -> None:
+    """Sequential callers do not wait, also after a burst of concurrent ones."""
+    await submit_all(batcher, *range(20))
     sender.sent.clear()
     for number in range(10):
-        assert await group.ask(number, "alone") == "alone"
+        assert await batcher.submit(number, "alone") == "alone"
     assert sender.sent == [[number] for number in range(10)]
 
 
-async def test_a_refusal_concerns_one(group: Group[str, str], sender: Sender) -> None:
+async def test_a_refusal_concerns_one_item(batcher: StatementBatcher[str, str], sender: Sender) -> None:
     """An item without an answer was refused; the others have theirs."""
     sender.refused = {3}
-    assert await ask_all(group, *range(6)) == ["item 0", "item 1", "item 2", None, "item 4", "item 5"]
+    assert await submit_all(batcher, *range(6)) == ["item 0", "item 1", "item 2", None, "item 4", "item 5"]
 
 
-async def test_an_error_concerns_one(group: Group[str, str], sender: Sender) -> None:
-    """When a statement fails, each of its items is sent alone, and only the one that cannot be sent hears of it."""
+async def test_an_error_concerns_one_item(batcher: StatementBatcher[str, str], sender: Sender) -> None:
+    """When a statement fails, each of its items is sent alone, and only the failing one raises."""
     sender.broken = {3}
-    answers = await ask_all(group, *range(6))
+    answers = await submit_all(batcher, *range(6))
     assert isinstance(answers.pop(3), ZeroDivisionError)
     assert answers == ["item 0", "item 1", "item 2", "item 4", "item 5"]
-    assert await group.ask(9, "later") == "later"
+    assert await batcher.submit(9, "later") == "later"
 
 
-async def test_items_of_one_key_are_sent_one_after_the_other(group: Group[str, str], sender: Sender) -> None:
-    """Two writes to one thing in one statement could not be told apart."""
-    answers = await asyncio.gather(*(group.ask(number % 2, f"{number}") for number in range(6)))
+async def test_items_of_one_key_are_sent_one_after_the_other(
+    batcher: StatementBatcher[str, str], sender: Sender
+) -> None:
+    """Two writes under one key in one statement could not be distinguished."""
+    answers = await asyncio.gather(*(batcher.submit(number % 2, f"{number}") for number in range(6)))
     assert answers == [f"{number}" for number in range(6)]
     assert all(len(set(keys)) == len(keys) for keys in sender.sent)
 
 
 @pytest.mark.parametrize("steps", range(4))
-async def test_a_caller_that_gives_up_costs_nobody_else(group: Group[str, str], sender: Sender, steps: int) -> None:
-    """Whenever the first or the last of several is cancelled, the others have their answers."""
-    calls = [asyncio.create_task(group.ask(number, f"item {number}")) for number in range(5)]
+async def test_a_cancelled_caller_does_not_affect_others(
+    batcher: StatementBatcher[str, str], sender: Sender, steps: int
+) -> None:
+    """Whichever caller is cancelled, first or last, the others get their answers."""
+    calls = [asyncio.create_task(batcher.submit(number, f"item {number}")) for number in range(5)]
     for _ in range(steps):
         await asyncio.sleep(0)
     calls[0].cancel()
@@ -110,18 +114,18 @@ async def test_a_caller_that_gives_up_costs_nobody_else(group: Group[str, str], 
     async with asyncio.timeout(5):
         answers = await asyncio.gather(*calls, return_exceptions=True)
     assert answers[1:4] == ["item 1", "item 2", "item 3"]
-    assert await group.ask(9, "later") == "later"
+    assert await batcher.submit(9, "later") == "later"
 
 
-async def test_statements_that_are_stuck_hold_up_nobody(group: Group[str, str], sender: Sender) -> None:
-    """While as many statements as there are lanes wait for locks, others are sent; the stuck ones come later."""
+async def test_stuck_statements_do_not_hold_up_others(batcher: StatementBatcher[str, str], sender: Sender) -> None:
+    """While the maximum of statements in flight waits for locks, others are sent beside them."""
     sender.held, sender.open = {"a", "b"}, asyncio.Event()
-    stuck = [asyncio.create_task(group.ask("a", "a"))]
+    stuck = [asyncio.create_task(batcher.submit("a", "a"))]
     await sender.arrived.acquire()
-    stuck.append(asyncio.create_task(group.ask("b", "b")))
+    stuck.append(asyncio.create_task(batcher.submit("b", "b")))
     await sender.arrived.acquire()
     async with asyncio.timeout(5):
-        assert await ask_all(group, 1, 2, 3) == ["item 1", "item 2", "item 3"]
+        assert await submit_all(batcher, 1, 2, 3) == ["item 1", "item 2", "item 3"]
     assert not any(each.done() for each in stuck)
     sender.open.set()
     assert await asyncio.gather(*stuck) == ["a", "b"]
@@ -136,7 +140,7 @@ async def test_statements_that_are_stuck_hold_up_nobody(group: Group[str, str], 
     ],
 )
 def test_a_statement_takes_as_many_as_are_sent(statement: str, limit: int) -> None:
-    """What is beyond the limit of the statement would be taken for refused."""
+    """Items beyond the limit of the statement would count as refused."""
     assert f"LIMIT {limit}\n" in load_queries("lash.postgres.sql", schema="public")[statement]
 
 
@@ -180,7 +184,7 @@ async def test_many_runs_at_once_take_few_statements(counted: tuple[lash.Storage
 async def test_many_claims_of_unknown_processes_ask_once(
     counted: tuple[lash.Storage, Counter[str]], postgres_storage_url: str
 ) -> None:
-    """A storage that has not seen the processes reads all of them at once."""
+    """A storage without the processes in its cache reads all of them in one statement."""
     storage, counts = counted
     names = [f"p{number}" for number in range(process_claim.MAX_TOGETHER)]
     async with await lash.open(postgres_storage_url) as other:

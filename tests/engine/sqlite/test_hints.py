@@ -1,4 +1,4 @@
-"""What waiting costs on a SQLite file."""
+"""The cost of waiting for hints on a SQLite file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Counted:
         return self._data_version()
 
     async def waiting(self) -> asyncio.Task[object]:
-        """Start a wait for a tick of ``p`` and let it settle."""
+        """Start a wait for a tick of ``p`` and let it start."""
 
         async def wait() -> object:
             return await self.storage.waiter.wait_event_after("p", "tick")
@@ -46,7 +46,7 @@ class Counted:
         return task
 
     async def asked_again(self) -> None:
-        """Wait until the file was asked for changes twice more, and what follows from that was done."""
+        """Wait until the file was polled twice more and the hints were delivered."""
         enough = self.asked + 2
         await until(lambda: self.asked >= enough)
 
@@ -81,7 +81,7 @@ def url(tmp_path: Path) -> str:
 
 
 async def test_nothing_is_asked_while_nobody_waits(counted: Counted) -> None:
-    """The file is asked for changes for as long as somebody waits, and neither before nor after."""
+    """The file is polled while a listener waits, and neither before nor after."""
     assert counted.asked == 0
     task = await counted.waiting()
     await counted.asked_again()
@@ -94,7 +94,7 @@ async def test_nothing_is_asked_while_nobody_waits(counted: Counted) -> None:
 
 
 async def test_all_who_wait_are_asked_for_at_once(counted: Counted, url: str) -> None:
-    """Fifty listeners cost one question every 5 ms, and one look at the processes for each change of the file."""
+    """Fifty listeners cost one poll every 5 ms, and one read of the processes for each change of the file."""
     listeners = [counted.storage.hints.listen(everything=bool(number % 2)) for number in range(50)]
     await asyncio.gather(*(listener.wait(3_600) for listener in listeners))
     waiting = [asyncio.create_task(listener.wait(3_600)) for listener in listeners]
@@ -115,7 +115,7 @@ async def test_all_who_wait_are_asked_for_at_once(counted: Counted, url: str) ->
 
 
 async def test_commits_to_sessions_cost_waiters_nothing(counted: Counted, url: str) -> None:
-    """A commit that concerns no process is noticed, and then nothing is asked about those that are waited for."""
+    """A commit that concerns no process is noticed, and the awaited processes are not read."""
     task = await counted.waiting()
     counted.names.clear()
     async with await lash.open(url) as other:
@@ -129,7 +129,7 @@ async def test_commits_to_sessions_cost_waiters_nothing(counted: Counted, url: s
 
 
 async def test_own_writes_are_one_hint_each(counted: Counted) -> None:
-    """What this storage wrote itself is not taken for somebody else's write as well.
+    """A storage does not take its own write for one of another storage.
 
     The file can be asked between a commit and the moment at which the store tells of it; then one hint is too many.
     """
@@ -145,7 +145,7 @@ async def test_own_writes_are_one_hint_each(counted: Counted) -> None:
 
 
 async def test_a_file_that_cannot_be_asked_is_a_hint(counted: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever waits then looks, and meets the trouble where it can be dealt with."""
+    """A failing poll wakes the listeners, whose own reads raise the error."""
 
     def fail() -> int:
         raise StoreUnavailable("busy")

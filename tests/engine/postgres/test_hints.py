@@ -1,4 +1,4 @@
-"""How storages on one PostgreSQL schema tell each other that something changed."""
+"""Hints between storages on one PostgreSQL schema."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def registration(process_id: str = "p") -> Registration:
 
 @asynccontextmanager
 async def opened(url: str, *, poll_s: float = 3_600) -> AsyncIterator[Storage]:
-    """Open a storage with a process ``p``, whose waiters look by themselves at this pace only."""
+    """Open a storage with a process ``p``, whose waiters poll at this interval only."""
     async with await lash.open(url) as storage:
         await storage.processes.register(registration())
         storage.waiter._hub._poll_s = poll_s
@@ -47,7 +47,7 @@ async def opened(url: str, *, poll_s: float = 3_600) -> AsyncIterator[Storage]:
 
 
 async def soon(waiting: Awaitable[ProcessEvent]) -> int:
-    """Return the number of the event that is waited for; a wait that hangs fails the test."""
+    """Return the number of the awaited event; a wait that hangs fails the test."""
     return (await asyncio.wait_for(waiting, 20)).sequence
 
 
@@ -66,7 +66,7 @@ async def listeners(url: str) -> list[int]:
 
 
 async def some_listener(url: str, *, other_than: int = 0) -> int:
-    """Wait until somebody listens, and return the server's process for it."""
+    """Wait for a listening connection, and return its server process."""
     found: list[int] = []
 
     async def is_there() -> bool:
@@ -78,7 +78,7 @@ async def some_listener(url: str, *, other_than: int = 0) -> int:
 
 
 class Overheard:
-    """What is said on the channel of a schema."""
+    """The notifications on the channel of a schema."""
 
     def __init__(self, connection: asyncpg.Connection[asyncpg.Record], channel: str) -> None:
         self._connection = connection
@@ -86,7 +86,7 @@ class Overheard:
         self.said: list[object] = []
 
     async def so_far(self) -> list[object]:
-        """Return what was said since the last call."""
+        """Return the notifications since the last call."""
         mark = uuid.uuid4().hex
         await self._connection.execute("SELECT pg_notify($1, $2)", self._channel, mark)
 
@@ -98,7 +98,7 @@ class Overheard:
         return said
 
     async def something(self) -> None:
-        """Wait until something is said."""
+        """Wait for a notification."""
 
         async def is_heard() -> bool:
             return bool(self.said)
@@ -108,7 +108,7 @@ class Overheard:
 
 @asynccontextmanager
 async def overheard(url: str) -> AsyncIterator[Overheard]:
-    """Listen along on a connection of the test's own."""
+    """Listen on a connection of the test's own."""
     channel = channel_of(PostgresOptions.from_url(url).schema)
     async with raw_connection(url) as connection:
         heard = Overheard(connection, channel)
@@ -130,7 +130,7 @@ async def test_a_lost_listener_is_replaced(postgres_schema_url: str) -> None:
 
 
 async def test_what_was_written_while_nobody_listened_is_found(postgres_schema_url: str) -> None:
-    """A new listening connection is itself a hint, for what was told before it was there."""
+    """A new listening connection is itself a hint, because earlier ones were missed."""
     url = postgres_schema_url
     async with opened(url) as storage, await lash.open(url) as other:
         waiting = asyncio.create_task(storage.waiter.wait_event_after("p", "tick"))
@@ -142,7 +142,7 @@ async def test_what_was_written_while_nobody_listened_is_found(postgres_schema_u
 
 
 async def test_nobody_listens_before_somebody_waits(postgres_schema_url: str) -> None:
-    """The connection beside the pool is opened for the first one who waits, once, and closed with the storage."""
+    """The connection beside the pool is opened once, for the first listener, and closed with the storage."""
     url = postgres_schema_url
     async with opened(url) as storage:
         await storage.events.append("p", TICK)
@@ -162,7 +162,7 @@ async def test_nobody_listens_before_somebody_waits(postgres_schema_url: str) ->
 
 
 async def test_all_listeners_share_a_connection(postgres_schema_url: str) -> None:
-    """However many listen, one connection hears; it goes with the last of them, and comes back with the next."""
+    """All listeners share one connection; it closes with the last of them, and reopens with the next."""
     url = postgres_schema_url
 
     async def nobody_listens() -> bool:
@@ -211,7 +211,7 @@ async def test_a_burst_is_told_once(postgres_schema_url: str) -> None:
 
 
 async def test_closing_tells_the_last_write(postgres_schema_url: str) -> None:
-    """A program that writes and closes at once is heard."""
+    """A program that writes and closes at once still sends its hint."""
     url = postgres_schema_url
     async with opened(url) as storage:
         waiting = asyncio.create_task(storage.waiter.wait_event_after("p", "tick"))
@@ -224,7 +224,7 @@ async def test_closing_tells_the_last_write(postgres_schema_url: str) -> None:
 
 
 async def test_a_storage_does_not_answer_itself(postgres_schema_url: str) -> None:
-    """An own write leads to one query for those who wait here, not to a second one when its notification comes back."""
+    """A storage's own write causes one query for its waiters, not a second one when its notification arrives."""
     url, names = postgres_schema_url, list[str]()
     async with await lash.open(url, on_statement=names.append) as storage, overheard(url) as heard:
         await storage.processes.register(registration("p"))
@@ -245,7 +245,7 @@ async def test_a_storage_does_not_answer_itself(postgres_schema_url: str) -> Non
 
 
 async def test_claims_and_ends_let_no_worker_look(postgres_schema_url: str) -> None:
-    """Who listens for work hears nothing of a process that is claimed, shown or ended, here or elsewhere."""
+    """A listener for work gets no hint for a process that is claimed, shown or ended, here or elsewhere."""
     url = postgres_schema_url
     async with await lash.open(url) as storage, await lash.open(url) as other:
         await storage.sessions.create("s")
@@ -270,7 +270,7 @@ async def test_claims_and_ends_let_no_worker_look(postgres_schema_url: str) -> N
 
 @pytest.mark.parametrize("own_pool", [False, True])
 async def test_without_listening_the_slow_poll_remains(postgres_schema_url: str, own_pool: bool) -> None:  # noqa: FBT001
-    """Behind a pooler, and on a pool of the caller, nobody listens, and what others wrote is found all the same."""
+    """Behind a pooler, and on a pool of the caller, nothing listens; the poll finds writes of other storages."""
     url = postgres_schema_url
     dsn = PostgresOptions.from_url(url).dsn
     async with asyncpg.create_pool(dsn, min_size=0) as pool, opened(url) as other:
@@ -285,7 +285,7 @@ async def test_without_listening_the_slow_poll_remains(postgres_schema_url: str,
 
 
 async def test_idle_waiters_cost_less_than_two_round_trips_a_second(postgres_schema_url: str) -> None:
-    """A hundred waiters to whom nothing happens share one query a second, and nothing else passes the line."""
+    """A hundred idle waiters share one query a second, and send nothing else."""
     async with proxy_before(postgres_schema_url) as (proxy, url), await lash.open(url) as storage:
         ids = [f"p{number}" for number in range(100)]
         for each in ids:
@@ -319,7 +319,7 @@ def test_the_channel_fits(schema: str) -> None:
 
 
 async def test_another_storage_is_told_which_session_has_work(postgres_storage_url: str) -> None:
-    """The tag of the session to which a message or a wake came, and none where there are two."""
+    """The tag of the session that received a message or a wake, and none for two sessions."""
     name = "a name, with spaces: \u00e9\u4e2d"
     tag = hashlib.sha256(name.encode()).hexdigest()[:4]
     async with await lash.open(postgres_storage_url) as sender, await lash.open(postgres_storage_url) as other:

@@ -4,7 +4,7 @@ import apsw
 import pytest
 
 from lash import errors
-from lash.sqlite.engine.errors import in_our_terms, translate
+from lash.sqlite.engine.errors import as_lash_error, translate
 
 
 @pytest.mark.parametrize(
@@ -32,9 +32,9 @@ from lash.sqlite.engine.errors import in_our_terms, translate
     ],
 )
 def test_every_error_of_the_driver_has_a_translation(driver: type[apsw.Error], ours: type[errors.LashError]) -> None:
-    """Each class of the driver becomes exactly one class of ours, with the original as its cause."""
+    """Each exception class of the driver becomes one error of lash, with the original as its cause."""
     original = driver("the reason")
-    translated = in_our_terms(original, "doing something")
+    translated = as_lash_error(original, "doing something")
     assert type(translated) is ours
     assert translated.__cause__ is original
 
@@ -44,13 +44,13 @@ def test_every_error_of_the_driver_has_a_translation(driver: type[apsw.Error], o
     [(apsw.IOError, True, True), (apsw.IOError, False, False), (apsw.FullError, True, False)],
 )
 def test_when_the_outcome_is_unknown(driver: type[apsw.Error], at_commit: bool, unknown: bool) -> None:  # noqa: FBT001
-    """Only an I/O error at the commit leaves open whether the write happened."""
+    """Only an I/O error at the commit leaves the outcome unknown."""
     translated = translate(driver("the reason"), "doing something", at_commit=at_commit)
     assert isinstance(translated, errors.StorageFailure)
     assert translated.outcome_unknown is unknown
 
 
 def test_other_errors_pass() -> None:
-    """What is not the driver's is left as it is."""
+    """An exception that is not the driver's is returned unchanged."""
     original = ZeroDivisionError()
-    assert in_our_terms(original, "doing something") is original
+    assert as_lash_error(original, "doing something") is original

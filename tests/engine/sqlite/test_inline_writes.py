@@ -1,4 +1,4 @@
-"""Brief bodies on the event loop itself: when they run there, and that nothing else changes."""
+"""Brief writes on the event loop itself: when they run there, and that their guarantees are those of other writes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import apsw
 import pytest
 
 from lash.errors import RevisionConflict, StorageFailure
-from lash.sqlite.engine import inline_writes as short_cut
+from lash.sqlite.engine import inline_writes
 from lash.sqlite.engine.database import Database, SQLiteOptions, Transaction
-from lash.sqlite.engine.group_commit import BatchRunner
-from lash.sqlite.engine.lockfile import open_turns
+from lash.sqlite.engine.group_commit import GroupCommit
+from lash.sqlite.engine.write_lock import open_write_lock
 from tests.engine.sqlite.kit import Gate, ids, insert, open_database, write_then_refuse
 
 SLOW_S = 0.1
@@ -35,7 +35,7 @@ def insert_and_tell_thread(number: int) -> Callable[[Transaction], bool]:
 
 
 async def warm_up(database: Database) -> None:
-    """Write until the disk is known to be quick."""
+    """Write until the disk counts as quick."""
     for number in range(1000, 1100):
         if await database.write_briefly(insert_and_tell_thread(number)):
             return
@@ -43,13 +43,13 @@ async def warm_up(database: Database) -> None:
 
 
 async def in_company(database: Database) -> None:
-    """Warm up, and have several tasks write, so that the loop waits for all that a turn brings."""
+    """Warm up, and let several tasks write, so that writes of one loop iteration are grouped."""
     await warm_up(database)
     await asyncio.gather(*(database.write_briefly(ids) for _ in range(2)))
 
 
 async def test_the_first_bodies_run_in_the_thread(tmp_path: Path) -> None:
-    """Until a few commits were quick the loop does not wait for the disk."""
+    """The loop runs no commit until a few were quick."""
     database = await open_database(tmp_path / "x.db", options=QUICK)
     assert not await database.write_briefly(insert_and_tell_thread(1))
     await warm_up(database)
@@ -57,15 +57,15 @@ async def test_the_first_bodies_run_in_the_thread(tmp_path: Path) -> None:
 
 
 async def test_it_can_be_turned_off() -> None:
-    """A loop that may wait for no commit at all leaves everything to the thread."""
+    """With ``loop_commit_ms=0`` every write runs on the thread."""
     database = await open_database(options=SQLiteOptions(loop_commit_ms=0))
     assert [await database.write_briefly(insert_and_tell_thread(number)) for number in range(10)] == [False] * 10
     await database.close()
 
 
 @pytest.mark.parametrize("in_memory", [True, False])
-async def test_bodies_of_one_turn_share_a_transaction(tmp_path: Path, in_memory: bool) -> None:  # noqa: FBT001
-    """What is asked for within one turn of the loop is written by the loop, in one transaction."""
+async def test_bodies_of_one_iteration_share_a_transaction(tmp_path: Path, in_memory: bool) -> None:  # noqa: FBT001
+    """The writes of one loop iteration run on the loop, in one transaction."""
     names: list[str] = []
     database = await open_database(None if in_memory else tmp_path / "x.db", options=QUICK, hook=names.append)
     await in_company(database)
@@ -78,8 +78,8 @@ async def test_bodies_of_one_turn_share_a_transaction(tmp_path: Path, in_memory:
     await database.close()
 
 
-async def test_bodies_of_one_turn_stay_together_in_the_thread(tmp_path: Path) -> None:
-    """On a slow disk they wait for one flush: the thread does not begin with the first of them alone."""
+async def test_bodies_of_one_iteration_stay_together_in_the_thread(tmp_path: Path) -> None:
+    """On a slow disk they share one fsync: the thread does not start with the first of them alone."""
     names: list[str] = []
     database = await open_database(tmp_path / "x.db", options=SQLiteOptions(loop_commit_ms=0), hook=names.append)
     await database.write(insert(100))
@@ -96,7 +96,7 @@ async def test_bodies_of_one_turn_stay_together_in_the_thread(tmp_path: Path) ->
 
 
 async def test_a_task_alone_is_served_at_once(tmp_path: Path) -> None:
-    """A body of the only task that writes is committed before the loop turns, and what it raises comes out as it is."""
+    """The write of a lone task is committed before its call returns, and its exception propagates unchanged."""
     names: list[str] = []
     database = await open_database(tmp_path / "x.db", options=QUICK, hook=names.append)
     await warm_up(database)
@@ -119,9 +119,9 @@ async def test_a_task_alone_is_served_at_once(tmp_path: Path) -> None:
     await database.close()
 
 
-async def test_a_task_alone_does_not_keep_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task that writes without a pause lets the loop turn after a while."""
-    monkeypatch.setattr(short_cut, "_LONGEST_S", 0.0)
+async def test_a_task_alone_does_not_hold_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that writes without a pause lets other tasks run after 2 ms."""
+    monkeypatch.setattr(inline_writes, "_MAX_HOLD_S", 0.0)
     database = await open_database(tmp_path / "x.db", options=QUICK)
     await warm_up(database)
     turned: list[int] = []
@@ -138,8 +138,8 @@ async def test_a_task_alone_does_not_keep_the_loop(tmp_path: Path, monkeypatch: 
 
 
 async def test_two_tasks_that_write_share_transactions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of several tasks that write all the time none goes alone, but for the very first."""
-    monkeypatch.setattr(short_cut, "_LONGEST_S", 0.0)
+    """When several tasks write continuously, no write but the first goes alone."""
+    monkeypatch.setattr(inline_writes, "_MAX_HOLD_S", 0.0)
     names: list[str] = []
     database = await open_database(tmp_path / "x.db", options=QUICK, hook=names.append)
     await warm_up(database)
@@ -157,7 +157,7 @@ async def test_two_tasks_that_write_share_transactions(tmp_path: Path, monkeypat
 
 
 async def test_a_failing_body_is_undone_alone(tmp_path: Path) -> None:
-    """A body that raises on the loop loses its own writes, alone or among others."""
+    """A body that raises on the loop loses its own writes, alone or in a group."""
     database = await open_database(tmp_path / "x.db", options=QUICK)
     await warm_up(database)
     with pytest.raises(RevisionConflict):
@@ -171,7 +171,7 @@ async def test_a_failing_body_is_undone_alone(tmp_path: Path) -> None:
 
 
 async def test_brief_and_other_bodies_run_in_order(tmp_path: Path) -> None:
-    """A body sees what was asked for before it, whichever way either goes."""
+    """A body sees the writes submitted before it, on whichever thread each of them runs."""
     database = await open_database(tmp_path / "x.db", options=QUICK)
     await warm_up(database)
     known = database.read(ids)
@@ -186,7 +186,7 @@ async def test_brief_and_other_bodies_run_in_order(tmp_path: Path) -> None:
 
 
 async def test_more_than_the_loop_takes_goes_to_the_thread(tmp_path: Path) -> None:
-    """The loop does not write for ever: what is too much for one turn is written in the thread, in order."""
+    """Writes beyond the limit of one iteration run on the thread, in order."""
     database = await open_database(tmp_path / "x.db", options=QUICK)
     await in_company(database)
     on_loop = await asyncio.gather(*(database.write_briefly(insert_and_tell_thread(number)) for number in range(40)))
@@ -196,23 +196,23 @@ async def test_more_than_the_loop_takes_goes_to_the_thread(tmp_path: Path) -> No
 
 
 async def test_the_loop_does_not_wait_for_another_process(tmp_path: Path) -> None:
-    """While another process has the right to write, the loop goes on and the body waits in the thread."""
+    """While another process holds the write lock, the loop goes on and the body waits on the thread."""
     database = await open_database(tmp_path / "x.db", options=QUICK)
     await warm_up(database)
-    other = open_turns(str(tmp_path / "x.db"), timeout_ms=30_000)
-    other.take()
+    other = open_write_lock(str(tmp_path / "x.db"), timeout_ms=30_000)
+    other.acquire()
     task = asyncio.create_task(database.write_briefly(insert_and_tell_thread(1)))
     for _ in range(10):
         await asyncio.sleep(0)
     assert not task.done()
-    other.give_back()
+    other.release()
     other.close()
     assert not await task
     await database.close()
 
 
 async def test_the_loop_does_not_wait_for_a_foreign_tool(tmp_path: Path) -> None:
-    """A program that knows nothing of turns and holds SQLite's own lock keeps the body waiting, not the loop."""
+    """A program that ignores the write lock and holds SQLite's own lock blocks the body, not the loop."""
     database = await open_database(tmp_path / "x.db", options=QUICK)
     await warm_up(database)
     foreign = apsw.Connection(str(tmp_path / "x.db"))
@@ -229,7 +229,7 @@ async def test_the_loop_does_not_wait_for_a_foreign_tool(tmp_path: Path) -> None
 
 
 async def test_a_slow_disk_is_left_to_the_thread(tmp_path: Path) -> None:
-    """After one slow commit the loop leaves the next ones to the thread, until some in a row were quick."""
+    """After one slow commit the next ones run on the thread, until several in a row were quick."""
     slow = [False]
 
     def hook(name: str) -> None:
@@ -248,7 +248,7 @@ async def test_a_slow_disk_is_left_to_the_thread(tmp_path: Path) -> None:
 
 
 async def test_closing_finishes_what_waits(tmp_path: Path) -> None:
-    """A brief body that was accepted is written, although the database is closed before the loop comes to it."""
+    """An accepted brief write is committed although the database is closed before the loop reaches it."""
     database = await open_database(tmp_path / "x.db", options=QUICK)
     await in_company(database)
     task = asyncio.create_task(database.write_briefly(insert(1)))
@@ -260,8 +260,8 @@ async def test_closing_finishes_what_waits(tmp_path: Path) -> None:
     await again.close()
 
 
-async def test_a_caller_that_is_gone_leaves_nothing(tmp_path: Path) -> None:
-    """A caller that was cancelled before the loop came to its body has written nothing."""
+async def test_a_cancelled_caller_writes_nothing(tmp_path: Path) -> None:
+    """A caller that is cancelled before its body runs writes nothing."""
     database = await open_database(tmp_path / "x.db", options=QUICK)
     await in_company(database)
     gone, kept = (asyncio.create_task(database.write_briefly(insert(number))) for number in (1, 2))
@@ -275,7 +275,7 @@ async def test_a_caller_that_is_gone_leaves_nothing(tmp_path: Path) -> None:
 
 
 async def test_brief_bodies_wait_for_the_thread(tmp_path: Path) -> None:
-    """While the thread works, brief bodies are queued behind it."""
+    """While the thread is busy, brief writes queue behind its jobs."""
     database = await open_database(tmp_path / "x.db", options=QUICK)
     await warm_up(database)
     gate = Gate()
@@ -291,7 +291,7 @@ async def test_brief_bodies_wait_for_the_thread(tmp_path: Path) -> None:
 
 
 async def test_the_log_is_kept_short(tmp_path: Path) -> None:
-    """The log of a database that only the loop writes to is copied back from time to time, by the thread."""
+    """The thread checkpoints the log of a database that only the loop writes to."""
     names: list[tuple[str, bool]] = []
 
     def hook(name: str) -> None:
@@ -309,8 +309,8 @@ async def test_the_log_is_kept_short(tmp_path: Path) -> None:
     assert ("checkpoint", True) not in names
 
 
-async def test_a_file_that_is_gone(tmp_path: Path) -> None:
-    """The loop acknowledges nothing that goes to a file without a name."""
+async def test_a_deleted_file(tmp_path: Path) -> None:
+    """The loop acknowledges no write to a deleted file."""
     database = await open_database(tmp_path / "x.db", options=QUICK)
     await warm_up(database)
     (tmp_path / "x.db").rename(tmp_path / "y.db")
@@ -322,15 +322,15 @@ async def test_a_file_that_is_gone(tmp_path: Path) -> None:
 
 
 async def test_a_failure_of_the_engine_reaches_the_callers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever breaks on the loop, nobody is left waiting, and the next write works."""
+    """An unexpected error on the loop reaches every caller, and the next write works."""
     database = await open_database(tmp_path / "x.db", options=QUICK)
     await warm_up(database)
 
-    def broken(_runner: BatchRunner, _jobs: object, *, begun: bool) -> None:
+    def broken(_runner: GroupCommit, _jobs: object, *, begun: bool) -> None:
         raise RuntimeError(f"made for the test, begun: {begun}")
 
     with monkeypatch.context() as patch:
-        patch.setattr(BatchRunner, "_attempt", broken)
+        patch.setattr(GroupCommit, "_attempt", broken)
         with pytest.raises(RuntimeError, match="begun: True"):
             await asyncio.wait_for(database.write_briefly(insert(1)), 30)
     await database.write(insert(2))
@@ -338,8 +338,8 @@ async def test_a_failure_of_the_engine_reaches_the_callers(tmp_path: Path, monke
     await database.close()
 
 
-def test_a_loop_that_is_gone_with_bodies_waiting(tmp_path: Path) -> None:
-    """What was accepted is written when the database is closed from another loop."""
+def test_a_closed_loop_with_waiting_bodies(tmp_path: Path) -> None:
+    """Accepted writes are committed when the database is closed from another loop."""
     first = asyncio.new_event_loop()
     database = first.run_until_complete(open_database(tmp_path / "x.db", options=QUICK))
     first.run_until_complete(in_company(database))

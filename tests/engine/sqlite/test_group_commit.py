@@ -16,7 +16,7 @@ async def test_waiting_bodies_share_one_transaction(tmp_path: Path) -> None:
     database = await open_database(tmp_path / "x.db", hook=names.append)
     results = await queue_behind(database, Gate(), *(insert(number) for number in range(10)))
     assert results == [1] * 10
-    # The first pair belongs to the gate, which is alone.
+    # The first pair belongs to the gate, which runs alone.
     assert names.count("begin") == names.count("commit") == 2
     assert names.count("savepoint") == 0
     assert database.read(ids) == list(range(10))
@@ -75,7 +75,7 @@ async def test_a_body_sees_what_ran_before_it() -> None:
 
 
 async def test_run_counts_changed_rows() -> None:
-    """`run` tells how many rows the statement changed, none included."""
+    """`run` returns how many rows the statement changed, 0 included."""
     database = await open_database()
     rows: list[dict[str, int | str]] = [{"id": number, "label": "a"} for number in range(3)]
     await database.write(lambda transaction: transaction.run_many("insert_item", rows))
@@ -87,7 +87,7 @@ async def test_run_counts_changed_rows() -> None:
 
 
 async def test_the_clock_is_read_for_each_body() -> None:
-    """A body learns the time at which it starts, not the time at which it was queued."""
+    """A body sees the time at which it starts, not the time at which it was queued."""
 
     class Ticking(SystemClock):
         time = 100
@@ -114,7 +114,7 @@ async def test_parameters_must_match(parameters: dict[str, int | str]) -> None:
 
 
 async def test_unknown_queries_and_tables() -> None:
-    """A query that nobody defined, and one for a table that does not exist, fail under their names."""
+    """An undefined query, and a query of a missing table, raise errors with their names."""
     database = await open_database()
     with pytest.raises(LookupError, match="nonsense"):
         await database.write(lambda transaction: transaction.run("nonsense"))
@@ -135,7 +135,7 @@ async def test_values_that_cannot_be_stored(value: str) -> None:
 
 
 async def test_rows_that_do_not_fit() -> None:
-    """A stored row of another shape, or one too many, is corruption under the name of the query."""
+    """A stored row of another shape, or a surplus row, raises CorruptData with the name of the query."""
     database = await open_database()
     await database.write(insert(1))
     with pytest.raises(CorruptData, match="odd_row"):
@@ -143,13 +143,13 @@ async def test_rows_that_do_not_fit() -> None:
     with pytest.raises(CorruptData, match="odd_row"):
         database.read(lambda reader: reader.all(Item, "odd_row"))
     await database.write(insert(2))
-    with pytest.raises(CorruptData, match="items found 2 rows"):
+    with pytest.raises(CorruptData, match="items returned 2 rows"):
         database.read(lambda reader: reader.one(Item, "items"))
     await database.close()
 
 
 async def test_a_broken_constraint() -> None:
-    """A constraint that objects means that the plan and the stored rows contradict each other."""
+    """A violated constraint raises CorruptData: the plan and the stored rows contradict each other."""
     database = await open_database()
     await database.write(insert(1))
     with pytest.raises(CorruptData, match="contradicts"):
@@ -158,7 +158,7 @@ async def test_a_broken_constraint() -> None:
 
 
 async def test_no_use_after_the_body() -> None:
-    """A reader or transaction that was kept refuses to work once its body has returned."""
+    """A reader or transaction cannot be used after its body has returned."""
     kept: list[Reader] = []
     database = await open_database()
     await database.write(kept.append)
@@ -170,7 +170,7 @@ async def test_no_use_after_the_body() -> None:
 
 
 async def test_a_body_may_raise_stop_iteration() -> None:
-    """An exception that a future cannot carry reaches the caller all the same."""
+    """An exception that a future cannot carry still reaches the caller, as a RuntimeError."""
 
     def stop(_transaction: Transaction) -> None:
         raise StopIteration
