@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -21,6 +21,9 @@ T = TypeVar("T")
 BACKENDS = ("sqlite", "memory", "postgres")
 SCHEMA = "lash"
 """Where the storage of a reused database is; not the default, so that a forgotten schema is noticed."""
+
+KIT = "test_kit"
+"""The application name of the connection that empties a reused database."""
 
 TESTS_FOLDER = Path(__file__).resolve().parent
 _FOLDER_BACKENDS = {
@@ -87,13 +90,18 @@ def scratch_database(url: str) -> Iterator[str]:
 
 
 class ReusedDatabase:
-    """A database with an empty storage, emptied again after each test: far quicker than making a new one.
+    """A database with an empty storage that is emptied after each test, which is far quicker than creating a new one.
 
-    Should a test have changed the schema itself, a new database takes its place.
+    A new database takes its place after a test that changed the schema itself. One connection stays open to empty it:
+    a new server process for each test would read all its caches again.
     """
 
     def __init__(self, server_url: str) -> None:
         self._server_url = server_url
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="test-kit", daemon=True)
+        self._thread.start()
+        self._connection: asyncpg.Connection[asyncpg.Record] | None = None
         self._name = self._create()
 
     @property
@@ -103,11 +111,20 @@ class ReusedDatabase:
 
     def clean(self) -> None:
         """Empty the storage. A connection that a test left behind, with locks, fails that test."""
-        if not _in_thread(lambda: asyncio.run(_clean(_on_database(self._server_url, self._name)))):
-            self.drop()
+        if not self._run(self._clean()):
+            self._run(self._disconnect())
+            self._drop()
             self._name = self._create()
 
-    def drop(self) -> None:
+    def close(self) -> None:
+        """Drop the database."""
+        self._run(self._disconnect())
+        self._drop()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _drop(self) -> None:
         # By force: the server may not have noticed yet that a process which a test has killed is gone.
         run_sql(self._server_url, f'DROP DATABASE "{self._name}" WITH (FORCE)')
 
@@ -115,9 +132,25 @@ class ReusedDatabase:
         name = f"test_{uuid.uuid4().hex}"
         run_sql(self._server_url, f'CREATE DATABASE "{name}"')
         url = _on_database(self._server_url, name)
-        _in_thread(lambda: asyncio.run(_migrate(with_parameters(url, schema=SCHEMA))))
+        self._run(_migrate(with_parameters(url, schema=SCHEMA)))
         run_sql(url, *(_KIT.format(schema=SCHEMA)).split(";;"))
         return name
+
+    async def _clean(self) -> bool:
+        if self._connection is None or self._connection.is_closed():
+            settings = {"application_name": KIT, "lock_timeout": "5s"}
+            url = _on_database(self._server_url, self._name)
+            self._connection = await asyncpg.connect(url, server_settings=settings)
+        clean: bool = await self._connection.fetchval("SELECT test_kit.clean()")
+        return clean
+
+    async def _disconnect(self) -> None:
+        if self._connection is not None:
+            await self._connection.close()
+            self._connection = None
+
+    def _run(self, work: Coroutine[None, None, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
 
 _KIT = """
@@ -144,7 +177,12 @@ DECLARE
     item text;
 BEGIN
     DROP TABLE IF EXISTS "{schema}".lash_test_clock;
-    FOR item IN SELECT definition FROM test_kit.functions LOOP
+    FOR item IN
+        SELECT f.definition FROM test_kit.functions AS f
+        WHERE f.definition NOT IN (
+            SELECT pg_get_functiondef(p.oid) FROM pg_proc AS p WHERE p.pronamespace = '{schema}'::regnamespace
+        )
+    LOOP
         EXECUTE item;
     END LOOP;
     SET LOCAL session_replication_role = replica;
@@ -158,16 +196,6 @@ BEGIN
 END
 $$
 """
-
-
-async def _clean(url: str) -> bool:
-    connection = await asyncpg.connect(url)
-    try:
-        await connection.execute("SET lock_timeout = '5s'")
-        clean: bool = await connection.fetchval("SELECT test_kit.clean()")
-        return clean
-    finally:
-        await connection.close()
 
 
 def run_sql(url: str, *statements: str) -> None:

@@ -55,7 +55,7 @@ def reused_database(postgres_server: PostgresServer) -> Iterator[ReusedDatabase]
     """A database with a migrated storage that one test after the other uses."""
     database = ReusedDatabase(postgres_server.url)
     yield database
-    database.drop()
+    database.close()
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ class PostgresHarness(URLHarness):
         super().__init__("postgres", url, ManualClock(follow=self._set_server_clock))
         self._options = PostgresOptions.from_url(url)
         self._installed = False
+        self._connection: asyncpg.Connection[asyncpg.Record] | None = None
 
     async def open(self, **options: Unpack[OpenOptions]) -> Storage:
         storage = await super().open(**options)
@@ -39,12 +40,16 @@ class PostgresHarness(URLHarness):
     async def _set_server_clock(self, now_ms: int) -> None:
         await self._run(_SET, now_ms)
 
+    async def close(self) -> None:
+        await super().close()
+        if self._connection is not None:
+            await self._connection.close()
+            self._connection = None
+
     async def _run(self, script: str, now_ms: int) -> None:
-        connection = await asyncpg.connect(self._options.dsn)
-        try:
-            await connection.execute(script.format(schema=self._options.schema, now_ms=now_ms))
-        finally:
-            await connection.close()
+        if self._connection is None:
+            self._connection = await asyncpg.connect(self._options.dsn)
+        await self._connection.execute(script.format(schema=self._options.schema, now_ms=now_ms))
 
 
 class BytesHarness:

@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
@@ -49,9 +50,15 @@ _SCHEMA = ':"schema"'
 
 
 def load_queries(package: str, *, schema: str | None = None) -> Mapping[str, str]:
-    """Return every named query of the package's ``.sql`` files, by name."""
+    """Return every named query of the package's ``.sql`` files, by name. A package is read once per process."""
+    return _queries_below(package_folder(package), schema)
+
+
+# Parsing all files takes about 10 ms, and a process may open many storages: each test does, and each tenant may.
+@lru_cache(maxsize=8)
+def _queries_below(folder: Path, schema: str | None) -> Mapping[str, str]:
     queries: dict[str, str] = {}
-    for file in query_files(package_folder(package)):
+    for file in query_files(folder):
         for name, statement in parse_queries(file.read_text(encoding="utf-8")):
             if name in queries:
                 raise ValueError(f"query {name!r} is defined twice; the second time in {file.name}")

@@ -20,6 +20,7 @@ import msgspec
 import pytest
 
 import lash
+from tests.backends import KIT
 from tests.proof.contention.rows import tables
 from tests.proof.soak.report import page
 from tests.proof.soak.samples import Inside, Sample, unbounded
@@ -89,6 +90,7 @@ async def _sample(url: str, inside: Inside) -> Sample:
     ((connections, size),) = await raw(
         url,
         "SELECT count(*) - 1, pg_database_size(current_database()) FROM pg_stat_activity"
-        " WHERE datname = current_database() AND backend_type = 'client backend'",
+        " WHERE datname = current_database() AND backend_type = 'client backend'"
+        f" AND application_name <> '{KIT}'",
     )
     return Sample(inside, dict(counts), connections, 0, size)
