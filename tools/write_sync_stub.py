@@ -26,8 +26,8 @@ _STREAMS: Final = frozenset({"AsyncIterator", "AsyncIterable", "AsyncGenerator"}
 _HOLDERS: Final = frozenset(
     {"list", "tuple", "dict", "set", "frozenset", "Sequence", "Mapping", "Collection", "Iterable"}
 )
-_LEFT_OUT: Final = frozenset({"Hub"})
-"""What only lash itself has a use for: it takes async functions and answers in their loop."""
+_LEFT_OUT: Final = frozenset({"SessionWaiter"})
+"""What only the runtime uses: its watches belong to one event loop."""
 _HEADER: Final = '"""Written by ``python -m tools.write_sync_stub``; change the async classes, not this file."""'
 
 

@@ -9,7 +9,7 @@ from typing import Protocol
 import msgspec
 import pytest
 
-from lash.backend.waiter import ProcessWaiter
+from lash.backend.waiter import SharedProcessWaiter
 from lash.errors import (
     Advice,
     CorruptData,
@@ -28,16 +28,16 @@ class Wait(Protocol):
     """One of the two ways to wait."""
 
     async def __call__(
-        self, waiter: ProcessWaiter, process_id: str = "p", *, timeout_s: float | None = None
+        self, waiter: SharedProcessWaiter, process_id: str = "p", *, timeout_s: float | None = None
     ) -> object: ...
 
 
-async def event(waiter: ProcessWaiter, process_id: str = "p", *, timeout_s: float | None = None) -> object:
+async def event(waiter: SharedProcessWaiter, process_id: str = "p", *, timeout_s: float | None = None) -> object:
     """Wait for the first event and return its number."""
     return (await waiter.wait_event_after(process_id, "tick", timeout_s=timeout_s)).sequence
 
 
-async def outcome(waiter: ProcessWaiter, process_id: str = "p", *, timeout_s: float | None = None) -> object:
+async def outcome(waiter: SharedProcessWaiter, process_id: str = "p", *, timeout_s: float | None = None) -> object:
     """Wait for the end and return what it came to."""
     ended = await waiter.await_outcome(process_id, timeout_s=timeout_s)
     assert isinstance(ended, Success)
@@ -47,7 +47,7 @@ async def outcome(waiter: ProcessWaiter, process_id: str = "p", *, timeout_s: fl
 both = pytest.mark.parametrize(("wait", "fact"), [(event, 1), (outcome, "done")], ids=["event", "outcome"])
 
 
-def started(wait: Wait, waiter: ProcessWaiter, process_id: str = "p") -> asyncio.Task[object]:
+def started(wait: Wait, waiter: SharedProcessWaiter, process_id: str = "p") -> asyncio.Task[object]:
     return asyncio.create_task(wait(waiter, process_id))
 
 
@@ -65,7 +65,7 @@ async def at_rest(log: Log) -> None:
 
 def hubs() -> int:
     """Return how many hubs run."""
-    return sum(task.get_name() == "lash-process-waiter" for task in asyncio.all_tasks())
+    return sum(task.get_name() == "lash-change-waiter" for task in asyncio.all_tasks())
 
 
 @both
@@ -101,14 +101,14 @@ async def test_who_waits_for_an_end_is_told_without_a_look() -> None:
     assert running is not None
     projection = Projection(status=ProcessStatus.COMPLETED, outcome=Success(value={"a": [1]}))
     ended = msgspec.structs.replace(running, projection=projection)
-    waiter.tell_end(ended)
+    waiter.deliver_end(ended)
     first, second = [await asyncio.wait_for(each, 10) for each in waiting]
     assert isinstance(first, Success)
     assert isinstance(second, Success)
     assert first.value == second.value == {"a": [1]}
     assert first.value is not second.value
     assert log.looks == looks + 1
-    waiter.tell_end(ended)
+    waiter.deliver_end(ended)
     await asyncio.sleep(0)
     assert not other.done()
     assert waiter._ends.keys() == {"q"}
@@ -154,7 +154,7 @@ async def test_old_leases_are_forgotten() -> None:
         waiter.note_lease(f"gone-{number}", 0)
     waiter.note_lease("p", 60_000)
     assert len(waiter._leases) <= 1_000
-    assert waiter._runs_here("p")
+    assert waiter._holds_lease("p")
 
 
 @both

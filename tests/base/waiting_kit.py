@@ -6,15 +6,19 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from typing import cast
 
+from lash.backend.change_waiter import ChangeWaiter, Watch
 from lash.backend.hints import LocalHints, LocalListener
-from lash.backend.waiter import ProcessWaiter
+from lash.backend.waiter import SharedProcessWaiter
 from lash.errors import ProcessNotFound, ProcessPruned
 from lash.model.process.event import ProcessEvent
 from lash.model.process.process import ExternalInput, ProcessRecord, ProcessStatus, Projection, Registration, Success
+from lash.stores.hints import ANYTHING, Hint
 from lash.stores.process.event import EventStore
 from lash.stores.process.process import ProcessStore
+from lash.stores.storage import Storage
 
 DONE = Success(value="done")
+_NEVER_S = 3_600.0
 
 
 class ManualHints:
@@ -26,9 +30,10 @@ class ManualHints:
         self._minds_time = minds_time
         self._hint = asyncio.Event()
 
-    def listen(self, *, everything: bool = False, work: bool = False) -> ManualListener:
+    def listen(self, *, everything: bool = False, work: bool = False, by_session: bool = False) -> ManualListener:
         assert not everything
         assert not work
+        assert not by_session
         return ManualListener(self)
 
     async def rest(self, timeout_s: float) -> None:
@@ -36,7 +41,7 @@ class ManualHints:
         if not self._hint.is_set():
             self.resting.set()
         try:
-            async with asyncio.timeout(timeout_s if self._minds_time else None):
+            async with asyncio.timeout(timeout_s if self._minds_time or timeout_s < _NEVER_S / 2 else None):
                 await self._hint.wait()
         except TimeoutError:
             pass
@@ -44,11 +49,18 @@ class ManualHints:
         self.resting.clear()
 
     def notify(
-        self, *, process: bool = True, work: bool = True, session_id: str | None = None, later: bool = False
+        self,
+        *,
+        process: bool = True,
+        work: bool = True,
+        session_id: str | None = None,
+        changed: str | None = None,
+        later: bool = False,
     ) -> None:
         assert process
         assert work
         assert session_id is None
+        assert changed is None
         self._hint.set()
         self.resting.clear()
 
@@ -62,8 +74,9 @@ class ManualListener(LocalListener):
         super().__init__(LocalHints(), everything=False)
         self._manual = hints
 
-    async def wait(self, timeout_s: float) -> None:
+    async def wait(self, timeout_s: float) -> Hint:
         await self._manual.rest(timeout_s)
+        return ANYTHING
 
 
 class Log:
@@ -148,9 +161,17 @@ class Log:
 async def _nothing(_number: int) -> None: ...
 
 
-def made(*process_ids: str, minds_time: bool = False, poll_s: float = 0.001) -> tuple[ProcessWaiter, Log]:
-    """Return a waiter and the log under it."""
+def made(*process_ids: str, minds_time: bool = False, poll_s: float | None = None) -> tuple[SharedProcessWaiter, Log]:
+    """Return a waiter and the log under it; without ``minds_time`` only hints let it query."""
+    pace_s = (0.001 if minds_time else _NEVER_S) if poll_s is None else poll_s
     hints = ManualHints(minds_time=minds_time)
     log = Log(hints, *process_ids)
-    waiter = ProcessWaiter(cast(EventStore, log), cast(ProcessStore, log), hints, poll_s=poll_s)
+    waiter = SharedProcessWaiter(cast(EventStore, log), cast(ProcessStore, log), hints, poll_s=pace_s)
     return waiter, log
+
+
+def changes_of(storage: Storage) -> ChangeWaiter[Watch]:
+    """Return what serves the waits for processes of a storage."""
+    waiter = storage.waiter
+    assert isinstance(waiter, SharedProcessWaiter)
+    return waiter.changes

@@ -14,7 +14,7 @@ from lash.model.causal import ProcessCause
 from lash.model.lease import LeaseFence
 from lash.model.process.process import Provenance, Success
 from lash.model.queue import Boundary, Claim
-from lash.stores.hints import HintListener
+from lash.stores.hints import Hint, HintListener
 from lash.stores.storage import Storage
 from lash.testing.harness import Harness
 from tests.contract.queue_state import LONG, claimed, consuming, late, leased, queued
@@ -29,7 +29,7 @@ S_TAG: Final = "043a"
 """The first four digits of the SHA-256 of ``s``."""
 """After how long without a hint nothing is taken to have happened."""
 
-Wait = asyncio.Task[str | None]
+Wait = asyncio.Task[Hint]
 Act = Callable[[Storage, LeaseFence, Claim], Awaitable[object]]
 
 
@@ -217,11 +217,11 @@ class TestNotify:
             for drafts, told in cases:
                 (await _quiet(listener)).cancel()
                 await queued(storage, *drafts)
-                assert await asyncio.wait_for(listener.wait(3_600), 20) in told
+                assert (await asyncio.wait_for(listener.wait(3_600), 20)).ready in told
             (await _quiet(listener)).cancel()
             await queued(storage, late("x"))
             listener.hint()
-            assert await asyncio.wait_for(listener.wait(3_600), 20) is None
+            assert (await asyncio.wait_for(listener.wait(3_600), 20)).ready is None
 
     async def test_a_listener_can_be_given_a_hint_of_its_own(self, harness: Harness) -> None:
         """It ends the wait of this listener and no other."""
@@ -231,7 +231,7 @@ class TestNotify:
             _listening(storage, everything=True) as (_, other),
         ):
             listener.hint()
-            assert await asyncio.wait_for(waiting, 20) is None
+            assert (await asyncio.wait_for(waiting, 20)).ready is None
             assert not other.done()
 
     async def test_a_wait_ends_with_its_time(self, harness: Harness) -> None:

@@ -9,6 +9,7 @@ import pytest
 import lash
 from lash.stores.storage import Storage
 from lash.testing.harness import Harness
+from tests.base.waiting_kit import changes_of
 from tests.factories.wait import PROCESS, TURN, YES, key_of, parked, placed, soon, waiting
 
 _CONTROL = {"begin", "commit", "savepoint", "release", "checkpoint"}
@@ -45,7 +46,7 @@ class Recorder:
 async def _opened(harness: Harness, recorder: Recorder) -> Storage:
     """Open a storage that looks at nothing without a hint."""
     storage = await placed(await harness.open(on_statement=recorder))
-    storage.waiter._hub._poll_s = 3_600
+    changes_of(storage)._poll_s = 3_600
     return storage
 
 
@@ -58,7 +59,7 @@ async def test_a_thousand_waiters_cost_one_query(harness: Harness) -> None:
     await parked(storage, *keys)
     await soon(recorder.until_quiet())
     recorder.take()
-    storage.waiter._hub._hints.notify()
+    storage.hints.notify()
     await soon(recorder.until("wait_states"))
     assert recorder.take() == ["wait_states"]
 
@@ -82,9 +83,9 @@ async def test_those_who_wait_for_processes_and_for_waits_share_a_task(harness: 
     outcome = asyncio.create_task(storage.waiter.await_outcome("p"))
     await parked(storage, key)
     await asyncio.sleep(0.05)
-    assert sum(each.get_name() == "lash-process-waiter" for each in asyncio.all_tasks()) == 1
+    assert sum(each.get_name() == "lash-change-waiter" for each in asyncio.all_tasks()) == 1
     recorder.take()
-    storage.waiter._hub._hints.notify()
+    storage.hints.notify()
     await soon(recorder.until("wait_states"))
     assert sorted(recorder.take()) == ["event_last_sequences", "wait_states"]
     await storage.waits.resolve(key, YES)
@@ -92,7 +93,7 @@ async def test_those_who_wait_for_processes_and_for_waits_share_a_task(harness: 
     await storage.processes.complete("p", lash.Success())
     assert await soon(outcome) == lash.Success()
     await asyncio.sleep(0)
-    assert not any(each.get_name() == "lash-process-waiter" for each in asyncio.all_tasks())
+    assert not any(each.get_name() == "lash-change-waiter" for each in asyncio.all_tasks())
 
 
 @pytest.mark.parametrize("scope", [TURN, PROCESS], ids=["session", "process"])
@@ -119,7 +120,7 @@ async def test_what_each_call_costs(harness: Harness, scope: lash.model.TurnScop
 async def test_a_timeout_in_real_time(backend_url: str, backend_name: str) -> None:
     """With a real clock a wait ends at its deadline by itself, without a poll."""
     async with await lash.open(backend_url) as storage:
-        storage.waiter._hub._poll_s = 3_600
+        changes_of(storage)._poll_s = 3_600
         await placed(storage)
         key = await key_of(storage)
         assert await soon(storage.waits.wait(key, timeout_ms=20)) == lash.model.TimedOut()

@@ -13,13 +13,15 @@ import pytest_asyncio
 
 import lash
 from lash.backend.hints import LocalHints, LocalListener
-from lash.backend.waiter import ProcessWaiter
+from lash.backend.waiter import SharedProcessWaiter
 from lash.errors import InvalidInput, ProcessNotFound, ProcessPruned, StorageClosed, WaitTimedOut
 from lash.model.process.event import EventDraft, EventType
 from lash.model.process.process import ExternalInput, Recovery, Registration, Success
+from lash.stores.hints import Hint
 from lash.stores.storage import Storage
 from lash.testing.harness import Harness
 from tests.backends import TESTS_FOLDER
+from tests.base.waiting_kit import changes_of
 
 T = TypeVar("T")
 
@@ -41,15 +43,15 @@ async def soon(waiting: Awaitable[T]) -> T:
 async def parked(storage: Storage, count: int = 1) -> None:
     """Let the tasks that a test started get as far as they can without a hint."""
     for _ in range(200):
-        if len(storage.waiter._hub._watches) == count:
+        if len(changes_of(storage)._watches) == count:
             break
         await asyncio.sleep(0.005)
-    assert len(storage.waiter._hub._watches) == count
+    assert len(changes_of(storage)._watches) == count
 
 
 def without_poll(storage: Storage) -> Storage:
     """Let the storage's waiters see nothing but hints, so that a missing one hangs."""
-    storage.waiter._hub._poll_s = 3_600
+    changes_of(storage)._poll_s = 3_600
     return storage
 
 
@@ -131,19 +133,26 @@ class _Deaf(LocalListener):
     def __init__(self) -> None:
         super().__init__(LocalHints(), everything=False)
 
-    async def wait(self, timeout_s: float) -> None:
+    async def wait(self, timeout_s: float) -> Hint:
         await asyncio.sleep(timeout_s)
+        return Hint()
 
 
-class _DeafSignals:
-    """Signals that lose every hint."""
+class _LostHints:
+    """Hints none of which arrives."""
 
-    def listen(self, *, everything: bool = False, work: bool = False) -> LocalListener:
+    def listen(self, *, everything: bool = False, work: bool = False, by_session: bool = False) -> LocalListener:
         assert not everything
         return _Deaf()
 
     def notify(
-        self, *, process: bool = True, work: bool = True, session_id: str | None = None, later: bool = False
+        self,
+        *,
+        process: bool = True,
+        work: bool = True,
+        session_id: str | None = None,
+        changed: str | None = None,
+        later: bool = False,
     ) -> None: ...
 
     async def close(self) -> None: ...
@@ -151,7 +160,7 @@ class _DeafSignals:
 
 async def test_a_lost_hint_is_a_delay(storage: Storage, harness: Harness) -> None:
     """Without any hint, what was written is found by the slow poll."""
-    waiter = ProcessWaiter(storage.events, storage.processes, _DeafSignals(), poll_s=0.02)
+    waiter = SharedProcessWaiter(storage.events, storage.processes, _LostHints(), poll_s=0.02)
     waiting = asyncio.gather(waiter.wait_event_after("p", "tick"), waiter.await_outcome("p"))
     await asyncio.sleep(0.05)
     other = await harness.open()

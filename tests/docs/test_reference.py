@@ -13,8 +13,8 @@ import pytest
 
 import lash
 from lash import errors
-from lash.backend.waiter import ProcessWaiter
 from lash.stores.storage import Storage
+from lash.stores.waiter import ProcessWaiter
 from tests.docs.pages import DOCS, ROOT, blocks_of
 from tools.reference_pages import errors_page, schema_page
 from tools.repository import BACKENDS, Repository

@@ -1,4 +1,4 @@
-"""Hints inside one process: any number of listeners, each with hints of its own."""
+"""Hints inside one storage: any number of listeners, each with its own pending hint."""
 
 from __future__ import annotations
 
@@ -7,22 +7,28 @@ import contextlib
 import hashlib
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from lash.errors import InvalidInput, StorageClosed
+from lash.stores.hints import ANYTHING, NO_TAGS, Hint
+
+_NOTHING: Final = Hint()
 
 
 class LocalListener:
-    """One who waits for hints; the contract is `lash.stores.hints.Listener`."""
+    """One listener of a storage; the contract is `lash.stores.hints.HintListener`."""
 
-    def __init__(self, hints: LocalHints, *, everything: bool, work: bool = False) -> None:
-        self.everything = everything
+    def __init__(
+        self, hints: LocalHints, *, everything: bool = False, work: bool = False, by_session: bool = False
+    ) -> None:
+        self.everything = everything or by_session
         self.work = work
+        self.by_session = by_session
         self._hints = hints
         self._hinted = asyncio.Event()
-        self._tag: str | None = None
+        self._hint = _NOTHING
 
-    async def wait(self, timeout_s: float) -> str | None:
+    async def wait(self, timeout_s: float) -> Hint:
         self._hints.check_listening(self)
         self.begin_waiting()
         try:
@@ -33,16 +39,12 @@ class LocalListener:
             self.end_waiting()
         self._hints.check_listening(self)
         self._hinted.clear()
-        tag, self._tag = self._tag, None
-        self.catch_up()
-        return tag
+        hint, self._hint = self._hint, _NOTHING
+        return self.catch_up(hint)
 
-    def hint(self, tag: str | None = None) -> None:
-        """Wake the one who waits, or let the next wait return at once."""
-        if not self._hinted.is_set():
-            self._tag = tag
-        elif tag != self._tag:
-            self._tag = None
+    def hint(self, hint: Hint = ANYTHING) -> None:
+        """Wake the task that waits, or let the next wait return at once."""
+        self._hint = self._hint.merged(hint) if self._hinted.is_set() else hint
         self._hinted.set()
 
     def close(self) -> None:
@@ -50,13 +52,14 @@ class LocalListener:
         self._hinted.set()
 
     def begin_waiting(self) -> None:
-        """Do what a wait needs, before it begins."""
+        """Prepare for a wait."""
 
     def end_waiting(self) -> None:
-        """Undo that, however the wait ended."""
+        """Clean up after a wait, however it ended."""
 
-    def catch_up(self) -> None:
-        """Take what has happened by now for seen: the one who waited looks only after this."""
+    def catch_up(self, hint: Hint) -> Hint:
+        """Return what the caller must read again: the hint, and whatever this call takes as seen beside it."""
+        return hint
 
     def __enter__(self) -> Self:
         return self
@@ -77,7 +80,7 @@ class LocalHints:
         self._closed = False
 
     def add(self, listener: LocalListener) -> None:
-        """Let the listener have every hint from now on."""
+        """Give the listener every hint from now on."""
         if self._closed:
             raise StorageClosed
         self._loop = asyncio.get_running_loop()
@@ -90,32 +93,45 @@ class LocalHints:
             if not self._listeners and self._on_idle is not None:
                 self._on_idle()
 
-    def give(self, *, process: bool, work: bool = True, tag: str | None = None) -> None:
-        """Give a hint about processes, about work, or about both, to those who listen for that or for everything."""
+    def give(self, hint: Hint, *, work: bool = True) -> None:
+        """Give a hint to the listeners for everything, and to those for processes or work that it concerns."""
         for listener in self._listeners:
-            if listener.everything or (work if listener.work else process):
-                listener.hint(tag)
+            if listener.everything or (work if listener.work else hint.process):
+                listener.hint(hint)
 
     def close(self) -> None:
         """End every wait with StorageClosed."""
         self._closed = True
-        # A loop that is gone has taken its waiting tasks with it.
+        # If the listeners' event loop is gone, so are the tasks that waited in it.
         if self._loop is asyncio.get_running_loop():
-            self.give(process=True)
+            self.give(ANYTHING)
         self._listeners.clear()
 
     def check_listening(self, listener: LocalListener) -> None:
-        """Raise StorageClosed or InvalidInput if the listener gets no hints any more."""
+        """Raise StorageClosed or InvalidInput if the listener gets no more hints."""
         if self._closed:
             raise StorageClosed
         if listener not in self._listeners:
-            raise InvalidInput("this listener was closed; listen anew")
+            raise InvalidInput("this listener was closed; call listen() again")
+
+
+def hint_about(*, process: bool, session_id: str | None, changed: str | None) -> Hint:
+    """Return the hint for the arguments of `lash.stores.hints.Hints.notify`."""
+    if session_id is None and changed is None:
+        return Hint(process=True) if process else Hint(queued=None, changed=None)
+    ready = None if session_id is None else session_tag(session_id)
+    return Hint(
+        process,
+        NO_TAGS if ready is None else frozenset((ready,)),
+        NO_TAGS if changed is None else frozenset((session_tag(changed),)),
+        ready if changed is None else None,
+    )
 
 
 def session_tag(session_id: str) -> str:
-    """Return by what a hint tells those apart who may be meant.
+    """Return a short hash that identifies the session in a notification.
 
-    Whoever may connect to a database can hear what is told in it, also who may read none of its tables; so it is too
-    little of a hash to tell who it was.
+    Every role that may connect to a database can read its notifications, including roles that may read none of its
+    tables. The hash is therefore too short to tell which session it was.
     """
     return hashlib.sha256(session_id.encode()).hexdigest()[:4]

@@ -53,7 +53,7 @@ class Leases:
         check_pause(pause_ms)
         released = await self._rows.release(fence, pause_ms)
         if released:
-            self._hints.notify(process=False)
+            self._hints.notify(process=False, changed=fence.resource.id)
         return released
 
     async def holder(self, session_id: str) -> Lease | None:

@@ -103,13 +103,13 @@ class Queue:
         check_work_claim(claim)
         uncounted = 0 if check_count_attempt(count_attempt) else 1
         released = await self._claims.release(claim, uncounted)
-        self._hints.notify(process=False)
+        self._hints.notify(process=False, changed=claim.session_id)
         return released
 
     async def bury(self, claim: Claim, *, reason: str, error: JSON = None) -> int:
         burial = prepare_burial(claim, reason=reason, error=error)
         await self._dead_letters.bury(burial, partial(plan_burial, burial))
-        self._hints.notify(process=False)
+        self._hints.notify(process=False, changed=claim.session_id)
         return len(burial.batch_ids)
 
     async def dead(
@@ -126,19 +126,19 @@ class Queue:
         row = await self._dead_letters.revive(session_id, check_identifier("batch_id", batch_id))
         if row is None:
             raise DeadLetterNotFound(session_id, batch_id)
-        self._hints.notify(process=False)
+        self._hints.notify(process=False, changed=session_id)
         return decode_batch(row, session_id)
 
     async def discard(self, session_id: str, batch_id: str) -> bool:
         check_identifier("session_id", session_id)
         removed = await self._dead_letters.remove(session_id, check_identifier("batch_id", batch_id))
-        self._hints.notify(process=False)
+        self._hints.notify(process=False, changed=session_id)
         return removed
 
     async def cancel(self, session_id: str, batch_id: str) -> Batch | None:
         check_identifier("session_id", session_id)
         row = await self._rows.cancel(session_id, check_identifier("batch_id", batch_id))
-        self._hints.notify(process=False)
+        self._hints.notify(process=False, changed=session_id)
         return None if row is None else decode_batch(row, session_id)
 
     async def list(self, session_id: str, *, limit: int = 1_000, after_seq: int = 0) -> tuple[Batch, ...]:

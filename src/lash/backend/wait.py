@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import Final
 
-from lash.backend.waiter import Hub, Watch
+from lash.backend.change_waiter import ChangeWaiter, Watch
 from lash.base.limits import check_identifier, check_integer
 from lash.errors import CorruptData, InvalidInput, WaitTimedOut, WaitUnknown
 from lash.model.effect import ExecutionScope, ProcessScope
@@ -48,9 +48,9 @@ _LONGEST_TIMER_S: Final = 3_600.0
 class Waits:
     """The waits of one storage; the contract is `lash.stores.wait.WaitStore`."""
 
-    def __init__(self, rows: WaitRows, hub: Hub, hints: Hints) -> None:
+    def __init__(self, rows: WaitRows, changes: ChangeWaiter[Watch], hints: Hints) -> None:
         self._rows = rows
-        self._hub = hub
+        self._changes = changes
         self._hints = hints
         self._kept_secret: bytes | None = None
 
@@ -142,7 +142,7 @@ class Waits:
         return stored
 
     async def _wait(self, key: StoredKey, timeout_ms: int | None) -> Resolution:
-        with self._hub.watching(self._ask, key.key_id) as watch:
+        with self._changes.watching(Watch(self._ask, key.key_id)) as watch:
             # In this order: what is resolved after the open wakes the watch.
             answer = await self._rows.open(key, timeout_ms)
             record = _record(answer)
@@ -154,7 +154,7 @@ class Waits:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(delay_s, _LONGEST_TIMER_S)):
                     return await self._follow(watch)
-            # Let the hub look now and not within a second: by the clock of the storage it times out what is over.
+            # Query now instead of within a second: the query expires waits by the clock of the storage.
             self._hints.notify()
             return await self._follow(watch)
 
@@ -162,7 +162,7 @@ class Waits:
         while True:
             state = await watch.changed()
             if state is None and await self._rows.row(watch.key) is None:
-                # Looked for, since the hub may have asked a moment before the wait was opened.
+                # Read it, since the shared query may have run a moment before the wait was opened.
                 raise WaitUnknown
             if isinstance(state, str) and state != _PENDING:
                 return decode_resolution(state)

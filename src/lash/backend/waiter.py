@@ -1,4 +1,4 @@
-"""Waiting for processes: any number of waiters, one query whenever something may have changed."""
+"""Waiting for events and ends of processes; the contract is `lash.stores.waiter.ProcessWaiter`."""
 
 from __future__ import annotations
 
@@ -6,89 +6,98 @@ import asyncio
 import contextlib
 import copy
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Final, Generic, NamedTuple, TypeVar, cast
 
-from lash.errors import Advice, InvalidInput, StorageClosed, StoreError, WaitTimedOut
+from lash.backend.change_waiter import SLOW_POLL_S, ChangeWaiter, StateQuery, Watch
+from lash.errors import InvalidInput, WaitTimedOut
 from lash.model.process.event import ProcessEvent
 from lash.model.process.process import Outcome, ProcessRecord
-from lash.stores.hints import HintListener, Hints
+from lash.stores.hints import Hint, Hints
 from lash.stores.process.event import EventStore
 from lash.stores.process.process import ProcessStore
 
-_SLOW_POLL_S: Final = 1.0
-_FIRST_PAUSE_S: Final = 0.05
 _MANY_LEASES: Final = 1_000
+"""From how many known leases on the expired ones are dropped."""
 
 T = TypeVar("T")
 
-Ask: TypeAlias = Callable[[set[str]], Awaitable[Mapping[str, object]]]
-"""One query about any number of things: how each of them stands. What is not there is left out."""
+
+class _Read(NamedTuple, Generic[T]):
+    """What a read found: the fact if it is there, and the last sequence of the log, if the read included it."""
+
+    fact: T | None
+    sequence: int | None
 
 
-class ProcessWaiter:
-    """Waits for events and ends of processes, without a query for each waiter.
+class _EndWatch(Watch):
+    """A watch on the end of a process, which this storage may write itself."""
 
-    All waiters of a storage share one task, which runs only while there are any. It asks one query for all of them
-    when a hint comes, and every second without one: a lost hint is a delay, never a hang. Whoever waits for the end of
-    a process that this storage ends is told without a query. Others may share the task through ``hub``.
+    def __init__(self, query: StateQuery, process_id: str, holds_lease: Callable[[str], bool]) -> None:
+        super().__init__(query, process_id)
+        self._holds_lease = holds_lease
+        self.outcome: Outcome | None = None
+        """How the process ended, if this storage wrote the end: no read is needed."""
+
+    def needs_query(self, hint: Hint) -> bool:  # noqa: ARG002 (hints do not name processes)
+        # While this storage holds the lease, ignore hints: the end is delivered without a query.
+        return not self._holds_lease(self.key)
+
+    def deliver(self, outcome: Outcome) -> None:
+        """End the wait with the outcome."""
+        self.outcome = outcome
+        self.wake()
+
+
+class SharedProcessWaiter:
+    """Waits for events and ends of processes, without a query for each caller.
+
+    After a hint, and every second without one, one query asks for all waiting callers: a lost hint is a delay, never a
+    hang. A caller that waits for the end of a process that this storage runs gets the outcome without a query.
     """
 
     def __init__(
-        self, events: EventStore, processes: ProcessStore, hints: Hints, *, poll_s: float = _SLOW_POLL_S
+        self, events: EventStore, processes: ProcessStore, hints: Hints, *, poll_s: float = SLOW_POLL_S
     ) -> None:
         self._events = events
         self._processes = processes
-        self._hub = Hub(hints, poll_s)
-        self._ends: dict[str, list[Watch]] = {}
+        self.changes: ChangeWaiter[Watch] = ChangeWaiter(hints.listen, poll_s=poll_s, keep_listening=True)
+        """The task that serves all watches on processes; durable waits share it."""
+        self._ends: dict[str, list[_EndWatch]] = {}
         self._leases: dict[str, float] = {}
-
-    @property
-    def hub(self) -> Hub:
-        """The task of all who wait for something in this storage."""
-        return self._hub
 
     async def wait_event_after(
         self, process_id: str, event_type: str, sequence: int = 0, *, timeout_s: float | None = None
     ) -> ProcessEvent:
-        """Return the first event of a type behind a number, at once if it is in the log, else when it is appended.
-
-        Raises WaitTimedOut when it is not in the log at the end of that time, ProcessNotFound or ProcessPruned where
-        there is no such process (any more), and StorageClosed when the storage is closed meanwhile. Whoever is
-        cancelled leaves nothing behind.
-        """
-
-        async def look() -> _Look[ProcessEvent]:
+        async def read() -> _Read[ProcessEvent]:
             found = await self._events.after(process_id, sequence, event_type=event_type, limit=1)
-            return _Look(found[0] if found else None, None)
+            return _Read(found[0] if found else None, None)
 
         def watching() -> AbstractContextManager[Watch]:
-            return self._hub.watching(self._events.last_sequences, process_id)
+            return self.changes.watching(Watch(self._events.last_sequences, process_id))
 
-        return await self._wait(process_id, look, watching, f"event {event_type!r} after {sequence}", timeout_s)
+        return await self._wait(process_id, read, watching, f"event {event_type!r} after {sequence}", timeout_s)
 
     async def await_outcome(self, process_id: str, *, timeout_s: float | None = None) -> Outcome:
-        """Return how a process ended, at once if it has, else when it does; the errors are those of the other wait."""
-
-        async def look() -> _Look[Outcome]:
+        async def read() -> _Read[Outcome]:
             record = await self._processes.get(process_id)
             if record is None:
-                # It tells whether the process was removed or never there, by raising.
+                # This read raises: the process was pruned, or it never existed.
                 await self._events.recent(process_id, 1)
-                return _Look(None, None)
-            return _Look(record.projection.outcome, record.last_sequence)
+                return _Read(None, None)
+            return _Read(record.projection.outcome, record.last_sequence)
 
         def watching() -> AbstractContextManager[Watch]:
             return self._watching_end(process_id)
 
-        known = _Look[Outcome](None, None) if self._runs_here(process_id) else None
-        return await self._wait(process_id, look, watching, "end", timeout_s, known)
+        known = _Read[Outcome](None, None) if self._holds_lease(process_id) else None
+        return await self._wait(process_id, read, watching, "end", timeout_s, known)
 
     def note_lease(self, process_id: str, ttl_ms: int) -> None:
-        """Note that this storage runs a process: as long as its lease lives, `tell_end` tells of its end.
+        """Note that this storage runs a process: as long as its lease lives, `deliver_end` delivers its end.
 
-        Should somebody end it otherwise all the same, those who wait find out when they next look by themselves.
+        If another worker ends it, waiters learn at the next poll.
         """
         now = time.monotonic()
         if len(self._leases) >= _MANY_LEASES:
@@ -96,83 +105,78 @@ class ProcessWaiter:
         self._leases[process_id] = now + ttl_ms / 1_000
 
     def note_free(self, process_id: str) -> None:
-        """Note that this storage does not run a process any more."""
+        """Note that this storage no longer runs a process."""
         self._leases.pop(process_id, None)
 
-    def tell_end(self, record: ProcessRecord) -> None:
-        """Let those who wait for the end of a process have it, which this storage has just written."""
+    def deliver_end(self, record: ProcessRecord) -> None:
+        """Deliver the end of a process, which this storage has just written, to the callers that wait for it."""
         self.note_free(record.process_id)
         outcome = record.projection.outcome
         for watch in self._ends.get(record.process_id, ()):
             if outcome is not None:
-                # Each has one of its own, as if it had read it.
-                watch.tell(copy.deepcopy(outcome))
+                # Each caller gets its own copy, as if it had read it.
+                watch.deliver(copy.deepcopy(outcome))
 
     async def close(self) -> None:
-        """End every wait with StorageClosed, those of others who share the hub included."""
-        await self._hub.close()
+        """End every wait with StorageClosed, durable waits included."""
+        await self.changes.close()
 
     async def _wait(
         self,
         process_id: str,
-        look: Callable[[], Awaitable[_Look[T]]],
+        read: Callable[[], Awaitable[_Read[T]]],
         watching: Callable[[], AbstractContextManager[Watch]],
         awaited: str,
         timeout_s: float | None,
-        known: _Look[T] | None = None,
+        known: _Read[T] | None = None,
     ) -> T:
-        """Wait for a fact; ``known`` is what a look would find, where that is known without one."""
+        """Wait for a fact; ``known`` is what a read would find, where that is known without one."""
         if timeout_s is not None and not timeout_s >= 0:
-            raise InvalidInput(f"timeout_s must be a number of seconds from 0 on, not {timeout_s!r}")
+            raise InvalidInput(f"timeout_s: expected a number of seconds from 0 on, got {timeout_s!r}")
         seen = known
         if seen is None:
-            listening = self._hub.is_listening
-            looked = await look()
-            if looked.fact is not None:
-                return looked.fact
-            # What has happened since is a hint only to those who listened before they looked.
-            seen = looked if listening else None
+            was_listening = self.changes.is_listening
+            seen = await read()
+            if seen.fact is not None:
+                return seen.fact
+            if not was_listening:
+                # Changes since the read gave no hint.
+                seen = None
         if timeout_s is None:
-            return await self._watch(look, watching, seen)
+            return await self._watch(read, watching, seen)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                return await self._watch(look, watching, seen)
-        # The hint may have been lost: only what is not there now has not happened in time.
-        fact = (await look()).fact
+                return await self._watch(read, watching, seen)
+        # A hint may have been lost: read once more before giving up.
+        fact = (await read()).fact
         if fact is None:
             raise WaitTimedOut(process_id, awaited, timeout_s)
         return fact
 
     async def _watch(
         self,
-        look: Callable[[], Awaitable[_Look[T]]],
+        read: Callable[[], Awaitable[_Read[T]]],
         watching: Callable[[], AbstractContextManager[Watch]],
-        seen: _Look[T] | None,
+        seen: _Read[T] | None,
     ) -> T:
-        """Look, unless that was just done, and again each time the process has moved, until the fact is there."""
+        """Read, unless ``seen`` is fresh, and again each time the log has grown, until the fact is there."""
         with watching() as watch:
             while True:
-                # What moves during the look wakes the waiter after it.
-                looked, seen = seen or await look(), None
-                if looked.fact is not None:
-                    return looked.fact
-                if looked.sequence is not None:
-                    watch.state = looked.sequence
+                # A change during the read wakes the caller after it.
+                found, seen = seen or await read(), None
+                if found.fact is not None:
+                    return found.fact
+                if found.sequence is not None:
+                    watch.state = found.sequence
                 await watch.changed()
-                if watch.told is not None:
-                    return cast("T", watch.told)
-
-    def _runs_here(self, process_id: str) -> bool:
-        return self._leases.get(process_id, 0.0) > time.monotonic()
+                if isinstance(watch, _EndWatch) and watch.outcome is not None:
+                    return cast("T", watch.outcome)
 
     @contextlib.contextmanager
     def _watching_end(self, process_id: str) -> Iterator[Watch]:
-        """Watch a process whose end this storage may write itself: while it runs it, hints are about nothing else."""
-
-        def is_told() -> bool:
-            return self._runs_here(process_id)
-
-        with self._hub.watching(self._events.last_sequences, process_id, is_told) as watch:
+        """Watch the end of a process, so that `deliver_end` finds the caller."""
+        with self.changes.watching(_EndWatch(self._events.last_sequences, process_id, self._holds_lease)) as watch:
+            assert isinstance(watch, _EndWatch)
             watches = self._ends.setdefault(process_id, [])
             watches.append(watch)
             try:
@@ -182,155 +186,6 @@ class ProcessWaiter:
                 if not watches:
                     self._ends.pop(process_id, None)
 
-
-class _Look(NamedTuple, Generic[T]):
-    """What a look found: the fact if it is there, and how far the log had come, where the look tells."""
-
-    fact: T | None
-    sequence: int | None
-
-
-class Watch:
-    """One waiter's interest in one thing, and how that stood when it was last looked at; None if it was not there."""
-
-    def __init__(self, ask: Ask, key: str, is_told: Callable[[], bool] = lambda: False) -> None:
-        """Watch a thing; ``is_told`` says whether the waiter is told of news without being asked for, as a rule."""
-        self.ask = ask
-        self.key = key
-        self.is_told = is_told
-        self.state: object = None
-        self.told: object = None
-        """What is waited for, if somebody who knows it has told so: there is nothing to look for any more."""
-        self._woken = asyncio.Event()
-        self._failure: Exception | None = None
-
-    async def changed(self) -> object:
-        """Return how the thing stands once that may be news, also if it became so since the last call."""
-        await self._woken.wait()
-        self._woken.clear()
-        if self._failure is not None:
-            raise self._failure
-        return self.state
-
-    def wake(self, state: object) -> None:
-        """Let the waiter look if the thing is not where it was; a waiter who does not know looks once."""
-        if state is None or state != self.state:
-            self.state = state
-            self._woken.set()
-
-    def tell(self, fact: object) -> None:
-        """End the wait with what is waited for."""
-        self.told = fact
-        self._woken.set()
-
-    def fail(self, failure: Exception) -> None:
-        """End the wait with an error."""
-        self._failure = failure
-        self._woken.set()
-
-
-class Hub:
-    """The one task that waits for hints on behalf of all waiters, whatever they wait for.
-
-    At a hint, and every second without one, it asks one query for each kind of thing that somebody waits for.
-    """
-
-    def __init__(self, hints: Hints, poll_s: float = _SLOW_POLL_S) -> None:
-        self._hints = hints
-        self._listener: HintListener | None = None
-        self._poll_s = poll_s
-        self._watches: set[Watch] = set()
-        self._task: asyncio.Task[None] | None = None
-        self._asking = False
-        self._closed = False
-
-    @property
-    def is_listening(self) -> bool:
-        """Whether whatever changes from now on is a hint to the next who watches."""
-        return self._listener is not None
-
-    async def close(self) -> None:
-        self._closed = True
-        task = self._task
-        if task is None or task.get_loop() is not asyncio.get_running_loop():
-            # The loop of the waiters is gone, and they with it.
-            return
-        for watch in self._watches:
-            watch.fail(StorageClosed())
-        self._task = None
-        task.cancel()
-        await asyncio.wait({task})
-
-    @contextlib.contextmanager
-    def watching(self, ask: Ask, key: str, is_told: Callable[[], bool] = lambda: False) -> Iterator[Watch]:
-        """Take part: whatever changes about the thing from here on is news to the watch.
-
-        Watches with an equal ``ask`` are asked for together. Hints let nobody ask for one that ``is_told``.
-        """
-        if self._closed:
-            raise StorageClosed
-        # Before the first look: what happens from then on is a hint.
-        self._listener = self._listener or self._hints.listen()
-        watch = Watch(ask, key, is_told)
-        self._watches.add(watch)
-        if self._task is None:
-            self._task = asyncio.create_task(self._run(self._listener), name="lash-process-waiter")
-        try:
-            yield watch
-        finally:
-            self._watches.discard(watch)
-            self._end_if_alone()
-
-    def _end_if_alone(self) -> None:
-        # A query under way is not cut short, since that would cost more than its answer; the task ends after it.
-        if self._task is not None and not self._watches and not self._asking:
-            self._task.cancel()
-            self._task = None
-
-    async def _run(self, listener: HintListener) -> None:
-        try:
-            await self._serve(listener)
-        except Exception as error:  # noqa: BLE001 (the waiters would wait for ever if the task just ended)
-            for watch in self._watches:
-                # Each waiter raises an exception of its own: a shared one would collect all their tracebacks.
-                watch.fail(copy.copy(error))
-        self._task = None
-
-    async def _serve(self, listener: HintListener) -> None:
-        clock = asyncio.get_running_loop().time
-        poll_at = clock() + self._poll_s
-        while self._watches:
-            await listener.wait(max(0.0, poll_at - clock()))
-            pause_s, began = min(_FIRST_PAUSE_S, self._poll_s), clock()
-            is_due = began >= poll_at
-            if not is_due and all(watch.is_told() for watch in self._watches):
-                continue
-            while not await self._ask(everybody=is_due):
-                await asyncio.sleep(pause_s)
-                pause_s, began = min(2 * pause_s, self._poll_s), clock()
-            if is_due:
-                poll_at = clock() + self._poll_s
-            # However fast hints come and however many wait, asking takes at most half of the time.
-            await asyncio.sleep(clock() - began)
-
-    async def _ask(self, *, everybody: bool) -> bool:
-        """Ask for the waiters and wake those for whom there is news; return False if it is worth another try."""
-        kinds: dict[Ask, list[Watch]] = {}
-        for watch in self._watches:
-            if not everybody and watch.is_told():
-                continue
-            kinds.setdefault(watch.ask, []).append(watch)
-        self._asking = True
-        try:
-            for ask, watches in kinds.items():
-                states = await ask({watch.key for watch in watches})
-                # Not those who came during the query: it did not ask for them, and they have looked since.
-                for watch in watches:
-                    watch.wake(states.get(watch.key))
-        except StoreError as error:
-            if error.advice is not Advice.RETRY:
-                raise
-            return False
-        finally:
-            self._asking = False
-        return True
+    def _holds_lease(self, process_id: str) -> bool:
+        """Return whether this storage runs the process, as far as it knows."""
+        return self._leases.get(process_id, 0.0) > time.monotonic()

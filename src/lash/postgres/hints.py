@@ -1,4 +1,4 @@
-"""Hints on PostgreSQL: at once inside a storage, by LISTEN and NOTIFY across storages and processes."""
+"""Hints on PostgreSQL: inside a storage at once; across storages and processes by LISTEN and NOTIFY."""
 
 from __future__ import annotations
 
@@ -8,53 +8,61 @@ import hashlib
 from collections.abc import Coroutine
 from typing import Final, NamedTuple
 
-from lash.backend.hints import LocalHints, LocalListener, session_tag
+from lash.backend.hints import LocalHints, LocalListener, hint_about
+from lash.base.backoff import backoff
 from lash.base.ids import new_id
 from lash.errors import LashError
 from lash.postgres.engine.database import Database
 from lash.postgres.engine.errors import DRIVER_ERRORS
+from lash.stores.hints import ANYTHING, NO_TAGS, Hint, Tags
 
-_TELL_EVERY_S: Final = 0.005
-_TELL_LATER_S: Final = 0.02
+_SEND_EVERY_S: Final = 0.005
+"""At most 200 notifications a second leave a storage; each one wakes every listener of the schema."""
+_SEND_LATER_S: Final = 0.02
+"""How long a hint that no task is known to wait for may be held back, to share a notification with the next."""
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 30.0
+"""A server that stays away is tried twice a minute."""
 _CLOSE_LIMIT_S: Final = 2.0
-_KINDS: Final = {(True, True): "process", (True, False): "log", (False, True): "other", (False, False): "activity"}
-"""The word for what was written: whether it concerns processes, and whether it concerns work."""
-_TOLD: Final[dict[str, tuple[bool, bool]]] = {word: kind for kind, word in _KINDS.items()}
+"""How long closing waits for a connection or a notification that the server does not answer."""
+_WORDS: Final = {(True, True): "process", (True, False): "log", (False, True): "other", (False, False): "activity"}
+"""The first word of a notification: whether processes changed, and whether there may be work."""
+_KINDS: Final[dict[str, tuple[bool, bool]]] = {word: kind for kind, word in _WORDS.items()}
+_ANY: Final = "*"
 
 
-class _News(NamedTuple):
-    """What a notification tells: whether processes or work are concerned, and the tag of the one session with work."""
+class _Notification(NamedTuple):
+    """The text of a notification: a word, the tag of the one session with work, and the tags of all sessions."""
 
-    process: bool
+    hint: Hint
     work: bool
-    tag: str | None
 
-    def and_also(self, other: _News) -> _News:
-        same = self.tag == other.tag
-        return _News(self.process or other.process, self.work or other.work, self.tag if same else None)
+    def merged(self, other: _Notification) -> _Notification:
+        return _Notification(self.hint.merged(other.hint), self.work or other.work)
 
     @property
     def text(self) -> str:
-        kind = _KINDS[self.process, self.work]
-        return kind if self.tag is None else f"{kind} {self.tag}"
+        hint = self.hint
+        word = _WORDS[hint.process, self.work]
+        return f"{word} {hint.ready or ''} {_write_tags(hint.queued)} {_write_tags(hint.changed)}"
 
     @classmethod
-    def of(cls, text: str) -> _News:
-        kind, _, tag = text.partition(" ")
-        # Another version may know more words.
-        return cls(*_TOLD.get(kind, (True, True)), tag or None)
+    def parse(cls, text: str) -> _Notification:
+        """Return what another storage sent; a text of another version is about anything."""
+        parts = text.split(" ")
+        if len(parts) != len(Hint._fields) or parts[0] not in _KINDS:
+            return cls(ANYTHING, work=True)
+        process, work = _KINDS[parts[0]]
+        return cls(Hint(process, _read_tags(parts[2]), _read_tags(parts[3]), parts[1] or None), work)
 
 
 class PostgresHints:
     """The hints of one PostgreSQL storage; the contract is `lash.stores.hints.Hints`.
 
-    Writes are told to the other storages on the schema after they were committed, all of 5 ms at once. Hearing of
-    them takes a connection of its own beside the pool, one for all listeners: it is opened for the first who waits,
-    again when it was lost, and closed when nobody listens any more. There is none behind a pooler in transaction
-    mode, on a pool of the caller, or where the server refuses LISTEN: then those who wait see what other storages
-    wrote when they next look by themselves.
+    A notification follows a write once it is committed; the writes of 5 ms share one. Receiving them takes one
+    connection beside the pool, shared by all listeners: it opens at the first wait, reopens when it was lost, and
+    closes when there are no more listeners. There is none behind a pooler in transaction mode, on a pool of the
+    caller, or where the server refuses LISTEN: then a waiting task sees the writes of other storages at its next poll.
     """
 
     def __init__(self, database: Database) -> None:
@@ -62,59 +70,63 @@ class PostgresHints:
         self._channel = channel_of(database.options.schema)
         self._name = new_id()
         self._hints = LocalHints(on_idle=self._stop_listening)
-        self._untold: _News | None = None
-        self._telling: asyncio.Task[None] | None = None
-        self._alarm: asyncio.TimerHandle | None = None
+        self._unsent: _Notification | None = None
+        self._sending: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._listening: asyncio.Task[None] | None = None
         self._ending: set[asyncio.Task[None]] = set()
         self._closed = False
 
-    def listen(self, *, everything: bool = False, work: bool = False) -> LocalListener:
-        listener = _ServerListener(self._hints, self, everything=everything, work=work)
+    def listen(self, *, everything: bool = False, work: bool = False, by_session: bool = False) -> LocalListener:
+        listener = _ServerListener(self._hints, self, everything=everything, work=work, by_session=by_session)
         self._hints.add(listener)
         return listener
 
     def notify(
-        self, *, process: bool = True, work: bool = True, session_id: str | None = None, later: bool = False
+        self,
+        *,
+        process: bool = True,
+        work: bool = True,
+        session_id: str | None = None,
+        changed: str | None = None,
+        later: bool = False,
     ) -> None:
-        news = _News(process, work, None if session_id is None else session_tag(session_id))
-        self._hints.give(process=process, work=work, tag=news.tag)
-        if self._untold is None:
-            self._untold = news
-        elif self._untold != news:
-            self._untold = self._untold.and_also(news)
+        hint = hint_about(process=process, session_id=session_id, changed=changed)
+        self._hints.give(hint, work=work)
+        notification = _Notification(hint, work)
+        self._unsent = notification if self._unsent is None else self._unsent.merged(notification)
         if later:
-            if self._telling is None and self._alarm is None:
-                self._alarm = asyncio.get_running_loop().call_later(_TELL_LATER_S, self._begin_telling)
+            if self._sending is None and self._timer is None:
+                self._timer = asyncio.get_running_loop().call_later(_SEND_LATER_S, self._start_sending)
         else:
-            self._begin_telling()
+            self._start_sending()
 
     def connect(self) -> None:
-        """Begin to hear the other storages, if that is possible and not done yet."""
+        """Start to receive the hints of other storages, if that is possible and not done yet."""
         if self._listening is None and self._database.can_listen:
             self._listening = self._start(self._listen())
 
     async def close(self) -> None:
-        if self._untold is not None:
-            self._begin_telling()
+        if self._unsent is not None:
+            self._start_sending()
         self._closed = True
         self._hints.close()
-        if self._telling is not None:
-            # Writing and closing at once is what short programs do; the others should hear of it all the same.
-            await asyncio.wait({self._telling}, timeout=_CLOSE_LIMIT_S)
-        tasks = self._ending | {task for task in (self._telling, self._listening) if task is not None}
+        if self._sending is not None:
+            # Short programs write and close at once; the other storages should still get the hint.
+            await asyncio.wait({self._sending}, timeout=_CLOSE_LIMIT_S)
+        tasks = self._ending | {task for task in (self._sending, self._listening) if task is not None}
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
 
-    def _begin_telling(self) -> None:
-        """Tell the others what they do not know yet, unless that is being done."""
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
-        if self._telling is None:
-            self._telling = self._start(self._tell())
+    def _start_sending(self) -> None:
+        """Send what is unsent, unless a task does so already."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._sending is None:
+            self._sending = self._start(self._send())
 
     def _start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None] | None:
         if self._closed:
@@ -123,60 +135,62 @@ class PostgresHints:
         return asyncio.get_running_loop().create_task(work, name="lash-postgres-hints")
 
     def _stop_listening(self) -> None:
-        """Let the connection go, since nobody listens."""
+        """Close the connection, since there are no listeners."""
         task, self._listening = self._listening, None
         if task is not None:
             task.cancel()
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
 
-    async def _tell(self) -> None:
-        """Tell the others, until there was nothing to tell for a while."""
-        while self._untold is not None:
-            message, self._untold = f"{self._name} {self._untold.text}", None
-            # A hint that cannot be sent is a hint lost: the others look by themselves soon.
+    async def _send(self) -> None:
+        """Send notifications until there is nothing unsent."""
+        while self._unsent is not None:
+            message, self._unsent = f"{self._name} {self._unsent.text}", None
+            # A hint that cannot be sent is lost: the other storages see the change at their next poll.
             with contextlib.suppress(LashError):
                 await self._database.send_quietly("notify_send", self._channel, message)
-            await asyncio.sleep(_TELL_EVERY_S)
-        self._telling = None
+            await asyncio.sleep(_SEND_EVERY_S)
+        self._sending = None
 
     async def _listen(self) -> None:
         """Listen for as long as the storage is open, on one connection after the other."""
-        pause_s = _FIRST_PAUSE_S
+        failures = 0
         while True:
             try:
                 await self._listen_until_lost()
             except DRIVER_ERRORS:
-                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+                failures += 1
             else:
-                pause_s = _FIRST_PAUSE_S
-            await asyncio.sleep(pause_s)
+                failures = 0
+            await asyncio.sleep(backoff(failures, first_s=_FIRST_PAUSE_S, longest_s=_LONGEST_PAUSE_S))
 
     async def _listen_until_lost(self) -> None:
         connection = await self._database.connect_beside_pool()
         lost = asyncio.Event()
         try:
             connection.add_termination_listener(lambda _connection: lost.set())
-            await connection.add_listener(self._channel, self._hear)
-            # Nobody heard what was told before this moment.
-            self._hints.give(process=True)
+            await connection.add_listener(self._channel, self._receive)
+            # Notifications sent before this moment did not arrive.
+            self._hints.give(ANYTHING)
             await lost.wait()
         finally:
             with contextlib.suppress(*DRIVER_ERRORS):
                 await connection.close(timeout=_CLOSE_LIMIT_S)
 
-    def _hear(self, _connection: object, _pid: int, _channel: str, message: object) -> None:
+    def _receive(self, _connection: object, _pid: int, _channel: str, message: object) -> None:
         sender, _, text = str(message).partition(" ")
         if sender != self._name:
-            news = _News.of(text)
-            self._hints.give(process=news.process, work=news.work, tag=news.tag)
+            received = _Notification.parse(text)
+            self._hints.give(received.hint, work=received.work)
 
 
 class _ServerListener(LocalListener):
-    """A listener whose first wait begins to hear the other storages."""
+    """A listener whose first wait starts to receive the hints of other storages."""
 
-    def __init__(self, hints: LocalHints, owner: PostgresHints, *, everything: bool, work: bool) -> None:
-        super().__init__(hints, everything=everything, work=work)
+    def __init__(
+        self, hints: LocalHints, owner: PostgresHints, *, everything: bool, work: bool, by_session: bool
+    ) -> None:
+        super().__init__(hints, everything=everything, work=work, by_session=by_session)
         self._owner = owner
 
     def begin_waiting(self) -> None:
@@ -184,5 +198,15 @@ class _ServerListener(LocalListener):
 
 
 def channel_of(schema: str) -> str:
-    """Return the name under which the storages on a schema tell each other; it fits and needs no quotes."""
+    """Return the name of the channel that the storages on a schema share; it needs no quoting."""
     return "lash_" + hashlib.sha256(schema.encode()).hexdigest()[:32]
+
+
+def _write_tags(tags: Tags) -> str:
+    return _ANY if tags is None else ",".join(sorted(tags))
+
+
+def _read_tags(text: str) -> Tags:
+    if text == _ANY:
+        return None
+    return frozenset(text.split(",")) if text else NO_TAGS

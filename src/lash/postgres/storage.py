@@ -11,12 +11,13 @@ from lash.backend.effect import Effects
 from lash.backend.lease import Leases
 from lash.backend.maintenance import StorageMaintenance
 from lash.backend.queue import Queue
+from lash.backend.session_waiter import SharedSessionWaiter
 from lash.backend.table_rows import MovableRows
 from lash.backend.trigger.emit import Occurrences
 from lash.backend.trigger.schedule import Schedules
 from lash.backend.trigger.trigger import Triggers
 from lash.backend.wait import Waits
-from lash.backend.waiter import ProcessWaiter
+from lash.backend.waiter import SharedProcessWaiter
 from lash.backend.work import Work
 from lash.model.maintenance import StorageReport
 from lash.model.session.session import Durability
@@ -38,6 +39,7 @@ from lash.postgres.rows.process.process import PostgresProcessStore
 from lash.postgres.rows.queue.claim import PostgresClaimRows
 from lash.postgres.rows.queue.dead_letter import PostgresDeadLetterRows
 from lash.postgres.rows.queue.queue import PostgresQueueRows
+from lash.postgres.rows.session.reply import PostgresReplyRows
 from lash.postgres.rows.session.session import PostgresSession, PostgresSessionStore
 from lash.postgres.rows.table_rows import PostgresRawRows
 from lash.postgres.rows.trigger.emit import PostgresOccurrenceRows
@@ -70,14 +72,15 @@ class PostgresStorage:
         seen = ProcessCache()
         self.processes = PostgresProcessStore(database, seen, self.hints)
         self.events = PostgresEventStore(database, seen, self.hints)
-        self.waiter = ProcessWaiter(self.events, self.processes, self.hints)
+        self.waiter = SharedProcessWaiter(self.events, self.processes, self.hints)
         self.process_leases = PostgresProcessLeaseStore(database, seen, self.hints, self.waiter)
         self.effects = Effects(PostgresEffectRows(database, seen), self.hints)
         self.work = Work(PostgresWorkRows(database, seen))
-        self.waits = Waits(PostgresWaitRows(database), self.waiter.hub, self.hints)
+        self.waits = Waits(PostgresWaitRows(database), self.waiter.changes, self.hints)
         self.schedules = Schedules(PostgresScheduleRows(database), self.hints)
         self.grants = PostgresGrantStore(database, seen)
         self.activity = PostgresActivityStore(database, self.hints)
+        self.session_waiter = SharedSessionWaiter(PostgresReplyRows(database), self.activity, self.hints)
         self.triggers = Triggers(PostgresTriggerRows(database))
         self.occurrences = Occurrences(PostgresOccurrenceRows(database), self.hints)
         self.artifacts = Artifacts(PostgresArtifactRows(database), rules.compression)
@@ -122,6 +125,7 @@ class PostgresStorage:
     async def close(self) -> None:
         self._database.check_loop()
         await self.waiter.close()
+        await self.session_waiter.close()
         await self.hints.close()
         await self._database.close()
 

@@ -1,4 +1,4 @@
-"""Hints on SQLite: at once inside a storage, by asking for ``data_version`` across storages and processes."""
+"""Hints on SQLite: inside a storage at once; across storages and processes by polling ``data_version``."""
 
 from __future__ import annotations
 
@@ -6,30 +6,33 @@ import asyncio
 import time
 from typing import Final
 
-from lash.backend.hints import LocalHints, LocalListener, session_tag
+from lash.backend.hints import LocalHints, LocalListener, hint_about
 from lash.errors import LashError
 from lash.sqlite.engine.database import Database
 from lash.sqlkit.rows import Number
+from lash.stores.hints import Hint
 
-_LIVELY_S: Final = 1.0
-_ASK_LIVELY_S: Final = 0.005
-_ASK_CALM_S: Final = 0.025
+_BUSY_FOR_S: Final = 1.0
+"""How long after a commit the next one is expected soon."""
+_POLL_BUSY_S: Final = 0.005
+"""A poll takes microseconds; more frequent wake-ups would cost more than they gain in latency."""
+_POLL_IDLE_S: Final = 0.025
+"""An idle worker wakes 40 times a second, which `top` shows as 0 %."""
 
 
 class SQLiteHints:
     """The hints of one SQLite storage; the contract is `lash.stores.hints.Hints`.
 
-    While somebody waits, the database is asked whether anybody has committed anything, once for all who wait: every
-    5 ms, and every 25 ms when nothing was committed for a second. Asking takes microseconds, but to be woken for it so
-    often is what a worker costs that has nothing to do. Nothing runs while nobody waits.
+    While a task waits, one timer polls the file for commits on behalf of all listeners: every 5 ms, and every 25 ms
+    after a second without a commit. Nothing runs while no task waits.
     """
 
     def __init__(self, database: Database) -> None:
         self._hints = LocalHints()
-        self._file = _File(database)
+        self._file = _FilePoller(database)
 
-    def listen(self, *, everything: bool = False, work: bool = False) -> LocalListener:
-        listener = _FileListener(self._hints, self._file, everything=everything, work=work)
+    def listen(self, *, everything: bool = False, work: bool = False, by_session: bool = False) -> LocalListener:
+        listener = _FileListener(self._hints, self._file, everything=everything, work=work, by_session=by_session)
         self._hints.add(listener)
         return listener
 
@@ -39,25 +42,29 @@ class SQLiteHints:
         process: bool = True,
         work: bool = True,
         session_id: str | None = None,
-        later: bool = False,  # noqa: ARG002 (nobody is told: others ask the file)
+        changed: str | None = None,
+        later: bool = False,  # noqa: ARG002 (nothing is sent: other storages poll the file)
     ) -> None:
-        self._hints.give(process=process, work=work, tag=None if session_id is None else session_tag(session_id))
+        self._hints.give(hint_about(process=process, session_id=session_id, changed=changed), work=work)
 
     async def close(self) -> None:
         self._hints.close()
 
 
 class _FileListener(LocalListener):
-    """A listener that knows up to which state of the file it has looked.
+    """A listener that remembers which version of the file it has seen.
 
-    That is None before its first wait, which returns at once, and where the file could not be asked.
+    The version is None before the first wait, which then returns at once, and after the file could not be read.
     """
 
-    def __init__(self, hints: LocalHints, file: _File, *, everything: bool, work: bool) -> None:
-        super().__init__(hints, everything=everything, work=work)
+    def __init__(self, hints: LocalHints, file: _FilePoller, *, everything: bool, work: bool, by_session: bool) -> None:
+        super().__init__(hints, everything=everything, work=work, by_session=by_session)
         self._file = file
         self._version: int | None = None
         self._last_change: int | None = None
+        if by_session:
+            # Its first hint would otherwise be about any session.
+            self._note_version()
 
     def begin_waiting(self) -> None:
         self._file.watch(self)
@@ -65,7 +72,18 @@ class _FileListener(LocalListener):
     def end_waiting(self) -> None:
         self._file.unwatch(self)
 
-    def catch_up(self) -> None:
+    def catch_up(self, hint: Hint) -> Hint:
+        """Take the current version as seen, and return a hint about everything that may be in it.
+
+        A version says nothing about sessions: it may hold commits of other processes beside the one that is named.
+        Hints by session leave it unseen; the next poll then gives a hint about any session.
+        """
+        if not self._file.durable or (self.by_session and hint.changed is not None):
+            return hint
+        self._note_version()
+        return hint._replace(process=True, queued=None, changed=None)
+
+    def _note_version(self) -> None:
         if self._file.durable:
             try:
                 self.has_missed(self._file.version())
@@ -73,10 +91,10 @@ class _FileListener(LocalListener):
                 self._version = self._last_change = None
 
     def has_missed(self, version: int) -> bool:
-        """Return whether there is something new for this listener in the file of this version, and note that."""
+        """Return whether this version of the file holds news for this listener, and note the version."""
         if version == self._version:
             return False
-        # Most commits concern no process, and asking about all that is waited for costs more than this.
+        # Most commits concern no process, and this read is cheaper than asking for everything that tasks wait for.
         any_change = self.everything or self.work
         last_change = None if any_change else self._file.last_change(version)
         is_new = any_change or last_change != self._last_change
@@ -84,64 +102,64 @@ class _FileListener(LocalListener):
         return is_new
 
 
-class _File:
-    """The one timer that asks the file for changes, on behalf of all who wait."""
+class _FilePoller:
+    """The one timer that polls the file for changes, for all listeners that wait."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._watching: set[_FileListener] = set()
-        self._asking: asyncio.Handle | None = None
-        self._seen: int | None = None
+        self._timer: asyncio.Handle | None = None
+        self._version: int | None = None
         self._changed_at = 0.0
-        self._looked_at: int | None = None
+        self._read_at_version: int | None = None
         self._last_change = 0
 
     @property
     def durable(self) -> bool:
-        """Whether anybody else can write; a database in memory has one storage."""
+        """Whether other processes can write; a database in memory has one storage."""
         return self._database.durable
 
     def version(self) -> int:
         """Return a number that changes with every commit."""
         version = self._database.data_version()
-        if version != self._seen:
-            self._seen, self._changed_at = version, time.monotonic()
+        if version != self._version:
+            self._version, self._changed_at = version, time.monotonic()
         return version
 
     def last_change(self, version: int) -> int:
-        """Return the place of the newest change of a process; it is read once for each version."""
-        if version != self._looked_at:
+        """Return the sequence of the newest change of a process; it is read once for each version."""
+        if version != self._read_at_version:
             last = self._database.read(lambda reader: reader.one(Number, "process_last_change"))
-            self._looked_at, self._last_change = version, 0 if last is None else last.number
+            self._read_at_version, self._last_change = version, 0 if last is None else last.number
         return self._last_change
 
     def watch(self, listener: _FileListener) -> None:
         """Give the listener a hint once the file has changed."""
         if self.durable:
             self._watching.add(listener)
-            if self._asking is None:
-                self._asking = asyncio.get_running_loop().call_soon(self._ask)
+            if self._timer is None:
+                self._timer = asyncio.get_running_loop().call_soon(self._tick)
 
     def unwatch(self, listener: _FileListener) -> None:
-        """End that; the last one to go ends the asking."""
+        """Stop that; without listeners there is no timer."""
         self._watching.discard(listener)
-        if self._asking is not None and not self._watching:
-            self._asking.cancel()
-            self._asking = None
+        if self._timer is not None and not self._watching:
+            self._timer.cancel()
+            self._timer = None
 
-    def _ask(self) -> None:
-        self._look()
-        lively = time.monotonic() - self._changed_at < _LIVELY_S
+    def _tick(self) -> None:
+        self._poll()
+        is_busy = time.monotonic() - self._changed_at < _BUSY_FOR_S
         loop = asyncio.get_running_loop()
-        self._asking = loop.call_later(_ASK_LIVELY_S if lively else _ASK_CALM_S, self._ask)
+        self._timer = loop.call_later(_POLL_BUSY_S if is_busy else _POLL_IDLE_S, self._tick)
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         try:
             version = self.version()
             for listener in self._watching:
                 if listener.has_missed(version):
                     listener.hint()
         except LashError:
-            # Whoever looks now meets the same trouble, and is in the place to decide what follows from it.
+            # The tasks that wake now get the same error from their own reads, and can decide what to do.
             for listener in self._watching:
                 listener.hint()

@@ -14,12 +14,13 @@ from lash.backend.effect import Effects
 from lash.backend.lease import Leases
 from lash.backend.maintenance import StorageMaintenance
 from lash.backend.queue import Queue
+from lash.backend.session_waiter import SharedSessionWaiter
 from lash.backend.table_rows import MovableRows
 from lash.backend.trigger.emit import Occurrences
 from lash.backend.trigger.schedule import Schedules
 from lash.backend.trigger.trigger import Triggers
 from lash.backend.wait import Waits
-from lash.backend.waiter import ProcessWaiter
+from lash.backend.waiter import SharedProcessWaiter
 from lash.backend.work import Work
 from lash.base.clock import Clock
 from lash.errors import ConfigError
@@ -42,6 +43,7 @@ from lash.sqlite.rows.process.process import SQLiteProcessStore
 from lash.sqlite.rows.queue.claim import SQLiteClaimRows
 from lash.sqlite.rows.queue.dead_letter import SQLiteDeadLetterRows
 from lash.sqlite.rows.queue.queue import SQLiteQueueRows
+from lash.sqlite.rows.session.reply import SQLiteReplyRows
 from lash.sqlite.rows.session.session import SQLiteSession, SQLiteSessionStore
 from lash.sqlite.rows.table_rows import SQLiteRawRows
 from lash.sqlite.rows.trigger.emit import SQLiteOccurrenceRows
@@ -74,13 +76,14 @@ class SQLiteStorage:
         )
         self.processes = SQLiteProcessStore(database, self.hints)
         self.events = SQLiteEventStore(database, self.hints)
-        self.waiter = ProcessWaiter(self.events, self.processes, self.hints)
+        self.waiter = SharedProcessWaiter(self.events, self.processes, self.hints)
         self.process_leases = SQLiteProcessLeaseStore(database, self.hints, self.waiter)
         self.grants = SQLiteGrantStore(database)
         self.effects = Effects(SQLiteEffectRows(database), self.hints)
         self.activity = SQLiteActivityStore(database, self.hints)
+        self.session_waiter = SharedSessionWaiter(SQLiteReplyRows(database), self.activity, self.hints)
         self.work = Work(SQLiteWorkRows(database))
-        self.waits = Waits(SQLiteWaitRows(database), self.waiter.hub, self.hints)
+        self.waits = Waits(SQLiteWaitRows(database), self.waiter.changes, self.hints)
         self.triggers = Triggers(SQLiteTriggerRows(database))
         self.occurrences = Occurrences(SQLiteOccurrenceRows(database), self.hints)
         self.schedules = Schedules(SQLiteScheduleRows(database), self.hints)
@@ -125,6 +128,7 @@ class SQLiteStorage:
 
     async def close(self) -> None:
         await self.waiter.close()
+        await self.session_waiter.close()
         await self.hints.close()
         await self._database.close()
 

@@ -1,30 +1,68 @@
-"""The contract of hints: that something may have changed, for those who wait for it."""
+"""The contract of hints: something may have changed, so a waiting task should read again."""
 
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Final, NamedTuple, Protocol, Self, TypeAlias
+
+Tags: TypeAlias = frozenset[str] | None
+"""Tags of sessions (`lash.backend.hints.session_tag`); None stands for any session."""
+
+NO_TAGS: Final[frozenset[str]] = frozenset()
+
+
+class Hint(NamedTuple):
+    """What the hints since a listener's last wait were about; the default is no hint at all.
+
+    Two sessions can share a tag, so a hint may name a session that did not change.
+    """
+
+    process: bool = False
+    """A process may have changed."""
+    queued: Tags = NO_TAGS
+    """Sessions that may have new input."""
+    changed: Tags = NO_TAGS
+    """Sessions whose commits, queue, activity or existence may have changed in another way."""
+    ready: str | None = None
+    """The tag of one session, if every hint was about input for it that can be claimed now."""
+
+    def merged(self, other: Hint) -> Hint:
+        """Return one hint that covers both."""
+        return Hint(
+            self.process or other.process,
+            merge_tags(self.queued, other.queued),
+            merge_tags(self.changed, other.changed),
+            self.ready if self.ready == other.ready else None,
+        )
+
+    def names_session(self, tag: str) -> bool:
+        """Return whether the session of this tag may have changed in any way."""
+        return self.queued is None or self.changed is None or tag in self.queued or tag in self.changed
+
+
+ANYTHING: Final = Hint(process=True, queued=None, changed=None)
+"""Anything may have changed."""
+_MOST_TAGS: Final = 256
+"""Beyond this many names a hint stops counting: reading everything is then as cheap."""
 
 
 class HintListener(Protocol):
-    """One who waits for hints, apart from all others: a hint that wakes one of them is not lost to the rest."""
+    """One listener for hints. Each listener gets every hint; waking one does not consume it for the others."""
 
-    async def wait(self, timeout_s: float) -> str | None:
-        """Return at a hint, or when the time is over; a hint given since the last wait of this listener counts.
+    async def wait(self, timeout_s: float) -> Hint:
+        """Return at a hint, or after the timeout; hints given since this listener's last wait count.
 
-        Where all hints were about work for one session, its tag (`lash.backend.hints.session_tag`) is returned;
-        others have the same.
         One task waits at a time. Raises StorageClosed when the storage is closed, and InvalidInput if this listener
-        was.
+        was closed.
         """
         ...
 
-    def hint(self, tag: str | None = None) -> None:
-        """Give this listener alone a hint: who waits has learnt of something in another way."""
+    def hint(self, hint: Hint = ANYTHING) -> None:
+        """Wake this listener alone; the caller learned of the change elsewhere."""
         ...
 
     def close(self) -> None:
-        """Listen no more; a second close is harmless."""
+        """Stop listening; idempotent."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -35,33 +73,50 @@ class HintListener(Protocol):
 
 
 class Hints(Protocol):
-    """Hints that something may have changed, by this storage or another one on the same database.
+    """Hints that this storage, or another one on the same database, may have changed something.
 
-    A hint says when to look, never what there is to see. It may be late, needless or lost: whoever waits looks anew
-    after a while all the same. Nothing runs, and no connection is held, while nobody listens.
+    A hint says when to read, never what was written. Hints can be late, spurious or lost, so a waiting task also reads
+    at intervals. No task runs, and no connection is held, while there are no listeners.
     """
 
-    def listen(self, *, everything: bool = False, work: bool = False) -> HintListener:
-        """Begin to listen: for changes of processes, for everything, such as queued work and commits too, or for work.
+    def listen(self, *, everything: bool = False, work: bool = False, by_session: bool = False) -> HintListener:
+        """Start listening: for changes of processes; for everything, such as queued input and commits; or for work.
 
-        Work is whatever a worker has to look for. A hint that is none may come all the same.
+        Work is everything that a worker polls for. ``by_session`` is for everything too, and its hints name the
+        sessions where that is known: what a hint does not name has not changed, or another hint follows. Without it a
+        task must read everything that it waits for after each hint. Spurious hints are possible.
 
         Changes from this moment on are hints, also those made before the first wait, which may return without one.
         """
         ...
 
     def notify(
-        self, *, process: bool = True, work: bool = True, session_id: str | None = None, later: bool = False
+        self,
+        *,
+        process: bool = True,
+        work: bool = True,
+        session_id: str | None = None,
+        changed: str | None = None,
+        later: bool = False,
     ) -> None:
-        """Give a hint. The stores call it after a write that succeeded and that somebody may wait for.
+        """Give a hint. The stores call it after a write that committed and that a task may wait for.
 
-        With ``process=False`` no process was changed, and only those who listen for everything or for work get the
-        hint; with ``work=False`` nothing became ready or was asked of what runs, and those who listen for work do not.
-        ``session_id`` is that of a session to which work came that is ready. With ``later`` other storages may hear of
-        it some hundredths of a second later, together with what follows.
+        With ``process=False`` no process changed, and listeners for processes get no hint; with ``work=False`` nothing
+        became ready and nothing that runs was asked to stop, and listeners for work get none. ``session_id`` is a
+        session with new input that can be claimed now, ``changed`` one that changed in another way. Without a process
+        and a session the hint is about any session. With ``later`` other storages may get it some hundredths of a
+        second later, together with what follows.
         """
         ...
 
     async def close(self) -> None:
-        """End what runs for the hints, and every wait with StorageClosed; a second close is harmless."""
+        """Stop the tasks and connections behind the hints, and end every wait with StorageClosed; idempotent."""
         ...
+
+
+def merge_tags(left: Tags, right: Tags) -> Tags:
+    """Return the tags of both, or None if that is any session."""
+    if left is None or right is None:
+        return None
+    both = left | right
+    return None if len(both) > _MOST_TAGS else both

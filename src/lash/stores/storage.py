@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import Protocol, Self
 
 from lash.model.maintenance import StorageReport
 from lash.model.session.session import Durability
@@ -23,11 +23,8 @@ from lash.stores.trigger.emit import OccurrenceStore
 from lash.stores.trigger.schedule import ScheduleStore
 from lash.stores.trigger.trigger import TriggerStore
 from lash.stores.wait import WaitStore
+from lash.stores.waiter import ProcessWaiter, SessionWaiter
 from lash.stores.work import WorkStore
-
-if TYPE_CHECKING:
-    # It needs asyncio, which would double the cost of importing lash.
-    from lash.backend.waiter import ProcessWaiter
 
 
 class Storage(Protocol):
@@ -83,7 +80,7 @@ class Storage(Protocol):
 
     @property
     def hints(self) -> Hints:
-        """Hints that something may have changed, for those who wait for work."""
+        """Hints that something may have changed, for tasks that wait."""
         ...
 
     @property
@@ -101,6 +98,11 @@ class Storage(Protocol):
     @property
     def waiter(self) -> ProcessWaiter:
         """Waits for events and ends of processes."""
+        ...
+
+    @property
+    def session_waiter(self) -> SessionWaiter:
+        """Waits for replies and news of sessions; the runtime's own seam."""
         ...
 
     @property

@@ -7,7 +7,6 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 import asyncpg
 
-from lash.backend.waiter import Hub
 from lash.base.clock import Clock
 from lash.base.compression import BlobRef, Compression
 from lash.model.activity import ActivityDraft, Look, Observed, Place, SeenChanges
@@ -87,6 +86,8 @@ from lash.runtime.policy import Retry, WorkerOptions
 from lash.runtime.processes.context import Context
 from lash.runtime.turns.turn import Turn
 from lash.stores.attachment import ByteStore, IsOwnerGone
+from lash.stores.hints import Hint
+from lash.stores.waiter import SessionWaiter
 from lash.sync.stream import Stream as Stream
 
 __all__ = [
@@ -490,49 +491,56 @@ class GrantStore:
         """
 
 class HintListener:
-    """One who waits for hints, apart from all others: a hint that wakes one of them is not lost to the rest."""
-    def wait(self, timeout_s: float) -> str | None:
-        """Return at a hint, or when the time is over; a hint given since the last wait of this listener counts.
+    """One listener for hints. Each listener gets every hint; waking one does not consume it for the others."""
+    def wait(self, timeout_s: float) -> Hint:
+        """Return at a hint, or after the timeout; hints given since this listener's last wait count.
 
-        Where all hints were about work for one session, its tag (`lash.backend.hints.session_tag`) is returned;
-        others have the same.
         One task waits at a time. Raises StorageClosed when the storage is closed, and InvalidInput if this listener
-        was.
+        was closed.
         """
-    def hint(self, tag: str | None = None) -> None:
-        """Give this listener alone a hint: who waits has learnt of something in another way."""
+    def hint(self, hint: Hint = ...) -> None:
+        """Wake this listener alone; the caller learned of the change elsewhere."""
     def close(self) -> None:
-        """Listen no more; a second close is harmless."""
+        """Stop listening; idempotent."""
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
 class Hints:
-    """Hints that something may have changed, by this storage or another one on the same database.
+    """Hints that this storage, or another one on the same database, may have changed something.
 
-    A hint says when to look, never what there is to see. It may be late, needless or lost: whoever waits looks anew
-    after a while all the same. Nothing runs, and no connection is held, while nobody listens.
+    A hint says when to read, never what was written. Hints can be late, spurious or lost, so a waiting task also reads
+    at intervals. No task runs, and no connection is held, while there are no listeners.
     """
-    def listen(self, *, everything: bool = False, work: bool = False) -> HintListener:
-        """Begin to listen: for changes of processes, for everything, such as queued work and commits too, or for work.
+    def listen(self, *, everything: bool = False, work: bool = False, by_session: bool = False) -> HintListener:
+        """Start listening: for changes of processes; for everything, such as queued input and commits; or for work.
 
-        Work is whatever a worker has to look for. A hint that is none may come all the same.
+        Work is everything that a worker polls for. ``by_session`` is for everything too, and its hints name the
+        sessions where that is known: what a hint does not name has not changed, or another hint follows. Without it a
+        task must read everything that it waits for after each hint. Spurious hints are possible.
 
         Changes from this moment on are hints, also those made before the first wait, which may return without one.
         """
     def notify(
-        self, *, process: bool = True, work: bool = True, session_id: str | None = None, later: bool = False
+        self,
+        *,
+        process: bool = True,
+        work: bool = True,
+        session_id: str | None = None,
+        changed: str | None = None,
+        later: bool = False,
     ) -> None:
-        """Give a hint. The stores call it after a write that succeeded and that somebody may wait for.
+        """Give a hint. The stores call it after a write that committed and that a task may wait for.
 
-        With ``process=False`` no process was changed, and only those who listen for everything or for work get the
-        hint; with ``work=False`` nothing became ready or was asked of what runs, and those who listen for work do not.
-        ``session_id`` is that of a session to which work came that is ready. With ``later`` other storages may hear of
-        it some hundredths of a second later, together with what follows.
+        With ``process=False`` no process changed, and listeners for processes get no hint; with ``work=False`` nothing
+        became ready and nothing that runs was asked to stop, and listeners for work get none. ``session_id`` is a
+        session with new input that can be claimed now, ``changed`` one that changed in another way. Without a process
+        and a session the hint is about any session. With ``later`` other storages may get it some hundredths of a
+        second later, together with what follows.
         """
     def close(self) -> None:
-        """End what runs for the hints, and every wait with StorageClosed; a second close is harmless."""
+        """Stop the tasks and connections behind the hints, and end every wait with StorageClosed; idempotent."""
 
 class LeaseStore:
     """Expiring, fenced rights to execute a session.
@@ -758,37 +766,20 @@ class ProcessStore:
         """
 
 class ProcessWaiter:
-    """Waits for events and ends of processes, without a query for each waiter.
+    """Waits for events and ends of processes, without a query for each caller.
 
-    All waiters of a storage share one task, which runs only while there are any. It asks one query for all of them
-    when a hint comes, and every second without one: a lost hint is a delay, never a hang. Whoever waits for the end of
-    a process that this storage ends is told without a query. Others may share the task through ``hub``.
+    A lost hint delays a wait by at most a second. A caller that is cancelled leaves nothing behind.
     """
-    @property
-    def hub(self) -> Hub:
-        """The task of all who wait for something in this storage."""
     def wait_event_after(
         self, process_id: str, event_type: str, sequence: int = 0, *, timeout_s: float | None = None
     ) -> ProcessEvent:
-        """Return the first event of a type behind a number, at once if it is in the log, else when it is appended.
+        """Return the first event of a type after a sequence, at once if it is in the log, else when it is appended.
 
-        Raises WaitTimedOut when it is not in the log at the end of that time, ProcessNotFound or ProcessPruned where
-        there is no such process (any more), and StorageClosed when the storage is closed meanwhile. Whoever is
-        cancelled leaves nothing behind.
+        Raises WaitTimedOut if it is not in the log at the end of that time, ProcessNotFound or ProcessPruned if the
+        process does not exist, and StorageClosed if the storage is closed meanwhile.
         """
     def await_outcome(self, process_id: str, *, timeout_s: float | None = None) -> Outcome:
-        """Return how a process ended, at once if it has, else when it does; the errors are those of the other wait."""
-    def note_lease(self, process_id: str, ttl_ms: int) -> None:
-        """Note that this storage runs a process: as long as its lease lives, `tell_end` tells of its end.
-
-        Should somebody end it otherwise all the same, those who wait find out when they next look by themselves.
-        """
-    def note_free(self, process_id: str) -> None:
-        """Note that this storage does not run a process any more."""
-    def tell_end(self, record: ProcessRecord) -> None:
-        """Let those who wait for the end of a process have it, which this storage has just written."""
-    def close(self) -> None:
-        """End every wait with StorageClosed, those of others who share the hub included."""
+        """Return how a process ended, at once if it has, else when it does; raises like `wait_event_after`."""
 
 class QueueStore:
     """The queued work of a storage, in order for each session; no batch is lost or consumed twice.
@@ -1116,7 +1107,7 @@ class Storage:
     def activity(self) -> ActivityStore: ...
     @property
     def hints(self) -> Hints:
-        """Hints that something may have changed, for those who wait for work."""
+        """Hints that something may have changed, for tasks that wait."""
     @property
     def work(self) -> WorkStore: ...
     @property
@@ -1128,6 +1119,9 @@ class Storage:
     @property
     def waiter(self) -> ProcessWaiter:
         """Waits for events and ends of processes."""
+    @property
+    def session_waiter(self) -> SessionWaiter:
+        """Waits for replies and news of sessions; the runtime's own seam."""
     @property
     def waits(self) -> WaitStore: ...
     def session(self, session_id: str) -> Session:

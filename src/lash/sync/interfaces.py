@@ -18,7 +18,7 @@ INTERFACES: Final = {
     "ProcessHandle": "lash.runtime.processes.handle",
     "ProcessLeaseStore": "lash.stores.process.process",
     "ProcessStore": "lash.stores.process.process",
-    "ProcessWaiter": "lash.backend.waiter",
+    "ProcessWaiter": "lash.stores.waiter",
     "QueueStore": "lash.stores.queue",
     "ScheduleStore": "lash.stores.trigger.schedule",
     "Session": "lash.stores.session",

@@ -19,6 +19,7 @@ from lash.postgres.hints import channel_of
 from lash.postgres.storage import PostgresStorage
 from lash.stores.storage import Storage
 from tests.backends import with_parameters
+from tests.base.waiting_kit import changes_of
 from tests.contract.queue_state import late
 from tests.engine.postgres.kit import raw_connection
 from tests.engine.postgres.proxy import proxy_before
@@ -42,7 +43,7 @@ async def opened(url: str, *, poll_s: float = 3_600) -> AsyncIterator[Storage]:
     """Open a storage with a process ``p``, whose waiters poll at this interval only."""
     async with await lash.open(url) as storage:
         await storage.processes.register(registration())
-        storage.waiter._hub._poll_s = poll_s
+        changes_of(storage)._poll_s = poll_s
         yield storage
 
 
@@ -205,7 +206,7 @@ async def test_a_burst_is_told_once(postgres_schema_url: str) -> None:
         pass
     async with await lash.open(url) as storage, overheard(url) as heard:
         for _ in range(100):
-            storage.waiter._hub._hints.notify()
+            storage.hints.notify()
         await heard.something()
         assert len(await heard.so_far()) == 1
 
@@ -229,7 +230,7 @@ async def test_a_storage_does_not_answer_itself(postgres_schema_url: str) -> Non
     async with await lash.open(url, on_statement=names.append) as storage, overheard(url) as heard:
         await storage.processes.register(registration("p"))
         await storage.processes.register(registration("q"))
-        storage.waiter._hub._poll_s = 3_600
+        changes_of(storage)._poll_s = 3_600
         waiting = asyncio.create_task(storage.waiter.wait_event_after("p", "tick"))
         await some_listener(url)
         await asyncio.sleep(0.1)
@@ -276,7 +277,7 @@ async def test_without_listening_the_slow_poll_remains(postgres_schema_url: str,
     async with asyncpg.create_pool(dsn, min_size=0) as pool, opened(url) as other:
         place = url if own_pool else with_parameters(url, pooler="transaction")
         async with await lash.open(place, pool=pool if own_pool else None) as storage:
-            storage.waiter._hub._poll_s = 0.05
+            changes_of(storage)._poll_s = 0.05
             waiting = asyncio.create_task(storage.waiter.wait_event_after("p", "tick"))
             await asyncio.sleep(0.1)
             assert await listeners(url) == []
@@ -294,7 +295,7 @@ async def test_idle_waiters_cost_less_than_two_round_trips_a_second(postgres_sch
         await some_listener(postgres_schema_url)
 
         async def all_have_looked() -> bool:
-            watches = storage.waiter._hub._watches
+            watches = changes_of(storage)._watches
             return len(watches) == 100 and all(watch.state is not None for watch in watches)
 
         await until(all_have_looked)
@@ -334,7 +335,7 @@ async def test_another_storage_is_told_which_session_has_work(postgres_storage_u
                     if not (await asyncio.wait({waiting}, timeout=0.1))[0]:
                         break
                 await asyncio.gather(*(write() for write in writes))
-                return await asyncio.wait_for(waiting, 20)
+                return (await asyncio.wait_for(waiting, 20)).ready
 
             assert await heard(lambda: sender.queue.enqueue(late("x", session_id=name))) == tag
             assert await heard(lambda: sender.events.append("source", news("1", key="1"))) == tag

@@ -15,6 +15,7 @@ from lash.model.process.event import EventDraft, EventType
 from lash.model.process.process import ExternalInput, Recovery, Registration
 from lash.sqlite.hints import SQLiteHints
 from lash.sqlite.storage import SQLiteStorage
+from tests.base.waiting_kit import changes_of
 
 TICK = EventDraft(event_type="tick")
 
@@ -28,7 +29,7 @@ class Counted:
         self.asked = 0
         self._data_version = storage._database.data_version
         storage._database.data_version = self._count  # type: ignore[method-assign]
-        storage.waiter._hub._poll_s = 3_600
+        changes_of(storage)._poll_s = 3_600
 
     def _count(self) -> int:
         self.asked += 1
@@ -41,7 +42,7 @@ class Counted:
             return await self.storage.waiter.wait_event_after("p", "tick")
 
         task = asyncio.create_task(wait())
-        await until(lambda: any(watch.state is not None for watch in self.storage.waiter._hub._watches))
+        await until(lambda: any(watch.state is not None for watch in changes_of(self.storage)._watches))
         await self.asked_again()
         return task
 

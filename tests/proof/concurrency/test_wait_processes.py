@@ -12,6 +12,7 @@ import pytest
 
 import lash
 from tests.backends import TESTS_FOLDER
+from tests.base.waiting_kit import changes_of
 from tests.factories.wait import YES, key_of, parked, placed, soon, waiting
 
 pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
@@ -76,7 +77,7 @@ async def test_two_processes_agree_on_each_resolution(backend_url: str) -> None:
 async def test_another_process_wakes_who_waits(backend_url: str) -> None:
     """A resolution from another process reaches those who wait here, time after time, without a poll."""
     async with await lash.open(backend_url) as storage, resolvers(backend_url, "a") as (other,):
-        storage.waiter._hub._poll_s = 3_600
+        changes_of(storage)._poll_s = 3_600
         await placed(storage)
         for number in range(5):
             key = await key_of(storage, str(number))

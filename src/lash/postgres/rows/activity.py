@@ -62,7 +62,7 @@ class PostgresActivityStore:
             position = await self._append(session_id, encoded)
         if position is None:
             raise await missing(self._database, session_id)
-        self._hints.notify(process=False, work=False)
+        self._hints.notify(process=False, work=False, changed=session_id)
         return position
 
     async def read(self, session_id: str, place: Place | None = None, *, limit: int = 256) -> Look:

@@ -12,7 +12,6 @@ from lash.base.limits import check_identifier
 from lash.errors import Advice, SessionDeleted, SessionNotFound, StoreError
 from lash.model.activity import GapReason, Observed, Place
 from lash.plan.activity import Telling, arrive, decode_place, encode_place
-from lash.runtime.observe.shared_reads import looks_of
 from lash.stores.storage import Storage
 
 _LOOK_EVERY_S: Final = 1.0
@@ -46,14 +45,14 @@ async def current_cursor(storage: Storage, session_id: str) -> str:
 
 
 async def _observe(observer: _Observer) -> AsyncGenerator[Observed, None]:
-    with observer.storage.hints.listen(everything=True) as hints:
+    with observer.storage.session_waiter.observing(observer.session_id) as watch:
         while True:
             if not await observer.look():
                 return
             for observed in observer.told:
                 yield observed
             if not observer.behind:
-                await hints.wait(_LOOK_EVERY_S)
+                await watch.changed()
 
 
 class _Observer:
@@ -63,9 +62,8 @@ class _Observer:
         self.storage = storage
         self.told: list[Observed] = []
         self.behind = False
-        self._session_id = session_id
+        self.session_id = session_id
         self._place = place
-        self._looks = looks_of(storage)
 
     async def look(self) -> bool:
         """Find out what there is to tell, and return False if the session was deleted."""
@@ -88,12 +86,12 @@ class _Observer:
             return True
 
     async def _look(self) -> None:
-        look = await self._looks.look(self._session_id, self._place)
-        telling = Telling(self._session_id, arrive(self._place, look))
+        look = await self.storage.session_waiter.read(self.session_id, self._place)
+        telling = Telling(self.session_id, arrive(self._place, look))
         telling.look(look)
         newest = look.place.change
         if not look.more and telling.place.change != newest:
-            seen = await self._looks.process_changes(self._session_id, telling.place.change)
+            seen = await self.storage.session_waiter.process_changes(self.session_id, telling.place.change)
             if seen is None:
                 telling.gap(GapReason.TRIMMED, replace(telling.place, change=newest))
             else:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime
-from typing import Final
 
 from lash.base.ids import new_id
 from lash.errors import AttachmentNotFound, InvalidInput, SessionNotFound, TurnFailed, WaitTimedOut
@@ -31,8 +30,7 @@ from lash.runtime.turns.draft import AGENT_OPTION, cancelled_id, reply_id
 from lash.runtime.turns.inbox import cancel_command, command_of, find_letter
 from lash.runtime.turns.turn import last_of, text_of
 from lash.stores.storage import Storage
-
-_LOOK_EVERY_S: Final = 1.0
+from lash.stores.waiter import ReplyWatch
 
 
 class SessionHandle:
@@ -73,19 +71,12 @@ class SessionHandle:
         within ``timeout_s``: the message stays where it is, and asking again with the same key goes on waiting for it.
         """
         draft = self._draft(text, key or new_id())
-        with self._storage.hints.listen(everything=True) as hints:
-            # Not under the time limit: whoever gives up waiting knows that the message is there.
+        with self._storage.session_waiter.awaiting_reply(self.session_id) as watch:
+            # Outside the time limit: a caller that times out can rely on the message being queued.
             sent = await self._enqueue(draft)
             try:
                 async with asyncio.timeout(timeout_s):
-                    while True:
-                        reply = await self._reply(sent)
-                        if reply is not None:
-                            return reply
-                        await hints.wait(_LOOK_EVERY_S)
-                        if not await self._is_queued(sent):
-                            # Asking about it by its key is a write, so it is done only when there is news.
-                            sent = await self._enqueue(draft)
+                    return await self._await_reply(draft, sent, watch)
             except TimeoutError:
                 raise WaitTimedOut(None, f"reply to {draft.source_key!r}", timeout_s or 0) from None
 
@@ -193,6 +184,20 @@ class SessionHandle:
             # Whoever speaks first to a session makes it; most messages go to one that is there.
             await self._storage.sessions.create(self.session_id)
             return await self._storage.queue.enqueue(draft)
+
+    async def _await_reply(self, draft: BatchDraft, sent: Enqueued, watch: ReplyWatch) -> str:
+        watch.set_batch(sent.batch_id)
+        # A message that was queued just now has no reply yet.
+        reply = None if sent.created else await self._reply(sent)
+        while reply is None:
+            await watch.changed()
+            reply = await self._reply(sent)
+            if reply is None and not await self._is_queued(sent):
+                # Only now: asking for its state by its key is a write.
+                sent = await self._enqueue(draft)
+                watch.set_batch(sent.batch_id)
+                reply = await self._reply(sent)
+        return reply
 
     async def _reply(self, sent: Enqueued) -> str | None:
         """Return the reply to a message that was in this state, None if it is not there yet."""

@@ -126,10 +126,10 @@ class Worker:
         So a turn that is begun does not share the database with a look, and a short one needs no look but the one at
         its end.
         """
-        if not self._begin_tagged(await hints.wait(pause_s)):
+        if not self._begin_tagged((await hints.wait(pause_s)).ready):
             return
         look_at = time.monotonic() + _HINTED_REST_S
-        while (rest_s := look_at - time.monotonic()) > 0 and self._begin_tagged(await hints.wait(rest_s)):
+        while (rest_s := look_at - time.monotonic()) > 0 and self._begin_tagged((await hints.wait(rest_s)).ready):
             pass
 
     def _begin_tagged(self, tag: str | None) -> bool:

@@ -43,7 +43,7 @@ class SQLiteActivityStore:
         check_identifier("session_id", session_id)
         encoded, epoch = encode_activity(items), new_id()
         position = await self._database.write(lambda transaction: _append(transaction, session_id, encoded, epoch))
-        self._hints.notify(process=False, work=False)
+        self._hints.notify(process=False, work=False, changed=session_id)
         return position
 
     async def read(self, session_id: str, place: Place | None = None, *, limit: int = 256) -> Look:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from lash.backend.liveness import is_provably_dead
-from lash.backend.waiter import ProcessWaiter
+from lash.backend.waiter import SharedProcessWaiter
 from lash.base.ids import new_id
 from lash.base.limits import check_identifier
 from lash.errors import StoreUnavailable
@@ -40,7 +40,7 @@ _MAX_PLANS: Final = 10
 class PostgresProcessLeaseStore:
     """The process leases of one PostgreSQL storage; the contract is `lash.stores.process.process.ProcessLeaseStore`."""
 
-    def __init__(self, database: Database, seen: ProcessCache, hints: Hints, waiter: ProcessWaiter) -> None:
+    def __init__(self, database: Database, seen: ProcessCache, hints: Hints, waiter: SharedProcessWaiter) -> None:
         """Build the store; it tells the waiter which processes are run here, and how they end."""
         self._database = database
         self._seen = seen
@@ -124,7 +124,7 @@ class PostgresProcessLeaseStore:
             if result.appended.replayed:
                 # Somebody ended the process likewise without this lease, which is then still held.
                 await self._release(fence)
-        self._waiter.tell_end(record)
+        self._waiter.deliver_end(record)
         self._hints.notify(work=parent_of(record.registration) is not None)
         return record
 

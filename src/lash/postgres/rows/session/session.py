@@ -119,7 +119,7 @@ class PostgresSessionStore:
         check_identifier("session_id", session_id)
         self._heads.forget(session_id)
         deleted = await self._delete(session_id)
-        self._hints.notify()
+        self._hints.notify(changed=session_id)
         return deleted
 
     def handle(self, session_id: str) -> PostgresSession:
@@ -238,7 +238,7 @@ class PostgresSession:
     async def commit(self, commit: Commit) -> CommitResult:
         prepared = prepare_commit(commit, self._session_id, self._rules)
         result = await run_commit(self._database, self._writer, self._heads, prepared)
-        self._hints.notify(process=False)
+        self._hints.notify(process=False, changed=self._session_id)
         return result
 
     async def meta(self) -> SessionMeta:

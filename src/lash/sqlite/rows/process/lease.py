@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from lash.backend.liveness import is_provably_dead
-from lash.backend.waiter import ProcessWaiter
+from lash.backend.waiter import SharedProcessWaiter
 from lash.base.codec import encode
 from lash.base.ids import new_id
 from lash.base.limits import saturating_add
@@ -63,7 +63,7 @@ class _Acquired(msgspec.Struct, frozen=True, array_like=True):
 class SQLiteProcessLeaseStore:
     """The process leases of one SQLite storage; the contract is `lash.stores.process.process.ProcessLeaseStore`."""
 
-    def __init__(self, database: Database, hints: Hints, waiter: ProcessWaiter) -> None:
+    def __init__(self, database: Database, hints: Hints, waiter: SharedProcessWaiter) -> None:
         """Build the store; it tells the waiter which processes are run here, and how they end."""
         self._database = database
         self._hints = hints
@@ -168,7 +168,7 @@ class SQLiteProcessLeaseStore:
             return ended
 
         record = await self._database.write_briefly(body)
-        self._waiter.tell_end(record)
+        self._waiter.deliver_end(record)
         self._hints.notify(work=parent_of(record.registration) is not None)
         return record
 

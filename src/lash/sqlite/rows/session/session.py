@@ -128,7 +128,7 @@ class SQLiteSessionStore:
             return True
 
         deleted = await self._database.write(body)
-        self._hints.notify()
+        self._hints.notify(changed=session_id)
         return deleted
 
     def handle(self, session_id: str) -> SQLiteSession:
@@ -198,7 +198,7 @@ class SQLiteSession:
         prepared = prepare_commit(commit, self._session_id, self._rules)
         write = self._database.write_briefly if prepared.is_brief else self._database.write
         result = await write(lambda transaction: apply_commit(transaction, prepared))
-        self._hints.notify(process=False)
+        self._hints.notify(process=False, changed=self._session_id)
         return result
 
     async def meta(self) -> SessionMeta:
