@@ -15,11 +15,10 @@ from lash.errors import (
 )
 from lash.model.causal import NodeCause
 from lash.model.effect import (
-    DurableStep,
     EffectStatus,
     Envelope,
+    ExecCode,
     ExecutionScope,
-    LlmCall,
     OperationScope,
     ProcessScope,
     QueueDrainScope,
@@ -111,7 +110,7 @@ class TestEffect:
         fence = await in_session(storage)
         asked: list[dict[str, Any]] = [{"role": "user", "text": "a"}, {"role": "user", "text": "b"}]
         now = [asked[0], {"role": "user", "text": "c"}]
-        before, after = (LlmCall(request={"model": "m", "messages": each}) for each in (asked, now))
+        before, after = (Step(name="model", input={"model": "m", "messages": each}) for each in (asked, now))
         await storage.effects.record(fence, effect("completed", before), 1)
         await storage.effects.record(fence, effect("failed", before), BROKEN)
         claimed(await storage.effects.begin(effect("live", before), ANN, ttl_ms=60_000))
@@ -127,7 +126,7 @@ class TestEffect:
                 storage.effects.take_over(effect(key, after), BOB, ttl_ms=TTL),
             ):
                 error = await refuse(storage, call, EffectMismatch, naming=repr(key))
-                assert (error.path, error.recorded, error.given) == ("command.request.messages[1].text", "b", "c")
+                assert (error.path, error.recorded, error.given) == ("command.input.messages[1].text", "b", "c")
 
     async def test_every_part_of_an_envelope_counts(self, harness: Harness) -> None:
         """Another command, kind of command, cause or group under the key is another effect."""
@@ -141,7 +140,7 @@ class TestEffect:
             (effect("k", Step(name="n", input={"a": 1, "b": None})), "command.input.b"),
             (effect("k", Step(name="n")), "command.input"),
             (effect("k", Step(name="m", input={"a": 1})), "command.name"),
-            (effect("k", DurableStep(step_id="n", input={"a": 1})), "command.kind"),
+            (effect("k", ExecCode(language="n", code="1")), "command.code"),
             (effect("k", Step(name="n", input={"a": 1}), cause=cause), "caused_by"),
             (effect("k", Step(name="n", input={"a": 1}), group="g"), "group_key"),
         ):
@@ -230,13 +229,13 @@ class TestEffect:
         assert (await storage.effects.record(fence, effect(), text)).outcome == text
         await refuse(storage, storage.effects.begin(cast("Envelope", "k"), ANN, ttl_ms=TTL), InvalidInput)
 
-    async def test_a_durable_step_is_its_input(self, harness: Harness) -> None:
+    async def test_a_step_is_its_input(self, harness: Harness) -> None:
         """The input is part of the identity; a step that fails is recorded with its own code."""
         storage = await harness.open()
         fence = await in_session(storage)
-        record = await storage.effects.record(fence, effect("k", DurableStep(step_id="d", input=[1])), BROKEN)
-        assert (record.kind, record.error) == ("durable_step", BROKEN)
-        other = effect("k", DurableStep(step_id="d", input=[2]))
+        record = await storage.effects.record(fence, effect("k", Step(name="d", input=[1])), BROKEN)
+        assert (record.kind, record.error) == ("step", BROKEN)
+        other = effect("k", Step(name="d", input=[2]))
         assert (
             await refuse(storage, storage.effects.record(fence, other, 1), EffectMismatch)
         ).path == "command.input[0]"

@@ -16,14 +16,11 @@ from lash.model.effect import (
     BatchCall,
     CheckpointPoint,
     Command,
-    Direct,
-    DurableStep,
     EffectError,
     EffectStatus,
     Envelope,
     ExecCode,
     ExecutionScope,
-    LlmCall,
     OperationScope,
     PreparedCall,
     ProcessCommand,
@@ -32,7 +29,6 @@ from lash.model.effect import (
     SessionDeleteScope,
     Sleep,
     Step,
-    SyncEnvironment,
     ToolAttempt,
     ToolBatch,
     TurnCheckpoint,
@@ -92,7 +88,7 @@ def test_every_part_changes_the_hash() -> None:
         envelope(Step(name="n", input=0)),
         envelope(Step(name="n", input=0.0)),
         envelope(Step(name="n", input=False)),
-        envelope(DurableStep(step_id="n")),
+        envelope(AwaitEvent(key_id="n")),
         envelope(caused_by=NodeCause(session_id="s", node_id="a")),
         envelope(group_key="g"),
     ]
@@ -118,7 +114,6 @@ def test_what_an_encoded_effect_tells() -> None:
     "command",
     [
         Step(name=""),
-        Direct(request={}, usage_source=" "),
         attempt(call=PreparedCall(call_id="", tool_id="i", tool_name="n")),
         attempt(call=PreparedCall(call_id="c", tool_id=" ", tool_name="n")),
         attempt(call=PreparedCall(call_id="c", tool_id="i", tool_name="")),
@@ -146,8 +141,7 @@ def test_what_an_encoded_effect_tells() -> None:
         Sleep(until_ms=2**63),
         Sleep(until_ms=1.5),  # type: ignore[arg-type]
         AwaitEvent(key_id=""),
-        DurableStep(step_id=" "),
-        LlmCall(request={"image": b"bytes"}),
+        Step(name="n", input=b"bytes"),  # type: ignore[arg-type]
         Step(name="n", input=object()),  # type: ignore[arg-type]
         "step",
     ],
@@ -167,8 +161,6 @@ def test_impossible_commands_are_refused(command: object) -> None:
             batch_id="b", calls=(BatchCall(call=CALL, replay_suffix="1"), BatchCall(call=CALL, replay_suffix="2"))
         ),
         TurnCheckpoint(checkpoint=CheckpointPoint.AFTER_WORK),
-        SyncEnvironment(),
-        LlmCall(request={}),
         Sleep(duration_ms=0),
         ProcessCommand(op="start"),
         ProcessCommand(op="list"),

@@ -62,19 +62,6 @@ class Step(_Command, frozen=True, kw_only=True, tag="step"):
     input: JSON = None
 
 
-class LlmCall(_Command, frozen=True, kw_only=True, tag="llm_call"):
-    """A call of a model within a turn. ``request`` names attachments by reference, never holds their bytes."""
-
-    request: JSONObject
-
-
-class Direct(_Command, frozen=True, kw_only=True, tag="direct"):
-    """A call of a model beside the conversation."""
-
-    request: JSONObject
-    usage_source: str
-
-
 class PreparedCall(Value, frozen=True, kw_only=True):
     """A tool call as it will be run, its arguments already rewritten."""
 
@@ -130,12 +117,6 @@ class TurnCheckpoint(_Command, frozen=True, kw_only=True, tag="checkpoint"):
     checkpoint: CheckpointPoint
 
 
-class SyncEnvironment(_Command, frozen=True, kw_only=True, tag="sync_execution_environment"):
-    """Read the prompt and the tools anew."""
-
-    update_machine_config: bool = False
-
-
 class Sleep(_Command, frozen=True, kw_only=True, tag="sleep"):
     """A pause: for a while from the first time it is begun, or until a moment. Exactly one of the two is given."""
 
@@ -149,27 +130,7 @@ class AwaitEvent(_Command, frozen=True, kw_only=True, tag="await_event"):
     key_id: str
 
 
-class DurableStep(_Command, frozen=True, kw_only=True, tag="durable_step"):
-    """A step inside a tool."""
-
-    step_id: str
-    input: JSON = None
-
-
-Command: TypeAlias = (
-    Step
-    | LlmCall
-    | Direct
-    | ToolAttempt
-    | ToolBatch
-    | ProcessCommand
-    | ExecCode
-    | TurnCheckpoint
-    | SyncEnvironment
-    | Sleep
-    | AwaitEvent
-    | DurableStep
-)
+Command: TypeAlias = Step | ToolAttempt | ToolBatch | ProcessCommand | ExecCode | TurnCheckpoint | Sleep | AwaitEvent
 
 
 class Envelope(Value, frozen=True, kw_only=True):

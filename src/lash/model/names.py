@@ -39,8 +39,6 @@ from lash.model.effect import AwaitEvent as AwaitEvent
 from lash.model.effect import BatchCall as BatchCall
 from lash.model.effect import CheckpointPoint as CheckpointPoint
 from lash.model.effect import Command as Command
-from lash.model.effect import Direct as Direct
-from lash.model.effect import DurableStep as DurableStep
 from lash.model.effect import EffectBusy as EffectBusy
 from lash.model.effect import EffectClaim as EffectClaim
 from lash.model.effect import EffectClaimed as EffectClaimed
@@ -54,7 +52,6 @@ from lash.model.effect import EffectUnknown as EffectUnknown
 from lash.model.effect import Envelope as Envelope
 from lash.model.effect import ExecCode as ExecCode
 from lash.model.effect import ExecutionScope as ExecutionScope
-from lash.model.effect import LlmCall as LlmCall
 from lash.model.effect import OperationScope as OperationScope
 from lash.model.effect import PreparedCall as PreparedCall
 from lash.model.effect import ProcessCommand as ProcessCommand
@@ -63,7 +60,6 @@ from lash.model.effect import QueueDrainScope as QueueDrainScope
 from lash.model.effect import SessionDeleteScope as SessionDeleteScope
 from lash.model.effect import Sleep as Sleep
 from lash.model.effect import Step as Step
-from lash.model.effect import SyncEnvironment as SyncEnvironment
 from lash.model.effect import ToolAttempt as ToolAttempt
 from lash.model.effect import ToolBatch as ToolBatch
 from lash.model.effect import TurnCheckpoint as TurnCheckpoint

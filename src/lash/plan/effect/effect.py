@@ -13,8 +13,6 @@ from lash.errors import CorruptData, EffectMismatch, InvalidInput
 from lash.model.effect import (
     AwaitEvent,
     Command,
-    Direct,
-    DurableStep,
     EffectError,
     EffectStatus,
     Envelope,
@@ -213,8 +211,6 @@ def _check_command(what: str, command: Command) -> None:
     match command:
         case Step():
             check_identifier(f"{what}: name", command.name)
-        case Direct():
-            check_identifier(f"{what}: usage_source", command.usage_source)
         case ToolAttempt():
             _check_attempt(what, command)
         case ToolBatch():
@@ -229,8 +225,6 @@ def _check_command(what: str, command: Command) -> None:
                 raise InvalidInput(f"{what}: a sleep needs exactly one of duration_ms and until_ms")
         case AwaitEvent():
             check_identifier(f"{what}: key_id", command.key_id)
-        case DurableStep():
-            check_identifier(f"{what}: step_id", command.step_id)
 
 
 def _check_attempt(what: str, command: ToolAttempt) -> None:
