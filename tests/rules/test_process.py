@@ -347,9 +347,9 @@ def waking(**selectors: Selector) -> EventSemantics:
         ((EventType(name="x", semantics=None),), "Expected `object`, got `null`"),  # type: ignore[arg-type]
         (({"name": "x"},), "a dict, would be read back as EventType"),
         (None, "Expected `array`, got `null`"),
-        ((EventType(name="x", semantics=waking(input=Pointer(path="a"))),), "'a' is no JSON pointer"),
-        ((EventType(name="x", semantics=waking(when=Present(path="a"))),), "'a' is no JSON pointer"),
-        ((EventType(name="x", semantics=waking(dedupe_key=Pointer(path="a"))),), "'a' is no JSON pointer"),
+        ((EventType(name="x", semantics=waking(input=Pointer(path="a"))),), "starts with a slash, got 'a'"),
+        ((EventType(name="x", semantics=waking(when=Present(path="a"))),), "starts with a slash, got 'a'"),
+        ((EventType(name="x", semantics=waking(dedupe_key=Pointer(path="a"))),), "starts with a slash, got 'a'"),
         (
             (
                 EventType(
@@ -359,7 +359,7 @@ def waking(**selectors: Selector) -> EventSemantics:
                     ),
                 ),
             ),
-            "'a' is no JSON pointer",
+            "starts with a slash, got 'a'",
         ),
     ],
 )

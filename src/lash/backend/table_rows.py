@@ -9,6 +9,7 @@ from typing import Final
 
 from lash.errors import ConfigError, Conflict, CorruptData
 from lash.sqlkit.catalogue import Catalogue, Table
+from lash.sqlkit.queries import quote_identifier
 from lash.stores.table_rows import RawRows, Row, RowTable
 
 NOT_MOVED: Final = frozenset({"lash_activity", "lash_activity_tails", "lash_migrations", "lash_wait_changes"})
@@ -82,6 +83,21 @@ def row_tables(catalogue: Catalogue) -> tuple[RowTable, ...]:
         tables.extend(_row_table(name, moved[name]) for name in ready)
         order.done(*ready)
     return tuple(tables)
+
+
+def table_statements(table: RowTable, templates: Mapping[str, str], **parts: str) -> dict[str, str]:
+    """Return the templates filled in for a table, by names such as ``rows_read lash_turns``."""
+    names = {
+        "table": quote_identifier(table.name),
+        "columns": _listed(table.columns),
+        "key": _listed(table.key),
+        **parts,
+    }
+    return {f"{name} {table.name}": template.format_map(names) for name, template in templates.items()}
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(quote_identifier(name) for name in names)
 
 
 def _row_table(name: str, table: Table) -> RowTable:

@@ -1,4 +1,4 @@
-"""Schedules: cron lines whose ticks are occurrences."""
+"""Schedules: cron expressions whose ticks are occurrences."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from lash.model.trigger.trigger import EmitReport, TriggerOwner
 from lash.model.value import Count, JSONObject, Positive, Value, share_default
 
 CRON_SOURCE_TYPE: Final = "cron"
-"""The source type of every occurrence that a schedule makes."""
+"""The source type of every occurrence of a schedule."""
 
 
 class CatchUp(enum.StrEnum):
-    """What becomes of ticks that nobody was there to emit in time."""
+    """What happens to ticks that no worker emitted in time."""
 
     SKIP = "skip"
     """A tick later than the schedule's ``grace_ms`` is dropped."""
@@ -31,12 +31,12 @@ _GRACE_MS: Final = 60_000
 
 
 class ScheduleDraft(Value, frozen=True, kw_only=True):
-    """What a schedule is: when it ticks, and what its occurrences say.
+    """The definition of a schedule: when it ticks, and the payload of its occurrences.
 
-    ``cron`` has the five fields minute, hour, day of month, month and day of week, read in ``time_zone``, an IANA
-    name. A tick is emitted up to ``jitter_ms`` after its time, by a delay that depends on the schedule and the tick
-    alone and never reaches the next tick. Each occurrence carries ``payload`` and, in its key ``scheduled_at``, the
-    time of the tick. Without ``source_key`` the source is this schedule's own.
+    ``cron`` has the five fields minute, hour, day of month, month and day of week, in ``time_zone``, an IANA name. A
+    tick is emitted up to ``jitter_ms`` after its time. The delay depends only on the schedule and the tick, and never
+    reaches the next tick. Each occurrence carries ``payload``, with the time of the tick under ``scheduled_at``.
+    Without ``source_key`` the schedule has a source of its own.
     """
 
     owner: TriggerOwner = HOST
@@ -56,11 +56,11 @@ class ScheduleDraft(Value, frozen=True, kw_only=True):
 
 
 class Schedule(Value, frozen=True, kw_only=True):
-    """A schedule as it stands.
+    """A schedule in its current state.
 
     ``next_tick_ms`` is the time of the next tick, and ``next_fire_ms`` the moment from which a worker emits it; both
     are None while it is disabled. ``last_tick_ms`` is the newest tick that was emitted or dropped. ``revision`` grows
-    with every change of what is said here but those three.
+    with every change of the other fields.
     """
 
     schedule_id: str
@@ -91,9 +91,9 @@ class RegisteredSchedule(Value, frozen=True, kw_only=True):
 
 
 class SchedulePage(Value, frozen=True, kw_only=True):
-    """Some schedules, by owner and key, and the cursor with which to ask for the next ones.
+    """One page of schedules, ordered by owner and key; ``next_cursor`` asks for the next page.
 
-    ``damaged`` has the ids of those on this page that cannot be read: asking for one of them says why.
+    ``damaged`` lists the ids of unreadable schedules on this page; getting one of them raises the reason.
     """
 
     schedules: tuple[Schedule, ...]
@@ -102,17 +102,17 @@ class SchedulePage(Value, frozen=True, kw_only=True):
 
 
 class FiredTick(Value, frozen=True, kw_only=True):
-    """A tick that was emitted; ``report`` is None if its source had something else under this moment before."""
+    """A tick that was emitted; ``report`` is None if its source already had another occurrence at this moment."""
 
     tick_ms: int
     report: EmitReport | None
 
 
 class Fired(Value, frozen=True, kw_only=True):
-    """What one worker did about one schedule that was due.
+    """What one worker did for one due schedule.
 
-    No ticks means that all that were due were dropped as too late, unless ``problem`` says why this machine cannot
-    read the schedule: it is then tried again after a minute, by whoever comes first, and nothing is lost.
+    Without ticks, all due ticks were dropped as too late. ``problem`` says why this machine cannot read the schedule,
+    if so: the first free worker tries it again after a minute, and no tick is lost.
     """
 
     schedule_id: str

@@ -1,4 +1,4 @@
-"""Triggers: standing requests to start a process whenever something happens, and what became of them."""
+"""Triggers: subscriptions that start a process for every matching occurrence, and their deliveries."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from lash.model.process.process import EngineInput, HostOriginator, Identity, Re
 from lash.model.value import JSON, Count, JSONObject, Positive, Value
 
 TriggerOwner: TypeAlias = HostOriginator | SessionOriginator
-"""Who wants to know. A session is meant by its id; the frame is kept and tells nobody apart."""
+"""The owner of a subscription. A session is identified by its id; its frame is stored but not compared."""
 
 
 class _Binding(Value, frozen=True, kw_only=True, tag_field="type"):
-    """Where an input of the process comes from; the ``type`` key tells which."""
+    """The origin of an input of the process; the ``type`` key names the kind."""
 
 
 class WholeEvent(_Binding, frozen=True, kw_only=True, tag="event"):
@@ -24,13 +24,13 @@ class WholeEvent(_Binding, frozen=True, kw_only=True, tag="event"):
 
 
 class FixedInput(_Binding, frozen=True, kw_only=True, tag="fixed"):
-    """Always the same value."""
+    """A constant."""
 
     value: JSON
 
 
 class EventPointer(_Binding, frozen=True, kw_only=True, tag="pointer"):
-    """The value at a JSON pointer (RFC 6901) into the payload, which must be there; a null counts."""
+    """The value at a JSON pointer (RFC 6901) into the payload; it must exist, and may be null."""
 
     path: str
 
@@ -39,12 +39,12 @@ InputBinding: TypeAlias = WholeEvent | FixedInput | EventPointer
 
 
 class TriggerDraft(Value, frozen=True, kw_only=True):
-    """The definition of a subscription: what to watch, and what to start.
+    """The definition of a subscription: the source it watches and the process it starts.
 
-    ``source`` describes the source and is not looked at; occurrences match by type and key, each equal to the letter.
-    The target's payload is an object; what the template yields is put under its key ``args``. ``label`` and
-    ``identity.label`` mean the same: giving one of them is enough, giving two different ones is refused. What is stored
-    has the identity whole, with the label in it.
+    Occurrences match if source type and source key are equal. ``source`` only describes the source. The payload of the
+    target is an object; the inputs from the template are put under its key ``args``. ``label`` and ``identity.label``
+    mean the same: one of them is enough, and two different ones are refused. The stored definition has the label in
+    its identity.
     """
 
     owner: TriggerOwner
@@ -64,7 +64,7 @@ class TriggerDraft(Value, frozen=True, kw_only=True):
 
 
 class TriggerSubscription(Value, frozen=True, kw_only=True):
-    """A subscription as it stands. Its id belongs to one life: what is deleted and registered again gets another."""
+    """A subscription in its current state. Deleting and registering it again gives it another id."""
 
     subscription_id: str
     definition: TriggerDraft
@@ -91,16 +91,16 @@ class RegisteredTrigger(Value, frozen=True, kw_only=True):
 
 
 class DeletedTrigger(Value, frozen=True, kw_only=True):
-    """The answer to a deletion: whose life ended, and the revision above which the next one starts."""
+    """The answer to a deletion: the id, and the revision above which a new subscription of the name starts."""
 
     subscription_id: str
     revision: Positive
 
 
 class TriggerFilter(Value, frozen=True, kw_only=True):
-    """Which subscriptions a list shows. What is not named does not matter.
+    """Which subscriptions a list shows; fields without a value do not filter.
 
-    ``session_id`` is short for a session as the owner. ``definition`` is that of the identity.
+    ``session_id`` is short for a session as the owner. ``definition`` is the definition of the identity.
     """
 
     owner: TriggerOwner | None = None
@@ -113,13 +113,13 @@ class TriggerFilter(Value, frozen=True, kw_only=True):
 
 
 EVERY_TRIGGER: Final = TriggerFilter()
-"""The filter that names nothing."""
+"""The filter that shows every subscription."""
 
 
 class TriggerPage(Value, frozen=True, kw_only=True):
-    """Some subscriptions, the newest first, and the cursor with which to ask for the next ones.
+    """One page of subscriptions, newest first; ``next_cursor`` asks for the next page.
 
-    ``damaged`` has the ids of those on this page that cannot be read: asking for one of them says why.
+    ``damaged`` lists the ids of unreadable subscriptions on this page; getting one of them raises the reason.
     """
 
     subscriptions: tuple[TriggerSubscription, ...]
@@ -128,7 +128,7 @@ class TriggerPage(Value, frozen=True, kw_only=True):
 
 
 class OccurrenceRequest(Value, frozen=True, kw_only=True):
-    """Something that happened. The idempotency key tells it apart from all else that happened at its source."""
+    """An occurrence to emit. The idempotency key identifies it among all occurrences of its source."""
 
     source_type: str
     source_key: str
@@ -138,7 +138,7 @@ class OccurrenceRequest(Value, frozen=True, kw_only=True):
 
 
 class Occurrence(Value, frozen=True, kw_only=True):
-    """Something that happened, as it was first recorded."""
+    """An occurrence as it was first recorded."""
 
     occurrence_id: str
     source_type: str
@@ -150,7 +150,7 @@ class Occurrence(Value, frozen=True, kw_only=True):
 
 
 class DeliveryState(enum.StrEnum):
-    """What became of a delivery."""
+    """The state of a delivery."""
 
     STARTED = "started"
     """Its process is registered."""
@@ -159,9 +159,9 @@ class DeliveryState(enum.StrEnum):
 
 
 class TriggerDelivery(Value, frozen=True, kw_only=True):
-    """What one occurrence meant to one subscription.
+    """The delivery of one occurrence to one subscription.
 
-    ``process_id`` is also told of a rejected delivery: it is the process that a retry would start.
+    A rejected delivery has a ``process_id`` too: the process that a retry would start.
     """
 
     subscription_id: str
@@ -174,7 +174,7 @@ class TriggerDelivery(Value, frozen=True, kw_only=True):
 
 
 class EmitReport(Value, frozen=True, kw_only=True):
-    """All deliveries of an occurrence, in the order in which the subscriptions were made."""
+    """All deliveries of an occurrence, in the order in which the subscriptions were created."""
 
     occurrence_id: str
     deliveries: tuple[TriggerDelivery, ...] = ()
@@ -186,7 +186,7 @@ class EmitReport(Value, frozen=True, kw_only=True):
 
 
 class PrunedOccurrences(Value, frozen=True, kw_only=True):
-    """What a pruning removed."""
+    """The occurrences that a call removed; ``more`` says that another call may remove more."""
 
     occurrence_ids: tuple[str, ...] = ()
     more: bool = False

@@ -1,4 +1,4 @@
-"""When a cron line ticks. The rules are those of Debian's cron, daylight saving time included."""
+"""Ticks of cron expressions, by the rules of Debian's cron, daylight saving time included."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from lash.base.limits import check_text
 from lash.errors import InvalidInput
 
 MAX_CRON_LENGTH: Final = 1_024
+"""Longer than any sensible expression; bounds the work of the parser."""
 _FIELDS: Final = 5
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -17,39 +18,39 @@ _YEAR_2000_MS: Final = 946_684_800_000
 
 
 def check_cron(cron: object, time_zone: object) -> None:
-    """Raise InvalidInput unless the line is one that ticks, in a zone that this machine knows."""
+    """Raise InvalidInput unless the expression ticks, in a time zone that this machine knows."""
     line = check_text("cron", cron, limit=MAX_CRON_LENGTH)
     if len(line.split()) != _FIELDS:
-        raise InvalidInput(f"cron line {line!r:.80} must have five fields: minute, hour, day, month, day of week")
+        raise InvalidInput(f"cron line {line!r:.80}: expected five fields: minute, hour, day, month, day of week")
     if next_tick(line, zone_of(time_zone), _YEAR_2000_MS) is None:
-        raise InvalidInput(f"cron line {line!r:.80} never happens")
+        raise InvalidInput(f"cron line {line!r:.80} never ticks")
 
 
 def zone_of(time_zone: object) -> ZoneInfo:
     """Return the zone of an IANA name, or raise InvalidInput."""
     name = check_text("time_zone", time_zone, limit=255)
-    # The files with other names mean something else on each machine, or count leap seconds.
+    # Zone files with other names differ between machines, or count leap seconds.
     if name[:1].isupper():
         try:
             return ZoneInfo(name)
         except (KeyError, ValueError, OSError):
             pass
-    raise InvalidInput(f"time zone {name!r:.80} is not known to this machine; use an IANA name such as Europe/Berlin")
+    raise InvalidInput(f"unknown time zone {name!r:.80}; use an IANA name such as Europe/Berlin")
 
 
 def next_tick(cron: str, zone: ZoneInfo, after_ms: int) -> int | None:
     """Return the first tick after a moment, or None if there is none in 50 years.
 
-    The answer depends on nothing else, so all workers agree about it.
+    The result depends only on the arguments, so all workers agree on it.
     """
-    # Imported here, so that whoever has no schedules does not pay for it.
+    # Imported here, so that programs without schedules do not pay for it.
     from cronsim import CronSim, CronSimError
 
     try:
         start = (_EPOCH + after_ms * _MILLISECOND).astimezone(zone)
         for tick in CronSim(cron, start):
             tick_ms = (tick - _EPOCH) // _MILLISECOND
-            # Where clocks were set back, a line with a fixed hour means the first of the two, which may be over.
+            # When clocks are set back, a fixed hour means the first of the two, which may be over.
             if tick_ms > after_ms:
                 return tick_ms
     except CronSimError as error:
@@ -61,10 +62,10 @@ def next_tick(cron: str, zone: ZoneInfo, after_ms: int) -> int | None:
 
 
 def newest_tick(cron: str, zone: ZoneInfo, first_ms: int, until_ms: int) -> int:
-    """Return the newest tick up to a moment, knowing a tick before it; the cost does not grow with their number."""
-    # Most often there is no other, which the first question tells.
+    """Return the newest tick up to a moment, given an earlier tick; the cost does not grow with the ticks between."""
+    # Most often there is no later tick, which the first call shows.
     newest, end, asked = first_ms, until_ms, first_ms
-    # Always true: ``newest`` is a tick, and none lies between ``end`` and ``until_ms``.
+    # Invariant: ``newest`` is a tick, and no tick lies between ``end`` and ``until_ms``.
     while newest < end:
         tick = next_tick(cron, zone, asked)
         if tick is not None and tick <= until_ms:

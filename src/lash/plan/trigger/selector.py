@@ -1,4 +1,4 @@
-"""How selectors take values out of payloads."""
+"""Selectors: how they take values out of payloads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FIELD: Final = re.compile(r"\{([^{}]*)\}")
 
 
 def select(selector: Selector, payload: JSON) -> JSON:
-    """Return what the selector takes out of the payload; a pointer that leads nowhere is InvalidInput."""
+    """Return the selected value, or raise InvalidInput if a pointer does not match."""
     match selector:
         case WholePayload():
             return payload
@@ -33,31 +33,31 @@ def select(selector: Selector, payload: JSON) -> JSON:
 
 
 def as_text(value: JSON) -> str:
-    """Return text as it is, and anything else as compact JSON."""
+    """Return text unchanged, and any other value as compact JSON."""
     return value if isinstance(value, str) else canonical(value).decode()
 
 
 def is_truthy(value: JSON) -> bool:
-    """Say whether a value counts as true: null, false and what is empty do not; every number does."""
+    """Return whether a value counts as true: every number does; null, false and empty values do not."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return True
     return bool(value)
 
 
 def check_pointer(path: object) -> None:
-    """Raise InvalidInput unless the path is a JSON pointer: empty, or beginning with a slash."""
+    """Raise InvalidInput unless the path is a JSON pointer: empty, or starting with a slash."""
     if not isinstance(path, str) or (path and not path.startswith("/")):
-        raise InvalidInput(f"{path!r:.80} is no JSON pointer; it begins with a slash")
+        raise InvalidInput(f"expected a JSON pointer that starts with a slash, got {path!r:.80}")
 
 
 def check_selector(selector: Selector) -> None:
-    """Raise InvalidInput if a pointer anywhere in the selector is none, or a field could never be filled in."""
+    """Raise InvalidInput for an invalid pointer anywhere in the selector, or a field that cannot be filled in."""
     if isinstance(selector, Pointer | Present):
         check_pointer(selector.path)
     if isinstance(selector, Template):
         for name, field in selector.fields.items():
             if "{" in name or "}" in name:
-                raise InvalidInput(f"the name of a template's field has no braces, {name!r:.80} has")
+                raise InvalidInput(f"expected a template field without braces, got {name!r:.80}")
             check_selector(field)
 
 
@@ -75,13 +75,13 @@ def _find(path: str, payload: JSON) -> object:
 
 
 def _fill(selector: Template, payload: JSON) -> str:
-    """Replace all fields in one pass, so that a value that looks like a field stays as it is."""
+    """Replace all fields in one pass, so that a value that looks like a field is not replaced."""
     values = {name: as_text(select(field, payload)) for name, field in selector.fields.items()}
     return _FIELD.sub(lambda match: values.get(match[1], match[0]), selector.template)
 
 
 def select_for(process_id: str, selector: Selector, payload: JSON) -> JSON:
-    """Return what the selector takes out; an error names the process."""
+    """Return the selected value; an error names the process."""
     try:
         return select(selector, payload)
     except InvalidInput as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from lash.backend.table_rows import TRANSACTION_ID, require_marked, row_tables
+from lash.backend.table_rows import TRANSACTION_ID, require_marked, row_tables, table_statements
 from lash.postgres.engine.database import Database
 from lash.sqlkit.catalogue import Table, load_catalogue
 from lash.sqlkit.queries import in_schema, quote_identifier
@@ -15,12 +15,16 @@ from lash.stores.table_rows import Row, RowTable, RowValue, TableSequence
 # The only statements built in Python. Written out, they would be a hundred copies of these three, and every migration
 # would have to change them. Only types and quoted names from our own catalogue are filled in.
 # A column of transaction ids gets the id of the transaction that writes the row.
-_READ: Final = 'SELECT {columns} FROM :"schema".{table} WHERE ({key}) > ({after}) ORDER BY {key} LIMIT {limit}::bigint'
-_WRITE: Final = (
-    'INSERT INTO :"schema".{table} ({columns}{own_columns}) OVERRIDING SYSTEM VALUE '
-    "SELECT u.*{own_values} FROM unnest({values}) AS u"
-)
-_COUNT: Final = 'SELECT count(*) FROM :"schema".{table}'
+_TEMPLATES: Final = {
+    "rows_read": (
+        'SELECT {columns} FROM :"schema".{table} WHERE ({key}) > ({after}) ORDER BY {key} LIMIT {limit}::bigint'
+    ),
+    "rows_write": (
+        'INSERT INTO :"schema".{table} ({columns}{own_columns}) OVERRIDING SYSTEM VALUE '
+        "SELECT u.*{own_values} FROM unnest({values}) AS u"
+    ),
+    "rows_count": 'SELECT count(*) FROM :"schema".{table}',
+}
 
 _LEAST: Final[dict[str, RowValue]] = {"bigint": -(2**63), "text": "", "boolean": False}
 """A value below every key that lash makes, by type."""
@@ -109,22 +113,12 @@ def _statements(table: RowTable, found: Table) -> dict[str, str]:
     own = sorted(name for name, column in found.columns.items() if column.type == TRANSACTION_ID)
     types = [found.columns[name].type for name in table.columns]
     keys = enumerate((found.columns[name].type for name in table.key), start=1)
-    names = {
-        "table": quote_identifier(table.name),
-        "columns": _listed(table.columns),
-        "own_columns": "".join(f", {quote_identifier(name)}" for name in own),
-        "own_values": ", pg_current_xact_id()" * len(own),
-        "values": ", ".join(f"${number}::{kind}[]" for number, kind in enumerate(types, start=1)),
-        "key": _listed(table.key),
-        "after": ", ".join(f"${number}::{kind}" for number, kind in keys),
-        "limit": f"${len(table.key) + 1}",
-    }
-    return {
-        f"rows_read {table.name}": _READ.format_map(names),
-        f"rows_write {table.name}": _WRITE.format_map(names),
-        f"rows_count {table.name}": _COUNT.format_map(names),
-    }
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(quote_identifier(name) for name in names)
+    return table_statements(
+        table,
+        _TEMPLATES,
+        own_columns="".join(f", {quote_identifier(name)}" for name in own),
+        own_values=", pg_current_xact_id()" * len(own),
+        values=", ".join(f"${number}::{kind}[]" for number, kind in enumerate(types, start=1)),
+        after=", ".join(f"${number}::{kind}" for number, kind in keys),
+        limit=f"${len(table.key) + 1}",
+    )

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from lash.backend.table_rows import require_marked, row_tables
+from lash.backend.table_rows import require_marked, row_tables, table_statements
 from lash.sqlite.engine.database import Database, Reader, SQLiteValue, Transaction
 from lash.sqlkit.catalogue import load_catalogue
-from lash.sqlkit.queries import quote_identifier
 from lash.sqlkit.rows import Content, Number
 from lash.stores.table_rows import Row, RowTable, RowValue, TableSequence
 
 # The only statements built in Python. Written out, they would be a hundred copies of these three, and every migration
 # would have to change them. Only quoted names from our own catalogue are filled in.
-_READ: Final = "SELECT {columns} FROM {table} WHERE ({key}) > ({after}) ORDER BY {key} LIMIT :limit"
-_WRITE: Final = "INSERT INTO {table} ({columns}) VALUES ({values})"
-_COUNT: Final = "SELECT count(*) FROM {table}"
+_TEMPLATES: Final = {
+    "rows_read": "SELECT {columns} FROM {table} WHERE ({key}) > ({after}) ORDER BY {key} LIMIT :limit",
+    "rows_write": "INSERT INTO {table} ({columns}) VALUES ({values})",
+    "rows_count": "SELECT count(*) FROM {table}",
+}
 
 _LEAST: Final[dict[str, RowValue]] = {"INTEGER": -(2**63), "TEXT": ""}
 """A value below every key that lash makes, by type."""
@@ -90,19 +91,9 @@ class SQLiteRawRows:
 
 def row_statements(table: RowTable) -> dict[str, str]:
     """Return the statements that read, write and count the rows of a table, by name."""
-    names = {
-        "table": quote_identifier(table.name),
-        "columns": _listed(table.columns),
-        "values": ", ".join(f":{column}" for column in table.columns),
-        "key": _listed(table.key),
-        "after": ", ".join(f":after_{column}" for column in table.key),
-    }
-    return {
-        f"rows_read {table.name}": _READ.format_map(names),
-        f"rows_write {table.name}": _WRITE.format_map(names),
-        f"rows_count {table.name}": _COUNT.format_map(names),
-    }
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(quote_identifier(name) for name in names)
+    return table_statements(
+        table,
+        _TEMPLATES,
+        values=", ".join(f":{column}" for column in table.columns),
+        after=", ".join(f":after_{column}" for column in table.key),
+    )
