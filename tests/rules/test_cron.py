@@ -141,7 +141,7 @@ def test_the_longest_line_and_the_longest_name_are_looked_at() -> None:
     check_cron("10" + ",0" * 507 + " * * * *", "UTC")
     with pytest.raises(InvalidInput, match="cron has 1,025 characters"):
         check_cron("10" + ",0" * 506 + ",10 * * * *", "UTC")
-    with pytest.raises(InvalidInput, match=r"time zone 'EEE.* is not known"):
+    with pytest.raises(InvalidInput, match=r"unknown time zone 'EEE"):
         zone_of("E" * 255)
     with pytest.raises(InvalidInput, match="time_zone has 256 characters"):
         zone_of("E" * 256)
