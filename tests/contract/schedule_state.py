@@ -1,4 +1,4 @@
-"""Small builders for tests of schedules, and ways to move their clock."""
+"""Builders for tests of schedules, and functions that move their clock."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from lash.testing.harness import Harness
 MINUTE: Final = 60_000
 HOUR: Final = 60 * MINUTE
 START: Final = "2026-06-01T11:30:00Z"
-"""Where `opened` puts the clock."""
+"""The time to which `opened` sets the clock."""
 
 
 class ScheduleFields(TypedDict, total=False):
-    """What a schedule may have besides its key and its line."""
+    """The optional fields of a schedule."""
 
     owner: TriggerOwner
     time_zone: str
@@ -31,7 +31,7 @@ class ScheduleFields(TypedDict, total=False):
 
 
 def schedule(key: str = "k", cron: str = "0 * * * *", **fields: Unpack[ScheduleFields]) -> ScheduleDraft:
-    """Return a schedule of the host that ticks at every full hour, unless told otherwise."""
+    """Return a schedule of the host, by default one that ticks every hour."""
     return ScheduleDraft(key=key, cron=cron, **fields)
 
 
@@ -56,21 +56,21 @@ async def move(harness: Harness, text: str) -> None:
 
 
 async def opened(harness: Harness, start: str = START) -> Storage:
-    """Open a storage and put its clock to a moment."""
+    """Open a storage and set its clock to a moment."""
     storage = await harness.open()
     await move(harness, start)
     return storage
 
 
 async def made(storage: Storage, draft: ScheduleDraft) -> Schedule:
-    """Register a schedule that is not there yet."""
+    """Register a new schedule."""
     answer = await storage.schedules.register(draft)
     assert answer.created
     return answer.schedule
 
 
 async def subscribe(storage: Storage, source_key: str, key: str = "subscription", **schema: object) -> str:
-    """Let every tick of a source start a process, which is handed the time of the tick; return the subscription."""
+    """Subscribe to a source: every tick starts a process with the time of the tick. Return the subscription."""
     answer = await storage.triggers.register(
         TriggerDraft(
             owner=HOST,
@@ -87,14 +87,14 @@ async def subscribe(storage: Storage, source_key: str, key: str = "subscription"
 
 
 def emitted(reports: tuple[Fired, ...]) -> list[str]:
-    """Return the ticks of all reports, which must have been emitted."""
+    """Return the ticks of all reports; every one must have been emitted."""
     ticks = [tick for report in reports for tick in report.ticks]
     assert all(tick.report is not None for tick in ticks)
     return [iso(tick.tick_ms) for tick in ticks]
 
 
 async def runs(storage: Storage) -> list[str]:
-    """Return the times that the started processes were handed, in order; processes that are twice are twice here."""
+    """Return the tick times of the started processes, sorted, duplicates included."""
     found: list[str] = []
     cursor: str | None = None
     while True:

@@ -1,4 +1,4 @@
-"""What emitting must hold: one transaction from the occurrence to the processes, and one report for ever."""
+"""Laws of emitting: occurrence and processes in one transaction, and one report for all repetitions."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ from tests.factories.session import created, owner
 from tests.factories.trigger import BLUE, BUTTON, HOST, by_session, pressed, subscribed, the, trigger
 
 OCCURRENCE: Final = "trigger:ecb7a2f13da7a2a8cfba635aae9e3563e0baf97d7a33dab20dde09f44bcd9593"
-"""The id of `pressed()`, computed elsewhere."""
+"""The id of `pressed()`, computed independently."""
 NUMBER: Final = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 """A payload with an integer ``n`` and nothing else."""
 
 
 class TestEmit:
-    """Laws about recording occurrences and starting processes for them."""
+    """Laws of recording occurrences and starting their processes."""
 
     async def test_an_occurrence_starts_a_process(self, harness: Harness) -> None:
-        """The process is registered with the inputs, the origin and the cause that the subscription means."""
+        """The process has the inputs, the originator and the cause that follow from the subscription."""
         storage = await harness.open()
         await created(storage)
         draft = trigger(
@@ -93,7 +93,7 @@ class TestEmit:
         assert await storage.grants.of_process(delivery.process_id) == grants
 
     async def test_a_started_process_is_a_whole_one(self, harness: Harness) -> None:
-        """It is in the work list and the feed, can be claimed, run and ended, like any other."""
+        """A started process is in the work list and the change feed, and can be claimed, run and ended."""
         storage = await harness.open()
         await subscribed(storage, "a", "b")
         (first, second) = (await storage.occurrences.emit(pressed())).started_process_ids
@@ -109,7 +109,7 @@ class TestEmit:
         assert (await stored(storage, first)).status is ProcessStatus.COMPLETED
 
     async def test_the_occurrence_is_kept(self, harness: Harness) -> None:
-        """Without any match it is recorded all the same, under the id that its three names make."""
+        """An occurrence without a match is recorded under the id that follows from its three names."""
         storage = await harness.open()
         request = pressed(payload={"button": "Blue"}, source={"a": 1})
         report = await storage.occurrences.emit(request)
@@ -129,7 +129,7 @@ class TestEmit:
         assert await storage.occurrences.deliveries(OCCURRENCE) == ()
 
     async def test_emitting_again_returns_the_first_report(self, harness: Harness) -> None:
-        """The same bytes, from any storage, after any change, and nothing is started again."""
+        """A repetition returns the same report, from any storage, after any change, and starts nothing."""
         storage = await harness.open()
         await subscribed(storage, "a", payload_schema=NUMBER)
         await subscribed(storage, "b")
@@ -147,7 +147,7 @@ class TestEmit:
         assert await trigger_world(storage) == before
 
     async def test_late_subscribers_are_not_matched(self, harness: Harness) -> None:
-        """Emitting again tells the same report, so who came later gets nothing."""
+        """A repetition returns the first report; a later subscription is not matched."""
         storage = await harness.open()
         await subscribed(storage, "early")
         first = await storage.occurrences.emit(pressed())
@@ -156,7 +156,7 @@ class TestEmit:
         assert [each.key for each in await storage.occurrences.deliveries(first.occurrence_id)] == ["early"]
 
     async def test_other_content_is_a_conflict(self, harness: Harness) -> None:
-        """Another payload or description under the same key fails and changes nothing."""
+        """Another payload or description under the same key raises OccurrenceConflict and changes nothing."""
         storage = await harness.open()
         await subscribed(storage)
         await storage.occurrences.emit(pressed(payload=1, source=2))
@@ -178,7 +178,7 @@ class TestEmit:
         assert len({each.occurrence_id for each in reports}) == 4
 
     async def test_matching_is_exact(self, harness: Harness) -> None:
-        """Both source fields are compared to the letter; nothing is a wildcard or a prefix."""
+        """Both source fields are compared exactly, without wildcards or prefixes."""
         storage = await harness.open()
         for number, (kind, name) in enumerate(
             [(BUTTON, "Blue"), (BUTTON, "blu"), (BUTTON, "*"), ("%", "%"), ("ui.button.Pressed", BLUE), (BLUE, BUTTON)]
@@ -187,7 +187,7 @@ class TestEmit:
         assert (await storage.occurrences.emit(pressed())).deliveries == ()
 
     async def test_the_disabled_and_deleted_get_nothing(self, harness: Harness) -> None:
-        """Neither starts anything new; what was started before goes on."""
+        """Disabled and deleted subscriptions start nothing; their running processes go on."""
         storage = await harness.open()
         await subscribed(storage, "a", "b", "c")
         started = (await storage.occurrences.emit(pressed())).started_process_ids
@@ -199,7 +199,7 @@ class TestEmit:
         assert [each.key for each in (await storage.occurrences.emit(pressed("3"))).deliveries] == ["a", "c"]
 
     async def test_an_update_moves_a_subscription(self, harness: Harness) -> None:
-        """Matching goes by the definition as it is at the moment of the emission."""
+        """Matching uses the definition at the moment of the emission."""
         storage = await harness.open()
         await subscribed(storage)
         await storage.triggers.update(trigger(source_key="red"), revision=1)
@@ -207,7 +207,7 @@ class TestEmit:
         assert the((await storage.occurrences.emit(pressed(source_key="red"))).deliveries).key == "k"
 
     async def test_deliveries_come_in_order(self, harness: Harness) -> None:
-        """In the order in which the subscriptions were made, numerically, in the report and ever after."""
+        """Deliveries are in the numeric order of the subscriptions' creation, in the report and when read."""
         storage = await harness.open()
         await created(storage)
         keys = [f"k{number}" for number in range(12)]
@@ -222,7 +222,7 @@ class TestEmit:
         assert changes == list(report.started_process_ids)
 
     async def test_one_failure_stops_no_other(self, harness: Harness) -> None:
-        """A payload that one subscription refuses is its rejected delivery, with the reason."""
+        """A payload that a subscription's schema refuses is a rejected delivery with a reason."""
         storage = await harness.open()
         await subscribed(storage, "strict", payload_schema=NUMBER)
         await subscribed(storage, "lost", input_template={"x": EventPointer(path="/missing/0")})
@@ -240,7 +240,7 @@ class TestEmit:
         assert await storage.processes.get(strict.process_id) is None
 
     async def test_a_reason_is_of_bounded_length(self, harness: Harness) -> None:
-        """A payload that its reason would quote whole is told in part."""
+        """The reason of a rejection quotes only part of a large payload."""
         storage = await harness.open()
         await subscribed(storage, payload_schema={"type": "integer"})
         report = await storage.occurrences.emit(pressed(payload=["\0long" * 20_000]))
@@ -249,7 +249,7 @@ class TestEmit:
         assert len(reason) <= 1_000
 
     async def test_two_subscriptions_start_two_processes(self, harness: Harness) -> None:
-        """Each pair of occurrence and subscription has a process of its own."""
+        """Each pair of occurrence and subscription has its own process."""
         storage = await harness.open()
         await subscribed(storage, "a", "b")
         reports = [await storage.occurrences.emit(pressed(key)) for key in ("1", "2")]
@@ -258,7 +258,7 @@ class TestEmit:
         assert {record.process_id for record in (await storage.processes.list()).processes} == set(ids)
 
     async def test_a_successor_gets_its_own_process(self, harness: Harness) -> None:
-        """A life of its own means deliveries of its own."""
+        """A subscription that was deleted and registered again gets deliveries of its own."""
         storage = await harness.open()
         await subscribed(storage)
         first = the((await storage.occurrences.emit(pressed())).deliveries)
@@ -268,7 +268,7 @@ class TestEmit:
         assert first.subscription_id != second.subscription_id
 
     async def test_unknown_occurrences(self, harness: Harness) -> None:
-        """What never happened has no record, and asking for its deliveries is an error."""
+        """An unknown occurrence is None, and reading its deliveries raises OccurrenceNotFound."""
         storage = await harness.open()
         assert await storage.occurrences.get("trigger:none") is None
         await refuse(storage, storage.occurrences.deliveries("trigger:none"), OccurrenceNotFound, "'trigger:none'")
@@ -277,7 +277,7 @@ class TestEmit:
         await refuse(storage, storage.occurrences.retry_delivery(report.occurrence_id, "x"), OccurrenceNotFound, "'x'")
 
     async def test_racing_equal_emissions_agree(self, harness: Harness) -> None:
-        """Of many at once all succeed with the same report, and every delivery has one process."""
+        """Concurrent equal emissions return the same report, and every delivery has one process."""
         storages = [await harness.open() for _ in range(2)]
         await subscribed(storages[0], *(f"k{number}" for number in range(5)))
         reports = await asyncio.gather(*(storages[n % 2].occurrences.emit(pressed(payload=7)) for n in range(8)))
@@ -287,7 +287,7 @@ class TestEmit:
         assert len((await feed(storages[0]))[0]) == 5
 
     async def test_racing_different_emissions_have_one_winner(self, harness: Harness) -> None:
-        """Other content under one key at once: one wins, the others conflict and start nothing."""
+        """Of concurrent emissions of different content under one key one wins; the others start nothing."""
         storages = [await harness.open() for _ in range(2)]
         await subscribed(storages[0])
         answers = await asyncio.gather(
@@ -298,7 +298,7 @@ class TestEmit:
         assert len((await storages[0].processes.list()).processes) == 1
 
     async def test_emissions_race_with_the_end_of_a_session(self, harness: Harness) -> None:
-        """Whoever comes first, no grant and no wake target of a deleted session is left behind."""
+        """An emission concurrent with a session's deletion leaves no grant and no wake target of the session."""
         storages = [await harness.open() for _ in range(2)]
         for number in range(5):
             session = f"s{number}"
@@ -312,7 +312,7 @@ class TestEmit:
                 assert (await stored(storages[0], process_id)).wake_session_id is None
 
     async def test_an_id_in_use_is_left_alone(self, harness: Harness) -> None:
-        """An equal process is the one that was wanted; another one under the id is a reason to reject."""
+        """A taken process id is accepted for an equal registration and rejects the delivery for another one."""
         storage = await harness.open()
         await subscribed(storage, input_template={"all": WholeEvent()})
         first = await storage.occurrences.emit(pressed(payload=1))
@@ -331,7 +331,7 @@ class TestEmit:
         assert await stored(storage, delivery.process_id) == before
 
     async def test_nothing_else_is_touched(self, harness: Harness) -> None:
-        """Processes, grants and logs of others stay as they are."""
+        """Other processes, grants and logs do not change."""
         storage = await harness.open()
         await registered(storage, "p")
         await storage.grants.grant(granted("s"))

@@ -1,4 +1,4 @@
-"""What becomes of deliveries later: retries of rejected ones, and the pruning of occurrences."""
+"""Laws of retrying rejected deliveries and of pruning occurrences."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ TEXT: Final = {"type": "string"}
 
 
 class TestRetry:
-    """Laws about trying a rejected delivery again."""
+    """Laws of retrying a rejected delivery."""
 
     async def test_a_fixed_subscription_gets_its_delivery(self, harness: Harness) -> None:
-        """After an update the delivery is started, with the id that it always had, and its grant."""
+        """After an update a retry starts the delivery, with the same process id and with its grant."""
         storage = await harness.open()
         report, occurrence_id, subscription_id = await _rejected(storage)
         await storage.triggers.update(trigger(wake_session_id="s"), revision=1)
@@ -36,7 +36,7 @@ class TestRetry:
         assert [change.process_id for change in (await feed(storage))[0]] == [delivery.process_id]
 
     async def test_a_retry_may_fail_again(self, harness: Harness) -> None:
-        """It is rejected with the new reason, and counted."""
+        """A retry that fails is rejected with the new reason, and counted."""
         storage = await harness.open()
         _, occurrence_id, subscription_id = await _rejected(storage)
         await storage.triggers.update(trigger(input_template={"x": EventPointer(path="/gone")}), revision=1)
@@ -47,7 +47,7 @@ class TestRetry:
         assert await storage.occurrences.deliveries(occurrence_id) == (delivery,)
 
     async def test_a_started_delivery_is_returned(self, harness: Harness) -> None:
-        """Retrying what was started changes nothing, even if its process has ended and was pruned."""
+        """Retrying a started delivery changes nothing, even if its process has ended and was pruned."""
         storage = await harness.open()
         await subscribed(storage)
         report = await storage.occurrences.emit(pressed())
@@ -62,7 +62,7 @@ class TestRetry:
         assert await trigger_world(storage) == before
 
     async def test_racing_retries_start_one_process(self, harness: Harness) -> None:
-        """Of many at once one starts it and all return the same delivery."""
+        """Of concurrent retries one starts the process, and all return the same delivery."""
         storages = [await harness.open() for _ in range(2)]
         _, occurrence_id, subscription_id = await _rejected(storages[0])
         await storages[0].triggers.update(trigger(), revision=1)
@@ -74,7 +74,7 @@ class TestRetry:
         assert len((await feed(storages[1]))[0]) == 1
 
     async def test_only_who_still_watches_gets_it(self, harness: Harness) -> None:
-        """Disabled, turned to another source, or deleted: nothing is started and the delivery stays rejected."""
+        """A disabled, redirected or deleted subscription starts nothing; the delivery stays rejected."""
         storage = await harness.open()
         report, occurrence_id, subscription_id = await _rejected(storage)
         retry = storage.occurrences.retry_delivery
@@ -90,10 +90,10 @@ class TestRetry:
 
 
 class TestOccurrencePrune:
-    """Laws about forgetting occurrences."""
+    """Laws of pruning occurrences."""
 
     async def test_what_runs_keeps_its_occurrence(self, harness: Harness) -> None:
-        """An occurrence goes once all its processes have ended, pruned or not, and it is old enough."""
+        """An old occurrence is pruned once all its processes have ended, whether pruned or not."""
         storage = await harness.open()
         await subscribed(storage, "a", "b")
         report = await storage.occurrences.emit(pressed())
@@ -119,7 +119,7 @@ class TestOccurrencePrune:
         assert await storage.occurrences.get(young.occurrence_id) is not None
 
     async def test_a_forgotten_occurrence_is_a_new_one(self, harness: Harness) -> None:
-        """Once occurrence and process are both pruned, the same request happens anew, above the old fence."""
+        """After occurrence and process are pruned, the same request is new, with a higher fencing number."""
         storage = await harness.open()
         await subscribed(storage)
         report = await storage.occurrences.emit(pressed())
@@ -132,7 +132,7 @@ class TestOccurrencePrune:
         assert (await stored(storage, report.started_process_ids[0])).status is ProcessStatus.RUNNING
 
     async def test_the_oldest_is_named_first_by_the_clock(self, harness: Harness) -> None:
-        """What happened after the clock was set back is older than what happened before."""
+        """Age counts by recorded time: occurrences after the clock was set back are the older ones."""
         storage = await harness.open()
         ids = []
         for number in range(3):
@@ -142,7 +142,7 @@ class TestOccurrencePrune:
         assert pruned.occurrence_ids == tuple(reversed(ids))
 
     async def test_pruning_is_done_in_portions(self, harness: Harness) -> None:
-        """The oldest first, and the answer says whether to come again."""
+        """Pruning removes the oldest first, and ``more`` says whether to call again."""
         storage = await harness.open()
         ids = []
         for number in range(3):
@@ -158,10 +158,10 @@ class TestOccurrencePrune:
 
 
 class TestTriggerEnvironment:
-    """Laws about what subscriptions keep alive."""
+    """Laws of environments that subscriptions refer to."""
 
     async def test_a_subscription_keeps_its_environment(self, harness: Harness) -> None:
-        """An environment that only a subscription names is no garbage, enabled or not; then it is."""
+        """An environment is kept while a subscription refers to it, enabled or not, and then collected."""
         storage = await harness.open()
         ref = await storage.artifacts.put_environment(ProcessEnvironment(body={"n": 1}))
         await subscribed(storage, environment_ref=ref)
@@ -173,7 +173,7 @@ class TestTriggerEnvironment:
 
 
 async def _rejected(storage: Storage) -> tuple[EmitReport, str, str]:
-    """Emit to a subscription that refuses the payload."""
+    """Emit a payload that the subscription refuses."""
     await subscribed(storage, payload_schema=TEXT)
     report = await storage.occurrences.emit(pressed(payload={"n": 1}))
     delivery = the(report.deliveries)

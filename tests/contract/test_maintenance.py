@@ -1,4 +1,4 @@
-"""What looking after a storage must hold."""
+"""Laws of maintenance."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ DAY = 24 * 60 * 60 * 1000
 
 
 class TestMaintenance:
-    """Laws about audits, pruning and the size report."""
+    """Laws of audits, pruning and the size report."""
 
     async def test_an_audit_of_a_busy_storage_finds_nothing(self, harness: Harness) -> None:
-        """Commits, retention, removal, forks and deletion leave nothing behind to collect."""
+        """Commits, retention, removal, forks and deletion leave no garbage."""
         storage = await harness.open(retention=Retention.last(2))
         assert await storage.maintenance.collect_garbage() == GarbageReport(dry_run=False)
         await _fill(storage)
@@ -33,7 +33,7 @@ class TestMaintenance:
         assert await observe(storage) == before
 
     async def test_old_turns_are_forgotten(self, harness: Harness) -> None:
-        """A turn that is old enough is no longer recognised; younger ones are, and the history stays."""
+        """The record of an old turn is removed; younger ones and the history stay."""
         storage = await harness.open()
         session = await created(storage)
         old = commit(0, node("a"), turn_id="old")
@@ -54,7 +54,7 @@ class TestMaintenance:
             await session.commit(old)
 
     async def test_pruning_takes_many_batches(self, harness: Harness) -> None:
-        """More than one transaction's worth is removed in one call, of every session."""
+        """One call removes more rows than one transaction does, of every session."""
         storage = await harness.open()
         for session_id in ("s", "t"):
             await created(storage, session_id)
@@ -66,7 +66,7 @@ class TestMaintenance:
         assert await storage.maintenance.prune_turns(older_than_ms=0) == PruneReport(removed_count=520)
 
     async def test_old_source_keys_are_freed(self, harness: Harness) -> None:
-        """A settled key is freed once it is old enough; the key of waiting work never is."""
+        """The source key of an ended batch is freed once it is old; that of a waiting batch never is."""
         storage = await harness.open()
         await created(storage)
         settled, waiting = _input("settled"), _input("waiting")
@@ -85,14 +85,14 @@ class TestMaintenance:
 
     @pytest.mark.parametrize("wrong", [-1, 1.5, True, None])
     async def test_what_is_no_age_is_refused(self, harness: Harness, wrong: int) -> None:
-        """A mistaken age removes nothing."""
+        """An invalid age removes nothing."""
         storage = await harness.open()
         for prune in (storage.maintenance.prune_turns, storage.maintenance.prune_source_keys):
             with pytest.raises(InvalidInput, match="older_than_ms"):
                 await prune(older_than_ms=wrong)
 
     async def test_the_size_report_names_every_noun(self, harness: Harness) -> None:
-        """The report tells rows and bytes for each noun, and a total."""
+        """The report has rows and bytes of each noun, and a total."""
         storage = await harness.open()
         await _fill(storage)
         report = await storage.report()
@@ -105,7 +105,7 @@ class TestMaintenance:
         assert sum(size.bytes or 0 for size in report.nouns.values()) <= report.bytes
 
     async def test_environments_that_no_process_names_are_collected(self, harness: Harness) -> None:
-        """An environment stays while a process names it, and for a day after the last put; then it goes."""
+        """An environment is kept while a process refers to it and for a day after its last put, then collected."""
         storage = await harness.open()
         refs = [await storage.artifacts.put_environment(ProcessEnvironment(body={"n": n})) for n in range(3)]
         await storage.processes.register(
@@ -129,7 +129,7 @@ def _input(key: str) -> BatchDraft:
 
 
 async def _fill(storage: Storage) -> None:
-    """Do a little of everything that writes: commits, replaced components, removed nodes, a fork, a deletion."""
+    """Write a little of everything: commits, replaced components, removed nodes, a fork, a deletion."""
     session = await started(storage, "s", "a", "b")
     for number in range(1, 5):
         components = {"changing": b"x" * 2_000 + bytes([number]), "steady": b"y" * 2_000}

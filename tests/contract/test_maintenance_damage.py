@@ -1,4 +1,4 @@
-"""The public contract of maintenance on our own backends, and what only a raw connection can show."""
+"""Laws of maintenance that need a raw connection to the database."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TABLES = {
 
 
 async def _damage(url: str) -> None:
-    """Leave behind, past lash, what a faulty writer would: one of each kind."""
+    """Write garbage of each kind directly into the tables."""
     key = "(SELECT session_key FROM lash_sessions WHERE session_id = 's')"
     zeros = "X'00'" if url.startswith("sqlite") else r"'\x00'::bytea"
     await raw(url, f"INSERT INTO lash_blobs VALUES ({key}, 'unused', 'plain', 1, {zeros})")
@@ -50,7 +50,7 @@ _FOUND = GarbageReport(
 
 @on_files
 async def test_an_audit_removes_what_nothing_needs(backend_url: str) -> None:
-    """A dry run tells rows and bytes and removes nothing; a real one removes exactly that."""
+    """A dry run reports rows and bytes and removes nothing; a real run removes exactly those."""
     async with await lash.open(backend_url) as storage:
         session = await started(storage)
         await session.commit(commit(1, node("b", "a"), checkpoint=draft(1, {"k": b"used"})))
@@ -74,7 +74,7 @@ async def test_an_audit_removes_what_nothing_needs(backend_url: str) -> None:
     ],
 )
 async def test_a_failing_step_surfaces_with_a_partial_report(backend_url: str, step: str, done: GarbageReport) -> None:
-    """What was removed before the failure is reported with it, and the next call does the rest."""
+    """A failure carries the report of the work before it, and the next call does the rest."""
     broken = True
 
     def fail(name: str) -> None:
@@ -101,7 +101,7 @@ async def test_a_failing_step_surfaces_with_a_partial_report(backend_url: str, s
 
 @on_files
 async def test_failing_to_prune_surfaces_with_a_partial_report(backend_url: str) -> None:
-    """Pruning that fails tells how many turns are gone."""
+    """A failed pruning reports how many turns were removed."""
 
     def fail(name: str) -> None:
         if name.startswith("maintenance_drop_turn"):
@@ -124,7 +124,7 @@ _OLD = {
 
 
 async def _leave_work_behind(storage: lash.Storage) -> None:
-    """Give session ``s`` queued work, claimed and not, a lease, attachments, committed and not, and a wait."""
+    """Give session ``s`` a lease, a wait, claimed and unclaimed batches, committed and uncommitted attachments."""
     for key in ("k1", "k2", None):
         payloads = (lash.model.TurnInput.of_text("hi"),)
         await storage.queue.enqueue(lash.model.BatchDraft(session_id="s", payloads=payloads, source_key=key))
@@ -144,7 +144,7 @@ async def _is_gone(_entry: object) -> bool:
 
 @on_files
 async def test_a_storage_without_sessions_is_empty(backend_url: str, backend_name: str) -> None:
-    """After deleting every session and maintenance, only tombstones, migrations and secrets are left."""
+    """After the deletion of every session and maintenance only tombstones, migrations and secrets remain."""
     async with await lash.open(backend_url) as storage:
         session = await started(storage, "s", "a", "b")
         await session.commit(commit(1, *chain("c", after="b"), turn_id="t", checkpoint=draft(1, {"k": b"v"}), usage=()))
@@ -167,7 +167,7 @@ async def test_a_storage_without_sessions_is_empty(backend_url: str, backend_nam
 
 @on_files
 async def test_every_table_belongs_to_a_noun(backend_url: str, backend_name: str) -> None:
-    """The size report leaves no table of lash out."""
+    """The size report covers every table of lash."""
     async with await lash.open(backend_url) as storage:
         await started(storage)
         tables = {table for (table,) in await raw(backend_url, _TABLES[backend_name])}
@@ -177,7 +177,7 @@ async def test_every_table_belongs_to_a_noun(backend_url: str, backend_name: str
 
 @pytest.mark.parametrize("backend_name", ["sqlite", "memory"], indirect=True)
 async def test_a_small_sqlite_report_is_exact(backend_url: str) -> None:
-    """On a small database the rows are counted one by one."""
+    """The report of a small SQLite file counts rows exactly."""
     async with await lash.open(backend_url) as storage:
         await started(storage, "s", "a", "b", "c")
         await storage.sessions.fork("s", "t")
@@ -189,7 +189,7 @@ async def test_a_small_sqlite_report_is_exact(backend_url: str) -> None:
 
 @pytest.mark.parametrize("backend_name", ["postgres"], indirect=True)
 async def test_a_postgres_report_follows_the_servers_estimate(backend_url: str) -> None:
-    """After an ANALYZE the rows are those that it saw."""
+    """The report on PostgreSQL has the rows of the last ANALYZE."""
     async with await lash.open(backend_url) as storage:
         await started(storage, "s", "a", "b", "c")
         await raw(backend_url, "ANALYZE lash_nodes")
@@ -201,7 +201,7 @@ async def test_a_postgres_report_follows_the_servers_estimate(backend_url: str) 
 
 @pytest.mark.parametrize("backend_name", ["sqlite"], indirect=True)
 async def test_a_large_sqlite_report_is_an_estimate(backend_url: str) -> None:
-    """A large table is not counted, and a large file is not measured table by table."""
+    """A large SQLite table is estimated, and a large file is not measured by table."""
     async with await lash.open(backend_url) as storage:
         await started(storage)
         await raw(

@@ -1,4 +1,4 @@
-"""What counting before pruning must hold."""
+"""Laws of counting prunable rows."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ OLD = Prunable(
     waits=1,
     activity=2,
 )
-"""What `_live` leaves to be pruned."""
+"""The rows that `_live` leaves to prune."""
 
 
 class TestPrune:
-    """Laws about what is old enough to be forgotten."""
+    """Laws of rows that are old enough to prune."""
 
     async def test_what_is_counted_is_what_pruning_removes(self, harness: Harness) -> None:
-        """Of each kind the old ones are counted and the young ones, the running and the queued are not."""
+        """Old rows of each kind are counted; young, running and queued ones are not."""
         storage = await harness.open()
         await _live(storage, "old")
         await harness.clock.advance(10)
@@ -50,14 +50,14 @@ class TestPrune:
 
     @pytest.mark.parametrize("wrong", [-1, 1.5, None])
     async def test_what_is_no_age_is_refused(self, harness: Harness, wrong: int) -> None:
-        """Nothing is counted for it."""
+        """An invalid age is refused."""
         storage = await harness.open()
         with pytest.raises(InvalidInput, match="older_than_ms"):
             await storage.maintenance.prunable(older_than_ms=wrong)
 
 
 async def _live(storage: Storage, name: str) -> None:
-    """Leave one of each behind, and beside it something that is still needed."""
+    """Create one prunable row of each kind, and one that is still needed."""
     await created(storage, name)
     await storage.session(name).commit(commit(0, node(f"{name}-a"), session_id=name, turn_id="t"))
     for key in ("settled", "waiting"):
@@ -84,7 +84,7 @@ async def _live(storage: Storage, name: str) -> None:
 
 
 async def _pruned(storage: Storage, before_ms: int) -> Prunable:
-    """Prune each kind, and return how many went."""
+    """Prune each kind, and return how many rows were removed."""
     upkeep = storage.maintenance
     processes = await storage.processes.prune(ended_before_ms=before_ms, through_cursor=None)
     return Prunable(

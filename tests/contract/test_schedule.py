@@ -1,4 +1,4 @@
-"""What schedules must hold before anything ticks: registering, changing by revision, listing, deleting."""
+"""Laws of schedules before they tick: registering, changing by revision, listing, deleting."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ async def _race(*calls: object) -> tuple[int, list[type[BaseException]]]:
 
 
 class TestSchedule:
-    """Laws about making, changing and removing schedules."""
+    """Laws of creating, changing and deleting schedules."""
 
     async def test_a_schedule_is_found_again(self, harness: Harness) -> None:
-        """What is registered is what every storage shows, and its first tick is the next one after now."""
+        """Every storage returns the registered schedule; its first tick is the next one after now."""
         storage = await opened(harness)
         draft = schedule(payload={"a": [1, None, "ä"]}, time_zone="Asia/Kolkata", jitter_ms=MINUTE)
         new = await made(storage, draft)
@@ -44,18 +44,18 @@ class TestSchedule:
         assert await _all(storage) == (new,)
 
     async def test_schedules_survive_reopening(self, harness: Harness) -> None:
-        """After everything was closed and opened again, the schedule is as it was, its next moment too."""
+        """A schedule survives closing and reopening, with its next moment."""
         storage = await opened(harness)
         new = await made(storage, schedule(jitter_ms=HOUR))
         assert await (await harness.reopen()).schedules.get(HOST, "k") == new
 
     async def test_the_moment_of_a_tick_is_not_after_itself(self, harness: Harness) -> None:
-        """Registered exactly at a tick, a schedule waits for the one after it."""
+        """A schedule registered exactly at a tick starts with the following tick."""
         storage = await opened(harness, "2026-06-01T12:00:00Z")
         assert (await made(storage, schedule())).next_tick_ms == at("2026-06-01T13:00:00Z")
 
     async def test_registering_again(self, harness: Harness) -> None:
-        """The same definition is the same schedule as it stands; another one is a conflict and writes nothing."""
+        """Registering the same definition returns the current schedule; another one raises ScheduleConflict."""
         storage = await opened(harness)
         first = await made(storage, schedule(payload={"a": 1}))
         await harness.clock.advance(5 * HOUR)
@@ -70,7 +70,7 @@ class TestSchedule:
         assert await _all(storage) == (first,)
 
     async def test_registering_does_not_enable(self, harness: Harness) -> None:
-        """Who registers what somebody disabled gets it as it is."""
+        """Registering a disabled schedule again returns it disabled."""
         storage = await opened(harness)
         await made(storage, schedule())
         off = await storage.schedules.disable(HOST, "k", revision=1)
@@ -91,7 +91,7 @@ class TestSchedule:
         assert await _all(storage) == (new[0], new[2])
 
     async def test_registering_at_once(self, harness: Harness) -> None:
-        """Many that register the same at the same moment get one schedule, which one of them made."""
+        """Concurrent equal registrations return one schedule, which one of them created."""
         await opened(harness)
         storages = [await harness.open() for _ in range(4)]
         answers = await asyncio.gather(*(each.schedules.register(schedule()) for each in storages * 3))
@@ -100,7 +100,7 @@ class TestSchedule:
         assert len(await _all(storages[0])) == 1
 
     async def test_updating_takes_effect_from_now_on(self, harness: Harness) -> None:
-        """Another line ticks from now on, under the next revision; the same definition changes nothing."""
+        """A new cron expression ticks from now on, at the next revision; an equal definition changes nothing."""
         storage = await opened(harness)
         first = await made(storage, schedule())
         await harness.clock.advance(9 * HOUR)
@@ -117,7 +117,7 @@ class TestSchedule:
         assert await storage.schedules.get(HOST, "k") == second
 
     async def test_switching_off_and_on(self, harness: Harness) -> None:
-        """A disabled schedule has nothing next; enabled again, it goes on after now. Doing it twice changes nothing."""
+        """A disabled schedule has no next tick; enabled again, it continues after now. Both are idempotent."""
         storage = await opened(harness)
         await made(storage, schedule())
         off = await storage.schedules.disable(HOST, "k", revision=1)
@@ -133,7 +133,7 @@ class TestSchedule:
         assert await storage.schedules.enable(HOST, "k", revision=4) == on
 
     async def test_a_revision_that_is_not_current(self, harness: Harness) -> None:
-        """Compare-and-set: a change that expects another revision is refused with both numbers and writes nothing."""
+        """A change that expects another revision raises ScheduleConflict with both numbers and writes nothing."""
         storage = await opened(harness)
         await made(storage, schedule())
         await storage.schedules.disable(HOST, "k", revision=1)
@@ -150,7 +150,7 @@ class TestSchedule:
         assert await _all(storage) == (now,)
 
     async def test_one_of_many_changes_wins(self, harness: Harness) -> None:
-        """Of changes that expect the same revision at the same moment, one succeeds."""
+        """Of concurrent changes that expect the same revision one succeeds."""
         storage = await opened(harness)
         await made(storage, schedule())
         storages = [await harness.open() for _ in range(3)]
@@ -161,7 +161,7 @@ class TestSchedule:
         assert left.revision == 2
 
     async def test_deleting(self, harness: Harness) -> None:
-        """A deleted schedule is nowhere; what is made in its place goes on above its revision."""
+        """A deleted schedule is not found; a new one of its name continues above its revision."""
         storage = await opened(harness)
         await made(storage, schedule())
         await storage.schedules.delete(HOST, "k", revision=1)
@@ -175,7 +175,7 @@ class TestSchedule:
         assert await _all(storage) == (again,)
 
     async def test_deletions_can_be_forgotten(self, harness: Harness) -> None:
-        """Pruning removes what is left of old deletions, some at a time, and no schedule."""
+        """Pruning removes old tombstones, limited per call, and no schedule."""
         storage = await opened(harness)
         for number in range(5):
             await made(storage, schedule(f"k{number}"))
@@ -190,7 +190,7 @@ class TestSchedule:
         assert (await made(storage, schedule("k3"))).revision == 3
 
     async def test_what_is_not_there(self, harness: Harness) -> None:
-        """A schedule that never was, or is deleted, cannot be changed; reading it finds nothing."""
+        """Changing an unknown or deleted schedule raises ScheduleNotFound; reading it returns None."""
         storage = await opened(harness)
         await made(storage, schedule("gone"))
         await storage.schedules.delete(HOST, "gone", revision=1)
@@ -206,7 +206,7 @@ class TestSchedule:
                     await call
 
     async def test_lists(self, harness: Harness) -> None:
-        """Lists come by owner and key, in pages, whole or of one owner, enabled or not."""
+        """Lists are ordered by owner and key, in pages, filtered by owner and by ``enabled``."""
         storage = await opened(harness)
         await storage.sessions.create("s")
         for key in ("b", "a", "Z", "ä"):
@@ -236,7 +236,7 @@ class TestSchedule:
         assert await walk(owner=HOST, enabled=True) == [host[0], host[2]]
 
     async def test_when_something_is_due(self, harness: Harness) -> None:
-        """Workers learn the earliest moment of all enabled schedules."""
+        """The next moment is the earliest of all enabled schedules."""
         storage = await opened(harness)
         assert await storage.schedules.next_fire_at_ms() is None
         await made(storage, schedule("day", "0 0 * * *"))
@@ -268,7 +268,7 @@ class TestSchedule:
         ],
     )
     async def test_bad_input_writes_nothing(self, harness: Harness, draft: ScheduleDraft) -> None:
-        """Impossible lines, unknown zones, blank keys and the like are refused, as a new schedule and as an update."""
+        """Impossible expressions, unknown zones, blank keys and the like are refused by register and update."""
         storage = await opened(harness)
         kept = await made(storage, schedule())
         with pytest.raises(InvalidInput):
@@ -278,7 +278,7 @@ class TestSchedule:
         assert await _all(storage) == (kept,)
 
     async def test_bad_arguments(self, harness: Harness) -> None:
-        """Owners, keys, revisions, limits and cursors that cannot be are refused."""
+        """Invalid owners, keys, revisions, limits and cursors are refused."""
         storage = await opened(harness)
         await made(storage, schedule())
         store = storage.schedules
@@ -302,13 +302,13 @@ class TestSchedule:
 
 
 class TestSessionSchedule:
-    """Laws about the schedules of sessions."""
+    """Laws of the schedules of sessions."""
 
     @pytest.mark.parametrize(("existed", "error"), [(False, SessionNotFound), (True, SessionDeleted)])
     async def test_a_session_that_is_not_there(
         self, harness: Harness, *, existed: bool, error: type[LashError]
     ) -> None:
-        """A session that never was, or was deleted, gets no schedule."""
+        """A session that does not exist or was deleted cannot own a schedule."""
         storage = await opened(harness)
         if existed:
             await storage.sessions.create("s")
@@ -318,7 +318,7 @@ class TestSessionSchedule:
         assert await _all(storage) == ()
 
     async def test_a_session_takes_its_schedules_with_it(self, harness: Harness) -> None:
-        """Deleting a session deletes its schedules; those of others stay, and revisions go on in its next life."""
+        """Deleting a session deletes its schedules and no others; its successor continues the revisions."""
         storage = await opened(harness)
         for session_id in ("s", "t"):
             await storage.sessions.create(session_id)
@@ -333,7 +333,7 @@ class TestSessionSchedule:
         assert again.revision == 3
 
     async def test_schedules_of_a_session_can_go_alone(self, harness: Harness) -> None:
-        """They are counted, once."""
+        """Deleting the schedules of a session returns their number, once."""
         storage = await opened(harness)
         await storage.sessions.create("s")
         for key in ("a", "b", "c"):
@@ -344,7 +344,7 @@ class TestSessionSchedule:
         assert await _all(storage) == (kept,)
 
     async def test_a_session_and_its_schedule_at_once(self, harness: Harness) -> None:
-        """Whatever comes first, a deleted session has no schedule."""
+        """A deleted session has no schedule, whichever of deletion and registration comes first."""
         storage = await opened(harness)
         other = await harness.open()
         for number in range(8):

@@ -1,4 +1,4 @@
-"""What looking for due schedules costs: the same with few schedules and with very many; and what a tick takes."""
+"""Costs of polling for due schedules, independent of their number, and of a tick."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _rows_read(node: dict[str, Any]) -> int:
-    """Return how many rows a node of a plan touched, those that it threw away included."""
+    """Return how many rows a plan node read, including those that it filtered out."""
     each = node["Actual Rows"] + node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Index Recheck", 0)
     rows: int = round(each * node["Actual Loops"])
     return rows
 
 
 async def _plan(connection: asyncpg.Connection[asyncpg.Record], text: str, arguments: str, mode: str) -> dict[str, Any]:
-    """Run a statement as a driver does that keeps it prepared, and return what it did; nothing of it stays."""
+    """Run a statement prepared, as a driver does, roll back, and return its plan."""
     transaction = connection.transaction()
     await transaction.start()
     try:
@@ -74,7 +74,7 @@ async def _plan(connection: asyncpg.Connection[asyncpg.Record], text: str, argum
 
 @pytest.mark.parametrize("backend_name", ["postgres"], indirect=True)
 async def test_postgres_reads_few_rows_however_many_schedules_there_are(backend_url: str) -> None:
-    """Of 20,000 schedules, no statement touches more than a few hundred, and none goes through the table."""
+    """With 20,000 schedules no statement reads more than a few hundred rows or scans the table."""
     options = PostgresOptions.from_url(backend_url)
     queries = load_queries("lash.postgres.sql", schema=options.schema)
     await (await lash.open(backend_url)).close()
@@ -95,7 +95,7 @@ async def test_postgres_reads_few_rows_however_many_schedules_there_are(backend_
 
 @pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 async def test_a_worker_with_nothing_to_do_asks_once(backend_url: str) -> None:
-    """With nothing due, firing is one statement that writes nothing; so is the question when something will be."""
+    """With nothing due, firing is one statement that writes nothing; so is reading the next moment."""
     names: list[str] = []
     async with await lash.open(backend_url, on_statement=names.append) as storage:
         await storage.schedules.register(lash.model.ScheduleDraft(key="k", cron="0 0 1 1 *"))
@@ -107,7 +107,7 @@ async def test_a_worker_with_nothing_to_do_asks_once(backend_url: str) -> None:
 
 @pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 async def test_a_tick_is_one_transaction(backend_url: str, backend_name: str) -> None:
-    """The lock, the occurrence and the next tick are one transaction, of a few statements."""
+    """The lock, the occurrence and the next tick are one transaction of a few statements."""
     names: list[str] = []
     async with await lash.open(backend_url, on_statement=names.append) as storage:
         await storage.schedules.register(lash.model.ScheduleDraft(key="k", cron="0 0 1 1 *"))
@@ -135,7 +135,7 @@ async def test_a_tick_is_one_transaction(backend_url: str, backend_name: str) ->
     ],
 )
 async def test_a_schedule_that_cannot_be_read_blocks_no_other(backend_url: str, damage: str, problem: str) -> None:
-    """It is reported, put off for a minute and tried again; once it is mended, its tick is there."""
+    """An unreadable schedule is reported, postponed by a minute and tried again; after a repair it ticks."""
     due = "next_tick_ms = 1780315200000, next_fire_ms = 1780315200000"
     async with await lash.open(backend_url) as storage:
         for key in ("a", "b", "c"):
@@ -159,7 +159,7 @@ async def test_a_schedule_that_cannot_be_read_blocks_no_other(backend_url: str, 
 
 @pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 async def test_damage_is_told_and_can_be_removed(backend_url: str) -> None:
-    """Reading a damaged schedule raises, a list tells its id beside the others, and it can be deleted."""
+    """Reading a damaged schedule raises CorruptData, a list names its id, and it can be deleted."""
     async with await lash.open(backend_url) as storage:
         made = [
             (await storage.schedules.register(lash.model.ScheduleDraft(key=key, cron="0 * * * *"))).schedule

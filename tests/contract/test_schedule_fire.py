@@ -1,4 +1,4 @@
-"""What firing must hold: every tick is one occurrence and one process for each subscription, whoever comes first."""
+"""Laws of firing: each tick is one occurrence and one process for each subscription."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NOON = "2026-06-01T12:00:00Z"
 
 
 async def _fire_all(storage: Storage) -> list[str]:
-    """Fire until nothing is due any more, and return the ticks."""
+    """Fire until nothing is due, and return the ticks."""
     found: list[str] = []
     while reports := await storage.schedules.fire_due():
         found += emitted(reports)
@@ -38,10 +38,10 @@ async def _fire_all(storage: Storage) -> list[str]:
 
 
 class TestScheduleFire:
-    """Laws about ticks."""
+    """Laws of ticks."""
 
     async def test_a_tick_starts_a_process_for_each_subscription(self, harness: Harness) -> None:
-        """The occurrence is of type cron, its key the time of the tick; processes get the payload."""
+        """The occurrence has type cron and the time of the tick as its key; processes get the payload."""
         storage = await opened(harness)
         new = await made(storage, schedule(payload={"city": "Bonn"}))
         for key in ("a", "b"):
@@ -68,7 +68,7 @@ class TestScheduleFire:
         assert occurrence.occurred_at_ms == at(NOON)
 
     async def test_nothing_is_fired_before_its_time(self, harness: Harness) -> None:
-        """A tick is due from its moment on, to the millisecond, and once fired it is no more."""
+        """A tick is due from its exact millisecond on, and not after it was fired."""
         storage = await opened(harness)
         new = await made(storage, schedule())
         await harness.clock.advance(HOUR // 2 - 1)
@@ -79,7 +79,7 @@ class TestScheduleFire:
         assert await storage.schedules.fire_due() == ()
 
     async def test_firing_moves_the_schedule_and_no_revision(self, harness: Harness) -> None:
-        """The schedule says what was settled last and what is next; whoever knows its revision may still change it."""
+        """Firing updates the last and next tick and keeps the revision, so that changes still succeed."""
         storage = await opened(harness)
         await made(storage, schedule())
         await move(harness, NOON)
@@ -96,7 +96,7 @@ class TestScheduleFire:
         assert (await storage.schedules.disable(HOST, "k", revision=1)).revision == 2
 
     async def test_many_workers_emit_each_tick_once(self, harness: Harness) -> None:
-        """Several storages that fire at the same moment emit each tick once, and start each process once."""
+        """Storages that fire concurrently emit each tick once and start each process once."""
         storage = await opened(harness)
         keys = [f"k{number}" for number in range(6)]
         for key in keys:
@@ -112,7 +112,7 @@ class TestScheduleFire:
         assert await runs(storage) == sorted([f"2026-06-01T{hour}:00:00Z" for hour in (12, 13, 14)] * 6)
 
     async def test_what_was_due_is_fired_after_reopening(self, harness: Harness) -> None:
-        """Ticks are kept with the schedule: a storage opened later emits what is due, and nothing twice."""
+        """A storage opened later emits the due ticks, and none twice."""
         storage = await opened(harness)
         await subscribe(storage, (await made(storage, schedule(catch_up=CatchUp.ALL))).source_key)
         await move(harness, NOON)
@@ -125,7 +125,7 @@ class TestScheduleFire:
         assert await runs(storage) == [f"2026-06-01T{hour}:00:00Z" for hour in (12, 13, 14)]
 
     async def test_a_long_pause_under_skip(self, harness: Harness) -> None:
-        """What is later than the grace is dropped, and the schedule goes on."""
+        """Ticks later than the grace period are dropped, and the schedule continues."""
         storage = await opened(harness)
         await subscribe(storage, (await made(storage, schedule(catch_up=CatchUp.SKIP))).source_key)
         await move(harness, "2026-08-01T09:01:01Z")
@@ -136,7 +136,7 @@ class TestScheduleFire:
         assert await runs(storage) == ["2026-08-11T10:00:00Z"]
 
     async def test_a_long_pause_under_last(self, harness: Harness) -> None:
-        """The newest tick is made up for, however late, and none of the others."""
+        """Only the newest missed tick is emitted, however late."""
         storage = await opened(harness)
         await subscribe(storage, (await made(storage, schedule(catch_up=CatchUp.LAST))).source_key)
         await move(harness, "2026-08-01T09:59:59Z")
@@ -145,7 +145,7 @@ class TestScheduleFire:
         assert await storage.schedules.next_fire_at_ms() == at("2026-08-01T10:00:00Z")
 
     async def test_a_long_pause_under_all(self, harness: Harness) -> None:
-        """Every tick is made up for, in order, at most 100 in one call; what is left is due at once."""
+        """Every missed tick is emitted, in order, at most 100 a call; the rest are due at once."""
         storage = await opened(harness)
         await made(storage, schedule(cron="*/15 * * * *", catch_up=CatchUp.ALL))
         first = at("2026-06-01T11:45:00Z")
@@ -156,7 +156,7 @@ class TestScheduleFire:
         assert ticks == [iso(first + number * 15 * MINUTE) for number in range(230)]
 
     async def test_a_backlog_keeps_no_other_waiting(self, harness: Harness) -> None:
-        """A schedule that has much to make up for is fired once in a call, as the others."""
+        """A schedule with many missed ticks is fired once a call, like the others."""
         storage = await opened(harness)
         await made(storage, schedule("behind", "* * * * *", catch_up=CatchUp.ALL))
         await harness.clock.advance(10 * HOUR)
@@ -166,7 +166,7 @@ class TestScheduleFire:
         assert [(report.key, len(report.ticks)) for report in reports] == [("behind", 100), ("new", 1)]
 
     async def test_the_longest_due_come_first(self, harness: Harness) -> None:
-        """A limit takes those that wait longest; the rest stays due."""
+        """A limit selects the schedules that are longest due; the rest stay due."""
         storage = await opened(harness)
         for minute in (50, 40, 35, 45):
             await made(storage, schedule(f"at{minute}", f"{minute} * * * *"))
@@ -175,7 +175,7 @@ class TestScheduleFire:
         assert [sorted(each) for each in keys] == [["at35", "at40", "at45"], ["at50"], []]
 
     async def test_jitter(self, harness: Harness) -> None:
-        """A tick is due when its delay is over, as all storages agree; the occurrence has the tick's own time."""
+        """A tick is due after its jitter, the same on all storages; the occurrence has the tick's own time."""
         storage = await opened(harness)
         moments: set[int] = set()
         for number in range(12):
@@ -192,7 +192,7 @@ class TestScheduleFire:
             assert emitted(await storage.schedules.fire_due()) == ["2026-06-01T12:00Z"]
 
     async def test_a_clock_that_goes_back_repeats_nothing(self, harness: Harness) -> None:
-        """A tick that was emitted is over, whatever the clock says, through changes and a new life too."""
+        """An emitted tick is never emitted again, despite a clock set back, changes and re-registration."""
         storage = await opened(harness)
         await subscribe(storage, (await made(storage, schedule())).source_key)
         await move(harness, NOON)
@@ -210,7 +210,7 @@ class TestScheduleFire:
         assert await runs(storage) == [NOON, "2026-06-01T13:00:00Z"]
 
     async def test_what_is_disabled_is_missed(self, harness: Harness) -> None:
-        """Ticks while a schedule is disabled are not made up for, under any policy; a deleted one never ticks."""
+        """Ticks of a disabled schedule are never emitted later, under any policy; a deleted one never ticks."""
         storage = await opened(harness)
         for policy in CatchUp:
             await made(storage, schedule(policy.value, catch_up=policy))
@@ -227,7 +227,7 @@ class TestScheduleFire:
         assert emitted(await storage.schedules.fire_due()) == ["2026-06-01T17:00Z"] * 3
 
     async def test_an_update_drops_what_was_due(self, harness: Harness) -> None:
-        """A new line ticks from now on."""
+        """A new cron expression ticks from now on."""
         storage = await opened(harness)
         await made(storage, schedule(catch_up=CatchUp.ALL))
         await move(harness, "2026-06-01T15:30:00Z")
@@ -258,7 +258,7 @@ class TestScheduleFire:
     async def test_clocks_that_change(
         self, harness: Harness, zone: str, start: str, end: str, expected: list[str]
     ) -> None:
-        """A daily tick comes once a day: when the gap ends that it lies in, and in the first of two equal hours."""
+        """A daily tick comes once a day: at the end of a daylight saving gap, and in the first of two equal hours."""
         storage = await opened(harness, start)
         await made(storage, schedule("k", "30 2 * * *", time_zone=zone, catch_up=CatchUp.SKIP))
         ticks: list[str] = []
@@ -268,14 +268,14 @@ class TestScheduleFire:
         assert ticks == expected
 
     async def test_clocks_that_change_while_nobody_looks(self, harness: Harness) -> None:
-        """Made up for later, the ticks are the same as those that would have been emitted in time."""
+        """Missed ticks that are emitted later are the ones that would have been emitted in time."""
         storage = await opened(harness, "2026-10-23T12:00:00Z")
         await made(storage, schedule("k", "30 2 * * *", time_zone="Europe/Berlin", catch_up=CatchUp.ALL))
         await move(harness, "2026-10-26T12:00:00Z")
         assert await _fire_all(storage) == ["2026-10-24T00:30Z", "2026-10-25T00:30Z", "2026-10-26T01:30Z"]
 
     async def test_a_leap_day(self, harness: Harness) -> None:
-        """The 29th of February ticks in leap years."""
+        """A schedule of 29 February ticks in leap years."""
         storage = await opened(harness)
         new = await made(storage, schedule(cron="0 0 29 2 *"))
         assert new.next_tick_ms == at("2028-02-29T00:00:00Z")
@@ -284,7 +284,7 @@ class TestScheduleFire:
         assert await storage.schedules.next_fire_at_ms() == at("2032-02-29T00:00:00Z")
 
     async def test_a_tick_that_somebody_emitted_before(self, harness: Harness) -> None:
-        """An equal occurrence of the moment is the tick's; one with other content takes its place. It goes on."""
+        """An equal occurrence at the moment counts as the tick; another one takes its place. Ticks continue."""
         storage = await opened(harness)
         await subscribe(storage, (await made(storage, schedule(source_key="shared"))).source_key)
         for hour, city in ((12, None), (13, "Bonn")):
@@ -301,7 +301,7 @@ class TestScheduleFire:
         assert await runs(storage) == [NOON, "2026-06-01T13:00:00Z"]
 
     async def test_schedules_may_share_a_source(self, harness: Harness) -> None:
-        """Two schedules of one source that tick at one moment make one occurrence."""
+        """Two schedules of one source that tick at the same moment emit one occurrence."""
         storage = await opened(harness)
         await made(storage, schedule("hour", source_key="shared"))
         await made(storage, schedule("day", "0 12 * * *", source_key="shared"))
@@ -311,7 +311,7 @@ class TestScheduleFire:
         assert await runs(storage) == [NOON]
 
     async def test_a_tick_that_a_subscription_refuses(self, harness: Harness) -> None:
-        """A payload that does not fit is a rejected delivery of that subscription, not a lost tick."""
+        """A payload that a subscription refuses is a rejected delivery, not a lost tick."""
         storage = await opened(harness)
         source = (await made(storage, schedule())).source_key
         await subscribe(storage, source, "wants a city", required=["city"])
@@ -324,7 +324,7 @@ class TestScheduleFire:
         assert await runs(storage) == [NOON]
 
     async def test_a_started_process_runs_as_any_other(self, harness: Harness) -> None:
-        """What a tick starts is on the list of runnable processes and can be ended."""
+        """A process started by a tick is runnable and can be ended."""
         storage = await opened(harness)
         await subscribe(storage, (await made(storage, schedule())).source_key)
         await move(harness, NOON)
@@ -335,7 +335,7 @@ class TestScheduleFire:
         assert await storage.processes.runnable() == ()
 
     async def test_a_session_deleted_while_its_schedule_fires(self, harness: Harness) -> None:
-        """Whatever comes first, a deleted session's schedule ticks no more, and a tick is whole or not there."""
+        """A schedule of a deleted session does not tick; a concurrent tick is emitted whole or not at all."""
         storage = await opened(harness)
         other = await harness.open()
         for number in range(6):

@@ -1,4 +1,4 @@
-"""What trigger subscriptions must hold: one for each owner and key, changed by whoever saw its latest revision."""
+"""Laws of trigger subscriptions: one for each owner and key, changed only at its latest revision."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ OTHER: Final = EngineInput(kind="work", payload={"module": "other"})
 
 
 class TestTrigger:
-    """Laws about making, changing and removing subscriptions."""
+    """Laws of creating, changing and deleting subscriptions."""
 
     async def test_the_source_key_is_a_function(self, harness: Harness) -> None:
-        """The default key of a source depends on its type and description, and on nothing else."""
+        """The default key of a source depends only on its type and description."""
         storage = await harness.open()
         key = storage.triggers.source_key
         assert key(BUTTON, {"a": 1, "b": [2]}) == key(BUTTON, {"b": [2], "a": 1})
@@ -36,7 +36,7 @@ class TestTrigger:
         )
 
     async def test_registering_twice_is_one(self, harness: Harness) -> None:
-        """The same definition is the same subscription; each name has an id of its own."""
+        """Registering the same definition returns the same subscription; each name has its own id."""
         storage = await harness.open()
         first = await storage.triggers.register(trigger(label="mine"))
         assert first.created
@@ -49,7 +49,7 @@ class TestTrigger:
         assert await listed(storage) == ["other", "k"]
 
     async def test_a_new_subscription_is_enabled_at_revision_one(self, harness: Harness) -> None:
-        """What is registered is returned as it was defined, with the one label that was given."""
+        """A registered definition is returned unchanged, with the given label in its identity."""
         storage = await harness.open()
         subscription = (await storage.triggers.register(trigger(label="mine", source={"a": [1]}))).subscription
         assert (subscription.revision, subscription.enabled) == (1, True)
@@ -58,14 +58,14 @@ class TestTrigger:
         assert await found(storage) == subscription
 
     async def test_another_definition_is_a_conflict(self, harness: Harness) -> None:
-        """Registering a name with another definition is refused and names the revision."""
+        """Registering another definition under a name raises TriggerConflict, which names the revision."""
         storage = await harness.open()
         await subscribed(storage)
         for changed in (trigger(target=OTHER), trigger(source={"a": 1}), trigger(wake_session_id="s")):
             await refuse(storage, storage.triggers.register(changed), TriggerConflict, "'k'", "the host", "revision 1")
 
     async def test_owners_do_not_share_keys(self, harness: Harness) -> None:
-        """The host and each session have names of their own, and the frame of a session tells nobody apart."""
+        """The host and each session have separate names; the frame of a session makes no difference."""
         storage = await harness.open()
         await created(storage, "s")
         await created(storage, "t")
@@ -78,7 +78,7 @@ class TestTrigger:
         assert await storage.triggers.get(by_session("s", "other"), "k") == made[1].subscription
 
     async def test_a_frame_is_kept(self, harness: Harness) -> None:
-        """A subscription made in a frame is found by its session and remembers the frame."""
+        """A subscription created in a frame is found by its session and keeps the frame."""
         storage = await harness.open()
         await created(storage, "s")
         await storage.triggers.register(trigger(owner=by_session("s", "frame")))
@@ -87,7 +87,7 @@ class TestTrigger:
         assert await storage.triggers.delete_session("s") == 1
 
     async def test_a_session_must_be_there_to_own(self, harness: Harness) -> None:
-        """A session that never was, or was deleted, cannot own a subscription, which would never go."""
+        """A session that does not exist or was deleted cannot own a subscription, which would never be removed."""
         storage = await harness.open()
         await refuse(storage, storage.triggers.register(trigger(owner=by_session("never"))), SessionNotFound)
         await created(storage, "s")
@@ -95,7 +95,7 @@ class TestTrigger:
         await refuse(storage, storage.triggers.register(trigger(owner=by_session("s"))), SessionDeleted)
 
     async def test_changes_are_compare_and_set(self, harness: Harness) -> None:
-        """Every change wants the latest revision; another one is refused and both are named."""
+        """Every change needs the latest revision; another one raises TriggerConflict, which names both."""
         storage = await harness.open()
         await subscribed(storage)
         await harness.clock.advance(7)
@@ -117,7 +117,7 @@ class TestTrigger:
         assert await storage.triggers.get(HOST, "k") is None
 
     async def test_what_is_already_so_stays(self, harness: Harness) -> None:
-        """A change that changes nothing makes no new revision."""
+        """A change without effect does not create a revision."""
         storage = await harness.open()
         (first,) = await subscribed(storage)
         await harness.clock.advance(1)
@@ -125,7 +125,7 @@ class TestTrigger:
         assert await storage.triggers.enable(HOST, "k", revision=1) == first
 
     async def test_what_is_not_there_cannot_be_changed(self, harness: Harness) -> None:
-        """Changes of a name that its owner does not have are refused, also after it was deleted."""
+        """Changing an unknown or deleted name raises TriggerNotFound."""
         storage = await harness.open()
         for call in _changes(storage, revision=1):
             await refuse(storage, call(), TriggerNotFound, "the host", "'k'")
@@ -135,7 +135,7 @@ class TestTrigger:
             await refuse(storage, call(), TriggerNotFound)
 
     async def test_owners_cannot_change_each_others(self, harness: Harness) -> None:
-        """A session that names another one's key changes nothing."""
+        """A session cannot change the subscription of another session with the same key."""
         storage = await harness.open()
         for session in ("s", "t"):
             await created(storage, session)
@@ -145,7 +145,7 @@ class TestTrigger:
             await refuse(storage, storage.triggers.delete(owner, "k", revision=1), TriggerNotFound)
 
     async def test_a_successor_is_above_its_predecessor(self, harness: Harness) -> None:
-        """What is registered after a deletion has another id and a higher revision; a stale change misses it."""
+        """Registering after a deletion gives another id and a higher revision; a stale change is refused."""
         storage = await harness.open()
         (first,) = await subscribed(storage)
         await storage.triggers.update(trigger(target=OTHER), revision=1)
@@ -159,7 +159,7 @@ class TestTrigger:
         assert (await subscribed(storage))[0].revision == 4
 
     async def test_a_session_takes_its_subscriptions_along(self, harness: Harness) -> None:
-        """Deleting a session deletes what it owns, of all its frames, and what others own stays."""
+        """Deleting a session deletes its subscriptions, in all its frames, and no others."""
         storage = await harness.open()
         for session in ("s", "t"):
             await created(storage, session)
@@ -175,7 +175,7 @@ class TestTrigger:
         assert await listed(storage) == ["d"]
 
     async def test_a_session_created_again_starts_above(self, harness: Harness) -> None:
-        """A stale change from before the deletion of a session misses what its successor made."""
+        """A change from before the deletion of a session does not affect its successor's subscription."""
         storage = await harness.open()
         await created(storage, "s")
         (first,) = await subscribed(storage, owner=by_session())
@@ -186,7 +186,7 @@ class TestTrigger:
         await refuse(storage, storage.triggers.delete(by_session(), "k", revision=1), TriggerConflict)
 
     async def test_subscriptions_survive_reopening(self, harness: Harness) -> None:
-        """Everything is there again, and a new subscription still gets an id of its own."""
+        """Subscriptions survive reopening, and a new one still gets its own id."""
         storage = await harness.open()
         made = await subscribed(storage, "a", "b")
         report = await storage.occurrences.emit(pressed())
@@ -199,14 +199,14 @@ class TestTrigger:
         assert new.subscription_id not in {each.subscription_id for each in made}
 
     async def test_racing_registrations_are_one(self, harness: Harness) -> None:
-        """Of many equal registrations at once one makes the subscription and all return it."""
+        """Of many concurrent equal registrations one creates the subscription, and all return it."""
         storages = [await harness.open() for _ in range(2)]
         answers = await asyncio.gather(*(storages[n % 2].triggers.register(trigger()) for n in range(8)))
         assert len({each.subscription.subscription_id for each in answers}) == 1
         assert sum(each.created for each in answers) == 1
 
     async def test_racing_changes_have_one_winner(self, harness: Harness) -> None:
-        """Of many changes of one revision at once exactly one happens."""
+        """Of many concurrent changes at one revision exactly one succeeds."""
         storages = [await harness.open() for _ in range(2)]
         await subscribed(storages[0])
         targets = [EngineInput(kind="work", payload={"n": n}) for n in range(6)]
@@ -221,10 +221,10 @@ class TestTrigger:
 
 
 class TestTriggerReceipt:
-    """Laws about repeating a change under its operation id."""
+    """Laws of repeating a change under its operation id."""
 
     async def test_a_repeat_gets_the_first_answer(self, harness: Harness) -> None:
-        """Each change under an operation id is answered alike for ever, also after later revisions."""
+        """A repeated operation returns its first answer, even after later revisions."""
         storage = await harness.open()
         triggers = storage.triggers
         calls: list[Callable[[], Awaitable[msgspec.Struct]]] = [
@@ -244,7 +244,7 @@ class TestTriggerReceipt:
         assert successor.revision == 5
 
     async def test_a_repeat_after_the_session_is_gone(self, harness: Harness) -> None:
-        """A repeated registration neither fails nor makes anything once its session is deleted."""
+        """A repeated registration neither fails nor creates anything after its session is deleted."""
         storage = await harness.open()
         await created(storage, "s")
         first = await storage.triggers.register(trigger(owner=by_session()), operation_id="1")
@@ -253,7 +253,7 @@ class TestTriggerReceipt:
         assert await listed(storage) == []
 
     async def test_another_request_is_a_conflict(self, harness: Harness) -> None:
-        """An operation id stands for one request: what it does, to whom, with what."""
+        """An operation id identifies one request: the act, the subscription and the arguments."""
         storage = await harness.open()
         await subscribed(storage, "other")
         await storage.triggers.register(trigger(), operation_id="1")
@@ -267,14 +267,14 @@ class TestTriggerReceipt:
             await refuse(storage, call, TriggerConflict, "operation id '1'")
 
     async def test_a_refusal_leaves_no_receipt(self, harness: Harness) -> None:
-        """An operation that was refused did nothing, and is decided anew."""
+        """A refused operation changes nothing and leaves no receipt; a repetition is decided again."""
         storage = await harness.open()
         await refuse(storage, storage.triggers.disable(HOST, "k", revision=1, operation_id="1"), TriggerNotFound)
         await subscribed(storage)
         assert not (await storage.triggers.disable(HOST, "k", revision=1, operation_id="1")).enabled
 
     async def test_racing_repeats_agree(self, harness: Harness) -> None:
-        """One operation sent many times at once happens once, and all get its answer."""
+        """One operation sent many times concurrently is applied once, and all callers get its answer."""
         storages = [await harness.open() for _ in range(2)]
         await subscribed(storages[0])
         answers = await asyncio.gather(
@@ -284,7 +284,7 @@ class TestTriggerReceipt:
         assert answers[0].revision == 2
 
     async def test_old_receipts_can_be_forgotten(self, harness: Harness) -> None:
-        """Answers and tombstones from before a moment go, in portions; younger ones stay."""
+        """Pruning removes receipts and tombstones from before a moment, limited per call; younger ones stay."""
         storage = await harness.open()
         for number in range(3):
             await storage.triggers.register(trigger(f"k{number}"), operation_id=f"old{number}")

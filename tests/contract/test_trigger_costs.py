@@ -1,4 +1,4 @@
-"""What an emission and the lists of subscriptions cost: never more because there is more."""
+"""Costs of emissions and of reads of subscriptions: independent of how many rows exist."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _MANY: Final = 1_000
 _SUBSCRIPTIONS: Final = 100_000
 _OCCURRENCES: Final = 20_000
 _MATCHES: Final = 100
-"""How many of them watch the same source."""
+"""How many subscriptions watch the same source."""
 _MOST_ROWS: Final = 1_000
-"""More than any query here has to look at, and far fewer than there are."""
+"""More rows than any query here needs to read, and far fewer than exist."""
 
 
 class Recorder:
-    """Remembers the names of the statements that a storage runs."""
+    """Records the names of the statements that a storage runs."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -73,7 +73,7 @@ async def test_a_thousand_deliveries_cost_as_many_statements_as_one(
 
 
 async def _multiply(url: str, backend_name: str, count: int) -> None:
-    """Add copies of the first subscription, under other names, past lash."""
+    """Insert copies of the first subscription under other names, directly into the table."""
     columns = (
         "fingerprint, definition, source_type, source_key, definition_hash, environment_ref, enabled,"
         " created_at_ms, updated_at_ms"
@@ -109,7 +109,7 @@ INSERT INTO lash_trigger_deliveries (
 SELECT occurrence_key, 0, 'id', '', 'key', 'process' || occurrence_key, 'started', 1 FROM lash_trigger_occurrences;
 ANALYZE lash_trigger_subscriptions, lash_trigger_occurrences, lash_trigger_deliveries;
 """
-"""Fills a storage that holds one subscription, whose definition serves for all."""
+"""Fills a storage with copies of its one subscription."""
 
 _NONE: Final = "NULL, 101"
 QUERIES: Final[dict[str, tuple[str, str, int]]] = {
@@ -124,7 +124,7 @@ QUERIES: Final[dict[str, tuple[str, str, int]]] = {
     "one delivery": ("emit_delivery", "77, 'id'", 1),
     "prunable": ("emit_prunable", "1000000, 100", 100),
 }
-"""What is asked of a full storage: the query, its arguments, and how many rows it must answer."""
+"""Queries of a full storage: name, arguments, and the number of rows that each must return."""
 
 
 class Full:
@@ -136,7 +136,7 @@ class Full:
         self._queries = load_queries("lash.postgres.sql", schema=options.schema)
 
     async def explain(self, name: str, arguments: str, mode: str) -> list[dict[str, Any]]:
-        """Run the query under a kind of plan, undo it, and return those nodes of its plan that ran."""
+        """Run the query under a plan mode, roll back, and return the plan nodes that ran."""
         connection = await asyncpg.connect(self._dsn)
         try:
             await connection.execute(f"SET plan_cache_mode = {mode}")
@@ -169,7 +169,7 @@ def _fill(url: str) -> None:
 @pytest.mark.parametrize("mode", ["force_generic_plan", "force_custom_plan"])
 @pytest.mark.parametrize("case", QUERIES)
 async def test_indexes_are_used(full: Full, backend_name: str, case: str, mode: str) -> None:
-    """At 100,000 subscriptions and many occurrences nothing reads a table whole, or rows in vain."""
+    """With 100,000 subscriptions and many occurrences no query scans a table or reads unneeded rows."""
     name, arguments, answered = QUERIES[case]
     nodes = await full.explain(name, arguments, mode)
     assert nodes[0]["Actual Rows"] == answered
@@ -180,7 +180,7 @@ async def test_indexes_are_used(full: Full, backend_name: str, case: str, mode: 
 
 @pytest.mark.parametrize("backend_name", ["sqlite"], indirect=True)
 async def test_a_sqlite_match_reads_what_matches(backend_url: str, backend_name: str) -> None:
-    """Among many subscriptions an emission finds its own by an index over both source fields."""
+    """An emission finds its matches by an index over both source fields."""
     async with await lash.open(backend_url) as storage:
         await created(storage)
         await subscribed(storage, "elsewhere", owner=by_session(), source_key="red")
@@ -202,6 +202,6 @@ def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _rows_read(node: dict[str, Any]) -> float:
-    """The rows that a scan read from a table, kept or not."""
+    """Return how many rows a scan read, filtered out or not."""
     kept, thrown_away = node.get("Actual Rows", 0), node.get("Rows Removed by Filter", 0)
     return float((kept + thrown_away) * node["Actual Loops"])

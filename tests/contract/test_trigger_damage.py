@@ -1,4 +1,4 @@
-"""A subscription that cannot be read is told, and stands in nobody's way."""
+"""An unreadable subscription is reported and does not affect others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DAMAGE = "UPDATE lash_trigger_subscriptions SET definition = '{' WHERE key = 'b
 
 
 async def _prepare(url: str, owner: lash.model.TriggerOwner = HOST) -> str:
-    """Make three subscriptions, damage the one in the middle, and return its id."""
+    """Create three subscriptions, damage the middle one, and return its id."""
     async with await lash.open(url) as storage:
         await storage.sessions.create("s")
         made = await subscribed(storage, "a", "bad", "c", owner=owner)
@@ -23,7 +23,7 @@ async def _prepare(url: str, owner: lash.model.TriggerOwner = HOST) -> str:
 
 
 async def test_a_list_names_the_damaged_and_shows_the_others(backend_url: str) -> None:
-    """It neither hides a damaged row nor fails for it."""
+    """A list neither hides a damaged row nor fails."""
     damaged = await _prepare(backend_url)
     async with await lash.open(backend_url) as storage:
         page = await storage.triggers.list()
@@ -37,7 +37,7 @@ async def test_a_list_names_the_damaged_and_shows_the_others(backend_url: str) -
 
 
 async def test_asking_for_the_damaged_one_says_so(backend_url: str) -> None:
-    """Damage is never absence; the message names the subscription."""
+    """Getting a damaged subscription raises CorruptData, which names it, instead of returning None."""
     damaged = await _prepare(backend_url)
     async with await lash.open(backend_url) as storage:
         with pytest.raises(lash.CorruptData, match=rf"'bad' \({damaged}\) of the host"):
@@ -50,7 +50,7 @@ async def test_asking_for_the_damaged_one_says_so(backend_url: str) -> None:
 
 
 async def test_an_emission_rejects_the_damaged_one(backend_url: str) -> None:
-    """Its delivery is rejected, the others start, and after a repair a retry starts it too."""
+    """The delivery to a damaged subscription is rejected, the others start; a retry after a repair starts it."""
     damaged = await _prepare(backend_url)
     async with await lash.open(backend_url) as storage:
         report = await storage.occurrences.emit(pressed())
@@ -65,7 +65,7 @@ async def test_an_emission_rejects_the_damaged_one(backend_url: str) -> None:
 
 
 async def test_a_damaged_one_can_be_deleted(backend_url: str) -> None:
-    """Deleting it, or its session, does not need to read it."""
+    """A damaged subscription and its session can be deleted."""
     await _prepare(backend_url, owner=by_session())
     async with await lash.open(backend_url) as storage:
         assert (await storage.triggers.delete(by_session(), "bad", revision=1)).revision == 1
@@ -76,7 +76,7 @@ async def test_a_damaged_one_can_be_deleted(backend_url: str) -> None:
 
 
 async def test_a_damaged_answer_is_no_replay(backend_url: str) -> None:
-    """A stored answer that cannot be what was answered is damage, and the repeat does nothing."""
+    """An unreadable receipt raises CorruptData, and the repetition changes nothing."""
     async with await lash.open(backend_url) as storage:
         await storage.triggers.register(trigger(), operation_id="o")
         await storage.occurrences.emit(pressed())
@@ -90,7 +90,7 @@ async def test_a_damaged_answer_is_no_replay(backend_url: str) -> None:
 
 
 async def test_a_damaged_occurrence_is_not_absent(backend_url: str) -> None:
-    """An occurrence that cannot be read raises, when asked for and when retried."""
+    """Reading or retrying an unreadable occurrence raises CorruptData."""
     async with await lash.open(backend_url) as storage:
         await subscribed(storage, payload_schema={"type": "string"})
         report = await storage.occurrences.emit(pressed())

@@ -1,4 +1,4 @@
-"""What happens to triggers and occurrences that cannot be stored: a clear refusal, and nothing is written."""
+"""Laws of invalid triggers and occurrences: InvalidInput, and nothing is written."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ BAD_DRAFTS: Final[dict[str, tuple[dict[str, Any], str]]] = {
 
 
 class TestTriggerInput:
-    """Bad input is refused before anything is written, for each argument."""
+    """Laws of invalid arguments: each is refused before anything is written."""
 
     @pytest.mark.parametrize("case", BAD_DRAFTS)
     async def test_a_bad_definition_is_refused(self, harness: Harness, case: str) -> None:
-        """Everything that could keep a process from starting is found when it is registered or updated."""
+        """Registering and updating refuse every definition that could not start a process."""
         storage = await harness.open()
         await subscribed(storage)
         fields, saying = BAD_DRAFTS[case]
@@ -81,7 +81,7 @@ class TestTriggerInput:
 
     @pytest.mark.parametrize("case", BAD_IDS)
     async def test_bad_names_are_refused(self, harness: Harness, case: str) -> None:
-        """Whatever names something must be text that can be stored, and not be blank."""
+        """Every name is text that can be stored, and not blank."""
         storage = await harness.open()
         bad: Any = BAD_IDS[case]
         occurrences = storage.occurrences
@@ -107,7 +107,7 @@ class TestTriggerInput:
 
     @pytest.mark.parametrize("case", BAD_JSON)
     async def test_bad_json_is_refused(self, harness: Harness, case: str) -> None:
-        """What is no plain JSON is refused wherever a value may stand."""
+        """A value that is not plain JSON is refused in every field."""
         storage = await harness.open()
         bad: Any = BAD_JSON[case]
         for call in (
@@ -122,7 +122,7 @@ class TestTriggerInput:
             storage.triggers.source_key("t", bad)
 
     async def test_an_oversize_payload_is_refused(self, harness: Harness) -> None:
-        """An occurrence has a limit, because every process that it starts gets a copy."""
+        """The size of an occurrence is limited, because every process that it starts gets a copy."""
         storage = await harness.open()
         await refuse(storage, storage.occurrences.emit(pressed(payload=_BIG)), InvalidInput, "262,144", "'1'")
 
@@ -141,7 +141,7 @@ class TestTriggerInput:
             await refuse(storage, call, InvalidInput)
 
     async def test_other_things_are_refused(self, harness: Harness) -> None:
-        """What is no definition, no occurrence and no moment."""
+        """Arguments of another type are refused."""
         storage = await harness.open()
         nothing: Any = None
         for call in (
@@ -156,7 +156,7 @@ class TestTriggerInput:
             await refuse(storage, call, InvalidInput)
 
     async def test_what_is_only_just_allowed(self, harness: Harness) -> None:
-        """Names of full length and odd characters work everywhere, and so do values at the limits."""
+        """Names of full length and with unusual characters work, and so do values at the limits."""
         storage = await harness.open()
         key, kind, name = "🔑" * 255, "t" * 128, storage.triggers.source_key("t" * 128, {"x": "\0"})
         draft = trigger(
@@ -171,7 +171,7 @@ class TestTriggerInput:
         assert await listed(storage, key=key) == [key]
 
     async def test_text_for_enums_is_the_member(self, harness: Harness) -> None:
-        """A definition that is given as its JSON would be reads as the same definition."""
+        """A definition given as plain JSON values equals the typed definition."""
         storage = await harness.open()
         recovery: Any = "owner_bound"
         first = await storage.triggers.register(trigger(recovery=recovery))

@@ -1,4 +1,4 @@
-"""What lists of trigger subscriptions must hold."""
+"""Laws of lists of trigger subscriptions."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tests.factories.trigger import BUTTON, HOST, by_session, subscribed
 
 
 class TestTriggerList:
-    """Laws about finding subscriptions."""
+    """Laws of finding subscriptions."""
 
     async def test_lists_filter_by_all_that_is_named(self, harness: Harness) -> None:
-        """Each filter narrows, several do together; definitions are compared as JSON values."""
+        """Filters can be combined; definitions are compared as JSON values."""
         storage = await harness.open()
         for session in ("s", "t"):
             await created(storage, session)
@@ -49,7 +49,7 @@ class TestTriggerList:
 
     @pytest.mark.parametrize("wanted", [TriggerFilter(), TriggerFilter(source_type=BUTTON)])
     async def test_pages_do_not_overlap(self, harness: Harness, wanted: TriggerFilter) -> None:
-        """Pages of any size show every subscription once, the newest first, whatever is made meanwhile."""
+        """Pages of any size show every subscription once, newest first, despite concurrent registrations."""
         storage = await harness.open()
         keys = [f"k{number}" for number in range(7)]
         await subscribed(storage, *keys)
@@ -80,6 +80,6 @@ class TestTriggerList:
         ],
     )
     async def test_a_bad_list_is_refused(self, harness: Harness, bad: dict[str, Any]) -> None:
-        """Sizes, cursors and filters that mean nothing are refused, a cursor of another list among them."""
+        """Invalid limits, cursors and filters are refused, including the cursor of another list."""
         storage = await harness.open()
         await refuse(storage, storage.triggers.list(**bad), InvalidInput)

@@ -1,4 +1,4 @@
-"""What can be seen of triggers, to compare before and after."""
+"""The visible state of triggers, to compare before and after."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from tests.contract.process_state import World, world
 
 
 class TriggerWorld(NamedTuple):
-    """Everything that the public surface shows of subscriptions and processes."""
+    """All subscriptions and processes, as the public API shows them."""
 
     subscriptions: tuple[TriggerSubscription, ...]
     processes: World
 
 
 async def trigger_world(storage: Storage) -> TriggerWorld:
-    """Look at all subscriptions and processes from the outside."""
+    """Return the visible state of a storage."""
     page = await storage.triggers.list(limit=1_000)
     assert page.next_cursor is None
     return TriggerWorld(page.subscriptions, await world(storage))
 
 
 async def refuse(storage: Storage, call: Awaitable[object], error: type[LashError], *saying: str) -> LashError:
-    """Assert that the call is refused with exactly this error, that it says these things, and changes nothing."""
+    """Assert that the call raises exactly this error with these texts, and changes nothing."""
     before = await trigger_world(storage)
     with pytest.raises(error) as raised:
         await call

@@ -1,4 +1,4 @@
-"""What keeps an emission, a change and the end of a session out of each other's way, one waiting for the other."""
+"""Locks between emissions, changes of subscriptions and deletions of sessions on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ WHERE NOT l.granted AND (l.database = d.oid OR l.locktype = 'transactionid')
 
 
 class Gate:
-    """Holds whoever writes to a table inside their transaction, until it is opened."""
+    """Blocks transactions that write to a table until it is opened."""
 
     def __init__(self, connection: asyncpg.Connection[asyncpg.Record]) -> None:
         self._connection = connection
 
     async def until_waiting(self, count: int, *tasks: asyncio.Task[object]) -> bool:
-        """Return once so many wait for something; False if one of the tasks is done instead."""
+        """Return True once this many transactions wait; False if one of the tasks ends first."""
         while True:
             if any(task.done() for task in tasks):
                 return False
@@ -47,7 +47,7 @@ class Gate:
 
 @asynccontextmanager
 async def gate_on(url: str, table: str) -> AsyncIterator[Gate]:
-    """Put up a closed gate, which those who come later must pass."""
+    """Install a closed gate, which later writes must pass."""
     options = PostgresOptions.from_url(url)
     connection = await asyncpg.connect(options.dsn, server_settings={"search_path": options.schema})
     try:
@@ -81,7 +81,7 @@ async def test_the_end_of_a_session_waits_for_an_emission(url: str) -> None:
 
 
 async def test_the_end_of_a_session_waits_for_a_registration(url: str) -> None:
-    """A subscription that is made while its session is deleted goes with it."""
+    """A subscription created while its session is deleted is deleted with it."""
     async with await lash.open(url) as storage, gate_on(url, "lash_trigger_subscriptions") as gate:
         await created(storage)
         registering = asyncio.create_task(storage.triggers.register(trigger(owner=by_session())))
@@ -95,7 +95,7 @@ async def test_the_end_of_a_session_waits_for_a_registration(url: str) -> None:
 
 
 async def test_a_registration_waits_for_the_end_of_a_session(url: str) -> None:
-    """A subscription that comes while its session is being deleted is refused."""
+    """Registering a subscription of a session that is being deleted is refused."""
     async with await lash.open(url) as storage:
         await created(storage)
         async with gate_on(url, "lash_session_ids") as gate:
@@ -111,7 +111,7 @@ async def test_a_registration_waits_for_the_end_of_a_session(url: str) -> None:
 
 @pytest.mark.parametrize("change", ["disable", "delete"])
 async def test_a_change_waits_for_an_emission(url: str, change: str) -> None:
-    """Once a subscription is disabled or deleted, no emission that matched it before starts anything more."""
+    """After a subscription is disabled or deleted, an emission that matched it before starts nothing."""
     async with await lash.open(url) as storage, gate_on(url, "lash_trigger_deliveries") as gate:
         await subscribed(storage)
         emitting = asyncio.create_task(storage.occurrences.emit(pressed()))
@@ -124,7 +124,7 @@ async def test_a_change_waits_for_an_emission(url: str, change: str) -> None:
 
 
 async def test_an_equal_emission_waits_for_the_first(url: str) -> None:
-    """Whoever comes second gets the report of the first, not an error and not a second process."""
+    """The second of two concurrent emissions gets the report of the first, without an error or a second process."""
     async with await lash.open(url) as storage, gate_on(url, "lash_trigger_deliveries") as gate:
         await subscribed(storage)
         first = asyncio.create_task(storage.occurrences.emit(pressed()))
@@ -137,7 +137,7 @@ async def test_an_equal_emission_waits_for_the_first(url: str) -> None:
 
 
 async def test_pruning_leaves_what_is_being_retried(url: str) -> None:
-    """An occurrence of which a delivery is just being started is not pruned under it."""
+    """An occurrence is not pruned while a delivery of it is being started."""
     async with await lash.open(url) as storage:
         (subscription,) = await subscribed(storage, payload_schema={"type": "string"})
         report = await storage.occurrences.emit(pressed())
