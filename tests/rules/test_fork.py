@@ -11,7 +11,6 @@ from lash.plan.session.fork import (
     PreparedFork,
     SourceRow,
     existing_fork,
-    fork_node,
     fork_point,
     prepare_fork,
 )
@@ -86,9 +85,9 @@ def test_another_session_is_not_taken_for_the_fork(asked: str | None, relation: 
 
 def test_a_fork_begins_after_the_leaf_or_the_named_node() -> None:
     """The leaf is the default; a source without one is forked from before its first node."""
-    assert fork_node(prepare(), SOURCE) == "leaf"
-    assert fork_node(prepare(node_id="n"), SOURCE) == "n"
-    assert fork_node(prepare(), SourceRow(3, False, None)) is None
+    assert prepare().start_node(SOURCE) == "leaf"
+    assert prepare(node_id="n").start_node(SOURCE) == "n"
+    assert prepare().start_node(SourceRow(3, False, None)) is None
 
 
 def test_the_leaf_of_a_fork_lies_on_segment_0() -> None:

@@ -31,6 +31,7 @@ from lash.plan.session.session import (
     HeldNode,
     MetaRow,
     ReadRow,
+    RevisionRows,
     check_limit,
     check_scope,
     decode_cursor,
@@ -44,6 +45,7 @@ from lash.plan.session.session import (
     new_head,
     new_meta,
     require_removable,
+    uncommitted,
 )
 from lash.plan.session.usage import UsageRow
 from tests.rules.kit import EMPTY_HEAD, SESSION, sha256
@@ -114,6 +116,15 @@ def test_a_row_without_a_commit_is_no_head(missing: dict[str, None]) -> None:
     assert decode_head(replace(READ_ROW, **missing)) is None
 
 
+@pytest.mark.parametrize("missing", [{"config": None}, {"checkpoint_ref": None}])
+def test_a_session_without_a_commit_has_no_revision(missing: dict[str, None]) -> None:
+    """Its head is its only row, and reading it returns None."""
+    row = replace(READ_ROW, **missing)
+    assert READ_ROW.is_committed
+    assert not row.is_committed
+    assert decode_read(uncommitted(row), ActivePath()) is None
+
+
 def test_an_unreadable_configuration_is_corrupt() -> None:
     """An option that this version does not know is never dropped silently."""
     with pytest.raises(CorruptData, match="the configuration of session 'session-1'"):
@@ -139,16 +150,18 @@ def read(
     checkpoint: CheckpointRow | None = CHECKPOINT,
     inherited: tuple[PathRow, ...] = (),
 ) -> SessionRead:
-    return decode_read(
-        HEAD,
-        scope,
-        inherited=inherited,
+    rows = RevisionRows(
+        read=READ_ROW,
+        inherited=list(inherited),
         nodes=nodes,
         frames=[FrameRow("f", 0, '{"frame_id":"f","created_at":"2025-06-01T12:00:00Z"}')],
         checkpoint=checkpoint,
         components=COMPONENTS,
         totals=[UsageRow("turn", "large", 1, 0, 0, 0)],
     )
+    result = decode_read(rows, scope)
+    assert result is not None
+    return result
 
 
 def shown(result: SessionRead) -> tuple[list[str], str | None]:

@@ -8,11 +8,11 @@ import io
 import msgspec
 import pytest
 
+from lash.backend.session import BoundSession
 from lash.errors import Conflict
 from lash.model.lease import Acquired
 from lash.model.queue import BatchDraft, Boundary, Claim, TurnInput
 from lash.model.session.session import ReadScope, SessionRead
-from lash.sqlite.rows.session.session import SQLiteSession
 from lash.stores.storage import Storage
 from lash.transfer import import_session
 from tests.factories.session import chain, commit, owner, started
@@ -38,9 +38,9 @@ async def test_work_is_queued_or_done_and_never_both(monkeypatch: pytest.MonkeyP
     async with opened("sqlite://") as (storage,):
         await started(storage)
         await storage.queue.enqueue(says("hello"))
-        load, calls = SQLiteSession.load, 0
+        load, calls = BoundSession.load, 0
 
-        async def load_then_consume(session: SQLiteSession, scope: ReadScope) -> SessionRead | None:
+        async def load_then_consume(session: BoundSession, scope: ReadScope) -> SessionRead | None:
             nonlocal calls
             calls += 1
             read = await load(session, scope)
@@ -48,7 +48,7 @@ async def test_work_is_queued_or_done_and_never_both(monkeypatch: pytest.MonkeyP
                 await consume(storage)
             return read
 
-        monkeypatch.setattr(SQLiteSession, "load", load_then_consume)
+        monkeypatch.setattr(BoundSession, "load", load_then_consume)
         lines = parsed(await exported(storage, with_queue=True))
     assert [line["node"]["node_id"] for line in lines if line["kind"] == "node"] == ["a", "b"]
     assert [line for line in lines if line["kind"] == "batch"] == []
@@ -59,13 +59,13 @@ async def test_a_queue_that_never_stands_still_is_told(monkeypatch: pytest.Monke
     """Rather than a file that may be wrong there is an error, after a bounded number of tries."""
     async with opened("sqlite://") as (storage,):
         await started(storage)
-        load = SQLiteSession.load
+        load = BoundSession.load
 
-        async def load_and_say(session: SQLiteSession, scope: ReadScope) -> SessionRead | None:
+        async def load_and_say(session: BoundSession, scope: ReadScope) -> SessionRead | None:
             await storage.queue.enqueue(says("again"))
             return await load(session, scope)
 
-        monkeypatch.setattr(SQLiteSession, "load", load_and_say)
+        monkeypatch.setattr(BoundSession, "load", load_and_say)
         with pytest.raises(Conflict, match="does not stand still"):
             await exported(storage, with_queue=True)
 

@@ -11,6 +11,7 @@ from lash.backend.effect import Effects
 from lash.backend.lease import Leases
 from lash.backend.maintenance import StorageMaintenance
 from lash.backend.queue import Queue
+from lash.backend.session import BoundSession, Sessions
 from lash.backend.session_waiter import SharedSessionWaiter
 from lash.backend.table_rows import MovableRows
 from lash.backend.trigger.emit import Occurrences
@@ -40,7 +41,7 @@ from lash.postgres.rows.queue.claim import PostgresClaimRows
 from lash.postgres.rows.queue.dead_letter import PostgresDeadLetterRows
 from lash.postgres.rows.queue.queue import PostgresQueueRows
 from lash.postgres.rows.session.reply import PostgresReplyRows
-from lash.postgres.rows.session.session import PostgresSession, PostgresSessionStore
+from lash.postgres.rows.session.session import PostgresSessionRows
 from lash.postgres.rows.table_rows import PostgresRawRows
 from lash.postgres.rows.trigger.emit import PostgresOccurrenceRows
 from lash.postgres.rows.trigger.schedule import PostgresScheduleRows
@@ -62,7 +63,7 @@ class PostgresStorage:
         """Build the stores on an open database; use `open`."""
         self._database = database
         self.hints = PostgresHints(database)
-        self.sessions = PostgresSessionStore(database, rules, self.hints)
+        self.sessions = Sessions(PostgresSessionRows(database), rules, self.hints)
         self.leases = Leases(PostgresLeaseRows(database), self.hints)
         self.maintenance = StorageMaintenance(PostgresMaintenanceRows(database))
         self.rows = MovableRows(PostgresRawRows(database))
@@ -116,7 +117,7 @@ class PostgresStorage:
     def durability(self) -> Durability:
         return Durability.DURABLE
 
-    def session(self, session_id: str) -> PostgresSession:
+    def session(self, session_id: str) -> BoundSession:
         return self.sessions.handle(session_id)
 
     async def report(self) -> StorageReport:

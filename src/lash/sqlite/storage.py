@@ -14,6 +14,7 @@ from lash.backend.effect import Effects
 from lash.backend.lease import Leases
 from lash.backend.maintenance import StorageMaintenance
 from lash.backend.queue import Queue
+from lash.backend.session import BoundSession, Sessions
 from lash.backend.session_waiter import SharedSessionWaiter
 from lash.backend.table_rows import MovableRows
 from lash.backend.trigger.emit import Occurrences
@@ -44,7 +45,7 @@ from lash.sqlite.rows.queue.claim import SQLiteClaimRows
 from lash.sqlite.rows.queue.dead_letter import SQLiteDeadLetterRows
 from lash.sqlite.rows.queue.queue import SQLiteQueueRows
 from lash.sqlite.rows.session.reply import SQLiteReplyRows
-from lash.sqlite.rows.session.session import SQLiteSession, SQLiteSessionStore
+from lash.sqlite.rows.session.session import SQLiteSessionRows
 from lash.sqlite.rows.table_rows import SQLiteRawRows
 from lash.sqlite.rows.trigger.emit import SQLiteOccurrenceRows
 from lash.sqlite.rows.trigger.schedule import SQLiteScheduleRows
@@ -67,7 +68,7 @@ class SQLiteStorage:
         """Build the stores on an open database; use `open`."""
         self._database = database
         self.hints = SQLiteHints(database)
-        self.sessions = SQLiteSessionStore(database, rules, self.hints)
+        self.sessions = Sessions(SQLiteSessionRows(database), rules, self.hints)
         self.leases = Leases(SQLiteLeaseRows(database), self.hints)
         self.maintenance = StorageMaintenance(SQLiteMaintenanceRows(database))
         self.rows = MovableRows(SQLiteRawRows(database))
@@ -120,7 +121,7 @@ class SQLiteStorage:
     def durability(self) -> Durability:
         return Durability.DURABLE if self._database.durable else Durability.INLINE
 
-    def session(self, session_id: str) -> SQLiteSession:
+    def session(self, session_id: str) -> BoundSession:
         return self.sessions.handle(session_id)
 
     async def report(self) -> StorageReport:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Protocol
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 from lash.base.compression import BlobRef
 from lash.model.session.checkpoint import Checkpoint
@@ -20,9 +20,21 @@ from lash.model.session.session import (
     VacuumReport,
 )
 
+if TYPE_CHECKING:
+    from lash.plan.session.checkpoint import CheckpointRow, ComponentRow
+    from lash.plan.session.commit import CommitDecision, CommitFacts, PreparedCommit
+    from lash.plan.session.fork import ForkPoint, InheritedRun, PreparedFork, SourceRow
+    from lash.plan.session.node import PathRow
+    from lash.plan.session.session import HeldNode, MetaRow, ReadRow, RevisionRows
+
+T = TypeVar("T")
+
+DecideCommit: TypeAlias = "Callable[[CommitFacts], CommitDecision]"
+DecideFork: TypeAlias = "Callable[[SourceRow, Sequence[InheritedRun]], ForkPoint]"
+
 
 class Session(Protocol):
-    """A handle on one session. It holds no state of its own: every call asks the database.
+    """A handle on one session. It holds no state: every call reads or writes the database.
 
     Every method raises SessionNotFound if the session was never created, and SessionDeleted once it was deleted.
     """
@@ -35,7 +47,7 @@ class Session(Protocol):
         ...
 
     async def revision(self) -> int:
-        """Return the revision that the next commit must expect, which there is before the first one too."""
+        """Return the revision that the next commit must expect, before the first commit too."""
         ...
 
     async def load(self, scope: ReadScope = ...) -> SessionRead | None:
@@ -51,7 +63,7 @@ class Session(Protocol):
         ...
 
     async def checkpoint(self, revision: int | None = None) -> Checkpoint | None:
-        """Return the checkpoint of a revision, by default the head's; None if it is no longer, or not yet, kept."""
+        """Return the checkpoint of a revision, by default the head's; None if it is not kept."""
         ...
 
     async def blob(self, ref: BlobRef) -> bytes:
@@ -152,4 +164,74 @@ class SessionStore(Protocol):
         Nodes that a fork inherits stay, invisible to all but the forks, until the last of these is deleted too.
         Deleting an unknown id succeeds and leaves nothing behind.
         """
+        ...
+
+
+class SessionRows(Protocol):
+    """The rows of sessions in one database; `lash.backend.session.Sessions` makes a `SessionStore` of them.
+
+    A method that is given a session raises SessionNotFound or SessionDeleted if it has no row, unless it says
+    otherwise. ``decide`` functions are called inside the transaction that applies their decision, or before a
+    statement that is guarded by the facts they were given, and then again if those were stale. ``decode`` functions
+    are called where the rows are read, which may be a thread.
+    """
+
+    async def create(self, meta: SessionMeta, relation: str) -> tuple[MetaRow, bool]:
+        """Create the session unless its id is taken; return its row, and whether it was created."""
+        ...
+
+    async def fork(self, prepared: PreparedFork, decide: DecideFork) -> tuple[MetaRow, bool]:
+        """Create the fork unless its id is taken; return its row, and whether it was created."""
+        ...
+
+    async def find(self, session_id: str) -> MetaRow | None:
+        """Return the metadata, or None if there is no such session."""
+        ...
+
+    async def page(self, before: int | None, limit: int) -> list[MetaRow]:
+        """Return the newest sessions whose key is less than ``before``."""
+        ...
+
+    async def delete(self, session_id: str) -> bool:
+        """Delete the session with all it owns in one transaction; return whether there was one."""
+        ...
+
+    async def meta(self, session_id: str) -> MetaRow: ...
+
+    async def save_meta(self, meta: SessionMeta, relation: str) -> None: ...
+
+    async def read(self, session_id: str) -> ReadRow:
+        """Return the head alone."""
+        ...
+
+    async def load(self, session_id: str, scope: ReadScope, decode: Callable[[RevisionRows], T]) -> T:
+        """Return the head's revision, all of it from one snapshot."""
+        ...
+
+    async def node(self, session_id: str, node_id: str) -> PathRow | None:
+        """Return a live node, own or inherited."""
+        ...
+
+    async def checkpoint(
+        self, session_id: str, revision: int | None, decode: Callable[[CheckpointRow, Sequence[ComponentRow]], T]
+    ) -> T | None:
+        """Return the checkpoint of a revision, of the head by default; None if it is not kept."""
+        ...
+
+    async def blob(self, session_id: str, ref: BlobRef, decode: Callable[[ComponentRow], T]) -> T | None: ...
+
+    async def commit(self, prepared: PreparedCommit, decide: DecideCommit) -> CommitResult:
+        """Write the commit and release its lease, or only release the lease if the decision is a replay."""
+        ...
+
+    async def tombstone(
+        self, session_id: str, node_ids: Sequence[str], check: Callable[[Sequence[HeldNode]], None]
+    ) -> int:
+        """Remove the nodes unless ``check`` raises over those that are in use; return how many were live."""
+        ...
+
+    async def removed_count(self, session_id: str) -> int: ...
+
+    async def vacuum(self, session_id: str) -> int:
+        """Delete the removed nodes for good and return how many there were."""
         ...

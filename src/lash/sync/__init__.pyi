@@ -916,7 +916,7 @@ class ScheduleStore:
         """
 
 class Session:
-    """A handle on one session. It holds no state of its own: every call asks the database.
+    """A handle on one session. It holds no state: every call reads or writes the database.
 
     Every method raises SessionNotFound if the session was never created, and SessionDeleted once it was deleted.
     """
@@ -925,7 +925,7 @@ class Session:
     def head(self) -> SessionHead | None:
         """Return the head alone, which is cheap; None before the first commit."""
     def revision(self) -> int:
-        """Return the revision that the next commit must expect, which there is before the first one too."""
+        """Return the revision that the next commit must expect, before the first commit too."""
     def load(self, scope: ReadScope = ...) -> SessionRead | None:
         """Return one committed revision, never a mixture of two; None before the first commit.
 
@@ -935,7 +935,7 @@ class Session:
     def node(self, node_id: str) -> Node | None:
         """Return a live node of any branch, own or inherited; None if there is none of this id."""
     def checkpoint(self, revision: int | None = None) -> Checkpoint | None:
-        """Return the checkpoint of a revision, by default the head's; None if it is no longer, or not yet, kept."""
+        """Return the checkpoint of a revision, by default the head's; None if it is not kept."""
     def blob(self, ref: BlobRef) -> bytes:
         """Return bytes that the session holds, or raise BlobNotFound."""
     def commit(self, commit: Commit) -> CommitResult:

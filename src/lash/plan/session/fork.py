@@ -40,6 +40,10 @@ class PreparedFork(msgspec.Struct, frozen=True, kw_only=True):
     node_id: str | None
     meta: SessionMeta
 
+    def start_node(self, source: SourceRow) -> str | None:
+        """Return the node after which the fork starts; None for a source without nodes."""
+        return source.leaf_node_id if self.node_id is None else self.node_id
+
 
 class ForkPoint(msgspec.Struct, frozen=True, kw_only=True):
     """Where a fork begins: with which runs, and after which node."""
@@ -94,14 +98,9 @@ def existing_fork(prepared: PreparedFork, row: MetaRow) -> CreatedSession:
     raise SessionExists(prepared.meta.session_id)
 
 
-def fork_node(prepared: PreparedFork, source: SourceRow) -> str | None:
-    """Return the node after which the fork begins; None for before the first one."""
-    return source.leaf_node_id if prepared.node_id is None else prepared.node_id
-
-
 def fork_point(prepared: PreparedFork, source: SourceRow, runs: Sequence[InheritedRun]) -> ForkPoint:
     """Decide where the fork begins, given the runs of the path to its node; raise NodeNotFound if there are none."""
-    node_id = fork_node(prepared, source)
+    node_id = prepared.start_node(source)
     if node_id is not None and not runs:
         raise NodeNotFound(prepared.source_session_id, node_id)
     relation = ForkRelation(source_session_id=prepared.source_session_id, node_id=node_id)

@@ -208,6 +208,11 @@ def user_text(node: Node) -> str | None:
     return text[:PICKER_LENGTH]
 
 
+def first_user_text(row: PathRow | None) -> str:
+    """Return what a list of sessions shows of the first user message; nothing if there is none."""
+    return "" if row is None else user_text(decode_node(row)) or ""
+
+
 def _encode_node(index: int, node: object, compression: Compression) -> EncodedNode:
     if not isinstance(node, Node):
         raise InvalidInput(f"nodes[{index}] must be a Node, not {type(node).__name__}")

@@ -84,6 +84,23 @@ class ReadRow(msgspec.Struct, frozen=True, array_like=True):
     node_count: int
     updated_at_ms: int
 
+    @property
+    def is_committed(self) -> bool:
+        """Whether the session has a commit."""
+        return self.config is not None and self.checkpoint_ref is not None
+
+
+class RevisionRows(msgspec.Struct, frozen=True, array_like=True):
+    """The rows of one revision. ``inherited`` nodes are listed apart only when the whole graph is read."""
+
+    read: ReadRow
+    inherited: list[PathRow]
+    nodes: list[PathRow]
+    frames: list[FrameRow]
+    checkpoint: CheckpointRow | None
+    components: list[ComponentRow]
+    totals: list[UsageRow]
+
 
 class MetaRow(msgspec.Struct, frozen=True, array_like=True):
     """The metadata of a session, and its line in a list."""
@@ -139,6 +156,11 @@ def new_head(row: MetaRow) -> HeadRow:
     return HeadRow(row.session_key, row.revision, False, None, None, None, False, 0, 0, 0, "", 0)
 
 
+def uncommitted(row: ReadRow) -> RevisionRows:
+    """Return the rows of a session that has no commit yet."""
+    return RevisionRows(row, [], [], [], None, [], [])
+
+
 def missing_session(session_id: str, *, deleted: bool) -> SessionNotFound | SessionDeleted:
     """Return the error for a session that has no row."""
     return SessionDeleted(session_id) if deleted else SessionNotFound(session_id)
@@ -160,26 +182,19 @@ def decode_head(row: ReadRow) -> SessionHead | None:
     )
 
 
-def decode_read(
-    head: SessionHead,
-    scope: ReadScope,
-    *,
-    inherited: Sequence[PathRow],
-    nodes: Sequence[PathRow],
-    frames: Iterable[FrameRow],
-    checkpoint: CheckpointRow | None,
-    components: Sequence[ComponentRow],
-    totals: Iterable[UsageRow],
-) -> SessionRead:
-    """Put one revision together from its rows; the inherited nodes are those of a whole graph only."""
-    if checkpoint is None:
+def decode_read(rows: RevisionRows, scope: ReadScope) -> SessionRead | None:
+    """Return the revision that the rows mean, or None if nothing was committed yet."""
+    head = decode_head(rows.read)
+    if head is None:
+        return None
+    if rows.checkpoint is None:
         raise CorruptData(f"session {head.session_id!r} has no checkpoint for its revision {head.revision}")
     return SessionRead(
         head=head,
-        frames=decode_frames(frames),
-        graph=_decode_graph(head, scope, inherited, nodes),
-        checkpoint=decode_checkpoint(checkpoint, components),
-        usage=decode_usage(totals),
+        frames=decode_frames(rows.frames),
+        graph=_decode_graph(head, scope, rows.inherited, rows.nodes),
+        checkpoint=decode_checkpoint(rows.checkpoint, rows.components),
+        usage=decode_usage(rows.totals),
     )
 
 

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from lash.base.compression import BlobRef
 from lash.errors import StoreUnavailable
 from lash.model.session.commit import CommitResult
-from lash.plan.queue.queue import held_by_token
-from lash.plan.session.commit import CommitFacts, PreparedCommit, Replay, assume_facts, plan_commit
+from lash.plan.lease import LeaseRow
+from lash.plan.queue.queue import HeldBatch, held_by_token
+from lash.plan.session.commit import Apply, CommitFacts, PreparedCommit, Replay, assume_facts
+from lash.plan.session.node import StoredNode
+from lash.plan.session.session import HeadRow
+from lash.plan.session.turn import TurnRow
 from lash.postgres.cache import HeadCache, KnownCheckpoint
 from lash.postgres.commit.planned import PlannedCommit
 from lash.postgres.commit.together import arguments_together
@@ -17,94 +23,123 @@ from lash.postgres.engine.database import Database, Transaction
 from lash.postgres.rows.lease import release_lease
 from lash.postgres.rows.session.fork import graph_owners, reclaim_graphs
 from lash.postgres.rows.session.lookup import missing
-from lash.postgres.rows.session.rows import FactsAnswer
 from lash.sqlkit.rows import Number
+from lash.stores.session import DecideCommit
 
 _MAX_PLANS: Final = 10
+"""How often a commit is planned before it gives up; a plan is stale only if another writer was faster."""
 
 
 class _StalePlanError(Exception):
-    """Ends a transaction whose guard refused the plan."""
+    """Rolls back a transaction whose guard refused the plan."""
 
 
-async def run_commit(
-    database: Database, writer: CommitWriter, heads: HeadCache, prepared: PreparedCommit
-) -> CommitResult:
-    """Apply one commit or raise why not. One round trip if the head was seen before and nothing is in the way."""
-    session_id = prepared.commit.session_id
-    seen = heads.get(session_id)
-    facts = None if seen is None else assume_facts(prepared, seen)
-    for _ in range(_MAX_PLANS):
-        decision = plan_commit(prepared, facts or await _load_facts(database, heads, prepared))
-        if isinstance(decision, Replay):
-            if prepared.commit.release is not None:
-                await release_lease(database, prepared.commit.release)
-            return decision.result
-        before = heads.checkpoint(session_id, decision.assumed)
+class FactsAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """The facts of a commit, and the rows that exist among those it names."""
+
+    now_ms: int
+    head: HeadRow
+    turn: TurnRow | None
+    lease: LeaseRow
+    nodes: list[StoredNode]
+    known_refs: list[str]
+    held: list[HeldBatch]
+    known_attachments: list[str]
+    is_inherited: bool
+
+    def facts(self, prepared: PreparedCommit) -> CommitFacts:
+        """Return the facts as the plan takes them."""
+        return CommitFacts(
+            head=self.head,
+            turn=self.turn,
+            lease=self.lease,
+            held_batches=held_by_token(self.held),
+            stored_nodes={node.node_id: node for node in self.nodes},
+            missing_refs=prepared.required_refs - {BlobRef(ref) for ref in self.known_refs},
+            missing_attachments=frozenset(prepared.attachments) - frozenset(self.known_attachments),
+            now_ms=self.now_ms,
+            is_inherited=self.is_inherited,
+        )
+
+
+class PostgresCommits:
+    """Plans each commit on the head that this storage saw last, so that most commits are one round trip."""
+
+    def __init__(self, database: Database, heads: HeadCache) -> None:
+        self._database = database
+        self._heads = heads
+        self._writer = CommitWriter(database)
+
+    async def commit(self, prepared: PreparedCommit, decide: DecideCommit) -> CommitResult:
+        """Write one commit, or raise why not. Reads the facts only if the head is unknown or was stale."""
+        session_id = prepared.commit.session_id
+        seen = self._heads.get(session_id)
+        facts = None if seen is None else assume_facts(prepared, seen)
+        for _ in range(_MAX_PLANS):
+            decision = decide(facts or await self._load_facts(prepared))
+            if isinstance(decision, Replay):
+                if prepared.commit.release is not None:
+                    await release_lease(self._database, prepared.commit.release)
+                return decision.result
+            if await self._write(prepared, decision):
+                return prepared.result
+            facts = None
+        raise StoreUnavailable(f"session {session_id!r} changed {_MAX_PLANS} times while a commit was being planned")
+
+    async def _write(self, prepared: PreparedCommit, decision: Apply) -> bool:
+        """Write the decision; return False if a fact behind it was stale."""
+        session_id = prepared.commit.session_id
+        before = self._heads.checkpoint(session_id, decision.assumed)
         planned = PlannedCommit(prepared=prepared, decision=decision, before=before)
-        written = await _apply(database, writer, planned)
-        if written is not None:
-            is_known = prepared.leaves_one_checkpoint
-            checkpoint = KnownCheckpoint(prepared.components, written.inherits) if is_known else None
-            heads.remember(session_id, decision.head, checkpoint)
-            return prepared.result
-        facts = None
-    raise StoreUnavailable(f"session {session_id!r} changed {_MAX_PLANS} times while a commit was being planned")
+        written = await (self._replace_graph(planned) if decision.replace else self._writer.write(planned))
+        if written is None:
+            return False
+        after = KnownCheckpoint(prepared.components, written.inherits) if prepared.leaves_one_checkpoint else None
+        self._heads.remember(session_id, decision.head, after)
+        return True
+
+    async def _load_facts(self, prepared: PreparedCommit) -> CommitFacts:
+        commit = prepared.commit
+        answer = await self._database.read_one(
+            FactsAnswer,
+            "commit_facts",
+            commit.session_id,
+            commit.turn_id,
+            list(prepared.named_nodes),
+            list(prepared.required_refs),
+            [each.token for each in commit.completions],
+            [each.claim_id for each in commit.completions],
+            list(prepared.attachments),
+        )
+        if answer is None:
+            self._heads.forget(commit.session_id)
+            raise await missing(self._database, commit.session_id)
+        self._heads.remember(commit.session_id, answer.head)
+        return answer.facts(prepared)
+
+    async def _replace_graph(self, planned: PlannedCommit) -> WrittenCommit | None:
+        """Delete the graph and write the new one, in a transaction: one statement would leave their order open."""
+        try:
+            async with self._database.transaction() as transaction:
+                owners = await _clear_graph(transaction, planned.decision.assumed)
+                written = await transaction.one(WrittenCommit, "commit_apply", *arguments_together([planned]))
+                _require(written is not None)
+                await reclaim_graphs(transaction, self._database.options.schema, owners)
+                return written
+        except _StalePlanError:
+            return None
 
 
-async def _load_facts(database: Database, heads: HeadCache, prepared: PreparedCommit) -> CommitFacts:
-    commit = prepared.commit
-    answer = await database.read_one(
-        FactsAnswer,
-        "commit_facts",
-        commit.session_id,
-        commit.turn_id,
-        list(prepared.named_nodes),
-        list(prepared.required_refs),
-        [each.token for each in commit.completions],
-        [each.claim_id for each in commit.completions],
-        list(prepared.attachments),
-    )
-    if answer is None:
-        heads.forget(commit.session_id)
-        raise await missing(database, commit.session_id)
-    heads.remember(commit.session_id, answer.head)
-    return CommitFacts(
-        head=answer.head,
-        turn=answer.turn,
-        lease=answer.lease,
-        held_batches=held_by_token(answer.held),
-        stored_nodes={node.node_id: node for node in answer.nodes},
-        missing_refs=prepared.required_refs - {BlobRef(ref) for ref in answer.known_refs},
-        missing_attachments=frozenset(prepared.attachments) - frozenset(answer.known_attachments),
-        now_ms=answer.now_ms,
-        is_inherited=answer.is_inherited,
-    )
-
-
-async def _apply(database: Database, writer: CommitWriter, planned: PlannedCommit) -> WrittenCommit | None:
-    """Write what was decided, and return the answer if the guard let it pass."""
-    if not planned.decision.replace:
-        return await writer.write(planned)
-    try:
-        async with database.transaction() as transaction:
-            return await _replace(transaction, database.options.schema, planned)
-    except _StalePlanError:
-        return None
-
-
-async def _replace(transaction: Transaction, schema: str, planned: PlannedCommit) -> WrittenCommit:
-    """Clear the graph and write the new one; within one statement the order of the two would be open."""
-    head = planned.decision.assumed
+async def _clear_graph(transaction: Transaction, head: HeadRow) -> list[int]:
+    """Delete the graph of a session at this head; return the sessions from which it inherited."""
     key = head.session_key
-    if await transaction.one(Number, "commit_lock_graph", key, head.revision, head.node_count) is None:
-        raise _StalePlanError
+    _require(await transaction.one(Number, "commit_lock_graph", key, head.revision, head.node_count) is not None)
     owners = await graph_owners(transaction, key)
     await transaction.run("fork_disinherit", key)
-    if await transaction.run("commit_clear_graph", key) == 0 and head.node_count > 0:
+    _require(await transaction.run("commit_clear_graph", key) > 0 or head.node_count == 0)
+    return owners
+
+
+def _require(fact: bool) -> None:  # noqa: FBT001 (the fact is all there is)
+    if not fact:
         raise _StalePlanError
-    written = await transaction.one(WrittenCommit, "commit_apply", *arguments_together([planned]))
-    if written is None:
-        raise _StalePlanError
-    await reclaim_graphs(transaction, schema, owners)
-    return written

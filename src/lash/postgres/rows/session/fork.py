@@ -1,78 +1,67 @@
-"""Forks on PostgreSQL, and what of a graph goes when nobody inherits it any more."""
+"""Forks on PostgreSQL, and deleting the graphs that no fork inherits any more."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lash.model.session.session import CreatedSession
-from lash.plan.session.fork import (
-    ForkPoint,
-    InheritedRun,
-    PreparedFork,
-    SourceRow,
-    existing_fork,
-    fork_node,
-    fork_point,
-)
-from lash.plan.session.node import PathRow, decode_node, user_text
-from lash.plan.session.session import MetaRow, decode_meta, missing_session
+from lash.plan.session.fork import ForkPoint, InheritedRun, PreparedFork, SourceRow
+from lash.plan.session.node import PathRow, first_user_text
+from lash.plan.session.session import MetaRow, missing_session
 from lash.postgres.engine.database import Database, Transaction
 from lash.postgres.rows.session.lookup import missing_within
 from lash.sqlkit.rows import Number
+from lash.stores.session import DecideFork
 
 
-async def run_fork(database: Database, prepared: PreparedFork) -> CreatedSession:
-    """Create the fork, or return the one that exists."""
+async def run_fork(database: Database, prepared: PreparedFork, decide: DecideFork) -> tuple[MetaRow, bool]:
+    """Create the fork in one transaction, unless its id is taken."""
     async with database.transaction() as transaction:
         existing = await transaction.one(MetaRow, "session_meta", prepared.meta.session_id)
         if existing is not None:
-            return existing_fork(prepared, existing)
-        point = await _find_point(transaction, prepared)
+            return existing, False
+        point = await _find_point(transaction, prepared, decide)
         meta = point.meta
         arguments = (meta.session_id, meta.name, meta.model, meta.cwd, point.relation)
         created = await transaction.one(MetaRow, "session_create", *arguments)
         if created is not None:
             await _fill(transaction, created.session_key, point)
-        # Where somebody else created it in the meantime, this finds what they made.
+        # Another caller may have created it in the meantime.
         row = await transaction.one(MetaRow, "session_meta", meta.session_id)
         if row is None:
             raise missing_session(meta.session_id, deleted=True)
-        if created is None:
-            return existing_fork(prepared, row)
-        return CreatedSession(meta=decode_meta(row), revision=row.revision, created=True)
+        return row, created is not None
 
 
 async def graph_owners(transaction: Transaction, session_key: int) -> list[int]:
-    """Return the sessions from which a fork inherits; ask before it is deleted or replaced."""
+    """Return the sessions from which a fork inherits. Call it before the fork is deleted or its graph replaced."""
     return [row.number for row in await transaction.all(Number, "fork_owners", session_key)]
 
 
 async def reclaim_graphs(transaction: Transaction, schema: str, session_keys: Iterable[int]) -> None:
-    """Delete what nobody inherits any more from those of the sessions that are deleted.
+    """Delete the nodes that no fork inherits any more, of those of the sessions that are deleted.
 
-    The keys must come in falling order, in which every transaction takes the gates.
+    The keys must come in descending order: every transaction locks the gates in this order.
     """
     for session_key in session_keys:
-        # A statement of its own, so that the next one sees what others committed before they let us in.
+        # A separate statement, so that the next one sees what others committed while this one waited.
         await transaction.run("fork_gate", schema, session_key)
         await transaction.run("fork_reclaim_nodes", session_key)
         await transaction.run("fork_reclaim_segments", session_key)
 
 
 async def recount(transaction: Transaction, session_key: int) -> None:
-    """Count again what a session sees, own nodes and inherited ones."""
+    """Count the live nodes that a session sees, its own and the inherited ones, anew."""
     first = await transaction.one(PathRow, "node_first_user", session_key)
-    text = None if first is None else user_text(decode_node(first))
-    await transaction.run("node_recount", session_key, text or "")
+    await transaction.run("node_recount", session_key, first_user_text(first))
 
 
-async def _find_point(transaction: Transaction, prepared: PreparedFork) -> ForkPoint:
+async def _find_point(transaction: Transaction, prepared: PreparedFork, decide: DecideFork) -> ForkPoint:
     source_id = prepared.source_session_id
     source = await transaction.one(SourceRow, "fork_lock_source", source_id)
     if source is None:
         raise await missing_within(transaction, source_id)
-    node_id = fork_node(prepared, source)
-    return fork_point(prepared, source, await transaction.all(InheritedRun, "fork_path", source.session_key, node_id))
+    runs = await transaction.all(InheritedRun, "fork_path", source.session_key, prepared.start_node(source))
+    return decide(source, runs)
 
 
 async def _fill(transaction: Transaction, session_key: int, point: ForkPoint) -> None:

@@ -1,137 +1,113 @@
-"""Sessions on PostgreSQL."""
+"""The rows of sessions on PostgreSQL."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import msgspec
 
 from lash.base.compression import BlobRef
-from lash.base.limits import check_identifier, check_integer
-from lash.errors import BlobNotFound
-from lash.model.session.checkpoint import Checkpoint
-from lash.model.session.commit import Commit, CommitResult
-from lash.model.session.node import Node
-from lash.model.session.session import (
-    ActivePath,
-    CreatedSession,
-    FullGraph,
-    ReadScope,
-    RootRelation,
-    SessionHead,
-    SessionMeta,
-    SessionPage,
-    SessionRead,
-    SessionRelation,
-    VacuumReport,
-)
-from lash.plan.session.checkpoint import ComponentRow, check_ref, decode_checkpoint, decode_component
-from lash.plan.session.commit import CommitRules, prepare_commit
-from lash.plan.session.fork import prepare_fork
-from lash.plan.session.node import WHOLE_PATH, check_node_ids, decode_node
-from lash.plan.session.session import (
-    HeldNode,
-    MetaRow,
-    ReadRow,
-    check_limit,
-    check_scope,
-    decode_cursor,
-    decode_head,
-    decode_meta,
-    decode_page,
-    decode_read,
-    encode_meta,
-    new_head,
-    new_meta,
-    require_removable,
-)
+from lash.model.session.commit import CommitResult
+from lash.model.session.session import ActivePath, FullGraph, ReadScope, SessionMeta
+from lash.plan.session.checkpoint import CheckpointRow, ComponentRow
+from lash.plan.session.commit import PreparedCommit
+from lash.plan.session.fork import PreparedFork
+from lash.plan.session.node import WHOLE_PATH, PathRow
+from lash.plan.session.session import HeadRow, HeldNode, MetaRow, ReadRow, RevisionRows, new_head
 from lash.postgres.cache import HeadCache
-from lash.postgres.commit.writer import CommitWriter
 from lash.postgres.engine.database import Database, Transaction
-from lash.postgres.rows.session.commit import run_commit
+from lash.postgres.rows.session.commit import PostgresCommits
 from lash.postgres.rows.session.fork import reclaim_graphs, recount, run_fork
 from lash.postgres.rows.session.lookup import missing
-from lash.postgres.rows.session.rows import (
-    BuriedAnswer,
-    CheckpointAnswer,
-    LoadAnswer,
-    LockAnswer,
-    NodeAnswer,
-    ReadAnswer,
-    TiesAnswer,
-)
 from lash.postgres.rows.trigger.trigger import delete_subscriptions
 from lash.sqlkit.rows import Flag, Number
-from lash.stores.hints import Hints
+from lash.stores.session import DecideCommit, DecideFork
+
+T = TypeVar("T")
 
 
-class PostgresSessionStore:
-    """The sessions of one PostgreSQL storage; the contract is `lash.stores.session.SessionStore`."""
+class ReadAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """The head of a session, for readers and for writers."""
 
-    def __init__(self, database: Database, rules: CommitRules, hints: Hints) -> None:
+    read: ReadRow
+    head: HeadRow
+
+
+class LoadAnswer(RevisionRows, frozen=True, array_like=True):
+    """One revision of a session, and its head for writers."""
+
+    head: HeadRow
+
+
+class NodeAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """At most one node of a session that exists."""
+
+    session_key: int
+    nodes: list[PathRow]
+
+
+class CheckpointAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """The checkpoint of one revision, if it is kept."""
+
+    session_key: int
+    checkpoint: CheckpointRow | None
+    components: list[ComponentRow]
+
+
+class LockAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """A session that is locked for its deletion, and its last fencing number."""
+
+    session_key: int
+    fencing: int
+
+
+class TiesAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """Which rows of other nouns must be deleted or detached before a session is deleted."""
+
+    has_declarations: bool
+    has_processes: bool
+
+
+class BuriedAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """Whether forks inherit the graph of a deleted session, and whose graphs it inherited."""
+
+    has_heirs: bool
+    owner_keys: list[int]
+
+
+class PostgresSessionRows:
+    """The sessions of one PostgreSQL storage; the contract is `lash.stores.session.SessionRows`."""
+
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._rules = rules
-        self._hints = hints
         self._heads = HeadCache()
-        self._writer = CommitWriter(database)
+        self._commits = PostgresCommits(database, self._heads)
 
-    async def create(
-        self,
-        session_id: str,
-        *,
-        name: str | None = None,
-        model: str = "",
-        cwd: str | None = None,
-        relation: SessionRelation = RootRelation(),
-    ) -> CreatedSession:
-        meta = new_meta(session_id, name=name, model=model, cwd=cwd, relation=relation)
-        arguments = (session_id, meta.name, meta.model, meta.cwd, encode_meta(meta, session_id))
+    async def create(self, meta: SessionMeta, relation: str) -> tuple[MetaRow, bool]:
+        arguments = (meta.session_id, meta.name, meta.model, meta.cwd, relation)
         row = await self._database.write_one(MetaRow, "session_create", *arguments, repeatable=True)
         if row is None:
-            existing = await self._database.read_one(MetaRow, "session_meta", session_id)
-            if existing is None:
-                raise await missing(self._database, session_id)
-            return CreatedSession(meta=decode_meta(existing), revision=existing.revision, created=False)
-        self._heads.remember(session_id, new_head(row))
-        return CreatedSession(meta=decode_meta(row), revision=row.revision, created=True)
+            return await self.meta(meta.session_id), False
+        self._heads.remember(meta.session_id, new_head(row))
+        return row, True
 
-    async def fork(
-        self,
-        source_session_id: str,
-        new_session_id: str,
-        *,
-        node_id: str | None = None,
-        name: str | None = None,
-        model: str = "",
-        cwd: str | None = None,
-    ) -> CreatedSession:
-        prepared = prepare_fork(source_session_id, new_session_id, node_id=node_id, name=name, model=model, cwd=cwd)
-        return await run_fork(self._database, prepared)
+    async def fork(self, prepared: PreparedFork, decide: DecideFork) -> tuple[MetaRow, bool]:
+        return await run_fork(self._database, prepared, decide)
 
-    async def open(self, session_id: str) -> PostgresSession | None:
-        check_identifier("session_id", session_id)
-        row = await self._database.read_one(MetaRow, "session_meta", session_id)
-        return None if row is None else self.handle(session_id)
+    async def find(self, session_id: str) -> MetaRow | None:
+        return await self._database.read_one(MetaRow, "session_meta", session_id)
 
-    async def list(self, *, limit: int = 100, cursor: str | None = None) -> SessionPage:
-        size, before = check_limit(limit), decode_cursor(cursor)
-        return decode_page(await self._database.read_all(MetaRow, "session_page", before, size + 1), size)
+    async def page(self, before: int | None, limit: int) -> list[MetaRow]:
+        return await self._database.read_all(MetaRow, "session_page", before, limit)
 
     async def delete(self, session_id: str) -> bool:
-        check_identifier("session_id", session_id)
         self._heads.forget(session_id)
-        deleted = await self._delete(session_id)
-        self._hints.notify(changed=session_id)
-        return deleted
-
-    def handle(self, session_id: str) -> PostgresSession:
-        check_identifier("session_id", session_id)
-        return PostgresSession(self._database, self._rules, self._heads, self._writer, self._hints, session_id)
-
-    async def _delete(self, session_id: str) -> bool:
         async with self._database.transaction() as transaction:
-            # The order of all nouns. From here on nobody makes a schedule or a subscription of the session: a statement
-            # of its own, so that the next ones see what others made before they let us in.
+            # The order of all nouns. From here on no schedule or subscription of the session can be created. A separate
+            # statement, so that the next ones see what others committed while this one waited.
             await transaction.run("trigger_hold_session", session_id)
-            await self._untie(transaction, session_id)
+            await _untie(transaction, session_id)
             # Processes before the session, as an append that wakes it takes its locks; its wakes after it, as a commit.
             held = await transaction.one(LockAnswer, "session_lock", session_id)
             await transaction.run("event_lose_session", session_id)
@@ -144,145 +120,97 @@ class PostgresSessionStore:
             await reclaim_graphs(transaction, self._database.options.schema, keys)
             return True
 
-    async def _untie(self, transaction: Transaction, session_id: str) -> None:
-        """Take a session apart from its schedules, subscriptions and processes, of which most have none."""
-        ties = await transaction.one(TiesAnswer, "session_ties", session_id)
-        if ties is None or ties.has_declarations:
-            # Schedules before subscriptions, as firing one holds it and then the subscriptions.
-            await transaction.run("schedule_delete_session", session_id)
-            # Subscriptions before processes: an emission under way holds them, so that what it starts is seen below.
-            await delete_subscriptions(transaction, session_id)
-        if ties is None or ties.has_declarations or ties.has_processes:
-            await transaction.run("grant_detach", session_id)
+    async def meta(self, session_id: str) -> MetaRow:
+        return await self._existing(session_id, await self.find(session_id))
 
+    async def save_meta(self, meta: SessionMeta, relation: str) -> None:
+        arguments = (meta.session_id, meta.name, meta.created_at_ms, meta.model, meta.cwd, relation)
+        saved = await self._database.write_one(Flag, "session_save_meta", *arguments, repeatable=True)
+        await self._existing(meta.session_id, saved)
 
-class PostgresSession:
-    """A handle on one session; the contract is `lash.stores.session.Session`."""
+    async def read(self, session_id: str) -> ReadRow:
+        answer = await self._existing(session_id, await self._database.read_one(ReadAnswer, "session_read", session_id))
+        self._heads.remember(session_id, answer.head)
+        return answer.read
 
-    def __init__(
-        self,
-        database: Database,
-        rules: CommitRules,
-        heads: HeadCache,
-        writer: CommitWriter,
-        hints: Hints,
-        session_id: str,
-    ) -> None:
-        self._database = database
-        self._rules = rules
-        self._heads = heads
-        self._writer = writer
-        self._hints = hints
-        self._session_id = session_id
-
-    @property
-    def session_id(self) -> str:
-        return self._session_id
-
-    async def head(self) -> SessionHead | None:
-        return decode_head(await self._read_row())
-
-    async def revision(self) -> int:
-        return (await self._read_row()).revision
-
-    async def load(self, scope: ReadScope = ActivePath()) -> SessionRead | None:
-        wanted = check_scope(scope)
-        path = ActivePath() if isinstance(wanted, FullGraph) else wanted
-        answer = await self._database.read_one(
+    async def load(self, session_id: str, scope: ReadScope, decode: Callable[[RevisionRows], T]) -> T:
+        path = ActivePath() if isinstance(scope, FullGraph) else scope
+        found = await self._database.read_one(
             LoadAnswer,
             "session_load",
-            self._session_id,
-            isinstance(wanted, FullGraph),
+            session_id,
+            isinstance(scope, FullGraph),
             path.leaf_node_id,
             WHOLE_PATH if path.last is None else path.last,
         )
-        if answer is None:
-            raise await missing(self._database, self._session_id)
-        self._heads.remember(self._session_id, answer.head)
-        head = decode_head(answer.read)
-        if head is None:
+        answer = await self._existing(session_id, found)
+        self._heads.remember(session_id, answer.head)
+        return decode(answer)
+
+    async def node(self, session_id: str, node_id: str) -> PathRow | None:
+        found = await self._database.read_one(NodeAnswer, "node_one", session_id, node_id)
+        nodes = (await self._existing(session_id, found)).nodes
+        return nodes[0] if nodes else None
+
+    async def checkpoint(
+        self, session_id: str, revision: int | None, decode: Callable[[CheckpointRow, Sequence[ComponentRow]], T]
+    ) -> T | None:
+        found = await self._database.read_one(CheckpointAnswer, "checkpoint_load", session_id, revision)
+        answer = await self._existing(session_id, found)
+        return None if answer.checkpoint is None else decode(answer.checkpoint, answer.components)
+
+    async def blob(self, session_id: str, ref: BlobRef, decode: Callable[[ComponentRow], T]) -> T | None:
+        row = await self._database.read_one(ComponentRow, "checkpoint_blob", session_id, ref)
+        if row is None:
+            await self.meta(session_id)
             return None
-        return decode_read(
-            head,
-            wanted,
-            inherited=answer.inherited,
-            nodes=answer.nodes,
-            frames=answer.frames,
-            checkpoint=answer.checkpoint,
-            components=answer.components,
-            totals=answer.totals,
-        )
+        return decode(row)
 
-    async def node(self, node_id: str) -> Node | None:
-        check_identifier("node_id", node_id)
-        answer = await self._database.read_one(NodeAnswer, "node_one", self._session_id, node_id)
-        if answer is None:
-            raise await missing(self._database, self._session_id)
-        return decode_node(answer.nodes[0]) if answer.nodes else None
+    async def commit(self, prepared: PreparedCommit, decide: DecideCommit) -> CommitResult:
+        return await self._commits.commit(prepared, decide)
 
-    async def checkpoint(self, revision: int | None = None) -> Checkpoint | None:
-        if revision is not None:
-            check_integer("revision", revision, at_least=0)
-        answer = await self._database.read_one(CheckpointAnswer, "checkpoint_load", self._session_id, revision)
-        if answer is None:
-            raise await missing(self._database, self._session_id)
-        return None if answer.checkpoint is None else decode_checkpoint(answer.checkpoint, answer.components)
-
-    async def blob(self, ref: BlobRef) -> bytes:
-        row = await self._database.read_one(ComponentRow, "checkpoint_blob", self._session_id, check_ref("ref", ref))
-        if row is None:
-            await self.meta()
-            raise BlobNotFound(self._session_id, ref)
-        return decode_component(row)
-
-    async def commit(self, commit: Commit) -> CommitResult:
-        prepared = prepare_commit(commit, self._session_id, self._rules)
-        result = await run_commit(self._database, self._writer, self._heads, prepared)
-        self._hints.notify(process=False, changed=self._session_id)
-        return result
-
-    async def meta(self) -> SessionMeta:
-        row = await self._database.read_one(MetaRow, "session_meta", self._session_id)
-        if row is None:
-            raise await missing(self._database, self._session_id)
-        return decode_meta(row)
-
-    async def save_meta(self, meta: SessionMeta) -> None:
-        relation = encode_meta(meta, self._session_id)
-        arguments = (self._session_id, meta.name, meta.created_at_ms, meta.model, meta.cwd, relation)
-        saved = await self._database.write_one(Flag, "session_save_meta", *arguments, repeatable=True)
-        if saved is None:
-            raise await missing(self._database, self._session_id)
-
-    async def tombstone(self, node_ids: Collection[str]) -> int:
-        wanted = check_node_ids(node_ids)
+    async def tombstone(
+        self, session_id: str, node_ids: Sequence[str], check: Callable[[Sequence[HeldNode]], None]
+    ) -> int:
         async with self._database.transaction() as transaction:
-            # The lock keeps the active path, and with it the answer to what may go, until the end.
-            session = await transaction.one(Number, "node_lock_session", self._session_id)
+            # The lock keeps the active path, and with it the answer to what may go, until the transaction ends.
+            session = await transaction.one(Number, "node_lock_session", session_id)
             if session is not None:
-                return await self._tombstone(transaction, session.number, wanted)
-        raise await missing(self._database, self._session_id)
+                return await _tombstone(transaction, session.number, list(node_ids), check)
+        raise await missing(self._database, session_id)
 
-    async def vacuum(self, *, dry_run: bool = False) -> VacuumReport:
-        if dry_run:
-            removed = await self._database.read_one(Number, "node_removed_count", self._session_id)
-        else:
-            removed = await self._database.write_one(Number, "node_vacuum", self._session_id, repeatable=True)
-        if removed is None:
-            raise await missing(self._database, self._session_id)
-        return VacuumReport(removed_node_count=removed.number)
+    async def removed_count(self, session_id: str) -> int:
+        counted = await self._database.read_one(Number, "node_removed_count", session_id)
+        return (await self._existing(session_id, counted)).number
 
-    async def _read_row(self) -> ReadRow:
-        answer = await self._database.read_one(ReadAnswer, "session_read", self._session_id)
+    async def vacuum(self, session_id: str) -> int:
+        removed = await self._database.write_one(Number, "node_vacuum", session_id, repeatable=True)
+        return (await self._existing(session_id, removed)).number
+
+    async def _existing(self, session_id: str, answer: T | None) -> T:
+        """Return the answer of a statement that finds no row for a missing session, or raise."""
         if answer is None:
-            raise await missing(self._database, self._session_id)
-        self._heads.remember(self._session_id, answer.head)
-        return answer.read
+            raise await missing(self._database, session_id)
+        return answer
 
-    async def _tombstone(self, transaction: Transaction, session_key: int, wanted: tuple[str, ...]) -> int:
-        held = await transaction.all(HeldNode, "node_held", session_key, list(wanted))
-        require_removable(self._session_id, held)
-        removed = await transaction.run("node_tombstone", session_key, list(wanted))
-        if removed:
-            await recount(transaction, session_key)
-        return removed
+
+async def _untie(transaction: Transaction, session_id: str) -> None:
+    """Delete the session's schedules and subscriptions and detach its processes. Most sessions have neither."""
+    ties = await transaction.one(TiesAnswer, "session_ties", session_id)
+    if ties is None or ties.has_declarations:
+        # Schedules before subscriptions, as firing a schedule locks it and then the subscriptions.
+        await transaction.run("schedule_delete_session", session_id)
+        # Subscriptions before processes: an emission holds them, so the processes that it starts are seen below.
+        await delete_subscriptions(transaction, session_id)
+    if ties is None or ties.has_declarations or ties.has_processes:
+        await transaction.run("grant_detach", session_id)
+
+
+async def _tombstone(
+    transaction: Transaction, session_key: int, node_ids: list[str], check: Callable[[Sequence[HeldNode]], None]
+) -> int:
+    check(await transaction.all(HeldNode, "node_held", session_key, node_ids))
+    removed = await transaction.run("node_tombstone", session_key, node_ids)
+    if removed:
+        await recount(transaction, session_key)
+    return removed

@@ -162,8 +162,9 @@ FROM :"schema".lash_sessions AS s
 WHERE s.session_id = $1::text;
 
 -- name: session_load
--- One revision of a session (OFFSET 0 keeps the server from reading whole tables while they are small): its head, what a writer must know of it, and its graph (whole if $2, else the path to
--- $3 or to the leaf, of which the last $4; what a whole graph inherits comes before it), frames, checkpoint and ledger; all on one snapshot.
+-- One revision of a session, on one snapshot: its head for readers, its graph (whole if $2, with the inherited nodes
+-- before it; else the last $4 nodes of the path to $3 or to the leaf), frames, checkpoint and ledger, and its head for
+-- writers. OFFSET 0 keeps the planner from scanning whole tables while they are small.
 WITH RECURSIVE s AS (SELECT * FROM :"schema".lash_sessions WHERE session_id = $1::text),
 leaf AS (
     SELECT n.session_key, n.segment, n.depth
@@ -206,20 +207,6 @@ SELECT
     row(
         s.session_key, s.session_id, s.revision, s.config, s.current_frame_id, s.leaf_node_id, s.checkpoint_ref,
         s.node_count, s.updated_at_ms
-    ),
-    row(
-        s.session_key, s.revision, s.config IS NOT NULL, s.leaf_node_id, s.leaf_segment, s.leaf_depth,
-        s.leaf_segment IS NOT NULL AND NOT EXISTS (
-            SELECT 1 FROM :"schema".lash_nodes AS f
-            WHERE f.session_key = s.session_key AND f.segment = s.leaf_segment AND f.depth = s.leaf_depth + 1
-        ) AND NOT EXISTS (
-            SELECT 1 FROM :"schema".lash_segments AS g
-            WHERE g.session_key = s.session_key AND g.segment = s.leaf_segment AND g.closed
-        ) AND NOT EXISTS (
-            SELECT 1 FROM :"schema".lash_inherited AS i
-            WHERE i.session_key = s.session_key AND s.leaf_segment = 0 AND i.ceiling > s.leaf_depth
-        ),
-        s.segment_count, s.node_seq, s.node_count, s.first_user_message, s.user_message_count
     ),
     array(
         SELECT row(n.node_id, n.parent_node_id, n.depth, n.tombstoned_at_ms IS NOT NULL, n.body, n.packed)
@@ -276,5 +263,19 @@ SELECT
         FROM :"schema".lash_usage_totals AS t
         WHERE t.session_key = s.session_key
         ORDER BY t.first_revision, t.first_ordinal
+    ),
+    row(
+        s.session_key, s.revision, s.config IS NOT NULL, s.leaf_node_id, s.leaf_segment, s.leaf_depth,
+        s.leaf_segment IS NOT NULL AND NOT EXISTS (
+            SELECT 1 FROM :"schema".lash_nodes AS f
+            WHERE f.session_key = s.session_key AND f.segment = s.leaf_segment AND f.depth = s.leaf_depth + 1
+        ) AND NOT EXISTS (
+            SELECT 1 FROM :"schema".lash_segments AS g
+            WHERE g.session_key = s.session_key AND g.segment = s.leaf_segment AND g.closed
+        ) AND NOT EXISTS (
+            SELECT 1 FROM :"schema".lash_inherited AS i
+            WHERE i.session_key = s.session_key AND s.leaf_segment = 0 AND i.ceiling > s.leaf_depth
+        ),
+        s.segment_count, s.node_seq, s.node_count, s.first_user_message, s.user_message_count
     )
 FROM s;

@@ -1,4 +1,4 @@
-"""Commits on SQLite: load the facts, let the plan decide, write what it says."""
+"""Commits on SQLite: read the facts, have the plan decide, write the decision."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lash.model.session.commit import CommitResult, ReplaceFull
 from lash.plan.lease import NEVER_HELD, LeaseRow
 from lash.plan.queue.queue import HeldBatch, held_by_token
 from lash.plan.session.checkpoint import CurrentComponent, ReplacedComponent, change_components
-from lash.plan.session.commit import Apply, CommitFacts, PreparedCommit, Replay, assume_nodes, plan_commit
+from lash.plan.session.commit import Apply, CommitFacts, PreparedCommit, Replay, assume_nodes
 from lash.plan.session.node import StoredNode
 from lash.plan.session.session import HeadRow
 from lash.plan.session.turn import TurnRow
@@ -22,10 +22,11 @@ from lash.sqlite.rows.lease import release_lease
 from lash.sqlite.rows.session.fork import graph_owners, reclaim_graphs
 from lash.sqlite.rows.session.lookup import missing
 from lash.sqlkit.rows import Flag, Text
+from lash.stores.session import DecideCommit
 
 
-class Found(HeadRow, frozen=True, array_like=True):
-    """The head, and what there is beside it; most commits find next to nothing, and then ask no more."""
+class CommitHead(HeadRow, frozen=True, array_like=True):
+    """The head, and which other rows exist, so that a commit reads and deletes only those; most sessions have few."""
 
     inherits: bool
     turn: bool
@@ -36,10 +37,10 @@ class Found(HeadRow, frozen=True, array_like=True):
     effects: bool
 
 
-def apply_commit(transaction: Transaction, prepared: PreparedCommit) -> CommitResult:
-    """Run one commit inside a write transaction; whatever is raised leaves nothing behind."""
+def apply_commit(transaction: Transaction, prepared: PreparedCommit, decide: DecideCommit) -> CommitResult:
+    """Run one commit inside a write transaction."""
     found = _find(transaction, prepared)
-    decision = plan_commit(prepared, _load_facts(transaction, prepared, found))
+    decision = decide(_load_facts(transaction, prepared, found))
     if isinstance(decision, Apply):
         _write(transaction, prepared, decision, found)
     if prepared.commit.release is not None:
@@ -47,10 +48,10 @@ def apply_commit(transaction: Transaction, prepared: PreparedCommit) -> CommitRe
     return decision.result if isinstance(decision, Replay) else prepared.result
 
 
-def _find(transaction: Transaction, prepared: PreparedCommit) -> Found:
+def _find(transaction: Transaction, prepared: PreparedCommit) -> CommitHead:
     session_id = prepared.commit.session_id
     found = transaction.one(
-        Found,
+        CommitHead,
         "session_for_commit",
         session_id=session_id,
         turn_id=prepared.commit.turn_id,
@@ -62,7 +63,7 @@ def _find(transaction: Transaction, prepared: PreparedCommit) -> Found:
     return found
 
 
-def _load_facts(transaction: Transaction, prepared: PreparedCommit, head: Found) -> CommitFacts:
+def _load_facts(transaction: Transaction, prepared: PreparedCommit, head: CommitHead) -> CommitFacts:
     key, turn_id = head.session_key, prepared.commit.turn_id
     turn = transaction.one(TurnRow, "commit_turn", session_key=key, turn_id=turn_id) if head.turn else None
     refs = prepared.required_refs
@@ -87,8 +88,8 @@ def _lease(transaction: Transaction, head: HeadRow) -> LeaseRow:
     return row
 
 
-def _stored_nodes(transaction: Transaction, prepared: PreparedCommit, head: Found) -> dict[str, StoredNode]:
-    """Return the stored ones among the nodes that a commit names. Most add to the leaf, which the head tells."""
+def _stored_nodes(transaction: Transaction, prepared: PreparedCommit, head: CommitHead) -> dict[str, StoredNode]:
+    """Return those of the nodes that a commit names which are stored. Most commits name the leaf alone."""
     names = prepared.named_nodes
     if not names:
         return {}
@@ -134,14 +135,14 @@ def _consume(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) 
         transaction.run("commit_consume", session_key=key, tokens=tokens)
 
 
-def _write(transaction: Transaction, prepared: PreparedCommit, decision: Apply, found: Found) -> None:
+def _write(transaction: Transaction, prepared: PreparedCommit, decision: Apply, found: CommitHead) -> None:
     _write_head(transaction, prepared, decision.head)
     _write_graph(transaction, decision)
     _write_checkpoint(transaction, prepared, decision.head)
     ended = (found.components or prepared.components) and _write_components(transaction, prepared, decision.head)
     if found.old_checkpoints:
         transaction.run("commit_drop_checkpoints", session_key=found.session_key, floor=prepared.retention_floor)
-    # What this commit has ended may lie below the floor already.
+    # Components that this commit ended may lie below the floor already.
     if found.old_components or ended:
         _drop_components(transaction, found.session_key, prepared.retention_floor)
     if found.frames or prepared.frames:
@@ -221,7 +222,7 @@ def _write_checkpoint(transaction: Transaction, prepared: PreparedCommit, head: 
 
 
 def _write_components(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) -> bool:
-    """Write what changes, and return whether any component has ended."""
+    """Write the components that change, and return whether any has ended."""
     key, revision = head.session_key, head.revision
     current = transaction.all(CurrentComponent, "commit_current_components", session_key=key)
     keep_ended = revision > prepared.retention_floor
@@ -244,7 +245,7 @@ def _write_components(transaction: Transaction, prepared: PreparedCommit, head: 
 def _replace_component(
     transaction: Transaction, head: HeadRow, change: ReplacedComponent, blobs: dict[BlobRef, StoredBlob]
 ) -> None:
-    """Let a component have other bytes, in the place of the old ones if they are free; take those off the list."""
+    """Give a component other bytes, in place of the old ones if no other uses them, and take them off ``blobs``."""
     key, blob = head.session_key, blobs.get(change.hash)
     transaction.run(
         "commit_replace_component", session_key=key, key=change.key, hash=change.hash, revision=head.revision
@@ -298,7 +299,7 @@ def _write_usage(transaction: Transaction, prepared: PreparedCommit, head: HeadR
 
 
 def _explain_usage(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) -> None:
-    """Raise what callers are to see of a sum that was not written."""
+    """Raise the error for a total that was not written."""
     pairs = json_array((row.source, row.model) for row in prepared.usage_totals)
     before = transaction.all(UsageRow, "commit_usage_totals", session_key=head.session_key, pairs=pairs)
     require_room(merge_usage([*before, *prepared.usage_totals]))

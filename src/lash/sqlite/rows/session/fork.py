@@ -1,48 +1,42 @@
-"""Forks on SQLite, and what of a graph goes when nobody inherits it any more."""
+"""Creating sessions and forks on SQLite, and deleting the graphs that no fork inherits any more."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
-from lash.model.session.session import CreatedSession, SessionMeta
-from lash.plan.session.fork import (
-    ForkPoint,
-    InheritedRun,
-    PreparedFork,
-    SourceRow,
-    existing_fork,
-    fork_node,
-    fork_point,
-)
-from lash.plan.session.node import PathRow, decode_node, user_text
-from lash.plan.session.session import Floors, MetaRow, decode_meta
+from lash.model.session.session import SessionMeta
+from lash.plan.session.fork import ForkPoint, InheritedRun, PreparedFork, SourceRow
+from lash.plan.session.node import PathRow, first_user_text
+from lash.plan.session.session import Floors, MetaRow
 from lash.sqlite.engine.database import Transaction
 from lash.sqlite.rows.session.lookup import find_head, find_meta
 from lash.sqlkit.rows import Number
+from lash.stores.session import DecideFork
 
-_COPIES = ("fork_frames", "fork_blobs", "fork_components", "fork_checkpoint", "fork_attachments")
+_COPIES: Final = ("fork_frames", "fork_blobs", "fork_components", "fork_checkpoint", "fork_attachments")
+"""What a fork gets of its source's head, each by one query."""
 
 
-def apply_fork(transaction: Transaction, prepared: PreparedFork) -> CreatedSession:
-    """Create the fork inside a write transaction, or return the one that exists."""
+def apply_fork(transaction: Transaction, prepared: PreparedFork, decide: DecideFork) -> tuple[MetaRow, bool]:
+    """Create the fork inside a write transaction, unless its id is taken."""
     session_id = prepared.meta.session_id
     existing = transaction.one(MetaRow, "session_meta", session_id=session_id)
     if existing is not None:
-        return existing_fork(prepared, existing)
+        return existing, False
     head = find_head(transaction, prepared.source_session_id)
     source = SourceRow(head.session_key, head.committed, head.leaf_node_id)
-    node_id = fork_node(prepared, source)
+    node_id = prepared.start_node(source)
     runs = transaction.all(InheritedRun, "fork_path", session_key=head.session_key, node_id=node_id)
-    point = fork_point(prepared, source, runs)
+    point = decide(source, runs)
     insert_session(transaction, point.meta, point.relation)
     if point.committed:
         _fill(transaction, find_meta(transaction, session_id).session_key, point)
-    row = find_meta(transaction, session_id)
-    return CreatedSession(meta=decode_meta(row), revision=row.revision, created=True)
+    return find_meta(transaction, session_id), True
 
 
 def insert_session(transaction: Transaction, meta: SessionMeta, relation: str) -> bool:
-    """Create a session with its lease row, unless there is one of this id; return whether it was created."""
+    """Create a session with its lease row unless its id is taken; return whether it was created."""
     floors = transaction.one(Floors, "session_take_id", session_id=meta.session_id)
     if floors is None:
         return False
@@ -61,22 +55,21 @@ def insert_session(transaction: Transaction, meta: SessionMeta, relation: str) -
 
 
 def graph_owners(transaction: Transaction, session_key: int) -> list[int]:
-    """Return the sessions from which a fork inherits; ask before it is deleted or replaced."""
+    """Return the sessions from which a fork inherits. Call it before the fork is deleted or its graph replaced."""
     return [row.number for row in transaction.all(Number, "fork_owners", session_key=session_key)]
 
 
 def reclaim_graphs(transaction: Transaction, session_keys: Iterable[int]) -> None:
-    """Delete what nobody inherits any more from those of the sessions that are deleted."""
+    """Delete the nodes that no fork inherits any more, of those of the sessions that are deleted."""
     for session_key in session_keys:
         transaction.run("fork_reclaim_nodes", session_key=session_key)
         transaction.run("fork_reclaim_segments", session_key=session_key)
 
 
 def recount(transaction: Transaction, session_key: int) -> None:
-    """Count again what a session sees, own nodes and inherited ones."""
+    """Count the live nodes that a session sees, its own and the inherited ones, anew."""
     first = transaction.one(PathRow, "node_first_user", session_key=session_key)
-    text = None if first is None else user_text(decode_node(first))
-    transaction.run("node_recount", session_key=session_key, first_user_message=text or "")
+    transaction.run("node_recount", session_key=session_key, first_user_message=first_user_text(first))
 
 
 def _fill(transaction: Transaction, session_key: int, point: ForkPoint) -> None:

@@ -1,49 +1,19 @@
-"""Sessions on SQLite."""
+"""The rows of sessions on SQLite."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from lash.base.compression import BlobRef
-from lash.base.limits import check_identifier, check_integer
-from lash.errors import BlobNotFound
-from lash.model.session.checkpoint import Checkpoint
-from lash.model.session.commit import Commit, CommitResult
-from lash.model.session.node import Node
-from lash.model.session.session import (
-    ActivePath,
-    CreatedSession,
-    FullGraph,
-    ReadScope,
-    RootRelation,
-    SessionHead,
-    SessionMeta,
-    SessionPage,
-    SessionRead,
-    SessionRelation,
-    VacuumReport,
-)
-from lash.plan.session.checkpoint import CheckpointRow, ComponentRow, check_ref, decode_checkpoint, decode_component
-from lash.plan.session.commit import CommitRules, prepare_commit
-from lash.plan.session.fork import prepare_fork
+from lash.model.session.commit import CommitResult
+from lash.model.session.session import ActivePath, FullGraph, ReadScope, SessionMeta
+from lash.plan.session.checkpoint import CheckpointRow, ComponentRow
+from lash.plan.session.commit import PreparedCommit
+from lash.plan.session.fork import PreparedFork
 from lash.plan.session.frame import FrameRow
-from lash.plan.session.node import WHOLE_PATH, PathRow, check_node_ids, decode_node
-from lash.plan.session.session import (
-    HeadRow,
-    HeldNode,
-    MetaRow,
-    ReadRow,
-    check_limit,
-    check_scope,
-    decode_cursor,
-    decode_head,
-    decode_meta,
-    decode_page,
-    decode_read,
-    encode_meta,
-    new_meta,
-    require_removable,
-)
+from lash.plan.session.node import WHOLE_PATH, PathRow
+from lash.plan.session.session import HeadRow, HeldNode, MetaRow, ReadRow, RevisionRows, uncommitted
 from lash.plan.session.usage import UsageRow
 from lash.sqlite.engine.database import Database, Reader, Transaction
 from lash.sqlite.engine.parameters import json_array
@@ -54,64 +24,36 @@ from lash.sqlite.rows.session.lookup import find_head, find_meta, missing
 from lash.sqlite.rows.trigger.schedule import delete_session_schedules
 from lash.sqlite.rows.trigger.trigger import delete_subscriptions
 from lash.sqlkit.rows import Number
-from lash.stores.hints import Hints
+from lash.stores.session import DecideCommit, DecideFork
+
+T = TypeVar("T")
 
 
-class SQLiteSessionStore:
-    """The sessions of one SQLite storage; the contract is `lash.stores.session.SessionStore`."""
+class SQLiteSessionRows:
+    """The sessions of one SQLite storage; the contract is `lash.stores.session.SessionRows`."""
 
-    def __init__(self, database: Database, rules: CommitRules, hints: Hints) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._rules = rules
-        self._hints = hints
 
-    async def create(
-        self,
-        session_id: str,
-        *,
-        name: str | None = None,
-        model: str = "",
-        cwd: str | None = None,
-        relation: SessionRelation = RootRelation(),
-    ) -> CreatedSession:
-        meta = new_meta(session_id, name=name, model=model, cwd=cwd, relation=relation)
-        stored_relation = encode_meta(meta, session_id)
-
-        def body(transaction: Transaction) -> CreatedSession:
-            created = insert_session(transaction, meta, stored_relation)
-            row = find_meta(transaction, session_id)
-            return CreatedSession(meta=decode_meta(row), revision=row.revision, created=created)
+    async def create(self, meta: SessionMeta, relation: str) -> tuple[MetaRow, bool]:
+        def body(transaction: Transaction) -> tuple[MetaRow, bool]:
+            created = insert_session(transaction, meta, relation)
+            return find_meta(transaction, meta.session_id), created
 
         return await self._database.write(body)
 
-    async def fork(
-        self,
-        source_session_id: str,
-        new_session_id: str,
-        *,
-        node_id: str | None = None,
-        name: str | None = None,
-        model: str = "",
-        cwd: str | None = None,
-    ) -> CreatedSession:
-        prepared = prepare_fork(source_session_id, new_session_id, node_id=node_id, name=name, model=model, cwd=cwd)
-        return await self._database.write(lambda transaction: apply_fork(transaction, prepared))
+    async def fork(self, prepared: PreparedFork, decide: DecideFork) -> tuple[MetaRow, bool]:
+        return await self._database.write(lambda transaction: apply_fork(transaction, prepared, decide))
 
-    async def open(self, session_id: str) -> SQLiteSession | None:
-        check_identifier("session_id", session_id)
-        row = self._database.read(lambda reader: reader.one(MetaRow, "session_meta", session_id=session_id))
-        return None if row is None else self.handle(session_id)
+    async def find(self, session_id: str) -> MetaRow | None:
+        return self._database.read(lambda reader: reader.one(MetaRow, "session_meta", session_id=session_id))
 
-    async def list(self, *, limit: int = 100, cursor: str | None = None) -> SessionPage:
-        size, before = check_limit(limit), decode_cursor(cursor)
-        rows = await self._database.read_in_thread(
-            lambda reader: reader.all(MetaRow, "session_page", before=before, limit=size + 1)
+    async def page(self, before: int | None, limit: int) -> list[MetaRow]:
+        return await self._database.read_in_thread(
+            lambda reader: reader.all(MetaRow, "session_page", before=before, limit=limit)
         )
-        return decode_page(rows, size)
 
     async def delete(self, session_id: str) -> bool:
-        check_identifier("session_id", session_id)
-
         def body(transaction: Transaction) -> bool:
             # The order of all nouns: schedules and subscriptions, so that nothing more is started; then the processes
             # that were; then the session, with which its effects, waits, queue and dead letters go.
@@ -127,91 +69,17 @@ class SQLiteSessionStore:
             reclaim_graphs(transaction, touched)
             return True
 
-        deleted = await self._database.write(body)
-        self._hints.notify(changed=session_id)
-        return deleted
+        return await self._database.write(body)
 
-    def handle(self, session_id: str) -> SQLiteSession:
-        return SQLiteSession(self._database, self._rules, self._hints, check_identifier("session_id", session_id))
+    async def meta(self, session_id: str) -> MetaRow:
+        return self._database.read(lambda reader: find_meta(reader, session_id))
 
-
-class SQLiteSession:
-    """A handle on one session; the contract is `lash.stores.session.Session`."""
-
-    def __init__(self, database: Database, rules: CommitRules, hints: Hints, session_id: str) -> None:
-        self._database = database
-        self._rules = rules
-        self._hints = hints
-        self._session_id = session_id
-
-    @property
-    def session_id(self) -> str:
-        return self._session_id
-
-    async def head(self) -> SessionHead | None:
-        return decode_head(self._database.read(self._read_row))
-
-    async def revision(self) -> int:
-        return self._database.read(self._read_row).revision
-
-    async def load(self, scope: ReadScope = ActivePath()) -> SessionRead | None:
-        wanted = check_scope(scope)
-        if isinstance(wanted, ActivePath) and wanted.last is not None:
-            return self._database.read(lambda reader: self._load(reader, wanted))
-        return await self._database.read_in_thread(lambda reader: self._load(reader, wanted))
-
-    async def node(self, node_id: str) -> Node | None:
-        check_identifier("node_id", node_id)
-
-        def body(reader: Reader) -> PathRow | None:
-            key = self._read_row(reader).session_key
-            return reader.one(PathRow, "node_one", session_key=key, node_id=node_id)
-
-        row = self._database.read(body)
-        return None if row is None else decode_node(row)
-
-    async def checkpoint(self, revision: int | None = None) -> Checkpoint | None:
-        if revision is not None:
-            check_integer("revision", revision, at_least=0)
-
-        def body(reader: Reader) -> Checkpoint | None:
-            row = self._read_row(reader)
-            wanted = row.revision if revision is None else revision
-            found = reader.one(CheckpointRow, "checkpoint_at", session_key=row.session_key, revision=wanted)
-            return None if found is None else decode_checkpoint(found, _components(reader, row.session_key, wanted))
-
-        return await self._database.read_in_thread(body)
-
-    async def blob(self, ref: BlobRef) -> bytes:
-        check_ref("ref", ref)
-
-        def body(reader: Reader) -> bytes:
-            self._read_row(reader)
-            row = reader.one(ComponentRow, "checkpoint_blob", session_id=self._session_id, hash=ref)
-            if row is None:
-                raise BlobNotFound(self._session_id, ref)
-            return decode_component(row)
-
-        return await self._database.read_in_thread(body)
-
-    async def commit(self, commit: Commit) -> CommitResult:
-        prepared = prepare_commit(commit, self._session_id, self._rules)
-        write = self._database.write_briefly if prepared.is_brief else self._database.write
-        result = await write(lambda transaction: apply_commit(transaction, prepared))
-        self._hints.notify(process=False, changed=self._session_id)
-        return result
-
-    async def meta(self) -> SessionMeta:
-        return decode_meta(self._database.read(lambda reader: find_meta(reader, self._session_id)))
-
-    async def save_meta(self, meta: SessionMeta) -> None:
-        relation = encode_meta(meta, self._session_id)
-
+    async def save_meta(self, meta: SessionMeta, relation: str) -> None:
         def body(transaction: Transaction) -> None:
-            find_meta(transaction, self._session_id)
+            find_meta(transaction, meta.session_id)
             transaction.run(
                 "session_save_meta",
-                session_id=self._session_id,
+                session_id=meta.session_id,
                 name=meta.name,
                 created_at_ms=meta.created_at_ms,
                 model=meta.model,
@@ -221,13 +89,53 @@ class SQLiteSession:
 
         await self._database.write(body)
 
-    async def tombstone(self, node_ids: Collection[str]) -> int:
-        wanted = check_node_ids(node_ids)
+    async def read(self, session_id: str) -> ReadRow:
+        return self._database.read(lambda reader: _read(reader, session_id))
 
+    async def load(self, session_id: str, scope: ReadScope, decode: Callable[[RevisionRows], T]) -> T:
+        # A short path is read on the event loop, which costs less than a thread.
+        if isinstance(scope, ActivePath) and scope.last is not None:
+            return self._database.read(lambda reader: decode(_load(reader, session_id, scope)))
+        return await self._database.read_in_thread(lambda reader: decode(_load(reader, session_id, scope)))
+
+    async def node(self, session_id: str, node_id: str) -> PathRow | None:
+        def body(reader: Reader) -> PathRow | None:
+            key = _read(reader, session_id).session_key
+            return reader.one(PathRow, "node_one", session_key=key, node_id=node_id)
+
+        return self._database.read(body)
+
+    async def checkpoint(
+        self, session_id: str, revision: int | None, decode: Callable[[CheckpointRow, Sequence[ComponentRow]], T]
+    ) -> T | None:
+        def body(reader: Reader) -> T | None:
+            row = _read(reader, session_id)
+            key, wanted = row.session_key, row.revision if revision is None else revision
+            found = reader.one(CheckpointRow, "checkpoint_at", session_key=key, revision=wanted)
+            if found is None:
+                return None
+            return decode(found, reader.all(ComponentRow, "checkpoint_components", session_key=key, revision=wanted))
+
+        return await self._database.read_in_thread(body)
+
+    async def blob(self, session_id: str, ref: BlobRef, decode: Callable[[ComponentRow], T]) -> T | None:
+        def body(reader: Reader) -> T | None:
+            _read(reader, session_id)
+            row = reader.one(ComponentRow, "checkpoint_blob", session_id=session_id, hash=ref)
+            return None if row is None else decode(row)
+
+        return await self._database.read_in_thread(body)
+
+    async def commit(self, prepared: PreparedCommit, decide: DecideCommit) -> CommitResult:
+        write = self._database.write_briefly if prepared.is_brief else self._database.write
+        return await write(lambda transaction: apply_commit(transaction, prepared, decide))
+
+    async def tombstone(
+        self, session_id: str, node_ids: Sequence[str], check: Callable[[Sequence[HeldNode]], None]
+    ) -> int:
         def body(transaction: Transaction) -> int:
-            head = find_head(transaction, self._session_id)
-            key, ids = head.session_key, json_array(wanted)
-            require_removable(self._session_id, transaction.all(HeldNode, "node_held", session_key=key, node_ids=ids))
+            key, ids = find_head(transaction, session_id).session_key, json_array(node_ids)
+            check(transaction.all(HeldNode, "node_held", session_key=key, node_ids=ids))
             removed = transaction.run("node_tombstone", session_key=key, node_ids=ids, now_ms=transaction.now_ms)
             if removed:
                 recount(transaction, key)
@@ -235,59 +143,55 @@ class SQLiteSession:
 
         return await self._database.write(body)
 
-    async def vacuum(self, *, dry_run: bool = False) -> VacuumReport:
-        if dry_run:
-            return VacuumReport(removed_node_count=self._database.read(self._removed_count))
+    async def removed_count(self, session_id: str) -> int:
+        def body(reader: Reader) -> int:
+            counted = reader.one(Number, "node_removed_count", session_id=session_id)
+            if counted is None:
+                raise missing(reader, session_id)
+            return counted.number
 
+        return self._database.read(body)
+
+    async def vacuum(self, session_id: str) -> int:
         def body(transaction: Transaction) -> int:
-            key = find_head(transaction, self._session_id).session_key
+            key = find_head(transaction, session_id).session_key
             transaction.run("node_close_segments", session_key=key)
             return transaction.run("node_vacuum", session_key=key)
 
-        return VacuumReport(removed_node_count=await self._database.write(body))
-
-    def _removed_count(self, reader: Reader) -> int:
-        counted = reader.one(Number, "node_removed_count", session_id=self._session_id)
-        if counted is None:
-            raise missing(reader, self._session_id)
-        return counted.number
-
-    def _read_row(self, reader: Reader) -> ReadRow:
-        row = reader.one(ReadRow, "session_read", session_id=self._session_id)
-        if row is None:
-            raise missing(reader, self._session_id)
-        return row
-
-    def _load(self, reader: Reader, scope: ReadScope) -> SessionRead | None:
-        row = self._read_row(reader)
-        head = decode_head(row)
-        if head is None:
-            return None
-        key = row.session_key
-        return decode_read(
-            head,
-            scope,
-            inherited=_inherited_rows(reader, key, scope),
-            nodes=_graph_rows(reader, key, head, scope),
-            frames=reader.all(FrameRow, "frame_all", session_key=key),
-            checkpoint=reader.one(CheckpointRow, "checkpoint_at", session_key=key, revision=head.revision),
-            components=reader.all(ComponentRow, "checkpoint_current", session_key=key),
-            totals=reader.all(UsageRow, "usage_totals", session_key=key),
-        )
+        return await self._database.write(body)
 
 
-def _inherited_rows(reader: Reader, session_key: int, scope: ReadScope) -> list[PathRow]:
-    """Return what a whole graph shows of other sessions; a path finds its way by itself."""
+def _read(reader: Reader, session_id: str) -> ReadRow:
+    row = reader.one(ReadRow, "session_read", session_id=session_id)
+    if row is None:
+        raise missing(reader, session_id)
+    return row
+
+
+def _load(reader: Reader, session_id: str, scope: ReadScope) -> RevisionRows:
+    row = _read(reader, session_id)
+    if not row.is_committed:
+        return uncommitted(row)
+    key = row.session_key
+    return RevisionRows(
+        read=row,
+        inherited=_inherited(reader, key, scope),
+        nodes=_nodes(reader, row, scope),
+        frames=reader.all(FrameRow, "frame_all", session_key=key),
+        checkpoint=reader.one(CheckpointRow, "checkpoint_at", session_key=key, revision=row.revision),
+        components=reader.all(ComponentRow, "checkpoint_current", session_key=key),
+        totals=reader.all(UsageRow, "usage_totals", session_key=key),
+    )
+
+
+def _inherited(reader: Reader, session_key: int, scope: ReadScope) -> list[PathRow]:
+    """Return the inherited nodes of a whole graph; a path reads its own."""
     return reader.all(PathRow, "node_inherited", session_key=session_key) if isinstance(scope, FullGraph) else []
 
 
-def _graph_rows(reader: Reader, session_key: int, head: SessionHead, scope: ReadScope) -> list[PathRow]:
+def _nodes(reader: Reader, row: ReadRow, scope: ReadScope) -> list[PathRow]:
     if isinstance(scope, FullGraph):
-        return reader.all(PathRow, "node_all", session_key=session_key)
-    leaf = head.leaf_node_id if scope.leaf_node_id is None else scope.leaf_node_id
+        return reader.all(PathRow, "node_all", session_key=row.session_key)
+    leaf = row.leaf_node_id if scope.leaf_node_id is None else scope.leaf_node_id
     last = WHOLE_PATH if scope.last is None else scope.last
-    return reader.all(PathRow, "node_path", session_key=session_key, leaf_node_id=leaf, last=last)
-
-
-def _components(reader: Reader, session_key: int, revision: int) -> list[ComponentRow]:
-    return reader.all(ComponentRow, "checkpoint_components", session_key=session_key, revision=revision)
+    return reader.all(PathRow, "node_path", session_key=row.session_key, leaf_node_id=leaf, last=last)

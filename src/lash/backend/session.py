@@ -1,0 +1,160 @@
+"""The session store, and the handle on one session, on every backend."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import partial
+
+from lash.base.compression import BlobRef
+from lash.base.limits import check_identifier, check_integer
+from lash.errors import BlobNotFound
+from lash.model.session.checkpoint import Checkpoint
+from lash.model.session.commit import Commit, CommitResult
+from lash.model.session.node import Node
+from lash.model.session.session import (
+    ActivePath,
+    CreatedSession,
+    ReadScope,
+    RootRelation,
+    SessionHead,
+    SessionMeta,
+    SessionPage,
+    SessionRead,
+    SessionRelation,
+    VacuumReport,
+)
+from lash.plan.session.checkpoint import check_ref, decode_checkpoint, decode_component
+from lash.plan.session.commit import CommitRules, plan_commit, prepare_commit
+from lash.plan.session.fork import existing_fork, fork_point, prepare_fork
+from lash.plan.session.node import check_node_ids, decode_node
+from lash.plan.session.session import (
+    MetaRow,
+    check_limit,
+    check_scope,
+    decode_cursor,
+    decode_head,
+    decode_meta,
+    decode_page,
+    decode_read,
+    encode_meta,
+    new_meta,
+    require_removable,
+)
+from lash.stores.hints import Hints
+from lash.stores.session import SessionRows
+
+
+class Sessions:
+    """The sessions of one storage; the contract is `lash.stores.session.SessionStore`."""
+
+    def __init__(self, rows: SessionRows, rules: CommitRules, hints: Hints) -> None:
+        self._rows = rows
+        self._rules = rules
+        self._hints = hints
+
+    async def create(
+        self,
+        session_id: str,
+        *,
+        name: str | None = None,
+        model: str = "",
+        cwd: str | None = None,
+        relation: SessionRelation = RootRelation(),
+    ) -> CreatedSession:
+        meta = new_meta(session_id, name=name, model=model, cwd=cwd, relation=relation)
+        row, created = await self._rows.create(meta, encode_meta(meta, session_id))
+        return _created(row, created=created)
+
+    async def fork(
+        self,
+        source_session_id: str,
+        new_session_id: str,
+        *,
+        node_id: str | None = None,
+        name: str | None = None,
+        model: str = "",
+        cwd: str | None = None,
+    ) -> CreatedSession:
+        prepared = prepare_fork(source_session_id, new_session_id, node_id=node_id, name=name, model=model, cwd=cwd)
+        row, created = await self._rows.fork(prepared, partial(fork_point, prepared))
+        return _created(row, created=True) if created else existing_fork(prepared, row)
+
+    async def open(self, session_id: str) -> BoundSession | None:
+        row = await self._rows.find(check_identifier("session_id", session_id))
+        return None if row is None else self.handle(session_id)
+
+    async def list(self, *, limit: int = 100, cursor: str | None = None) -> SessionPage:
+        size, before = check_limit(limit), decode_cursor(cursor)
+        return decode_page(await self._rows.page(before, size + 1), size)
+
+    async def delete(self, session_id: str) -> bool:
+        deleted = await self._rows.delete(check_identifier("session_id", session_id))
+        self._hints.notify(changed=session_id)
+        return deleted
+
+    def handle(self, session_id: str) -> BoundSession:
+        """Return a handle without asking whether the session exists."""
+        return BoundSession(self._rows, self._rules, self._hints, check_identifier("session_id", session_id))
+
+
+class BoundSession:
+    """A handle on one session; the contract is `lash.stores.session.Session`."""
+
+    def __init__(self, rows: SessionRows, rules: CommitRules, hints: Hints, session_id: str) -> None:
+        self._rows = rows
+        self._rules = rules
+        self._hints = hints
+        self._session_id = session_id
+
+    @property
+    def session_id(self) -> str:
+        return self._session_id
+
+    async def head(self) -> SessionHead | None:
+        return decode_head(await self._rows.read(self._session_id))
+
+    async def revision(self) -> int:
+        return (await self._rows.read(self._session_id)).revision
+
+    async def load(self, scope: ReadScope = ActivePath()) -> SessionRead | None:
+        wanted = check_scope(scope)
+        return await self._rows.load(self._session_id, wanted, partial(decode_read, scope=wanted))
+
+    async def node(self, node_id: str) -> Node | None:
+        row = await self._rows.node(self._session_id, check_identifier("node_id", node_id))
+        return None if row is None else decode_node(row)
+
+    async def checkpoint(self, revision: int | None = None) -> Checkpoint | None:
+        if revision is not None:
+            check_integer("revision", revision, at_least=0)
+        return await self._rows.checkpoint(self._session_id, revision, decode_checkpoint)
+
+    async def blob(self, ref: BlobRef) -> bytes:
+        content = await self._rows.blob(self._session_id, check_ref("ref", ref), decode_component)
+        if content is None:
+            raise BlobNotFound(self._session_id, ref)
+        return content
+
+    async def commit(self, commit: Commit) -> CommitResult:
+        prepared = prepare_commit(commit, self._session_id, self._rules)
+        result = await self._rows.commit(prepared, partial(plan_commit, prepared))
+        self._hints.notify(process=False, changed=self._session_id)
+        return result
+
+    async def meta(self) -> SessionMeta:
+        return decode_meta(await self._rows.meta(self._session_id))
+
+    async def save_meta(self, meta: SessionMeta) -> None:
+        await self._rows.save_meta(meta, encode_meta(meta, self._session_id))
+
+    async def tombstone(self, node_ids: Collection[str]) -> int:
+        wanted = check_node_ids(node_ids)
+        return await self._rows.tombstone(self._session_id, wanted, partial(require_removable, self._session_id))
+
+    async def vacuum(self, *, dry_run: bool = False) -> VacuumReport:
+        remove = self._rows.removed_count if dry_run else self._rows.vacuum
+        return VacuumReport(removed_node_count=await remove(self._session_id))
+
+
+def _created(row: MetaRow, *, created: bool) -> CreatedSession:
+    return CreatedSession(meta=decode_meta(row), revision=row.revision, created=created)
