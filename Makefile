@@ -21,7 +21,7 @@ SCENARIO ?=
 # Tests start hundreds of Python processes, each of which would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup test check lint types imports rules plan-coverage format demo bench faults contention soak docs clean model sweep planted mutation fuzz audit peers wheel
+.PHONY: help setup test proof check lint types imports rules plan-coverage format demo bench faults contention soak docs clean model sweep planted mutation fuzz audit peers wheel
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -29,8 +29,19 @@ help: ## list the targets
 
 setup: $(INSTALLED) ## create .venv with all that development needs
 
-test: $(INSTALLED) ## run the tests, on SQLite and on a real PostgreSQL
-	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadscope $(ARGS)
+# Whichever process is idle takes tests from the other.
+PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
+
+test: $(INSTALLED) ## every rule and guarantee once, on SQLite and on a real PostgreSQL
+	$(PYTEST) -m "not proof" $(ARGS)
+
+proof: export LASH_CONTENTION_SECONDS ?= 10
+proof: export LASH_CRASH_POINTS ?= 12
+proof: export LASH_SOAK_SECONDS ?= 15
+proof: export LASH_SWEEP ?= 3
+proof: $(INSTALLED) ## the long kinds: state machines, sweep, faults, contention, soak, fuzz, mutants, planted bugs
+	$(PYTEST) -m "proof or sampled" $(ARGS)
+	$(BIN)/python -m tools.planted --sample
 
 model: $(INSTALLED) ## state machines on both backends, from random seeds; LASH_MODEL_EXAMPLES=n for each (default 500)
 	LASH_MODEL_EXAMPLES=$${LASH_MODEL_EXAMPLES:-500} $(BIN)/python -m pytest tests/proof/model -rP \

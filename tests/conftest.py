@@ -164,7 +164,7 @@ def _is_helper(config: pytest.Config) -> bool:
 
 
 def _is_narrowed(config: pytest.Config) -> bool:
-    if config.getoption("backend") or config.option.keyword or config.option.markexpr:
+    if config.getoption("backend") or config.option.keyword:
         return True
     named = [(config.invocation_params.dir / argument.split("::")[0]).resolve() for argument in config.args]
     return not any(TESTS_FOLDER.is_relative_to(path) for path in named)

@@ -5,7 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from tools.planted import DoesNotApply, Planted, command_of, edited, main, read_bug, read_bugs, red_checks, try_bug
+from tools.planted import (
+    DoesNotApply,
+    Planted,
+    command_of,
+    edited,
+    main,
+    one_of_each_area,
+    read_bug,
+    read_bugs,
+    red_checks,
+    try_bug,
+)
 
 ROOT = Path(__file__).parents[2]
 BUGS = read_bugs(ROOT)
@@ -110,6 +121,15 @@ def test_a_malformed_file_is_refused(tmp_path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match=r"unit-two\.toml: "):
         read_bug(path)
+
+
+def test_a_sample_has_one_bug_of_each_area() -> None:
+    """The sample is the first of each area, in order."""
+    names = [each.name for each in one_of_each_area(BUGS)]
+    assert [name.partition("-")[0] for name in names] == sorted({each.name.partition("-")[0] for each in BUGS})
+    assert all(
+        name == min(each.name for each in BUGS if each.name.startswith(f"{name.partition('-')[0]}-")) for name in names
+    )
 
 
 def test_a_check_may_be_a_command() -> None:

@@ -41,7 +41,8 @@ _ENDS: Final = frozenset({"process.completed", "process.failed", "process.cancel
 
 pytestmark = [
     pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True),
-    pytest.mark.timeout(3_600 if POINTS == "all" else 240),
+    pytest.mark.timeout(3_600 if POINTS == "all" else 600),
+    pytest.mark.sampled,
 ]
 
 

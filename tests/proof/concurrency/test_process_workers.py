@@ -28,7 +28,7 @@ from tests.factories.session import created
 from tests.raw import raw
 
 ROOT = Path(__file__).parents[3]
-SECONDS = float(os.environ.get("LASH_SOAK_SECONDS", "15"))
+SECONDS = float(os.environ.get("LASH_SOAK_SECONDS", "5"))
 WORKERS = 4
 _ENDS = "('process.completed', 'process.failed', 'process.cancelled', 'process.abandoned')"
 

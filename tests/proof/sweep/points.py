@@ -1,28 +1,30 @@
-"""Which points of an operation are struck: all of them in the long form, a fixed sample of them in the short one."""
+"""Which points of an operation are struck: a fixed sample, several of them (``LASH_SWEEP=4``), or all (``=all``)."""
 
 from __future__ import annotations
 
 import os
 import zlib
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from tests.proof.sweep.learned import Learned
 from tests.proof.sweep.seam import Blow, Strike, When
 
-WHOLE = os.environ.get("LASH_SWEEP") == "all"
-"""Whether this is the long form."""
+_SWEEP: Final = os.environ.get("LASH_SWEEP", "1")
 
 G = TypeVar("G")
 
 
 def chosen(name: str, learned: Learned[G]) -> list[Strike | int]:
     """Return the points to strike; a number is the wait at which the caller is cancelled."""
-    return list(every_point(learned) if WHOLE else sample(name, learned))
+    if _SWEEP == "all":
+        return list(every_point(learned))
+    points = (point for number in range(int(_SWEEP)) for point in sample(f"{name}{number or ''}", learned))
+    return list(dict.fromkeys(points))
 
 
 def every_point(learned: Learned[G]) -> Iterator[Strike | int]:
-    """Return every point of the operation."""
+    """Yield every point of the operation."""
     for number in range(len(learned.texts)):
         for when in When:
             for blow in (Blow.FAIL, Blow.CANCEL, Blow.KILL):
@@ -32,7 +34,7 @@ def every_point(learned: Learned[G]) -> Iterator[Strike | int]:
 
 
 def sample(name: str, learned: Learned[G]) -> Iterator[Strike | int]:
-    """Return a few points, always the same ones for a name: the answer of the last statement is always lost."""
+    """Yield a few points, always the same for a name: the answer to the last statement is always lost."""
     count, chance = len(learned.texts), zlib.crc32(name.encode())
     number, when = chance // 8 % count, list(When)[chance // 4 % 2]
     yield Strike(count - 1, When.AFTER, Blow.FAIL)
