@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from lash.errors import InvalidInput, SessionDeleted, SessionNotFound
-from lash.model.activity import Activity, ActivityDraft, GapReason, Look, Place
+from lash.model.activity import Activity, ActivityDraft, ActivityPage, GapReason, ObserveCursor
 from lash.model.value import JSON
 from lash.stores.storage import Storage
 from lash.testing.harness import Harness
@@ -68,7 +68,7 @@ class TestActivity:
     async def test_a_look_goes_on_behind_its_place(self, harness: Harness) -> None:
         """Pages of any size meet without a hole or a repetition; at the tail there is nothing."""
         storage = await sessions(harness, "s")
-        begin = (await storage.activity.read("s")).place
+        begin = (await storage.activity.read("s")).newest
         await show(storage, *"abcdefg")
         place, pages = begin, list[list[JSON]]()
         while True:
@@ -76,9 +76,9 @@ class TestActivity:
             pages.append([text for item in look.activity if isinstance(text := item.payload, str)])
             if not look.more:
                 break
-            place = replace(look.place, position=look.activity[-1].position)
+            place = replace(look.newest, position=look.activity[-1].position)
         assert pages == [["a", "b", "c"], ["d", "e", "f"], ["g"]]
-        assert await storage.activity.read("s", look.place) == Look(place=look.place)
+        assert await storage.activity.read("s", look.newest) == ActivityPage(newest=look.newest)
 
     async def test_a_look_without_a_place_shows_where_the_session_stands(self, harness: Harness) -> None:
         """It shows the revision and the end of the activity, and none of it."""
@@ -86,15 +86,15 @@ class TestActivity:
         await started(storage)
         await show(storage, "a", "b")
         look = await storage.activity.read("s")
-        assert (look.gap, look.activity, look.place.revision, look.place.position) == (None, (), 1, 2)
+        assert (look.gap, look.activity, look.newest.revision, look.newest.position) == (None, (), 1, 2)
 
     async def test_what_is_too_much_is_trimmed(self, harness: Harness) -> None:
         """The last 2,048 items are kept; who has not seen what went before gets a gap, never a part."""
         storage = await sessions(harness, "s")
-        begin = (await storage.activity.read("s")).place
+        begin = (await storage.activity.read("s")).newest
         for _ in range(4):
             await show(storage, *["x"] * 512)
-        at_tail = (await storage.activity.read("s")).place
+        at_tail = (await storage.activity.read("s")).newest
         assert [item.position for item in await seen(storage)] == list(range(1, KEPT + 1))
         await show(storage, "y")
         assert (await storage.activity.read("s", replace(at_tail, position=0))).gap is GapReason.TRIMMED
@@ -106,20 +106,20 @@ class TestActivity:
     async def test_what_is_too_large_is_trimmed(self, harness: Harness) -> None:
         """What is kept is bounded in bytes, not only in items."""
         storage = await sessions(harness, "s")
-        begin = (await storage.activity.read("s")).place
+        begin = (await storage.activity.read("s")).newest
         for _ in range(20):
             await show(storage, *["x" * 60_000] * 10)
         look = await storage.activity.read("s", begin)
         assert look.gap is GapReason.TRIMMED
         kept_bytes = 8 * 1024 * 1024
-        oldest = look.place.position - kept_bytes // 60_000
-        assert (await storage.activity.read("s", replace(look.place, position=oldest + 10))).gap is None
-        assert (await storage.activity.read("s", replace(look.place, position=oldest - 10))).gap is GapReason.TRIMMED
+        oldest = look.newest.position - kept_bytes // 60_000
+        assert (await storage.activity.read("s", replace(look.newest, position=oldest + 10))).gap is None
+        assert (await storage.activity.read("s", replace(look.newest, position=oldest - 10))).gap is GapReason.TRIMMED
 
     async def test_what_is_too_old_is_trimmed_by_the_next(self, harness: Harness) -> None:
         """An append removes what is older than 120 seconds, and not what is exactly that old."""
         storage = await sessions(harness, "s")
-        begin = (await storage.activity.read("s")).place
+        begin = (await storage.activity.read("s")).newest
         await show(storage, "old")
         await harness.clock.advance(1)
         await show(storage, "young")
@@ -131,17 +131,17 @@ class TestActivity:
     async def test_pruning_forgets_sessions_that_fell_silent(self, harness: Harness) -> None:
         """Maintenance removes old activity; positions go on, and the loss is a gap, also with nothing left."""
         storage = await sessions(harness, "s", "other")
-        begin = (await storage.activity.read("s")).place
+        begin = (await storage.activity.read("s")).newest
         await show(storage, "a", "b")
         await harness.clock.advance(KEPT_MS + 1)
         await show(storage, "fresh", session_id="other")
         assert (await storage.maintenance.prune_activity()).removed_count == 2
         assert (await storage.maintenance.prune_activity()).removed_count == 0
         look = await storage.activity.read("s", begin)
-        assert (look.gap, look.place.position) == (GapReason.TRIMMED, 2)
-        assert await storage.activity.read("s", look.place) == Look(place=look.place)
+        assert (look.gap, look.newest.position) == (GapReason.TRIMMED, 2)
+        assert await storage.activity.read("s", look.newest) == ActivityPage(newest=look.newest)
         assert await show(storage, "c") == 3
-        assert [item.payload for item in (await storage.activity.read("s", look.place)).activity] == ["c"]
+        assert [item.payload for item in (await storage.activity.read("s", look.newest)).activity] == ["c"]
         assert [item.payload for item in await seen(storage, "other")] == ["fresh"]
 
     async def test_a_place_ahead_of_the_session_is_a_gap(self, harness: Harness) -> None:
@@ -149,36 +149,36 @@ class TestActivity:
         storage = await harness.open()
         await started(storage)
         await show(storage, "a")
-        here = (await storage.activity.read("s")).place
+        here = (await storage.activity.read("s")).newest
         for ahead in (replace(here, position=2), replace(here, revision=2)):
-            assert await storage.activity.read("s", ahead) == Look(place=here, gap=GapReason.UNAVAILABLE)
+            assert await storage.activity.read("s", ahead) == ActivityPage(newest=here, gap=GapReason.UNAVAILABLE)
 
     async def test_a_place_of_another_life_is_a_gap(self, harness: Harness) -> None:
         """A session that was created again shows nothing to who knew the first, however much it has shown."""
         storage = await sessions(harness, "s")
         await show(storage, "a")
-        old = (await storage.activity.read("s")).place
+        old = (await storage.activity.read("s")).newest
         await storage.sessions.delete("s")
         await created(storage)
         assert (await storage.activity.read("s", old)).gap is GapReason.UNAVAILABLE
         await show(storage, "b", "c")
         look = await storage.activity.read("s", old)
-        assert (look.gap, look.place.position) == (GapReason.UNAVAILABLE, 2)
-        assert look.place.life != old.life
+        assert (look.gap, look.newest.position) == (GapReason.UNAVAILABLE, 2)
+        assert look.newest.life != old.life
 
     async def test_a_place_of_another_epoch_is_a_gap(self, harness: Harness) -> None:
         """Positions that began anew are not taken for the old ones."""
         storage = await sessions(harness, "s")
         await show(storage, "a", "b")
-        here = (await storage.activity.read("s")).place
+        here = (await storage.activity.read("s")).newest
         elsewhere = replace(here, epoch="0123", position=1)
-        assert await storage.activity.read("s", elsewhere) == Look(place=here, gap=GapReason.UNAVAILABLE)
+        assert await storage.activity.read("s", elsewhere) == ActivityPage(newest=here, gap=GapReason.UNAVAILABLE)
 
     async def test_who_waited_for_the_session_sees_all_of_it(self, harness: Harness) -> None:
         """The place before a session was created is before everything in its first life."""
         storage = await sessions(harness, "s")
         await show(storage, "a")
-        look = await storage.activity.read("s", Place())
+        look = await storage.activity.read("s", ObserveCursor())
         assert [item.payload for item in look.activity] == ["a"]
 
     async def test_activity_is_not_history(self, harness: Harness) -> None:
@@ -195,7 +195,7 @@ class TestActivity:
     async def test_there_is_no_activity_without_a_session(self, harness: Harness) -> None:
         """A session that never was, or was deleted, shows nothing and takes nothing."""
         storage = await sessions(harness, "gone")
-        change = (await storage.activity.read("gone")).place.change
+        change = (await storage.activity.read("gone")).newest.change
         await show(storage, "a", session_id="gone")
         await storage.sessions.delete("gone")
         for session_id, error in (("gone", SessionDeleted), ("never", SessionNotFound)):
@@ -226,7 +226,7 @@ class TestActivity:
         given: Any = [good, *items] if isinstance(items, list) and items else items
         with pytest.raises(InvalidInput):
             await storage.activity.append("s", given)
-        assert (await storage.activity.read("s")).place.position == 0
+        assert (await storage.activity.read("s")).newest.position == 0
 
     async def test_a_foreign_value_is_no_place(self, harness: Harness) -> None:
         """What is no place, no cursor of the feed and no page size is refused before anything is read."""
@@ -242,7 +242,7 @@ class TestActivity:
     async def test_what_is_no_id_is_refused(self, harness: Harness, name: str) -> None:
         """Everywhere where a session is named."""
         storage = await sessions(harness, "s")
-        change = (await storage.activity.read("s")).place.change
+        change = (await storage.activity.read("s")).newest.change
         with pytest.raises(InvalidInput, match="session_id"):
             await show(storage, "a", session_id=BAD_IDS[name])
         with pytest.raises(InvalidInput, match="session_id"):
@@ -272,7 +272,7 @@ class TestActivity:
         first, second, _ = await kept
         assert (first, second) == (15, 15)
         assert isinstance((await asyncio.gather(doomed, return_exceptions=True))[0], SessionDeleted | int)
-        assert (await storages[0].activity.read("s")).place.position == 600
+        assert (await storages[0].activity.read("s")).newest.position == 600
 
     async def test_an_append_is_a_hint(self, harness: Harness) -> None:
         """Who listens for everything is told to look."""
@@ -299,11 +299,11 @@ async def show(storage: Storage, *payloads: JSON, session_id: str = "s") -> int:
 
 async def seen(storage: Storage, session_id: str = "s", *, after: int = 0) -> tuple[Activity, ...]:
     """Return all activity behind a position; fail the test if some is missing."""
-    place, shown = replace((await storage.activity.read(session_id)).place, position=after), list[Activity]()
+    place, shown = replace((await storage.activity.read(session_id)).newest, position=after), list[Activity]()
     while True:
         look = await storage.activity.read(session_id, place, limit=1_000)
         assert look.gap is None
         shown += look.activity
         if not look.more:
             return tuple(shown)
-        place = replace(look.place, position=shown[-1].position)
+        place = replace(look.newest, position=shown[-1].position)

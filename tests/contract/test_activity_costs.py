@@ -16,7 +16,7 @@ from tests.factories.session import commit, node, started
 
 pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 
-LOOK = {"sqlite": ["activity_session", "activity_after"], "postgres": ["activity_look"]}
+LOOK = {"sqlite": ["activity_session", "activity_after"], "postgres": ["activity_read"]}
 APPEND = {
     "sqlite": ["session_head", "activity_move_tail", "activity_trim", "activity_insert"],
     "postgres": ["activity_append"],
@@ -60,7 +60,7 @@ async def test_a_look_is_one_statement(harness: Harness) -> None:
     recorder = Recorder()
     storage = await harness.open(on_statement=recorder)
     await started(storage)
-    begin = (await storage.activity.read("s")).place
+    begin = (await storage.activity.read("s")).newest
     await show(storage, 64)
     recorder.take()
     await storage.activity.read("s", begin)

@@ -123,7 +123,7 @@ class TestActivityProcess:
         """A cursor ahead of the feed is unavailable."""
         storage = await sessions(harness, "s")
         await storage.processes.register(process("p", wake_session_id="s"))
-        here = (await storage.activity.read("s")).place
+        here = (await storage.activity.read("s")).newest
         forged = base64.urlsafe_b64encode(b"c1:9000000000:9000000000").decode()
         look = await storage.activity.read("s", replace(here, change=forged))
         assert look.gap is GapReason.UNAVAILABLE
@@ -131,12 +131,12 @@ class TestActivityProcess:
 
 async def queue(storage: Storage) -> QueueMark:
     """Return how the queue of session ``s`` stands."""
-    return (await storage.activity.read("s")).place.queue
+    return (await storage.activity.read("s")).newest.queue
 
 
 async def change(storage: Storage) -> str:
     """Return the end of the feed of changes."""
-    return (await storage.activity.read("s")).place.change
+    return (await storage.activity.read("s")).newest.change
 
 
 async def changes(storage: Storage, cursor: str, *, limit: int = 256) -> list[ProcessChange]:

@@ -82,10 +82,10 @@ async def test_a_deletion_of_another_machine_is_waited_for(backend_url: str, mon
         await storage.attachments.put("s", CONTENT, "text/plain")
         ((now_ms,),) = await raw(backend_url, "SELECT changed_at_ms FROM lash_attachment_fences")
         await _shut_fence(backend_url, f"'{ELSEWHERE}'", now_ms)
-        with pytest.raises(StoreUnavailable, match="has begun to delete"):
+        with pytest.raises(StoreUnavailable, match="a sweep is deleting these bytes"):
             await storage.attachments.put("s", CONTENT, "text/plain")
         assert (await storage.attachments.sweep(0, gone)).deleted == ()
-        assert byte_store.calls == ["put", "tidy"]
+        assert byte_store.calls == ["put", "sweep_stale"]
 
         await _shut_fence(backend_url, f"'{ELSEWHERE}'", now_ms - ABANDONED_AFTER_MS)
         assert (await storage.attachments.sweep(0, gone)).deleted == (ID,)
@@ -109,7 +109,7 @@ async def test_a_deletion_that_may_still_happen_keeps_puts_out(
         byte_store.before_delete = time_out
         with pytest.raises(SweepIncomplete):
             await storage.attachments.sweep(0, gone)
-        with pytest.raises(StoreUnavailable, match="has begun to delete"):
+        with pytest.raises(StoreUnavailable, match="a sweep is deleting these bytes"):
             await storage.attachments.put("s", CONTENT, "text/plain")
         byte_store.before_delete = None
         assert (await storage.attachments.sweep(0, gone)).deleted == (ID,)
@@ -127,7 +127,7 @@ async def test_a_put_that_is_swept_for_ever_says_so(backend_url: str, monkeypatc
             await storage.attachments.sweep(0, gone)
 
         byte_store.before_put = sweep
-        with pytest.raises(StoreUnavailable, match="only take what is old"):
+        with pytest.raises(StoreUnavailable, match="sweep only older attachments"):
             await storage.attachments.put("s", CONTENT, "text/plain")
 
 

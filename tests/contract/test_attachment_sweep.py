@@ -297,7 +297,7 @@ class TestAttachmentSweep:
         assert (await storage.attachments.sweep(0, nobody_lives)).deleted == (ref.id,)
         assert await puts[0] == ref
         assert byte_store.calls[:2] == ["put", "delete"]
-        assert sorted(byte_store.calls[2:]) == ["put", "tidy"]
+        assert sorted(byte_store.calls[2:]) == ["put", "sweep_stale"]
         assert (await storage.attachments.get("other", ref.id)).content == b"x"
 
     async def test_a_stamp_while_a_sweep_asks_keeps_the_attachment(self, harness: Harness) -> None:

@@ -35,8 +35,8 @@ class ScriptedBytes:
         await self._called("delete", attachment_id, self.before_delete)
         self.contents.pop(attachment_id, None)
 
-    async def tidy(self) -> int:
-        await self._called("tidy", "", self.before_tidy)
+    async def sweep_stale(self) -> int:
+        await self._called("sweep_stale", "", self.before_tidy)
         return 0
 
     async def _called(self, what: str, attachment_id: str, hook: Hook | None) -> None:

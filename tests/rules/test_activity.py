@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from lash.errors import CorruptData, InvalidInput
 from lash.model.activity import (
     ActivityDraft,
+    ActivityPage,
     Committed,
     Gap,
     GapReason,
-    Look,
+    ObserveCursor,
     Observed,
-    Place,
     ProcessChanged,
     QueueChanged,
     QueueMark,
@@ -24,23 +24,23 @@ from lash.model.activity import (
 from lash.model.process.process import ChangeKind, ProcessStatus
 from lash.plan.activity import (
     ActivityRow,
+    ObserverStream,
     SeenChangeRow,
-    SessionRow,
-    Telling,
-    arrive,
-    check_place,
-    decode_place,
+    SessionState,
+    check_cursor,
+    decode_cursor,
     decode_seen_changes,
     encode_activity,
-    encode_place,
-    plan_look,
+    encode_cursor,
+    plan_page,
     read_after,
+    rebase,
 )
 from lash.plan.process.change import ChangeCursor
 
 START = "YzE6MDow"
 """The cursor of the beginning of the feed."""
-HERE = Place(
+HERE = ObserveCursor(
     life=3,
     epoch="e",
     position=5,
@@ -50,8 +50,8 @@ HERE = Place(
 )
 
 
-def session(*, revision: int = 2, epoch: str | None = "e", position: int | None = 5, change: int = 0) -> SessionRow:
-    return SessionRow(3, revision, epoch, position, 4, 3, 9, 1, change)
+def session(*, revision: int = 2, epoch: str | None = "e", position: int | None = 5, change: int = 0) -> SessionState:
+    return SessionState(3, revision, epoch, position, 4, 3, 9, 1, change)
 
 
 def row(position: int, payload: str = '"x"', *, revision: int = 2, lost: int = 0) -> ActivityRow:
@@ -63,10 +63,10 @@ def cursor(text: str) -> str:
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def told(place: Place, look: Look) -> tuple[Place, list[Observed]]:
-    telling = Telling("s", arrive(place, look))
-    telling.look(look)
-    return telling.place, telling.told
+def told(place: ObserveCursor, look: ActivityPage) -> tuple[ObserveCursor, list[Observed]]:
+    telling = ObserverStream("s", rebase(place, look))
+    telling.page(look)
+    return telling.cursor, telling.observed
 
 
 def test_sizes_add_up_in_bytes() -> None:
@@ -85,7 +85,7 @@ def test_sizes_add_up_in_bytes() -> None:
         (7, "items must be a sequence of ActivityDraft, not int"),
         ([], "not 0"),
         ([ActivityDraft(turn_id="t")] * 1_025, "not 1,025"),
-        (["x"], "an ActivityDraft is needed, not str"),
+        (["x"], "expected an ActivityDraft, got str"),
         ([ActivityDraft(turn_id=" ")], "turn_id is blank"),
         ([ActivityDraft(turn_id="t", lost=-1)], "lost must lie"),
         ([ActivityDraft(turn_id="t", payload="é" * 32_768)], "has 65,564 bytes"),
@@ -106,30 +106,30 @@ def test_as_much_as_may_be_is_taken() -> None:
 
 def test_a_place_is_a_place() -> None:
     """Nothing else will do; no place means that no activity is read."""
-    assert check_place(None) is None
-    assert check_place(HERE) is HERE
-    with pytest.raises(InvalidInput, match="a Place is needed, not str"):
-        check_place("x")
+    assert check_cursor(None) is None
+    assert check_cursor(HERE) is HERE
+    with pytest.raises(InvalidInput, match="expected an ObserveCursor, got str"):
+        check_cursor("x")
     assert read_after(None) is None
     assert read_after(HERE) == 5
 
 
 def test_a_look_without_a_place_is_where_the_session_stands() -> None:
     """What has no number yet has 0, and no epoch is an empty one."""
-    assert plan_look(None, session(), []) == Look(place=HERE)
-    bare = SessionRow(3, 0, None, None, 0, 0, None, 0, 0)
-    assert plan_look(None, bare, []) == Look(place=Place(life=3, change=START))
-    assert plan_look(None, session(), [row(5)]) == Look(place=HERE), "nothing of before is shown"
+    assert plan_page(None, session(), []) == ActivityPage(newest=HERE)
+    bare = SessionState(3, 0, None, None, 0, 0, None, 0, 0)
+    assert plan_page(None, bare, []) == ActivityPage(newest=ObserveCursor(life=3, change=START))
+    assert plan_page(None, session(), [row(5)]) == ActivityPage(newest=HERE), "nothing of before is shown"
 
 
 def test_a_look_shows_what_follows_its_place() -> None:
     """Rows behind the place are told; there is more if the last is not the newest."""
-    look = plan_look(replace(HERE, position=2), session(), [row(3), row(4)])
+    look = plan_page(replace(HERE, position=2), session(), [row(3), row(4)])
     assert [item.position for item in look.activity] == [3, 4]
     assert look.more
-    assert not plan_look(replace(HERE, position=3), session(), [row(4), row(5)]).more
-    assert plan_look(HERE, session(), []) == Look(place=HERE)
-    assert plan_look(Place(), session(position=1), [row(1)]).gap is None
+    assert not plan_page(replace(HERE, position=3), session(), [row(4), row(5)]).more
+    assert plan_page(HERE, session(), []) == ActivityPage(newest=HERE)
+    assert plan_page(ObserveCursor(), session(position=1), [row(1)]).gap is None
 
 
 @pytest.mark.parametrize(
@@ -143,21 +143,21 @@ def test_a_look_shows_what_follows_its_place() -> None:
         (replace(HERE, change=cursor("c1:0:2")), session(change=1), [], GapReason.UNAVAILABLE),
         (replace(HERE, position=4), session(), [], GapReason.TRIMMED),
         (replace(HERE, position=2), session(), [row(4), row(5)], GapReason.TRIMMED),
-        (Place(), session(), [row(2), row(3)], GapReason.TRIMMED),
+        (ObserveCursor(), session(), [row(2), row(3)], GapReason.TRIMMED),
         (replace(HERE, change=cursor("c1:0:1")), session(change=1), [], None),
         (replace(HERE, change=""), session(change=1), [], None),
     ],
 )
-def test_gaps(place: Place, now: SessionRow, rows: list[ActivityRow], gap: GapReason | None) -> None:
+def test_gaps(place: ObserveCursor, now: SessionState, rows: list[ActivityRow], gap: GapReason | None) -> None:
     """A gap instead of a part, and never the activity of another life."""
-    look = plan_look(place, now, rows)
+    look = plan_page(place, now, rows)
     assert (look.gap, look.activity) == (gap, ())
 
 
 def test_a_damaged_row_is_told() -> None:
     """A row that cannot be read is an error, not absence."""
     with pytest.raises(CorruptData, match="activity 5"):
-        plan_look(replace(HERE, position=4), session(), [ActivityRow(5, 2, "{", 0)])
+        plan_page(replace(HERE, position=4), session(), [ActivityRow(5, 2, "{", 0)])
 
 
 def test_changes_that_were_pruned_are_a_gap() -> None:
@@ -182,33 +182,33 @@ def test_only_visible_changes_are_shown() -> None:
     longer = decode_seen_changes([*rows, third], ChangeCursor(0, 0), ChangeCursor(0, 0))
     assert longer is not None
     assert longer.cursor == base64.urlsafe_b64encode(b"c1:8:1").decode()
-    telling = Telling("s", HERE)
+    telling = ObserverStream("s", HERE)
     telling.changes(seen)
-    assert telling.told == [
+    assert telling.observed == [
         ProcessChanged(
-            cursor=encode_place("s", replace(HERE, change=seen.changes[0].cursor)),
+            cursor=encode_cursor("s", replace(HERE, change=seen.changes[0].cursor)),
             process_id="p",
             kind=ChangeKind.EVENT,
             sequence=4,
             status=ProcessStatus.COMPLETED,
         )
     ]
-    assert telling.place == replace(HERE, change=seen.cursor)
+    assert telling.cursor == replace(HERE, change=seen.cursor)
 
 
 def test_cursors_are_golden() -> None:
     """Cursors that are out in the world mean the same for ever; the three lengths of padding are left out."""
     for session_id in ("q", "qq", "qqq"):
-        assert encode_place(session_id, HERE) == cursor(f"o1:3:5:2:4:3:9:1:e:YzE6MDow:{session_id}")
+        assert encode_cursor(session_id, HERE) == cursor(f"o1:3:5:2:4:3:9:1:e:YzE6MDow:{session_id}")
 
 
 @pytest.mark.parametrize("session_id", ["s", "a:b:c", "é 𝄞", "x" * 255, "\N{PILE OF POO}" * 255])
 def test_a_cursor_means_its_place(session_id: str) -> None:
     """What is written is read back, for any session, and needs no quoting in a URL."""
-    for place in (HERE, Place(), replace(HERE, position=2**63 - 1)):
-        text = encode_place(session_id, place)
+    for place in (HERE, ObserveCursor(), replace(HERE, position=2**63 - 1)):
+        text = encode_cursor(session_id, place)
         assert set(text) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
-        assert decode_place(session_id, text) == place
+        assert decode_cursor(session_id, text) == place
 
 
 @pytest.mark.parametrize(
@@ -232,15 +232,15 @@ def test_a_cursor_means_its_place(session_id: str) -> None:
         cursor("o1:3:5:2:4:3:9:99999999999999999999:e::s"),
         cursor("o1:3:5:2:4:3:9:1:e:nonsense:s"),
         base64.urlsafe_b64encode(b"o1:3:5:2:4:3:9:1:e::\xff").decode(),
-        encode_place("s", HERE) + "\n",
-        "!!!!" + encode_place("s", HERE),
-        encode_place("s", HERE)[:8] + "\n\n\n\n" + encode_place("s", HERE)[8:],
+        encode_cursor("s", HERE) + "\n",
+        "!!!!" + encode_cursor("s", HERE),
+        encode_cursor("s", HERE)[:8] + "\n\n\n\n" + encode_cursor("s", HERE)[8:],
     ],
 )
 def test_what_is_no_cursor_is_refused(text: str) -> None:
     """Malformed text is an error, never a gap."""
     with pytest.raises(InvalidInput):
-        decode_place("s", text)
+        decode_cursor("s", text)
 
 
 def test_a_cursor_has_up_to_4096_characters() -> None:
@@ -251,30 +251,30 @@ def test_a_cursor_has_up_to_4096_characters() -> None:
         text = cursor(start + session_id)
         assert (len(text) <= 4_096) is fits
         if fits:
-            assert decode_place(session_id, text) == HERE
+            assert decode_cursor(session_id, text) == HERE
         else:
-            with pytest.raises(InvalidInput, match="is not a cursor of a session"):
-                decode_place(session_id, text)
+            with pytest.raises(InvalidInput, match="expected a cursor of a session"):
+                decode_cursor(session_id, text)
 
 
 def test_a_cursor_names_a_session() -> None:
     """One that names none is no cursor, rather than that of another session."""
-    with pytest.raises(InvalidInput, match="is not a cursor of a session"):
-        decode_place("s", cursor("o1:3:5:2:4:3:9:1:e::"))
+    with pytest.raises(InvalidInput, match="expected a cursor of a session"):
+        decode_cursor("s", cursor("o1:3:5:2:4:3:9:1:e::"))
 
 
 def test_a_cursor_belongs_to_its_session() -> None:
     """That of another session is an error which names both."""
     with pytest.raises(InvalidInput, match="belongs to session 'other', not to 's'"):
-        decode_place("s", encode_place("other", HERE))
-    with pytest.raises(InvalidInput, match="a cursor is text, not int"):
-        decode_place("s", 7)
+        decode_cursor("s", encode_cursor("other", HERE))
+    with pytest.raises(InvalidInput, match="expected the text of a cursor, got int"):
+        decode_cursor("s", 7)
 
 
 def test_commits_are_told_where_they_were_made() -> None:
     """Activity of the old revision, the commit, activity of the new one; then what is newest, and the queue."""
     rows = [row(4, revision=1), row(5, '"y"')]
-    look = plan_look(replace(HERE, position=3), session(revision=3), rows)
+    look = plan_page(replace(HERE, position=3), session(revision=3), rows)
     begin = replace(HERE, position=3, revision=1, queue=QueueMark())
     place, observed = told(begin, look)
     at = [
@@ -284,7 +284,7 @@ def test_commits_are_told_where_they_were_made() -> None:
         replace(begin, position=5, revision=3),
         replace(begin, position=5, revision=3, queue=HERE.queue),
     ]
-    cursors = [encode_place("s", each) for each in at]
+    cursors = [encode_cursor("s", each) for each in at]
     assert observed == [
         TurnActivity(cursor=cursors[0], turn_id="t", payload="x"),
         Committed(cursor=cursors[1], revision=2),
@@ -293,12 +293,12 @@ def test_commits_are_told_where_they_were_made() -> None:
         QueueChanged(cursor=cursors[4], queue=HERE.queue),
     ]
     assert place == at[-1]
-    assert told(place, plan_look(place, session(revision=3), [])) == (place, [])
+    assert told(place, plan_page(place, session(revision=3), [])) == (place, [])
 
 
 def test_nothing_newer_is_told_before_all_activity_was() -> None:
     """With more activity to come, the commit and the queue wait for it."""
-    look = plan_look(replace(HERE, position=3), session(revision=3), [row(4)])
+    look = plan_page(replace(HERE, position=3), session(revision=3), [row(4)])
     place, observed = told(replace(HERE, position=3, queue=QueueMark()), look)
     assert [type(each) for each in observed] == [TurnActivity]
     assert (place.revision, place.queue) == (2, QueueMark())
@@ -306,12 +306,12 @@ def test_nothing_newer_is_told_before_all_activity_was() -> None:
 
 def test_a_loss_is_told_before_what_came_after_it() -> None:
     """The writer's drops are gaps in their place, with their number; the cursor of such a gap tells it again."""
-    look = plan_look(replace(HERE, position=3), session(), [row(4, lost=6), row(5, "", lost=2)])
+    look = plan_page(replace(HERE, position=3), session(), [row(4, lost=6), row(5, "", lost=2)])
     place, observed = told(replace(HERE, position=3), look)
-    before, after = encode_place("s", replace(HERE, position=3)), encode_place("s", HERE)
+    before, after = encode_cursor("s", replace(HERE, position=3)), encode_cursor("s", HERE)
     assert observed == [
         Gap(cursor=before, reason=GapReason.DROPPED, revision=2, lost=6),
-        TurnActivity(cursor=encode_place("s", replace(HERE, position=4)), turn_id="t", payload="x"),
+        TurnActivity(cursor=encode_cursor("s", replace(HERE, position=4)), turn_id="t", payload="x"),
         Gap(cursor=after, reason=GapReason.DROPPED, revision=2, lost=2),
     ]
     assert place == HERE
@@ -319,26 +319,26 @@ def test_a_loss_is_told_before_what_came_after_it() -> None:
 
 def test_a_gap_goes_on_from_now() -> None:
     """It names the revision of the session, and nothing else is told with it."""
-    look = plan_look(replace(HERE, life=2), session(), [])
+    look = plan_page(replace(HERE, life=2), session(), [])
     assert told(replace(HERE, life=2), look) == (
         HERE,
-        [Gap(cursor=encode_place("s", HERE), reason=GapReason.UNAVAILABLE, revision=2)],
+        [Gap(cursor=encode_cursor("s", HERE), reason=GapReason.UNAVAILABLE, revision=2)],
     )
 
 
 def test_who_arrives_gets_the_numbers_of_the_session() -> None:
     """Nobody is at the end of the session; who waited for it learns its life, epoch and feed, and has seen nothing."""
-    look = plan_look(Place(), session(position=1), [row(1)])
-    assert arrive(None, look) == look.place
-    assert arrive(Place(), look) == Place(life=3, epoch="e", change=START)
+    look = plan_page(ObserveCursor(), session(position=1), [row(1)])
+    assert rebase(None, look) == look.newest
+    assert rebase(ObserveCursor(), look) == ObserveCursor(life=3, epoch="e", change=START)
 
 
 def test_who_was_there_keeps_what_he_has_seen() -> None:
     """The feed goes on from where it was left, and nothing is put in place of what a gap is told about."""
     seen = replace(HERE, change=cursor("c1:0:1"))
-    assert arrive(seen, plan_look(seen, session(change=2), [])) == seen
+    assert rebase(seen, plan_page(seen, session(change=2), [])) == seen
     lost = replace(HERE, life=2)
-    assert arrive(lost, plan_look(lost, session(), [])) == lost
+    assert rebase(lost, plan_page(lost, session(), [])) == lost
 
 
 def test_where_no_transactions_are_told_apart_the_feed_goes_by_number() -> None:

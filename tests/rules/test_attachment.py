@@ -1,4 +1,4 @@
-"""The fence between puts and sweeps, and what the manifest's rows mean."""
+"""The guard between puts and sweeps, and what the manifest's rows mean."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from lash.model.session.message import AttachmentRef
 from lash.plan.attachment import (
     ABANDONED_AFTER_MS,
     AttachmentRow,
-    FenceRow,
-    Move,
-    Phase,
-    Place,
-    Sweeper,
+    ByteGuardRow,
+    BytePhase,
+    GuardStep,
+    PageKey,
+    SweepRun,
     after,
     check_age,
     check_attachment_id,
@@ -30,139 +30,145 @@ from lash.plan.attachment import (
     decode_entry,
     decode_line_cursor,
     decode_line_page,
-    decode_place,
-    encode_place,
+    decode_page_key,
+    encode_page_key,
     normal_media_type,
-    place_of,
+    page_key,
     plan_announcement,
     plan_failed_deletion,
     plan_removal,
     prepare_put,
-    sweeper_of,
+    sweep_run_of,
     verify,
 )
 
 CONTENT = b"content"
 ID = hashlib.sha256(CONTENT).hexdigest()
 ROW = AttachmentRow(7, "s", ID, "image/png", 7, 3, 4, "a cat", "turn", "t", 100, None)
-FENCE = FenceRow(ID, 7, Phase.KEPT, 5, "token", None, 1_000)
-SWEEPER = Sweeper(sweep_id="sweep", process=LocalProcess(host_id="h", boot_id="b", pid=1, process_start="1"))
-HELD = encode(SWEEPER, Sweeper, "sweeper")
+FENCE = ByteGuardRow(ID, 7, BytePhase.KEPT, 5, "token", None, 1_000)
+SWEEPER = SweepRun(sweep_id="sweep", process=LocalProcess(host_id="h", boot_id="b", pid=1, process_start="1"))
+HELD = encode(SWEEPER, SweepRun, "sweeper")
 
 
-def fence(phase: Phase, sweeper: str | None = None) -> FenceRow:
+def guard(phase: BytePhase, sweeper: str | None = None) -> ByteGuardRow:
     return msgspec.structs.replace(FENCE, phase=phase, sweeper=sweeper)
 
 
-def move(to: Phase) -> Move:
-    return Move(attachment_id=ID, version=5, to=to)
+def move(to: BytePhase) -> GuardStep:
+    return GuardStep(attachment_id=ID, version=5, to=to)
 
 
 def test_phases_are_stored_by_these_names() -> None:
-    """A fence that another version has shut is found shut."""
-    assert [phase.value for phase in (Phase.KEPT, Phase.CONDEMNED, Phase.DELETING)] == ["kept", "condemned", "deleting"]
+    """A guard that another version has shut is found shut."""
+    assert [phase.value for phase in (BytePhase.KEPT, BytePhase.CONDEMNED, BytePhase.DELETING)] == [
+        "kept",
+        "condemned",
+        "deleting",
+    ]
 
 
 def test_a_put_makes_keeps_or_revokes_a_fence() -> None:
-    """A put begins a fence, changes the version of one that is kept or condemned, and waits for a deletion."""
+    """A put begins a guard, changes the version of one that is kept or condemned, and waits for a deletion."""
     assert plan_announcement(None) == 1
-    assert plan_announcement(fence(Phase.KEPT)) == 6
-    assert plan_announcement(fence(Phase.CONDEMNED)) == 6
-    assert plan_announcement(fence(Phase.DELETING, HELD)) is None
+    assert plan_announcement(guard(BytePhase.KEPT)) == 6
+    assert plan_announcement(guard(BytePhase.CONDEMNED)) == 6
+    assert plan_announcement(guard(BytePhase.DELETING, HELD)) is None
 
 
 def test_a_sweep_condemns_before_it_deletes() -> None:
     """Kept is condemned, condemned is deleted by anybody, each step on the version that was seen."""
-    assert plan_removal(fence(Phase.KEPT), sweeper_is_dead=False, now_ms=1_000) == move(Phase.CONDEMNED)
-    assert plan_removal(fence(Phase.CONDEMNED), sweeper_is_dead=False, now_ms=1_000) == move(Phase.DELETING)
-    assert plan_removal(fence(Phase.CONDEMNED, HELD), sweeper_is_dead=False, now_ms=1_000) == move(Phase.DELETING)
+    assert plan_removal(guard(BytePhase.KEPT), sweeper_is_dead=False, now_ms=1_000) == move(BytePhase.CONDEMNED)
+    assert plan_removal(guard(BytePhase.CONDEMNED), sweeper_is_dead=False, now_ms=1_000) == move(BytePhase.DELETING)
+    assert plan_removal(guard(BytePhase.CONDEMNED, HELD), sweeper_is_dead=False, now_ms=1_000) == move(
+        BytePhase.DELETING
+    )
 
 
 def test_a_deletion_is_taken_over_only_when_it_was_given_up() -> None:
     """Another sweep's deletion is left to it unless nobody holds it, its process is dead, or a day has passed."""
-    held = fence(Phase.DELETING, HELD)
+    held = guard(BytePhase.DELETING, HELD)
     end = 1_000 + ABANDONED_AFTER_MS
     assert plan_removal(held, sweeper_is_dead=False, now_ms=end - 1) is None
-    assert plan_removal(held, sweeper_is_dead=False, now_ms=end) == move(Phase.DELETING)
-    assert plan_removal(held, sweeper_is_dead=True, now_ms=1_000) == move(Phase.DELETING)
-    assert plan_removal(fence(Phase.DELETING), sweeper_is_dead=False, now_ms=1_000) == move(Phase.DELETING)
+    assert plan_removal(held, sweeper_is_dead=False, now_ms=end) == move(BytePhase.DELETING)
+    assert plan_removal(held, sweeper_is_dead=True, now_ms=1_000) == move(BytePhase.DELETING)
+    assert plan_removal(guard(BytePhase.DELETING), sweeper_is_dead=False, now_ms=1_000) == move(BytePhase.DELETING)
 
 
 def test_a_failed_deletion_opens_the_fence_only_if_it_is_over() -> None:
     """A deletion that may still happen keeps puts out; one that certainly failed lets them revoke."""
-    held = fence(Phase.DELETING, HELD)
-    assert plan_failed_deletion(held, outcome_unknown=True) == move(Phase.DELETING)
-    assert plan_failed_deletion(held, outcome_unknown=False) == move(Phase.CONDEMNED)
+    held = guard(BytePhase.DELETING, HELD)
+    assert plan_failed_deletion(held, outcome_unknown=True) == move(BytePhase.DELETING)
+    assert plan_failed_deletion(held, outcome_unknown=False) == move(BytePhase.CONDEMNED)
 
 
 def test_a_step_changes_phase_version_and_holder() -> None:
-    """The fence after a step is what the database then holds; its life stays the same."""
-    assert after(move(Phase.DELETING), fence(Phase.CONDEMNED), HELD) == FenceRow(
-        ID, 7, Phase.DELETING, 6, "token", HELD, 1_000
+    """The guard after a step is what the database then holds; its life stays the same."""
+    assert after(move(BytePhase.DELETING), guard(BytePhase.CONDEMNED), HELD) == ByteGuardRow(
+        ID, 7, BytePhase.DELETING, 6, "token", HELD, 1_000
     )
 
 
 def test_a_fence_names_its_sweeper() -> None:
     """The sweeper is read back; nobody is nobody, and nonsense is CorruptData."""
-    assert sweeper_of(fence(Phase.DELETING, HELD)) == SWEEPER
-    assert sweeper_of(FENCE) is None
+    assert sweep_run_of(guard(BytePhase.DELETING, HELD)) == SWEEPER
+    assert sweep_run_of(FENCE) is None
     with pytest.raises(CorruptData):
-        sweeper_of(fence(Phase.DELETING, "{"))
+        sweep_run_of(guard(BytePhase.DELETING, "{"))
 
 
 class World:
     """One digest, one putting session and one sweep, step by step, as the databases would carry them out."""
 
     def __init__(self) -> None:
-        self.fence: FenceRow | None = None
+        self.guard: ByteGuardRow | None = None
         self.named = False
         self.stored = False
         self.lives = 0
-        self.seen: FenceRow | None = None
+        self.seen: ByteGuardRow | None = None
         self.token: str | None = None
         self.put_is_done = False
 
     def announce(self) -> None:
-        version = plan_announcement(self.fence)
+        version = plan_announcement(self.guard)
         if version is None:
             return
-        if self.fence is None:
+        if self.guard is None:
             self.lives += 1
-            self.fence = FenceRow(ID, 7, Phase.KEPT, version, f"life {self.lives}", None, 0)
+            self.guard = ByteGuardRow(ID, 7, BytePhase.KEPT, version, f"life {self.lives}", None, 0)
         else:
-            self.fence = msgspec.structs.replace(self.fence, phase=Phase.KEPT, version=version)
-        self.named, self.token = True, self.fence.token
+            self.guard = msgspec.structs.replace(self.guard, phase=BytePhase.KEPT, version=version)
+        self.named, self.token = True, self.guard.token
 
     def write(self) -> None:
         self.stored = self.stored or self.token is not None
 
     def confirm(self) -> None:
-        self.put_is_done = self.named and self.fence is not None and self.fence.token == self.token
+        self.put_is_done = self.named and self.guard is not None and self.guard.token == self.token
         self.token = None
 
     def take_name(self) -> None:
         self.named = self.named and self.put_is_done
 
     def look(self) -> None:
-        self.seen = None if self.named else self.fence
+        self.seen = None if self.named else self.guard
 
     def step(self) -> None:
         if self.seen is None:
             return
         planned = plan_removal(self.seen, sweeper_is_dead=True, now_ms=0)
         assert planned is not None
-        if self.fence is None or self.fence.version != planned.version or self.named:
+        if self.guard is None or self.guard.version != planned.version or self.named:
             self.seen = None
             return
-        self.fence = self.seen = after(planned, self.fence, HELD if planned.to is Phase.DELETING else None)
+        self.guard = self.seen = after(planned, self.guard, HELD if planned.to is BytePhase.DELETING else None)
 
     def delete(self) -> None:
-        if self.seen is not None and self.seen.phase is Phase.DELETING:
+        if self.seen is not None and self.seen.phase is BytePhase.DELETING:
             self.stored = False
 
     def finish(self) -> None:
-        if self.seen is not None and self.seen == self.fence and self.seen.phase is Phase.DELETING:
-            self.fence = None
+        if self.seen is not None and self.seen == self.guard and self.seen.phase is BytePhase.DELETING:
+            self.guard = None
 
 
 PUT = ("announce", "write", "confirm")
@@ -177,7 +183,7 @@ def test_no_order_of_steps_loses_bytes(earlier: str) -> None:
     for places in itertools.combinations(range(len(steps) + len(SWEEP)), len(SWEEP)):
         world = World()
         if earlier != "nothing":
-            world.fence = FenceRow(ID, 7, Phase(earlier), 3, "life 0", None, 0)
+            world.guard = ByteGuardRow(ID, 7, BytePhase(earlier), 3, "life 0", None, 0)
             world.stored = True
         puts, sweeps = iter(steps), iter(SWEEP)
         for place in range(len(steps) + len(SWEEP)):
@@ -314,17 +320,17 @@ def test_a_page_ends_where_there_is_no_next_one() -> None:
     assert decode_attachment_page(rows, 2).next_cursor is None
     page = decode_attachment_page(rows, 1)
     assert [entry.intent_at_ms for entry in page.entries] == [100]
-    assert decode_place(page.next_cursor) == place_of(ROW) == Place(100, ID, 7)
+    assert decode_page_key(page.next_cursor) == page_key(ROW) == PageKey(100, ID, 7)
     assert decode_attachment_page([], 1).entries == ()
     four = [msgspec.structs.replace(ROW, session_key=number) for number in range(4)]
-    assert decode_place(decode_attachment_page(four, 3).next_cursor) == Place(100, ID, 2)
+    assert decode_page_key(decode_attachment_page(four, 3).next_cursor) == PageKey(100, ID, 2)
 
 
 def test_a_cursor_is_one_of_ours() -> None:
     """No cursor is the beginning, before every number and text of a column; what is no place is InvalidInput."""
-    assert decode_place(None) == Place(-(2**63), "", 0)
-    for text in ("!", "x", "bnVsbA==", encode_place(Place(2**70, ID, 1)), encode_place(Place(1, "x", 1))):
+    assert decode_page_key(None) == PageKey(-(2**63), "", 0)
+    for text in ("!", "x", "bnVsbA==", encode_page_key(PageKey(2**70, ID, 1)), encode_page_key(PageKey(1, "x", 1))):
         with pytest.raises(InvalidInput):
-            decode_place(text)
+            decode_page_key(text)
     with pytest.raises(InvalidInput):
-        decode_place(base64.urlsafe_b64encode(b"\xff\xfe").decode())
+        decode_page_key(base64.urlsafe_b64encode(b"\xff\xfe").decode())

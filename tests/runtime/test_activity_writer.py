@@ -13,17 +13,17 @@ import lash
 from lash.errors import InvalidInput, SessionNotFound, StoreUnavailable
 from lash.model.activity import (
     ActivityDraft,
+    ActivityPage,
     Committed,
     Gap,
     GapReason,
-    Look,
+    ObserveCursor,
     Observed,
-    Place,
     SeenChanges,
     TurnActivity,
 )
 from lash.model.value import JSON
-from lash.plan.activity import encode_place
+from lash.plan.activity import encode_cursor
 from lash.runtime.observe.activity import ActivityWriter
 from lash.runtime.observe.stream import current_cursor, observe
 from lash.stores.activity import ActivityStore
@@ -59,7 +59,7 @@ class Gate:
             raise self.failure
         return await self._store.append(session_id, items)
 
-    async def read(self, session_id: str, place: Place | None = None, *, limit: int = 256) -> Look:
+    async def read(self, session_id: str, place: ObserveCursor | None = None, *, limit: int = 256) -> ActivityPage:
         return await self._store.read(session_id, place, limit=limit)
 
     async def process_changes(self, session_id: str, cursor: str, *, limit: int = 256) -> SeenChanges | None:
@@ -82,7 +82,9 @@ class Losses:
 
 async def told(storage: Storage, count: int, *, session_id: str = "s") -> list[Observed]:
     """Return the first values that whoever has seen nothing of the activity gets."""
-    cursor = encode_place(session_id, Place(revision=(await storage.activity.read(session_id)).place.revision))
+    cursor = encode_cursor(
+        session_id, ObserveCursor(revision=(await storage.activity.read(session_id)).newest.revision)
+    )
     async with asyncio.timeout(LIMIT_S), aclosing(observe(storage, session_id, cursor)) as stream:
         return [await anext(stream) for _ in range(count)]
 
@@ -101,7 +103,7 @@ def short(values: Sequence[Observed]) -> list[JSON | tuple[str, int]]:
 
 
 async def test_what_is_told_is_written_in_order(storage: Storage) -> None:
-    """The pieces of two turns in two sessions arrive without a flush, in the background."""
+    """The pieces of two turns in two sessions rebase without a flush, in the background."""
     await created(storage, "other")
     writer = ActivityWriter(storage.activity)
     for number in range(100):
@@ -138,7 +140,7 @@ async def test_a_silent_writer_runs_nothing(storage: Storage) -> None:
         (task,) = [each for each in asyncio.all_tasks() if each.get_name() == "lash-activity-writer"]
         async with asyncio.timeout(LIMIT_S):
             await task
-        assert (await storage.activity.read("s")).place.position == number
+        assert (await storage.activity.read("s")).newest.position == number
 
 
 async def test_a_slow_storage_drops_the_oldest_and_says_so(storage: Storage) -> None:
@@ -347,4 +349,4 @@ async def test_closing_writes_what_is_left(storage: Storage, closes: int) -> Non
         await writer.close()
     writer.tell("s", "t", 2)
     await writer.close()
-    assert (await storage.activity.read("s")).place.position == 1
+    assert (await storage.activity.read("s")).newest.position == 1

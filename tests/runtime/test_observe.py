@@ -245,7 +245,7 @@ async def test_pruned_changes_of_processes_are_a_gap(storage: Storage) -> None:
     await started(storage)
     cursor = await current_cursor(storage, "s")
     await storage.processes.register(process("p", wake_session_id="s"))
-    await storage.processes.prune(ended_before_ms=0, through_cursor=(await storage.activity.read("s")).place.change)
+    await storage.processes.prune(ended_before_ms=0, through_cursor=(await storage.activity.read("s")).newest.change)
     (gap,) = await until(storage, cursor, lambda _observed: True)
     assert isinstance(gap, Gap)
     assert gap.reason is GapReason.TRIMMED

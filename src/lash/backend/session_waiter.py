@@ -10,7 +10,7 @@ from typing import Final
 from lash.backend.change_waiter import SLOW_POLL_S, ChangeWaiter, StateQuery, Watch
 from lash.backend.hints import session_tag
 from lash.backend.shared_reads import SharedReads
-from lash.model.activity import Look, Place, SeenChanges
+from lash.model.activity import ActivityPage, ObserveCursor, SeenChanges
 from lash.stores.activity import ActivityStore
 from lash.stores.hints import Hint, Hints
 from lash.stores.waiter import ReplyRows
@@ -79,7 +79,7 @@ class SharedSessionWaiter:
     def observing(self, session_id: str) -> AbstractContextManager[_ObserverWatch]:
         return self._observers.watching(_ObserverWatch(session_id))
 
-    async def read(self, session_id: str, place: Place | None) -> Look:
+    async def read(self, session_id: str, place: ObserveCursor | None) -> ActivityPage:
         return await self._reads.share((session_id, place), lambda: self._activity.read(session_id, place))
 
     async def process_changes(self, session_id: str, cursor: str) -> SeenChanges | None:

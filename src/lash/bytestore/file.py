@@ -48,8 +48,8 @@ class FileBytes:
     async def delete(self, attachment_id: str) -> None:
         await _in_thread(self._delete, self._path(attachment_id))
 
-    async def tidy(self) -> int:
-        return await _in_thread(self._tidy)
+    async def sweep_stale(self) -> int:
+        return await _in_thread(self._sweep_stale)
 
     def _path(self, attachment_id: str) -> Path:
         # Checked here too: whatever the caller did, no other text ever becomes a path.
@@ -97,7 +97,7 @@ class FileBytes:
         except OSError as error:
             raise _failure("delete", path, error) from error
 
-    def _tidy(self) -> int:
+    def _sweep_stale(self) -> int:
         oldest = time.time() - _STALE_AFTER_S
         removed = 0
         try:
@@ -110,7 +110,7 @@ class FileBytes:
         except FileNotFoundError:
             return removed
         except OSError as error:
-            raise _failure("tidy", self._temporary, error) from error
+            raise _failure("sweep_stale", self._temporary, error) from error
         return removed
 
 

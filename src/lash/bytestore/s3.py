@@ -94,7 +94,7 @@ class S3Bytes:
             if not _is_absent(error):
                 raise self._failure("delete", attachment_id, error) from error
 
-    async def tidy(self) -> int:
+    async def sweep_stale(self) -> int:
         return 0
 
     def _failure(self, what: str, attachment_id: str, error: Exception) -> StoreError:

@@ -1,4 +1,4 @@
-"""Activity: what can be seen of a session while it lives, and the values that an observer gets."""
+"""Activity: the live output of a session's turns, and the values that an observer gets."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from lash.model.value import JSON, Count, Positive, Value
 
 
 class ActivityDraft(Value, frozen=True, kw_only=True):
-    """Something to show, such as a piece of a reply; ``lost`` tells how many before it could not be kept.
+    """Something to show, such as a piece of a reply; ``lost`` is the number of pieces before it that were dropped.
 
-    Without a payload it shows nothing but that loss.
+    Without a payload it reports only that loss.
     """
 
     turn_id: str
@@ -23,7 +23,7 @@ class ActivityDraft(Value, frozen=True, kw_only=True):
 
 
 class Activity(Value, frozen=True, kw_only=True):
-    """Something that was shown, at its position within the session, while the session was at ``revision``."""
+    """A stored piece of activity: its position in the session, and the session's revision when it was stored."""
 
     position: Positive
     revision: Count
@@ -34,9 +34,9 @@ class Activity(Value, frozen=True, kw_only=True):
 
 
 class QueueMark(Value, frozen=True, kw_only=True):
-    """How a queue stands: what is queued, how much of that a claim holds, and the dead letters.
+    """The state of a queue: how many batches are queued, how many of them a claim holds, how many dead letters.
 
-    Each is counted up to 1,000, beginning with the newest.
+    Each is counted up to 1,000, the newest first.
     """
 
     queued: Count = 0
@@ -45,11 +45,11 @@ class QueueMark(Value, frozen=True, kw_only=True):
     dead: Count = 0
 
 
-class Place(Value, frozen=True, kw_only=True):
-    """How far somebody has seen a session; the text form of it is a cursor.
+class ObserveCursor(Value, frozen=True, kw_only=True):
+    """How far an observer has read a session; users see its text form.
 
-    ``life`` is another number after the session was deleted and created again, 0 before it was first created.
-    ``epoch`` names one numbering of its activity, and is empty before there is any.
+    ``life`` changes when the session is deleted and created again, and is 0 before it is first created. ``epoch``
+    identifies one numbering of its activity, and is empty before there is any.
     """
 
     life: Count = 0
@@ -61,70 +61,70 @@ class Place(Value, frozen=True, kw_only=True):
 
 
 class GapReason(enum.StrEnum):
-    """Why something that happened cannot be told."""
+    """Why an observer misses something."""
 
     TRIMMED = "trimmed"
-    """It is no longer kept: whoever observes was away for too long, or too slow."""
+    """It was deleted: the observer was disconnected for too long, or too slow."""
     UNAVAILABLE = "unavailable"
-    """The cursor is of another life of the session or of the database, or ahead of it."""
+    """The cursor is from another life of the session or of the database, or ahead of it."""
     DROPPED = "dropped"
-    """The worker could not write it down fast enough, or at all."""
+    """The worker could not store it fast enough, or at all."""
 
 
-class Look(Value, frozen=True, kw_only=True):
-    """What one look at a session showed: where it stands now, and its activity behind a place, up to a limit."""
+class ActivityPage(Value, frozen=True, kw_only=True):
+    """One read of a session: the cursor of its newest state, and its activity after the reader's cursor, limited."""
 
-    place: Place
+    newest: ObserveCursor
     gap: GapReason | None = None
     activity: tuple[Activity, ...] = ()
 
     @property
     def more(self) -> bool:
-        """Whether there is activity behind what the look holds."""
-        return bool(self.activity) and self.activity[-1].position < self.place.position
+        """Whether there is activity after this page."""
+        return bool(self.activity) and self.activity[-1].position < self.newest.position
 
 
 class SeenChange(Value, frozen=True, kw_only=True):
-    """A change of a process that a session may see, and the cursor right behind it."""
+    """A change of a process that a session may see, and the cursor directly after it."""
 
     change: ProcessChange
     cursor: str
 
 
 class SeenChanges(Value, frozen=True, kw_only=True):
-    """Some of the changes that a session may see; ``cursor`` stands behind all that was looked at for them."""
+    """Changes that a session may see; ``cursor`` is after all changes that were read to find them."""
 
     changes: tuple[SeenChange, ...]
     cursor: str
 
 
 class _Observed(Value, frozen=True, kw_only=True, tag_field="type"):
-    """Something that was observed; observing again with its cursor goes on right behind it."""
+    """Something that an observer received; observing again with its cursor continues directly after it."""
 
     cursor: str
 
 
 class TurnActivity(_Observed, frozen=True, kw_only=True, tag="turn_activity"):
-    """A turn showed something. It is not history: a turn that fails or is run again may have shown it in vain."""
+    """A turn showed something. It is not history: the turn may fail or run again after showing it."""
 
     turn_id: str
     payload: JSON = None
 
 
 class Committed(_Observed, frozen=True, kw_only=True, tag="committed"):
-    """The session is at a new revision; several commits between two looks are told as the last of them."""
+    """The session is at a new revision; of several commits between two reads only the last is reported."""
 
     revision: Count
 
 
 class QueueChanged(_Observed, frozen=True, kw_only=True, tag="queue_changed"):
-    """The queue stands otherwise than it was told last; what came and went in between is not told."""
+    """The queue differs from the last report; batches that came and went in between are not reported."""
 
     queue: QueueMark
 
 
 class ProcessChanged(_Observed, frozen=True, kw_only=True, tag="process_changed"):
-    """A process changed that wakes the session or that it was granted."""
+    """A process changed that wakes the session or was granted to it."""
 
     process_id: str
     kind: ChangeKind
@@ -133,10 +133,10 @@ class ProcessChanged(_Observed, frozen=True, kw_only=True, tag="process_changed"
 
 
 class Gap(_Observed, frozen=True, kw_only=True, tag="gap"):
-    """Something happened that cannot be told; what follows goes on from the cursor.
+    """Something is missing; the stream continues from the cursor.
 
-    With ``DROPPED`` only ``lost`` pieces of activity are missing. Otherwise anything may be, and ``revision`` is where
-    the session stands: read it anew.
+    With ``DROPPED`` only ``lost`` pieces of activity are missing. With the other reasons anything may be missing:
+    load the session again, which is at ``revision``.
     """
 
     reason: GapReason

@@ -1,4 +1,4 @@
-"""Attachments: users' files that belong to a session."""
+"""Attachments: files of users that belong to a session."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ class OwnerKind(enum.StrEnum):
 
 
 class AttachmentOwner(Value, frozen=True, kw_only=True):
-    """The turn or process that put an attachment: as long as it may still commit, the attachment is not swept."""
+    """The turn or process that put an attachment; the attachment is not swept while its owner may still commit it."""
 
     kind: OwnerKind
     id: str
 
 
 class StoredAttachment(Value, frozen=True, kw_only=True):
-    """An attachment with its bytes, which were checked against its id."""
+    """An attachment with its bytes, verified against its id."""
 
     ref: AttachmentRef
     content: bytes
 
 
 class AttachmentEntry(Value, frozen=True, kw_only=True):
-    """One line of the manifest: that a session has, or is about to have, an attachment."""
+    """One entry of the manifest: an attachment that a session has or is about to have."""
 
     session_id: str
     ref: AttachmentRef
@@ -40,14 +40,14 @@ class AttachmentEntry(Value, frozen=True, kw_only=True):
 
 
 class AttachmentPage(Value, frozen=True, kw_only=True):
-    """Some lines of the manifest, and the cursor with which to ask for the next ones."""
+    """Some entries of the manifest, and the cursor of the next page."""
 
     entries: tuple[AttachmentEntry, ...]
     next_cursor: str | None = None
 
 
 class SweepProblem(Value, frozen=True, kw_only=True):
-    """Something that a sweep left alone. ``session_id`` is None where the bytes as such were the matter."""
+    """An attachment that a sweep did not remove. ``session_id`` is None if its bytes could not be deleted."""
 
     attachment_id: str
     reason: str
@@ -55,12 +55,12 @@ class SweepProblem(Value, frozen=True, kw_only=True):
 
 
 class SweepReport(Value, frozen=True, kw_only=True):
-    """What a sweep did, or would do.
+    """The result of a sweep, or of a dry run.
 
-    ``swept`` were old, uncommitted and without a living owner; ``kept`` had a living owner, or were put again or
-    committed meanwhile; about ``refused`` nobody could say whether the owner lives; ``failed`` bytes could not be
-    deleted and are tried again by the next sweep. ``deleted`` are the ids whose bytes are gone, ``freed_bytes`` their
-    length, ``stale_files`` what unfinished writes had left in the byte store.
+    ``swept`` were old, uncommitted and without a living owner. ``kept`` had a living owner, or were put again or
+    committed meanwhile. For ``refused`` it is unknown whether the owner lives. ``failed`` bytes could not be deleted;
+    the next sweep retries. ``deleted`` are the ids whose bytes are gone, ``freed_bytes`` is their length.
+    ``stale_files`` counts the files that unfinished writes left in the byte store.
     """
 
     dry_run: bool = False

@@ -4,12 +4,12 @@ from lash.base.compression import BlobRef as BlobRef
 from lash.base.compression import Compression as Compression
 from lash.model.activity import Activity as Activity
 from lash.model.activity import ActivityDraft as ActivityDraft
+from lash.model.activity import ActivityPage as ActivityPage
 from lash.model.activity import Committed as Committed
 from lash.model.activity import Gap as Gap
 from lash.model.activity import GapReason as GapReason
-from lash.model.activity import Look as Look
+from lash.model.activity import ObserveCursor as ObserveCursor
 from lash.model.activity import Observed as Observed
-from lash.model.activity import Place as Place
 from lash.model.activity import ProcessChanged as ProcessChanged
 from lash.model.activity import QueueChanged as QueueChanged
 from lash.model.activity import QueueMark as QueueMark

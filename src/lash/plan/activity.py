@@ -1,4 +1,4 @@
-"""What of a session's activity is kept, where a gap is, and what an observer is told."""
+"""How much activity is kept, where an observer has a gap, and what it receives."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from lash.errors import InvalidInput
 from lash.model.activity import (
     Activity,
     ActivityDraft,
+    ActivityPage,
     Committed,
     Gap,
     GapReason,
-    Look,
+    ObserveCursor,
     Observed,
-    Place,
     ProcessChanged,
     QueueChanged,
     QueueMark,
@@ -33,43 +33,48 @@ from lash.model.activity import (
 from lash.plan.process.change import ChangeCursor, ChangeRow, decode_change_cursor, decode_changes
 
 KEPT_ITEMS: Final = 2_048
+"""How many pieces of activity of a session are kept."""
 KEPT_BYTES: Final = 8 * 1024 * 1024
+"""How many bytes of activity of a session are kept."""
 KEPT_MS: Final = 120_000
-"""What an append keeps of a session's activity: no more than this, and nothing older."""
+"""For how long activity is kept: an observer that reconnects within two minutes misses nothing."""
 
 MAX_ITEMS: Final = 1_024
-"""How much one append takes."""
+"""How many pieces one append takes."""
 MAX_ITEM_BYTES: Final = 65_536
-"""How large the stored form of one piece of activity may be."""
+"""The most bytes of one stored piece of activity."""
 COUNTED: Final = 1_000
-"""Up to how much a look counts what is queued."""
+"""Up to how many batches a read counts, so that a long queue does not slow observers."""
 
 _FRONT: Final = 16
+"""How many rows more than twice what it adds an append checks for deletion."""
 _VERSION: Final = "o1"
+"""The first part of a cursor's text; another layout gets another one."""
 _MAX_CURSOR: Final = 4_096
+"""The longest text that is decoded as a cursor."""
 
 
 class EncodedActivity(NamedTuple):
-    """Activity ready to be written: the stored forms, and the bytes of each with all before it."""
+    """Activity ready to be written: the stored forms, and for each the bytes of it and all before it."""
 
     bodies: list[str]
     sizes: list[int]
 
     @property
     def front(self) -> int:
-        """How many of the oldest rows an append looks at for what to trim: more than it adds, so that it keeps up."""
+        """How many of the oldest rows an append checks for deletion: more than it adds, so that it keeps up."""
         return 2 * len(self.bodies) + _FRONT
 
 
-class TailRow(msgspec.Struct, frozen=True, array_like=True):
-    """How far the activity of a session has come."""
+class ActivityTailRow(msgspec.Struct, frozen=True, array_like=True):
+    """The last position of a session's activity, and the bytes written so far."""
 
     position: int
     written_bytes: int
 
 
-class SessionRow(msgspec.Struct, frozen=True, array_like=True):
-    """What a look finds about a session. ``epoch`` is None before there is any activity."""
+class SessionState(msgspec.Struct, frozen=True, array_like=True):
+    """The state of a session as observers see it. ``epoch`` is None before there is any activity."""
 
     session_key: int
     revision: int
@@ -105,7 +110,7 @@ class SeenChangeRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 def encode_activity(items: object) -> EncodedActivity:
-    """Check what is to be shown, and return what is stored."""
+    """Check activity and return its stored form."""
     if isinstance(items, str | bytes) or not isinstance(items, Sequence):
         raise InvalidInput(f"items must be a sequence of ActivityDraft, not {type(items).__name__}")
     if not 1 <= len(items) <= MAX_ITEMS:
@@ -121,7 +126,7 @@ def encode_activity(items: object) -> EncodedActivity:
 def encode_draft(item: object) -> str:
     """Return the stored form of one piece of activity."""
     if not isinstance(item, ActivityDraft):
-        raise InvalidInput(f"an ActivityDraft is needed, not {type(item).__name__}")
+        raise InvalidInput(f"expected an ActivityDraft, got {type(item).__name__}")
     check_identifier("turn_id", item.turn_id)
     check_integer("lost", item.lost, at_least=0)
     body = encode(item, ActivityDraft, "activity")
@@ -131,29 +136,29 @@ def encode_draft(item: object) -> str:
     return body
 
 
-def check_place(place: object) -> Place | None:
-    """Return the place, or None for where the session stands now."""
-    if place is None or isinstance(place, Place):
-        return place
-    raise InvalidInput(f"a Place is needed, not {type(place).__name__}")
+def check_cursor(cursor: object) -> ObserveCursor | None:
+    """Return the cursor; None stands for the newest state of the session."""
+    if cursor is None or isinstance(cursor, ObserveCursor):
+        return cursor
+    raise InvalidInput(f"expected an ObserveCursor, got {type(cursor).__name__}")
 
 
-def read_after(place: Place | None) -> int | None:
-    """Return the position behind which a look reads activity; None where it reads none."""
-    return None if place is None else place.position
+def read_after(cursor: ObserveCursor | None) -> int | None:
+    """Return the position after which activity is read; None if none is read."""
+    return None if cursor is None else cursor.position
 
 
-def plan_look(place: Place | None, session: SessionRow, rows: Sequence[ActivityRow]) -> Look:
-    """Return what a look shows to somebody who has seen the session up to a place, or why it cannot be shown."""
-    now = _now(session)
-    gap = None if place is None else _gap(place, now, rows)
-    if place is None or gap is not None:
-        return Look(place=now, gap=gap)
-    return Look(place=now, activity=tuple(_decode(row) for row in rows))
+def plan_page(cursor: ObserveCursor | None, session: SessionState, rows: Sequence[ActivityRow]) -> ActivityPage:
+    """Return the page for an observer that has read up to the cursor, or the gap if something after it is missing."""
+    newest = _newest(session)
+    gap = None if cursor is None else _gap(cursor, newest, rows)
+    if cursor is None or gap is not None:
+        return ActivityPage(newest=newest, gap=gap)
+    return ActivityPage(newest=newest, activity=tuple(_decode(row) for row in rows))
 
 
 def decode_seen_changes(rows: Sequence[SeenChangeRow], after: ChangeCursor, floor: ChangeCursor) -> SeenChanges | None:
-    """Return the visible ones of a page of the feed, and the cursor behind all of it; None if a part of it is gone."""
+    """Return the visible changes of a page of the feed and the cursor after it; None if a part of it was pruned."""
     if after < floor:
         return None
     seen = tuple(_decode_seen_change(row) for row in rows if row.visible)
@@ -161,57 +166,59 @@ def decode_seen_changes(rows: Sequence[SeenChangeRow], after: ChangeCursor, floo
     return SeenChanges(changes=seen, cursor=_change_cursor(last))
 
 
-def encode_place(session_id: str, place: Place) -> str:
-    """Return the cursor that means a place: opaque, and fit for a URL."""
-    queue = place.queue
-    numbers = (place.life, place.position, place.revision, queue.queued, queue.claimed, queue.newest_seq, queue.dead)
-    parts = (_VERSION, *map(str, numbers), place.epoch, place.change, session_id)
+def encode_cursor(session_id: str, cursor: ObserveCursor) -> str:
+    """Return the text form of a cursor: opaque, and safe in a URL."""
+    queue = cursor.queue
+    numbers = (cursor.life, cursor.position, cursor.revision, queue.queued, queue.claimed, queue.newest_seq, queue.dead)
+    parts = (_VERSION, *map(str, numbers), cursor.epoch, cursor.change, session_id)
     return base64.urlsafe_b64encode(":".join(parts).encode()).decode().rstrip("=")
 
 
-def decode_place(session_id: str, cursor: object) -> Place:
-    """Return the place that a cursor means, or raise InvalidInput if it is no cursor, or one of another session."""
-    if not isinstance(cursor, str):
-        raise InvalidInput(f"a cursor is text, not {type(cursor).__name__}")
-    owner, place = _decode_cursor(cursor)
+def decode_cursor(session_id: str, text: object) -> ObserveCursor:
+    """Return the cursor of a text; raise InvalidInput if it is not a cursor, or one of another session."""
+    if not isinstance(text, str):
+        raise InvalidInput(f"expected the text of a cursor, got {type(text).__name__}")
+    owner, cursor = _decode_cursor(text)
     if owner != session_id:
         raise InvalidInput(f"the cursor belongs to session {owner!r}, not to {session_id!r}")
-    return place
+    return cursor
 
 
-def arrive(place: Place | None, look: Look) -> Place:
-    """Return the place from which somebody is told of a look; what had no number before has got one now."""
-    now = look.place
-    if place is None:
-        return now
-    return place if look.gap else replace(place, life=now.life, epoch=now.epoch, change=place.change or now.change)
+def rebase(cursor: ObserveCursor | None, page: ActivityPage) -> ObserveCursor:
+    """Return the cursor from which a page is reported, with the life, epoch and change that it did not have yet."""
+    newest = page.newest
+    if cursor is None:
+        return newest
+    if page.gap:
+        return cursor
+    return replace(cursor, life=newest.life, epoch=newest.epoch, change=cursor.change or newest.change)
 
 
-class Telling:
-    """Collects what an observer is told, each with the cursor behind it, from one place on."""
+class ObserverStream:
+    """Collects the values for an observer, from a cursor on, each with the cursor directly after it."""
 
-    def __init__(self, session_id: str, place: Place) -> None:
-        self.place = place
-        self.told: list[Observed] = []
+    def __init__(self, session_id: str, cursor: ObserveCursor) -> None:
+        self.cursor = cursor
+        self.observed: list[Observed] = []
         self._session_id = session_id
 
-    def look(self, look: Look) -> None:
-        """Tell what a look shows: activity in its order, and commits where they were made between it."""
-        if look.gap is not None:
-            self.gap(look.gap, look.place)
+    def page(self, page: ActivityPage) -> None:
+        """Add a page: activity in its order, and commits between the pieces where they were made."""
+        if page.gap is not None:
+            self.gap(page.gap, page.newest)
             return
-        for activity in look.activity:
+        for activity in page.activity:
             self._commit(activity.revision)
             self._activity(activity)
-        if not look.more:
-            self._commit(look.place.revision)
-            self._queue(look.place.queue)
+        if not page.more:
+            self._commit(page.newest.revision)
+            self._queue(page.newest.queue)
 
     def changes(self, seen: SeenChanges) -> None:
-        """Tell of changes of processes."""
+        """Add changes of processes."""
         for each in seen.changes:
             cursor, change = self._move(change=each.cursor), each.change
-            self.told.append(
+            self.observed.append(
                 ProcessChanged(
                     cursor=cursor,
                     process_id=change.process_id,
@@ -222,37 +229,37 @@ class Telling:
             )
         self._move(change=seen.cursor)
 
-    def gap(self, reason: GapReason, now: Place) -> None:
-        """Tell that something is missing, and go on from another place."""
-        self.place = now
-        self.told.append(Gap(cursor=self._move(), reason=reason, revision=now.revision))
+    def gap(self, reason: GapReason, resume: ObserveCursor) -> None:
+        """Add that something is missing, and continue from another cursor."""
+        self.cursor = resume
+        self.observed.append(Gap(cursor=self._move(), reason=reason, revision=resume.revision))
 
     def _commit(self, revision: int) -> None:
-        if revision > self.place.revision:
-            self.told.append(Committed(cursor=self._move(revision=revision), revision=revision))
+        if revision > self.cursor.revision:
+            self.observed.append(Committed(cursor=self._move(revision=revision), revision=revision))
 
     def _queue(self, queue: QueueMark) -> None:
-        if queue != self.place.queue:
-            self.told.append(QueueChanged(cursor=self._move(queue=queue), queue=queue))
+        if queue != self.cursor.queue:
+            self.observed.append(QueueChanged(cursor=self._move(queue=queue), queue=queue))
 
     def _activity(self, activity: Activity) -> None:
         payload = activity.payload
         if payload is UNSET:
             self._move(position=activity.position)
         if activity.lost:
-            cursor, revision = self._move(), self.place.revision
-            self.told.append(Gap(cursor=cursor, reason=GapReason.DROPPED, revision=revision, lost=activity.lost))
+            cursor, revision = self._move(), self.cursor.revision
+            self.observed.append(Gap(cursor=cursor, reason=GapReason.DROPPED, revision=revision, lost=activity.lost))
         if payload is not UNSET:
             cursor = self._move(position=activity.position)
-            self.told.append(TurnActivity(cursor=cursor, turn_id=activity.turn_id, payload=payload))
+            self.observed.append(TurnActivity(cursor=cursor, turn_id=activity.turn_id, payload=payload))
 
     def _move(self, **changes: object) -> str:
-        self.place = replace(self.place, **changes)
-        return encode_place(self._session_id, self.place)
+        self.cursor = replace(self.cursor, **changes)
+        return encode_cursor(self._session_id, self.cursor)
 
 
-def _now(session: SessionRow) -> Place:
-    return Place(
+def _newest(session: SessionState) -> ObserveCursor:
+    return ObserveCursor(
         life=session.session_key,
         epoch=session.epoch or "",
         position=session.position or 0,
@@ -264,8 +271,8 @@ def _now(session: SessionRow) -> Place:
     )
 
 
-def _change_cursor(place: ChangeCursor) -> str:
-    return decode_changes((), place).cursor
+def _change_cursor(cursor: ChangeCursor) -> str:
+    return decode_changes((), cursor).cursor
 
 
 def _decode_seen_change(row: SeenChangeRow) -> SeenChange:
@@ -274,12 +281,13 @@ def _decode_seen_change(row: SeenChangeRow) -> SeenChange:
     return SeenChange(change=page.changes[0], cursor=page.cursor)
 
 
-def _gap(place: Place, now: Place, rows: Sequence[ActivityRow]) -> GapReason | None:
-    if place.life not in {0, now.life} or place.epoch not in {"", now.epoch}:
+def _gap(cursor: ObserveCursor, newest: ObserveCursor, rows: Sequence[ActivityRow]) -> GapReason | None:
+    if cursor.life not in {0, newest.life} or cursor.epoch not in {"", newest.epoch}:
         return GapReason.UNAVAILABLE
-    if place.position > now.position or place.revision > now.revision or _is_ahead(place.change, now.change):
+    is_ahead = cursor.position > newest.position or cursor.revision > newest.revision
+    if is_ahead or _is_ahead(cursor.change, newest.change):
         return GapReason.UNAVAILABLE
-    if place.position < now.position and (not rows or rows[0].position != place.position + 1):
+    if cursor.position < newest.position and (not rows or rows[0].position != cursor.position + 1):
         return GapReason.TRIMMED
     return None
 
@@ -300,20 +308,20 @@ def _decode(row: ActivityRow) -> Activity:
     )
 
 
-def _decode_cursor(cursor: str) -> tuple[str, Place]:
+def _decode_cursor(text: str) -> tuple[str, ObserveCursor]:
     try:
-        if len(cursor) <= _MAX_CURSOR:
-            padded = cursor + "=" * (-len(cursor) % 4)
+        if len(text) <= _MAX_CURSOR:
+            padded = text + "=" * (-len(text) % 4)
             parts = base64.b64decode(padded.encode("ascii"), altchars=b"-_", validate=True).decode().split(":", 10)
             version, *numbers, epoch, change, session_id = parts
             if version == _VERSION and session_id:
-                return session_id, _place(numbers, epoch, change)
+                return session_id, _cursor(numbers, epoch, change)
     except (binascii.Error, ValueError, UnicodeError):
         pass
-    raise InvalidInput(f"{cursor!r:.80} is not a cursor of a session")
+    raise InvalidInput(f"expected a cursor of a session, got {text!r:.80}; use the cursor of an observed value")
 
 
-def _place(numbers: Sequence[str], epoch: str, change: str) -> Place:
+def _cursor(numbers: Sequence[str], epoch: str, change: str) -> ObserveCursor:
     if not all(number.isdecimal() and number.isascii() for number in numbers):
         raise ValueError
     life, position, revision, queued, claimed, newest_seq, dead = (
@@ -322,4 +330,4 @@ def _place(numbers: Sequence[str], epoch: str, change: str) -> Place:
     if change:
         decode_change_cursor(change)
     queue = QueueMark(queued=queued, claimed=claimed, newest_seq=newest_seq, dead=dead)
-    return Place(life=life, epoch=epoch, position=position, revision=revision, queue=queue, change=change)
+    return ObserveCursor(life=life, epoch=epoch, position=position, revision=revision, queue=queue, change=change)

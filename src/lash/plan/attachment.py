@@ -1,6 +1,6 @@
-"""Which attachments may be put, stamped, swept; and the fence that keeps putting and sweeping apart.
+"""Which attachments may be put, stamped and swept; and the byte guard that keeps putting and sweeping apart.
 
-The bytes of an attachment have one fence for all sessions::
+The bytes of an attachment have one guard for all sessions::
 
                put                    sweep: no session names it
     (none) ──────────▶ kept ──────────────────────────────▶ condemned
@@ -9,10 +9,10 @@ The bytes of an attachment have one fence for all sessions::
       │                                                         ▼
       └──────────────── the bytes are gone ──────────────── deleting
 
-Every arrow is one compare-and-set on the version, so of two that start from the same state one happens. A put that
-finds ``deleting`` waits and begins anew; any other put ends with its session's name in the manifest, in the same
-transaction, and then no sweep gets past ``kept``. A put checks after writing the bytes that its fence is still of the
-same life (token): if not, a sweep may have deleted them, and it writes them again.
+Every arrow is one compare-and-set on the version, so only one of two concurrent steps from the same state succeeds. A
+put that finds ``deleting`` waits and retries. Any other put adds its session's entry to the manifest in the same
+transaction, and then no sweep gets past ``kept``. After writing the bytes, a put checks that the guard still has the
+same token; if not, a sweep may have deleted the bytes, and the put writes them again.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import base64
 import binascii
 import enum
 import re
-from collections.abc import Collection, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -35,16 +35,17 @@ from lash.model.session.message import AttachmentRef
 from lash.model.value import Value
 
 ABANDONED_AFTER_MS: Final = 24 * 60 * 60 * 1000
-"""How long after its beginning the deletion of an unreachable sweeper counts as abandoned."""
+"""How long after its start a deletion by a sweep on another machine counts as abandoned."""
 
 _LONG_AGO_MS: Final = 2**62
+"""The largest age; the time minus it cannot overflow."""
 
 _MEDIA_TYPE: Final = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}")
 _SYNONYMS: Final = {"image/jpg": "image/jpeg"}
 
 
-class Phase(enum.StrEnum):
-    """Where the bytes of one digest are between being needed and being gone."""
+class BytePhase(enum.StrEnum):
+    """The state of the bytes of one digest, from kept to deleted."""
 
     KEPT = "kept"
     CONDEMNED = "condemned"
@@ -52,7 +53,7 @@ class Phase(enum.StrEnum):
 
 
 class AttachmentRow(msgspec.Struct, frozen=True, array_like=True):
-    """One line of the manifest as it is stored."""
+    """One stored entry of the manifest."""
 
     session_key: int
     session_id: str
@@ -68,24 +69,28 @@ class AttachmentRow(msgspec.Struct, frozen=True, array_like=True):
     committed_at_ms: int | None
 
 
-class FenceRow(msgspec.Struct, frozen=True, array_like=True):
-    """The fence of one digest."""
+class ByteGuardRow(msgspec.Struct, frozen=True, array_like=True):
+    """The byte guard of one digest."""
 
     attachment_id: str
     byte_len: int
-    phase: Phase
+    phase: BytePhase
     version: int
     token: str
     sweeper: str | None
     changed_at_ms: int
 
 
-class UnnamedFences(msgspec.Struct, frozen=True, array_like=True):
-    """The time, the last fence that was looked at, and those up to it that no session names."""
+DecideAnnouncement: TypeAlias = Callable[[ByteGuardRow | None], int | None]
+"""Decides about a put from the byte guard, if there is one; see `plan_announcement`."""
+
+
+class UnnamedBytes(msgspec.Struct, frozen=True, array_like=True):
+    """The time, the last guard that was examined, and the guards up to it whose bytes no session names."""
 
     now_ms: int
     last_id: str | None
-    fences: list[FenceRow]
+    guards: list[ByteGuardRow]
 
 
 class NameCount(msgspec.Struct, frozen=True, array_like=True):
@@ -95,22 +100,23 @@ class NameCount(msgspec.Struct, frozen=True, array_like=True):
     count: int
 
 
-class Sweeper(Value, frozen=True, kw_only=True):
-    """One sweep, and the process that runs it where that can be described."""
+class SweepRun(Value, frozen=True, kw_only=True):
+    """One sweep, and the process that runs it if that can be described."""
 
     sweep_id: str
     process: LocalProcess | None = None
 
 
-class Place(msgspec.Struct, frozen=True, array_like=True):
-    """A place in the list of uncommitted attachments."""
+class PageKey(msgspec.Struct, frozen=True, array_like=True):
+    """The key of an entry in the list of uncommitted attachments."""
 
     intent_at_ms: int
     attachment_id: str
     session_key: int
 
 
-START: Final = Place(-(2**63), "", 0)
+FIRST_PAGE: Final = PageKey(-(2**63), "", 0)
+"""The key before all entries."""
 
 
 class Intent(Value, frozen=True, kw_only=True):
@@ -122,12 +128,12 @@ class Intent(Value, frozen=True, kw_only=True):
     content: bytes
 
 
-class Move(Value, frozen=True, kw_only=True):
-    """One step of a fence: to this phase, if its version is still the one seen."""
+class GuardStep(Value, frozen=True, kw_only=True):
+    """One step of a byte guard: to this phase, if its version is still the one seen."""
 
     attachment_id: str
     version: int
-    to: Phase
+    to: BytePhase
 
 
 def prepare_put(
@@ -140,7 +146,7 @@ def prepare_put(
     height: object = None,
     label: object = None,
 ) -> Intent:
-    """Check all that a put was given, before anything is written."""
+    """Check the arguments of a put before anything is written."""
     plain = check_content("content", content)
     ref = AttachmentRef(
         id=content_hash(plain),
@@ -156,28 +162,28 @@ def prepare_put(
 
 
 def normal_media_type(media_type: object) -> str:
-    """Return the media type in its one spelling; parameters do not belong to it."""
+    """Return the normal spelling of a media type, without parameters."""
     text = check_text("media_type", media_type, limit=255).lower()
     text = _SYNONYMS.get(text, text)
     if not _MEDIA_TYPE.fullmatch(text):
-        raise InvalidInput(f"media_type must look like 'image/png', not {media_type!r:.80}")
+        raise InvalidInput(f"expected a media_type such as 'image/png', got {media_type!r:.80}")
     return text
 
 
 def check_attachment_id(attachment_id: object) -> str:
-    """Return the id if it is one. Nothing else may ever reach a byte store."""
+    """Return the id; raise InvalidInput if it is not one. Nothing else may ever reach a byte store."""
     return check_digest("attachment_id", attachment_id)
 
 
 def check_attachment_ids(attachment_ids: object) -> tuple[str, ...]:
-    """Return the ids, each once, in order."""
+    """Return the ids in order, without duplicates."""
     if isinstance(attachment_ids, str | bytes) or not isinstance(attachment_ids, Collection):
         raise InvalidInput(f"attachment_ids must be a collection of ids, not {type(attachment_ids).__name__}")
     return tuple(sorted({check_attachment_id(attachment_id) for attachment_id in attachment_ids}))
 
 
 def decode_entry(row: AttachmentRow) -> AttachmentEntry:
-    """Return the line of the manifest that a row is."""
+    """Return the entry that a row stores."""
     return AttachmentEntry(
         session_id=row.session_id,
         ref=AttachmentRef(
@@ -195,9 +201,9 @@ def decode_entry(row: AttachmentRow) -> AttachmentEntry:
 
 
 def verify(entry: AttachmentEntry, content: bytes | None) -> StoredAttachment:
-    """Return the attachment if these bytes are its bytes.
+    """Return the attachment with its bytes; raise CorruptData if they are damaged.
 
-    Bytes that are missing are no damage while there is no commit: the put that announced them did not get that far.
+    Before a commit, missing bytes are not damage: the put that announced them did not finish.
     """
     attachment_id = entry.ref.id
     if content is None:
@@ -209,102 +215,105 @@ def verify(entry: AttachmentEntry, content: bytes | None) -> StoredAttachment:
     return StoredAttachment(ref=entry.ref, content=content)
 
 
-def plan_announcement(fence: FenceRow | None) -> int | None:
-    """Return the version that a put gives the fence, which it keeps or revokes; None if the bytes are being deleted."""
-    if fence is None:
-        return 1
-    return None if fence.phase is Phase.DELETING else fence.version + 1
+def plan_announcement(guard: ByteGuardRow | None) -> int | None:
+    """Return the version that a put gives the guard; None if the bytes are being deleted.
 
-
-def plan_removal(fence: FenceRow, *, sweeper_is_dead: bool, now_ms: int) -> Move | None:
-    """Return the next step towards deleting bytes that no session names; None while another sweep deletes them."""
-    if fence.phase is Phase.KEPT:
-        return Move(attachment_id=fence.attachment_id, version=fence.version, to=Phase.CONDEMNED)
-    if fence.phase is Phase.DELETING and not _is_abandoned(fence, now_ms, sweeper_is_dead=sweeper_is_dead):
-        return None
-    return Move(attachment_id=fence.attachment_id, version=fence.version, to=Phase.DELETING)
-
-
-def after(move: Move, fence: FenceRow, sweeper: str | None) -> FenceRow:
-    """Return the fence as it is once the step was taken."""
-    return msgspec.structs.replace(fence, phase=move.to, version=move.version + 1, sweeper=sweeper)
-
-
-def plan_failed_deletion(fence: FenceRow, *, outcome_unknown: bool) -> Move:
-    """Return the step after a deletion that failed.
-
-    Where it may still happen, the fence stays shut, held by nobody: a put that went on now could lose its bytes.
+    PostgreSQL has the same rule in its statement ``attachment_announce``, which saves a round trip.
     """
-    to = Phase.DELETING if outcome_unknown else Phase.CONDEMNED
-    return Move(attachment_id=fence.attachment_id, version=fence.version, to=to)
+    if guard is None:
+        return 1
+    return None if guard.phase is BytePhase.DELETING else guard.version + 1
 
 
-def sweeper_of(fence: FenceRow) -> Sweeper | None:
-    """Return who deletes the bytes, or did when it was last heard of."""
-    return None if fence.sweeper is None else decode(fence.sweeper, Sweeper, "the sweeper of a fence")
+def plan_removal(guard: ByteGuardRow, *, sweeper_is_dead: bool, now_ms: int) -> GuardStep | None:
+    """Return the next step towards deleting bytes that no session names; None while another sweep deletes them."""
+    if guard.phase is BytePhase.KEPT:
+        return GuardStep(attachment_id=guard.attachment_id, version=guard.version, to=BytePhase.CONDEMNED)
+    if guard.phase is BytePhase.DELETING and not _is_abandoned(guard, now_ms, sweeper_is_dead=sweeper_is_dead):
+        return None
+    return GuardStep(attachment_id=guard.attachment_id, version=guard.version, to=BytePhase.DELETING)
+
+
+def after(move: GuardStep, guard: ByteGuardRow, sweeper: str | None) -> ByteGuardRow:
+    """Return the guard after the step."""
+    return msgspec.structs.replace(guard, phase=move.to, version=move.version + 1, sweeper=sweeper)
+
+
+def plan_failed_deletion(guard: ByteGuardRow, *, outcome_unknown: bool) -> GuardStep:
+    """Return the step after a failed deletion.
+
+    If the deletion may still happen, the guard stays in ``deleting`` without a sweep: a put could lose its bytes.
+    """
+    to = BytePhase.DELETING if outcome_unknown else BytePhase.CONDEMNED
+    return GuardStep(attachment_id=guard.attachment_id, version=guard.version, to=to)
+
+
+def sweep_run_of(guard: ByteGuardRow) -> SweepRun | None:
+    """Return the sweep that is deleting the bytes, or was when it last changed the guard."""
+    return None if guard.sweeper is None else decode(guard.sweeper, SweepRun, "the sweep of a byte guard")
 
 
 def decode_attachment_page(rows: Sequence[AttachmentRow], limit: int) -> AttachmentPage:
-    """Return the page; the rows hold one more than the limit when there is a next page."""
+    """Return a page; one row more than the limit means that there is a next page."""
     shown = rows[:limit]
-    cursor = encode_place(place_of(shown[-1])) if len(rows) > limit else None
+    cursor = encode_page_key(page_key(shown[-1])) if len(rows) > limit else None
     return AttachmentPage(entries=tuple(decode_entry(row) for row in shown), next_cursor=cursor)
 
 
 def decode_line_page(rows: Sequence[AttachmentRow], limit: int) -> AttachmentPage:
-    """Return a page of one session's attachments; the rows hold one more than the limit when there is a next page."""
+    """Return a page of one session's attachments; one row more than the limit means that there is a next page."""
     shown = rows[:limit]
     cursor = shown[-1].attachment_id if len(rows) > limit else None
     return AttachmentPage(entries=tuple(decode_entry(row) for row in shown), next_cursor=cursor)
 
 
 def decode_line_cursor(cursor: str | None) -> str:
-    """Return the id behind which a page of one session's attachments begins."""
+    """Return the id after which a page of one session's attachments starts."""
     return "" if cursor is None else check_digest("cursor", cursor)
 
 
-def place_of(row: AttachmentRow) -> Place:
-    """Return the place of a row in the list of uncommitted attachments."""
-    return Place(row.intent_at_ms, row.attachment_id, row.session_key)
+def page_key(row: AttachmentRow) -> PageKey:
+    """Return the key of a row in the list of uncommitted attachments."""
+    return PageKey(row.intent_at_ms, row.attachment_id, row.session_key)
 
 
-def encode_place(place: Place) -> str:
-    """Return the opaque text form of a place."""
-    return base64.urlsafe_b64encode(msgspec.json.encode(place)).decode()
+def encode_page_key(key: PageKey) -> str:
+    """Return the cursor of a key: opaque text."""
+    return base64.urlsafe_b64encode(msgspec.json.encode(key)).decode()
 
 
-def decode_place(cursor: str | None) -> Place:
-    """Return the place that a cursor means, the first if there is none, or raise InvalidInput."""
+def decode_page_key(cursor: str | None) -> PageKey:
+    """Return the key of a cursor, ``FIRST_PAGE`` without one; raise InvalidInput if it is not a cursor."""
     if cursor is None:
-        return START
+        return FIRST_PAGE
     try:
-        place = msgspec.json.decode(base64.urlsafe_b64decode(check_identifier("cursor", cursor)), type=Place)
-        for number in (place.intent_at_ms, place.session_key):
+        key = msgspec.json.decode(base64.urlsafe_b64decode(check_identifier("cursor", cursor)), type=PageKey)
+        for number in (key.intent_at_ms, key.session_key):
             check_integer("cursor", number)
     except (binascii.Error, ValueError, msgspec.DecodeError):
-        raise InvalidInput(f"{cursor!r:.80} is not a cursor of a list of attachments") from None
-    check_digest("cursor", place.attachment_id)
-    return place
+        raise InvalidInput(f"expected the next_cursor of a page of attachments, got {cursor!r:.80}") from None
+    check_digest("cursor", key.attachment_id)
+    return key
 
 
 def check_age(older_than_ms: object) -> int:
-    """Return the age if it is one; nothing is older than the epoch, so a larger one means the same."""
+    """Return the age, cut to the largest one; raise InvalidInput if it is not an age."""
     return min(check_integer("older_than_ms", older_than_ms, at_least=0), _LONG_AGO_MS)
 
 
-def _is_abandoned(fence: FenceRow, now_ms: int, *, sweeper_is_dead: bool) -> bool:
-    """Say whether nobody can be deleting these bytes any more.
+def _is_abandoned(guard: ByteGuardRow, now_ms: int, *, sweeper_is_dead: bool) -> bool:
+    """Return whether no sweep can still be deleting these bytes.
 
-    A sweeper of another machine cannot be seen to be dead; only for it does time count, and then a whole day.
+    A sweep on another machine cannot be observed to be dead, so a whole day must pass for it.
     """
-    return fence.sweeper is None or sweeper_is_dead or fence.changed_at_ms <= now_ms - ABANDONED_AFTER_MS
+    return guard.sweeper is None or sweeper_is_dead or guard.changed_at_ms <= now_ms - ABANDONED_AFTER_MS
 
 
 def _checked_owner(owner: object) -> AttachmentOwner | None:
     if owner is None:
         return None
     if not isinstance(owner, AttachmentOwner) or owner.kind not in OwnerKind.__members__.values():
-        raise InvalidInput(f"owner must be an AttachmentOwner of a turn or a process, not {owner!r:.80}")
+        raise InvalidInput(f"expected an AttachmentOwner of a turn or a process, got {owner!r:.80}")
     check_identifier("owner.id", owner.id)
     return owner
 
@@ -313,5 +322,5 @@ def _stored_owner(row: AttachmentRow) -> AttachmentOwner | None:
     if row.owner_kind is None or row.owner_id is None:
         return None
     if row.owner_kind not in OwnerKind.__members__.values():
-        raise CorruptData(f"attachment {row.attachment_id} has an owner of the unknown kind {row.owner_kind!r}")
+        raise CorruptData(f"attachment {row.attachment_id} has an owner of unknown kind {row.owner_kind!r}")
     return AttachmentOwner(kind=OwnerKind(row.owner_kind), id=row.owner_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from lash.backend.activity import Activities
 from lash.backend.artifact import Artifacts
 from lash.backend.attachment.attachment import Attachments
 from lash.backend.effect import Effects
@@ -27,7 +28,7 @@ from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.database import Database, StatementHook
 from lash.postgres.engine.options import PostgresOptions
 from lash.postgres.hints import PostgresHints
-from lash.postgres.rows.activity import PostgresActivityStore
+from lash.postgres.rows.activity import PostgresActivityRows
 from lash.postgres.rows.artifact import PostgresArtifactRows
 from lash.postgres.rows.attachment import PostgresAttachmentManifest, PostgresBytes
 from lash.postgres.rows.effect import PostgresEffectRows
@@ -80,7 +81,7 @@ class PostgresStorage:
         self.waits = Waits(PostgresWaitRows(database), self.waiter.changes, self.hints)
         self.schedules = Schedules(PostgresScheduleRows(database), self.hints)
         self.grants = PostgresGrantStore(database, seen)
-        self.activity = PostgresActivityStore(database, self.hints)
+        self.activity = Activities(PostgresActivityRows(database), self.hints)
         self.session_waiter = SharedSessionWaiter(PostgresReplyRows(database), self.activity, self.hints)
         self.triggers = Triggers(PostgresTriggerRows(database))
         self.occurrences = Occurrences(PostgresOccurrenceRows(database), self.hints)

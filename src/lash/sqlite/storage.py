@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import parse_qsl
 
+from lash.backend.activity import Activities
 from lash.backend.artifact import Artifacts
 from lash.backend.attachment.attachment import Attachments
 from lash.backend.effect import Effects
@@ -31,7 +32,7 @@ from lash.plan.session.commit import CommitRules
 from lash.sqlite.engine.database import Database
 from lash.sqlite.engine.options import SQLiteOptions, StatementHook
 from lash.sqlite.hints import SQLiteHints
-from lash.sqlite.rows.activity import SQLiteActivityStore
+from lash.sqlite.rows.activity import SQLiteActivityRows
 from lash.sqlite.rows.artifact import SQLiteArtifactRows
 from lash.sqlite.rows.attachment import SQLiteAttachmentManifest, SQLiteBytes
 from lash.sqlite.rows.effect import SQLiteEffectRows
@@ -81,7 +82,7 @@ class SQLiteStorage:
         self.process_leases = SQLiteProcessLeaseStore(database, self.hints, self.waiter)
         self.grants = SQLiteGrantStore(database)
         self.effects = Effects(SQLiteEffectRows(database), self.hints)
-        self.activity = SQLiteActivityStore(database, self.hints)
+        self.activity = Activities(SQLiteActivityRows(database), self.hints)
         self.session_waiter = SharedSessionWaiter(SQLiteReplyRows(database), self.activity, self.hints)
         self.work = Work(SQLiteWorkRows(database))
         self.waits = Waits(SQLiteWaitRows(database), self.waiter.changes, self.hints)

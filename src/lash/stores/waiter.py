@@ -6,7 +6,7 @@ from collections.abc import Collection
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from lash.model.activity import Look, Place, SeenChanges
+from lash.model.activity import ActivityPage, ObserveCursor, SeenChanges
 from lash.model.process.event import ProcessEvent
 from lash.model.process.process import Outcome
 
@@ -63,7 +63,7 @@ class SessionWaiter(Protocol):
         """Watch a session from here on for anything that an observer sees."""
         ...
 
-    async def read(self, session_id: str, place: Place | None) -> Look:
+    async def read(self, session_id: str, place: ObserveCursor | None) -> ActivityPage:
         """Read a session's activity; see `lash.stores.activity.ActivityStore.read`."""
         ...
 

@@ -9,7 +9,7 @@ import asyncpg
 
 from lash.base.clock import Clock
 from lash.base.compression import BlobRef, Compression
-from lash.model.activity import ActivityDraft, Look, Observed, Place, SeenChanges
+from lash.model.activity import ActivityDraft, ActivityPage, ObserveCursor, Observed, SeenChanges
 from lash.model.artifact import ArtifactPage, ArtifactRef, ProcessEnvironment
 from lash.model.attachment import AttachmentEntry, AttachmentOwner, AttachmentPage, StoredAttachment, SweepReport
 from lash.model.effect import (
@@ -129,26 +129,26 @@ class ActivityStore:
     """The live activity of the sessions of a storage: best effort, kept for a while, and never part of history.
 
     Positions are 1, 2, 3… within a session and become visible in that order. All methods raise SessionNotFound or
-    SessionDeleted where there is no session.
+    SessionDeleted if the session does not exist.
     """
     def append(self, session_id: str, items: Sequence[ActivityDraft]) -> int:
-        """Show something, all or nothing, and return the position of the last item.
+        """Store activity, all items or none, and return the position of the last one.
 
-        It neither waits for commits of the session nor makes them wait. Of what was shown before, the last 2,048
-        items, 8 MB and 120 seconds are kept. It need not survive a crash of the database, after which positions may
-        begin anew in another epoch.
+        It neither waits for commits of the session nor delays them. Of older activity, the last 2,048 items, 8 MB and
+        120 seconds are kept. Activity need not survive a crash of the database; positions may then start again in
+        another epoch.
         """
-    def read(self, session_id: str, place: Place | None = None, *, limit: int = 256) -> Look:
-        """Return where a session stands now, and the activity behind a place, from one moment; one read.
+    def read(self, session_id: str, cursor: ObserveCursor | None = None, *, limit: int = 256) -> ActivityPage:
+        """Return the newest state of a session and the activity after a cursor, from one moment, in one read.
 
-        Without a place there is no activity in the answer. If anything behind the place is not kept any more, or the
-        place is of another life or epoch or ahead of the session, the answer names the gap and holds no activity.
+        Without a cursor the page has no activity. If activity after the cursor was deleted, or the cursor is from
+        another life or epoch or ahead of the session, the page has the reason as its gap and no activity.
         """
     def process_changes(self, session_id: str, cursor: str, *, limit: int = 256) -> SeenChanges | None:
-        """Return changes behind a cursor of the change feed, of processes that wake the session or are granted to it.
+        """Return changes after a cursor of the change feed, of processes that wake the session or are granted to it.
 
-        None says that changes behind the cursor were pruned. A process is seen as long as it exists: its pruning is
-        not told. The answer may hold nothing and yet have come further in the feed.
+        Returns None if changes after the cursor were pruned. A session sees a process as long as it exists; its pruning
+        is not reported. An answer without changes may still have a cursor that is further on.
         """
 
 class App:
@@ -304,12 +304,12 @@ class ArtifactStore:
 class AttachmentStore:
     """The attachments of sessions.
 
-    Methods that name a session raise SessionNotFound or SessionDeleted where there is none, and InvalidInput for an
+    Methods that name a session raise SessionNotFound or SessionDeleted if it does not exist, and InvalidInput for an
     id that is not 64 lowercase hex digits.
     """
     @property
     def durability(self) -> Durability:
-        """What an acknowledged put survives: the lesser of what the database and the byte store promise."""
+        """Which crashes a put survives once it has returned: the weaker promise of the database and the byte store."""
     def put(
         self,
         session_id: str,
@@ -321,41 +321,41 @@ class AttachmentStore:
         height: int | None = None,
         label: str | None = None,
     ) -> AttachmentRef:
-        """Announce the attachment, write its bytes, and return how messages name it.
+        """Announce the attachment, write its bytes, and return the reference that messages use.
 
-        Putting the same bytes again is harmless: the latest description stands, a commit's stamp stays, and while
-        there is none the attachment counts as new again and belongs to the latest owner named. A put that fails
-        leaves an announcement, which a sweep removes. Bytes are never lost to a sweep that runs at the same time.
+        Idempotent: putting the same bytes again keeps a commit's stamp and takes the latest description. Without a
+        stamp the attachment counts as new again and belongs to the latest owner named. A failed put leaves an
+        announcement, which a sweep removes. A concurrent sweep never deletes the bytes of a successful put.
         """
     def get(self, session_id: str, attachment_id: str) -> StoredAttachment:
         """Return the attachment with its bytes, checked against its id, or raise AttachmentNotFound.
 
-        Damaged bytes are CorruptData, and so are missing ones once there was a commit; putting them again mends both.
+        Damaged bytes raise CorruptData, and so do missing ones after a commit; putting them again repairs both.
         """
     def entry(self, session_id: str, attachment_id: str) -> AttachmentEntry | None:
-        """Return what the manifest says, without the bytes; None if the session has no such attachment."""
+        """Return the entry of the manifest, without the bytes; None if the session has no such attachment."""
     def commit_refs(self, session_id: str, attachment_ids: Collection[str]) -> tuple[str, ...]:
-        """Stamp attachments as committed, and return which of the ids now are; the others are not there.
+        """Stamp attachments as committed, and return the ids that are; the session does not have the others.
 
         The first stamp stays. A commit of the session that names attachments does the same in its own transaction.
         """
     def list(self, session_id: str, *, limit: int = 100, cursor: str | None = None) -> AttachmentPage:
-        """Return what a session has, committed or not, in the order of the ids. Pages do not overlap."""
+        """Return the attachments of a session, committed or not, ordered by id. Pages do not overlap."""
     def list_uncommitted(
         self, older_than_ms: int = 0, *, limit: int = 100, cursor: str | None = None
     ) -> AttachmentPage:
-        """Return what was announced at least so long ago and is not committed, by time and then by id."""
+        """Return attachments that were announced at least this long ago and are not committed, by time and then id."""
     def forget(self, session_id: str, attachment_id: str) -> bool:
-        """Take an attachment from a session, committed or not, and return whether it was there.
+        """Remove an attachment from a session, committed or not, and return whether the session had it.
 
-        The bytes go with the next sweep, unless a session names them.
+        The next sweep deletes the bytes, unless another session names them.
         """
     def sweep(self, older_than_ms: int, is_owner_gone: IsOwnerGone, *, dry_run: bool = False) -> SweepReport:
-        """Remove what is old and uncommitted and which nobody will commit, and the bytes that no session names.
+        """Remove old attachments that nothing can commit any more, and the bytes that no session names.
 
-        Nothing is removed on a guess: ``is_owner_gone`` is asked about each, also about what has no owner, and where
-        it fails the attachment stays and is reported as refused. If bytes cannot be deleted, or the database fails on
-        the way, this raises SweepIncomplete with the report so far. Any number of sweeps may run at the same time.
+        ``is_owner_gone`` is called for each, also for those without an owner; if it fails, the attachment stays and is
+        reported as refused. If bytes cannot be deleted, or the database fails meanwhile, this raises SweepIncomplete
+        with the report so far. Sweeps may run concurrently.
         """
 
 class EffectStore:

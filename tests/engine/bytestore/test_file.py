@@ -49,7 +49,7 @@ async def test_what_is_not_there_is_none(files: FileBytes) -> None:
     """Nothing is read, deleted or tidied from a folder that does not exist, and that is no error."""
     assert await files.get(ID) is None
     await files.delete(ID)
-    assert await files.tidy() == 0
+    assert await files.sweep_stale() == 0
 
 
 async def test_a_deleted_file_is_gone(files: FileBytes) -> None:
@@ -122,7 +122,7 @@ async def test_stale_temporaries_are_ignored_and_tidied(files: FileBytes, root: 
     await files.delete(ID)
     await files.put(ID, CONTENT)
     assert await files.get(ID) == CONTENT
-    assert await files.tidy() == 1
+    assert await files.sweep_stale() == 1
     assert [path.name for path in (root / "temporary").iterdir()] == [fresh.name]
 
 
@@ -166,8 +166,8 @@ async def test_what_the_disk_refuses_is_a_storage_failure(files: FileBytes, root
             await call
         assert isinstance(raised.value.__cause__, OSError)
     (root / "temporary").touch()
-    with pytest.raises(StorageFailure, match="tidy"):
-        await files.tidy()
+    with pytest.raises(StorageFailure, match="sweep_stale"):
+        await files.sweep_stale()
 
 
 @pytest.mark.parametrize("bad", ["", "..", "../" + "0" * 61, "/etc/passwd", "A" * 64, "0" * 64 + "/x", "\0" * 64])

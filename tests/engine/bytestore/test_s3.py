@@ -47,7 +47,7 @@ async def test_bytes_come_back(objects: S3Bytes) -> None:
     await objects.delete(ID)
     await objects.delete(ID)
     assert await objects.get(ID) is None
-    assert await objects.tidy() == 0
+    assert await objects.sweep_stale() == 0
 
 
 async def test_prefixes_are_apart(s3_server: S3Server) -> None:

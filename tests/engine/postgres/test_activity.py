@@ -53,7 +53,7 @@ async def test_a_commit_does_not_wait_for_an_append(postgres_schema_url: str) ->
         async with holding(postgres_schema_url, "UPDATE lash_activity_tails SET position = position"):
             async with asyncio.timeout(LIMIT_S):
                 await session.commit(commit(1, node("b", "a")))
-                assert (await storage.activity.read("s")).place.revision == 2
+                assert (await storage.activity.read("s")).newest.revision == 2
 
 
 async def test_positions_become_visible_in_order(postgres_schema_url: str) -> None:
@@ -66,7 +66,7 @@ async def test_positions_become_visible_in_order(postgres_schema_url: str) -> No
             later = asyncio.ensure_future(storage.activity.append("s", [ITEM]))
             await asyncio.sleep(0.1)
             assert not later.done()
-            assert (await storage.activity.read("s")).place.position == 1
+            assert (await storage.activity.read("s")).newest.position == 1
         assert await later == 3
 
 
@@ -93,10 +93,10 @@ async def test_a_crash_of_the_server_is_a_gap_not_a_mix_up() -> None:
             async with await lash.open(url) as storage:
                 await started(storage)
                 await storage.activity.append("s", [ITEM, ITEM])
-                seen = (await storage.activity.read("s")).place
+                seen = (await storage.activity.read("s")).newest
             await asyncio.to_thread(server.restart, immediate=True)
             async with await lash.open(url) as storage:
                 assert (await storage.activity.read("s", seen)).gap is GapReason.UNAVAILABLE
                 assert await storage.activity.append("s", [ITEM, ITEM, ITEM]) == 3
                 look = await storage.activity.read("s", seen)
-                assert (look.gap, look.place.revision) == (GapReason.UNAVAILABLE, 1)
+                assert (look.gap, look.newest.revision) == (GapReason.UNAVAILABLE, 1)

@@ -81,9 +81,9 @@ CURSORS: dict[str, Callable[[str], object]] = {
     "triggers": trigger_list.decode_trigger_cursor,
     "schedules": schedule.decode_schedule_cursor,
     "attachments": attachment.decode_line_cursor,
-    "uncommitted": attachment.decode_place,
+    "uncommitted": attachment.decode_page_key,
     "changes": change.decode_change_cursor,
-    "observation": lambda cursor: activity.decode_place("s", cursor),
+    "observation": lambda cursor: activity.decode_cursor("s", cursor),
 }
 fields = st.one_of(
     st.sampled_from(["*", "0", "1-5", "*/2", "L", "7#9", "mon", "0-99999999", "1/0", "1,2,,", "-", "²", "٣", "W", "?"]),

@@ -1,4 +1,4 @@
-"""Attachments of a storage: its manifest in the database and a byte store, kept in step by the fence."""
+"""The attachments of a storage: its manifest in the database and a byte store, kept consistent by byte guards."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from lash.plan.attachment import (
     decode_entry,
     decode_line_cursor,
     decode_line_page,
-    decode_place,
+    decode_page_key,
+    plan_announcement,
     prepare_put,
     verify,
 )
@@ -31,12 +32,13 @@ from lash.plan.session.session import check_limit
 from lash.stores.attachment import AttachmentManifest, ByteStore, IsOwnerGone
 
 _MAX_TRIES: Final = 14
+"""Enough pauses to wait some seconds for a sweep that deletes the same bytes."""
 _FIRST_PAUSE_S: Final = 0.01
+"""Deleting the bytes of one attachment takes a few milliseconds."""
 _LONGEST_PAUSE_S: Final = 0.5
-_BEING_DELETED: Final = (
-    "a sweep has begun to delete these bytes and has not ended; if it never will, the next takes over"
-)
-_SWEPT: Final = "sweeps took its announcement again and again; they should only take what is old"
+"""A slow byte store may take this long."""
+_BEING_DELETED: Final = "a sweep is deleting these bytes; if it crashed, the next sweep continues the deletion"
+_SWEPT: Final = "sweeps removed its announcement again and again; sweep only older attachments"
 
 
 class Attachments:
@@ -77,7 +79,7 @@ class Attachments:
         entry = await self._required(session_id, attachment_id)
         content = await self._bytes.get(attachment_id)
         if content is None:
-            # It may have been forgotten and swept since; only if it is still named, the bytes are missing.
+            # It may have been forgotten and swept since; the bytes are missing only if the session still names it.
             entry = await self._required(session_id, attachment_id)
             content = await self._bytes.get(attachment_id)
         return await off_loop(content, lambda: verify(entry, content))
@@ -99,7 +101,7 @@ class Attachments:
     async def list_uncommitted(
         self, older_than_ms: int = 0, *, limit: int = 100, cursor: str | None = None
     ) -> AttachmentPage:
-        size, after, age = check_limit(limit), decode_place(cursor), check_age(older_than_ms)
+        size, after, age = check_limit(limit), decode_page_key(cursor), check_age(older_than_ms)
         rows = await self._manifest.uncommitted(await self._manifest.now_ms() - age, after, size + 1)
         return decode_attachment_page(rows, size)
 
@@ -120,9 +122,9 @@ class Attachments:
         return entry
 
     async def _try_put(self, intent: Intent) -> str | None:
-        """Announce and write, and return None; or return in what way a sweep came between."""
+        """Announce and write, and return None; return the obstacle if a sweep interfered."""
         attachment_id = intent.ref.id
-        token = await self._manifest.announce(intent)
+        token = await self._manifest.announce(intent, plan_announcement)
         if token is None:
             return _BEING_DELETED
         await self._bytes.put(attachment_id, intent.content)

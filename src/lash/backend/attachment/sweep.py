@@ -1,4 +1,4 @@
-"""One sweep of attachments: first the manifest, then the bytes that nobody names any more."""
+"""One sweep of attachments: first the manifest, then the bytes that no session names."""
 
 from __future__ import annotations
 
@@ -11,29 +11,31 @@ from lash.base.ids import new_id
 from lash.errors import LashError, StoreError, SweepIncomplete
 from lash.model.attachment import AttachmentEntry, SweepProblem, SweepReport
 from lash.plan.attachment import (
-    START,
+    FIRST_PAGE,
     AttachmentRow,
-    FenceRow,
-    Phase,
-    Sweeper,
+    ByteGuardRow,
+    BytePhase,
+    SweepRun,
     after,
     decode_entry,
-    place_of,
+    page_key,
     plan_failed_deletion,
     plan_removal,
-    sweeper_of,
+    sweep_run_of,
 )
 from lash.stores.attachment import AttachmentManifest, ByteStore, IsOwnerGone
 
 _PAGE: Final = 200
-_FENCES: Final = 1_000
-"""How many fences one statement looks at: all of them are looked at, but none of the statements takes long."""
+"""How many entries of the manifest one read returns."""
+_GUARDS: Final = 1_000
+"""How many byte guards one read examines: a sweep examines all of them, in short statements."""
 _running: Final[set[str]] = set()
-"""The sweeps of this process, in any storage. What another one of this process began and did not end was given up."""
+"""The running sweeps of this process, in any storage. A deletion by a sweep of this process that is not here was
+abandoned."""
 
 
 class Sweep:
-    """What one call of ``sweep`` does and has done so far."""
+    """One call of ``sweep``, and its report so far."""
 
     def __init__(
         self, manifest: AttachmentManifest, byte_store: ByteStore, is_owner_gone: IsOwnerGone, *, dry_run: bool
@@ -42,7 +44,7 @@ class Sweep:
         self._bytes = byte_store
         self._is_owner_gone = is_owner_gone
         self._dry_run = dry_run
-        self._sweeper = Sweeper(sweep_id=new_id(), process=current_process())
+        self._sweeper = SweepRun(sweep_id=new_id(), process=current_process())
         self._swept: list[AttachmentEntry] = []
         self._kept: list[AttachmentEntry] = []
         self._refused: list[SweepProblem] = []
@@ -51,13 +53,13 @@ class Sweep:
         self._stale_files = 0
 
     async def run(self, older_than_ms: int) -> SweepReport:
-        """Sweep once, and return what was done or raise SweepIncomplete with it."""
+        """Sweep once; return the report, or raise SweepIncomplete with it."""
         _running.add(self._sweeper.sweep_id)
         try:
             await self._sweep_manifest(older_than_ms)
             await self._sweep_bytes()
             if not self._dry_run:
-                self._stale_files = await self._bytes.tidy()
+                self._stale_files = await self._bytes.sweep_stale()
         except StoreError as error:
             raise SweepIncomplete(f"a sweep of attachments was interrupted: {error}", self._report()) from error
         finally:
@@ -81,13 +83,13 @@ class Sweep:
         )
 
     async def _sweep_manifest(self, older_than_ms: int) -> None:
-        # Fixed at the start: what is put again meanwhile must not come up for ever.
+        # Fixed at the start, so that attachments that are put again meanwhile do not extend the sweep.
         newest_ms = await self._manifest.now_ms() - older_than_ms
-        place = START
+        place = FIRST_PAGE
         while rows := await self._manifest.uncommitted(newest_ms, place, _PAGE):
             for row in rows:
                 await self._sweep_row(row)
-            place = place_of(rows[-1])
+            place = page_key(rows[-1])
 
     async def _sweep_row(self, row: AttachmentRow) -> None:
         entry = decode_entry(row)
@@ -100,65 +102,65 @@ class Sweep:
             self._kept.append(entry)
 
     async def _owner_is_gone(self, entry: AttachmentEntry) -> bool | None:
-        """Return whether nobody can commit the attachment any more; None, noted as refused, if that is not known."""
-        owner = "everybody" if entry.owner is None else f"{entry.owner.kind} {entry.owner.id!r}"
+        """Return whether nothing can commit the attachment any more; None, reported as refused, if that is unknown."""
+        owner = "every session that may commit it" if entry.owner is None else f"{entry.owner.kind} {entry.owner.id!r}"
         try:
             answer: object = await self._is_owner_gone(entry)
-        except Exception as error:  # noqa: BLE001 (the host's own code: whatever goes wrong there proves nothing)
-            reason = f"whether {owner} who may commit it is gone could not be told: {error!r}"
+        except Exception as error:  # noqa: BLE001 (the application's code: no error there proves anything)
+            reason = f"is_owner_gone failed for {owner}: {error!r}"
         else:
             if isinstance(answer, bool):
                 return answer
-            reason = f"whether {owner} who may commit it is gone was answered by {answer!r:.80}"
+            reason = f"is_owner_gone returned {answer!r:.80} for {owner}; expected True or False"
         self._refused.append(SweepProblem(attachment_id=entry.ref.id, session_id=entry.session_id, reason=reason))
         return None
 
     async def _sweep_bytes(self) -> None:
         if self._dry_run:
             await self._foresee_bytes()
-        page = await self._manifest.unnamed("", _FENCES)
+        page = await self._manifest.unnamed("", _GUARDS)
         while page.last_id is not None:
-            for fence in page.fences:
+            for guard in page.guards:
                 if self._dry_run:
-                    self._deleted[fence.attachment_id] = fence.byte_len
+                    self._deleted[guard.attachment_id] = guard.byte_len
                 else:
-                    await self._remove(fence, page.now_ms)
-            page = await self._manifest.unnamed(page.last_id, _FENCES)
+                    await self._remove(guard, page.now_ms)
+            page = await self._manifest.unnamed(page.last_id, _GUARDS)
 
     async def _foresee_bytes(self) -> None:
-        """Note the bytes of which a sweep would take the last name."""
+        """Report the bytes that no session would name after this sweep."""
         swept = Counter(entry.ref.id for entry in self._swept)
         names = await self._manifest.names(sorted(swept))
         for entry in self._swept:
             if names.get(entry.ref.id) == swept[entry.ref.id]:
                 self._deleted[entry.ref.id] = entry.ref.byte_len
 
-    async def _remove(self, fence: FenceRow, now_ms: int) -> None:
-        """Take the fence through its phases as long as nobody else moves it, and delete the bytes at the end."""
-        is_dead = self._is_dead(sweeper_of(fence))
-        while (move := plan_removal(fence, sweeper_is_dead=is_dead, now_ms=now_ms)) is not None:
-            holder = encode(self._sweeper, Sweeper, "sweeper") if move.to is Phase.DELETING else None
+    async def _remove(self, guard: ByteGuardRow, now_ms: int) -> None:
+        """Take the guard through its phases while no other writer changes it, then delete the bytes."""
+        is_dead = self._is_dead(sweep_run_of(guard))
+        while (move := plan_removal(guard, sweeper_is_dead=is_dead, now_ms=now_ms)) is not None:
+            holder = encode(self._sweeper, SweepRun, "sweeper") if move.to is BytePhase.DELETING else None
             if not await self._manifest.move(move, holder):
                 return
-            fence = after(move, fence, holder)
-            if fence.phase is Phase.DELETING:
-                await self._delete(fence)
+            guard = after(move, guard, holder)
+            if guard.phase is BytePhase.DELETING:
+                await self._delete(guard)
                 return
 
-    def _is_dead(self, other: Sweeper | None) -> bool:
-        """Say whether another sweep has provably ended."""
+    def _is_dead(self, other: SweepRun | None) -> bool:
+        """Return whether another sweep has provably ended."""
         own = self._sweeper.process
         if other is None or other.process is None or own is None:
             return False
         return is_provably_dead(other.process, own) or (other.process == own and other.sweep_id not in _running)
 
-    async def _delete(self, fence: FenceRow) -> None:
+    async def _delete(self, guard: ByteGuardRow) -> None:
         try:
-            await self._bytes.delete(fence.attachment_id)
+            await self._bytes.delete(guard.attachment_id)
         except LashError as error:
-            self._failed.append(SweepProblem(attachment_id=fence.attachment_id, reason=str(error)))
+            self._failed.append(SweepProblem(attachment_id=guard.attachment_id, reason=str(error)))
             unknown = getattr(error, "outcome_unknown", False) is True
-            await self._manifest.move(plan_failed_deletion(fence, outcome_unknown=unknown), None)
+            await self._manifest.move(plan_failed_deletion(guard, outcome_unknown=unknown), None)
             return
-        await self._manifest.remove(fence)
-        self._deleted[fence.attachment_id] = fence.byte_len
+        await self._manifest.remove(guard)
+        self._deleted[guard.attachment_id] = guard.byte_len

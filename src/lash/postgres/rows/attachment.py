@@ -12,14 +12,23 @@ from lash.base.ids import new_id
 from lash.base.threads import off_loop
 from lash.model.session.session import Durability
 from lash.plan.artifact import ArtifactRow
-from lash.plan.attachment import AttachmentRow, FenceRow, Intent, Move, NameCount, Place, UnnamedFences
+from lash.plan.attachment import (
+    AttachmentRow,
+    ByteGuardRow,
+    DecideAnnouncement,
+    GuardStep,
+    Intent,
+    NameCount,
+    PageKey,
+    UnnamedBytes,
+)
 from lash.postgres.engine.database import Database
 from lash.postgres.rows.session.lookup import missing, require_session
 from lash.sqlkit.rows import Flag, Number, Text
 
 
 class _Announced(msgspec.Struct, frozen=True, array_like=True):
-    """The session of an announcement, and the token of its fence unless that was shut."""
+    """The session of an announcement, and the token of its byte guard unless the bytes are being deleted."""
 
     session_key: int
     token: str | None
@@ -31,8 +40,9 @@ class PostgresAttachmentManifest:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def announce(self, intent: Intent) -> str | None:
-        # Repeating it after a lost connection is harmless: the fence then keeps the token of the first time.
+    async def announce(self, intent: Intent, _decide: DecideAnnouncement, /) -> str | None:
+        # The rule stands in the statement a second time: it takes one round trip instead of two, and the contract tests
+        # of puts and sweeps run on both. A retry after a lost connection is harmless: the guard keeps its token.
         ref, owner = intent.ref, intent.owner
         answer = await self._database.write_one(
             _Announced,
@@ -75,7 +85,7 @@ class PostgresAttachmentManifest:
         answer = await self._database.read_one(Number, "attachment_now")
         return 0 if answer is None else answer.number
 
-    async def uncommitted(self, newest_ms: int, after: Place, limit: int) -> Sequence[AttachmentRow]:
+    async def uncommitted(self, newest_ms: int, after: PageKey, limit: int) -> Sequence[AttachmentRow]:
         place = (after.intent_at_ms, after.attachment_id, after.session_key)
         return await self._database.read_all(AttachmentRow, "attachment_uncommitted", newest_ms, *place, limit)
 
@@ -95,17 +105,17 @@ class PostgresAttachmentManifest:
         rows = await self._database.read_all(NameCount, "attachment_names", list(attachment_ids))
         return {row.attachment_id: row.count for row in rows}
 
-    async def unnamed(self, after: str, limit: int) -> UnnamedFences:
-        page = await self._database.read_one(UnnamedFences, "attachment_unnamed", after, limit)
-        return page or UnnamedFences(0, None, [])
+    async def unnamed(self, after: str, limit: int) -> UnnamedBytes:
+        page = await self._database.read_one(UnnamedBytes, "attachment_unnamed", after, limit)
+        return page or UnnamedBytes(0, None, [])
 
-    async def move(self, move: Move, sweeper: str | None) -> bool:
-        # A repeat of a step that was taken finds another version; the next sweep then goes on from there.
+    async def move(self, move: GuardStep, sweeper: str | None) -> bool:
+        # A retry of a step that was taken finds another version; the next sweep continues from there.
         arguments = (move.attachment_id, move.version, move.to.value, sweeper)
         return await self._database.write_one(Flag, "attachment_move", *arguments, repeatable=True) is not None
 
-    async def remove(self, fence: FenceRow) -> None:
-        await self._database.write_one(Flag, "attachment_remove", fence.attachment_id, fence.version, repeatable=True)
+    async def remove(self, guard: ByteGuardRow) -> None:
+        await self._database.write_one(Flag, "attachment_remove", guard.attachment_id, guard.version, repeatable=True)
 
 
 class PostgresBytes:
@@ -131,5 +141,5 @@ class PostgresBytes:
     async def delete(self, attachment_id: str) -> None:
         await self._database.write_one(Flag, "attachment_bytes_delete", attachment_id, repeatable=True)
 
-    async def tidy(self) -> int:
+    async def sweep_stale(self) -> int:
         return 0

@@ -42,7 +42,7 @@ gone AS (
 )
 SELECT tail.position FROM tail;
 
--- name: activity_begin
+-- name: activity_start
 -- Begins the numbering of a session under the epoch $2, unless there is one. The lock keeps the session from being
 -- deleted meanwhile; it does not wait for commits.
 INSERT INTO :"schema".lash_activity_tails (session_key, epoch, position, written_bytes)
@@ -53,7 +53,7 @@ FOR KEY SHARE
 ON CONFLICT (session_key) DO NOTHING
 RETURNING true;
 
--- name: activity_look
+-- name: activity_read
 -- Where a session stands, and its activity behind position $2 (NULL: none of it), at most $3; its queue is counted up to
 -- $4. The end of the feed of changes is what nothing that still runs can overtake; pruned changes count.
 SELECT

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from lash.base.limits import check_identifier
 from lash.errors import Advice, SessionDeleted, SessionNotFound, StoreError
-from lash.model.activity import GapReason, Observed, Place
-from lash.plan.activity import Telling, arrive, decode_place, encode_place
+from lash.model.activity import GapReason, ObserveCursor, Observed
+from lash.plan.activity import ObserverStream, decode_cursor, encode_cursor, rebase
 from lash.stores.storage import Storage
 
 _LOOK_EVERY_S: Final = 1.0
@@ -30,7 +30,7 @@ def observe(storage: Storage, session_id: str, cursor: str | None = None) -> Asy
     no longer kept.
     """
     check_identifier("session_id", session_id)
-    place = None if cursor is None else decode_place(session_id, cursor)
+    place = None if cursor is None else decode_cursor(session_id, cursor)
     return _observe(_Observer(storage, session_id, place))
 
 
@@ -38,10 +38,10 @@ async def current_cursor(storage: Storage, session_id: str) -> str:
     """Return the cursor of where a session stands now; a reader who loads it afterwards misses nothing."""
     check_identifier("session_id", session_id)
     try:
-        place = (await storage.activity.read(session_id)).place
+        place = (await storage.activity.read(session_id)).newest
     except SessionNotFound:
-        place = Place()
-    return encode_place(session_id, place)
+        place = ObserveCursor()
+    return encode_cursor(session_id, place)
 
 
 async def _observe(observer: _Observer) -> AsyncGenerator[Observed, None]:
@@ -58,7 +58,7 @@ async def _observe(observer: _Observer) -> AsyncGenerator[Observed, None]:
 class _Observer:
     """One who observes a session: how far it has seen it, and what there is to tell."""
 
-    def __init__(self, storage: Storage, session_id: str, place: Place | None) -> None:
+    def __init__(self, storage: Storage, session_id: str, place: ObserveCursor | None) -> None:
         self.storage = storage
         self.told: list[Observed] = []
         self.behind = False
@@ -76,7 +76,7 @@ class _Observer:
                 return False
             except SessionNotFound:
                 # Whatever happens once it exists is told from its beginning.
-                self._place = self._place or Place()
+                self._place = self._place or ObserveCursor()
             except StoreError as error:
                 if error.advice is not Advice.RETRY:
                     raise
@@ -87,14 +87,14 @@ class _Observer:
 
     async def _look(self) -> None:
         look = await self.storage.session_waiter.read(self.session_id, self._place)
-        telling = Telling(self.session_id, arrive(self._place, look))
-        telling.look(look)
-        newest = look.place.change
-        if not look.more and telling.place.change != newest:
-            seen = await self.storage.session_waiter.process_changes(self.session_id, telling.place.change)
+        telling = ObserverStream(self.session_id, rebase(self._place, look))
+        telling.page(look)
+        newest = look.newest.change
+        if not look.more and telling.cursor.change != newest:
+            seen = await self.storage.session_waiter.process_changes(self.session_id, telling.cursor.change)
             if seen is None:
-                telling.gap(GapReason.TRIMMED, replace(telling.place, change=newest))
+                telling.gap(GapReason.TRIMMED, replace(telling.cursor, change=newest))
             else:
                 telling.changes(seen)
-        self.told, self._place = telling.told, telling.place
-        self.behind = look.more or telling.place.change != newest
+        self.told, self._place = telling.observed, telling.cursor
+        self.behind = look.more or telling.cursor.change != newest

@@ -12,13 +12,13 @@ from lash.model.session.session import Durability
 from lash.plan.artifact import ArtifactRow
 from lash.plan.attachment import (
     AttachmentRow,
-    FenceRow,
+    ByteGuardRow,
+    DecideAnnouncement,
+    GuardStep,
     Intent,
-    Move,
     NameCount,
-    Place,
-    UnnamedFences,
-    plan_announcement,
+    PageKey,
+    UnnamedBytes,
 )
 from lash.sqlite.engine.database import Database, Reader, SQLiteValue, Transaction
 from lash.sqlite.engine.parameters import json_array
@@ -32,11 +32,11 @@ class SQLiteAttachmentManifest:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def announce(self, intent: Intent) -> str | None:
+    async def announce(self, intent: Intent, decide: DecideAnnouncement, /) -> str | None:
         def body(transaction: Transaction) -> str | None:
             session_key = find_session_key(transaction, intent.session_id)
-            fence = transaction.one(FenceRow, "attachment_fence", attachment_id=intent.ref.id)
-            version = plan_announcement(fence)
+            guard = transaction.one(ByteGuardRow, "attachment_guard", attachment_id=intent.ref.id)
+            version = decide(guard)
             if version is None:
                 return None
             transaction.run("attachment_announce", session_key=session_key, **_line(intent, transaction.now_ms))
@@ -84,7 +84,7 @@ class SQLiteAttachmentManifest:
     async def now_ms(self) -> int:
         return self._database.read(lambda reader: reader.now_ms)
 
-    async def uncommitted(self, newest_ms: int, after: Place, limit: int) -> Sequence[AttachmentRow]:
+    async def uncommitted(self, newest_ms: int, after: PageKey, limit: int) -> Sequence[AttachmentRow]:
         return await self._database.read_in_thread(
             lambda reader: reader.all(
                 AttachmentRow,
@@ -122,17 +122,17 @@ class SQLiteAttachmentManifest:
         )
         return {row.attachment_id: row.count for row in rows}
 
-    async def unnamed(self, after: str, limit: int) -> UnnamedFences:
-        def body(reader: Reader) -> UnnamedFences:
-            last = reader.all(Text, "attachment_fence_ids", after=after, limit=limit)
+    async def unnamed(self, after: str, limit: int) -> UnnamedBytes:
+        def body(reader: Reader) -> UnnamedBytes:
+            last = reader.all(Text, "attachment_guard_ids", after=after, limit=limit)
             if not last:
-                return UnnamedFences(reader.now_ms, None, [])
-            fences = reader.all(FenceRow, "attachment_unnamed", after=after, last_id=last[-1].text)
-            return UnnamedFences(reader.now_ms, last[-1].text, fences)
+                return UnnamedBytes(reader.now_ms, None, [])
+            guards = reader.all(ByteGuardRow, "attachment_unnamed", after=after, last_id=last[-1].text)
+            return UnnamedBytes(reader.now_ms, last[-1].text, guards)
 
         return await self._database.read_in_thread(body)
 
-    async def move(self, move: Move, sweeper: str | None) -> bool:
+    async def move(self, move: GuardStep, sweeper: str | None) -> bool:
         def body(transaction: Transaction) -> bool:
             moved = transaction.run(
                 "attachment_move",
@@ -146,10 +146,10 @@ class SQLiteAttachmentManifest:
 
         return await self._database.write(body)
 
-    async def remove(self, fence: FenceRow) -> None:
+    async def remove(self, guard: ByteGuardRow) -> None:
         await self._database.write(
             lambda transaction: transaction.run(
-                "attachment_remove", attachment_id=fence.attachment_id, version=fence.version
+                "attachment_remove", attachment_id=guard.attachment_id, version=guard.version
             )
         )
 
@@ -191,7 +191,7 @@ class SQLiteBytes:
             lambda transaction: transaction.run("attachment_bytes_delete", attachment_id=attachment_id)
         )
 
-    async def tidy(self) -> int:
+    async def sweep_stale(self) -> int:
         return 0
 
 

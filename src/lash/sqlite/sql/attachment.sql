@@ -1,4 +1,4 @@
--- name: attachment_fence
+-- name: attachment_guard
 -- The fence of one digest.
 SELECT attachment_id, byte_len, phase, version, token, sweeper, changed_at_ms
 FROM lash_attachment_fences
@@ -96,7 +96,7 @@ FROM lash_attachments
 WHERE attachment_id IN (SELECT value FROM json_each(:attachment_ids))
 GROUP BY attachment_id;
 
--- name: attachment_fence_ids
+-- name: attachment_guard_ids
 -- The next digests that have a fence, after an id.
 SELECT attachment_id FROM lash_attachment_fences WHERE attachment_id > :after ORDER BY attachment_id LIMIT :limit;
 
