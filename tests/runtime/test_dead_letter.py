@@ -226,7 +226,7 @@ async def test_trouble_with_another_session_is_a_failure_of_the_turn(bench: Benc
 
 
 async def test_input_that_kills_every_worker_is_given_up(bench: Bench) -> None:
-    """Attempts that end without a word are bounded too; a few of them do not count against a turn without retries."""
+    """Attempts that crash are bounded too; a few of them do not count against a turn without retries."""
     app = await bench.app()
     calls: list[int] = []
 
@@ -248,7 +248,7 @@ async def test_input_that_kills_every_worker_is_given_up(bench: Bench) -> None:
     assert calls == [4]
     (letter,) = await chat.dead_letters()
     assert letter.batch.batch_id == poison.batch_id
-    assert "21 attempts ended without a word" in letter.reason
+    assert "21 attempts crashed without reporting an error" in letter.reason
 
 
 async def test_a_requeued_group_is_the_group_that_failed(bench: Bench) -> None:

@@ -18,7 +18,7 @@ from lash.runtime.app import App
 from lash.runtime.policy import NO_RETRY, WorkerOptions
 from lash.runtime.processes.context import Context
 from lash.runtime.processes.run import ProcessRun, RunEnd
-from lash.runtime.worker.loop import Worker
+from lash.runtime.worker.worker import Worker
 from tests.factories.bytes import ScriptedBytes
 from tests.runtime.process_bench import World, outcome_of
 

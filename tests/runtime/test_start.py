@@ -99,7 +99,7 @@ async def test_a_start_whose_run_is_ended_is_registered_all_the_same(
             starting = asyncio.create_task(app.start(process))
             await asyncio.wait_for(entered.wait(), 60)
             assert app._worker is not None
-            for task in tuple(app._worker._tasks):
+            for task in tuple(app._worker.state.tasks):
                 task.cancel()
             handle = await asyncio.wait_for(starting, 60)
         assert await app.storage.processes.get(handle.process_id) is not None
@@ -109,7 +109,7 @@ async def test_a_start_whose_run_is_ended_is_registered_all_the_same(
 async def test_a_start_whose_run_never_began_is_registered_all_the_same(
     backend_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same if the worker is stopped in the very turn of the loop in which the process was started."""
+    """The same if the worker is stopped in the same event loop iteration in which the process was started."""
     app = lash.App(backend_url, options=lash.WorkerOptions(processes=1))
 
     @app.process
@@ -119,15 +119,16 @@ async def test_a_start_whose_run_never_began_is_registered_all_the_same(
     async with app:
         worker = app._worker
         assert worker is not None
-        spawn = worker._spawn
+        state = worker.state
+        spawn = state.spawn
 
         def spawn_once_in_vain(work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-            monkeypatch.setattr(worker, "_spawn", spawn)
+            monkeypatch.setattr(state, "spawn", spawn)
             task = spawn(work)
             task.cancel()
             return task
 
-        monkeypatch.setattr(worker, "_spawn", spawn_once_in_vain)
+        monkeypatch.setattr(state, "spawn", spawn_once_in_vain)
         handle = await asyncio.wait_for(app.start(process), 60)
         assert await app.storage.processes.get(handle.process_id) is not None
         # Its slot is free again.

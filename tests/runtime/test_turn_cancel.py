@@ -98,7 +98,7 @@ async def test_an_order_that_came_too_late_hits_no_other_turn(bench: Bench) -> N
     run = await claim_turn(app, "s")
     running = asyncio.create_task(run.run())
     await started.wait()
-    await run.obey()
+    await run.check_cancel()
     go_on.set()
     assert await running is TurnEnd.COMMITTED
     await app.drain()

@@ -1,4 +1,4 @@
-"""Turns that ended without a word: the next run takes the same input at the same places and repeats no step."""
+"""Turns that crashed: the next run takes the same input at the same places and repeats no step."""
 
 from __future__ import annotations
 

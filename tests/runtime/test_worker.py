@@ -319,14 +319,14 @@ def test_what_only_writes_down_how_it_went_keeps_no_slot() -> None:
     """Another begins beside it, which is still known by its name; but never more than twice as many as there are."""
     slots: Slots[str] = Slots(2, longest_pause_s=1.0)
     assert [slots.take(name) for name in ("a", "b", "c")] == [True, True, False]
-    slots.settle("a")
-    slots.settle("never there")
+    slots.mark_finishing("a")
+    slots.mark_finishing("never there")
     assert (slots.is_full, slots.wanted()) == (False, 1)
     assert [slots.take(name) for name in ("a", "c", "d")] == [False, True, False]
     for name in ("b", "c"):
-        slots.settle(name)
+        slots.mark_finishing(name)
     assert slots.take("d")
-    slots.settle("d")
+    slots.mark_finishing("d")
     assert slots.names() == ("a", "b", "c", "d")
     assert not slots.take("e")
     slots.leave("a", in_vain=False)

@@ -9,7 +9,7 @@ import pytest_asyncio
 
 import lash
 from lash.model.attachment import AttachmentOwner, OwnerKind
-from lash.runtime.worker.maintenance import tidy
+from lash.runtime.worker.maintenance import maintain
 from tests.runtime.stage_kit import Stage, staged
 
 DAY_MS = 24 * 3_600_000
@@ -41,11 +41,11 @@ async def test_an_attachment_stays_as_long_as_its_turn_may_commit_it(stage: Stag
         await app.drain()
         (letter,) = await session.dead_letters()
         await stage.clock.advance(DAY_MS + 1)
-        await tidy(app._require())
+        await maintain(app._require())
         assert await _uncommitted(app) == ["of a dead letter"]
 
         await app.storage.queue.discard("s", letter.batch.batch_id)
-        await tidy(app._require())
+        await maintain(app._require())
         assert await _uncommitted(app) == []
 
 
@@ -66,16 +66,16 @@ async def test_an_attachment_stays_as_long_as_its_process_runs(stage: Stage) -> 
             await attachments.put("s", label.encode(), "text/plain", owner=owner, label=label)
         await attachments.put("s", b"nobody's", "text/plain", label="nobody's")
         await stage.clock.advance(DAY_MS - 1)
-        await tidy(app._require())
+        await maintain(app._require())
         assert await _uncommitted(app) == ["nobody's", "running", "unknown"]
 
         await stage.clock.advance(2)
-        await tidy(app._require())
+        await maintain(app._require())
         assert await _uncommitted(app) == ["running"]
 
         await app.signal(handle.process_id, "go")
         await app.drain()
-        await tidy(app._require())
+        await maintain(app._require())
         assert await _uncommitted(app) == []
 
 
@@ -97,7 +97,7 @@ async def test_an_attachment_stays_as_long_as_a_message_names_it(stage: Stage) -
         due = datetime.fromtimestamp(stage.clock.now_ms() / 1_000 + 3 * 24 * 3_600, tz=UTC)
         await session.send("read it", key="1", attachments=[late], at=due)
         await stage.clock.advance(DAY_MS + 1)
-        await tidy(app._require())
+        await maintain(app._require())
         assert await _uncommitted(app) == ["late"]
 
         await stage.clock.advance(2 * DAY_MS)
@@ -120,7 +120,7 @@ async def test_files_of_many_dead_letters_stay(stage: Stage) -> None:
             await app.session("s").send(number, key=number)
         await app.drain()
         await stage.clock.advance(DAY_MS + 1)
-        await tidy(app._require())
+        await maintain(app._require())
         kept: list[str] = []
         cursor: str | None = None
         while True:

@@ -11,6 +11,7 @@ from lash.model.queue import ClaimedTurn
 from lash.model.session.message import Message
 from lash.runtime.app import App
 from lash.runtime.hooks import Attributes, Hook
+from lash.runtime.turns.commands import claim_behind_commands
 from lash.runtime.turns.run import TurnEnd, TurnRun
 from lash.runtime.turns.turn import text_of
 from lash.stores.storage import Storage
@@ -78,14 +79,18 @@ def texts(messages: list[Message]) -> list[tuple[str, str]]:
 
 
 async def claim_turn(app: App, session_id: str) -> TurnRun:
-    """Return a run of the session's next turn, as a worker begins it."""
+    """Return a run of the session's next turn, as a worker starts it."""
     owner = current_owner()
-    begun = await app.storage.queue.claim_turn(session_id, owner, ttl_ms=30_000)
-    if not isinstance(begun, ClaimedTurn):
-        claimed = await app.storage.leases.claim(session_id, owner, ttl_ms=30_000)
-        assert isinstance(claimed, Acquired)
-        return TurnRun(app._require(), claimed)
-    return TurnRun(app._require(), begun)
+    claimed: ClaimedTurn | None = None
+    outcome = await app.storage.queue.claim_turn(session_id, owner, ttl_ms=30_000)
+    if isinstance(outcome, ClaimedTurn):
+        claimed = outcome
+    else:
+        leased = await app.storage.leases.claim(session_id, owner, ttl_ms=30_000)
+        assert isinstance(leased, Acquired)
+        claimed = await claim_behind_commands(app._require(), leased.lease)
+    assert claimed is not None
+    return TurnRun(app._require(), claimed)
 
 
 async def run_turn(app: App, session_id: str) -> TurnEnd:

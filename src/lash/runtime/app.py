@@ -28,7 +28,7 @@ from lash.runtime.processes.starter import Starter, StartOptions
 from lash.runtime.trigger import Watch, Watches, cron_watch, event_watch
 from lash.runtime.turns.handle import SessionHandle
 from lash.runtime.turns.turn import Turn
-from lash.runtime.worker.loop import Worker
+from lash.runtime.worker.worker import Worker
 
 if TYPE_CHECKING:
     from lash.stores.storage import Storage

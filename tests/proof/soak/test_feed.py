@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import lash
-from lash.runtime.worker.maintenance import tidy
+from lash.runtime.worker.maintenance import maintain
 from tests.raw import raw
 
 pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
@@ -25,7 +25,7 @@ async def test_retention_bounds_the_feed_of_changes(backend_url: str) -> None:
             for _ in range(5):
                 await app.start(nothing)
             await app.drain()
-            await tidy(app._require())
+            await maintain(app._require())
             ((count,),) = await raw(backend_url, "SELECT count(*) FROM lash_process_changes")
             counts.append(count)
     assert await raw(backend_url, "SELECT count(*) FROM lash_processes") == [(0,)]

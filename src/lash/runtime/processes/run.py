@@ -40,6 +40,7 @@ from lash.model.process.process import (
 from lash.model.value import JSON
 from lash.model.wait import Resolution, WaitIdentity, WaitKey
 from lash.plan.effect.effect import replay_key
+from lash.runtime.after_run import AfterRun
 from lash.runtime.definition import ENGINE, ProcessDefinition
 from lash.runtime.errors import STORAGE_TROUBLE, Suspended, error_code, error_text
 from lash.runtime.hooks import PROCESS
@@ -66,14 +67,23 @@ _SHORT_MS: Final = 20
 
 
 class RunEnd(enum.Enum):
-    """How a run ended."""
+    """How a run ended, and what the worker does next with the process."""
 
-    ENDED = "ended"
-    PARKED = "parked"
-    FAILED = "failed"
-    LOST = "lost"
-    RELEASED = "released"
-    UNKNOWN = "unknown"
+    ENDED = "ended", AfterRun.FORGET
+    PARKED = "parked", AfterRun.POLL
+    """It waits for a time, a signal or a child; its end of waiting makes it ready again."""
+    FAILED = "failed", AfterRun.POLL
+    """It is parked until its next attempt."""
+    LOST = "lost", AfterRun.BACK_OFF
+    """Another worker has the process, or has ended it."""
+    RELEASED = "released", AfterRun.POLL
+    """The worker stops; another one goes on from the records."""
+    UNKNOWN = "unknown", AfterRun.LEAVE
+    """No process of its name and version is declared here."""
+
+    @property
+    def after(self) -> AfterRun:
+        return self.value[1]
 
 
 class ProcessRun:

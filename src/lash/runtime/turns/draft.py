@@ -202,8 +202,8 @@ def cancelled_id(turn_id: str) -> str:
     return f"{turn_id}:cancelled"
 
 
-def consume_order(history: History, fence: LeaseFence, batch_id: str, completion: ClaimCompletion) -> Commit:
-    """Return the commit that consumes an order to the session and changes nothing else."""
+def consume_command(history: History, fence: LeaseFence, batch_id: str, completion: ClaimCompletion) -> Commit:
+    """Return the commit that consumes a command to the session and changes nothing else."""
     return Commit(
         session_id=fence.resource.id,
         expected_revision=history.revision,

@@ -30,7 +30,7 @@ _CANCEL: Final = "cancel_turn "
 _PAGE: Final = 100
 
 
-class Intake:
+class Inbox:
     """The claims of one run, all made under its lease. A commit completes them; else they are given back."""
 
     def __init__(self, storage: Storage, fence: LeaseFence, *, ttl_ms: int) -> None:

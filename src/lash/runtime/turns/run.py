@@ -16,20 +16,20 @@ from lash.errors import (
     UnknownDefinition,
 )
 from lash.model.effect import CheckpointPoint, Envelope, TurnCheckpoint, TurnScope
-from lash.model.lease import Acquired
 from lash.model.queue import Batch, Claim, ClaimedTurn, TurnInput
 from lash.model.session.message import Message
 from lash.model.session.node import ProtocolEntry
 from lash.model.value import JSON
 from lash.plan.queue.claim_turn import turn_id_of
+from lash.runtime.after_run import AfterRun
 from lash.runtime.definition import AgentDefinition
 from lash.runtime.errors import STORAGE_TROUBLE, Suspended
 from lash.runtime.hooks import TURN
 from lash.runtime.steps.failure import describe_failure, trace_of
 from lash.runtime.steps.journal import Journal, root_branch
-from lash.runtime.turns.draft import AGENT_OPTION, TurnDraft, consume_order
+from lash.runtime.turns.draft import AGENT_OPTION, TurnDraft
 from lash.runtime.turns.history import History
-from lash.runtime.turns.inbox import Intake, command_of, input_messages, is_cancellation, may_merge
+from lash.runtime.turns.inbox import Inbox, input_messages, may_merge
 from lash.runtime.turns.turn import Turn
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 PLUGIN: Final = "lash"
 _MOST_CRASHES: Final = 20
-"""How many attempts may end without a word, beyond those that may fail, before the input is given up."""
+"""How many attempts may crash, beyond those that may fail, before the input becomes a dead letter."""
 _INPUT_KEY: Final = "input"
 _HISTORY_KEY: Final = "history"
 _TAKEN: Final = TurnCheckpoint(checkpoint=CheckpointPoint.AFTER_WORK)
@@ -45,27 +45,35 @@ _SEEN: Final = TurnCheckpoint(checkpoint=CheckpointPoint.BEFORE_COMPLETION)
 
 
 class TurnEnd(enum.Enum):
-    """How a turn's run ended."""
+    """How a turn's run ended, and what the worker does next with the session."""
 
-    COMMITTED = "committed"
-    NOTHING = "nothing"
-    FAILED = "failed"
-    BURIED = "buried"
-    LOST = "lost"
-    RELEASED = "released"
-    UNKNOWN = "unknown"
+    COMMITTED = "committed", AfterRun.POLL
+    FAILED = "failed", AfterRun.POLL
+    """Its input is queued again, for another attempt after a pause."""
+    BURIED = "buried", AfterRun.POLL
+    """Its input is a dead letter."""
+    LOST = "lost", AfterRun.BACK_OFF
+    """Another worker has the session, or it was deleted."""
+    RELEASED = "released", AfterRun.POLL
+    """The worker stops; another one goes on from the records."""
+    UNKNOWN = "unknown", AfterRun.LEAVE
+    """No agent of the name that the session wants is declared here."""
+
+    @property
+    def after(self) -> AfterRun:
+        return self.value[1]
 
 
 class TurnRun:
     """One turn under a lease, and what it may be asked by the turn that the agent sees."""
 
-    def __init__(self, core: Core, begun: ClaimedTurn | Acquired) -> None:
-        lease = begun.lease
+    def __init__(self, core: Core, claimed: ClaimedTurn) -> None:
+        lease = claimed.lease
         self._core = core
         self._storage = core.storage
         self._fence = lease.fence
-        self._intake = Intake(core.storage, lease.fence, ttl_ms=core.options.ttl_ms)
-        self._begun = begun if isinstance(begun, ClaimedTurn) else None
+        self._inbox = Inbox(core.storage, lease.fence, ttl_ms=core.options.ttl_ms)
+        self._claimed = claimed
         self.session_id = lease.resource.id
         self.turn_id = ""
         self.attempt = 0
@@ -81,19 +89,16 @@ class TurnRun:
 
     @property
     def batches(self) -> tuple[Batch, ...]:
-        return self._intake.batches
+        return self._inbox.batches
 
     async def run(self) -> TurnEnd:
-        """Run one turn if there is input; never raise for what the application did. The lease is free afterwards."""
+        """Run the turn; errors of the application are recorded, not raised. The lease is free afterwards."""
         try:
-            end = await self._run()
-            if end is TurnEnd.NOTHING:
-                await self._storage.leases.release(self._fence)
+            return await self._run()
         except (LeaseLost, ClaimLost):
-            end = await self._leave()
+            return await self._leave()
         except (SessionDeleted, SessionNotFound):
             return TurnEnd.LOST
-        return end
 
     def cancel(self, reason: str) -> None:
         """Let the agent see a cancellation at what it awaits; the turn ends as cancelled."""
@@ -116,10 +121,10 @@ class TurnRun:
         """Keep the lease and every claim under it; raise LeaseLost if somebody else has the session."""
         await self._storage.leases.renew(self._fence, ttl_ms=self._core.options.ttl_ms)
 
-    async def obey(self) -> None:
-        """Look for an order to this turn while it runs; a second look changes nothing."""
+    async def check_cancel(self) -> None:
+        """Cancel the turn if a queued command says so; idempotent."""
         if self.turn_id and self._cancel_reason is None:
-            reason = await self._intake.order_to_cancel(self.turn_id)
+            reason = await self._inbox.order_to_cancel(self.turn_id)
             if reason is not None:
                 self.cancel(reason)
 
@@ -135,24 +140,21 @@ class TurnRun:
         known = journal.peek(key, _TAKEN)
         if known is not None:
             wanted = _batch_ids(known.outcome)
-            return await self._take_again(wanted, await self._intake.early_again(wanted))
-        claimed = await self._intake.early()
+            return await self._take_again(wanted, await self._inbox.early_again(wanted))
+        claimed = await self._inbox.early()
         await self._record_taken(key, claimed)
         return self._take(claimed)
 
     # The run.
 
     async def _run(self) -> TurnEnd:
-        begun = self._begun
-        claim = await self._next_input() if begun is None else begun.claim
-        if claim is None:
-            return TurnEnd.NOTHING
-        self._intake.claims.append(claim)
+        claim = self._claimed.claim
+        self._inbox.claims.append(claim)
         if self._lost or self._released:
             return await self._stopped()
         head = claim.batches[0]
         self.turn_id, self.attempt = turn_id_of(head.batch_id), head.attempts
-        revision = None if begun is None else begun.revision
+        revision = self._claimed.revision
         self._history = await self._core.histories.load(self._storage, self.session_id, revision=revision)
         self._leaf_node_id = self._history.leaf_node_id
         try:
@@ -161,27 +163,9 @@ class TurnRun:
             self._core.hooks.note("definition.unknown", session_id=self.session_id, message=str(unknown))
             return await self._give_back(TurnEnd.UNKNOWN, count_attempt=False)
         if self.attempt > agent.retry.max_attempts + _MOST_CRASHES:
-            return await self._bury(RuntimeError(f"{self.attempt - 1} attempts ended without a word"))
+            return await self._bury(RuntimeError(f"{self.attempt - 1} attempts crashed without reporting an error"))
         with self._core.hooks.span(TURN, session_id=self.session_id, turn_id=self.turn_id, attempt=self.attempt):
             return await self._drive(agent, claim)
-
-    async def _next_input(self) -> Claim | None:
-        """Claim what the turn is for. Orders that come before it find no turn running: they are consumed, no more."""
-        while (claim := await self._intake.next()) is not None:
-            order = command_of(claim.batches[0])
-            if order is None:
-                return claim
-            if not is_cancellation(order):
-                self._core.hooks.note("command.unknown", session_id=self.session_id, command=order.command)
-            history = await self._core.histories.load(self._storage, self.session_id)
-            commit = consume_order(history, self._fence, claim.batches[0].batch_id, claim.completion)
-            try:
-                result = await self._storage.session(self.session_id).commit(commit)
-            except RevisionConflict:
-                await self._storage.queue.abandon(claim, count_attempt=False)
-                continue
-            self._core.histories.advance(self.session_id, commit, result)
-        return None
 
     async def _drive(self, agent: AgentDefinition, claim: Claim) -> TurnEnd:
         try:
@@ -204,7 +188,7 @@ class TurnRun:
         core, ttl_ms = self._core, self._core.options.ttl_ms
         journal = Journal(core.storage, self._scope(), self._fence, core.owner, core.hooks, ttl_ms=ttl_ms)
         self._journal = journal
-        if self._begun is None or self._begun.recorded:
+        if self._claimed.recorded:
             await journal.load()
         self._draft = TurnDraft(self.session_id, self.turn_id, self._history)
         seen = journal.peek(_HISTORY_KEY, _SEEN)
@@ -212,7 +196,7 @@ class TurnRun:
             self._said_before = self._history.messages_through(_leaf(seen.outcome))
         await self._take_input(claim)
         if self.attempt > 1:
-            await self.obey()
+            await self.check_cancel()
         return journal
 
     async def _body(self, agent: AgentDefinition, journal: Journal) -> object:
@@ -253,12 +237,12 @@ class TurnRun:
     async def _publish_cancelled(self, agent: AgentDefinition, reason: str) -> TurnEnd:
         entry = ProtocolEntry(plugin_id=PLUGIN, payload={"type": "turn_cancelled", "reason": reason})
         self._draft.cancel(self._history, entry)
-        await self._intake.claim_order(self.turn_id)
+        await self._inbox.claim_order(self.turn_id)
         return await self._commit(agent)
 
     async def _commit(self, agent: AgentDefinition) -> TurnEnd:
         """Publish the turn. Should somebody have committed beside the lease, its nodes go behind theirs."""
-        done = tuple(claim.completion for claim in self._intake.claims)
+        done = tuple(claim.completion for claim in self._inbox.claims)
         # What the turn showed comes before its commit in the eyes of those who observe.
         await self._core.activity.flush(self.session_id)
         while True:
@@ -297,7 +281,7 @@ class TurnRun:
             "attempts": self.attempt,
             "traceback": trace_of(error),
         }
-        await self._intake.bury(reason, details)
+        await self._inbox.bury(reason, details)
         await self._storage.leases.release(self._fence)
         self._core.hooks.note("turn.buried", session_id=self.session_id, turn_id=self.turn_id, error=reason)
         return TurnEnd.BURIED
@@ -312,7 +296,7 @@ class TurnRun:
             await self._storage.effects.record(self._fence, envelope, {"leaf_node_id": self._leaf_node_id})
 
     async def _give_back(self, end: TurnEnd, *, pause_s: float = 0, count_attempt: bool = True) -> TurnEnd:
-        await self._intake.give_back(count_attempt=count_attempt)
+        await self._inbox.give_back(count_attempt=count_attempt)
         await self._storage.leases.release(self._fence, pause_ms=round(pause_s * 1_000))
         return end
 
@@ -334,13 +318,13 @@ class TurnRun:
             self._draft.take(message for batch in claim.batches for message in input_messages(batch))
             return
         known = self._require_journal().peek(_INPUT_KEY, _TAKEN)
-        self._intake.claims.remove(claim)
+        self._inbox.claims.remove(claim)
         if known is None:
             await self._record_taken(_INPUT_KEY, [claim])
             self._take([claim])
         else:
             wanted = _batch_ids(known.outcome)
-            await self._take_again(wanted, await self._intake.narrow(claim, wanted))
+            await self._take_again(wanted, await self._inbox.narrow(claim, wanted))
 
     async def _record_taken(self, key: str, claimed: list[Claim]) -> None:
         async def outcome() -> JSON:
@@ -349,14 +333,14 @@ class TurnRun:
         await self._require_journal().recorded(key, _TAKEN, outcome)
 
     def _take(self, claimed: list[Claim]) -> list[Message]:
-        self._intake.claims.extend(claimed)
+        self._inbox.claims.extend(claimed)
         new = [message for claim in claimed for batch in claim.batches for message in input_messages(batch)]
         self._draft.take(new)
         return new
 
     async def _take_again(self, wanted: list[str], claimed: list[Claim]) -> list[Message]:
         """Take up what an earlier attempt had, in its order; what has left the queue since is seen, not published."""
-        self._intake.claims.extend(claimed)
+        self._inbox.claims.extend(claimed)
         batches = {batch.batch_id: batch for claim in claimed for batch in claim.batches}
         new: list[Message] = []
         for batch_id in wanted:
@@ -364,7 +348,7 @@ class TurnRun:
             if here is not None:
                 messages = input_messages(here)
             else:
-                messages = await self._intake.seen_before(self.session_id, batch_id)
+                messages = await self._inbox.seen_before(self.session_id, batch_id)
             self._draft.take(messages, publish=here is not None)
             new.extend(messages)
         return new

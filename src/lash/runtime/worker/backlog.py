@@ -1,4 +1,4 @@
-"""The processes that a worker has found and not begun yet."""
+"""The backlog: processes that a poll found and that have no slot yet."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ Run = TypeVar("Run")
 
 
 class Backlog(Generic[Run]):
-    """What looks found beyond the slots that were free: it needs no look of its own when one is.
+    """Processes found by a poll that had no free slot; they start without another poll.
 
-    Workers that empty one queue find the same processes. Those that meet each other take theirs in any order.
+    Workers that empty one queue find the same processes. After losing a claim to another worker, claim in random order.
     """
 
     def __init__(self, slots: Slots[Run], ahead: int) -> None:
-        """Keep what waits for these slots, up to ``ahead`` more than there is room for."""
+        """Keep processes for these slots, up to ``ahead`` more than there are slots free."""
         self._slots = slots
         self._ahead = ahead
         self._found: deque[str] = deque()
         self._is_contended = False
         self.may_be_longer = False
-        """Whether there may be processes that wait for a slot: the last look found more than could begin."""
+        """Whether more processes may wait for a slot: the last poll found more than could start."""
 
     def wanted(self) -> int:
-        """Return how many to look for."""
+        """Return how many processes to poll for."""
         wanted = self._slots.wanted()
         return min(wanted + self._ahead, MAX_POLL) if wanted else 0
 
     def put(self, process_ids: Sequence[str], *, wanted: int) -> None:
-        """Take over what a look for so many found; it is newer than what is here."""
+        """Replace the backlog by what a poll for so many processes found."""
         self.may_be_longer = len(process_ids) >= wanted
         if not wanted:
             return
@@ -44,13 +44,13 @@ class Backlog(Generic[Run]):
             random.shuffle(ordered)
         self._found = deque(ordered)
 
-    def begin(self) -> Iterator[str]:
-        """Give out processes, each with a slot that was taken for it, as long as there are both."""
+    def take(self) -> Iterator[str]:
+        """Yield processes, each with a slot taken for it, while there are both."""
         while self._found and not self._slots.is_full:
             process_id = self._found.popleft()
             if self._slots.take(process_id):
                 yield process_id
 
-    def note_rival(self) -> None:
-        """Note that somebody else was faster with a process."""
+    def note_lost_claim(self) -> None:
+        """Note that another worker claimed a process first."""
         self._is_contended = True

@@ -1,11 +1,11 @@
-"""What a worker tidies up from time to time. Any number of workers may do it at once."""
+"""Maintenance: what a worker removes from time to time. Any number of workers may do so at once."""
 
 from __future__ import annotations
 
 import asyncio
-import random
 from typing import Final
 
+from lash.base.backoff import jitter
 from lash.errors import LashError, StorageClosed
 from lash.model.attachment import AttachmentEntry, OwnerKind
 from lash.model.process.process import ProcessStatus
@@ -15,29 +15,31 @@ from lash.runtime.turns.inbox import attachment_ids, waiting_batches
 from lash.stores.storage import Storage
 
 _UNCOMMITTED_MS: Final = 24 * 3_600_000
-"""How old an attachment must be before anybody asks whether it will still be committed."""
+"""How old an uncommitted attachment must be before a sweep considers it: no turn takes a day."""
 _PAGE: Final = 100
+"""How many processes one transaction removes: other writers wait for it."""
 _CHANGES: Final = 1_000
+"""How many entries of the feed one transaction removes."""
 
 
-async def keep_tidy(core: Core) -> None:
-    """Tidy up for as long as the worker lives; trouble is noted and tried again the next time."""
+async def maintain_regularly(core: Core) -> None:
+    """Run maintenance until cancelled; an error is noted, and the next round retries."""
     every_s = core.options.maintenance_s
     if every_s is None:
         return
     while True:
-        # Workers that were started together should not tidy up together.
-        await asyncio.sleep(every_s * random.uniform(0.5, 1.0))  # noqa: S311 (no secret is made of it)
+        # Workers that were started together should not do this together.
+        await asyncio.sleep(jitter(every_s))
         try:
-            await tidy(core)
+            await maintain(core)
         except StorageClosed:
             return
         except LashError as error:
             core.hooks.note("worker.trouble", error=f"{type(error).__qualname__}: {error}")
 
 
-async def tidy(core: Core) -> None:
-    """Remove attachments that nobody will commit, and processes that have ended long enough ago."""
+async def maintain(core: Core) -> None:
+    """Remove attachments that can no longer be committed, and processes that ended long enough ago."""
     storage = core.storage
     await storage.attachments.sweep(_UNCOMMITTED_MS, _Owners(storage).is_gone)
     keep_s = core.options.keep_ended_processes_s
@@ -52,14 +54,14 @@ async def tidy(core: Core) -> None:
 
 
 class _Owners:
-    """Knows, for one sweep, who may still commit an attachment. What waits in a session is read once."""
+    """Finds out, for one sweep, which attachments can still be committed. The input of a session is read once."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._waiting: dict[str, frozenset[str]] = {}
 
     async def is_gone(self, entry: AttachmentEntry) -> bool:
-        """Say whether nobody can commit it any more: no running process, no input that had it or names it."""
+        """Return True if no turn or process can still commit it: no running process or queued input has it."""
         owner = entry.owner
         if owner is not None and owner.kind is OwnerKind.PROCESS:
             record = await self._storage.processes.get(owner.id)
@@ -69,7 +71,7 @@ class _Owners:
         return entry.ref.id not in waiting and (owner is None or owner.id not in waiting)
 
     async def _waiting_in(self, session_id: str) -> frozenset[str]:
-        """Return the ids of the turns that input may still begin, and of the attachments that it names."""
+        """Return the ids of the turns that queued input can still start, and of the attachments that it names."""
         known = self._waiting.get(session_id)
         if known is None:
             names: set[str] = set()

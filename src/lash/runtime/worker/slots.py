@@ -1,4 +1,4 @@
-"""How many runs of a kind a worker has at once, and what it leaves alone for a while."""
+"""Slots: how many runs of a kind a worker has at once, and what it leaves alone for a while."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, Generic, TypeVar
 
+from lash.base.backoff import backoff
+
 Run = TypeVar("Run")
 
 _FIRST_PAUSE_S: Final = 0.01
-_MOST_DOUBLINGS: Final = 20
+"""A claim that was refused is retried soon: most often the other worker is done by then."""
 _REMEMBERED_S: Final = 60.0
+"""How long it is remembered that a session has run, to let others go first."""
 
 
 class Slots(Generic[Run]):
     """The running sessions, or the running processes, of one worker.
 
-    Those that have waited for longest come first: the work list names sessions in an order of its own, and some that
-    always have work must not keep the others from theirs. What turned out to be nothing to do, although the work list
-    named it, is left alone for a moment that doubles each time: otherwise a worker that is refused would ask again at
-    once, and for ever.
+    Those that have waited longest come first, so that sessions that always have work do not starve the others; the work
+    list has an order of its own. A session or process for which the work list promised work and there was none is left
+    alone for a pause that doubles each time: otherwise a worker whose claims are refused would retry in a busy loop.
     """
 
     def __init__(self, limit: int, *, longest_pause_s: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -27,7 +29,7 @@ class Slots(Generic[Run]):
         self._longest_pause_s = longest_pause_s
         self._clock = clock
         self._runs: dict[str, Run | None] = {}
-        self._settling: set[str] = set()
+        self._finishing: set[str] = set()
         self._avoided: dict[str, float] = {}
         self._in_vain: dict[str, tuple[int, float]] = {}
         self._left: dict[str, float] = {}
@@ -38,18 +40,18 @@ class Slots(Generic[Run]):
 
     @property
     def _working(self) -> int:
-        return len(self._runs) - len(self._settling)
+        return len(self._runs) - len(self._finishing)
 
     def wanted(self) -> int:
-        """Return how many to look for: what is avoided or had its turn is named too, and must not hide the rest."""
+        """Return how many to poll for, allowing for those that are avoided or have just run, which a poll names too."""
         self._forget()
         known = self._avoided.keys() | self._left.keys()
         return 0 if self.is_full else self._limit - self._working + len(known)
 
     def ranked(self, names: Sequence[str]) -> list[str]:
-        """Return what was found in the order in which to take it."""
+        """Return what a poll found, in the order in which to take it."""
         if names:
-            # What has had its turn and is not ready any more is in nobody's way.
+            # Those that are not ready any more need not be remembered.
             self._left = {name: self._left[name] for name in names if name in self._left}
         return sorted(names, key=lambda name: self._left.get(name, 0.0))
 
@@ -57,23 +59,23 @@ class Slots(Generic[Run]):
         return tuple(self._runs)
 
     def take(self, name: str) -> bool:
-        """Take a slot, if there is one, it is not running already and nothing speaks against it."""
+        """Take a slot; return False if none is free, or if the name is running or avoided."""
         if self.is_full or name in self._runs or self._avoided.get(name, 0.0) > self._clock():
             return False
         self._runs[name] = None
         return True
 
     def fill(self, name: str, run: Run) -> None:
-        """Say what runs in a slot that was taken."""
+        """Set what runs in a slot that was taken."""
         self._runs[name] = run
 
-    def settle(self, name: str) -> None:
-        """Say that a run only writes down how it went: another may begin beside it, as long as those are not many."""
+    def mark_finishing(self, name: str) -> None:
+        """Note that a run only records its outcome; another may start beside it, up to twice the limit in all."""
         if name in self._runs:
-            self._settling.add(name)
+            self._finishing.add(name)
 
     def empty(self, name: str) -> None:
-        """Say that nothing runs in the slot any more, which is kept all the same."""
+        """Note that nothing runs in the slot any more, and keep it."""
         self._runs[name] = None
 
     def get(self, name: str) -> Run | None:
@@ -83,32 +85,31 @@ class Slots(Generic[Run]):
         return tuple(run for run in self._runs.values() if run is not None)
 
     def leave(self, name: str, *, in_vain: bool, for_good: bool = False) -> None:
-        """Free the slot. What is left for good has ended, and does not come again."""
+        """Free the slot. ``for_good`` means that it has ended and does not come again."""
         self._runs.pop(name, None)
-        self._settling.discard(name)
+        self._finishing.discard(name)
         if not for_good:
             self._left[name] = self._clock()
         if not in_vain:
             self._in_vain.pop(name, None)
             return
         times, _ = self._in_vain.get(name, (0, 0.0))
-        pause_s = min(_FIRST_PAUSE_S * 2**times, self._longest_pause_s)
-        self._in_vain[name] = (min(times + 1, _MOST_DOUBLINGS), self._clock() + 2 * self._longest_pause_s)
-        self.avoid(name, pause_s)
+        self._in_vain[name] = (times + 1, self._clock() + 2 * self._longest_pause_s)
+        self.avoid(name, backoff(times, first_s=_FIRST_PAUSE_S, longest_s=self._longest_pause_s))
 
     def avoid(self, name: str, seconds: float) -> None:
         """Take no slot for this for a while."""
         self._avoided[name] = self._clock() + seconds
 
     def next_try_s(self) -> float:
-        """Return how soon something may be tried that is avoided now."""
+        """Return how soon something that is avoided now may be tried."""
         return min(self._avoided.values(), default=float("inf")) - self._clock()
 
     def _forget(self) -> None:
         now = self._clock()
         for name in [name for name, until in self._avoided.items() if until <= now]:
             del self._avoided[name]
-        # What has not been tried for a while is no longer known to be in vain.
+        # After a while without a try the next pause starts small again.
         for name in [name for name, (_, until) in self._in_vain.items() if until <= now]:
             del self._in_vain[name]
         for name in [name for name, at in self._left.items() if at + _REMEMBERED_S <= now]:

@@ -1,0 +1,134 @@
+"""Finding work: polls the work list, hands out what it found, and waits for hints between polls."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final
+
+from lash.base.backoff import backoff
+from lash.errors import LashError, StorageClosed
+from lash.model.work import MAX_POLL, WorkList
+from lash.runtime.processes.run import ProcessRun
+from lash.runtime.turns.run import TurnRun
+from lash.runtime.worker.backlog import Backlog
+from lash.runtime.worker.processes import ProcessRunner
+from lash.runtime.worker.reclaim import Reclaimer
+from lash.runtime.worker.slots import Slots
+from lash.runtime.worker.state import WorkerState, either
+from lash.runtime.worker.timers import Timers
+from lash.runtime.worker.turns import TurnRunner
+from lash.stores.hints import HintListener
+
+_FIRST_PAUSE_S: Final = 0.1
+"""The first pause after a poll that failed."""
+_FULL_PAUSE_S: Final = 0.05
+"""A full worker polls for commands and cancellations only, which can wait this long."""
+_HINTED_PAUSE_S: Final = 0.02
+"""How long a poll is put off when a hint has started a turn: a short turn ends within it and needs one poll less."""
+
+
+class Poller:
+    """Polls on behalf of one worker. Each poll is one query, whatever there is to find."""
+
+    def __init__(
+        self,
+        state: WorkerState,
+        turn_slots: Slots[TurnRun],
+        process_slots: Slots[ProcessRun],
+        backlog: Backlog[ProcessRun],
+        turns: TurnRunner,
+        processes: ProcessRunner,
+        timers: Timers,
+        reclaimer: Reclaimer,
+    ) -> None:
+        self._state = state
+        self._core = state.core
+        self._turn_slots = turn_slots
+        self._process_slots = process_slots
+        self._backlog = backlog
+        self._turns = turns
+        self._processes = processes
+        self._timers = timers
+        self._reclaimer = reclaimer
+
+    async def run(self) -> None:
+        """Poll until the worker is told to stop; raises only StorageClosed."""
+        failures = 0
+        with self._core.storage.hints.listen(work=True) as listener:
+            self._state.listener = listener
+            while not self._state.is_stopping:
+                self._state.freed.clear()
+                try:
+                    work = await self._poll()
+                    self._start(work)
+                    failures = 0
+                except StorageClosed:
+                    raise
+                except LashError as error:
+                    self._state.note_trouble(error)
+                    longest_s = 10 * self._core.options.poll_s
+                    await self._state.pause(backoff(failures, first_s=_FIRST_PAUSE_S, longest_s=longest_s))
+                    failures += 1
+                    continue
+                await self._timers.try_fire(work)
+                if self._is_full:
+                    await either(self._state.freed.wait(), asyncio.sleep(_FULL_PAUSE_S))
+                await self._wait(listener, self._pause_s(work))
+
+    async def drain(self) -> int:
+        """Poll and run until nothing is ready, and return how many runs were started."""
+        runs, tasks = 0, self._state.tasks
+        while True:
+            work = await self._poll()
+            started = self._start(work) + await self._timers.fire(work)
+            runs += started
+            if tasks:
+                await asyncio.wait(set(tasks), return_when=asyncio.FIRST_COMPLETED)
+            elif not started:
+                return runs
+
+    @property
+    def _is_full(self) -> bool:
+        return self._turn_slots.is_full and self._process_slots.is_full
+
+    async def _poll(self) -> WorkList:
+        wanted = self._backlog.wanted()
+        work = await self._core.storage.work.poll(
+            sessions=min(self._turn_slots.wanted(), MAX_POLL),
+            processes=wanted,
+            owner=self._core.owner,
+            running_sessions=self._turn_slots.names(),
+            running_processes=self._process_slots.names(),
+        )
+        self._backlog.put(work.process_ids, wanted=wanted)
+        return work
+
+    def _start(self, work: WorkList) -> int:
+        """Start what was found, pass on commands and cancellations, and return how many runs were started."""
+        started = self._turns.start(work.session_ids) + self._processes.start_found()
+        self._backlog.may_be_longer |= self._process_slots.is_full
+        self._turns.check_cancel(work.commanded_session_ids)
+        self._processes.cancel(work.cancelled_process_ids)
+        self._reclaimer.check(work.suspect_leases)
+        return started
+
+    async def _wait(self, listener: HintListener, pause_s: float) -> None:
+        """Wait until the next poll is due. A hinted session starts at once; the poll follows 20 ms later.
+
+        The turn then does not compete with the poll for the database.
+        """
+        if not self._turns.start_hinted((await listener.wait(pause_s)).ready):
+            return
+        poll_at = time.monotonic() + _HINTED_PAUSE_S
+        while (rest_s := poll_at - time.monotonic()) > 0:
+            if not self._turns.start_hinted((await listener.wait(rest_s)).ready):
+                return
+
+    def _pause_s(self, work: WorkList) -> float:
+        """Return how long to wait for a hint: until a timer or a retry is due, at most the poll interval."""
+        slots = (self._turn_slots, self._process_slots)
+        pause_s = min(self._core.options.poll_s, *(each.next_try_s() for each in slots))
+        if work.next_at_ms is not None and not self._is_full:
+            pause_s = min(pause_s, self._timers.pause_s((work.next_at_ms - work.now_ms) / 1_000))
+        return max(0.001, pause_s)

@@ -1,0 +1,66 @@
+"""What the parts of one worker share: the running tasks, and the ways to wake and to stop the worker."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine
+
+from lash.runtime.core import Core
+from lash.stores.hints import HintListener
+
+
+class WorkerState:
+    """The tasks of one worker, and its two signals: poll now, and stop."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.stopping = asyncio.Event()
+        self.freed = asyncio.Event()
+        """Set when a slot was freed, or there is another reason to poll."""
+        self.listener: HintListener | None = None
+        """The listener of the poll loop, while it runs."""
+
+    @property
+    def is_stopping(self) -> bool:
+        return self.stopping.is_set()
+
+    def poll_now(self) -> None:
+        """End the pause before the next poll."""
+        self.freed.set()
+        if self.listener is not None:
+            self.listener.hint()
+
+    def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Run work in a task that `Worker.run` waits for; an error is noted."""
+        task = asyncio.create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def note_trouble(self, error: BaseException) -> None:
+        """Report an error after which the worker goes on."""
+        self.core.hooks.note("worker.trouble", error=f"{type(error).__qualname__}: {error}")
+
+    async def pause(self, seconds: float) -> None:
+        """Sleep, or return early when the worker is told to stop."""
+        await either(self.stopping.wait(), asyncio.sleep(seconds))
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self.tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # The lease expires, and the next worker that claims it goes on from the records.
+            self.note_trouble(error)
+
+
+async def either(*waits: Coroutine[object, object, object]) -> None:
+    """Wait until one of them is over, and cancel the others."""
+    tasks = {asyncio.ensure_future(each) for each in waits}
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({task})

@@ -1,0 +1,45 @@
+"""Timers: expires durable waits and fires schedules when the work list says that some are due."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lash.base.backoff import backoff
+from lash.errors import LashError, StorageClosed
+from lash.model.work import WorkList
+from lash.runtime.worker.state import WorkerState
+
+_FIRST_PAUSE_S: Final = 0.1
+
+
+class Timers:
+    """Everything that becomes due by the clock of the storage."""
+
+    def __init__(self, state: WorkerState) -> None:
+        self._state = state
+        self._failures = 0
+
+    async def fire(self, work: WorkList) -> int:
+        """Fire what is due, and return how much that was."""
+        if not work.timers_due:
+            return 0
+        storage = self._state.core.storage
+        return await storage.waits.expire() + len(await storage.schedules.fire_due())
+
+    async def try_fire(self, work: WorkList) -> None:
+        """Fire what is due; an error is noted, since it must not hold up unrelated work."""
+        try:
+            await self.fire(work)
+            self._failures = 0
+        except StorageClosed:
+            raise
+        except LashError as error:
+            self._state.note_trouble(error)
+            self._failures += 1
+
+    def pause_s(self, seconds: float) -> float:
+        """Return when to poll for a timer that is due in so many seconds: later, if timers keep failing."""
+        if not self._failures:
+            return max(0.0, seconds)
+        longest_s = 10 * self._state.core.options.poll_s
+        return max(backoff(self._failures - 1, first_s=_FIRST_PAUSE_S, longest_s=longest_s), seconds)

@@ -1,0 +1,96 @@
+"""Running turns: claims a session's next input, runs its turn in a slot, and frees the slot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from lash.model.lease import Acquired, Busy, Lease
+from lash.model.queue import ClaimedTurn, EmptyReason
+from lash.runtime.after_run import AfterRun
+from lash.runtime.errors import STORAGE_TROUBLE
+from lash.runtime.turns.commands import claim_behind_commands
+from lash.runtime.turns.run import TurnRun
+from lash.runtime.worker.renewal import LeaseRenewal
+from lash.runtime.worker.slots import Slots
+from lash.runtime.worker.state import WorkerState
+
+
+class TurnRunner:
+    """The turns that one worker runs."""
+
+    def __init__(self, state: WorkerState, slots: Slots[TurnRun], renewal: LeaseRenewal) -> None:
+        self._state = state
+        self._core = state.core
+        self._slots = slots
+        self._renewal = renewal
+
+    def start(self, session_ids: Sequence[str]) -> int:
+        """Start turns of these sessions while there are slots, and return how many were started."""
+        started = 0
+        for session_id in self._slots.ranked(session_ids):
+            if self._slots.take(session_id):
+                self._state.spawn(self._run(session_id))
+                started += 1
+        return started
+
+    def start_hinted(self, tag: str | None) -> bool:
+        """Start a turn of the session that a hint named, and return whether one was started.
+
+        Only if its history is in memory: of all workers that get the hint, few should try.
+        """
+        session_id = None if tag is None else self._core.histories.tagged(tag)
+        if session_id is None or self._state.is_stopping or not self._slots.take(session_id):
+            return False
+        self._state.spawn(self._run(session_id, hinted=True))
+        return True
+
+    def check_cancel(self, session_ids: Sequence[str]) -> None:
+        """Let running turns of these sessions check whether a queued command cancels them."""
+        for session_id in session_ids:
+            turn = self._slots.get(session_id)
+            if turn is not None:
+                self._state.spawn(turn.check_cancel())
+
+    async def _run(self, session_id: str, *, hinted: bool = False) -> None:
+        after, lease = AfterRun.BACK_OFF, None
+        try:
+            claimed = await self._claim_turn(session_id)
+            if isinstance(claimed, Acquired):
+                lease = claimed.lease
+                claimed = await claim_behind_commands(self._core, lease)
+            if claimed is not None:
+                lease = claimed.lease
+                after = await self._run_claimed(session_id, claimed)
+        except STORAGE_TROUBLE:
+            if lease is not None:
+                await self._release(session_id, lease)
+            raise
+        finally:
+            # Workers that got the same hint try at the same time; losing to another one means nothing.
+            self._slots.leave(session_id, in_vain=after is AfterRun.BACK_OFF and not hinted)
+            if after is AfterRun.LEAVE:
+                self._slots.avoid(session_id, self._core.options.poll_s)
+            self._state.poll_now()
+
+    async def _claim_turn(self, session_id: str) -> ClaimedTurn | Acquired | None:
+        """Claim the lease of a session with its next input; only the lease if a command comes before the input."""
+        owner, ttl_ms = self._core.owner, self._core.options.ttl_ms
+        claimed = await self._core.storage.queue.claim_turn(session_id, owner, ttl_ms=ttl_ms)
+        if isinstance(claimed, ClaimedTurn):
+            return claimed
+        if isinstance(claimed, Busy) or claimed.reason is not EmptyReason.COMMAND_AT_HEAD:
+            return None
+        leased = await self._core.storage.leases.claim(session_id, owner, ttl_ms=ttl_ms)
+        return leased if isinstance(leased, Acquired) else None
+
+    async def _run_claimed(self, session_id: str, claimed: ClaimedTurn) -> AfterRun:
+        run = TurnRun(self._core, claimed)
+        self._slots.fill(session_id, run)
+        if self._state.is_stopping:
+            run.release()
+        return (await run.run()).after
+
+    async def _release(self, session_id: str, lease: Lease) -> None:
+        self._slots.empty(session_id)
+        await self._renewal.release(partial(self._core.storage.leases.release, lease.fence))

@@ -1,0 +1,107 @@
+"""Starting and stopping a worker: builds its parts, runs them, and ends what still runs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from lash.model.process.process import Registration
+from lash.runtime.core import Core
+from lash.runtime.processes.run import ProcessRun
+from lash.runtime.turns.run import TurnRun
+from lash.runtime.worker.backlog import Backlog
+from lash.runtime.worker.maintenance import maintain_regularly
+from lash.runtime.worker.poll import Poller
+from lash.runtime.worker.processes import ProcessRunner
+from lash.runtime.worker.reclaim import Reclaimer
+from lash.runtime.worker.renewal import LeaseRenewal
+from lash.runtime.worker.slots import Slots
+from lash.runtime.worker.state import WorkerState
+from lash.runtime.worker.timers import Timers
+from lash.runtime.worker.turns import TurnRunner
+from lash.runtime.worker.watchdog import Watchdog
+
+_RELEASE_LIMIT_S: Final = 5.0
+"""How long a stopping worker waits for runs to release their leases, and again after cancelling them."""
+
+
+class Worker:
+    """Runs turns, processes and timers of one storage, as many at once as its options say."""
+
+    def __init__(self, core: Core) -> None:
+        options = core.options
+        self.state = WorkerState(core)
+        self._core = core
+        self._turn_slots: Slots[TurnRun] = Slots(options.sessions, longest_pause_s=options.poll_s)
+        self._process_slots: Slots[ProcessRun] = Slots(options.processes, longest_pause_s=options.poll_s)
+        backlog = Backlog(self._process_slots, options.processes)
+        self._renewal = LeaseRenewal(self.state, self._runs)
+        self._reclaimer = Reclaimer(self.state)
+        self._processes = ProcessRunner(self.state, self._process_slots, backlog, self._renewal)
+        self._poller = Poller(
+            self.state,
+            self._turn_slots,
+            self._process_slots,
+            backlog,
+            TurnRunner(self.state, self._turn_slots, self._renewal),
+            self._processes,
+            Timers(self.state),
+            self._reclaimer,
+        )
+
+    async def run(self) -> None:
+        """Work until `stop` is called; then let runs finish within the grace time, and give back the rest."""
+        watchdog = Watchdog(self._core.hooks, self._reclaimer.poll_if_died)
+        background = [
+            asyncio.create_task(self._renewal.run(), name="lash-worker-renewal"),
+            asyncio.create_task(watchdog.run(), name="lash-worker-watchdog"),
+            asyncio.create_task(maintain_regularly(self._core), name="lash-worker-maintenance"),
+        ]
+        try:
+            await self._poller.run()
+        finally:
+            await self._finish()
+            for task in background:
+                task.cancel()
+            await asyncio.wait(background)
+
+    def stop(self) -> None:
+        """Start no new work; `run` returns when everything that runs has ended or was given back."""
+        self.state.stopping.set()
+        self.state.poll_now()
+
+    async def start(self, registration: Registration) -> None:
+        """Register a process, and start it at once if there is a free slot."""
+        await self._processes.register_and_start(registration)
+
+    async def drain(self) -> int:
+        """Run everything that is ready, and what that makes ready, and return how many runs that were.
+
+        Sleeps and delayed messages that are not due stay as they are. For tests and scripts.
+        """
+        renewing = asyncio.create_task(self._renewal.run(), name="lash-worker-renewal")
+        try:
+            return await self._poller.drain()
+        finally:
+            renewing.cancel()
+            await asyncio.wait({renewing})
+
+    def _runs(self) -> tuple[TurnRun | ProcessRun, ...]:
+        return (*self._turn_slots.filled(), *self._process_slots.filled())
+
+    async def _finish(self) -> None:
+        """Let runs end within the grace time; give back those that have not, and abandon those that do not react."""
+        self.state.stopping.set()
+        tasks = self.state.tasks
+        if tasks:
+            await asyncio.wait(set(tasks), timeout=self._core.options.grace_s)
+        for run in self._runs():
+            run.release()
+        if tasks:
+            await asyncio.wait(set(tasks), timeout=_RELEASE_LIMIT_S)
+        stuck = set(tasks)
+        for task in stuck:
+            task.cancel()
+        if stuck:
+            self._core.hooks.note("worker.trouble", error=f"{len(stuck)} runs ignored cancellation and were abandoned")
+            await asyncio.wait(stuck, timeout=_RELEASE_LIMIT_S)
