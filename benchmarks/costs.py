@@ -187,8 +187,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON array")
     parser.add_argument("--count", type=int, default=200, help="operations of each kind")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
-        found = asyncio.run(costs(f"sqlite:///{folder}/costs.db", "sqlite", None, options.count))
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
+        found = asyncio.run(costs(f"sqlite:///{directory}/costs.db", "sqlite", None, options.count))
     with PostgresServer(durable=True) as server:
         found += asyncio.run(costs(server.url, "postgres", server_pid(server), options.count))
     if options.json:

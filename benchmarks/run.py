@@ -45,7 +45,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5, help="how often every figure is measured (5)")
     parser.add_argument("--scale", type=float, default=1.0, help="how much to do in a round, 1 for a real measurement")
     parser.add_argument("--quick", action="store_true", help="two small rounds: does it work at all?")
-    parser.add_argument("--folder", type=Path, default=Path(os.environ.get("LASH_BENCH_DIR", "/var/tmp")))
+    parser.add_argument("--directory", type=Path, default=Path(os.environ.get("LASH_BENCH_DIR", "/var/tmp")))
     parser.add_argument("--output", type=Path, help="where to write the results")
     options = parser.parse_args()
     if options.quick:
@@ -54,14 +54,14 @@ def _options() -> argparse.Namespace:
 
 
 def _run_here(scenario: Scenario, options: argparse.Namespace) -> int:
-    if file_system(options.folder) == "tmpfs":
-        print(f"{options.folder} lies in memory: no side waits for a disk. Set LASH_BENCH_DIR to a folder on a disk.")
+    if file_system(options.directory) == "tmpfs":
+        print(f"{options.directory} is in memory: no side waits for a disk. Set LASH_BENCH_DIR to a disk.")
     try:
         require(*scenario.peers)
     except PeerMissing as missing:
         print(f"{scenario.name}: {missing}", file=sys.stderr)
         return 3
-    with workspace(options.folder, rounds=options.rounds, scale=options.scale) as here:
+    with workspace(options.directory, rounds=options.rounds, scale=options.scale) as here:
         report = scenario.run(here)
     if options.output is not None:
         options.output.write_text(json.dumps(report.as_json(scenario.name)))
@@ -86,7 +86,7 @@ def _run_apart(scenarios: list[Scenario], options: argparse.Namespace) -> int:
         begin = time.monotonic()
         part = RESULTS / f"{stamp}.{scenario.name}.part"
         command = [sys.executable, "-m", "benchmarks.run", scenario.name, f"--output={part}"]
-        command += [f"--rounds={options.rounds}", f"--scale={options.scale}", f"--folder={options.folder}"]
+        command += [f"--rounds={options.rounds}", f"--scale={options.scale}", f"--directory={options.directory}"]
         try:
             code = subprocess.run(command, check=False, timeout=_LIMIT_S).returncode
         except subprocess.TimeoutExpired:
@@ -116,7 +116,7 @@ def _described(scenario: Scenario, result: dict[str, JSONValue], seconds: float)
 
 
 def _save(file: Path, options: argparse.Namespace, results: list[JSONValue]) -> None:
-    document = {"machine": machine_facts(options.folder), "rounds": options.rounds, "scale": options.scale}
+    document = {"machine": machine_facts(options.directory), "rounds": options.rounds, "scale": options.scale}
     file.write_text(json.dumps(document | {"results": results}, indent=1))
 
 

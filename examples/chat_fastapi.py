@@ -1,9 +1,10 @@
-"""A chat with tools in FastAPI, whose streams survive lost connections, reloads and restarts of the server.
+"""A FastAPI chat with tools, whose streams survive lost connections, reloads and server restarts.
 
     python examples/chat_fastapi.py [--url postgresql://user@host/database] [--port 8000]
 
 Then open http://127.0.0.1:8000. The ids of the streamed events are cursors: a browser that reconnects sends the last
-one as Last-Event-ID and goes on behind it. The model is OpenAI's, or the stand-in: see examples/model_server.py.
+one as Last-Event-ID, and the stream continues after it. The model is OpenAI's, or the fake one: see
+examples/model_server.py.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ MODEL = "gpt-4.1-mini"
 
 
 def weather(city: str) -> str:
-    """Tell the weather in a city."""
+    """Return the weather in a city."""
     return f"sunny in {city}"
 
 
 def clock() -> str:
-    """Tell the time of day."""
+    """Return the time of day."""
     return f"{datetime.now(UTC):%H:%M} UTC"
 
 
@@ -50,7 +51,7 @@ TOOLS = Tools(weather, clock)
 
 
 async def complete(turn: lash.Turn, messages: list[ChatCompletionMessageParam]) -> ChatCompletion:
-    """Ask the model, and show its words as they come to whoever is looking."""
+    """Call the model, and show its words to observers as they arrive."""
     turn.activity({"type": "begin"})
     name = {"X-Client-Request-Id": f"{turn.turn_id}:{len(messages)}"}
     async with model.chat.completions.stream(
@@ -77,7 +78,7 @@ async def assistant(turn: lash.Turn) -> str:
 
 @contextlib.asynccontextmanager
 async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-    async with app:  # the worker runs inside the web server; App(url, worker=False) leaves the work to others
+    async with app:  # the worker runs inside the web server; with App(url, worker=False) other programs do the work
         yield
 
 
@@ -86,14 +87,14 @@ web = FastAPI(lifespan=lifespan)
 
 @web.post("/chats/{chat_id}/messages", status_code=202)
 async def post(chat_id: str, text: Annotated[str, Body()], key: Annotated[str, Body()]) -> None:
-    await app.session(chat_id, assistant).send(text, key=key)  # the client's key makes a repeated request harmless
+    await app.session(chat_id, assistant).send(text, key=key)  # the client's key makes it idempotent
 
 
 @web.get("/chats/{chat_id}")
 async def read(chat_id: str) -> dict[str, object]:
-    """Return the conversation, and the cursor with which to go on from it."""
+    """Return the conversation, and the cursor from which to observe it."""
     chat = app.session(chat_id)
-    cursor = await chat.cursor()  # first: what happens until the messages are read is told again, not left out
+    cursor = await chat.cursor()  # first: a change before the messages are read is then reported again, not missed
     spoken = [{"role": message.role, "text": lash.text_of(message)} for message in await chat.messages()]
     return {"cursor": cursor, "messages": [each for each in spoken if each["text"]]}
 

@@ -1,11 +1,11 @@
-"""A worker is killed in the middle of a turn; another one goes on, and no tool is called twice.
+"""A worker is killed in the middle of a turn; another one finishes it, and no tool is called twice.
 
     python examples/crash_and_resume.py [--url postgresql://user@host/database]
 
-The model is OpenAI's, or the stand-in: see examples/model_server.py. The exit code is 1 if a claim is false.
+The model is OpenAI's, or the fake one: see examples/model_server.py. The exit code is 1 if a claim is false.
 
-A tool that is at work while its worker dies is called again, as only what was recorded is known to have happened. Where
-that is too much, say ``turn.options(once=True).step(...)``: the turn then waits for somebody to look.
+A tool that runs while its worker dies is called again, because only recorded calls are known to have happened. If that
+is not acceptable, use ``turn.options(once=True).step(...)``: the outcome is then unknown, and the call is not repeated.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from openai_format import Tools, calls_of, for_model
 
 parser = argparse.ArgumentParser(description="Kill a worker, go on with another.")
 parser.add_argument("--url", default="sqlite:///crash_and_resume.db")
-parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)  # be a worker that books into this file
-parser.add_argument("--die-after", type=int, help=argparse.SUPPRESS)  # be killed after so many bookings
+parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)  # run as a worker that writes bookings to this file
+parser.add_argument("--die-after", type=int, help=argparse.SUPPRESS)  # kill this worker after so many bookings
 options = parser.parse_args()
 
 app = lash.App(options.url, worker=options.work is not None)
@@ -40,7 +40,7 @@ REQUEST = "Book me a trip to Rome: a flight, a hotel and a museum."
 def book(what: Literal["flight", "hotel", "museum"]) -> str:
     """Book a part of a trip."""
     print(f"worker {os.getpid()} books a {what}", flush=True)
-    with options.work.open("a") as bookings:  # the world outside, which knows of all that was ever booked
+    with options.work.open("a") as bookings:  # the outside world: every booking ever made
         bookings.write(f"{what}\n")
     return f"booked a {what}"
 
@@ -77,8 +77,8 @@ async def start_worker(bookings: Path, *arguments: str) -> asyncio.subprocess.Pr
     return await asyncio.create_subprocess_exec(*command)
 
 
-async def tell(bookings: Path) -> bool:
-    """Tell the story, and return whether it is true."""
+async def demonstrate(bookings: Path) -> bool:
+    """Run the demonstration, and return True if every claim holds."""
     claims: dict[str, bool] = {}
     async with app:
         chat = app.session(f"trip-{time.time_ns()}", travel_agent)
@@ -87,7 +87,7 @@ async def tell(bookings: Path) -> bool:
         claims["the first worker was killed by SIGKILL"] = await first.wait() == -signal.SIGKILL
         claims["it had booked two of three things"] = len(booked(bookings)) == 2  # noqa: PLR2004
         second = await start_worker(bookings)
-        # The same key is the same message: this sends nothing, it waits for the reply.
+        # The same key is the same message: this sends nothing and waits for the reply.
         print("reply:", reply := await chat.ask(REQUEST, key="the-trip", timeout_s=60))
         second.terminate()
         await second.wait()
@@ -114,4 +114,4 @@ if __name__ == "__main__":
         asyncio.run(work())
     else:
         with tempfile.TemporaryDirectory() as folder:
-            sys.exit(0 if asyncio.run(tell(Path(folder) / "bookings.txt")) else 1)
+            sys.exit(0 if asyncio.run(demonstrate(Path(folder) / "bookings.txt")) else 1)

@@ -1,12 +1,12 @@
-"""A stand-in for a model: a local HTTP server that speaks OpenAI's chat-completions protocol.
+"""A fake model: a local HTTP server that speaks OpenAI's chat-completions protocol.
 
     python examples/model_server.py
     export OPENAI_BASE_URL=http://127.0.0.1:8089/v1 OPENAI_API_KEY=none
 
-It answers by a script: the first rule that fits the last message of the conversation decides, so that the same request
-always gets the same answer. Rules of your own go into a file, ``--script rules.json``; see RULES for their form. Every
-word and every call of a tool counts as a token. ``GET /calls`` tells how often each ``X-Client-Request-Id`` was seen.
-With a real model none of this is needed: set OPENAI_API_KEY and leave OPENAI_BASE_URL alone.
+It follows a script: the first rule that matches the last message decides, so the same request always gets the same
+answer. Put your own rules into a file, ``--script rules.json``; see RULES for the format. Every word and every tool
+call counts as a token. ``GET /calls`` returns how often each ``X-Client-Request-Id`` was seen. To use a real model
+instead, set OPENAI_API_KEY and do not set OPENAI_BASE_URL.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from typing import Any
 
 Json = dict[str, Any]
 
-# A rule has the role of the last message, words that must be in it, and either the text of the answer, in which
-# {content} stands for the last message, or the calls of tools.
+# A rule has the role of the last message, words that it must contain, and either the text of the answer, in which
+# {content} is replaced by the last message, or tool calls.
 RULES: list[Json] = [
     {"role": "user", "contains": "weather", "calls": [["clock", {}], ["weather", {"city": "Rome"}]]},
     {"role": "user", "contains": "trip", "calls": [["book", {"what": what}] for what in ("flight", "hotel", "museum")]},

@@ -1,4 +1,4 @@
-"""How conversations and tools look to OpenAI's chat-completions; the examples share it, and you may copy it."""
+"""Converts conversations and tools to OpenAI's chat-completions format; shared by the examples, free to copy."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""Research that takes its time, asks a human before it publishes, and tells the chat about it.
+"""A research job that asks a human before it publishes, and wakes the conversation with the result.
 
     python examples/research_approval.py "the Roman aqueducts" [--url postgresql://user@host/database]
 
-It prints a link with a key. The key is all that is needed to approve, from anywhere and at any time; here without the
-web server that would be behind the link:
+It prints a link with a key. The key is enough to approve, from any machine and at any time. This command does what the
+web server behind the link would do:
 
     python examples/research_approval.py --approve KEY     (or --reject KEY)
 
-Until then the research waits in the database alone. Stop the program, start it again days later with the same topic,
-approve before or after: nothing is asked or searched twice. The model is OpenAI's, or the stand-in: see
+Until then the job waits in the database only. Stop the program and start it again days later with the same topic, and
+approve before or after: no model call is repeated. The model is OpenAI's, or the fake one: see
 examples/model_server.py.
 """
 
@@ -26,7 +26,7 @@ import lash
 parser = argparse.ArgumentParser(description="Research with an approval.")
 parser.add_argument("topic", nargs="?", default="the Roman aqueducts")
 parser.add_argument("--url", default="sqlite:///research_approval.db")
-parser.add_argument("--pause", type=float, default=5, help="seconds between two looks at the sources")
+parser.add_argument("--pause", type=float, default=5, help="seconds to pause before the report")
 parser.add_argument("--approve", metavar="KEY")
 parser.add_argument("--reject", metavar="KEY")
 options = parser.parse_args()
@@ -57,7 +57,7 @@ async def research(ctx: lash.Context, topic: str, pause_s: float) -> str:
     findings = await ctx.gather(
         *(ctx.step("find", ask_model, question, f"{topic}: {question}") for question in questions)
     )
-    await ctx.sleep(pause_s)  # parked: any worker goes on when the time has come
+    await ctx.sleep(pause_s)  # parked: any worker continues when it is due
     report = await ctx.step("report", ask_model, "Sum up: " + " ".join(findings), f"{topic}: report")
     key = await ctx.wait_key("approval")
     await ctx.step(send_mail, f"May the report on {topic} be published?", f"https://example.com/approve/{key}")
@@ -79,7 +79,7 @@ async def assistant(turn: lash.Turn) -> str:
 
 
 async def chat() -> None:
-    """Ask for research and show the conversation until its result is there."""
+    """Request research and print the conversation until the result arrives."""
     async with app:
         session = app.session(f"research: {options.topic}", assistant)
         async with contextlib.aclosing(session.observe(await session.cursor())) as changes:
@@ -95,13 +95,13 @@ async def chat() -> None:
 
 
 async def decide() -> None:
-    """Do what the link in the mail would do."""
+    """Do what the web server behind the link would do."""
     async with app:
         if options.approve:
             first = await app.resolve(options.approve, getpass.getuser())
         else:
             first = await app.reject(options.reject, "rejected", f"by {getpass.getuser()}")
-        print("done" if first else "somebody was faster")
+        print("done" if first else "already decided")
 
 
 if __name__ == "__main__":

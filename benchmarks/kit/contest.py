@@ -1,4 +1,4 @@
-"""Several contenders by turns. One that fails is told as such: a wrong result is no figure."""
+"""Measures several contenders in alternation. A contender that fails has no figure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def fresh(workspace: Workspace, backend: str) -> Iterator[str]:
 
 
 class _Side:
-    """Measures until the first failure; lash itself may not fail."""
+    """Measures until the first failure; a failure of lash is an error."""
 
     def __init__(self, contender: Contender, side: Round) -> None:
         self._contender = contender
@@ -44,7 +44,7 @@ class _Side:
 
 
 def measure(sides: Mapping[Contender, Round], rounds: int, *, unit: str, case: str) -> list[Row]:
-    """Return the figures of all who did not fail; the case of each begins with its database."""
+    """Return the figures of all contenders that did not fail; each case starts with its database."""
     guarded = [_Side(contender, side) for contender, side in sides.items()]
     samples = by_turns(guarded, rounds)
     return [

@@ -28,7 +28,7 @@ def postgres_versions(workspace: Workspace) -> dict[str, str]:
     return lash_versions("asyncpg") | {"postgresql": workspace.server.version}
 
 
-def machine_facts(folder: Path) -> dict[str, JSONValue]:
+def machine_facts(directory: Path) -> dict[str, JSONValue]:
     """Return what a reader must know to judge absolute figures."""
     return {
         "processor": _processor(),
@@ -36,7 +36,7 @@ def machine_facts(folder: Path) -> dict[str, JSONValue]:
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "system": platform.platform(),
         "python": sys.version.split()[0],
-        "file_system": file_system(folder),
+        "file_system": file_system(directory),
         "load": round(os.getloadavg()[0], 2),
     }
 

@@ -1,4 +1,4 @@
-"""Figures: measured by turns, told as medians with their spread."""
+"""Figures: measured in alternation, reported as medians with their spread."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import statistics
 from collections.abc import Callable, Sequence
 
 Round = Callable[[int], float]
-"""Measures once; it is given the number of the round and returns the figure."""
+"""Measures once: takes the number of the round and returns the figure."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Samples:
-    """One figure, as often as it was measured."""
+    """All measurements of one figure."""
 
     values: tuple[float, ...]
 
@@ -23,12 +23,12 @@ class Samples:
 
     @property
     def spread(self) -> float:
-        """How far the extremes lie apart, as a part of the median."""
+        """The distance between the extremes, as a fraction of the median."""
         return (max(self.values) - min(self.values)) / self.median if self.median else 0.0
 
 
 def by_turns(sides: Sequence[Round], rounds: int) -> list[Samples]:
-    """Measure every side once in each round, so that what else the machine does falls on all of them alike.
+    """Measure every side once in each round, so that other load on the machine affects all of them.
 
     The order turns round from one round to the next. A first round that is not counted warms up.
     """
@@ -37,7 +37,7 @@ def by_turns(sides: Sequence[Round], rounds: int) -> list[Samples]:
         order = range(len(sides)) if number % 2 else reversed(range(len(sides)))
         for index in order:
             gc.collect()
-            # What was made for all rounds beforehand is no work for the collector during this one.
+            # Objects made for all rounds must not be scanned by the garbage collector during this one.
             gc.freeze()
             figures[index].append(sides[index](number))
             gc.unfreeze()
@@ -45,6 +45,6 @@ def by_turns(sides: Sequence[Round], rounds: int) -> list[Samples]:
 
 
 def percentile(values: Sequence[float], part: float) -> float:
-    """Return the value below which this part of them lies, by the nearest rank."""
+    """Return the percentile of the values, by the nearest rank."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * part))]

@@ -1,4 +1,4 @@
-"""Programs of contenders, each in an environment of its own, and lash's among them."""
+"""Programs of contenders, each in its own environment, including lash's."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _PEERS = ROOT / "benchmarks" / "peers"
 
 _LIMIT_S = 60.0
 _OWN = ("lash", "bare")
-"""Programs of ours, which run where the benchmarks do."""
+"""Programs that run in the environment of the benchmarks."""
 
 
 class PeerMissing(Exception):
-    """The environment of a peer is not there; the text says how to get it."""
+    """The environment of a peer is missing; the message says how to install it."""
 
 
 class PeerFailed(Exception):
-    """A program answered with an error, or not at all."""
+    """A program returned an error, or no answer."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Contender:
-    """One way of doing a workload: whose program, which of its variants, on which database."""
+    """One implementation of a workload: program, variant and database."""
 
     program: str
     variant: str = ""
@@ -44,7 +44,7 @@ class Contender:
 
 
 class Program:
-    """A running program that answers questions."""
+    """A running program that answers requests."""
 
     def __init__(self, name: str, environment: dict[str, str] | None = None) -> None:
         self.name = name
@@ -59,7 +59,7 @@ class Program:
             cwd=ROOT,
         )
         if self._process.stderr is not None:
-            # Read by nobody, a full pipe would stop the program.
+            # A full pipe without a reader would block the program.
             self._drain = subprocess.Popen(["cat"], stdin=self._process.stderr, stdout=subprocess.DEVNULL)
         try:
             self.versions: dict[str, str] = self.ask({"do": "hello"})["versions"]
@@ -68,13 +68,13 @@ class Program:
             raise
 
     def tell(self, question: dict[str, Any]) -> None:
-        """Ask without waiting for the answer."""
+        """Send a request without waiting for the answer."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(question) + "\n")
         self._process.stdin.flush()
 
     def hear(self) -> dict[str, Any]:
-        """Return the answer to the last question; a program that takes too long for it is ended."""
+        """Return the answer to the last request; a program that takes too long is killed."""
         assert self._process.stdout is not None
         alarm = threading.Timer(_LIMIT_S, self._process.kill)
         alarm.start()
@@ -92,7 +92,7 @@ class Program:
         return self.hear()
 
     def kill(self) -> None:
-        """End it as a crash would."""
+        """Kill the program."""
         self._process.kill()
         self._process.wait()
         if self._process.stdin is not None:
@@ -100,7 +100,7 @@ class Program:
                 self._process.stdin.close()
 
     def close(self) -> None:
-        """Let it end, and make sure that it does."""
+        """Let the program exit, and kill it if it does not."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
@@ -117,7 +117,7 @@ class Program:
 
 @contextlib.contextmanager
 def programs(*names: str) -> Iterator[dict[str, Program]]:
-    """Run these programs, one of each, as long as the block."""
+    """Run these programs, one of each, while the block runs."""
     with contextlib.ExitStack() as stack:
         running: dict[str, Program] = {}
         for name in dict.fromkeys(names):
@@ -127,7 +127,7 @@ def programs(*names: str) -> Iterator[dict[str, Program]]:
 
 
 def is_installed(name: str) -> bool:
-    """Say whether the environment of a peer is complete; programs of ours need none."""
+    """Return whether the environment of a peer is complete; lash's own programs need none."""
     if name in _OWN:
         return True
     installed, wanted = _PEERS / ".venvs" / name / ".installed", _PEERS / name / "requirements.txt"
@@ -135,7 +135,7 @@ def is_installed(name: str) -> bool:
 
 
 def require(*names: str) -> None:
-    """Raise PeerMissing, naming all of them, unless the peers are installed."""
+    """Raise PeerMissing with the names of all peers that are not installed."""
     missing = [name for name in dict.fromkeys(names) if not is_installed(name)]
     if missing:
         raise PeerMissing(f"{', '.join(missing)} not installed (as pinned): run `make peers` first")

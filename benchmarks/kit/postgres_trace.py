@@ -2,7 +2,7 @@
 
 Every side starts from a copy of the same database, so keys, revisions and tokens come out the same. Each lane is
 recorded alone, so that no statement serves two callers. The server plans as it does for lash, once for each connection:
-otherwise it would plan anew in the first five runs, which takes longer than running.
+or it would plan again in the first five runs, which takes longer than running.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ else:
 
 
 class RecordingConnection(_Connection):
-    """A connection that keeps what it was asked, in the list of its class, but for hints, which belong to no call."""
+    """A connection that records its statements in the list of its class, except hints, which belong to no call."""
 
     heard: ClassVar[list[Statement]] = []
 
-    async def fetch(  # type: ignore[override]  # the driver's overloads differ in a parameter that nobody gives here
+    async def fetch(  # type: ignore[override]  # the driver's overloads differ in an unused parameter
         self,
         query: str,
         *args: object,
@@ -77,7 +77,7 @@ async def _run(connection: asyncpg.Connection[asyncpg.Record], calls: Lane) -> N
 
 
 def find_pgbench() -> Path | None:
-    """Return the pgbench that belongs to the server, or any; None, with a word about it, if there is none."""
+    """Return the pgbench that belongs to the server, or any; print why and return None if there is none."""
     beside = find_binaries() / "pgbench"
     found = beside if beside.exists() else shutil.which("pgbench")
     if found is None:
@@ -149,7 +149,7 @@ def _branches(names: dict[str, str], lanes: Sequence[Lane]) -> Iterable[str]:
 
 
 def literal(value: object) -> str:
-    """Return the value as SQL, of the type that its place demands."""
+    """Return the value as SQL, of the type of its parameter."""
     if value is None:
         return "NULL"
     return "'" + _plain(value).replace("'", "''") + "'"

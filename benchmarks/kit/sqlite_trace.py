@@ -24,7 +24,7 @@ _SAVEPOINTS = ("SAVEPOINT", "RELEASE")
 
 
 class _Recorder:
-    """Hears every statement of one connection, and keeps those of its write transactions."""
+    """Traces every statement of one connection, and keeps the ones of write transactions."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
@@ -37,7 +37,7 @@ class _Recorder:
         elif statement == "COMMIT":
             self._open = False
         elif self._open and not statement.startswith(_SAVEPOINTS) and isinstance(bindings, tuple):
-            # Mappings serve to explain a statement, not to run it.
+            # Mappings are used to explain a statement, not to run it.
             self._transactions[-1].append((statement, bindings))
         return True
 
@@ -107,7 +107,7 @@ def write_trace(path: Path, transactions: Transactions) -> None:
 
 def _text(text: str) -> bytes:
     encoded = text.encode()
-    # C wants its strings to end.
+    # C strings end with a zero byte.
     return struct.pack("<I", len(encoded)) + encoded + b"\0"
 
 

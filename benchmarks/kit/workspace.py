@@ -1,4 +1,4 @@
-"""Where a scenario runs: a folder on a real disk, a server that waits for it, and how much is to be measured."""
+"""The workspace of a scenario: a directory on a real disk, a durable server, and the amount of work."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from lash.testing.postgres_server import PostgresServer
 
 
 class Workspace:
-    """Folder, server and size of one run. Everything in it is removed when the block ends."""
+    """Directory, server and size of one run. Everything in it is removed when the block ends."""
 
-    def __init__(self, folder: Path, *, rounds: int, scale: float, server: PostgresServer | None = None) -> None:
-        self.folder = folder
+    def __init__(self, directory: Path, *, rounds: int, scale: float, server: PostgresServer | None = None) -> None:
+        self.directory = directory
         self.rounds = rounds
         self.scale = scale
         self._server = server
@@ -28,21 +28,21 @@ class Workspace:
         self._numbers = itertools.count(1)
 
     def count(self, full: int, *, least: int = 1) -> int:
-        """Return how many of something to do: ``full`` in a real run, fewer in a short one."""
+        """Return a number of repetitions: ``full`` in a real run, fewer in a short one."""
         return max(least, round(full * self.scale))
 
     @property
     def warm(self) -> int:
-        """How many calls of each lane come before the clock starts: enough for a server to settle on its plans."""
+        """How many warm-up calls each lane makes: enough for a server to choose its plans."""
         return self.count(10)
 
     def new_path(self, suffix: str = "") -> Path:
-        """Return a path in the folder that nothing has yet."""
-        return self.folder / f"{next(self._numbers)}{suffix}"
+        """Return an unused path in the directory."""
+        return self.directory / f"{next(self._numbers)}{suffix}"
 
     @property
     def server(self) -> PostgresServer:
-        """A private server that waits for the disk at each commit, started by the first who asks."""
+        """A private server that waits for the disk at each commit, started on first use."""
         if self._server is None:
             server = PostgresServer(durable=True)
             server.start()
@@ -51,7 +51,7 @@ class Workspace:
 
     @contextlib.contextmanager
     def database(self, template: str | None = None) -> Iterator[str]:
-        """Give the URL of a database of one's own, empty or a copy of the template's, and drop it afterwards."""
+        """Yield the URL of a new database, empty or a copy of the template, and drop it afterwards."""
         name = f"bench_{next(self._numbers)}"
         source = "" if template is None else f' TEMPLATE "{urlsplit(template).path.removeprefix("/")}"'
         asyncio.run(_execute(self.server.url, f'CREATE DATABASE "{name}"{source}'))
@@ -62,16 +62,16 @@ class Workspace:
 
     @contextlib.contextmanager
     def file(self, template: Path | None = None) -> Iterator[Path]:
-        """Give the path of a database file of one's own, a copy of the template's, and remove all that it left."""
-        folder = self.new_path()
-        folder.mkdir()
-        path = folder / "bench.db"
+        """Yield the path of a new database file, or a copy of the template, and remove it with all its files."""
+        directory = self.new_path()
+        directory.mkdir()
+        path = directory / "bench.db"
         if template is not None:
             shutil.copyfile(template, path)
         try:
             yield path
         finally:
-            shutil.rmtree(folder)
+            shutil.rmtree(directory)
 
     def close(self) -> None:
         if self._server is not None and self._owns_server:
@@ -80,13 +80,13 @@ class Workspace:
 
 @contextlib.contextmanager
 def workspace(base: Path, *, rounds: int, scale: float, server: PostgresServer | None = None) -> Iterator[Workspace]:
-    """Make a workspace below a folder, and clean up. A server that is handed in is used and left alone."""
+    """Create a workspace below a directory, and clean up. A server that is passed in is not closed."""
     with tempfile.TemporaryDirectory(prefix="lashbench", dir=base) as name:
-        folder = Path(name)
-        # The server may run as another user, who must find its own folder in here.
-        folder.chmod(0o711)
+        directory = Path(name)
+        # The server may run as another user, which needs access to its own directory in here.
+        directory.chmod(0o711)
         before, tempfile.tempdir = tempfile.tempdir, name
-        here = Workspace(folder, rounds=rounds, scale=scale, server=server)
+        here = Workspace(directory, rounds=rounds, scale=scale, server=server)
         try:
             yield here
         finally:
@@ -94,13 +94,13 @@ def workspace(base: Path, *, rounds: int, scale: float, server: PostgresServer |
             tempfile.tempdir = before
 
 
-def file_system(folder: Path) -> str:
-    """Return the kind of file system that holds the folder; on tmpfs nothing waits for a disk."""
+def file_system(directory: Path) -> str:
+    """Return the type of the file system of a directory; on tmpfs nothing waits for a disk."""
     best = ("", "unknown")
     with contextlib.suppress(OSError):
         for line in Path("/proc/mounts").read_text().splitlines():
             _, mount, kind, *_ = line.split()
-            if folder.resolve().is_relative_to(mount) and len(mount) >= len(best[0]):
+            if directory.resolve().is_relative_to(mount) and len(mount) >= len(best[0]):
                 best = (mount, kind)
     return best[1]
 

@@ -40,7 +40,7 @@ def serve(packages: Sequence[str], tasks: dict[str, Task]) -> None:
                 answer: Answer = {"versions": versions}
             else:
                 answer = _done(tasks[question["do"]](question))
-        except BaseException:  # noqa: BLE001 (the runner tells what failed here)
+        except BaseException:  # noqa: BLE001 (the runner reports what failed here)
             answer = {"error": traceback.format_exc()}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
@@ -120,7 +120,7 @@ class Hang:
     """A job of two steps that leave a line each, of which the second hangs as long as a file is there."""
 
     def __init__(self, question: Question) -> None:
-        self._folder = Path(question["folder"])
+        self._directory = Path(question["directory"])
 
     def first(self) -> str:
         """Leave the line of the first step."""
@@ -129,12 +129,12 @@ class Hang:
     def second(self) -> str:
         """Leave the line of the second step, and hang if this is the run that will be killed."""
         moment = self._note("second")
-        while (self._folder / "hang").exists():
+        while (self._directory / "hang").exists():
             time.sleep(0.01)
         return moment
 
     def _note(self, name: str) -> str:
         moment = repr(time.monotonic())
-        with (self._folder / name).open("a") as file:
+        with (self._directory / name).open("a") as file:
             file.write(moment + "\n")
         return moment

@@ -7,24 +7,24 @@ python="${PYTHON:-python3}"
 failed=()
 
 install() {
-  local folder=$1 requirements=$2
+  local directory=$1 requirements=$2
   if command -v uv >/dev/null; then
-    uv venv --quiet --clear --python "$python" "$folder" \
-      && uv pip install --quiet --python "$folder/bin/python" --requirement "$requirements"
+    uv venv --quiet --clear --python "$python" "$directory" \
+      && uv pip install --quiet --python "$directory/bin/python" --requirement "$requirements"
   else
-    "$python" -m venv --clear "$folder" \
-      && "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --requirement "$requirements"
+    "$python" -m venv --clear "$directory" \
+      && "$directory/bin/python" -m pip install --quiet --disable-pip-version-check --requirement "$requirements"
   fi
 }
 
 for name in "${@:-*}"; do
   for requirements in $name/requirements.txt; do
     peer=$(dirname "$requirements")
-    folder=.venvs/$peer
-    if cmp --silent "$requirements" "$folder/.installed"; then continue; fi
+    directory=.venvs/$peer
+    if cmp --silent "$requirements" "$directory/.installed"; then continue; fi
     echo "$peer ..."
     # An environment counts as complete when it holds a copy of what was asked for.
-    if install "$folder" "$requirements"; then cp "$requirements" "$folder/.installed"; else failed+=("$peer"); fi
+    if install "$directory" "$requirements"; then cp "$requirements" "$directory/.installed"; else failed+=("$peer"); fi
   done
 done
 if ((${#failed[@]})); then echo "not installed: ${failed[*]}" >&2; exit 1; fi

@@ -85,7 +85,7 @@ def _copy(workspace: Workspace, contender: Contender, template: str) -> Iterator
 
 
 def lost_updates(workspace: Workspace) -> Report:
-    """Let eight turns of one session run at once, and count those that are not there afterwards, whole and in order."""
+    """Run eight turns of one session at once, and count the turns that are not stored whole and in order."""
     times = workspace.count(20, least=2)
 
     def side(contender: Contender, _number: int) -> float:
@@ -106,15 +106,15 @@ def lost_updates(workspace: Workspace) -> Report:
 
 
 def recover(workspace: Workspace) -> Report:
-    """Kill a worker in the middle of a job, and measure when another one goes on."""
+    """Kill a worker in the middle of a job, and measure when another one resumes it."""
     repeated: dict[str, int] = {}
 
     def side(contender: Contender, _number: int) -> float:
         with fresh(workspace, contender.backend) as url:
-            folder = workspace.new_path()
-            folder.mkdir()
-            taken = _killed(contender, url, folder)
-            times = len((folder / "first").read_text().splitlines())
+            directory = workspace.new_path()
+            directory.mkdir()
+            taken = _killed(contender, url, directory)
+            times = len((directory / "first").read_text().splitlines())
             name = f"{contender.name} on {contender.backend}"
             repeated[name] = max(repeated.get(name, 0), times - 1)
             return taken
@@ -132,23 +132,23 @@ def recover(workspace: Workspace) -> Report:
     return Report(ratios=tuple(ratios), rows=tuple(rows), versions=versions, notes=tuple(notes))
 
 
-def _killed(contender: Contender, url: str, folder: Path) -> float:
+def _killed(contender: Contender, url: str, directory: Path) -> float:
     """Return the seconds from the end of a worker until the step it died in was entered elsewhere."""
-    (folder / "hang").touch()
-    asked = {"do": "recover", "url": url, "folder": str(folder)}
+    (directory / "hang").touch()
+    asked = {"do": "recover", "url": url, "directory": str(directory)}
     victim = Program(contender.program)
     try:
         victim.tell(asked | {"standby": False})
         with running(contender.program) as heir:
             limit = time.monotonic() + 30
-            while not (folder / "second").exists():
+            while not (directory / "second").exists():
                 assert time.monotonic() < limit, f"{contender.name} did not begin"
                 time.sleep(0.01)
             stands_by = contender.program != "dbos"
             if stands_by:
                 heir.tell(asked | {"standby": True})
                 time.sleep(1.0)
-            (folder / "hang").rename(folder / "hung")
+            (directory / "hang").rename(directory / "hung")
             victim.kill()
             killed = time.monotonic()
             if not stands_by:
@@ -163,7 +163,7 @@ register(
     Scenario(
         name="recover",
         group="peers",
-        what="from kill -9 of a worker until another goes on in the middle of its job, over the quickest peer",
+        what="from kill -9 of a worker until another resumes its job, over the fastest peer",
         run=recover,
         better=Better.LESS,
         peers=("dbos", "absurd"),
@@ -173,7 +173,7 @@ register(
     Scenario(
         name="gc",
         group="peers",
-        what="deleting a session, over the quickest store of conversations",
+        what="deleting a session, over the fastest store of conversations",
         run=delete,
         better=Better.LESS,
         peers=("langgraph", "openai_agents"),

@@ -123,7 +123,7 @@ async def batches_then_claim(storage: lash.Storage, rows: int) -> Call:
 
 
 async def delayed_then_look(storage: lash.Storage, rows: int) -> Call:
-    """Fill the storage with work for later and processes of others; the call is an idle worker's look for work."""
+    """Fill the storage with work for later and processes of others; the call is an idle worker's poll."""
     names = [f"session-{number:03}" for number in range(_SESSIONS)]
     for name in names:
         await storage.sessions.create(name)
@@ -212,7 +212,7 @@ async def filled(url: str, fill: Fill, rows: int) -> AsyncIterator[Filled]:
     async with await lash.open(url) as storage:
         call = await fill(storage, rows)
         if urlsplit(url).scheme == "postgresql":
-            # What autovacuum would do a little later, at a moment nobody chose.
+            # Autovacuum would do this a little later, at an arbitrary time.
             connection = await asyncpg.connect(url)
             await connection.execute("VACUUM ANALYZE")
             await connection.close()

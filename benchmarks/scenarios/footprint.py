@@ -84,7 +84,7 @@ def idle_worker(workspace: Workspace) -> Report:
 
 
 def parked(workspace: Workspace) -> Report:
-    """Measure the bytes that a parked process takes, over those of the bare row that anybody would need."""
+    """Measure the bytes of a parked process, over those of one bare row."""
     count = workspace.count(2000, least=20)
     backends = ("sqlite", "postgres")
     sides = [

@@ -26,12 +26,12 @@ _SLICE_S = 0.0002
 
 def slow_disk(workspace: Workspace) -> Report:
     """Run ``sqlite-commit-16`` where every fsync takes 2 ms longer, for both sides."""
-    shim = build("slow_sync", workspace.folder, "-shared", "-fPIC", "-ldl")
+    shim = build("slow_sync", workspace.directory, "-shared", "-fPIC", "-ldl")
     if shim is None:
         raise RuntimeError("a slow disk is imitated by a shared library, which could not be built")
     output = workspace.new_path(".json")
     command = [sys.executable, "-m", "benchmarks.run", "sqlite-commit-16", f"--output={output}"]
-    command += [f"--rounds={workspace.rounds}", f"--scale={workspace.scale / 3}", f"--folder={workspace.folder}"]
+    command += [f"--rounds={workspace.rounds}", f"--scale={workspace.scale / 3}", f"--directory={workspace.directory}"]
     environment = os.environ | {"LD_PRELOAD": str(shim), "SLOW_SYNC_US": str(_SLOW_US)}
     subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
     inner = json.loads(output.read_text())

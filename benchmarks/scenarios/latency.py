@@ -31,7 +31,7 @@ def median_ms(
         acknowledged: list[float] = sender.ask(question | {"do": "latency_sender"})["acknowledged"]
         entered: list[float] = worker.hear()["entered"]
     # A worker may be faster than the answer on its way back to the sender.
-    # What is heard of before its sender has the answer counts as a microsecond: there is no ratio to nothing.
+    # An event that arrives before its sender has the answer counts as a microsecond, to avoid a ratio to zero.
     return statistics.median(max(1e-6, done - said) * 1e3 for said, done in zip(acknowledged, entered, strict=True))
 
 
@@ -60,7 +60,7 @@ def _register(name: str, what: str, kind: str, target: str = "") -> None:
         Scenario(
             name=name,
             group="latency",
-            what=f"{what}, in another process, over what the driver alone needs to tell it",
+            what=f"{what}, in another process, over a notification with the bare driver",
             run=functools.partial(compare, kind),
             better=Better.LESS,
             target=target,

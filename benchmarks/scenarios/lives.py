@@ -124,7 +124,7 @@ def _together(
         at = time.monotonic() + 1.5
         for session, program in enumerate(several):
             program.tell(question(contender, url, [session], turns) | {"at": at})
-        # All are heard before any is judged, so that none is left in mid-answer.
+        # All answers are read before any is checked, so that no program is left in the middle of one.
         answers = [_heard(program) for program in several]
     for session, answer in enumerate(answers):
         if isinstance(answer, PeerFailed):
@@ -156,7 +156,7 @@ register(
     Scenario(
         name="reopen",
         group="peers",
-        what="the last 20 messages after 1,000 turns, in a new process, against the quickest store",
+        what="the last 20 messages after 1,000 turns, in a new process, against the fastest store",
         run=reopen,
         better=Better.LESS,
         peers=("plain", "openai_agents", "adk"),

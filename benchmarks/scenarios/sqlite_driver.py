@@ -105,7 +105,7 @@ def duel(workspace: Workspace, work: Work, calls: int) -> Iterator[Duel]:
             template=template,
             transactions=transactions,
             trace=trace,
-            native=build("replay_sqlite", workspace.folder, "-lsqlite3"),
+            native=build("replay_sqlite", workspace.directory, "-lsqlite3"),
         )
 
 

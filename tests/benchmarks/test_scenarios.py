@@ -66,7 +66,9 @@ def test_a_missing_rival_is_told(
         (tmp_path / name).mkdir()
         (tmp_path / name / "requirements.txt").write_text("something==1\n")
     monkeypatch.setattr("benchmarks.kit.peer._PEERS", tmp_path)
-    monkeypatch.setattr(sys, "argv", ["benchmarks.run", "reopen", f"--folder={tmp_path}", "--rounds=1", "--scale=0.01"])
+    monkeypatch.setattr(
+        sys, "argv", ["benchmarks.run", "reopen", f"--directory={tmp_path}", "--rounds=1", "--scale=0.01"]
+    )
     assert main() == 3
     error = capsys.readouterr().err
     assert "make peers" in error

@@ -88,7 +88,7 @@ async def _close(service: Any) -> None:  # noqa: ANN401 (either of two classes)
 
 
 async def reopen(question: Question) -> Answer:
-    """Open the session anew and read its last twenty events, then all."""
+    """Open the session again and read its last twenty events, then all."""
     from google.adk.sessions.base_session_service import GetSessionConfig
 
     began = time.monotonic()

@@ -27,7 +27,7 @@ def _open(url: str) -> apsw.Connection:
 
 
 async def worker(question: Question) -> Answer:
-    """Wait for rows: told by a notification on PostgreSQL, by asking ``data_version`` every 5 ms on SQLite."""
+    """Wait for rows: by a notification on PostgreSQL, by reading ``data_version`` every 5 ms on SQLite."""
     on = _hear if question["url"].startswith("postgresql") else _look
     return await on(question)
 
@@ -65,7 +65,7 @@ async def _hear(question: Question) -> Answer:
 
 
 async def sender(question: Question) -> Answer:
-    """Commit one row at a time, and tell of it."""
+    """Commit one row at a time, and send a notification."""
     while not await asyncio.to_thread(Path(question["ready"]).exists):
         await asyncio.sleep(_PAUSE_S)
     if not question["url"].startswith("postgresql"):
@@ -97,7 +97,7 @@ async def _send(events: int, insert: Callable[[int], Awaitable[None]]) -> Answer
 
 
 async def poll(question: Question) -> Answer:
-    """Ask a server every 50 ms whether there is work, as a worker does that hears nothing."""
+    """Poll a server every 50 ms for work, like a worker without notifications."""
     connection = await asyncpg.connect(question["url"])
     await connection.execute(_TABLE)
     begin, used, queries = time.monotonic(), time.process_time(), 0

@@ -41,7 +41,7 @@ def _graph(saver: Any, texts: dict[str, list[dict[str, str]]]) -> Any:  # noqa: 
     def reply(_state: State, config: dict[str, Any]) -> State:
         return {"messages": [AIMessage(content=turn(config)[1]["reply"])]}
 
-    # LangGraph tells what a node takes by its annotations, which are text here.
+    # LangGraph reads the input type of a node from its annotations, which are strings here.
     for node in (model, tool, reply):
         node.__annotations__ = {}
     graph = StateGraph(State)
@@ -98,7 +98,7 @@ def _text(message: AnyMessage) -> str:
 
 
 async def reopen(question: Question) -> Answer:
-    """Open the checkpointer anew and read the state, which is always the whole of it."""
+    """Open the checkpointer again and read the state, which is always the whole of it."""
     began = time.monotonic()
     async with _saver(question["url"]) as saver:
         graph = _graph(saver, {})

@@ -1,4 +1,4 @@
-"""More of lash's tasks: deleting, contending for one session, and going on where a killed worker was."""
+"""More of lash's tasks: deleting, contending for one session, and resuming the work of a killed worker."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def recover(question: Question) -> Answer:
         return await asyncio.to_thread(hang.second)
 
     async with app:
-        # Whoever comes second only names the job that is there.
+        # The second caller only gets a handle to the existing job.
         handle = await app.starting(process_id="job").start(job)
         return {"entered": float(await handle.result())}
 

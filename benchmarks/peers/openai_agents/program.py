@@ -84,7 +84,7 @@ async def chat(question: Question) -> Answer:
 
 
 async def reopen(question: Question) -> Answer:
-    """Open the session anew and read its last twenty items, then all."""
+    """Open the session again and read its last twenty items, then all."""
     began = time.monotonic()
     made = Sessions(question)
     session = made.open(0)

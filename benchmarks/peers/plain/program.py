@@ -80,7 +80,7 @@ async def _on_postgres(question: Question) -> Answer:
 
 
 async def reopen(question: Question) -> Answer:
-    """Open the file anew and read the last twenty messages, then all."""
+    """Open the file again and read the last twenty messages, then all."""
     began = time.monotonic()
     connection = sqlite3.connect(question["url"].removeprefix("sqlite:///"))
     tail = "SELECT body FROM messages WHERE session = 'session-0' ORDER BY id DESC LIMIT 20"
