@@ -1,4 +1,4 @@
-"""What happens when stored artifacts, attachments or fences are not as they should be."""
+"""Damaged artifacts, attachments and byte guards are detected and reported."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_damaged_bytes_in_the_database_are_mended_by_a_put(backend_url: st
         assert (await storage.attachments.get("s", ID)).content == CONTENT
 
 
-async def _shut_fence(url: str, sweeper: str, changed_at_ms: int) -> None:
+async def _set_deleting(url: str, sweeper: str, changed_at_ms: int) -> None:
     await raw(url, "DELETE FROM lash_attachments")
     await raw(
         url,
@@ -81,13 +81,13 @@ async def test_a_deletion_of_another_machine_is_waited_for(backend_url: str, mon
         await storage.sessions.create("s")
         await storage.attachments.put("s", CONTENT, "text/plain")
         ((now_ms,),) = await raw(backend_url, "SELECT changed_at_ms FROM lash_attachment_fences")
-        await _shut_fence(backend_url, f"'{ELSEWHERE}'", now_ms)
+        await _set_deleting(backend_url, f"'{ELSEWHERE}'", now_ms)
         with pytest.raises(StoreUnavailable, match="a sweep is deleting these bytes"):
             await storage.attachments.put("s", CONTENT, "text/plain")
         assert (await storage.attachments.sweep(0, gone)).deleted == ()
         assert byte_store.calls == ["put", "sweep_stale"]
 
-        await _shut_fence(backend_url, f"'{ELSEWHERE}'", now_ms - ABANDONED_AFTER_MS)
+        await _set_deleting(backend_url, f"'{ELSEWHERE}'", now_ms - ABANDONED_AFTER_MS)
         assert (await storage.attachments.sweep(0, gone)).deleted == (ID,)
         await storage.attachments.put("s", CONTENT, "text/plain")
         assert (await storage.attachments.get("s", ID)).content == CONTENT

@@ -103,7 +103,7 @@ def short(values: Sequence[Observed]) -> list[JSON | tuple[str, int]]:
 
 
 async def test_what_is_told_is_written_in_order(storage: Storage) -> None:
-    """The pieces of two turns in two sessions rebase without a flush, in the background."""
+    """The pieces of two turns in two sessions arrive without a flush, in the background."""
     await created(storage, "other")
     writer = ActivityWriter(storage.activity)
     for number in range(100):

@@ -65,7 +65,8 @@ class Queue:
         enqueued = decode_enqueued(encoded, await self._rows.enqueue(encoded, new_id()))
         if enqueued.batch is not None:
             # Also for a repeat: the caller may repeat because the first hint was lost with the answer.
-            self._hints.notify(process=False, session_id=ready_session(enqueued.batch))
+            ready = ready_session(enqueued.batch)
+            self._hints.notify(process=False, session_id=ready, changed=None if ready else draft.session_id)
         return enqueued
 
     async def claim(self, fence: LeaseFence, *, boundary: Boundary, ttl_ms: int, max_batches: int = 64) -> ClaimOutcome:

@@ -3,12 +3,12 @@
 SELECT :"schema".lash_now_ms();
 
 -- name: attachment_announce
--- Writes a session's line and keeps the fence of its digest, or revokes its condemnation; nothing of both while the
+-- Writes a session's line and keeps the byte guard of its digest, or revokes its condemnation; nothing of both while the
 -- bytes are being deleted. A line that was committed keeps its stamp, its owner and its time; an owner is not lost to a
--- put that names none. Answers the session's key and the fence's token.
+-- put that names none. Answers the session's key and the guard's token.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 session AS (SELECT session_key FROM :"schema".lash_sessions WHERE session_id = $1::text FOR KEY SHARE),
-fence AS (
+guard AS (
     INSERT INTO :"schema".lash_attachment_fences AS f (
         attachment_id, byte_len, phase, version, token, changed_at_ms
     )
@@ -26,7 +26,7 @@ line AS (
     SELECT
         session.session_key, $2::text, $3::text, $4::bigint, $5::bigint, $6::bigint, $7::text, $8::text, $9::text,
         clock.now_ms
-    FROM clock, session, fence
+    FROM clock, session, guard
     ON CONFLICT (session_key, attachment_id) DO UPDATE
     SET media_type = excluded.media_type, width = excluded.width, height = excluded.height, label = excluded.label,
         owner_kind = CASE
@@ -39,12 +39,12 @@ line AS (
         END,
         intent_at_ms = CASE WHEN a.committed_at_ms IS NULL THEN excluded.intent_at_ms ELSE a.intent_at_ms END
 )
-SELECT session.session_key, fence.token
+SELECT session.session_key, guard.token
 FROM session
-LEFT JOIN fence ON true;
+LEFT JOIN guard ON true;
 
 -- name: attachment_confirm
--- Says whether a session still names a digest whose fence is still of the same life.
+-- Whether a session still names a digest whose byte guard still has the token.
 SELECT EXISTS (
     SELECT 1
     FROM :"schema".lash_sessions AS s
@@ -116,7 +116,7 @@ WHERE attachment_id = ANY ($1::text[])
 GROUP BY attachment_id;
 
 -- name: attachment_unnamed
--- Looks at the next $2 fences after an id: the time, the last of them, and those of digests that no session names.
+-- Reads the next $2 byte guards after an id. Returns the time, the last id, and the guards that no session names.
 WITH page AS MATERIALIZED (
     SELECT * FROM :"schema".lash_attachment_fences
     WHERE attachment_id > $1::text
@@ -129,7 +129,7 @@ SELECT
     array(
         SELECT row(f.attachment_id, f.byte_len, f.phase, f.version, f.token, f.sweeper, f.changed_at_ms)
         FROM page AS f
-        -- OFFSET keeps this a look into the index for each fence; joined, all names would be read for every page.
+        -- OFFSET keeps this an index lookup for each guard; a join would read all names for every page.
         WHERE NOT EXISTS (
             SELECT 1 FROM :"schema".lash_attachments AS a WHERE a.attachment_id = f.attachment_id OFFSET 0
         )
@@ -137,7 +137,7 @@ SELECT
     );
 
 -- name: attachment_move
--- Takes one step of a fence that is still as it was seen, and whose digest no session names. The version alone would
+-- Changes a byte guard that still has the version seen, and whose digest no session names. The version alone would
 -- do: whoever names the digest changes it. A repeat after a lost answer finds the step that it took, and answers so.
 UPDATE :"schema".lash_attachment_fences AS f
 SET phase = $3::text, version = $2::bigint + 1, sweeper = $4::text, changed_at_ms = :"schema".lash_now_ms()
@@ -150,7 +150,7 @@ WHERE f.attachment_id = $1::text
 RETURNING true;
 
 -- name: attachment_remove
--- Removes the fence whose bytes are gone.
+-- Deletes the byte guard whose bytes are gone.
 DELETE FROM :"schema".lash_attachment_fences
 WHERE attachment_id = $1::text AND version = $2::bigint AND phase = 'deleting'
 RETURNING true;

@@ -1,11 +1,11 @@
 -- name: attachment_guard
--- The fence of one digest.
+-- The byte guard of one digest.
 SELECT attachment_id, byte_len, phase, version, token, sweeper, changed_at_ms
 FROM lash_attachment_fences
 WHERE attachment_id = :attachment_id;
 
 -- name: attachment_keep
--- Makes the fence of one digest, or keeps it, or revokes its condemnation; it stays of the same life.
+-- Creates the byte guard of one digest, or keeps it, or revokes its condemnation. An existing guard keeps its token.
 INSERT INTO lash_attachment_fences (attachment_id, byte_len, phase, version, token, changed_at_ms)
 VALUES (:attachment_id, :byte_len, 'kept', :version, :token, :now_ms)
 ON CONFLICT (attachment_id) DO UPDATE
@@ -30,7 +30,7 @@ SET media_type = excluded.media_type, width = excluded.width, height = excluded.
     intent_at_ms = iif(a.committed_at_ms IS NULL, excluded.intent_at_ms, a.intent_at_ms);
 
 -- name: attachment_confirm
--- Says whether a session still names a digest whose fence is still of the same life.
+-- Whether a session still names a digest whose byte guard still has the token.
 SELECT EXISTS (
     SELECT 1
     FROM lash_sessions AS s
@@ -97,11 +97,11 @@ WHERE attachment_id IN (SELECT value FROM json_each(:attachment_ids))
 GROUP BY attachment_id;
 
 -- name: attachment_guard_ids
--- The next digests that have a fence, after an id.
+-- The next digests that have a byte guard, after an id.
 SELECT attachment_id FROM lash_attachment_fences WHERE attachment_id > :after ORDER BY attachment_id LIMIT :limit;
 
 -- name: attachment_unnamed
--- The fences of digests that no session names, after an id and up to another.
+-- The byte guards of digests that no session names, after an id and up to another.
 SELECT f.attachment_id, f.byte_len, f.phase, f.version, f.token, f.sweeper, f.changed_at_ms
 FROM lash_attachment_fences AS f
 WHERE f.attachment_id > :after AND f.attachment_id <= :last_id
@@ -109,14 +109,14 @@ WHERE f.attachment_id > :after AND f.attachment_id <= :last_id
 ORDER BY f.attachment_id;
 
 -- name: attachment_move
--- Takes one step of a fence that is still as it was seen, and whose digest no session names.
+-- Changes a byte guard that still has the version seen, and whose digest no session names.
 UPDATE lash_attachment_fences
 SET phase = :phase, version = version + 1, sweeper = :sweeper, changed_at_ms = :now_ms
 WHERE attachment_id = :attachment_id AND version = :version
     AND NOT EXISTS (SELECT 1 FROM lash_attachments AS a WHERE a.attachment_id = lash_attachment_fences.attachment_id);
 
 -- name: attachment_remove
--- Removes the fence whose bytes are gone.
+-- Deletes the byte guard whose bytes are gone.
 DELETE FROM lash_attachment_fences
 WHERE attachment_id = :attachment_id AND version = :version AND phase = 'deleting';
 
