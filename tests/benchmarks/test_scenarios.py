@@ -14,6 +14,8 @@ from benchmarks.kit.workspace import workspace
 from benchmarks.run import main, tell
 from lash.testing.postgres_server import PostgresServer
 
+pytestmark = pytest.mark.proof
+
 _KEYS = {"scenario", "ours", "other", "ratio", "unit", "versions"}
 _WIDE = ("postgres-commit", "postgres-append", "postgres-claim")
 """Like postgres-steps they are measured with 1, 8 and 32 callers; here 8 suffice."""

@@ -13,10 +13,10 @@ IN_TEST: Final = (
     "faults/sqlite/test_disk_faults.py",
     "faults/sqlite/test_power_cut.py",
     "model/test_kit.py",
-    "model/test_storage.py",
+    "model/test_lease.py",
     "security",
 )
-"""Run by ``make test``: guarantees, and what takes seconds. The machine of the whole storage stands for the others."""
+"""Run by ``make test``: guarantees, and what takes seconds. One state machine stands for the others."""
 SAMPLED: Final = (
     "concurrency/test_process_workers.py",
     "contention/test_contention.py",

@@ -12,6 +12,8 @@ import pytest
 
 from tests.backends import TESTS_FOLDER, with_parameters
 
+pytestmark = pytest.mark.proof
+
 SUITE = """
 import pytest
 

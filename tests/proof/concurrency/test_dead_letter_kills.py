@@ -86,6 +86,7 @@ class Stage:
         return True
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("act", ["bury", "requeue", "discard"])
 async def test_a_kill_at_any_statement_leaves_the_old_or_the_new(backend_url: str, act: str) -> None:
     """Killed before each statement and during some, an act is done whole or not at all; then repeated."""
