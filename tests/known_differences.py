@@ -108,7 +108,7 @@ QUERY_DIFFERENCES: dict[str, str] = {
     "session_for_commit": "PostgreSQL reads the facts of a commit at once, SQLite one by one",
     "notify_send": "PostgreSQL tells of changes, SQLite is asked for them",
     "effect_record_by_key": "PostgreSQL saves steps of a statement by a key that it has seen; SQLite has no such steps",
-    "process_begin": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
+    "process_register_and_claim": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
     "process_bury": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
     "process_change": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
     "process_delete": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",

@@ -89,7 +89,7 @@ async def _send(storage: lash.Storage, text: str) -> str:
 async def _processes(storage: lash.Storage) -> None:
     """Process research-7 runs and has a recorded step; report-3 has ended."""
     await storage.processes.register(
-        process("research-7", NOTE, APPROVE, identity=lash.model.Identity(kind="python", label="research"))
+        process("research-7", NOTE, APPROVE, identity=lash.model.ProcessIdentity(kind="python", label="research"))
     )
     await storage.events.append("research-7", event("note", {"found": 3}))
     claimed = await storage.process_leases.claim("research-7", owner("worker"), ttl_ms=60_000)
@@ -97,7 +97,9 @@ async def _processes(storage: lash.Storage) -> None:
     run = lash.model.ProcessScope(process_id="research-7")
     await storage.effects.record(lease.fence, effect("search", lash.model.Step(name="search"), scope=run), ["a", "b"])
     await storage.process_leases.release(lease.fence)
-    await storage.processes.register(process("report-3", identity=lash.model.Identity(kind="python", label="report")))
+    await storage.processes.register(
+        process("report-3", identity=lash.model.ProcessIdentity(kind="python", label="report"))
+    )
     await storage.processes.complete("report-3", lash.Success(value={"pages": 2}))
 
 

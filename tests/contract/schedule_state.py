@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final, TypedDict, Unpack
 
-from lash.model.process.process import HOST, EngineInput, Scope, SessionOriginator
+from lash.model.process.process import HOST, AgentScope, EngineInput, SessionOriginator
 from lash.model.trigger.schedule import CatchUp, Fired, Schedule, ScheduleDraft
 from lash.model.trigger.trigger import EventPointer, TriggerDraft, TriggerOwner
 from lash.model.value import JSONObject
@@ -37,7 +37,7 @@ def schedule(key: str = "k", cron: str = "0 * * * *", **fields: Unpack[ScheduleF
 
 def of_session(session_id: str, frame_id: str | None = None) -> SessionOriginator:
     """Return a session, or a frame of it, as an owner."""
-    return SessionOriginator(scope=Scope(session_id=session_id, agent_frame_id=frame_id))
+    return SessionOriginator(scope=AgentScope(session_id=session_id, agent_frame_id=frame_id))
 
 
 def at(text: str) -> int:

@@ -13,7 +13,7 @@ from lash.model.process.event import EventType
 from lash.model.process.process import (
     ChangeKind,
     EngineInput,
-    Identity,
+    ProcessIdentity,
     ProcessStatus,
     Provenance,
     Recovery,
@@ -51,7 +51,7 @@ class TestEmit:
         draft = trigger(
             owner=by_session("s", "frame"),
             target=EngineInput(kind="work", payload={"module": "m", "args": {"old": 1}}),
-            identity=Identity(kind="job", definition={"d": 1}),
+            identity=ProcessIdentity(kind="job", definition={"d": 1}),
             label="mine",
             event_types=(EventType(name="note"),),
             input_template={
@@ -80,7 +80,7 @@ class TestEmit:
             process_id=delivery.process_id,
             input=EngineInput(kind="work", payload={"module": "m", "args": inputs}),
             recovery=Recovery.OWNER_BOUND,
-            identity=Identity(kind="job", label="mine", definition={"d": 1}),
+            identity=ProcessIdentity(kind="job", label="mine", definition={"d": 1}),
             event_types=(EventType(name="note"),),
             provenance=Provenance(
                 originator=by_session("s", "frame"), caused_by=TriggerOccurrenceCause(occurrence_id=OCCURRENCE)

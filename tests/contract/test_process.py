@@ -18,7 +18,7 @@ from lash.model.process.process import (
     EngineInput,
     ExternalInput,
     ExternalRef,
-    Identity,
+    ProcessIdentity,
     ProcessStatus,
     Projection,
     Provenance,
@@ -61,7 +61,7 @@ def _changed(base: Registration, **changes: Any) -> Registration:  # noqa: ANN40
 
 OTHERWISE: Final[dict[str, dict[str, Any]]] = {
     "input": {"input": EngineInput(kind="work", payload={"k": 2})},
-    "identity": {"identity": Identity(kind="work", label="another")},
+    "identity": {"identity": ProcessIdentity(kind="work", label="another")},
     "one event type more": {"event_types": (NOTE, GO, EventType(name="more"))},
     "event types in another order": {"event_types": (GO, NOTE)},
     "cause": {"provenance": Provenance(caused_by=ProcessCause(process_id="parent"))},
@@ -91,8 +91,8 @@ BAD_REGISTRATIONS: Final[dict[str, dict[str, Any]]] = {
     "blank wake target": {"wake_session_id": ""},
     "payload too deep": {"input": EngineInput(kind="work", payload=nested(101))},
     "payload with NaN": {"input": EngineInput(kind="work", payload=[float("nan")])},
-    "kind too long": {"identity": Identity(kind="k" * 256)},
-    "label with NUL": {"identity": Identity(kind="k", label="a\0b")},
+    "kind too long": {"identity": ProcessIdentity(kind="k" * 256)},
+    "label with NUL": {"identity": ProcessIdentity(kind="k", label="a\0b")},
 }
 """Changes that make a registration impossible."""
 
@@ -143,17 +143,23 @@ class TestProcess:
     @pytest.mark.parametrize(
         ("given", "identity"),
         [
-            (process(), Identity(kind="work")),
-            (process(input=CALL), Identity(kind="tool", label="search")),
-            (process(input=TURN), Identity(kind="session_turn")),
-            (external(), Identity(kind="external")),
-            (process(input=ExternalInput(metadata={"title": "T", "name": "N"})), Identity(kind="external", label="N")),
-            (process(input=ExternalInput(metadata={"label": 1, "name": "N"})), Identity(kind="external")),
-            (process(identity=Identity(kind="mine", definition=[1])), Identity(kind="mine", definition=[1])),
+            (process(), ProcessIdentity(kind="work")),
+            (process(input=CALL), ProcessIdentity(kind="tool", label="search")),
+            (process(input=TURN), ProcessIdentity(kind="session_turn")),
+            (external(), ProcessIdentity(kind="external")),
+            (
+                process(input=ExternalInput(metadata={"title": "T", "name": "N"})),
+                ProcessIdentity(kind="external", label="N"),
+            ),
+            (process(input=ExternalInput(metadata={"label": 1, "name": "N"})), ProcessIdentity(kind="external")),
+            (
+                process(identity=ProcessIdentity(kind="mine", definition=[1])),
+                ProcessIdentity(kind="mine", definition=[1]),
+            ),
         ],
     )
     async def test_what_is_registered_comes_back(
-        self, harness: Harness, given: Registration, identity: Identity
+        self, harness: Harness, given: Registration, identity: ProcessIdentity
     ) -> None:
         """Each kind of input is kept whole, and gets an identity if it brings none."""
         storage = await opened(harness)

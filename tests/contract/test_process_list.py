@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lash.errors import InvalidInput
-from lash.model.process.process import Identity, ProcessFilter, ProcessStatus, Provenance, SessionOriginator
+from lash.model.process.process import ProcessFilter, ProcessIdentity, ProcessStatus, Provenance, SessionOriginator
 from lash.stores.storage import Storage
 from lash.testing.harness import Harness
 from tests.contract.process_state import listed, opened, refuse
@@ -22,14 +22,16 @@ class TestProcessList:
         """Each filter narrows, several do together, and definitions are compared as JSON values."""
         storage = await opened(harness)
         made = SessionOriginator(scope=scope("maker", "frame"))
-        first = Identity(kind="k1", label="one", definition={"a": 1, "b": [2]})
+        first = ProcessIdentity(kind="k1", label="one", definition={"a": 1, "b": [2]})
         await storage.processes.register(process("a", identity=first, provenance=Provenance(originator=made)))
         await harness.clock.advance(10)
         await storage.processes.register(
-            process("b", identity=Identity(kind="k1", label="two"), wake_session_id="woken")
+            process("b", identity=ProcessIdentity(kind="k1", label="two"), wake_session_id="woken")
         )
         await harness.clock.advance(10)
-        await storage.processes.register(process("c", identity=Identity(kind="k2", label="one", definition={"a": 1})))
+        await storage.processes.register(
+            process("c", identity=ProcessIdentity(kind="k2", label="one", definition={"a": 1}))
+        )
         await storage.processes.complete("c", DONE)
         start = harness.clock.now_ms() - 20
         assert await listed(storage) == ["c", "b", "a"]

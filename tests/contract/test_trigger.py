@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from lash.errors import SessionDeleted, SessionNotFound, TriggerConflict, TriggerNotFound
-from lash.model.process.process import EngineInput, Identity
+from lash.model.process.process import EngineInput, ProcessIdentity
 from lash.model.trigger.trigger import DeletedTrigger, RegisteredTrigger, TriggerSubscription
 from lash.stores.storage import Storage
 from lash.testing.harness import Harness
@@ -41,7 +41,9 @@ class TestTrigger:
         first = await storage.triggers.register(trigger(label="mine"))
         assert first.created
         await harness.clock.advance(5)
-        again = await (await harness.open()).triggers.register(trigger(identity=Identity(kind="work", label="mine")))
+        again = await (await harness.open()).triggers.register(
+            trigger(identity=ProcessIdentity(kind="work", label="mine"))
+        )
         assert again == RegisteredTrigger(subscription=first.subscription, created=False)
         other = await storage.triggers.register(trigger("other", label="mine"))
         assert other.created
@@ -54,7 +56,9 @@ class TestTrigger:
         subscription = (await storage.triggers.register(trigger(label="mine", source={"a": [1]}))).subscription
         assert (subscription.revision, subscription.enabled) == (1, True)
         assert subscription.created_at_ms == subscription.updated_at_ms == harness.clock.now_ms()
-        assert subscription.definition == trigger(identity=Identity(kind="work", label="mine"), source={"a": [1]})
+        assert subscription.definition == trigger(
+            identity=ProcessIdentity(kind="work", label="mine"), source={"a": [1]}
+        )
         assert await found(storage) == subscription
 
     async def test_another_definition_is_a_conflict(self, harness: Harness) -> None:

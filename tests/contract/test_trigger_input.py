@@ -11,7 +11,7 @@ import pytest
 
 from lash.errors import InvalidInput
 from lash.model.process.event import EventSemantics, EventType, Pointer, WakeSpec
-from lash.model.process.process import EngineInput, ExternalInput, Identity, Recovery, ToolCallInput
+from lash.model.process.process import EngineInput, ExternalInput, ProcessIdentity, Recovery, ToolCallInput
 from lash.model.trigger.trigger import EventPointer, FixedInput, OccurrenceRequest, TriggerDraft
 from lash.stores.storage import Storage
 from lash.testing.harness import Harness
@@ -39,9 +39,9 @@ BAD_DRAFTS: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "a schema that is none": ({"payload_schema": {"type": "integre"}}, "payload_schema"),
     "a schema that refers elsewhere": ({"payload_schema": {"$ref": "https://example.com/s.json"}}, "payload_schema"),
     "text as the schema": ({"payload_schema": "object"}, "payload_schema"),
-    "two labels": ({"label": "a", "identity": Identity(kind="k", label="b")}, "expected label 'b'"),
+    "two labels": ({"label": "a", "identity": ProcessIdentity(kind="k", label="b")}, "expected label 'b'"),
     "a long label": ({"label": LONG}, "label"),
-    "a blank kind": ({"identity": Identity(kind="")}, "kind"),
+    "a blank kind": ({"identity": ProcessIdentity(kind="")}, "kind"),
     "a core event type": ({"event_types": (EventType(name="process.completed"),)}, "process.completed"),
     "an event type twice": ({"event_types": (EventType(name="e"), EventType(name="e"))}, "twice"),
     "a bad selector": (

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lash.errors import InvalidInput
-from lash.model.process.process import Identity
+from lash.model.process.process import ProcessIdentity
 from lash.model.trigger.trigger import TriggerFilter
 from lash.testing.harness import Harness
 from tests.contract.trigger_state import listed, refuse
@@ -23,9 +23,9 @@ class TestTriggerList:
         storage = await harness.open()
         for session in ("s", "t"):
             await created(storage, session)
-        await subscribed(storage, "a", identity=Identity(kind="k", definition={"a": 1, "b": [2]}))
+        await subscribed(storage, "a", identity=ProcessIdentity(kind="k", definition={"a": 1, "b": [2]}))
         await subscribed(storage, "a", owner=by_session("s"), source_key="red")
-        await subscribed(storage, "b", owner=by_session("s", "frame"), identity=Identity(kind="k", definition=0))
+        await subscribed(storage, "b", owner=by_session("s", "frame"), identity=ProcessIdentity(kind="k", definition=0))
         await subscribed(storage, "c", owner=by_session("t"), source_type="ui.key")
         await storage.triggers.disable(by_session("t"), "c", revision=1)
         assert await listed(storage) == ["c", "b", "a", "a"]

@@ -16,19 +16,19 @@ from lash.model.process.event import (
     WakeSpec,
 )
 from lash.model.process.process import (
+    AgentScope,
     EngineInput,
     ExternalInput,
     Grant,
-    Identity,
     Outcome,
     ProcessAcquired,
+    ProcessIdentity,
     ProcessInput,
     ProcessLeaseOutcome,
     ProcessRecord,
     Provenance,
     Recovery,
     Registration,
-    Scope,
     SignalWait,
     Success,
     ToolCallInput,
@@ -58,7 +58,7 @@ class RegistrationFields(TypedDict, total=False):
 
     input: ProcessInput
     recovery: Recovery
-    identity: Identity | None
+    identity: ProcessIdentity | None
     provenance: Provenance
     environment_ref: str | None
     wake_session_id: str | None
@@ -107,9 +107,9 @@ def wait(name: str = "go", ordinal: int = 1) -> SignalWait:
     return SignalWait(name=name, ordinal=ordinal)
 
 
-def scope(session_id: str, frame_id: str | None = None) -> Scope:
+def scope(session_id: str, frame_id: str | None = None) -> AgentScope:
     """Return a session, or one frame of it."""
-    return Scope(session_id=session_id, agent_frame_id=frame_id)
+    return AgentScope(session_id=session_id, agent_frame_id=frame_id)
 
 
 def granted(

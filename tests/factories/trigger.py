@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Final, TypedDict, Unpack
 
 from lash.model.process.event import EventType
-from lash.model.process.process import EngineInput, HostOriginator, Identity, Recovery, Scope, SessionOriginator
+from lash.model.process.process import (
+    AgentScope,
+    EngineInput,
+    HostOriginator,
+    ProcessIdentity,
+    Recovery,
+    SessionOriginator,
+)
 from lash.model.trigger.trigger import (
     InputBinding,
     OccurrenceRequest,
@@ -34,7 +41,7 @@ class DraftFields(TypedDict, total=False):
     target: EngineInput
     environment_ref: str
     payload_schema: JSONObject
-    identity: Identity | None
+    identity: ProcessIdentity | None
     label: str | None
     event_types: tuple[EventType, ...]
     input_template: dict[str, InputBinding]
@@ -54,7 +61,7 @@ def trigger(key: str = "k", **fields: Unpack[DraftFields]) -> TriggerDraft:
 
 def by_session(session_id: str = "s", frame_id: str | None = None) -> SessionOriginator:
     """Return a session as an owner."""
-    return SessionOriginator(scope=Scope(session_id=session_id, agent_frame_id=frame_id))
+    return SessionOriginator(scope=AgentScope(session_id=session_id, agent_frame_id=frame_id))
 
 
 def pressed(key: str = "1", payload: JSON = None, *, source_key: str = BLUE, source: JSON = None) -> OccurrenceRequest:

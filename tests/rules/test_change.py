@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 
-from lash.plan.process.change import ChangeCursor, ChangeRow, TailRow, decode_changes, decode_tail
+from lash.plan.process.change import ChangeCursor, ChangeRow, EventTailRow, decode_changes, decode_tail
 
 
 def test_where_no_transactions_are_told_apart_a_place_is_a_number_alone() -> None:
@@ -12,5 +12,5 @@ def test_where_no_transactions_are_told_apart_a_place_is_a_number_alone() -> Non
     behind_four = base64.urlsafe_b64encode(b"c1:0:4").decode()
     beginning = ChangeCursor(0, 0)
     assert decode_changes([ChangeRow(4, "p", "pruned", None, None)], beginning).cursor == behind_four
-    event = TailRow(4, "p", 1, "note", None, "hash", '{"payload":1}', None, 50)
+    event = EventTailRow(4, "p", 1, "note", None, "hash", '{"payload":1}', None, 50)
     assert decode_tail([event], beginning).cursor == behind_four

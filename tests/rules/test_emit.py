@@ -15,7 +15,7 @@ from lash.errors import (
     TriggerConflict,
     TriggerNotFound,
 )
-from lash.model.process.process import EngineInput, HostOriginator, Identity
+from lash.model.process.process import EngineInput, HostOriginator, ProcessIdentity
 from lash.model.trigger.trigger import (
     DeliveryState,
     EmitReport,
@@ -174,7 +174,9 @@ def test_a_start() -> None:
         "fixed": FixedInput(value=[7]),
         "none": FixedInput(value=None),
     }
-    planned = plan(subscription(input_template=template, wake_session_id="w", identity=Identity(kind="job", label="l")))
+    planned = plan(
+        subscription(input_template=template, wake_session_id="w", identity=ProcessIdentity(kind="job", label="l"))
+    )
     assert isinstance(planned, StartDelivery)
     assert planned.process_id == PROCESS
     process_input = planned.registration.registration.input

@@ -30,7 +30,15 @@ from lash.model.process.process import (
 from lash.model.queue import BatchDraft, Delivery, ProcessWake, Slot
 from lash.model.value import JSON
 from lash.plan.process.event import InsertEvent, plan_append
-from lash.plan.process.wake import LostWakeRow, WakeRow, decode_lost_wake, decode_wake, wake_batch, woken_session
+from lash.plan.process.wake import (
+    LostWakeRow,
+    WakeRow,
+    decode_lost_wake,
+    decode_wake,
+    wake_batch,
+    wake_record,
+    woken_session,
+)
 from tests.rules.kit import PROCESS, SESSION, canonical_json, happened, registered, sha256
 
 replace = msgspec.structs.replace
@@ -233,3 +241,15 @@ def test_an_event_without_a_wake_is_no_queued_work() -> None:
     """It says which event."""
     with pytest.raises(InvalidInput, match=r"^event 3 of process 'process-1' wakes nobody$"):
         wake_batch(happened("note", sequence=3), "s")
+
+
+def test_the_record_of_a_wake_names_its_event() -> None:
+    """An event without a wake has no record, and neither has one whose wake was not stored."""
+    event = happened("woken", sequence=3)
+    assert wake_record(event, WakeState.QUEUED, "b") is None
+    wake = Wake(wake_id="wake:1", target_session_id=SESSION, input="hello", dedupe_key="k")
+    woken = msgspec.structs.replace(event, wake=wake)
+    assert wake_record(woken, None, None) is None
+    assert wake_record(woken, WakeState.QUEUED, "b") == WakeRecord(
+        process_id=PROCESS, sequence=3, event_type="woken", wake=wake, state=WakeState.QUEUED, batch_id="b"
+    )

@@ -3,10 +3,10 @@
 import pytest
 
 from lash.errors import InvalidInput
-from lash.model.process.process import Grant, Scope
+from lash.model.process.process import AgentScope, Grant
 from lash.plan.process.grant import check_grant
 
-SCOPE = Scope(session_id="s")
+SCOPE = AgentScope(session_id="s")
 
 
 def test_the_longest_kind_and_label_fit() -> None:

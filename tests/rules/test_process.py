@@ -24,10 +24,11 @@ from lash.model.process.event import (
     WholePayload,
 )
 from lash.model.process.process import (
+    AgentScope,
     EngineInput,
     ExternalInput,
     HostOriginator,
-    Identity,
+    ProcessIdentity,
     ProcessInput,
     ProcessRecord,
     ProcessStatus,
@@ -35,7 +36,6 @@ from lash.model.process.process import (
     Provenance,
     Recovery,
     Registration,
-    Scope,
     SessionOriginator,
     SessionTurnInput,
     Success,
@@ -62,7 +62,7 @@ TOOL = Registration(
     process_id="tool-1",
     input=ToolCallInput(call_id="c", tool_id="t", tool_name="search", arguments={"q": "x", "n": 1}),
     recovery=Recovery.OWNER_BOUND,
-    identity=Identity(kind="tool", label="Search", definition={"v": 2, "name": "s"}),
+    identity=ProcessIdentity(kind="tool", label="Search", definition={"v": 2, "name": "s"}),
     event_types=(
         EventType(
             name="found",
@@ -83,7 +83,7 @@ TOOL = Registration(
         ),
     ),
     provenance=Provenance(
-        originator=SessionOriginator(scope=Scope(session_id=SESSION, agent_frame_id="f")),
+        originator=SessionOriginator(scope=AgentScope(session_id=SESSION, agent_frame_id="f")),
         caused_by=TurnCause(session_id=SESSION, turn_id="t"),
     ),
     environment_ref="env",
@@ -114,7 +114,7 @@ ROW = ProcessRow(7, PROCESS, GOLDEN, CONTENT, '{"status":"completed","outcome":{
 RECORD = ProcessRecord(
     process_id=PROCESS,
     registration_hash=GOLDEN,
-    registration=registered(recovery=Recovery.EXTERNAL, identity=Identity(kind="external")),
+    registration=registered(recovery=Recovery.EXTERNAL, identity=ProcessIdentity(kind="external")),
     projection=Projection(status=ProcessStatus.COMPLETED, outcome=Success()),
     wake_session_id="s",
     last_sequence=3,
@@ -168,7 +168,7 @@ def test_a_plain_registration_has_empty_columns() -> None:
     [
         registered(recovery=Recovery.EXTERNAL),
         registered(recovery="external"),
-        registered(identity=Identity(kind="external")),
+        registered(identity=ProcessIdentity(kind="external")),
         registered(input=ExternalInput(metadata={})),
         registered(provenance=Provenance()),
         registered(provenance=Provenance(originator=HostOriginator())),
@@ -195,7 +195,7 @@ def test_equal_event_types_hash_alike_however_they_are_made() -> None:
         replace(TOOL, input=replace(TOOL.input, arguments={"q": "y", "n": 1})),
         replace(TOOL, recovery=Recovery.RERUNNABLE),
         replace(TOOL, identity=None),
-        replace(TOOL, identity=Identity(kind="tool", label="search", definition={"v": 2, "name": "s"})),
+        replace(TOOL, identity=ProcessIdentity(kind="tool", label="search", definition={"v": 2, "name": "s"})),
         replace(TOOL, event_types=TOOL.event_types[:1]),
         replace(TOOL, event_types=TOOL.event_types[::-1]),
         replace(TOOL, event_types=(*TOOL.event_types, EventType(name="more"))),
@@ -232,7 +232,7 @@ def test_the_order_of_keys_does_not_change_the_hash(free: JSONObject) -> None:
         return Registration(
             process_id=PROCESS,
             input=EngineInput(kind="k", payload=value),
-            identity=Identity(kind="k", definition=value),
+            identity=ProcessIdentity(kind="k", definition=value),
             event_types=(
                 EventType(
                     name="e",
@@ -253,21 +253,24 @@ def test_the_order_of_keys_does_not_change_the_hash(free: JSONObject) -> None:
 @pytest.mark.parametrize(
     ("process_input", "identity"),
     [
-        (ToolCallInput(call_id="c", tool_id="t", tool_name="search"), Identity(kind="tool", label="search")),
-        (EngineInput(kind="function"), Identity(kind="function")),
-        (SessionTurnInput(create_request={}, turn_input={}), Identity(kind="session_turn")),
+        (ToolCallInput(call_id="c", tool_id="t", tool_name="search"), ProcessIdentity(kind="tool", label="search")),
+        (EngineInput(kind="function"), ProcessIdentity(kind="function")),
+        (SessionTurnInput(create_request={}, turn_input={}), ProcessIdentity(kind="session_turn")),
         (
             SessionTurnInput(create_request={}, turn_input={}, label="child"),
-            Identity(kind="session_turn", label="child"),
+            ProcessIdentity(kind="session_turn", label="child"),
         ),
-        (ExternalInput(), Identity(kind="external")),
-        (ExternalInput(metadata={"title": "c", "name": "b"}), Identity(kind="external", label="b")),
-        (ExternalInput(metadata={"title": "c", "name": "b", "label": "a"}), Identity(kind="external", label="a")),
-        (ExternalInput(metadata={"title": "c"}), Identity(kind="external", label="c")),
-        (ExternalInput(metadata={"label": 7, "name": "b"}), Identity(kind="external")),
+        (ExternalInput(), ProcessIdentity(kind="external")),
+        (ExternalInput(metadata={"title": "c", "name": "b"}), ProcessIdentity(kind="external", label="b")),
+        (
+            ExternalInput(metadata={"title": "c", "name": "b", "label": "a"}),
+            ProcessIdentity(kind="external", label="a"),
+        ),
+        (ExternalInput(metadata={"title": "c"}), ProcessIdentity(kind="external", label="c")),
+        (ExternalInput(metadata={"label": 7, "name": "b"}), ProcessIdentity(kind="external")),
     ],
 )
-def test_the_identity_is_taken_from_the_input(process_input: ProcessInput, identity: Identity) -> None:
+def test_the_identity_is_taken_from_the_input(process_input: ProcessInput, identity: ProcessIdentity) -> None:
     """The first of label, name and title that is there, if it is text."""
     needs = isinstance(process_input, ToolCallInput | EngineInput)
     registration = Registration(process_id="p", input=process_input, environment_ref="env" if needs else None)
@@ -291,7 +294,7 @@ def test_what_is_done_elsewhere_is_external(registration: Registration, recovery
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (replace(EXTERNAL, recovery=Recovery.OWNER_BOUND), "is done elsewhere and cannot be bound to an owner here"),
+        (replace(EXTERNAL, recovery=Recovery.OWNER_BOUND), "is external and cannot be bound to an owner"),
         (replace(ENGINE, recovery=Recovery.EXTERNAL), "is run by workers and cannot be external"),
         (replace(ENGINE, recovery="external"), "is run by workers and cannot be external"),
         (replace(ENGINE, recovery="wat"), "Invalid enum value 'wat'"),
@@ -309,13 +312,13 @@ def test_what_is_done_elsewhere_is_external(registration: Registration, recovery
         (replace(EXTERNAL, input=None), "Expected `object`, got `null` - at `\\$.input`"),
         (replace(EXTERNAL, input=ExternalInput(metadata={"a": object()})), "metadata.a is of type object"),
         (replace(EXTERNAL, wake_session_id=""), "wake_session_id is blank"),
-        (replace(EXTERNAL, identity=Identity(kind="")), "identity.kind is blank"),
-        (replace(EXTERNAL, identity=Identity(kind="k", label="x" * 256)), "identity.label has 256 characters"),
+        (replace(EXTERNAL, identity=ProcessIdentity(kind="")), "identity.kind is blank"),
+        (replace(EXTERNAL, identity=ProcessIdentity(kind="k", label="x" * 256)), "identity.label has 256 characters"),
         (
-            replace(EXTERNAL, provenance=Provenance(originator=SessionOriginator(scope=Scope(session_id="")))),
+            replace(EXTERNAL, provenance=Provenance(originator=SessionOriginator(scope=AgentScope(session_id="")))),
             "originator.session_id is blank",
         ),
-        ("registration", "a Registration is needed, not str"),
+        ("registration", "expected a Registration, got str"),
     ],
 )
 def test_registrations_that_cannot_be_stored_are_refused(wrong: Registration, message: str) -> None:
@@ -326,7 +329,7 @@ def test_registrations_that_cannot_be_stored_are_refused(wrong: Registration, me
 
 def test_the_longest_label_fits() -> None:
     """255 characters are a label."""
-    encoded = encode_registration(replace(EXTERNAL, identity=Identity(kind="k", label="x" * 255)))
+    encoded = encode_registration(replace(EXTERNAL, identity=ProcessIdentity(kind="k", label="x" * 255)))
     assert encoded.label == "x" * 255
 
 
@@ -339,8 +342,11 @@ def waking(**selectors: Selector) -> EventSemantics:
     [
         ((EventType(name=""),), "event type name is blank"),
         ((EventType(name="x"), EventType(name="y"), EventType(name="x")), "declares event type 'x' twice"),
-        ((EventType(name="process.completed"),), "event type 'process.completed' is one that every process has"),
-        ((EventType(name="process.waiting"),), "event type 'process.waiting' is one that every process has"),
+        (
+            (EventType(name="process.completed"),),
+            "event type 'process.completed' is a core type, which every process has",
+        ),
+        ((EventType(name="process.waiting"),), "event type 'process.waiting' is a core type, which every process has"),
         ((EventType(name="x", payload_schema={"type": "wat"}),), "event type 'x': payload_schema: the JSON schema"),
         ((EventType(name="x", payload_schema={"a": object()}),), "payload_schema.a is of type object"),
         ((EventType(name="x", payload_schema=True),), "Expected `object`, got `bool`"),  # type: ignore[arg-type]
@@ -376,7 +382,7 @@ def test_only_success_may_leave_its_outcome_unsaid(state: TerminalState) -> None
     if state is TerminalState.COMPLETED:
         assert encode_registration(registration).registration.event_types == registration.event_types
     else:
-        with pytest.raises(InvalidInput, match="event type 'x' ends the process without success and must say"):
+        with pytest.raises(InvalidInput, match="event type 'x' ends the process without success and must select"):
             encode_registration(registration)
 
 

@@ -8,6 +8,7 @@ import pytest
 from lash.errors import Conflict, CorruptData, InvalidInput
 from lash.model.lease import LeaseOwner
 from lash.model.process.process import (
+    AgentScope,
     ChangeKind,
     ChangePage,
     EngineInput,
@@ -23,27 +24,35 @@ from lash.model.process.process import (
     Recovery,
     RefusalReason,
     Registration,
-    Scope,
     SessionDetached,
 )
 from lash.plan.lease import LeaseRow
-from lash.plan.process.change import ChangeCursor, ChangeRow, TailRow, decode_change_cursor, decode_changes, decode_tail
+from lash.plan.process.append import require_abandonable
+from lash.plan.process.change import (
+    ChangeCursor,
+    ChangeRow,
+    EventTailRow,
+    decode_change_cursor,
+    decode_changes,
+    decode_tail,
+)
 from lash.plan.process.grant import (
+    DetachAnswer,
     DetachedRow,
     GrantEntryRow,
     GrantRow,
     check_grant,
     check_process_ids,
+    decode_detach,
     decode_grant,
     decode_grant_entry,
-    detached,
     frame_of,
 )
-from lash.plan.process.lease import refuse_run, require_abandonable
+from lash.plan.process.lease import refuse_run
 from lash.plan.process.process import (
     ProcessRow,
+    check_agent_scope,
     check_filter,
-    check_process_scope,
     decode_process,
     decode_process_cursor,
     decode_process_page,
@@ -58,8 +67,8 @@ replace = msgspec.structs.replace
 MOST = 9_223_372_036_854_775_807
 RIVAL = LeaseOwner(owner_id="worker", incarnation_id="second")
 LEASE_ROW = LeaseRow(5, "worker", "first", None, "token", 1_000, 2_000)
-SCOPE = Scope(session_id=SESSION)
-FRAME = Scope(session_id=SESSION, agent_frame_id="frame")
+SCOPE = AgentScope(session_id=SESSION)
+FRAME = AgentScope(session_id=SESSION, agent_frame_id="frame")
 ROW = ProcessRow(7, PROCESS, "hash", '{"process_id":"process-1","input":{"type":"external"}}', "{}", None, 0, 10, 10)
 
 
@@ -158,15 +167,15 @@ def test_what_are_no_ids_is_refused(wrong: object, message: str) -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (SESSION, "grant.scope must be a Scope, not str"),
-        (Scope(session_id=""), "grant.scope.session_id is blank"),
-        (Scope(session_id="s", agent_frame_id=""), "grant.scope.agent_frame_id is blank"),
+        (SESSION, "grant.scope must be an AgentScope, not str"),
+        (AgentScope(session_id=""), "grant.scope.session_id is blank"),
+        (AgentScope(session_id="s", agent_frame_id=""), "grant.scope.agent_frame_id is blank"),
     ],
 )
-def test_what_is_no_scope_is_refused(wrong: Scope, message: str) -> None:
+def test_what_is_no_scope_is_refused(wrong: AgentScope, message: str) -> None:
     """Alone and in a grant; an empty frame is not taken for the whole session."""
     with pytest.raises(InvalidInput, match=message):
-        check_process_scope("grant.scope", wrong)
+        check_agent_scope("grant.scope", wrong)
     with pytest.raises(InvalidInput, match=message):
         check_grant(Grant(scope=wrong, process_id="p"))
 
@@ -174,7 +183,7 @@ def test_what_is_no_scope_is_refused(wrong: Scope, message: str) -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (SCOPE, "a Grant is needed, not Scope"),
+        (SCOPE, "expected a Grant, got AgentScope"),
         (Grant(scope=SCOPE, process_id=" "), "grant.process_id is blank"),
         (Grant(scope=SCOPE, process_id="p", kind="x" * 256), "grant.kind has 256 characters"),
         (Grant(scope=SCOPE, process_id="p", label="\0"), "grant.label contains a NUL"),
@@ -190,7 +199,7 @@ def test_grants_are_stored_by_session_and_frame() -> None:
     """The whole session is a scope of its own, beside its frames."""
     whole, framed = Grant(scope=SCOPE, process_id="p"), Grant(scope=FRAME, process_id="p", kind="k", label="")
     assert [check_grant(grant) for grant in (whole, framed)] == [whole, framed]
-    assert [check_process_scope("scope", scope) for scope in (SCOPE, FRAME)] == [SCOPE, FRAME]
+    assert [check_agent_scope("scope", scope) for scope in (SCOPE, FRAME)] == [SCOPE, FRAME]
     assert [frame_of(SCOPE), frame_of(FRAME)] == ["", "frame"]
     assert decode_grant(GrantRow(SESSION, "", "p", None, None)) == whole
     assert decode_grant(GrantRow(SESSION, "frame", "p", "k", "")) == framed
@@ -206,7 +215,7 @@ def test_a_grant_is_listed_with_its_process() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"status": "running"}, "a ProcessFilter is needed, not dict"),
+        ({"status": "running"}, "expected a ProcessFilter, got dict"),
         (ProcessFilter(status="running"), "status must be one of running, completed, failed, cancelled, abandoned"),  # type: ignore[arg-type]
         (ProcessFilter(waiting="yes"), "waiting must be true, false or None, not 'yes'"),  # type: ignore[arg-type]
         (ProcessFilter(kind="\0"), "kind contains a NUL"),
@@ -359,21 +368,21 @@ def test_damaged_changes_are_reported_as_damage(damaged: ChangeRow) -> None:
 def test_a_session_is_cut_off_and_nothing_else() -> None:
     """What nobody sees any more is orphaned, what others see is preserved, both in the order of their ids."""
     rows = [DetachedRow("d", False), DetachedRow("c", True), DetachedRow("b", False), DetachedRow("a", True)]
-    assert detached(SESSION, rows, revoked=5, cleared=2) == SessionDetached(
+    assert decode_detach(SESSION, DetachAnswer(5, 2, rows)) == SessionDetached(
         session_id=SESSION,
         revoked_grant_count=5,
         cleared_wake_target_count=2,
         orphaned_process_ids=("b", "d"),
         preserved_process_ids=("a", "c"),
     )
-    assert detached(SESSION, [], revoked=0, cleared=0) == SessionDetached(session_id=SESSION)
+    assert decode_detach(SESSION, DetachAnswer(0, 0, [])) == SessionDetached(session_id=SESSION)
 
 
 def test_a_tail_is_events_and_the_place_behind_them() -> None:
     """Events of any processes come back as they were stored, and the cursor goes on behind the last of them."""
     rows = [
-        TailRow(7, "p", 1, "note", None, "hash", '{"payload":1}', None, 50, 3),
-        TailRow(9, "q", 4, "note", "key", "hash", '{"payload":null}', None, 60, 4),
+        EventTailRow(7, "p", 1, "note", None, "hash", '{"payload":1}', None, 50, 3),
+        EventTailRow(9, "q", 4, "note", "key", "hash", '{"payload":null}', None, 60, 4),
     ]
     page = decode_tail(rows, ChangeCursor(0, 0))
     assert [(each.process_id, each.sequence, each.payload, each.replay_key) for each in page.events] == [

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from lash.errors import CorruptData, InvalidInput, ScheduleConflict, ScheduleNotFound
-from lash.model.process.process import HOST, Scope, SessionOriginator
+from lash.model.process.process import HOST, AgentScope, SessionOriginator
 from lash.model.trigger.schedule import CatchUp, Fired, FiredTick, ScheduleDraft
 from lash.model.trigger.trigger import EmitReport
 from lash.plan.trigger.schedule import (
@@ -41,7 +41,7 @@ HOUR = 3_600_000
 NOON = 1_780_315_200_000
 """2026-06-01T12:00:00Z."""
 HOURLY = ScheduleDraft(key="k", cron="0 * * * *", payload={"a": 1})
-OF_SESSION = SessionOriginator(scope=Scope(session_id="s", agent_frame_id="f"))
+OF_SESSION = SessionOriginator(scope=AgentScope(session_id="s", agent_frame_id="f"))
 BODY = '{"key":"k","cron":"0 * * * *","payload":{"a":1}}'
 HOST_K = "schedule:05058d02e8dfdd8eee369a12220d371c6a37146802066d346a9624f52d391d17"
 
@@ -72,7 +72,7 @@ class TestCheck:
             ({"key": " "}, "key"),
             ({"key": "x" * 256}, "key"),
             ({"owner": "host"}, "schedule 'k'"),
-            ({"owner": SessionOriginator(scope=Scope(session_id=""))}, "session_id"),
+            ({"owner": SessionOriginator(scope=AgentScope(session_id=""))}, "session_id"),
             ({"cron": "0 0 31 2 *"}, "cron"),
             ({"time_zone": "Nowhere"}, "time zone"),
             ({"catch_up": "some"}, "catch_up"),
@@ -205,7 +205,7 @@ class TestChange:
         assert plan_registration(HOURLY, stored(), NOON) is None
         assert plan_registration(HOURLY, stored(enabled=False, next_tick_ms=None, next_fire_ms=None), NOON) is None
         of_session = msgspec.structs.replace(HOURLY, owner=OF_SESSION)
-        whole = msgspec.structs.replace(HOURLY, owner=SessionOriginator(scope=Scope(session_id="s")))
+        whole = msgspec.structs.replace(HOURLY, owner=SessionOriginator(scope=AgentScope(session_id="s")))
         first = plan_registration(of_session, None, NOON)
         assert first is not None
         assert first.owner_session_id == "s"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lash.model.process.process import Scope, SessionOriginator
+from lash.model.process.process import AgentScope, SessionOriginator
 from lash.model.trigger.schedule import CatchUp, ScheduleDraft
 from lash.plan.trigger.tick import MAX_TICKS, Moment, due_ticks, identity_of, moment_after
 
@@ -101,7 +101,7 @@ def test_jitter_is_golden() -> None:
     draft = hourly(CatchUp.ALL, jitter_ms=600_000)
     assert moment_after(draft, NOON - 1) == Moment(NOON, NOON + 375_067)
     other = ScheduleDraft(
-        owner=SessionOriginator(scope=Scope(session_id="s")), key="k", cron="0 * * * *", jitter_ms=600_000
+        owner=SessionOriginator(scope=AgentScope(session_id="s")), key="k", cron="0 * * * *", jitter_ms=600_000
     )
     assert moment_after(other, NOON - 1) == Moment(NOON, NOON + 324_857)
     # A jitter longer than the minute between two ticks is taken modulo 60,000: the last moment is one before the next.

@@ -11,13 +11,13 @@ from lash.errors import CorruptData, InvalidInput, TriggerConflict, TriggerNotFo
 from lash.model.causal import TriggerOccurrenceCause
 from lash.model.process.event import EventType
 from lash.model.process.process import (
+    AgentScope,
     EngineInput,
     HostOriginator,
-    Identity,
+    ProcessIdentity,
     Provenance,
     Recovery,
     Registration,
-    Scope,
     SessionOriginator,
     ToolCallInput,
 )
@@ -78,7 +78,7 @@ def draft(**fields: Any) -> TriggerDraft:  # noqa: ANN401 - the fields of a defi
 
 
 def session(session_id: str = "s", frame: str | None = None) -> SessionOriginator:
-    return SessionOriginator(scope=Scope(session_id=session_id, agent_frame_id=frame))
+    return SessionOriginator(scope=AgentScope(session_id=session_id, agent_frame_id=frame))
 
 
 def row(*, revision: int = 1, enabled: bool = True, definition: str | None = None) -> TriggerRow:
@@ -129,7 +129,7 @@ def test_golden_fingerprint() -> None:
         {"target": EngineInput(kind="x", payload={})},
         {"environment_ref": "x"},
         {"payload_schema": {"type": "string"}},
-        {"identity": Identity(kind="x")},
+        {"identity": ProcessIdentity(kind="x")},
         {"label": "x"},
         {"input_template": {"x": WholeEvent()}},
         {"wake_session_id": "x"},
@@ -144,16 +144,16 @@ def test_every_part_counts(fields: dict[str, Any]) -> None:
 def test_what_is_said_twice_counts_once() -> None:
     """The label belongs to the identity, and the engine's kind is the identity that goes without saying."""
     plain = encode_draft(draft(label="l"))
-    assert plain.draft.identity == Identity(kind="work", label="l")
+    assert plain.draft.identity == ProcessIdentity(kind="work", label="l")
     assert plain.draft.label is None
-    assert encode_draft(draft(identity=Identity(kind="work", label="l"))).fingerprint == plain.fingerprint
-    both = draft(identity=Identity(kind="work", label="l"), label="l")
+    assert encode_draft(draft(identity=ProcessIdentity(kind="work", label="l"))).fingerprint == plain.fingerprint
+    both = draft(identity=ProcessIdentity(kind="work", label="l"), label="l")
     assert encode_draft(both).fingerprint == plain.fingerprint
 
 
 def test_the_columns_of_a_definition() -> None:
     """Lists and matching go by these."""
-    encoded = encode_draft(draft(owner=session(), identity=Identity(kind="k", definition={"b": 1, "a": 2})))
+    encoded = encode_draft(draft(owner=session(), identity=ProcessIdentity(kind="k", definition={"b": 1, "a": 2})))
     assert encoded.name == TriggerName(owner_session_id="s", key="k")
     assert encoded.definition_hash == sha256(b'{"a":2,"b":1}')
     assert encode_draft(draft()).definition_hash is None
@@ -165,7 +165,7 @@ def test_the_columns_of_a_definition() -> None:
     [
         ({"target": ToolCallInput(call_id="c", tool_id="t", tool_name="n")}, "ToolCallInput"),
         ({"target": EngineInput(kind="w", payload=[])}, "expected an object as the payload of the target, got list"),
-        ({"label": "a", "identity": Identity(kind="k", label="b")}, "expected label 'b'"),
+        ({"label": "a", "identity": ProcessIdentity(kind="k", label="b")}, "expected label 'b'"),
         ({"input_template": {"x": EventPointer(path="x")}}, "JSON pointer"),
         ({"input_template": {" ": FixedInput(value=1)}}, "blank"),
         ({"source_type": " "}, "source_type is blank"),
@@ -209,7 +209,7 @@ def test_the_process_that_a_subscription_starts() -> None:
         draft(
             owner=session(frame="f"),
             target=EngineInput(kind="work", payload={"m": 1, "args": "old"}),
-            identity=Identity(kind="job", label="l"),
+            identity=ProcessIdentity(kind="job", label="l"),
             recovery="owner_bound",
             event_types=(EventType(name="note"),),
             wake_session_id="w",
@@ -220,7 +220,7 @@ def test_the_process_that_a_subscription_starts() -> None:
         process_id="p",
         input=EngineInput(kind="work", payload={"m": 1, "args": {"x": 1}}),
         recovery=Recovery.OWNER_BOUND,
-        identity=Identity(kind="job", label="l"),
+        identity=ProcessIdentity(kind="job", label="l"),
         event_types=(EventType(name="note"),),
         provenance=Provenance(originator=session(frame="f"), caused_by=TriggerOccurrenceCause(occurrence_id="o")),
         environment_ref="e",

@@ -222,7 +222,7 @@ async def test_wakes_come_as_messages_and_are_acknowledged(bench: Bench) -> None
     ]
     assert isinstance(messages[2].origin, ProcessOrigin)
     assert messages[2].origin.process_id == handles[0]
-    granted = await app.storage.grants.list(lash.model.Scope(session_id="s"))
+    granted = await app.storage.grants.list(lash.model.AgentScope(session_id="s"))
     assert [entry.grant.process_id for entry in granted] == [handles[0]]
     assert await app.session("s").pending() == ()
     assert await app.handle(handles[0]).result(timeout_s=5) == "cats"

@@ -79,7 +79,7 @@ async def test_a_process_takes_few_statements(backend_name: str, backend_url: st
     if backend_name == "sqlite":
         assert (counts["process_insert"], counts["process_lease_acquire"]) == (1, 1)
     else:
-        assert (counts["process_begin"], counts["process_lease_complete"]) == (1, 1)
+        assert (counts["process_register_and_claim"], counts["process_lease_complete"]) == (1, 1)
         # Beside them nothing, but for what is asked each second.
         assert counts.total() <= 12 + 2, counts
 

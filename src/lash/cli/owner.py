@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 def owner_of(session_id: str | None) -> TriggerOwner:
     """Return the owner that ``--session`` names; without it the host."""
-    from lash.model.process.process import HOST, Scope, SessionOriginator
+    from lash.model.process.process import HOST, AgentScope, SessionOriginator
 
-    return HOST if session_id is None else SessionOriginator(scope=Scope(session_id=session_id))
+    return HOST if session_id is None else SessionOriginator(scope=AgentScope(session_id=session_id))
 
 
 def owner_text(owner: TriggerOwner) -> str:

@@ -98,6 +98,7 @@ from lash.model.process.event import WakeSpec as WakeSpec
 from lash.model.process.event import WakeState as WakeState
 from lash.model.process.event import WholePayload as WholePayload
 from lash.model.process.process import Abandonment as Abandonment
+from lash.model.process.process import AgentScope as AgentScope
 from lash.model.process.process import Cancellation as Cancellation
 from lash.model.process.process import ChangeKind as ChangeKind
 from lash.model.process.process import ChangePage as ChangePage
@@ -109,11 +110,11 @@ from lash.model.process.process import FailureClass as FailureClass
 from lash.model.process.process import Grant as Grant
 from lash.model.process.process import GrantEntry as GrantEntry
 from lash.model.process.process import HostOriginator as HostOriginator
-from lash.model.process.process import Identity as Identity
 from lash.model.process.process import Outcome as Outcome
 from lash.model.process.process import ProcessAcquired as ProcessAcquired
 from lash.model.process.process import ProcessChange as ProcessChange
 from lash.model.process.process import ProcessFilter as ProcessFilter
+from lash.model.process.process import ProcessIdentity as ProcessIdentity
 from lash.model.process.process import ProcessInput as ProcessInput
 from lash.model.process.process import ProcessLeaseOutcome as ProcessLeaseOutcome
 from lash.model.process.process import ProcessPage as ProcessPage
@@ -127,7 +128,6 @@ from lash.model.process.process import Recovery as Recovery
 from lash.model.process.process import RefusalReason as RefusalReason
 from lash.model.process.process import Registered as Registered
 from lash.model.process.process import Registration as Registration
-from lash.model.process.process import Scope as Scope
 from lash.model.process.process import SessionDetached as SessionDetached
 from lash.model.process.process import SessionOriginator as SessionOriginator
 from lash.model.process.process import SessionTurnInput as SessionTurnInput

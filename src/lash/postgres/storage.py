@@ -11,6 +11,10 @@ from lash.backend.attachment.attachment import Attachments
 from lash.backend.effect import Effects
 from lash.backend.lease import Leases
 from lash.backend.maintenance import StorageMaintenance
+from lash.backend.process.event import Events
+from lash.backend.process.grant import Grants
+from lash.backend.process.lease import ProcessLeases
+from lash.backend.process.process import Processes
 from lash.backend.queue import Queue
 from lash.backend.session import BoundSession, Sessions
 from lash.backend.session_waiter import SharedSessionWaiter
@@ -28,16 +32,17 @@ from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.database import Database, StatementHook
 from lash.postgres.engine.options import PostgresOptions
 from lash.postgres.hints import PostgresHints
+from lash.postgres.process_batches import ProcessBatches
 from lash.postgres.rows.activity import PostgresActivityRows
 from lash.postgres.rows.artifact import PostgresArtifactRows
 from lash.postgres.rows.attachment import PostgresAttachmentManifest, PostgresBytes
 from lash.postgres.rows.effect import PostgresEffectRows
 from lash.postgres.rows.lease import PostgresLeaseRows
 from lash.postgres.rows.maintenance import PostgresMaintenanceRows
-from lash.postgres.rows.process.event import PostgresEventStore
-from lash.postgres.rows.process.grant import PostgresGrantStore
-from lash.postgres.rows.process.lease import PostgresProcessLeaseStore
-from lash.postgres.rows.process.process import PostgresProcessStore
+from lash.postgres.rows.process.event import PostgresEventRows
+from lash.postgres.rows.process.grant import PostgresGrantRows
+from lash.postgres.rows.process.lease import PostgresProcessLeaseRows
+from lash.postgres.rows.process.process import PostgresProcessRows
 from lash.postgres.rows.queue.claim import PostgresClaimRows
 from lash.postgres.rows.queue.dead_letter import PostgresDeadLetterRows
 from lash.postgres.rows.queue.queue import PostgresQueueRows
@@ -71,16 +76,19 @@ class PostgresStorage:
         self.queue = Queue(
             PostgresQueueRows(database), PostgresClaimRows(database), PostgresDeadLetterRows(database), self.hints
         )
-        seen = ProcessCache()
-        self.processes = PostgresProcessStore(database, seen, self.hints)
-        self.events = PostgresEventStore(database, seen, self.hints)
+        cache, batches = ProcessCache(), ProcessBatches(database)
+        events = PostgresEventRows(database, cache, batches)
+        self.processes = Processes(PostgresProcessRows(database, cache), events, self.hints)
+        self.events = Events(events, self.hints)
         self.waiter = SharedProcessWaiter(self.events, self.processes, self.hints)
-        self.process_leases = PostgresProcessLeaseStore(database, seen, self.hints, self.waiter)
-        self.effects = Effects(PostgresEffectRows(database, seen), self.hints)
-        self.work = Work(PostgresWorkRows(database, seen))
+        self.process_leases = ProcessLeases(
+            PostgresProcessLeaseRows(database, cache, batches), events, self.hints, self.waiter
+        )
+        self.effects = Effects(PostgresEffectRows(database, cache), self.hints)
+        self.work = Work(PostgresWorkRows(database, cache))
         self.waits = Waits(PostgresWaitRows(database), self.waiter.changes, self.hints)
         self.schedules = Schedules(PostgresScheduleRows(database), self.hints)
-        self.grants = PostgresGrantStore(database, seen)
+        self.grants = Grants(PostgresGrantRows(database, cache))
         self.activity = Activities(PostgresActivityRows(database), self.hints)
         self.session_waiter = SharedSessionWaiter(PostgresReplyRows(database), self.activity, self.hints)
         self.triggers = Triggers(PostgresTriggerRows(database))

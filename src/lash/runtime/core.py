@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from lash.errors import UnknownDefinition
 from lash.model.lease import LeaseOwner
-from lash.model.process.process import EngineInput, Identity, Provenance, Registration
+from lash.model.process.process import EngineInput, ProcessIdentity, Provenance, Registration
 from lash.model.trigger.trigger import EmitReport, OccurrenceRequest
 from lash.model.value import JSON
 from lash.runtime.definition import ENGINE, AgentDefinition, ProcessDefinition
@@ -126,8 +126,10 @@ def engine_input(process: ProcessDefinition[Any, Any], arguments: dict[str, JSON
     return EngineInput(kind=ENGINE, payload=payload)
 
 
-def identity(process: ProcessDefinition[Any, Any]) -> Identity:
-    return Identity(kind=ENGINE, label=process.name, definition={"process": process.name, "version": process.version})
+def identity(process: ProcessDefinition[Any, Any]) -> ProcessIdentity:
+    return ProcessIdentity(
+        kind=ENGINE, label=process.name, definition={"process": process.name, "version": process.version}
+    )
 
 
 def environment_ref(process: ProcessDefinition[Any, Any]) -> str:

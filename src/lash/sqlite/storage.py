@@ -14,6 +14,10 @@ from lash.backend.attachment.attachment import Attachments
 from lash.backend.effect import Effects
 from lash.backend.lease import Leases
 from lash.backend.maintenance import StorageMaintenance
+from lash.backend.process.event import Events
+from lash.backend.process.grant import Grants
+from lash.backend.process.lease import ProcessLeases
+from lash.backend.process.process import Processes
 from lash.backend.queue import Queue
 from lash.backend.session import BoundSession, Sessions
 from lash.backend.session_waiter import SharedSessionWaiter
@@ -38,10 +42,10 @@ from lash.sqlite.rows.attachment import SQLiteAttachmentManifest, SQLiteBytes
 from lash.sqlite.rows.effect import SQLiteEffectRows
 from lash.sqlite.rows.lease import SQLiteLeaseRows
 from lash.sqlite.rows.maintenance import SQLiteMaintenanceRows
-from lash.sqlite.rows.process.event import SQLiteEventStore
-from lash.sqlite.rows.process.grant import SQLiteGrantStore
-from lash.sqlite.rows.process.lease import SQLiteProcessLeaseStore
-from lash.sqlite.rows.process.process import SQLiteProcessStore
+from lash.sqlite.rows.process.event import SQLiteEventRows
+from lash.sqlite.rows.process.grant import SQLiteGrantRows
+from lash.sqlite.rows.process.lease import SQLiteProcessLeaseRows
+from lash.sqlite.rows.process.process import SQLiteProcessRows
 from lash.sqlite.rows.queue.claim import SQLiteClaimRows
 from lash.sqlite.rows.queue.dead_letter import SQLiteDeadLetterRows
 from lash.sqlite.rows.queue.queue import SQLiteQueueRows
@@ -76,11 +80,12 @@ class SQLiteStorage:
         self.queue = Queue(
             SQLiteQueueRows(database), SQLiteClaimRows(database), SQLiteDeadLetterRows(database), self.hints
         )
-        self.processes = SQLiteProcessStore(database, self.hints)
-        self.events = SQLiteEventStore(database, self.hints)
+        events = SQLiteEventRows(database)
+        self.processes = Processes(SQLiteProcessRows(database), events, self.hints)
+        self.events = Events(events, self.hints)
         self.waiter = SharedProcessWaiter(self.events, self.processes, self.hints)
-        self.process_leases = SQLiteProcessLeaseStore(database, self.hints, self.waiter)
-        self.grants = SQLiteGrantStore(database)
+        self.process_leases = ProcessLeases(SQLiteProcessLeaseRows(database), events, self.hints, self.waiter)
+        self.grants = Grants(SQLiteGrantRows(database))
         self.effects = Effects(SQLiteEffectRows(database), self.hints)
         self.activity = Activities(SQLiteActivityRows(database), self.hints)
         self.session_waiter = SharedSessionWaiter(SQLiteReplyRows(database), self.activity, self.hints)

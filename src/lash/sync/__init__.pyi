@@ -26,6 +26,7 @@ from lash.model.maintenance import GarbageReport, Prunable, PruneReport, Storage
 from lash.model.process.event import Appended, EventDraft, EventPage, ProcessEvent, WakeRecord
 from lash.model.process.process import (
     Abandonment,
+    AgentScope,
     ChangePage,
     ExternalRef,
     Grant,
@@ -40,7 +41,6 @@ from lash.model.process.process import (
     PrunedProcesses,
     Registered,
     Registration,
-    Scope,
     SessionDetached,
     SignalWait,
 )
@@ -418,31 +418,34 @@ class EffectStore:
         """Return a group with its finished effects, in the order in which they finished."""
 
 class EventStore:
-    """The logs of all processes. Numbers begin at 1 and leave no gap.
+    """The logs of all processes. Event numbers start at 1 and have no gaps.
 
-    Methods that name a process raise ProcessNotFound or ProcessPruned where there is none.
+    Methods that name a process raise ProcessNotFound or ProcessPruned if it does not exist.
     """
     def append(self, process_id: str, draft: EventDraft, *, fence: LeaseFence | None = None) -> Appended:
-        """Append an event with all that it means, in one transaction: the record, the end of the process, the wake.
+        """Append an event and write what it means, in one transaction: the record, the end of the process, the wake.
 
         A known replay key returns the first event and writes nothing; other content under it raises EventConflict. An
-        undeclared type, a payload that does not fit and a selector that finds nothing raise InvalidInput. A second end
-        raises ProcessTerminal; other events may follow the end.
+        undeclared type, a payload that does not match its schema and a selector that finds nothing raise InvalidInput.
+        A second end raises ProcessTerminal; other events can follow the end.
 
-        A wake is put into the queue of its session in the same transaction. Without a session it is kept as
-        undeliverable.
+        A wake is put into the queue of its session in the same transaction. If the session does not exist, the wake is
+        stored as undeliverable.
 
-        A ``fence`` is for those who append to a process that they run: it must be live, else LeaseLost, and
-        nothing is written, whatever is known under the replay key.
+        Pass a ``fence`` to append to a process that the caller runs. It must be live; otherwise LeaseLost is raised and
+        nothing is written, even if the replay key is known.
         """
     def signal(self, process_id: str, name: str, *, signal_id: str, payload: JSON = None) -> Appended:
-        """Append the event of a signal. The k-th wait for a name gets the k-th of its signals; none is lost."""
+        """Append the event of a signal. The k-th wait for a name gets the k-th signal of that name; none is lost.
+
+        The same ``signal_id`` is one signal.
+        """
     def signal_at(self, process_id: str, name: str, ordinal: int) -> ProcessEvent | None:
-        """Return the signal of this name and number (from 1), if it is in the log."""
+        """Return the ``ordinal``-th signal of this name, counted from 1; None if the log does not have it yet."""
     def after(
         self, process_id: str, sequence: int = 0, *, event_type: str | None = None, limit: int = 1000
     ) -> tuple[ProcessEvent, ...]:
-        """Return the events behind a number, in order, of one type or of all."""
+        """Return the events after a number, in order, of one type or of all."""
     def recent(self, process_id: str, count: int) -> tuple[ProcessEvent, ...]:
         """Return the last events, in order."""
     def count_through(self, process_id: str, event_type: str, sequence: int) -> int:
@@ -453,41 +456,44 @@ class EventStore:
         A process that does not exist has no entry.
         """
     def wakes_after(self, process_id: str, sequence: int = 0) -> tuple[WakeRecord, ...]:
-        """Return the open wakes behind a number: neither acknowledged nor merged into an earlier one."""
+        """Return the open wakes after a number: neither acknowledged nor merged into an earlier one."""
     def acknowledge_wake(self, process_id: str, sequence: int) -> bool:
         """Acknowledge a wake by hand, for hosts that do not use the queue; return whether it was open."""
     def undeliverable_wakes(self, *, limit: int = 100) -> tuple[WakeRecord, ...]:
-        """Return wakes whose session was not there to get them."""
+        """Return wakes whose session did not exist or was deleted before it could get them."""
     def tail(self, cursor: str | None = None, *, limit: int = 100) -> EventPage:
-        """Return the events of all processes behind a cursor, each exactly once for whoever keeps the cursor.
+        """Return the events of all processes after a cursor; a reader that keeps the cursor gets each exactly once.
 
-        Events of pruned processes are left out. The cursor is that of ``changes``: either goes on where the other was.
+        Events of pruned processes are left out. The cursor is that of ``changes``: either method resumes the other.
         """
     def changes(self, cursor: str | None = None, *, limit: int = 100) -> ChangePage:
-        """Return the changes of all processes behind a cursor, each exactly once for whoever keeps the cursor.
+        """Return the changes of all processes after a cursor; a reader that keeps the cursor gets each exactly once.
 
-        What one writer does comes in its order. Writers that race on one process may pass each other in the feed on
-        PostgreSQL; ``sequence`` tells the order of the log.
+        The changes of one writer come in its order. Changes of one process by concurrent writers can come in another
+        order on PostgreSQL; ``sequence`` is the order of the log.
         """
 
 class GrantStore:
-    """Visibility of processes. Grants never affect whether a process runs."""
+    """The visibility of processes. Grants never affect whether a process runs."""
     def grant(self, grant: Grant) -> Grant:
-        """Let a scope see a process, ended or not; a grant that exists gets the new kind and label."""
-    def revoke(self, scope: Scope, process_id: str) -> bool:
-        """Take a grant back, and return whether there was one."""
-    def transfer(self, from_scope: Scope, to_scope: Scope, process_ids: Sequence[str]) -> None:
-        """Move grants with their kinds and labels, all or none; a missing one raises GrantNotFound."""
-    def list(self, scope: Scope, *, live_only: bool = False) -> tuple[GrantEntry, ...]:
-        """Return what exactly this scope may see, by process id; only running processes if asked."""
-    def has(self, scope: Scope, process_id: str) -> bool:
-        """Say whether exactly this scope may see the process."""
-    def of_process(self, process_id: str) -> tuple[Grant, ...]:
-        """Return who may see a process, by session and frame."""
-    def detach_session(self, session_id: str) -> SessionDetached:
-        """Revoke all grants of a session and clear it as a wake target, and report what that means.
+        """Let a scope see a process, running or ended; an existing grant gets the new kind and label.
 
-        No process is cancelled and no event is appended. Doing it again reports nothing.
+        Raises ProcessNotFound or ProcessPruned if the process does not exist.
+        """
+    def revoke(self, scope: AgentScope, process_id: str) -> bool:
+        """Remove a grant, and return whether there was one."""
+    def transfer(self, from_scope: AgentScope, to_scope: AgentScope, process_ids: Sequence[str]) -> None:
+        """Move grants with their kinds and labels, all or none; a missing one raises GrantNotFound."""
+    def list(self, scope: AgentScope, *, live_only: bool = False) -> tuple[GrantEntry, ...]:
+        """Return the grants of exactly this scope, ordered by process id; with ``live_only`` of running processes."""
+    def has(self, scope: AgentScope, process_id: str) -> bool:
+        """Return whether exactly this scope may see the process."""
+    def of_process(self, process_id: str) -> tuple[Grant, ...]:
+        """Return the grants of a process, ordered by session and frame."""
+    def detach_session(self, session_id: str) -> SessionDetached:
+        """Revoke all grants of a session, clear it as a wake target, and report what changed.
+
+        No process is cancelled and no event is appended. A second call reports nothing.
         """
 
 class HintListener:
@@ -672,25 +678,25 @@ class ProcessLeaseStore:
     """Expiring, fenced rights to run a process. Fencing numbers only grow.
 
     A process is on the work list (`lash.stores.work.WorkStore`) from its registration to its end, unless it is parked.
-    It is woken by a signal, a cancel or an abandon request, and by the end of a process that it started, in the
-    transaction of that event.
+    A signal, a cancel or abandon request, and the end of a process that it started wake it, in the transaction of that
+    event.
     """
     def claim(self, process_id: str, owner: LeaseOwner, *, ttl_ms: int) -> ProcessLeaseOutcome:
-        """Take the right to run a process, if it is free or lapsed; the same holder re-enters.
+        """Acquire the right to run a process if its lease is free or expired; the same holder re-enters.
 
-        Refused, with the reason: a process that ended, an external one, one that another owner began and that is bound
-        to it, and one whose lease is live. The first claim of an owner writes a ``process.started`` event.
+        The refusal says why: the process ended, is external, is bound to another owner, or has a live lease. The first
+        claim of an owner appends a ``process.started`` event.
         """
     def register_and_claim(
         self, registration: Registration, owner: LeaseOwner, *, ttl_ms: int
     ) -> ProcessAcquired | Registered:
-        """Register a process and take the right to run it, in one transaction: what `register` and `claim` leave.
+        """Register a process and acquire the right to run it, in one transaction, with the rows of both calls.
 
-        Takes nothing, and answers `Registered` as `register` does, if the process was registered before or is external.
-        Whoever repeats it after an unknown outcome is answered so too; a lease that the first try took then lapses.
+        Acquires nothing, and returns `Registered` as `register` does, if the process was registered before or is
+        external. So does a repetition after an unknown outcome; the lease that the first call acquired then expires.
         """
     def reclaim(self, process_id: str, owner: LeaseOwner, *, observed: Lease, ttl_ms: int) -> ProcessLeaseOutcome:
-        """Take the right from a holder that is provably a dead process of this machine; otherwise the same as claim."""
+        """Acquire the right from a holder that is provably a dead process of this machine; otherwise as ``claim``."""
     def renew(self, fence: LeaseFence, *, ttl_ms: int) -> Lease:
         """Extend a live lease, never shorten it; raise LeaseLost if the fence does not hold."""
     def release(self, fence: LeaseFence) -> bool:
@@ -698,17 +704,17 @@ class ProcessLeaseStore:
     def park(self, fence: LeaseFence, *, wake_seq: int, until_ms: int | None) -> bool:
         """Free a live lease and take the process off the work list until a moment, or (None) until it is woken.
 
-        ``wake_seq`` is what the claim answered. If the process was woken since, it is left on the work list, and the
-        answer is False: run it again. A process that ended meanwhile is not on the list anyway. A fence that does not
-        hold raises LeaseLost and changes nothing. No event tells of parking: like the lease it is scheduling.
+        ``wake_seq`` comes from the claim. If the process was woken since, it stays on the work list and the method
+        returns False: run it again. A process that ended meanwhile is not on the list anyway. A fence that does not
+        hold raises LeaseLost and changes nothing. No event is appended: like the lease, parking is scheduling state.
         """
     def complete(self, fence: LeaseFence, outcome: Outcome) -> ProcessRecord:
-        """End the process and free the lease, in one transaction, if the fence is live; else LeaseLost.
+        """End the process and free the lease, in one transaction, if the fence is live; otherwise raise LeaseLost.
 
         Repeating it after an unknown outcome is safe: the stored outcome is recognised.
         """
     def holder(self, process_id: str) -> Lease | None:
-        """Return the lease as it stands, live or lapsed; None if it is free."""
+        """Return the lease as it is stored, live or expired; None if it is free."""
 
 class ProcessStore:
     """The processes of a storage. A record changes only by events of its log, in the same transaction.
@@ -717,52 +723,52 @@ class ProcessStore:
     removed since.
     """
     def register(self, registration: Registration) -> Registered:
-        """Register a process, or return the stored record of an equal registration, whatever became of it since.
+        """Register a process, or return the stored record of an equal registration, whatever happened to it since.
 
         Another registration under the same id raises RegistrationConflict. Concurrent equal ones all succeed.
         """
     def get(self, process_id: str) -> ProcessRecord | None:
-        """Return the record; None if the process was never registered or is no longer kept."""
+        """Return the record; None if the process was never registered or was pruned."""
     def list(self, wanted: ProcessFilter = ..., *, limit: int = 100, cursor: str | None = None) -> ProcessPage:
-        """Return processes that fit the filter, the newest first. Pages do not overlap."""
+        """Return processes that match the filter, the newest first. Pages do not overlap."""
     def runnable(self, *, limit: int = 100, after: str | None = None) -> tuple[ProcessRecord, ...]:
-        """Return running processes that workers may run and that no live lease holds, by their ids.
+        """Return running processes that workers can run and that no live lease holds, ordered by id.
 
-        Waiting and parked ones are part of it, external ones are not. ``after`` goes on behind an id. It is for going
-        through all of them; what a worker should claim next is told by `lash.stores.work.WorkStore.look`.
+        Waiting and parked processes are included, external ones are not. ``after`` continues after an id. Use it to
+        walk through all of them; `lash.stores.work.WorkStore.poll` returns what a worker should claim next.
         """
     def complete(self, process_id: str, outcome: Outcome) -> ProcessRecord:
-        """End a process without a lease: an external one, or by the hand of an operator.
+        """End a process without a lease: an external one, or by an operator.
 
-        The same outcome twice is one; another one raises EventConflict or ProcessTerminal. An Abandonment is refused
-        here: ``abandon`` is for that.
+        Repeating the same outcome is idempotent; another one raises EventConflict or ProcessTerminal. An Abandonment is
+        refused: use ``abandon``.
         """
     def abandon(self, process_id: str, outcome: Abandonment) -> ProcessRecord:
-        """End a process whose outcome nobody will know, after an abandon request, once no live lease holds it.
+        """End a process whose outcome is unknown, after an abandon request and once no live lease holds it.
 
-        Raises Conflict while a lease is live or nobody asked for it.
+        Raises Conflict while a lease is live, and if abandonment was not requested.
         """
     def request_cancel(self, process_id: str, *, reason: str = "") -> ProcessRecord:
-        """Ask a process to stop. It is a durable request: the process ends when its run sees it."""
+        """Ask a process to stop. The request is durable: the process ends when its run sees it."""
     def request_abandon(self, process_id: str, *, reason: str = "") -> ProcessRecord:
-        """Note that an operator gives the process up."""
+        """Record that an operator abandons the process; ``abandon`` requires it."""
     def set_external_ref(self, process_id: str, reference: ExternalRef) -> ProcessRecord:
-        """Note where else the process can be found; the last one counts."""
+        """Record where else the process can be found; the last reference counts."""
     def set_wait(self, process_id: str, wait: SignalWait, *, fence: LeaseFence | None = None) -> ProcessRecord:
-        """Park a running process until a signal; raise ProcessTerminal if it ended, LeaseLost as `append`."""
+        """Park a running process until a signal; raise ProcessTerminal if it ended, LeaseLost as `append` does."""
     def clear_wait(self, process_id: str, wait: SignalWait, *, fence: LeaseFence | None = None) -> ProcessRecord:
-        """Note that the process goes on after the signal; the fence is that of `set_wait`."""
+        """Record that the process continues after the signal; the fence is checked as by `set_wait`."""
     def prune(self, *, ended_before_ms: int, through_cursor: str | None, limit: int = 100) -> PrunedProcesses:
         """Remove processes that ended before a moment, with their logs, and leave tombstones.
 
-        ``through_cursor`` is how far the slowest reader of the change feed has come: nothing is removed that it has not
-        seen. None says that nobody reads the feed.
+        ``through_cursor`` is the position of the slowest reader of the change feed: nothing that it has not read is
+        removed. Pass None if the feed has no reader.
         """
     def prune_changes(self, *, before_ms: int, limit: int = 1000) -> int:
-        """Forget the oldest changes of the feed, at most so many, that happened before a moment; return how many.
+        """Remove the oldest changes of the feed, at most ``limit``, that happened before a moment; return how many.
 
-        A reader whose cursor is further behind misses them, and so does the tail of events; the logs of the processes
-        keep all their events.
+        A reader whose cursor is older misses them, and so does the tail of events. The logs of the processes keep all
+        their events.
         """
 
 class ProcessWaiter:

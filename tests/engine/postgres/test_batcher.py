@@ -11,9 +11,9 @@ import pytest_asyncio
 
 import lash
 from lash.model.process.process import ProcessAcquired, Success
+from lash.postgres import process_batches
 from lash.postgres.engine.batcher import StatementBatcher
 from lash.postgres.rows import effect as effects
-from lash.postgres.rows.process import process_claim, process_end
 from lash.sqlkit.queries import load_queries
 from tests.factories.effect import effect
 from tests.factories.process import NOTE, process, process_lease
@@ -134,8 +134,8 @@ async def test_stuck_statements_do_not_hold_up_others(batcher: StatementBatcher[
 @pytest.mark.parametrize(
     ("statement", "limit"),
     [
-        ("process_lease_acquire", process_claim.MAX_TOGETHER),
-        ("process_lease_complete", process_end.MAX_TOGETHER),
+        ("process_lease_acquire", process_batches.MAX_TOGETHER),
+        ("process_lease_complete", process_batches.MAX_TOGETHER),
         ("effect_record_in_process", effects.MAX_TOGETHER),
     ],
 )
@@ -186,7 +186,7 @@ async def test_many_claims_of_unknown_processes_ask_once(
 ) -> None:
     """A storage without the processes in its cache reads all of them in one statement."""
     storage, counts = counted
-    names = [f"p{number}" for number in range(process_claim.MAX_TOGETHER)]
+    names = [f"p{number}" for number in range(process_batches.MAX_TOGETHER)]
     async with await lash.open(postgres_storage_url) as other:
         for name in names:
             await other.processes.register(process(name, NOTE))

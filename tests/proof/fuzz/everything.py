@@ -10,7 +10,7 @@ import msgspec
 import lash
 from lash.model.activity import ActivityDraft
 from lash.model.artifact import ProcessEnvironment
-from lash.model.process.process import Grant, Scope
+from lash.model.process.process import AgentScope, Grant
 from lash.model.queue import Boundary, Claim
 from lash.model.session.session import FullGraph
 from lash.runtime.observe.stream import current_cursor
@@ -26,7 +26,7 @@ Call = Callable[[], Awaitable[Any]]
 NAMESPACE: Final = "code"
 RUN: Final = lash.model.ProcessScope(process_id="research-7")
 TURN: Final = lash.model.TurnScope(session_id="s", turn_id="t")
-GRANTED: Final = Scope(session_id="s")
+GRANTED: Final = AgentScope(session_id="s")
 TTL_MS: Final = 60_000
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lash.model.process.process import Grant, GrantEntry, Scope, SessionDetached
+from lash.model.process.process import AgentScope, Grant, GrantEntry, SessionDetached
 from tests.proof.model.kit import Refused
 from tests.proof.model.process_model import ProcessModel
 
@@ -21,10 +21,10 @@ class GrantModel:
         self._grants[_key(grant.scope, grant.process_id)] = grant
         return grant
 
-    def revoke(self, scope: Scope, process_id: str) -> bool:
+    def revoke(self, scope: AgentScope, process_id: str) -> bool:
         return self._grants.pop(_key(scope, process_id), None) is not None
 
-    def transfer(self, source: Scope, target: Scope, process_ids: Sequence[str]) -> None:
+    def transfer(self, source: AgentScope, target: AgentScope, process_ids: Sequence[str]) -> None:
         if len(set(process_ids)) < len(process_ids):
             raise Refused("InvalidInput")
         if any(_key(source, each) not in self._grants for each in process_ids):
@@ -33,7 +33,7 @@ class GrantModel:
             old = self._grants.pop(_key(source, each))
             self._grants[_key(target, each)] = Grant(scope=target, process_id=each, kind=old.kind, label=old.label)
 
-    def list(self, scope: Scope, *, live_only: bool) -> list[GrantEntry]:
+    def list(self, scope: AgentScope, *, live_only: bool) -> list[GrantEntry]:
         found = [
             (grant, self._all.processes[grant.process_id])
             for _, grant in sorted(self._grants.items())
@@ -45,7 +45,7 @@ class GrantModel:
             if process.is_running or not live_only
         ]
 
-    def has(self, scope: Scope, process_id: str) -> bool:
+    def has(self, scope: AgentScope, process_id: str) -> bool:
         return _key(scope, process_id) in self._grants
 
     def of_process(self, process_id: str) -> tuple[Grant, ...]:
@@ -71,5 +71,5 @@ class GrantModel:
         )
 
 
-def _key(scope: Scope, process_id: str) -> tuple[str, str, str]:
+def _key(scope: AgentScope, process_id: str) -> tuple[str, str, str]:
     return scope.session_id, scope.agent_frame_id or "", process_id

@@ -6,7 +6,7 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from lash.model.process.process import Grant, Scope
+from lash.model.process.process import AgentScope, Grant
 from tests.proof.model.base_rules import session_ids
 from tests.proof.model.expected import like
 from tests.proof.model.grant_model import GrantModel
@@ -15,10 +15,10 @@ from tests.proof.model.process_life import ProcessLife, process_ids
 from tests.proof.model.world import World
 
 SCOPES: Final = (
-    Scope(session_id="s0"),
-    Scope(session_id="s0", agent_frame_id="f"),
-    Scope(session_id="s1"),
-    Scope(session_id="never"),
+    AgentScope(session_id="s0"),
+    AgentScope(session_id="s0", agent_frame_id="f"),
+    AgentScope(session_id="s1"),
+    AgentScope(session_id="never"),
 )
 """Sessions that come and go, a frame of one, and a session that never is."""
 scopes: Final = st.sampled_from(SCOPES)
@@ -32,12 +32,12 @@ class GrantRules(ProcessLife):
         self.grants = GrantModel(self.processes)
 
     @action(8, scope=scopes, process_id=process_ids, kind=st.sampled_from((None, "watch")))
-    def grant(self, scope: Scope, process_id: str, kind: str | None) -> None:
+    def grant(self, scope: AgentScope, process_id: str, kind: str | None) -> None:
         wanted = Grant(scope=scope, process_id=process_id, kind=kind, label=kind)
         self.step("grant", lambda side: side.storage.grants.grant(wanted), lambda _: self.grants.grant(wanted))
 
     @action(3, scope=scopes, process_id=process_ids)
-    def revoke(self, scope: Scope, process_id: str) -> None:
+    def revoke(self, scope: AgentScope, process_id: str) -> None:
         was_there = self.step(
             "revoke",
             lambda side: side.storage.grants.revoke(scope, process_id),
@@ -46,7 +46,7 @@ class GrantRules(ProcessLife):
         self.count(f"revoke:{was_there}")
 
     @action(6, source=scopes, target=scopes, wanted=st.lists(process_ids, min_size=1, max_size=2))
-    def transfer(self, source: Scope, target: Scope, wanted: list[str]) -> None:
+    def transfer(self, source: AgentScope, target: AgentScope, wanted: list[str]) -> None:
         self.step(
             "transfer",
             lambda side: side.storage.grants.transfer(source, target, wanted),
@@ -54,7 +54,7 @@ class GrantRules(ProcessLife):
         )
 
     @action(3, scope=scopes, live_only=st.booleans(), process_id=process_ids)
-    def see(self, scope: Scope, process_id: str, *, live_only: bool) -> None:
+    def see(self, scope: AgentScope, process_id: str, *, live_only: bool) -> None:
         self.step(
             "list",
             lambda side: side.storage.grants.list(scope, live_only=live_only),

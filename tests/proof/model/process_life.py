@@ -13,8 +13,8 @@ from lash.model.process.process import (
     EngineInput,
     ExternalInput,
     Failure,
-    Identity,
     Outcome,
+    ProcessIdentity,
     ProcessRecord,
     Provenance,
     Recovery,
@@ -59,7 +59,7 @@ def registration(process_id: str, kind: int) -> Registration:
     fields = KINDS[kind]
     return Registration(
         process_id=process_id,
-        identity=Identity(kind="external" if kind == 2 else "work"),
+        identity=ProcessIdentity(kind="external" if kind == 2 else "work"),
         event_types=DECLARED,
         **fields,
     )

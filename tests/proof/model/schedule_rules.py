@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 import msgspec
 from hypothesis import strategies as st
 
-from lash.model.process.process import HOST, EngineInput, Identity, Scope, SessionOriginator
+from lash.model.process.process import HOST, AgentScope, EngineInput, ProcessIdentity, SessionOriginator
 from lash.model.session.session import CreatedSession
 from lash.model.trigger.schedule import CatchUp, Fired, RegisteredSchedule, Schedule, ScheduleDraft
 from lash.model.trigger.trigger import EventPointer, OccurrenceRequest, RegisteredTrigger, TriggerDraft, TriggerOwner
@@ -22,9 +22,9 @@ from tests.proof.model.world import Side, World
 
 OWNERS: Final[tuple[TriggerOwner, ...]] = (
     HOST,
-    SessionOriginator(scope=Scope(session_id="s0")),
-    SessionOriginator(scope=Scope(session_id="s0", agent_frame_id="f")),
-    SessionOriginator(scope=Scope(session_id="s1")),
+    SessionOriginator(scope=AgentScope(session_id="s0")),
+    SessionOriginator(scope=AgentScope(session_id="s0", agent_frame_id="f")),
+    SessionOriginator(scope=AgentScope(session_id="s1")),
 )
 SOURCE: Final = "shared"
 """The source of several schedules, so that two of them may mean the same tick."""
@@ -88,7 +88,7 @@ class ScheduleRules(SessionLife):
             source_key=SOURCE,
             target=EngineInput(kind="work", payload={}),
             environment_ref="environment",
-            identity=Identity(kind="work"),
+            identity=ProcessIdentity(kind="work"),
             input_template={"at": EventPointer(path="/scheduled_at")},
         )
 

@@ -7,7 +7,14 @@ from typing import Any, ClassVar, Final, TypeVar
 import msgspec
 from hypothesis import strategies as st
 
-from lash.model.process.process import EngineInput, HostOriginator, Identity, Scope, SessionOriginator, Success
+from lash.model.process.process import (
+    AgentScope,
+    EngineInput,
+    HostOriginator,
+    ProcessIdentity,
+    SessionOriginator,
+    Success,
+)
 from lash.model.session.session import CreatedSession
 from lash.model.trigger.trigger import (
     DeliveryState,
@@ -38,9 +45,9 @@ T = TypeVar("T")
 HOST: Final = HostOriginator()
 OWNERS: Final[tuple[TriggerOwner, ...]] = (
     HOST,
-    SessionOriginator(scope=Scope(session_id="s0")),
-    SessionOriginator(scope=Scope(session_id="s0", agent_frame_id="f")),
-    SessionOriginator(scope=Scope(session_id="s1")),
+    SessionOriginator(scope=AgentScope(session_id="s0")),
+    SessionOriginator(scope=AgentScope(session_id="s0", agent_frame_id="f")),
+    SessionOriginator(scope=AgentScope(session_id="s1")),
 )
 NUMBER: Final = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 VARIANTS: Final[tuple[dict[str, Any], ...]] = (
@@ -67,7 +74,7 @@ def draft(owner: TriggerOwner, key: str, variant: int) -> TriggerDraft:
         source_type="ui.button",
         target=EngineInput(kind="work", payload={"module": "m"}),
         environment_ref="environment",
-        identity=Identity(kind="work", label="l"),
+        identity=ProcessIdentity(kind="work", label="l"),
         **fields,
     )
 
@@ -218,7 +225,7 @@ class TriggerRules(SessionLife):
         wanted = [each.process_id for each in deliveries if each.state is DeliveryState.REJECTED]
         if not wanted or wanted[0] in self.processes.processes:
             return
-        squatter = process(wanted[0], identity=Identity(kind="work"))
+        squatter = process(wanted[0], identity=ProcessIdentity(kind="work"))
         self.step(
             "squat",
             lambda side: side.storage.processes.register(side.own(squatter)),
@@ -337,5 +344,5 @@ async def _granted(side: Side) -> set[tuple[str, str]]:
     return {
         (session_id, entry.grant.process_id)
         for session_id in ("s0", "s1", "s2")
-        for entry in await side.storage.grants.list(Scope(session_id=session_id))
+        for entry in await side.storage.grants.list(AgentScope(session_id=session_id))
     }

@@ -13,7 +13,7 @@ from lash.model.process.event import EventType, TerminalState
 from lash.model.value import JSON, Count, JSONObject, Value, share_default
 
 
-class Scope(Value, frozen=True, kw_only=True):
+class AgentScope(Value, frozen=True, kw_only=True):
     """A session, or one agent frame of it."""
 
     session_id: str
@@ -27,7 +27,7 @@ class HostOriginator(Value, frozen=True, kw_only=True, tag_field="type", tag="ho
 class SessionOriginator(Value, frozen=True, kw_only=True, tag_field="type", tag="session"):
     """A session started the process."""
 
-    scope: Scope
+    scope: AgentScope
 
 
 HOST: Final = HostOriginator()
@@ -86,7 +86,7 @@ class ExternalInput(_Input, frozen=True, kw_only=True, tag="external"):
 ProcessInput: TypeAlias = ToolCallInput | EngineInput | SessionTurnInput | ExternalInput
 
 
-class Identity(Value, frozen=True, kw_only=True):
+class ProcessIdentity(Value, frozen=True, kw_only=True):
     """What lists show and filter by."""
 
     kind: str
@@ -111,7 +111,7 @@ class Registration(Value, frozen=True, kw_only=True):
     process_id: str
     input: ProcessInput
     recovery: Recovery = Recovery.RERUNNABLE
-    identity: Identity | None = None
+    identity: ProcessIdentity | None = None
     event_types: tuple[EventType, ...] = ()
     provenance: Provenance = _UNKNOWN
     environment_ref: str | None = None
@@ -253,7 +253,7 @@ class ProcessPage(Value, frozen=True, kw_only=True):
 class Grant(Value, frozen=True, kw_only=True):
     """A scope may see and name a process. It never affects whether the process runs."""
 
-    scope: Scope
+    scope: AgentScope
     process_id: str
     kind: str | None = None
     label: str | None = None

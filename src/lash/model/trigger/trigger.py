@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from lash.model.process.event import EventType
-from lash.model.process.process import EngineInput, HostOriginator, Identity, Recovery, SessionOriginator
+from lash.model.process.process import EngineInput, HostOriginator, ProcessIdentity, Recovery, SessionOriginator
 from lash.model.value import JSON, Count, JSONObject, Positive, Value
 
 TriggerOwner: TypeAlias = HostOriginator | SessionOriginator
@@ -55,7 +55,7 @@ class TriggerDraft(Value, frozen=True, kw_only=True):
     environment_ref: str
     source: JSON = None
     payload_schema: JSONObject = msgspec.field(default_factory=dict)
-    identity: Identity | None = None
+    identity: ProcessIdentity | None = None
     label: str | None = None
     event_types: tuple[EventType, ...] = ()
     input_template: dict[str, InputBinding] = msgspec.field(default_factory=dict)

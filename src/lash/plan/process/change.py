@@ -35,7 +35,7 @@ class ChangeRow(msgspec.Struct, frozen=True, array_like=True):
     transaction_id: int = 0
 
 
-class TailRow(msgspec.Struct, frozen=True, array_like=True):
+class EventTailRow(msgspec.Struct, frozen=True, array_like=True):
     """A stored event of any process, at its place in the feed."""
 
     seq: int
@@ -62,7 +62,7 @@ def decode_changes(rows: Sequence[ChangeRow], after: ChangeCursor) -> ChangePage
     return ChangePage(changes=tuple(_decode_change(row) for row in rows), cursor=_cursor_behind(rows, after))
 
 
-def decode_tail(rows: Sequence[TailRow], after: ChangeCursor) -> EventPage:
+def decode_tail(rows: Sequence[EventTailRow], after: ChangeCursor) -> EventPage:
     """Return a page of events of all processes and the cursor behind it."""
     return EventPage(events=tuple(_decode_tail_event(row) for row in rows), cursor=_cursor_behind(rows, after))
 
@@ -82,12 +82,12 @@ def decode_change_cursor(cursor: str | None) -> ChangeCursor:
     raise InvalidInput(f"{cursor!r:.80} is not a cursor of the change feed")
 
 
-def _cursor_behind(rows: Sequence[ChangeRow] | Sequence[TailRow], after: ChangeCursor) -> str:
+def _cursor_behind(rows: Sequence[ChangeRow] | Sequence[EventTailRow], after: ChangeCursor) -> str:
     last = ChangeCursor(rows[-1].transaction_id, rows[-1].seq) if rows else after
     return base64.urlsafe_b64encode(b"c1:%d:%d" % last).decode()
 
 
-def _decode_tail_event(row: TailRow) -> ProcessEvent:
+def _decode_tail_event(row: EventTailRow) -> ProcessEvent:
     event = EventRow(
         row.sequence, row.event_type, row.replay_key, row.payload_hash, row.payload, row.wake, row.occurred_at_ms
     )

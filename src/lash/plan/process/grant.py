@@ -1,22 +1,15 @@
-"""Who may see which process."""
+"""Which scope may see which process."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 import msgspec
 
 from lash.base.limits import check_identifier, check_text
-from lash.errors import (
-    InvalidInput,
-)
-from lash.model.process.process import (
-    Grant,
-    GrantEntry,
-    Scope,
-    SessionDetached,
-)
-from lash.plan.process.process import ProcessRow, check_process_scope, decode_process
+from lash.errors import InvalidInput
+from lash.model.process.process import AgentScope, Grant, GrantEntry, SessionDetached
+from lash.plan.process.process import ProcessRow, check_agent_scope, decode_process
 
 
 class GrantRow(msgspec.Struct, frozen=True, array_like=True):
@@ -30,7 +23,7 @@ class GrantRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GrantEntryRow(msgspec.Struct, frozen=True, array_like=True):
-    """A stored grant and the process it shows."""
+    """A stored grant and its process."""
 
     session_id: str
     frame_id: str
@@ -49,14 +42,22 @@ class GrantEntryRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DetachedRow(msgspec.Struct, frozen=True, array_like=True):
-    """A running process that lost a grant, and whether another grant shows it still."""
+    """A running process that lost a grant, and whether another scope still has a grant of it."""
 
     process_id: str
     still_granted: bool
 
 
+class DetachAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """How many grants were revoked and wake targets cleared, and which running processes lost a grant."""
+
+    revoked: int
+    cleared: int
+    processes: list[DetachedRow]
+
+
 def check_process_ids(process_ids: object) -> tuple[str, ...]:
-    """Return the ids if they are a collection of different ones."""
+    """Return the ids, or raise InvalidInput unless they are a collection of distinct ids."""
     if isinstance(process_ids, str | bytes) or not isinstance(process_ids, Collection):
         raise InvalidInput(f"process_ids must be a collection of ids, not {type(process_ids).__name__}")
     ids = tuple(check_identifier("process_id", each) for each in process_ids)
@@ -66,10 +67,10 @@ def check_process_ids(process_ids: object) -> tuple[str, ...]:
 
 
 def check_grant(grant: object) -> Grant:
-    """Return the grant if it can be stored."""
+    """Return the grant, or raise InvalidInput if it cannot be stored."""
     if not isinstance(grant, Grant):
-        raise InvalidInput(f"a Grant is needed, not {type(grant).__name__}")
-    check_process_scope("grant.scope", grant.scope)
+        raise InvalidInput(f"expected a Grant, got {type(grant).__name__}")
+    check_agent_scope("grant.scope", grant.scope)
     check_identifier("grant.process_id", grant.process_id)
     for name in ("kind", "label"):
         text = getattr(grant, name)
@@ -78,14 +79,14 @@ def check_grant(grant: object) -> Grant:
     return grant
 
 
-def frame_of(scope: Scope) -> str:
-    """Return the frame of a scope as stored."""
+def frame_of(scope: AgentScope) -> str:
+    """Return the frame of a scope as it is stored."""
     return "" if scope.agent_frame_id is None else scope.agent_frame_id
 
 
 def decode_grant(row: GrantRow) -> Grant:
     """Return the grant that the row means."""
-    scope = Scope(session_id=row.session_id, agent_frame_id=row.frame_id or None)
+    scope = AgentScope(session_id=row.session_id, agent_frame_id=row.frame_id or None)
     return Grant(scope=scope, process_id=row.process_id, kind=row.kind, label=row.label)
 
 
@@ -106,13 +107,13 @@ def decode_grant_entry(row: GrantEntryRow) -> GrantEntry:
     return GrantEntry(grant=decode_grant(grant), record=decode_process(process))
 
 
-def detached(session_id: str, rows: Iterable[DetachedRow], *, revoked: int, cleared: int) -> SessionDetached:
-    """Return the report of cutting a session off its processes."""
-    running = sorted(rows, key=lambda row: row.process_id)
+def decode_detach(session_id: str, answer: DetachAnswer) -> SessionDetached:
+    """Return the report of detaching a session from its processes."""
+    running = sorted(answer.processes, key=lambda row: row.process_id)
     return SessionDetached(
         session_id=session_id,
-        revoked_grant_count=revoked,
-        cleared_wake_target_count=cleared,
+        revoked_grant_count=answer.revoked,
+        cleared_wake_target_count=answer.cleared,
         orphaned_process_ids=tuple(row.process_id for row in running if not row.still_granted),
         preserved_process_ids=tuple(row.process_id for row in running if row.still_granted),
     )

@@ -1,11 +1,37 @@
-"""Which owner may run a process, and when a process may be abandoned."""
+"""Which owner may run a process."""
 
 from __future__ import annotations
 
-from lash.errors import Conflict
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+
 from lash.model.lease import LeaseOwner
 from lash.model.process.process import ProcessRecord, ProcessRefused, Recovery, RefusalReason
-from lash.plan.lease import LeaseRow
+from lash.plan.lease import DecideClaim, LeaseClaim, plan_claim
+from lash.plan.process.append import AppendRequest, start_request
+
+
+class RunClaim(msgspec.Struct, frozen=True, kw_only=True):
+    """A checked claim on the right to run a process, and the functions that decide about it."""
+
+    claim: LeaseClaim
+    refuse: Callable[[ProcessRecord], ProcessRefused | None]
+    """Returns why the owner may not run the process, whatever its lease says."""
+    decide: DecideClaim
+    started: AppendRequest
+    """The event of the start, to be appended with an acquisition unless the log has it."""
+
+
+def run_claim(claim: LeaseClaim) -> RunClaim:
+    """Return the claim with the rules of processes."""
+    return RunClaim(
+        claim=claim,
+        refuse=partial(refuse_run, owner=claim.owner),
+        decide=partial(plan_claim, claim=claim),
+        started=start_request(claim.resource.id, claim.owner),
+    )
 
 
 def refuse_run(record: ProcessRecord, owner: LeaseOwner) -> ProcessRefused | None:
@@ -18,16 +44,3 @@ def refuse_run(record: ProcessRecord, owner: LeaseOwner) -> ProcessRefused | Non
     if record.registration.recovery is Recovery.OWNER_BOUND and first is not None and not first.same_holder(owner):
         return ProcessRefused(reason=RefusalReason.OWNER_BOUND)
     return None
-
-
-def require_abandonable(record: ProcessRecord, lease: LeaseRow, now_ms: int) -> None:
-    """Raise Conflict unless abandonment was requested and no live lease holds the process.
-
-    A process that ended is left to the append, which compares the outcomes.
-    """
-    if record.is_terminal:
-        return
-    if not record.projection.abandon_requested:
-        raise Conflict(f"process {record.process_id!r} was not asked to be abandoned; call request_abandon first")
-    if lease.is_live(now_ms):
-        raise Conflict(f"process {record.process_id!r} is being run; its lease must expire before it is abandoned")

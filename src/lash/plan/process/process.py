@@ -1,4 +1,4 @@
-"""What a process's row means, how it is registered, and who may run it."""
+"""What the row of a process means, how a process is registered, and how processes are listed."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from lash.errors import (
 )
 from lash.model.process.event import EventType, Selector
 from lash.model.process.process import (
+    AgentScope,
     EngineInput,
     ExternalInput,
-    Identity,
     ProcessFilter,
+    ProcessIdentity,
     ProcessInput,
     ProcessPage,
     ProcessRecord,
@@ -31,24 +32,22 @@ from lash.model.process.process import (
     Provenance,
     Recovery,
     Registration,
-    Scope,
     SessionOriginator,
     SessionTurnInput,
     ToolCallInput,
 )
 from lash.model.value import JSON
-from lash.plan.process.event import CORE_NAMES
+from lash.plan.process.event import CORE_NAMES, encode_projection
 from lash.plan.process.schema import check_schema
 from lash.plan.trigger.selector import check_selector
 from lash.plan.work import is_runnable, parent_of
 
-MAX_PAGE: Final = 1_000
 NO_DEFINITION: Final = "none"
-"""Stands for the hash of a definition that is not there; it matches nothing."""
+"""Stands for the hash of a missing definition; it matches no process."""
 
 
 class ProcessRow(msgspec.Struct, frozen=True, array_like=True):
-    """A stored process. All of it but the wake target changes only with ``last_sequence``."""
+    """A stored process. Everything except the wake target changes only together with ``last_sequence``."""
 
     process_key: int
     process_id: str
@@ -61,7 +60,7 @@ class ProcessRow(msgspec.Struct, frozen=True, array_like=True):
     updated_at_ms: int
 
 
-class PrunableRow(msgspec.Struct, frozen=True, array_like=True):
+class PrunableProcessRow(msgspec.Struct, frozen=True, array_like=True):
     """A process that can be pruned."""
 
     process_key: int
@@ -71,7 +70,7 @@ class PrunableRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class EncodedRegistration(msgspec.Struct, frozen=True, kw_only=True):
-    """A registration ready to be written, with the columns that lists filter by."""
+    """A registration as it is written, with the columns that lists filter by."""
 
     registration: Registration
     body: str
@@ -84,12 +83,33 @@ class EncodedRegistration(msgspec.Struct, frozen=True, kw_only=True):
     runnable: bool
 
 
+class RegisteredRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The stored row after a registration, and whether the registration inserted it."""
+
+    row: ProcessRow
+    created: bool
+
+
+class ProcessPageQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of a list: the named query of its leading filter, and the parameters of that."""
+
+    query: str
+    filter: ProcessFilter
+    definition_hash: str | None
+    before: int | None
+    limit: int
+
+
+NEW_PROJECTION: Final = encode_projection(Projection())
+"""The projection of an empty log, as it is stored."""
+
+
 def encode_registration(registration: Registration) -> EncodedRegistration:
-    """Check a registration and turn it into what is written."""
+    """Return the registration as it is written, or raise InvalidInput."""
     if not isinstance(registration, Registration):
-        raise InvalidInput(f"a Registration is needed, not {type(registration).__name__}")
+        raise InvalidInput(f"expected a Registration, got {type(registration).__name__}")
     what = f"process {check_identifier('process_id', registration.process_id)!r}"
-    # Read back, so that the checks see the declared kinds: members of enums where the caller gave their text.
+    # Decoded again, so that the checks see the declared types: enum members where the caller gave their text.
     plain = decode(encode(registration, Registration, what), Registration, what)
     _check_environment(what, plain)
     _check_event_types(what, plain.event_types)
@@ -134,14 +154,14 @@ def decode_process(row: ProcessRow) -> ProcessRecord:
 
 
 def row_after(row: ProcessRow, projection: str, now_ms: int) -> ProcessRow:
-    """Return the row as it stands after one more event, which left the process at this projection."""
+    """Return the row after one more event, which led to this projection."""
     return msgspec.structs.replace(
         row, projection=projection, last_sequence=row.last_sequence + 1, updated_at_ms=now_ms
     )
 
 
 def record_after(record: ProcessRecord, projection: str, now_ms: int) -> ProcessRecord:
-    """Return what `row_after` means, without reading the registration again."""
+    """Return the record after one more event, which led to this projection; the registration is not decoded again."""
     return msgspec.structs.replace(
         record,
         projection=decode(projection, Projection, f"process {record.process_id!r}"),
@@ -156,14 +176,14 @@ def missing_process(process_id: str, *, pruned: bool) -> ProcessNotFound | Proce
 
 
 def definition_hash(definition: JSON) -> str | None:
-    """Return the identity of a definition, by which lists find it."""
+    """Return the hash of a definition, by which lists find it."""
     return None if definition is None else content_hash(canonical(definition))
 
 
-def check_process_scope(what: str, scope: object) -> Scope:
-    """Return the scope if it is one."""
-    if not isinstance(scope, Scope):
-        raise InvalidInput(f"{what} must be a Scope, not {type(scope).__name__}")
+def check_agent_scope(what: str, scope: object) -> AgentScope:
+    """Return the scope, or raise InvalidInput."""
+    if not isinstance(scope, AgentScope):
+        raise InvalidInput(f"{what} must be an AgentScope, not {type(scope).__name__}")
     check_identifier(f"{what}.session_id", scope.session_id)
     if scope.agent_frame_id is not None:
         check_identifier(f"{what}.agent_frame_id", scope.agent_frame_id)
@@ -171,9 +191,9 @@ def check_process_scope(what: str, scope: object) -> Scope:
 
 
 def check_filter(wanted: object) -> ProcessFilter:
-    """Return the filter if it is one that a list can use."""
+    """Return the filter, or raise InvalidInput."""
     if not isinstance(wanted, ProcessFilter):
-        raise InvalidInput(f"a ProcessFilter is needed, not {type(wanted).__name__}")
+        raise InvalidInput(f"expected a ProcessFilter, got {type(wanted).__name__}")
     if wanted.status is not None and not isinstance(wanted.status, ProcessStatus):
         raise InvalidInput(f"status must be one of {', '.join(ProcessStatus)}, not {wanted.status!r:.80}")
     if wanted.waiting is not None and not isinstance(wanted.waiting, bool):
@@ -191,7 +211,7 @@ def check_filter(wanted: object) -> ProcessFilter:
 
 
 def leading_filter(wanted: ProcessFilter) -> str:
-    """Return the part of a filter that narrows most, by whose index a list is read; ``all`` if there is none."""
+    """Return the most selective part of a filter, whose index the list is read by; ``all`` if the filter is empty."""
     leading = (
         ("definition", not isinstance(wanted.definition, msgspec.UnsetType)),
         ("wake", wanted.wake_session_id is not None),
@@ -205,14 +225,14 @@ def leading_filter(wanted: ProcessFilter) -> str:
 
 
 def wanted_definition(wanted: ProcessFilter) -> str | None:
-    """Return the hash of the definition that a filter asks for; no definition at all is asked for as such."""
+    """Return the hash of the definition that a filter names; ``NO_DEFINITION`` if it asks for processes without one."""
     if isinstance(wanted.definition, msgspec.UnsetType):
         return None
     return definition_hash(wanted.definition) or NO_DEFINITION
 
 
 def decode_process_page(rows: Sequence[ProcessRow], limit: int) -> ProcessPage:
-    """Return the page; the rows hold one more than the limit when there is a next page."""
+    """Return the page; the rows hold one more than the limit if there is a next page."""
     shown = rows[:limit]
     more = len(rows) > limit
     return ProcessPage(
@@ -222,12 +242,12 @@ def decode_process_page(rows: Sequence[ProcessRow], limit: int) -> ProcessPage:
 
 
 def encode_process_cursor(process_key: int) -> str:
-    """Return the opaque text form of a place in the list of processes."""
+    """Return a position in the list of processes as an opaque cursor."""
     return base64.urlsafe_b64encode(b"p1:%d" % process_key).decode()
 
 
 def decode_process_cursor(cursor: str | None) -> int | None:
-    """Return the place that a cursor means, or raise InvalidInput."""
+    """Return the position that a cursor means, or raise InvalidInput."""
     if cursor is None:
         return None
     try:
@@ -254,7 +274,7 @@ def _check_event_types(what: str, event_types: Iterable[EventType]) -> None:
     for event_type in event_types:
         name = check_identifier(f"{what}: event type name", event_type.name)
         if name in CORE_NAMES:
-            raise InvalidInput(f"{what}: event type {name!r} is one that every process has")
+            raise InvalidInput(f"{what}: event type {name!r} is a core type, which every process has")
         if name in seen:
             raise InvalidInput(f"{what} declares event type {name!r} twice")
         seen.add(name)
@@ -265,7 +285,7 @@ def _check_semantics(what: str, event_type: EventType) -> None:
     check_schema(f"{what}: payload_schema", event_type.payload_schema)
     terminal, wake = event_type.semantics.terminal, event_type.semantics.wake
     if terminal is not None and terminal.await_output is None and terminal.state.value != ProcessStatus.COMPLETED:
-        raise InvalidInput(f"{what} ends the process without success and must say what those who wait get")
+        raise InvalidInput(f"{what} ends the process without success and must select an await_output")
     selectors = [
         None if terminal is None else terminal.await_output,
         *((None, None, None) if wake is None else (wake.input, wake.when, wake.dedupe_key)),
@@ -283,28 +303,28 @@ def _check_selector(what: str, selector: Selector) -> None:
 
 
 def _recovery(what: str, registration: Registration) -> Recovery:
-    """Return the recovery contract; what is done elsewhere is external and nothing else is."""
+    """Return the recovery contract: external exactly if the input is."""
     external = isinstance(registration.input, ExternalInput)
     if external and registration.recovery is Recovery.OWNER_BOUND:
-        raise InvalidInput(f"{what} is done elsewhere and cannot be bound to an owner here")
+        raise InvalidInput(f"{what} is external and cannot be bound to an owner")
     if not external and registration.recovery is Recovery.EXTERNAL:
         raise InvalidInput(f"{what} is run by workers and cannot be external")
     return Recovery.EXTERNAL if external else registration.recovery
 
 
-def _identity_of(process_input: ProcessInput) -> Identity:
+def _identity_of(process_input: ProcessInput) -> ProcessIdentity:
     match process_input:
         case ToolCallInput():
-            return Identity(kind="tool", label=process_input.tool_name)
+            return ProcessIdentity(kind="tool", label=process_input.tool_name)
         case EngineInput():
-            return Identity(kind=process_input.kind)
+            return ProcessIdentity(kind=process_input.kind)
         case SessionTurnInput():
-            return Identity(kind="session_turn", label=process_input.label)
-    return Identity(kind="external", label=_external_label(process_input))
+            return ProcessIdentity(kind="session_turn", label=process_input.label)
+    return ProcessIdentity(kind="external", label=_external_label(process_input))
 
 
 def _external_label(external: ExternalInput) -> str | None:
-    """Return the first of three keys that is there, if it is text."""
+    """Return the value of the first of three keys that exists, if it is text."""
     label = next((external.metadata[key] for key in ("label", "name", "title") if key in external.metadata), None)
     return label if isinstance(label, str) else None
 
@@ -312,4 +332,4 @@ def _external_label(external: ExternalInput) -> str | None:
 def _originator_session(what: str, provenance: Provenance) -> str | None:
     if not isinstance(provenance.originator, SessionOriginator):
         return None
-    return check_process_scope(f"{what}: originator", provenance.originator.scope).session_id
+    return check_agent_scope(f"{what}: originator", provenance.originator.scope).session_id

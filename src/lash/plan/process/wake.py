@@ -76,6 +76,20 @@ def make_wake(spec: WakeSpec | None, draft: EventDraft, place: EventPlace, defau
     )
 
 
+def wake_record(event: ProcessEvent, state: WakeState | None, batch_id: str | None) -> WakeRecord | None:
+    """Return what became of the wake of an event; None if the event has none."""
+    if event.wake is None or state is None:
+        return None
+    return WakeRecord(
+        process_id=event.process_id,
+        sequence=event.sequence,
+        event_type=event.event_type,
+        wake=event.wake,
+        state=state,
+        batch_id=batch_id,
+    )
+
+
 def decode_wake(row: WakeRow, process_id: str) -> WakeRecord:
     """Return the wake that the row means."""
     what = f"the wake of event {row.sequence} of process {process_id!r}"

@@ -13,7 +13,7 @@ from lash.model.causal import TriggerOccurrenceCause
 from lash.model.process.process import (
     EngineInput,
     HostOriginator,
-    Identity,
+    ProcessIdentity,
     Provenance,
     Registration,
     SessionOriginator,
@@ -28,7 +28,7 @@ from lash.model.trigger.trigger import (
 from lash.model.value import JSON, JSONObject
 from lash.plan.process.process import (
     EncodedRegistration,
-    check_process_scope,
+    check_agent_scope,
     definition_hash,
     encode_registration,
 )
@@ -199,7 +199,7 @@ def registration_of(
 def owner_column(owner: object) -> str:
     """Return the column that identifies an owner: the id of its session, empty for the host."""
     if isinstance(owner, SessionOriginator):
-        return check_process_scope("owner", owner.scope).session_id
+        return check_agent_scope("owner", owner.scope).session_id
     if isinstance(owner, HostOriginator):
         return HOST_OWNER
     raise InvalidInput(f"expected a HostOriginator or a SessionOriginator as owner, got {type(owner).__name__}")
@@ -303,9 +303,9 @@ def _check_parts(what: str, draft: TriggerDraft) -> None:
         raise InvalidInput(f"{what}: expected an object as the payload of the target, got {kind}")
 
 
-def _identity(what: str, draft: TriggerDraft) -> Identity:
+def _identity(what: str, draft: TriggerDraft) -> ProcessIdentity:
     """Return the identity of the processes, with the given label."""
-    identity = draft.identity or Identity(kind=draft.target.kind)
+    identity = draft.identity or ProcessIdentity(kind=draft.target.kind)
     if draft.label is None:
         return identity
     if identity.label not in (None, draft.label):

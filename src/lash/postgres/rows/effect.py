@@ -31,7 +31,7 @@ from lash.plan.lease import LeaseRow
 from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.batcher import StatementBatcher
 from lash.postgres.engine.database import Database
-from lash.postgres.rows.process.append import missing_record
+from lash.postgres.rows.process.process import missing_record
 from lash.postgres.rows.session.lookup import missing
 from lash.sqlkit.rows import Flag, Number
 

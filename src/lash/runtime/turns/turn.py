@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from lash.errors import InvalidInput
 from lash.model.attachment import AttachmentOwner, OwnerKind
 from lash.model.causal import TurnCause
-from lash.model.process.process import Grant, Provenance, Scope, SessionOriginator
+from lash.model.process.process import AgentScope, Grant, Provenance, SessionOriginator
 from lash.model.queue import Batch, ProcessWake
 from lash.model.session.message import AttachmentRef, Message, Part, PartKind, Role
 from lash.model.session.session import ChildRelation
@@ -161,7 +161,7 @@ class Turn(Steps):
         self, key: str, process: ProcessDefinition[Any, R], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> ProcessHandle[R]:
         self._journal.check_running()
-        scope = Scope(session_id=self.session_id)
+        scope = AgentScope(session_id=self.session_id)
         registration = self._core.registration(
             process,
             replay_key(self.session_id, self.turn_id, key),

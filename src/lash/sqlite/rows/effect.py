@@ -28,7 +28,7 @@ from lash.plan.effect.scope import scope_id, scope_process_id, scope_session_id
 from lash.plan.lease import LeaseRow
 from lash.sqlite.engine.database import Database, Reader, SQLiteValue, Transaction
 from lash.sqlite.rows.lease import lease_row
-from lash.sqlite.rows.process.event import find_process, process_lease_row
+from lash.sqlite.rows.process.process import find_process, process_lease_row
 from lash.sqlite.rows.session.lookup import find_session_key
 from lash.sqlkit.rows import Text
 

@@ -1,115 +1,306 @@
-"""Process events on PostgreSQL, their wakes, and the feed of changes."""
+"""The rows of process events on PostgreSQL.
+
+An append is decided on what is known, written in one guarded statement, and decided again if a fact was stale.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Final
 
-from lash.base.limits import check_identifier, check_integer
+import msgspec
+
+from lash.base.ids import new_id
+from lash.errors import Conflict, InvalidInput, StoreUnavailable
 from lash.model.lease import LeaseFence
-from lash.model.process.event import SIGNAL_PREFIX, Appended, EventDraft, EventPage, ProcessEvent, WakeRecord
-from lash.model.process.process import ChangePage
-from lash.model.value import JSON
-from lash.plan.process.change import ChangeRow, TailRow, decode_change_cursor, decode_changes, decode_tail
-from lash.plan.process.event import SequenceRow, decode_event
-from lash.plan.process.event_draft import check_signal_name, signal_draft
-from lash.plan.process.grant import check_process_ids
-from lash.plan.process.wake import LostWakeRow, decode_lost_wake, decode_wake, woken_session
-from lash.plan.session.session import check_limit
+from lash.model.process.event import Appended, ProcessEvent, WakeState
+from lash.model.process.process import ProcessRecord
+from lash.plan.lease import LeaseRow
+from lash.plan.process.append import AppendConditions, AppendFacts, AppendRequest, AppendResult
+from lash.plan.process.change import ChangeCursor, ChangeRow, EventTailRow
+from lash.plan.process.event import EventRow, InsertEvent, SequenceRow, encode_projection
+from lash.plan.process.process import ProcessRow, decode_process, record_after, row_after
+from lash.plan.process.wake import LostWakeRow, WakeRow, wake_batch, wake_record
 from lash.postgres.cache import ProcessCache
-from lash.postgres.engine.database import Database
-from lash.postgres.rows.process.append import fenced, missing_record, run_append
-from lash.postgres.rows.process.rows import EventsAnswer, WakesAnswer
+from lash.postgres.engine.database import Database, Transaction
+from lash.postgres.process_batches import Arguments, ProcessBatches
+from lash.postgres.rows.lease import fence_arguments
+from lash.postgres.rows.process.process import missing_record
 from lash.sqlkit.rows import Flag, Number
-from lash.stores.hints import Hints
+
+_FREE_PLANS: Final = 3
+"""How often an append is decided without a lock before it takes one; more only helps if many append at once."""
 
 
-class PostgresEventStore:
-    """The logs of one PostgreSQL storage; the contract is `lash.stores.process.event.EventStore`."""
+class _KnownEvent(msgspec.Struct, frozen=True, array_like=True):
+    """A stored event, and what became of its wake if it has one."""
 
-    def __init__(self, database: Database, seen: ProcessCache, hints: Hints) -> None:
+    event: EventRow
+    state: WakeState | None
+    batch_id: str | None
+
+
+class _Facts(msgspec.Struct, frozen=True, array_like=True):
+    """What a decision about an append needs; ``known`` is the event of its replay key."""
+
+    now_ms: int
+    process: ProcessRow
+    lease: LeaseRow
+    known: _KnownEvent | None
+
+
+class _AppendAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """When an event was appended, and what became of its wake if it has one."""
+
+    now_ms: int
+    state: WakeState | None
+    batch_id: str | None
+
+
+class _EventsAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """Some events of a process that exists."""
+
+    process_key: int
+    events: list[EventRow]
+
+
+class _WakesAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """Some wakes of a process that exists."""
+
+    process_key: int
+    wakes: list[WakeRow]
+
+
+class _Written(msgspec.Struct, frozen=True):
+    """The answer to an append, and the row of the process after it."""
+
+    result: AppendResult
+    row: ProcessRow
+
+
+class PostgresEventRows:
+    """The logs of one PostgreSQL storage; the contract is `lash.stores.process.event.EventRows`."""
+
+    def __init__(self, database: Database, cache: ProcessCache, batches: ProcessBatches) -> None:
         self._database = database
-        self._seen = seen
-        self._hints = hints
+        self._cache = cache
+        self._batches = batches
 
-    async def append(self, process_id: str, draft: EventDraft, *, fence: LeaseFence | None = None) -> Appended:
-        result = await run_append(self._database, self._seen, process_id, draft, fenced(fence))
-        self._hints.notify(session_id=woken_session(result.appended.wake))
-        return result.appended
+    async def append(self, request: AppendRequest) -> AppendResult:
+        """Append in one round trip if the process is cached and the guard of the statement passes."""
+        fence = request.conditions.fence if request.conditions.ends else None
+        if fence is not None:
+            ended = await self._end(request, fence)
+            if ended is not None:
+                return ended
+        async with self._cache.append_lock(request.process_id):
+            written = await self._append_freely(request)
+            if written is None:
+                written = await self._append_under_lock(request)
+            # Cache only committed rows: a rolled-back one could match a later sequence.
+            self._cache.remember(written.row)
+        if fence is not None and written.result.appended.replayed:
+            # The process ended elsewhere with the same outcome; our lease is still held.
+            await release_process(self._database, fence)
+        return written.result
 
-    async def signal(self, process_id: str, name: str, *, signal_id: str, payload: JSON = None) -> Appended:
-        check_identifier("process_id", process_id)
-        return await self.append(process_id, signal_draft(process_id, name, signal_id, payload))
-
-    async def signal_at(self, process_id: str, name: str, ordinal: int) -> ProcessEvent | None:
-        event_type = SIGNAL_PREFIX + check_signal_name(name)
-        skip = check_integer("ordinal", ordinal, at_least=1) - 1
+    async def nth_of_type(self, process_id: str, event_type: str, skip: int) -> EventRow | None:
         found = await self._events("event_nth_of_type", process_id, event_type, skip)
         return found[0] if found else None
 
-    async def after(
-        self, process_id: str, sequence: int = 0, *, event_type: str | None = None, limit: int = 1_000
-    ) -> tuple[ProcessEvent, ...]:
-        place, size = check_integer("sequence", sequence, at_least=0), check_limit(limit)
+    async def after(self, process_id: str, sequence: int, event_type: str | None, limit: int) -> list[EventRow]:
         if event_type is None:
-            return await self._events("event_after", process_id, place, size)
-        check_identifier("event_type", event_type)
-        return await self._events("event_after_of_type", process_id, place, size, event_type)
+            return await self._events("event_after", process_id, sequence, limit)
+        return await self._events("event_after_of_type", process_id, sequence, limit, event_type)
 
-    async def recent(self, process_id: str, count: int) -> tuple[ProcessEvent, ...]:
-        newest_first = await self._events("event_recent", process_id, check_limit(count))
-        return newest_first[::-1]
+    async def recent(self, process_id: str, limit: int) -> list[EventRow]:
+        return await self._events("event_recent", process_id, limit)
 
     async def count_through(self, process_id: str, event_type: str, sequence: int) -> int:
-        check_identifier("process_id", process_id)
-        check_identifier("event_type", event_type)
-        check_integer("sequence", sequence, at_least=0)
         found = await self._database.read_one(Number, "event_count_through", process_id, event_type, sequence)
         if found is None:
-            raise await missing_record(self._database, self._seen, process_id)
+            raise await self._missing(process_id)
         return found.number
 
-    async def last_sequences(self, process_ids: Collection[str]) -> dict[str, int]:
-        wanted = list(check_process_ids(process_ids))
-        rows = await self._database.read_all(SequenceRow, "event_last_sequences", wanted)
-        return {row.process_id: row.last_sequence for row in rows}
+    async def last_sequences(self, process_ids: Collection[str]) -> list[SequenceRow]:
+        return await self._database.read_all(SequenceRow, "event_last_sequences", list(process_ids))
 
-    async def wakes_after(self, process_id: str, sequence: int = 0) -> tuple[WakeRecord, ...]:
-        check_identifier("process_id", process_id)
-        check_integer("sequence", sequence, at_least=0)
-        answer = await self._database.read_one(WakesAnswer, "event_open_wakes", process_id, sequence)
+    async def open_wakes(self, process_id: str, sequence: int) -> list[WakeRow]:
+        answer = await self._database.read_one(_WakesAnswer, "event_open_wakes", process_id, sequence)
         if answer is None:
-            raise await missing_record(self._database, self._seen, process_id)
-        return tuple(decode_wake(row, process_id) for row in answer.wakes)
+            raise await self._missing(process_id)
+        return answer.wakes
 
     async def acknowledge_wake(self, process_id: str, sequence: int) -> bool:
-        check_identifier("process_id", process_id)
-        check_integer("sequence", sequence, at_least=1)
         acknowledged = await self._database.write_one(
             Flag, "event_acknowledge_wake", process_id, sequence, repeatable=False
         )
         if acknowledged is None:
-            raise await missing_record(self._database, self._seen, process_id)
+            raise await self._missing(process_id)
         return acknowledged.value
 
-    async def undeliverable_wakes(self, *, limit: int = 100) -> tuple[WakeRecord, ...]:
-        rows = await self._database.read_all(LostWakeRow, "event_undeliverable_wakes", check_limit(limit))
-        return tuple(decode_lost_wake(row) for row in rows)
+    async def undeliverable_wakes(self, limit: int) -> list[LostWakeRow]:
+        return await self._database.read_all(LostWakeRow, "event_undeliverable_wakes", limit)
 
-    async def tail(self, cursor: str | None = None, *, limit: int = 100) -> EventPage:
-        after, size = decode_change_cursor(cursor), check_limit(limit)
-        rows = await self._database.read_all(TailRow, "event_tail", str(after.transaction_id), after.seq, size)
-        return decode_tail(rows, after)
+    async def tail(self, after: ChangeCursor, limit: int) -> list[EventTailRow]:
+        position = (str(after.transaction_id), after.seq)
+        return await self._database.read_all(EventTailRow, "event_tail", *position, limit)
 
-    async def changes(self, cursor: str | None = None, *, limit: int = 100) -> ChangePage:
-        after, size = decode_change_cursor(cursor), check_limit(limit)
-        rows = await self._database.read_all(
-            ChangeRow, "process_changes_after", str(after.transaction_id), after.seq, size
-        )
-        return decode_changes(rows, after)
+    async def changes(self, after: ChangeCursor, limit: int) -> list[ChangeRow]:
+        position = (str(after.transaction_id), after.seq)
+        return await self._database.read_all(ChangeRow, "process_changes_after", *position, limit)
 
-    async def _events(self, query: str, process_id: str, *arguments: object) -> tuple[ProcessEvent, ...]:
-        check_identifier("process_id", process_id)
-        answer = await self._database.read_one(EventsAnswer, query, process_id, *arguments)
+    async def _events(self, query: str, process_id: str, *arguments: object) -> list[EventRow]:
+        answer = await self._database.read_one(_EventsAnswer, query, process_id, *arguments)
         if answer is None:
-            raise await missing_record(self._database, self._seen, process_id)
-        return tuple(decode_event(row, process_id) for row in answer.events)
+            raise await self._missing(process_id)
+        return answer.events
+
+    async def _end(self, request: AppendRequest, fence: LeaseFence) -> AppendResult | None:
+        """End a cached process in a statement shared with other callers; None if the facts have to be read."""
+        async with self._cache.append_lock(request.process_id):
+            row = self._cache.get(request.process_id)
+            decided = None if row is None else _decide_unread(row, request)
+            if row is None or decided is None:
+                return None
+            record, decision = decided
+            projection = encode_projection(decision.projection)
+            answer = await self._batches.end(row.process_key, _end_arguments(row, decision, projection, fence))
+            if answer is None:
+                return None
+            # Cache only committed rows: a rolled-back one could match a later sequence.
+            self._cache.remember(row_after(row, projection, answer.now_ms))
+            event = msgspec.structs.replace(decision.event, occurred_at_ms=answer.now_ms)
+            after = record_after(record, projection, answer.now_ms)
+            return AppendResult(appended=Appended(event=event), record=after)
+
+    async def _append_freely(self, request: AppendRequest) -> _Written | None:
+        """Append without a lock; None if other writers changed the process each time."""
+        row = self._cache.get(request.process_id)
+        # The lease has to be read before a process is abandoned.
+        decided = None if row is None or request.conditions.abandons else _decide_unread(row, request)
+        written = None
+        if row is not None and decided is not None:
+            written = await _write(self._database, row, *decided, request.conditions)
+        for _ in range(_FREE_PLANS):
+            if written is not None:
+                return written
+            facts = await self._database.read_one(_Facts, "event_facts", request.process_id, request.draft.replay_key)
+            if facts is None:
+                raise await self._missing(request.process_id)
+            self._cache.remember(facts.process)
+            written = await _append(self._database, facts, request)
+        return written
+
+    async def _append_under_lock(self, request: AppendRequest) -> _Written:
+        """Append under a row lock, for a process with so many writers that deciding without one never wins."""
+        async with self._database.transaction() as transaction:
+            facts = None
+            if await transaction.one(Number, "event_lock", request.process_id) is not None:
+                facts = await transaction.one(_Facts, "event_facts", request.process_id, request.draft.replay_key)
+            written = None if facts is None else await _append(transaction, facts, request)
+        if facts is None:
+            raise await self._missing(request.process_id)
+        if written is None:
+            raise StoreUnavailable(f"process {request.process_id!r} changed during an append; retry it")
+        return written
+
+    async def _missing(self, process_id: str) -> Exception:
+        return await missing_record(self._database, self._cache, process_id)
+
+
+async def release_process(database: Database, fence: LeaseFence) -> bool:
+    """Free the lease of a process if the fence still holds it, and return whether it did."""
+    arguments = fence_arguments(fence)
+    return await database.write_one(Flag, "process_lease_release", *arguments, repeatable=True) is not None
+
+
+def _decide_unread(row: ProcessRow, request: AppendRequest) -> tuple[ProcessRecord, InsertEvent] | None:
+    """Decide on a cached row; None if the facts have to be read."""
+    record = decode_process(row)
+    try:
+        return record, request.decide_insert(row.process_key, record)
+    except (Conflict, InvalidInput):
+        # The log may have the event already, or the id may belong to another process by now.
+        return None
+
+
+async def _append(source: Database | Transaction, facts: _Facts, request: AppendRequest) -> _Written | None:
+    """Append on what is stored; None if it changed meanwhile."""
+    record, known = decode_process(facts.process), facts.known
+    decision = request.decide(
+        AppendFacts(
+            process_key=facts.process.process_key,
+            record=record,
+            lease=facts.lease,
+            known=None if known is None else known.event,
+            now_ms=facts.now_ms,
+        )
+    )
+    if isinstance(decision, InsertEvent):
+        return await _write(source, facts.process, record, decision, request.conditions)
+    wake = None if known is None else wake_record(decision.event, known.state, known.batch_id)
+    appended = Appended(event=decision.event, replayed=True, wake=wake)
+    return _Written(AppendResult(appended=appended, record=record), facts.process)
+
+
+async def _write(
+    source: Database | Transaction,
+    row: ProcessRow,
+    record: ProcessRecord,
+    decision: InsertEvent,
+    conditions: AppendConditions,
+) -> _Written | None:
+    """Write the decision; None if the guard refused it."""
+    projection = encode_projection(decision.projection)
+    arguments = _append_arguments(row, decision, projection, conditions)
+    if isinstance(source, Transaction):
+        answer = await source.one(_AppendAnswer, "event_append", *arguments)
+    else:
+        # Safe to repeat under a replay key: the guard refuses the repetition, and the plan then finds the event.
+        repeatable = decision.event.replay_key is not None
+        answer = await source.write_one(_AppendAnswer, "event_append", *arguments, repeatable=repeatable)
+    if answer is None:
+        return None
+    event = msgspec.structs.replace(decision.event, occurred_at_ms=answer.now_ms)
+    appended = Appended(event=event, wake=wake_record(event, answer.state, answer.batch_id))
+    after = record_after(record, projection, answer.now_ms)
+    return _Written(AppendResult(appended=appended, record=after), row_after(row, projection, answer.now_ms))
+
+
+def _append_arguments(
+    row: ProcessRow, decision: InsertEvent, projection: str, conditions: AppendConditions
+) -> list[object]:
+    """Return the arguments of ``event_append`` in their order."""
+    event, fence = decision.event, conditions.fence
+    return [
+        *(row.process_key, row.last_sequence, row.wake_session_id),
+        *(event.event_type, event.replay_key, decision.payload_hash, decision.payload, decision.wake),
+        *(projection, decision.projection.status.value, decision.projection.wait is not None),
+        *_wake_arguments(event),
+        *((None,) * 4 if fence is None else (fence.owner_id, fence.incarnation_id, fence.token, fence.fencing)),
+        *(conditions.abandons, decision.work.wakes, decision.work.ends, decision.work.wakes_parent),
+    ]
+
+
+def _wake_arguments(event: ProcessEvent) -> tuple[str | None, ...]:
+    """Return the target and the batch of the event's wake; only NULLs if it has no target."""
+    if event.wake is None or event.wake.target_session_id is None:
+        return (None,) * 8
+    batch = wake_batch(event, event.wake.target_session_id)
+    return (
+        *(event.wake.target_session_id, batch.draft.source_key, new_id(), batch.content_hash),
+        *(batch.lane, batch.draft.delivery.value, batch.draft.slot.value, batch.payloads),
+    )
+
+
+def _end_arguments(row: ProcessRow, decision: InsertEvent, projection: str, fence: LeaseFence) -> Arguments:
+    """Return what ``process_lease_complete`` takes of one process, in its order."""
+    event = decision.event
+    return (
+        *(row.process_key, row.last_sequence, row.wake_session_id),
+        *(event.event_type, event.replay_key, decision.payload_hash, decision.payload),
+        *(projection, decision.projection.status.value),
+        *(fence.owner_id, fence.incarnation_id, fence.token, fence.fencing),
+        decision.work.wakes_parent,
+    )

@@ -65,7 +65,7 @@ change AS (
 )
 SELECT * FROM created;
 
--- name: process_begin
+-- name: process_register_and_claim
 -- Registers a process that workers run, and gives its lease to a holder at once, with the event of its start: what
 -- registering and claiming leave. Answers the process and the fencing number; no row if it exists.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
