@@ -13,7 +13,7 @@ import pytest
 
 import lash
 from tests.contract.queue_state import LONG, claimed, consuming, joining, leased, queued, texts
-from tests.factories.session import commit, draft, node, owner, started
+from tests.factories.session import commit, draft, node, owner, spent, started
 from tests.raw import raw
 
 pytestmark = pytest.mark.parametrize("backend_name", ["postgres"], indirect=True)
@@ -119,6 +119,7 @@ async def test_a_rival_while_a_turn_is_begun(backend_url: str, what: str) -> Non
 COMMITS: Final = {
     "commit_alone": commit(1, node("n", "a")),
     "commit_apply": commit(1, node("n", "a"), checkpoint=draft(1, {"state": b"state"})),
+    "commit_turns": commit(1, node("n", "a"), usage=(spent(1), spent(2))),
 }
 """Commits that different statements write."""
 

@@ -126,7 +126,7 @@ def test_a_commit_cannot_release_the_lease_of_another_session() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ("text", "a Commit is needed, not str"),
+        ("text", "expected a Commit, got str"),
         (commit(session_id=" "), "session_id is blank"),
         (commit(expected_revision=-1), "expected_revision must lie between 0"),
         (commit(expected_revision=True), "expected_revision must be an integer"),

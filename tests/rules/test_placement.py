@@ -12,7 +12,7 @@ from lash.errors import InvalidInput, NodeNotFound
 from lash.plan.session.node import (
     EncodedNode,
     NewSegment,
-    Place,
+    NodePosition,
     Placement,
     StoredNode,
     place_appended,
@@ -42,7 +42,11 @@ def test_a_chain_lies_on_one_segment() -> None:
     placement = append(bare("a"), bare("b", "a"), bare("c", "b"))
     assert where(placement) == {"a": (1, 0, 1), "b": (1, 1, 2), "c": (1, 2, 3)}
     assert placement.segments == (NewSegment(1, None, None),)
-    assert placement.places == {"a": Place(1, 0, False), "b": Place(1, 1, False), "c": Place(1, 2, True)}
+    assert placement.positions == {
+        "a": NodePosition(1, 0, False),
+        "b": NodePosition(1, 1, False),
+        "c": NodePosition(1, 2, True),
+    }
 
 
 def test_an_append_on_the_end_of_a_segment_stays_on_it() -> None:
@@ -50,7 +54,7 @@ def test_an_append_on_the_end_of_a_segment_stays_on_it() -> None:
     placement = append(bare("n", "tip"), known=(stored("tip", 3, 7),), segment_count=5, node_seq=40)
     assert where(placement) == {"n": (3, 8, 41)}
     assert placement.segments == ()
-    assert placement.places["tip"] == Place(3, 7, False)
+    assert placement.positions["tip"] == NodePosition(3, 7, False)
 
 
 def test_an_append_elsewhere_opens_a_segment() -> None:

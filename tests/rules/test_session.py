@@ -25,7 +25,7 @@ from lash.model.session.session import (
 from lash.model.session.usage import TokenUsage, UsageEntry
 from lash.plan.session.checkpoint import CheckpointRow, ComponentRow
 from lash.plan.session.frame import FrameRow
-from lash.plan.session.node import PathRow, Place, StoredNode
+from lash.plan.session.node import NodePosition, PathRow, StoredNode
 from lash.plan.session.session import (
     HeadRow,
     HeldNode,
@@ -70,10 +70,10 @@ META_ROW = MetaRow(7, SESSION, "A chat", 50, "large", "/tmp", '{"relation":{"kin
 
 def test_the_leaf_is_found_by_its_id_only() -> None:
     """The head knows where its own leaf lies and nothing of other nodes."""
-    assert HEAD_ROW.leaf_place("e") == Place(2, 3, is_tip=True)
-    assert HEAD_ROW.leaf_place("x") is None
-    assert EMPTY_HEAD.leaf_place("e") is None
-    assert replace(HEAD_ROW, leaf_depth=None).leaf_place("e") is None
+    assert HEAD_ROW.leaf_position("e") == NodePosition(2, 3, is_tip=True)
+    assert HEAD_ROW.leaf_position("x") is None
+    assert EMPTY_HEAD.leaf_position("e") is None
+    assert replace(HEAD_ROW, leaf_depth=None).leaf_position("e") is None
 
 
 def test_the_leaf_can_be_built_on() -> None:
@@ -254,7 +254,7 @@ def test_an_unreadable_relation_is_corrupt() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ("text", "a SessionMeta is needed, not str"),
+        ("text", "expected a SessionMeta, got str"),
         (replace(META, session_id=""), "session_id is blank"),
         (replace(META, name="n" * 4_097), "name has 4,097 characters"),
         (replace(META, name=None), "name must be text"),

@@ -1,4 +1,4 @@
-"""An ordinary commit has a statement of its own, and both statements leave the same rows behind."""
+"""A commit takes the shortest of three statements, and all of them leave the same rows behind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from lash.base.compression import BlobRef
 from lash.model.session.commit import Commit, Unchanged
 from lash.postgres.cache import HeadCache, KnownCheckpoint
 from lash.postgres.commit.alone import CommitAlone
-from lash.postgres.commit.planned import PlannedCommit
 from lash.postgres.commit.statement import MOST_ALONE
 from lash.postgres.commit.together import CommitTogether
 from lash.postgres.engine.options import PostgresOptions
@@ -99,7 +98,10 @@ def turn(revision: int, components: Components | None = None, **fields: Unpack[C
     return commit(revision, *chain(f"n{revision}", after=before), **fields)
 
 
-@pytest.mark.parametrize(("statement", "arguments"), [("commit_alone", CommitAlone), ("commit_apply", CommitTogether)])
+@pytest.mark.parametrize(
+    ("statement", "arguments"),
+    [("commit_alone", CommitAlone), ("commit_turns", CommitTogether), ("commit_apply", CommitTogether)],
+)
 def test_arguments_come_in_the_order_of_the_statement(
     statement: str, arguments: type[CommitAlone | CommitTogether]
 ) -> None:
@@ -107,8 +109,8 @@ def test_arguments_come_in_the_order_of_the_statement(
     assert argument_names(load_queries("lash.postgres.sql")[statement]) == arguments._fields
 
 
-async def test_an_ordinary_commit_goes_alone(storage: lash.Storage, forms: Forms) -> None:
-    """Nodes, a ledger, new bytes, a lease, or all of it: one statement each. What else changes takes the other one."""
+async def test_a_commit_takes_the_shortest_statement(storage: lash.Storage, forms: Forms) -> None:
+    """Nodes, a ledger, new bytes, a lease: an ordinary turn goes alone. What it has beyond that decides."""
     session = storage.session("s")
     fence = await leased(storage)
     for number, (form, made) in enumerate(
@@ -116,21 +118,21 @@ async def test_an_ordinary_commit_goes_alone(storage: lash.Storage, forms: Forms
             ("commit_alone", turn(1, turn_id="t")),
             ("commit_alone", turn(2, usage=(spent(1),))),
             ("commit_alone", turn(3, fence=fence)),
-            ("commit_apply", turn(4, usage=(spent(1), spent(1)))),
+            ("commit_turns", turn(4, usage=(spent(1), spent(1)))),
             ("commit_alone", turn(5)),
             ("commit_apply", turn(6, STATE)),
             ("commit_alone", turn(7, STATE)),
             ("commit_alone", turn(8, {"state": b"other state"})),
             ("commit_alone", turn(9, {"state": b"third state"}, fence=fence)),
             ("commit_alone", turn(10, {"state": ref_of(b"third state")})),
-            ("commit_apply", turn(11, STATE, usage=(spent(1), spent(1)))),
-            ("commit_apply", turn(12, {"state": b"last"}, usage=(spent(1), spent(1)), fence=fence)),
+            ("commit_turns", turn(11, STATE, usage=(spent(1), spent(1)))),
+            ("commit_turns", turn(12, {"state": b"last"}, usage=(spent(1), spent(1)), fence=fence)),
             ("commit_apply", turn(13)),
             ("commit_alone", turn(14)),
             ("commit_apply", turn(15, frames=(frame("f"),), current_frame_id="f")),
             ("commit_apply", turn(16)),
             ("commit_alone", turn(17, release=fence)),
-            ("commit_apply", commit(18, *chain(*(f"m{index}" for index in range(MOST_ALONE + 1)), after="n17"))),
+            ("commit_turns", commit(18, *chain(*(f"m{index}" for index in range(MOST_ALONE + 1)), after="n17"))),
             ("commit_alone", commit(19, graph=Unchanged())),
             ("commit_apply", commit(20, *chain("beside", after="n3"))),
         ],
@@ -144,8 +146,8 @@ async def test_an_ordinary_commit_goes_alone(storage: lash.Storage, forms: Forms
     assert read.usage == (spent(7),)
 
 
-async def test_both_statements_leave_the_same_rows(postgres_storage_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The statement for one commit and that for many, in place or not, write the same rows but for keys and times."""
+async def test_every_statement_leaves_the_same_rows(postgres_storage_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All three statements write the same rows, except for keys and times."""
     made = [
         turn(0, {"a": b"a0", "b": b"b"}, turn_id="t0"),
         turn(1, {"a": b"a1", "b": b"b"}, turn_id="t1", usage=(spent(1),)),
@@ -154,19 +156,18 @@ async def test_both_statements_leave_the_same_rows(postgres_storage_url: str, mo
         turn(4, {"a": b"a4", "b": b"b2"}, turn_id="t4", usage=(spent(4),)),
     ]
     left = []
-    for session_id in ("alone", "in_place", "rewritten"):
-        if session_id == "in_place":
-            monkeypatch.setattr("lash.postgres.commit.statement._is_ordinary", lambda _: False)
-        if session_id == "rewritten":
-            monkeypatch.setattr(PlannedCommit, "replaced", None)
+    for session_id in ("alone", "turns", "apply"):
+        if session_id == "turns":
+            monkeypatch.setattr("lash.postgres.commit.statement._may_go_alone", lambda _: False)
+        if session_id == "apply":
+            monkeypatch.setattr("lash.postgres.commit.statement._replaced_if_ordinary", lambda _: None)
         forms = Forms()
         async with await lash.open(postgres_storage_url, on_statement=forms) as opened:
             await created(opened, session_id)
             for each in made:
                 await opened.session(session_id).commit(msgspec.structs.replace(each, session_id=session_id))
         left.append([await raw(postgres_storage_url, query.format(session_id)) for query in ROWS])
-        is_alone = [name == "commit_alone" for name in forms.taken()]
-        assert is_alone == [False, *[session_id == "alone"] * 4]
+        assert forms.taken() == ["commit_apply", *[f"commit_{session_id}"] * 4]
     assert left[0] == left[1] == left[2]
 
 
@@ -178,7 +179,7 @@ async def test_a_fork_finds_inherited_nodes(storage: lash.Storage, forms: Forms)
     await fork.commit(commit(first, *chain("own", after="n0"), session_id="f"))
     forms.taken()
     await fork.commit(commit(first + 1, *chain("more", after="own"), session_id="f"))
-    assert forms.taken() == ["commit_apply"]
+    assert forms.taken() == ["commit_turns"]
     # The fork inherits a node of this id.
     with pytest.raises(lash.errors.NodeConflict):
         await fork.commit(commit(first + 2, *chain("n0", after="more"), session_id="f"))
@@ -308,7 +309,7 @@ def test_a_head_is_forgotten_with_its_checkpoint() -> None:
     assert heads.checkpoint("a", EMPTY_HEAD) is None
 
 
-async def test_checkpoints_of_both_statements_can_be_read(storage: lash.Storage) -> None:
+async def test_checkpoints_of_every_statement_can_be_read(storage: lash.Storage) -> None:
     """The head has the checkpoint that was committed last, and no other is left, whichever statement wrote it."""
     session = storage.session("s")
     for revision, components in enumerate(({}, STATE, {**STATE, "more": b"more"}, {"more": b"more"}, {}, {}), start=1):

@@ -1,4 +1,4 @@
-"""What a checkpoint stores, and how it is put together again."""
+"""Encoding and decoding of checkpoints."""
 
 from __future__ import annotations
 

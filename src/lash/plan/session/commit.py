@@ -1,7 +1,7 @@
 """What a commit writes, and whether it may.
 
-``prepare_commit`` turns a commit into rows, without looking at the database. ``plan_commit`` decides, given what the
-database says, in the order of checks that callers rely on: existence, turn replay, fence, revision, claims, graph,
+``prepare_commit`` turns a commit into rows, without reading the database. ``plan_commit`` decides on the facts that the
+database holds, in the order of checks that callers rely on: existence, turn replay, fence, revision, claims, graph,
 bytes, attachments.
 """
 
@@ -50,10 +50,11 @@ from lash.plan.session.usage import UsageRow, encode_usage, merge_usage, require
 
 _BRIEF_ROWS: Final = 64
 _BRIEF_BYTES: Final = 262_144
+"""Commits up to this size may be written on the event loop: they block it for less than a millisecond."""
 
 
 class CommitRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What a storage was opened with that shapes every commit."""
+    """The options of a storage that apply to every commit."""
 
     compression: Compression = Compression.BALANCED
     budget: CommitBudget = CommitBudget()
@@ -61,7 +62,7 @@ class CommitRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
-    """A commit as rows: everything that does not depend on the database."""
+    """A commit as rows: everything that can be computed without the database."""
 
     commit: Commit
     commit_hash: str | None
@@ -82,7 +83,7 @@ class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
     retention_floor: int
     """Checkpoints of lower revisions are dropped by this commit."""
     rows: int
-    """How many rows it writes, but for the few that every commit does."""
+    """How many rows it writes, not counting the few that every commit writes."""
     size: int
     """How many bytes it brings, before compression."""
 
@@ -97,13 +98,13 @@ class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_brief(self) -> bool:
-        """Whether it writes so little that an event loop may wait for it: no import, and no graph replaced."""
+        """Whether it is small enough to be written on the event loop: no import, and no replaced graph."""
         is_small = self.rows <= _BRIEF_ROWS and self.size <= _BRIEF_BYTES
         return is_small and not isinstance(self.commit.graph, ReplaceFull)
 
     @property
     def named_nodes(self) -> tuple[str, ...]:
-        """Every node id of which the plan must know whether and where it is stored, in a fixed order."""
+        """The ids of all nodes whose position, if they are stored, the plan must know; in a fixed order."""
         if isinstance(self.commit.graph, ReplaceFull):
             return ()
         leaf = self.commit.graph.leaf_node_id
@@ -113,7 +114,7 @@ class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CommitFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the database says about everything that a commit touches."""
+    """What the database holds of everything that a commit touches."""
 
     head: HeadRow
     turn: TurnRow | None
@@ -129,7 +130,7 @@ class CommitFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Apply(msgspec.Struct, frozen=True, kw_only=True):
-    """Write the prepared rows, these places and this head. ``assumed`` is the head the plan was made on."""
+    """Write the prepared rows, at these positions, and this head. ``assumed`` is the head the plan was made on."""
 
     assumed: HeadRow
     head: HeadRow
@@ -138,7 +139,7 @@ class Apply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
-    """The turn has been committed: return the first result, write nothing but the release."""
+    """The turn was committed before: return its first result, and only release the lease."""
 
     result: CommitResult
 
@@ -147,7 +148,7 @@ CommitDecision: TypeAlias = Apply | Replay
 
 
 def prepare_commit(commit: Commit, session_id: str, rules: CommitRules) -> PreparedCommit:
-    """Check a commit and turn it into rows, or raise InvalidInput; nothing has been asked of the database yet."""
+    """Check a commit and turn it into rows, or raise InvalidInput. Does not read the database."""
     _check_commit(commit, session_id)
     frames = encode_frames(commit.frames, commit.current_frame_id, rules.compression)
     saved = encode_checkpoint(commit.checkpoint, rules.compression)
@@ -185,7 +186,7 @@ def prepare_commit(commit: Commit, session_id: str, rules: CommitRules) -> Prepa
 
 
 def encode_new_nodes(delta: GraphDelta, compression: Compression) -> tuple[EncodedNode, ...]:
-    """Return the nodes that the delta brings, ready to be placed."""
+    """Return the nodes of the delta, ready to be placed."""
     match delta:
         case Unchanged():
             return ()
@@ -196,7 +197,7 @@ def encode_new_nodes(delta: GraphDelta, compression: Compression) -> tuple[Encod
 
 
 def plan_commit(prepared: PreparedCommit, facts: CommitFacts) -> CommitDecision:
-    """Decide about a commit to a session that exists. Raises what callers are to see, the first failure first."""
+    """Decide about a commit to an existing session, or raise the error of the first check that fails."""
     commit = prepared.commit
     if facts.turn is not None and commit.turn_id is not None and prepared.commit_hash is not None:
         return Replay(result=replay(commit.session_id, commit.turn_id, facts.turn, prepared.commit_hash))
@@ -225,9 +226,9 @@ def plan_commit(prepared: PreparedCommit, facts: CommitFacts) -> CommitDecision:
 
 
 def assume_nodes(prepared: PreparedCommit, head: HeadRow) -> dict[str, StoredNode] | None:
-    """Return what a commit must know of stored nodes, if that follows from the head; None if it does not.
+    """Return the stored nodes that a commit needs, if they follow from the head; None if they do not.
 
-    Whoever goes by it must make sure that no new node id is taken, neither by an own node nor by an inherited one.
+    The caller must then make sure that no new node id is taken, neither by an own node nor by an inherited one.
     """
     leaf = head.leaf_as_stored_node()
     known = {} if leaf is None else {leaf.node_id: leaf}
@@ -238,10 +239,10 @@ def assume_nodes(prepared: PreparedCommit, head: HeadRow) -> dict[str, StoredNod
 
 
 def assume_facts(prepared: PreparedCommit, head: HeadRow) -> CommitFacts | None:
-    """Return the facts under which the commit lands, if they follow from a head that was seen before.
+    """Return the facts under which the commit succeeds, if they follow from a head that was seen before.
 
-    None when the head is of another revision, or when more than its leaf would have to be known. Whoever writes
-    on these facts must guard them: no turn row, the fence holds, no new node id is taken, every ref resolves.
+    None when the head is of another revision, or when the commit needs more nodes than its leaf. The statement that
+    writes on these facts must guard them: no turn row, the fence holds, no new node id is taken, every ref resolves.
     """
     commit, known = prepared.commit, assume_nodes(prepared, head)
     if known is None or isinstance(commit.graph, ReplaceFull) or head.revision != commit.expected_revision:
@@ -268,7 +269,7 @@ def _lease_as_shown(fence: LeaseFence | None) -> LeaseRow:
 
 def _check_commit(commit: object, session_id: str) -> None:
     if not isinstance(commit, Commit):
-        raise InvalidInput(f"a Commit is needed, not {type(commit).__name__}")
+        raise InvalidInput(f"expected a Commit, got {type(commit).__name__}")
     if check_identifier("session_id", commit.session_id) != session_id:
         raise SessionBindingMismatch(session_id, commit.session_id)
     if check_integer("expected_revision", commit.expected_revision, at_least=0) == MAX_INTEGER:
@@ -331,10 +332,10 @@ def _next_head(prepared: PreparedCommit, facts: CommitFacts, placement: Placemen
     before, delta = facts.head, prepared.commit.graph
     replace = isinstance(delta, ReplaceFull)
     leaf_id = _leaf_id(delta, before)
-    place = None
+    position = None
     if leaf_id is not None:
-        place = placement.places.get(leaf_id) or (None if replace else before.leaf_place(leaf_id))
-        if place is None:
+        position = placement.positions.get(leaf_id) or (None if replace else before.leaf_position(leaf_id))
+        if position is None:
             raise NodeNotFound(prepared.commit.session_id, leaf_id)
     texts = [each.node.user_text for each in sorted(placement.nodes, key=lambda each: each.seq)]
     said = [text for text in texts if text is not None]
@@ -344,9 +345,9 @@ def _next_head(prepared: PreparedCommit, facts: CommitFacts, placement: Placemen
         revision=prepared.revision,
         committed=True,
         leaf_node_id=leaf_id,
-        leaf_segment=None if place is None else place.segment,
-        leaf_depth=None if place is None else place.depth,
-        leaf_is_tip=place is not None and place.is_tip,
+        leaf_segment=None if position is None else position.segment,
+        leaf_depth=None if position is None else position.depth,
+        leaf_is_tip=position is not None and position.is_tip,
         segment_count=before.segment_count + len(placement.segments),
         node_seq=before.node_seq + len(placement.nodes),
         node_count=len(placement.nodes) + (0 if replace else before.node_count),

@@ -1,4 +1,4 @@
-"""Which components of a checkpoint get new bytes, when the ones before are known."""
+"""The components of a checkpoint that get new bytes, given those of the checkpoint before."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lash.base.compression import BlobRef, StoredBlob
 
 
 class Replacement(NamedTuple):
-    """New bytes of a component, in the place of those that it had."""
+    """New bytes of a component, and the hash of the bytes that they replace."""
 
     replaced: BlobRef
     blob: StoredBlob
@@ -18,10 +18,10 @@ class Replacement(NamedTuple):
 def replacements(
     before: Mapping[str, BlobRef], after: Mapping[str, BlobRef], blobs: Iterable[StoredBlob]
 ) -> tuple[Replacement, ...] | None:
-    """Return what changes between two checkpoints, of which only the second is kept; None if more than bytes does.
+    """Return the components whose bytes change between two checkpoints of which only the second is kept.
 
-    That is when a component comes or goes, when bytes that are not among ``blobs`` come to another component, and when
-    two components share bytes, old or new.
+    None if more than bytes changes: a component is added or removed, a component gets bytes that are not among
+    ``blobs``, or two components share bytes, old or new.
     """
     if before.keys() != after.keys():
         return None
@@ -34,6 +34,6 @@ def replacements(
 
 
 def _are_apart(changed: Mapping[str, BlobRef], others: Mapping[str, BlobRef]) -> bool:
-    """Say whether no two of the changed components share bytes, and none does with the other checkpoint."""
+    """Return whether no two of the changed components share bytes, and none shares bytes with the other checkpoint."""
     refs = set(changed.values())
     return len(refs) == len(changed) and refs.isdisjoint(others.values())

@@ -1,6 +1,6 @@
-"""How a session is forked from a node of another one.
+"""Forks: a session that continues from a node of another one.
 
-A fork inherits a path: runs of nodes on the segments of the sessions that own them. To the fork they lie on its own
+A fork inherits a path: runs of nodes on the segments of the sessions that own them. The fork sees them on its own
 segment 0, and its first own node goes onto that segment, one deeper than the last inherited one.
 """
 
@@ -26,7 +26,7 @@ class InheritedRun(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SourceRow(msgspec.Struct, frozen=True, array_like=True):
-    """What a fork must know of its source."""
+    """What a fork needs of its source."""
 
     session_key: int
     committed: bool
@@ -34,7 +34,7 @@ class SourceRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PreparedFork(msgspec.Struct, frozen=True, kw_only=True):
-    """A fork as it was asked for, checked; ``node_id`` is None where the leaf of the source is meant."""
+    """A checked request for a fork; ``node_id`` is None for the leaf of the source."""
 
     source_session_id: str
     node_id: str | None
@@ -46,7 +46,7 @@ class PreparedFork(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ForkPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a fork begins: with which runs, and after which node."""
+    """Where a fork starts: the runs it inherits, and the node after which it continues."""
 
     meta: SessionMeta
     relation: str
@@ -73,7 +73,7 @@ def prepare_fork(
     model: str,
     cwd: str | None,
 ) -> PreparedFork:
-    """Check what was asked for, before the database is."""
+    """Check the arguments of a fork, or raise InvalidInput. Does not read the database."""
     check_identifier("source_session_id", source_session_id)
     if check_identifier("new_session_id", new_session_id) == source_session_id:
         raise InvalidInput("a session cannot be a fork of itself: source_session_id and new_session_id are the same")
@@ -86,7 +86,7 @@ def prepare_fork(
 
 
 def existing_fork(prepared: PreparedFork, row: MetaRow) -> CreatedSession:
-    """Return the session that has the new id already, if it is this very fork; raise SessionExists otherwise."""
+    """Return the session that has the new id if it is the same fork; raise SessionExists if it is another session."""
     meta = decode_meta(row)
     relation = meta.relation
     if (
@@ -99,7 +99,7 @@ def existing_fork(prepared: PreparedFork, row: MetaRow) -> CreatedSession:
 
 
 def fork_point(prepared: PreparedFork, source: SourceRow, runs: Sequence[InheritedRun]) -> ForkPoint:
-    """Decide where the fork begins, given the runs of the path to its node; raise NodeNotFound if there are none."""
+    """Decide where the fork starts, given the runs of the path to its node; raise NodeNotFound if there are none."""
     node_id = prepared.start_node(source)
     if node_id is not None and not runs:
         raise NodeNotFound(prepared.source_session_id, node_id)

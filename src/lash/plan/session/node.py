@@ -1,11 +1,11 @@
-"""Where nodes lie, and how a graph is read back.
+"""Positions of nodes, and decoding of graphs.
 
-Nodes lie on *segments*, linear runs within one session: a node's place is (segment, depth), and a segment names
-the place where it left its parent segment. An append on the end of a segment stays on it; anything else opens a
+Nodes lie on *segments*, linear runs within one session. A node's position is (segment, depth), and a segment records
+the position where it left its parent segment. An append to the end of a segment stays on it; any other append opens a
 new one. A path is therefore a climb over few segments and a range on each.
 
-A fork inherits a path of other sessions. To the fork those nodes lie on its own segment 0, which continues them, so
-nothing here has to know about other sessions.
+A fork inherits a path of other sessions. The fork sees those nodes on its own segment 0, which continues them, so this
+module needs no other session.
 """
 
 from __future__ import annotations
@@ -25,15 +25,13 @@ from lash.model.session.node import Entry, MessageEntry, Node
 from lash.model.value import Timestamp, Value
 
 PICKER_LENGTH: Final = 500
-"""How much of the first user message is kept for the session list."""
-
-
+"""How many characters of the first user message are kept for the session list."""
 WHOLE_PATH: Final = 2**62
-"""More nodes than any path has: the number to ask for when the whole path is meant."""
+"""More nodes than any path has: the limit that reads a whole path."""
 
 
 class NodeBody(Value, frozen=True, kw_only=True):
-    """The part of a node that has no column of its own."""
+    """The part of a node that is stored as one text."""
 
     timestamp: Timestamp
     entry: Entry
@@ -60,7 +58,7 @@ class EncodedNode(NamedTuple):
 
 
 class PathRow(msgspec.Struct, frozen=True, array_like=True):
-    """A stored node as a reader of graphs sees it."""
+    """A stored node, as read for a graph."""
 
     node_id: str
     parent_node_id: str | None
@@ -71,7 +69,7 @@ class PathRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StoredNode(msgspec.Struct, frozen=True, array_like=True):
-    """A stored node as a writer sees it. ``is_tip`` says that nothing follows it on its segment, nor ever did."""
+    """A stored node, as a commit needs it. ``is_tip``: nothing follows it on its segment, nor ever did."""
 
     node_id: str
     parent_node_id: str | None
@@ -96,8 +94,8 @@ class PlacedNode(NamedTuple):
     node: EncodedNode
 
 
-class Place(NamedTuple):
-    """Where a node lies, and whether the next node can follow it on the same segment."""
+class NodePosition(NamedTuple):
+    """The position of a node, and whether the next node can follow it on the same segment."""
 
     segment: int
     depth: int
@@ -105,15 +103,15 @@ class Place(NamedTuple):
 
 
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
-    """Where every new node goes, and where all nodes that the commit names then lie."""
+    """The positions of the new nodes, and then of all nodes that the commit names."""
 
     segments: tuple[NewSegment, ...]
     nodes: tuple[PlacedNode, ...]
-    places: dict[str, Place]
+    positions: dict[str, NodePosition]
 
 
 def encode_nodes(nodes: Sequence[Node], compression: Compression) -> tuple[EncodedNode, ...]:
-    """Turn nodes into what is written; ids must be unique among them."""
+    """Encode nodes for writing. Raises InvalidInput if two have the same id."""
     encoded = tuple(_encode_node(index, node, compression) for index, node in enumerate(nodes))
     seen: set[str] = set()
     for node in encoded:
@@ -124,14 +122,14 @@ def encode_nodes(nodes: Sequence[Node], compression: Compression) -> tuple[Encod
 
 
 def check_node_ids(node_ids: Collection[str]) -> tuple[str, ...]:
-    """Return the ids once each, or raise InvalidInput if they are not a collection of ids."""
+    """Return the ids without repetitions, or raise InvalidInput if they are not a collection of ids."""
     if isinstance(node_ids, str | bytes) or not isinstance(node_ids, Collection):
         raise InvalidInput(f"node_ids must be a collection of ids, not {type(node_ids).__name__}")
     return tuple(dict.fromkeys(check_identifier("node_id", node_id) for node_id in node_ids))
 
 
 def decode_node(row: PathRow | StoredNode) -> Node:
-    """Return the node that the row means."""
+    """Return the node of a row, or raise CorruptData."""
     body = _decode_body(row)
     return Node(
         node_id=row.node_id,
@@ -144,7 +142,7 @@ def decode_node(row: PathRow | StoredNode) -> Node:
 
 
 def new_nodes(session_id: str, nodes: Sequence[EncodedNode], stored: Mapping[str, StoredNode]) -> list[EncodedNode]:
-    """Leave out the nodes that are already stored with the same content; raise NodeConflict for other content."""
+    """Return the nodes that are not stored yet; raise NodeConflict for one that is stored with other content."""
     fresh = []
     for node in nodes:
         existing = stored.get(node.node_id)
@@ -166,14 +164,16 @@ def place_appended(
     node_seq: int,
 ) -> Placement:
     """Place new nodes below stored ones or below each other; every parent must be live and come first."""
-    places = {
-        node.node_id: Place(node.segment, node.depth, node.is_tip) for node in stored.values() if not node.tombstoned
+    positions = {
+        node.node_id: NodePosition(node.segment, node.depth, node.is_tip)
+        for node in stored.values()
+        if not node.tombstoned
     }
-    return _place(session_id, nodes, places, segment_count, node_seq, orphans_allowed=False)
+    return _place(session_id, nodes, positions, segment_count, node_seq, orphans_allowed=False)
 
 
 def place_replacement(session_id: str, nodes: Sequence[EncodedNode], *, segment_count: int, node_seq: int) -> Placement:
-    """Place a whole graph. A node whose parent is not part of it begins a path of its own."""
+    """Place a whole graph. A node whose parent is not part of it starts a path of its own."""
     ordered = _parents_first(nodes)
     placement = _place(session_id, ordered, {}, segment_count, node_seq, orphans_allowed=True)
     seq = {node.node_id: node_seq + offset for offset, node in enumerate(nodes, start=1)}
@@ -194,7 +194,7 @@ def path_nodes(rows: Sequence[PathRow]) -> tuple[Node, ...]:
 
 
 def user_text(node: Node) -> str | None:
-    """Return what the user said in this node, shortened for a list; None if it is no message of a user."""
+    """Return the user's text in this node, shortened for a list; None if it is not a user message."""
     entry = node.entry
     if not isinstance(entry, MessageEntry) or entry.message.role != Role.USER:
         return None
@@ -203,7 +203,7 @@ def user_text(node: Node) -> str | None:
         for part in entry.message.parts
         if part.kind not in (PartKind.TOOL_CALL, PartKind.TOOL_RESULT)
     ]
-    # The line goes into a text column, where PostgreSQL takes no NUL.
+    # A text column of PostgreSQL cannot hold NUL.
     text = "\n\n".join(text for text in texts if text.strip()).replace("\0", " ").strip()
     return text[:PICKER_LENGTH]
 
@@ -242,7 +242,7 @@ def _same_body(stored: StoredNode, node: EncodedNode) -> bool:
 def _place(
     session_id: str,
     nodes: Iterable[EncodedNode],
-    places: dict[str, Place],
+    positions: dict[str, NodePosition],
     segment_count: int,
     node_seq: int,
     *,
@@ -252,24 +252,24 @@ def _place(
     placed: list[PlacedNode] = []
     for node in nodes:
         parent_id = node.parent_node_id
-        parent = None if parent_id is None else places.get(parent_id)
+        parent = None if parent_id is None else positions.get(parent_id)
         if parent is None and parent_id is not None and not orphans_allowed:
             raise NodeNotFound(session_id, parent_id)
         if parent is not None and parent_id is not None and parent.is_tip:
-            places[parent_id] = Place(parent.segment, parent.depth, is_tip=False)
+            positions[parent_id] = NodePosition(parent.segment, parent.depth, is_tip=False)
             segment, depth = parent.segment, parent.depth + 1
         else:
             segment = segment_count + len(segments) + 1
             depth = 0 if parent is None else parent.depth + 1
             left = (None, None) if parent is None else (parent.segment, parent.depth)
             segments.append(NewSegment(segment, *left))
-        places[node.node_id] = Place(segment, depth, is_tip=True)
+        positions[node.node_id] = NodePosition(segment, depth, is_tip=True)
         placed.append(PlacedNode(segment, depth, node_seq + len(placed) + 1, node))
-    return Placement(segments=tuple(segments), nodes=tuple(placed), places=places)
+    return Placement(segments=tuple(segments), nodes=tuple(placed), positions=positions)
 
 
 def _parents_first(nodes: Sequence[EncodedNode]) -> list[EncodedNode]:
-    """Order the nodes so that a parent comes before its children, otherwise as they came."""
+    """Order the nodes so that a parent comes before its children; keep the given order apart from that."""
     by_id = {node.node_id: node for node in nodes}
     ordered: dict[str, EncodedNode] = {}
     for node in nodes:

@@ -1,4 +1,4 @@
-"""What a session's row means, and what may be done to it."""
+"""Decoding of session rows, and the rules for reading, listing and trimming sessions."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ from lash.model.session.session import (
 from lash.model.value import Value
 from lash.plan.session.checkpoint import CheckpointRow, ComponentRow, decode_checkpoint
 from lash.plan.session.frame import FrameRow, decode_frames
-from lash.plan.session.node import PathRow, Place, StoredNode, decode_node, path_nodes
+from lash.plan.session.node import NodePosition, PathRow, StoredNode, decode_node, path_nodes
 from lash.plan.session.usage import UsageRow, decode_usage
 
-MAX_PAGE = 1_000
+MAX_PAGE: Final = 1_000
+"""The largest page of any list: it is decoded on the event loop."""
 _HOLDERS: Final = {
     "path": "lies on the active path of",
     "source": "belongs to the source of",
@@ -41,7 +42,7 @@ _HOLDERS: Final = {
 
 
 class HeadRow(msgspec.Struct, frozen=True, array_like=True):
-    """What a writer must know of a session. Everything here changes only with its revision or node count."""
+    """What a commit needs of a session. It changes only together with the revision or the node count."""
 
     session_key: int
     revision: int
@@ -56,14 +57,14 @@ class HeadRow(msgspec.Struct, frozen=True, array_like=True):
     first_user_message: str
     user_message_count: int
 
-    def leaf_place(self, node_id: str) -> Place | None:
-        """Return where the node lies if it is the leaf."""
+    def leaf_position(self, node_id: str) -> NodePosition | None:
+        """Return the position of the node if it is the leaf."""
         if self.leaf_segment is None or self.leaf_depth is None or node_id != self.leaf_node_id:
             return None
-        return Place(self.leaf_segment, self.leaf_depth, self.leaf_is_tip)
+        return NodePosition(self.leaf_segment, self.leaf_depth, self.leaf_is_tip)
 
     def leaf_as_stored_node(self) -> StoredNode | None:
-        """Return the leaf as a node on which others can be placed; its parent and body are not known here."""
+        """Return the leaf as a node below which others can be placed; without its parent and body."""
         if self.leaf_node_id is None or self.leaf_segment is None or self.leaf_depth is None:
             return None
         return StoredNode(
@@ -72,7 +73,7 @@ class HeadRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReadRow(msgspec.Struct, frozen=True, array_like=True):
-    """The head of a session as its readers see it."""
+    """The head of a session, as readers get it."""
 
     session_key: int
     session_id: str
@@ -103,7 +104,7 @@ class RevisionRows(msgspec.Struct, frozen=True, array_like=True):
 
 
 class MetaRow(msgspec.Struct, frozen=True, array_like=True):
-    """The metadata of a session, and its line in a list."""
+    """The metadata of a session, and what a list shows of it."""
 
     session_key: int
     session_id: str
@@ -119,7 +120,7 @@ class MetaRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class HeldNode(msgspec.Struct, frozen=True, array_like=True):
-    """A node that cannot be removed, and who needs it."""
+    """A node that cannot be removed, and what needs it."""
 
     node_id: str
     holder: Literal["path", "source", "fork"]
@@ -152,7 +153,7 @@ def new_meta(
 
 
 def new_head(row: MetaRow) -> HeadRow:
-    """Return what a writer must know of a session that was just created."""
+    """Return the head of a session that was just created."""
     return HeadRow(row.session_key, row.revision, False, None, None, None, False, 0, 0, 0, "", 0)
 
 
@@ -199,7 +200,7 @@ def decode_read(rows: RevisionRows, scope: ReadScope) -> SessionRead | None:
 
 
 def check_scope(scope: object) -> ReadScope:
-    """Return the scope if it is one."""
+    """Return the scope, or raise InvalidInput."""
     if isinstance(scope, FullGraph):
         return scope
     if not isinstance(scope, ActivePath):
@@ -214,7 +215,7 @@ def check_scope(scope: object) -> ReadScope:
 def encode_meta(meta: SessionMeta, session_id: str) -> str:
     """Check the metadata of this session and return its relation as stored."""
     if not isinstance(meta, SessionMeta):
-        raise InvalidInput(f"a SessionMeta is needed, not {type(meta).__name__}")
+        raise InvalidInput(f"expected a SessionMeta, got {type(meta).__name__}")
     if check_identifier("session_id", meta.session_id) != session_id:
         raise SessionBindingMismatch(session_id, meta.session_id)
     check_text("name", meta.name)
@@ -261,7 +262,7 @@ def decode_page(rows: Sequence[MetaRow], limit: int) -> SessionPage:
 
 
 def check_limit(limit: object) -> int:
-    """Return the page size if it is one that a page may have."""
+    """Return the page size, or raise InvalidInput if a page cannot have it."""
     size = check_integer("limit", limit, at_least=1)
     if size > MAX_PAGE:
         raise InvalidInput(f"limit must be at most {MAX_PAGE:,}")
@@ -269,12 +270,12 @@ def check_limit(limit: object) -> int:
 
 
 def encode_cursor(session_key: int) -> str:
-    """Return the opaque text form of a place in the list of sessions."""
+    """Return the opaque cursor that continues a list of sessions after this one."""
     return base64.urlsafe_b64encode(b"s1:%d" % session_key).decode()
 
 
 def decode_cursor(cursor: str | None) -> int | None:
-    """Return the place that a cursor means, or raise InvalidInput."""
+    """Return the session key of a cursor, or raise InvalidInput."""
     if cursor is None:
         return None
     try:
@@ -287,7 +288,7 @@ def decode_cursor(cursor: str | None) -> int | None:
 
 
 def require_removable(session_id: str, held: Iterable[HeldNode]) -> None:
-    """Raise InvalidInput if there is a node that somebody needs among those to be removed."""
+    """Raise InvalidInput if one of the nodes to remove is in use."""
     for node in held:
         raise InvalidInput(
             f"node {node.node_id!r} {_HOLDERS[node.holder]} session {session_id!r} and cannot be removed"

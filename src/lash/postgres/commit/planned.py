@@ -8,7 +8,6 @@ import msgspec
 
 from lash.model.lease import LeaseFence
 from lash.plan.session.commit import Apply, PreparedCommit
-from lash.plan.session.component import Replacement, replacements
 from lash.postgres.cache import KnownCheckpoint
 
 
@@ -27,17 +26,6 @@ class PlannedCommit(msgspec.Struct, frozen=True, kw_only=True):
     def is_repeatable(self) -> bool:
         """Whether sending it twice is harmless: the guard refuses a turn that has its commit, and the plan replays."""
         return self.prepared.commit.turn_id is not None
-
-    @property
-    def replaced(self) -> tuple[Replacement, ...] | None:
-        """The components that get new bytes, if the checkpoint can be replaced in place; None if it cannot.
-
-        It can if this storage knows that the session has one checkpoint without frames, this commit leaves one such
-        checkpoint, and of the components only bytes change.
-        """
-        if self.before is None or not self.prepared.leaves_one_checkpoint:
-            return None
-        return replacements(self.before.components, self.prepared.components, self.prepared.blobs)
 
     @property
     def claims(self) -> list[tuple[str, str, str]]:

@@ -1,15 +1,15 @@
-"""The arguments of ``commit_apply``, which writes any number of commits of any kind."""
+"""The arguments of ``commit_turns`` and ``commit_apply``, which write several commits at once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from lash.base.codec import encode
-from lash.base.compression import BlobRef
+from lash.base.compression import BlobRef, StoredBlob
 from lash.model.session.commit import CommitResult
 from lash.plan.session.component import Replacement
 from lash.plan.session.frame import FrameRow
@@ -25,7 +25,7 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 class CommitTogether(NamedTuple):
-    """The arguments by name, in the order in which ``commit_apply.sql`` lists and explains them."""
+    """The arguments by name, in the order in which ``commit_apply.sql`` lists and explains them, twice."""
 
     commits: str
     max_together: int
@@ -41,7 +41,6 @@ class CommitTogether(NamedTuple):
     packed_bodies: list[bytes | None]
 
     blob_ends: list[int]
-    replaced_hashes: list[object]
     blob_hashes: list[object]
     blob_codecs: list[object]
     blob_sizes: list[object]
@@ -81,18 +80,27 @@ class CommitRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     usage: tuple[UsageRow, ...] = ()
     claims: tuple[tuple[str, str, str], ...] = ()
     attachments: tuple[str, ...] = ()
-    in_place: bool
+    replaced: tuple[BlobRef, ...] = ()
 
 
 def arguments_together(commits: Sequence[PlannedCommit]) -> CommitTogether:
-    """Return the arguments for commits of different sessions, at most ``MAX_TOGETHER``."""
+    """Return the arguments of ``commit_apply`` for commits of different sessions, at most ``MAX_TOGETHER``."""
+    return _arguments(commits, map(_record_of, commits), [commit.prepared.blobs for commit in commits])
+
+
+def arguments_in_place(commits: Sequence[PlannedCommit], replaced: Sequence[tuple[Replacement, ...]]) -> CommitTogether:
+    """Return the arguments of ``commit_turns`` for such commits, each with the bytes that it replaces."""
+    records = [_record_of(commit, each) for commit, each in zip(commits, replaced, strict=True)]
+    return _arguments(commits, records, [[one.blob for one in each] for each in replaced])
+
+
+def _arguments(
+    commits: Sequence[PlannedCommit], records: Iterable[bytes], blobs: Sequence[Sequence[StoredBlob]]
+) -> CommitTogether:
     placements = [commit.decision.placement.nodes for commit in commits]
     placed = list(chain.from_iterable(placements))
     nodes = [each.node for each in placed]
-    replaced = [commit.replaced for commit in commits]
-    blobs = [_blobs_of(commit, each) for commit, each in zip(commits, replaced, strict=True)]
-    blob_columns = columns(chain.from_iterable(blobs), 5)
-    records = (_record_of(commit, in_place=each is not None) for commit, each in zip(commits, replaced, strict=True))
+    blob_columns = columns(chain.from_iterable(blobs), 4)
     return CommitTogether(
         commits=(b"[" + b",".join(records) + b"]").decode(),
         max_together=MAX_TOGETHER,
@@ -106,22 +114,15 @@ def arguments_together(commits: Sequence[PlannedCommit]) -> CommitTogether:
         bodies=[node.stored_body for node in nodes],
         packed_bodies=[node.packed for node in nodes],
         blob_ends=list(accumulate(map(len, blobs))),
-        replaced_hashes=blob_columns[0],
-        blob_hashes=blob_columns[1],
-        blob_codecs=blob_columns[2],
-        blob_sizes=blob_columns[3],
-        blob_contents=blob_columns[4],
+        blob_hashes=blob_columns[0],
+        blob_codecs=blob_columns[1],
+        blob_sizes=blob_columns[2],
+        blob_contents=blob_columns[3],
     )
 
 
-def _blobs_of(planned: PlannedCommit, replaced: Sequence[Replacement] | None) -> list[tuple[object, ...]]:
-    """Return the blobs to write, each after the hash that it replaces, if the commit is in place."""
-    if replaced is None:
-        return [(None, *blob) for blob in planned.prepared.blobs]
-    return [(each.replaced, *each.blob) for each in replaced]
-
-
-def _record_of(planned: PlannedCommit, *, in_place: bool) -> bytes:
+def _record_of(planned: PlannedCommit, replaced: tuple[Replacement, ...] | None = None) -> bytes:
+    """Return the record of a commit; without its components if only bytes of theirs are replaced."""
     prepared, decision = planned.prepared, planned.decision
     commit, head, saved = prepared.commit, decision.head, prepared.checkpoint
     return _encoder.encode(
@@ -150,12 +151,12 @@ def _record_of(planned: PlannedCommit, *, in_place: bool) -> bytes:
             first_user_message=head.first_user_message,
             user_message_count=head.user_message_count,
             segments=decision.placement.segments,
-            refs=frozenset() if in_place else prepared.required_refs,
-            components={} if in_place else prepared.components,
+            refs=prepared.required_refs if replaced is None else frozenset(),
+            components=prepared.components if replaced is None else {},
             frames=prepared.frames,
             usage=prepared.usage,
             claims=tuple(planned.claims),
             attachments=prepared.attachments,
-            in_place=in_place,
+            replaced=tuple(each.replaced for each in replaced or ()),
         )
     )

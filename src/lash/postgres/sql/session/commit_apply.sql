@@ -1,23 +1,5 @@
--- name: commit_apply
--- Writes commits of different sessions, any kind of commit, at most max_together of them. Writes each whole, or not at
--- all when a fact of its plan no longer holds: the head's revision and node count (which stand for all facts about the
--- graph), no commit for the turn yet, a live lease under the fence, claims that hold exactly the batches to consume, no
--- new node id taken, bytes for every ref, every attachment announced. Returns the session keys of the written commits
--- and whether each session inherits.
---
--- A commit is in place if the session's only checkpoint, without frames, is replaced by its own, and of the components
--- only bytes change, neither old nor new ones of which another component has. Its rows are then updated; those of other
--- commits are inserted and deleted.
---
--- The limit keeps the planner's estimate low, and OFFSET 0 makes it look rows up by index.
---
--- The records of the commits, as a JSON array, and the limit:
--- arguments: commits, max_together
--- Columns of all nodes; those of the commit at a position end at that position of node_ends:
--- arguments: node_ends, segments, depths, seqs, node_ids, parent_ids, user_messages, bodies, packed_bodies
--- Columns of all blobs, divided in the same way; replaced_hashes are NULL for commits that are not in place:
--- arguments: blob_ends, replaced_hashes, blob_hashes, blob_codecs, blob_sizes, blob_contents
-WITH
+-- fragment: commit_asked
+-- The commits, and the leases and batches that they hold, locked.
 clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 -- Each commit with its position among the records and the range of its nodes.
 asked AS MATERIALIZED (
@@ -31,13 +13,13 @@ asked AS MATERIALIZED (
             checkpoint_ref text, turn_state text, plugin_snapshot_revision bigint, retention_floor bigint,
             leaf_node_id text, leaf_segment bigint, leaf_depth bigint, segment_count bigint, node_seq bigint,
             node_count bigint, first_user_message text, user_message_count bigint, segments json, refs json,
-            components json, frames json, usage json, claims json, attachments json, in_place boolean
+            components json, frames json, usage json, claims json, attachments json, replaced json
         )
     ) WITH ORDINALITY AS c (
         session_key, assumed_revision, assumed_node_count, turn_id, commit_hash, result, scope_id, fence, release,
         config, current_frame_id, checkpoint_ref, turn_state, plugin_snapshot_revision, retention_floor, leaf_node_id,
         leaf_segment, leaf_depth, segment_count, node_seq, node_count, first_user_message, user_message_count,
-        segments, refs, components, frames, usage, claims, attachments, in_place, place
+        segments, refs, components, frames, usage, claims, attachments, replaced, place
     )
     LIMIT :max_together::bigint
 ),
@@ -62,15 +44,9 @@ claimed AS (
     ORDER BY b.session_key, b.seq
     FOR UPDATE OF b
 ),
--- Locked, because a sweep may delete an uncommitted attachment without the head moving.
-attachments AS (
-    SELECT t.session_key, t.attachment_id
-    FROM asked AS a
-    CROSS JOIN LATERAL json_array_elements_text(a.attachments) AS wanted
-    JOIN :"schema".lash_attachments AS t ON t.session_key = a.session_key AND t.attachment_id = wanted
-    ORDER BY t.session_key, t.attachment_id
-    FOR UPDATE OF t
-),
+
+-- fragment: commit_guard
+-- What must hold for every commit; further conditions may follow.
 guard AS (
     SELECT a.session_key, a.assumed_revision, a.assumed_node_count, clock.now_ms
     FROM asked AS a, clock
@@ -110,14 +86,9 @@ guard AS (
                     AND b.claim_token = ANY (array(SELECT c ->> 0 FROM json_array_elements(a.claims) AS c))
             )
         ))
-        AND (a.refs IS NULL OR json_array_length(a.refs) = (
-            SELECT count(*) FROM :"schema".lash_blobs AS b
-            WHERE b.session_key = a.session_key
-                AND b.hash = ANY (array(SELECT * FROM json_array_elements_text(a.refs)))
-        ))
-        AND (a.attachments IS NULL OR json_array_length(a.attachments) = (
-            SELECT count(*) FROM attachments AS t WHERE t.session_key = a.session_key
-        ))
+
+-- fragment: commit_head
+-- The end of the guard, and the new heads with their records.
 ),
 -- In the order of their keys, so that two statements with the same sessions cannot deadlock.
 held AS (
@@ -141,150 +112,9 @@ new AS (
         AND s.node_count = a.assumed_node_count
     RETURNING s.revision, s.updated_at_ms, a.*
 ),
-segments AS (
-    INSERT INTO :"schema".lash_segments (session_key, segment, parent_segment, parent_depth)
-    SELECT new.session_key, (g ->> 0)::bigint, (g ->> 1)::bigint, (g ->> 2)::bigint
-    FROM new
-    CROSS JOIN LATERAL json_array_elements(new.segments) AS g
-),
-rewritten AS (SELECT * FROM new WHERE NOT new.in_place),
-blobs AS (
-    INSERT INTO :"schema".lash_blobs (session_key, hash, codec, size, content)
-    SELECT new.session_key, b.*
-    FROM rewritten AS new
-    CROSS JOIN LATERAL (
-        SELECT
-            coalesce((:blob_ends::integer[])[new.place - 1], 0) + 1 AS first,
-            (:blob_ends::integer[])[new.place] AS last
-    ) AS own
-    CROSS JOIN LATERAL unnest(
-        (:blob_hashes::text[])[own.first:own.last], (:blob_codecs::text[])[own.first:own.last],
-        (:blob_sizes::bigint[])[own.first:own.last], (:blob_contents::bytea[])[own.first:own.last]
-    ) AS b
-    ON CONFLICT (session_key, hash) DO NOTHING
-),
-components AS (
-    SELECT new.session_key, new.revision, c.key, c.value AS hash
-    FROM rewritten AS new
-    CROSS JOIN LATERAL json_each_text(new.components) AS c
-),
-opened_components AS (
-    INSERT INTO :"schema".lash_components (session_key, key, first_revision, hash)
-    SELECT k.session_key, k.key, k.revision, k.hash
-    FROM components AS k
-    WHERE NOT EXISTS (
-        SELECT 1 FROM :"schema".lash_components AS c
-        WHERE c.session_key = k.session_key AND c.key = k.key AND c.hash = k.hash AND c.last_revision IS NULL
-        OFFSET 0
-    )
-),
-checkpoint AS (
-    INSERT INTO :"schema".lash_checkpoints (
-        session_key, revision, checkpoint_ref, turn_state, plugin_snapshot_revision
-    )
-    SELECT new.session_key, new.revision, new.checkpoint_ref, new.turn_state, new.plugin_snapshot_revision
-    FROM rewritten AS new
-),
-dropped_checkpoints AS (
-    DELETE FROM :"schema".lash_checkpoints AS p
-    USING rewritten AS new
-    WHERE p.session_key = new.session_key AND p.revision < new.retention_floor
-),
-expired_components AS (
-    DELETE FROM :"schema".lash_components AS c
-    USING rewritten AS new
-    WHERE c.session_key = new.session_key AND c.last_revision < new.retention_floor
-    RETURNING c.session_key, c.key, c.first_revision, c.hash
-),
--- A component that changed ends with the revision before this one; below the retention floor it is deleted at once.
-replaced_components AS (
-    DELETE FROM :"schema".lash_components AS c
-    USING rewritten AS new
-    WHERE c.session_key = new.session_key AND c.last_revision IS NULL AND new.revision - 1 < new.retention_floor
-        AND NOT EXISTS (
-            SELECT 1 FROM components AS k
-            WHERE k.session_key = c.session_key AND k.key = c.key AND k.hash = c.hash
-        )
-    RETURNING c.session_key, c.key, c.first_revision, c.hash
-),
-dropped_components AS (SELECT * FROM expired_components UNION ALL SELECT * FROM replaced_components),
-closed_components AS (
-    UPDATE :"schema".lash_components AS c
-    SET last_revision = new.revision - 1
-    FROM rewritten AS new
-    WHERE c.session_key = new.session_key AND c.last_revision IS NULL AND new.revision - 1 >= new.retention_floor
-        AND NOT EXISTS (
-            SELECT 1 FROM components AS k
-            WHERE k.session_key = c.session_key AND k.key = c.key AND k.hash = c.hash
-        )
-),
-dropped_frames AS (
-    DELETE FROM :"schema".lash_frames AS f
-    USING rewritten AS new
-    WHERE f.session_key = new.session_key
-        AND NOT EXISTS (SELECT 1 FROM json_array_elements(new.frames) AS k WHERE k ->> 0 = f.frame_id)
-),
-frames AS (
-    INSERT INTO :"schema".lash_frames AS f (session_key, frame_id, position, body)
-    SELECT new.session_key, k ->> 0, (k ->> 1)::bigint, k ->> 2
-    FROM rewritten AS new
-    CROSS JOIN LATERAL json_array_elements(new.frames) AS k
-    ON CONFLICT (session_key, frame_id) DO UPDATE SET position = excluded.position, body = excluded.body
-    WHERE f.position <> excluded.position OR f.body <> excluded.body
-),
--- The bytes that no component names any more.
-dropped_blobs AS (
-    DELETE FROM :"schema".lash_blobs AS b
-    USING dropped_components AS gone
-    WHERE b.session_key = gone.session_key AND b.hash = gone.hash
-        AND NOT EXISTS (
-            SELECT 1 FROM components AS k WHERE k.session_key = b.session_key AND k.hash = b.hash
-        )
-        AND NOT EXISTS (
-            SELECT 1 FROM :"schema".lash_components AS c
-            WHERE c.session_key = b.session_key AND c.hash = b.hash
-                AND NOT EXISTS (
-                    SELECT 1 FROM dropped_components AS d
-                    WHERE d.session_key = c.session_key AND d.key = c.key AND d.first_revision = c.first_revision
-                )
-            OFFSET 0
-        )
-),
--- Found by hash, which no other component has. Found by key, every version that a vacuum has yet to remove would be read.
-renewed AS MATERIALIZED (
-    SELECT new.session_key, new.revision, k.*
-    FROM new
-    CROSS JOIN LATERAL (
-        SELECT
-            coalesce((:blob_ends::integer[])[new.place - 1], 0) + 1 AS first,
-            (:blob_ends::integer[])[new.place] AS last
-    ) AS own
-    CROSS JOIN LATERAL unnest(
-        (:replaced_hashes::text[])[own.first:own.last], (:blob_hashes::text[])[own.first:own.last],
-        (:blob_codecs::text[])[own.first:own.last], (:blob_sizes::bigint[])[own.first:own.last],
-        (:blob_contents::bytea[])[own.first:own.last]
-    ) AS k (replaced, hash, codec, size, content)
-    WHERE new.in_place
-),
-renewed_components AS (
-    UPDATE :"schema".lash_components AS c
-    SET first_revision = k.revision, hash = k.hash
-    FROM renewed AS k
-    WHERE c.session_key = k.session_key AND c.hash = k.replaced
-),
-renewed_blobs AS (
-    UPDATE :"schema".lash_blobs AS b
-    SET hash = k.hash, codec = k.codec, size = k.size, content = k.content
-    FROM renewed AS k
-    WHERE b.session_key = k.session_key AND b.hash = k.replaced
-),
-renewed_checkpoint AS (
-    UPDATE :"schema".lash_checkpoints AS p
-    SET revision = new.revision, checkpoint_ref = new.checkpoint_ref, turn_state = new.turn_state,
-        plugin_snapshot_revision = new.plugin_snapshot_revision
-    FROM new
-    WHERE new.in_place AND p.session_key = new.session_key AND p.revision = new.assumed_revision
-),
+
+-- fragment: commit_ledger
+-- The ledger with its totals, the batches that are consumed, and the leases that are released.
 usage_rows AS (
     INSERT INTO :"schema".lash_usage (
         session_key, revision, ordinal, source, model, input_tokens, output_tokens, cached_input_tokens,
@@ -343,13 +173,9 @@ released AS (
     WHERE l.session_key = new.session_key AND l.owner_id = new.release ->> 0 AND l.incarnation_id = new.release ->> 1
         AND l.token = new.release ->> 2 AND l.fencing = (new.release ->> 3)::bigint
 ),
-stamped_attachments AS (
-    UPDATE :"schema".lash_attachments AS t
-    SET committed_at_ms = coalesce(t.committed_at_ms, new.updated_at_ms)
-    FROM new
-    JOIN attachments ON attachments.session_key = new.session_key
-    WHERE t.session_key = attachments.session_key AND t.attachment_id = attachments.attachment_id
-),
+
+-- fragment: commit_rest
+-- Nodes, turns and the effects that end with them; the answer.
 nodes AS (
     INSERT INTO :"schema".lash_nodes (
         session_key, segment, depth, seq, node_id, parent_node_id, user_message, body, packed
@@ -383,3 +209,211 @@ SELECT
     new.session_key,
     EXISTS (SELECT 1 FROM :"schema".lash_inherited AS i WHERE i.session_key = new.session_key OFFSET 0)
 FROM new;
+
+-- name: commit_turns
+-- Writes commits of different sessions, at most max_together of them, if each replaces the session's only checkpoint,
+-- without frames, by its own; changes nothing of the components but bytes that no other component shares; and brings no
+-- new segment and no attachments. Writes each whole, or not at all when a fact of its plan no longer holds: the head's
+-- revision and node count (which stand for all facts about the graph), no commit for the turn yet, a live lease under
+-- the fence, claims that hold exactly the batches to consume, no new node id taken. Returns the session keys of the
+-- written commits and whether each session inherits.
+--
+-- The blobs of a commit come in the order of the hashes that its record lists as replaced. The limit keeps the estimate
+-- of the planner low, and OFFSET 0 makes it look rows up by index.
+--
+-- The records of the commits, as a JSON array, and the limit:
+-- arguments: commits, max_together
+-- Columns of all nodes; those of the commit at a position end at that position of node_ends:
+-- arguments: node_ends, segments, depths, seqs, node_ids, parent_ids, user_messages, bodies, packed_bodies
+-- Columns of all blobs, divided in the same way:
+-- arguments: blob_ends, blob_hashes, blob_codecs, blob_sizes, blob_contents
+WITH
+-- include: commit_asked
+-- include: commit_guard
+-- include: commit_head
+-- Found by hash, which no other component has. Found by key, every version that a vacuum has yet to remove would be
+-- read.
+renewed AS MATERIALIZED (
+    SELECT new.session_key, new.revision, k.*
+    FROM new
+    CROSS JOIN LATERAL (
+        SELECT
+            coalesce((:blob_ends::integer[])[new.place - 1], 0) + 1 AS first,
+            (:blob_ends::integer[])[new.place] AS last
+    ) AS own
+    CROSS JOIN LATERAL unnest(
+        array(SELECT json_array_elements_text(new.replaced)), (:blob_hashes::text[])[own.first:own.last],
+        (:blob_codecs::text[])[own.first:own.last], (:blob_sizes::bigint[])[own.first:own.last],
+        (:blob_contents::bytea[])[own.first:own.last]
+    ) AS k (replaced, hash, codec, size, content)
+),
+components AS (
+    UPDATE :"schema".lash_components AS c
+    SET first_revision = k.revision, hash = k.hash
+    FROM renewed AS k
+    WHERE c.session_key = k.session_key AND c.hash = k.replaced
+),
+blobs AS (
+    UPDATE :"schema".lash_blobs AS b
+    SET hash = k.hash, codec = k.codec, size = k.size, content = k.content
+    FROM renewed AS k
+    WHERE b.session_key = k.session_key AND b.hash = k.replaced
+),
+checkpoint AS (
+    UPDATE :"schema".lash_checkpoints AS p
+    SET revision = new.revision, checkpoint_ref = new.checkpoint_ref, turn_state = new.turn_state,
+        plugin_snapshot_revision = new.plugin_snapshot_revision
+    FROM new
+    WHERE p.session_key = new.session_key AND p.revision = new.assumed_revision
+),
+-- include: commit_ledger
+-- include: commit_rest
+
+-- name: commit_apply
+-- Writes commits of different sessions, of any kind, at most max_together of them. Writes each whole, or not at all
+-- under the conditions of commit_turns, and also when bytes for a ref or an attachment are missing. Returns the same.
+--
+-- The records of the commits, as a JSON array, and the limit:
+-- arguments: commits, max_together
+-- Columns of all nodes; those of the commit at a position end at that position of node_ends:
+-- arguments: node_ends, segments, depths, seqs, node_ids, parent_ids, user_messages, bodies, packed_bodies
+-- Columns of all blobs, divided in the same way:
+-- arguments: blob_ends, blob_hashes, blob_codecs, blob_sizes, blob_contents
+WITH
+-- include: commit_asked
+-- Locked, because a sweep may delete an uncommitted attachment without the head moving.
+attachments AS (
+    SELECT t.session_key, t.attachment_id
+    FROM asked AS a
+    CROSS JOIN LATERAL json_array_elements_text(a.attachments) AS wanted
+    JOIN :"schema".lash_attachments AS t ON t.session_key = a.session_key AND t.attachment_id = wanted
+    ORDER BY t.session_key, t.attachment_id
+    FOR UPDATE OF t
+),
+-- include: commit_guard
+        AND (a.refs IS NULL OR json_array_length(a.refs) = (
+            SELECT count(*) FROM :"schema".lash_blobs AS b
+            WHERE b.session_key = a.session_key
+                AND b.hash = ANY (array(SELECT * FROM json_array_elements_text(a.refs)))
+        ))
+        AND (a.attachments IS NULL OR json_array_length(a.attachments) = (
+            SELECT count(*) FROM attachments AS t WHERE t.session_key = a.session_key
+        ))
+-- include: commit_head
+segments AS (
+    INSERT INTO :"schema".lash_segments (session_key, segment, parent_segment, parent_depth)
+    SELECT new.session_key, (g ->> 0)::bigint, (g ->> 1)::bigint, (g ->> 2)::bigint
+    FROM new
+    CROSS JOIN LATERAL json_array_elements(new.segments) AS g
+),
+blobs AS (
+    INSERT INTO :"schema".lash_blobs (session_key, hash, codec, size, content)
+    SELECT new.session_key, b.*
+    FROM new
+    CROSS JOIN LATERAL (
+        SELECT
+            coalesce((:blob_ends::integer[])[new.place - 1], 0) + 1 AS first,
+            (:blob_ends::integer[])[new.place] AS last
+    ) AS own
+    CROSS JOIN LATERAL unnest(
+        (:blob_hashes::text[])[own.first:own.last], (:blob_codecs::text[])[own.first:own.last],
+        (:blob_sizes::bigint[])[own.first:own.last], (:blob_contents::bytea[])[own.first:own.last]
+    ) AS b
+    ON CONFLICT (session_key, hash) DO NOTHING
+),
+components AS (
+    SELECT new.session_key, new.revision, c.key, c.value AS hash
+    FROM new
+    CROSS JOIN LATERAL json_each_text(new.components) AS c
+),
+opened_components AS (
+    INSERT INTO :"schema".lash_components (session_key, key, first_revision, hash)
+    SELECT k.session_key, k.key, k.revision, k.hash
+    FROM components AS k
+    WHERE NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_components AS c
+        WHERE c.session_key = k.session_key AND c.key = k.key AND c.hash = k.hash AND c.last_revision IS NULL
+        OFFSET 0
+    )
+),
+checkpoint AS (
+    INSERT INTO :"schema".lash_checkpoints (
+        session_key, revision, checkpoint_ref, turn_state, plugin_snapshot_revision
+    )
+    SELECT new.session_key, new.revision, new.checkpoint_ref, new.turn_state, new.plugin_snapshot_revision
+    FROM new
+),
+dropped_checkpoints AS (
+    DELETE FROM :"schema".lash_checkpoints AS p
+    USING new
+    WHERE p.session_key = new.session_key AND p.revision < new.retention_floor
+),
+expired_components AS (
+    DELETE FROM :"schema".lash_components AS c
+    USING new
+    WHERE c.session_key = new.session_key AND c.last_revision < new.retention_floor
+    RETURNING c.session_key, c.key, c.first_revision, c.hash
+),
+-- A component that changed ends with the revision before this one; below the retention floor it is deleted at once.
+replaced_components AS (
+    DELETE FROM :"schema".lash_components AS c
+    USING new
+    WHERE c.session_key = new.session_key AND c.last_revision IS NULL AND new.revision - 1 < new.retention_floor
+        AND NOT EXISTS (
+            SELECT 1 FROM components AS k
+            WHERE k.session_key = c.session_key AND k.key = c.key AND k.hash = c.hash
+        )
+    RETURNING c.session_key, c.key, c.first_revision, c.hash
+),
+dropped_components AS (SELECT * FROM expired_components UNION ALL SELECT * FROM replaced_components),
+closed_components AS (
+    UPDATE :"schema".lash_components AS c
+    SET last_revision = new.revision - 1
+    FROM new
+    WHERE c.session_key = new.session_key AND c.last_revision IS NULL AND new.revision - 1 >= new.retention_floor
+        AND NOT EXISTS (
+            SELECT 1 FROM components AS k
+            WHERE k.session_key = c.session_key AND k.key = c.key AND k.hash = c.hash
+        )
+),
+dropped_frames AS (
+    DELETE FROM :"schema".lash_frames AS f
+    USING new
+    WHERE f.session_key = new.session_key
+        AND NOT EXISTS (SELECT 1 FROM json_array_elements(new.frames) AS k WHERE k ->> 0 = f.frame_id)
+),
+frames AS (
+    INSERT INTO :"schema".lash_frames AS f (session_key, frame_id, position, body)
+    SELECT new.session_key, k ->> 0, (k ->> 1)::bigint, k ->> 2
+    FROM new
+    CROSS JOIN LATERAL json_array_elements(new.frames) AS k
+    ON CONFLICT (session_key, frame_id) DO UPDATE SET position = excluded.position, body = excluded.body
+    WHERE f.position <> excluded.position OR f.body <> excluded.body
+),
+-- The bytes that no component names any more.
+dropped_blobs AS (
+    DELETE FROM :"schema".lash_blobs AS b
+    USING dropped_components AS gone
+    WHERE b.session_key = gone.session_key AND b.hash = gone.hash
+        AND NOT EXISTS (
+            SELECT 1 FROM components AS k WHERE k.session_key = b.session_key AND k.hash = b.hash
+        )
+        AND NOT EXISTS (
+            SELECT 1 FROM :"schema".lash_components AS c
+            WHERE c.session_key = b.session_key AND c.hash = b.hash
+                AND NOT EXISTS (
+                    SELECT 1 FROM dropped_components AS d
+                    WHERE d.session_key = c.session_key AND d.key = c.key AND d.first_revision = c.first_revision
+                )
+            OFFSET 0
+        )
+),
+-- include: commit_ledger
+stamped_attachments AS (
+    UPDATE :"schema".lash_attachments AS t
+    SET committed_at_ms = coalesce(t.committed_at_ms, new.updated_at_ms)
+    FROM new
+    JOIN attachments ON attachments.session_key = new.session_key
+    WHERE t.session_key = attachments.session_key AND t.attachment_id = attachments.attachment_id
+),
+-- include: commit_rest

@@ -105,8 +105,8 @@ SELECT
     ) IS NOT NULL;
 
 -- name: session_bury
--- Deletes a session that is held and, by cascade, all that it owns; keeps its last numbers. Its graph goes with it if no
--- fork inherits from it: while it is held, no fork can begin to. Answers whether one does, and from which sessions it
+-- Deletes a locked session and, by cascade, all that it owns; keeps its last numbers. Its graph is deleted too if no
+-- fork inherits from it: while it is locked, no new fork can. Returns whether one does, and from which sessions it
 -- inherits itself, the youngest first.
 WITH gone AS (
     DELETE FROM :"schema".lash_sessions WHERE session_key = $1::bigint RETURNING session_id, revision

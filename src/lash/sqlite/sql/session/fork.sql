@@ -99,7 +99,7 @@ JOIN lash_checkpoints AS p ON p.session_key = s.session_key AND p.revision = s.r
 WHERE f.session_key = :session_key;
 
 -- name: fork_attachments
--- Gives a fork the attachments that its source has committed, which inherited messages may name; their bytes are shared.
+-- Gives a fork the committed attachments of its source, which inherited messages may name; their bytes are shared.
 INSERT INTO lash_attachments (
     session_key, attachment_id, media_type, byte_len, width, height, label, intent_at_ms, committed_at_ms
 )
