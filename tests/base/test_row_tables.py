@@ -1,4 +1,4 @@
-"""What is moved with a storage, and in which order."""
+"""The tables that are moved with a storage, and their order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BACKENDS = ("sqlite", "postgres")
 
 
 def test_both_backends_move_the_same_columns() -> None:
-    """Tables and columns agree, without transaction ids, live activity and what a backend keeps for itself."""
+    """Both backends move the same columns, without transaction ids, live activity and internal tables."""
     sqlite, postgres = (
         {table.name: table.columns for table in row_tables(load_catalogue(f"lash.{backend}.sql"))}
         for backend in BACKENDS
@@ -24,7 +24,7 @@ def test_both_backends_move_the_same_columns() -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_what_rows_refer_to_comes_before_them(backend: str) -> None:
-    """No foreign key points to a table that is moved later, and the floor of the feed precedes its changes."""
+    """No foreign key points to a table that is moved later; the floor of the change feed precedes the changes."""
     catalogue = load_catalogue(f"lash.{backend}.sql")
     order = [table.name for table in row_tables(catalogue)]
     for place, name in enumerate(order):
@@ -34,7 +34,7 @@ def test_what_rows_refer_to_comes_before_them(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_key_is_unique_and_never_null(backend: str) -> None:
-    """Pages go by a key that the database itself guards, without a predicate, over columns that refuse NULL."""
+    """Pages use a unique key without a predicate, over columns that refuse NULL."""
     catalogue = load_catalogue(f"lash.{backend}.sql")
     for table in row_tables(catalogue):
         found = catalogue.tables[table.name]

@@ -1,4 +1,4 @@
-"""Small builders for tests of triggers: values that are valid, with only what matters written out."""
+"""Builders of valid values for tests of triggers."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from lash.model.value import JSON, JSONObject
 from lash.stores.storage import Storage
 
 BUTTON: Final = "ui.button.pressed"
-"""The type of the source that most tests here watch."""
+"""The type of the source that most tests watch."""
 BLUE: Final = "blue"
 """Its key."""
 HOST: Final = HostOriginator()
 
 
 class DraftFields(TypedDict, total=False):
-    """What a definition may carry besides its key."""
+    """The optional fields of a definition."""
 
     owner: TriggerOwner
     source_type: str
@@ -65,19 +65,19 @@ def by_session(session_id: str = "s", frame_id: str | None = None) -> SessionOri
 
 
 def pressed(key: str = "1", payload: JSON = None, *, source_key: str = BLUE, source: JSON = None) -> OccurrenceRequest:
-    """Return the occurrence that the button was pressed."""
+    """Return an occurrence of a pressed button."""
     return OccurrenceRequest(
         source_type=BUTTON, source_key=source_key, idempotency_key=key, payload=payload, source=source
     )
 
 
 async def subscribed(storage: Storage, *keys: str, **fields: Unpack[DraftFields]) -> list[TriggerSubscription]:
-    """Make subscriptions (``k`` if none are named) and return them."""
+    """Create subscriptions (``k`` by default) and return them."""
     return [(await storage.triggers.register(trigger(key, **fields))).subscription for key in keys or ("k",)]
 
 
 async def found(storage: Storage, key: str = "k", owner: TriggerOwner = HOST) -> TriggerSubscription:
-    """Return a subscription that must be there."""
+    """Return a subscription that must exist."""
     subscription = await storage.triggers.get(owner, key)
     assert subscription is not None, key
     return subscription

@@ -1,4 +1,4 @@
-"""What an occurrence means to each subscription."""
+"""Rules of occurrences: which process each delivery starts, or why it is rejected."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def plan(row: TriggerRow, payload: Any = None) -> Planned:  # noqa: ANN401 - any
 
 
 def test_golden_ids() -> None:
-    """Occurrence and process have these ids on every machine; the payload is no part of them."""
+    """Occurrence and process have these ids on every machine; the payload is not part of them."""
     assert occurrence_id("ui.button.pressed", "blue", "1") == (
         "trigger:" + sha256(b'lash.trigger.occurrence.v1\0["ui.button.pressed","blue","1"]')
     )
@@ -98,7 +98,7 @@ def test_golden_ids() -> None:
 
 
 def test_golden_request_hash() -> None:
-    """The content that must be equal is this; the idempotency key is no part of it."""
+    """The request hash covers this content; the idempotency key is not part of it."""
     encoded = encode_occurrence(REQUEST)
     assert encoded.request_hash == sha256(b'lash.trigger.request.v1\0["t","s",{"n":1},[2]]')
     assert encoded.occurrence_id == OCCURRENCE
@@ -120,13 +120,13 @@ def test_golden_request_hash() -> None:
     ],
 )
 def test_bad_occurrences(bad: Any) -> None:  # noqa: ANN401
-    """Blank names, and content that cannot be stored, are refused."""
+    """Blank names and content that cannot be stored are refused."""
     with pytest.raises(InvalidInput):
         encode_occurrence(bad)
 
 
 def test_the_largest_occurrence() -> None:
-    """262,144 characters of JSON are an occurrence, one more is not."""
+    """An occurrence may have 262,144 characters of JSON, and no more."""
     room = 262_144 - len('{"source_type":"t","source_key":"s","idempotency_key":"i","payload":"","source":[2]}')
     largest = encode_occurrence(msgspec.structs.replace(REQUEST, payload="x" * room))
     assert len(largest.body) == 262_144
@@ -135,13 +135,13 @@ def test_the_largest_occurrence() -> None:
 
 
 def test_a_tuple_is_a_list_from_the_start() -> None:
-    """What a process is given does not depend on whether it is started at once or on a retry."""
+    """A process gets the same inputs whether it is started at once or by a retry."""
     request = msgspec.structs.replace(REQUEST, payload={"x": (1, 2)})
     assert encode_occurrence(request).request.payload == {"x": [1, 2]}
 
 
 def test_reading_an_occurrence() -> None:
-    """The record is what was first emitted."""
+    """A stored occurrence decodes to the emitted request."""
     assert decode_occurrence(occurrence()) == Occurrence(
         occurrence_id=OCCURRENCE,
         source_type="t",
@@ -156,7 +156,7 @@ def test_reading_an_occurrence() -> None:
 
 
 def test_the_same_occurrence() -> None:
-    """An equal request gets the stored report, another one a conflict."""
+    """An equal request gets the stored report; another one raises OccurrenceConflict."""
     stored = occurrence('{"occurrence_id":"o"}')
     assert encode_occurrence(REQUEST).first_report(stored) == EmitReport(occurrence_id="o")
     other = encode_occurrence(msgspec.structs.replace(REQUEST, payload=None))
@@ -167,7 +167,7 @@ def test_the_same_occurrence() -> None:
 
 
 def test_a_start() -> None:
-    """Args replace what stood there; identity, grant and columns follow from the definition."""
+    """Inputs replace ``args`` of the target; identity, grant and columns follow from the definition."""
     template = {
         "all": WholeEvent(),
         "one": EventPointer(path="/n"),
@@ -197,7 +197,7 @@ def test_only_what_starts_wants_a_process() -> None:
 
 
 def test_no_grant_without_a_session() -> None:
-    """Only a wake target is granted."""
+    """Only a process with a wake session gets a grant."""
     assert grant_columns(starts_of([plan(subscription())])) == []
 
 
@@ -211,7 +211,7 @@ def test_no_grant_without_a_session() -> None:
     ],
 )
 def test_rejections(fields: dict[str, Any], payload: Any, reason: str) -> None:  # noqa: ANN401
-    """Whatever is wrong with one match is the reason of its delivery."""
+    """An error of one match is the reason of its rejected delivery."""
     planned = plan(subscription(**fields), payload)
     assert isinstance(planned, RejectDelivery)
     assert planned.process_id == PROCESS
@@ -220,7 +220,7 @@ def test_rejections(fields: dict[str, Any], payload: Any, reason: str) -> None: 
 
 
 def test_a_payload_that_would_lie_too_deep() -> None:
-    """What can be stored as an occurrence and not inside a process is a rejected delivery."""
+    """A payload too deep for a process, but not for an occurrence, is a rejected delivery."""
     deep: Any = 1
     for _ in range(97):
         deep = [deep]
@@ -231,7 +231,7 @@ def test_a_payload_that_would_lie_too_deep() -> None:
 
 
 def test_reasons_fit_their_column() -> None:
-    """No NUL, and no payload quoted whole."""
+    """A reason has no NUL and does not quote a large payload in full."""
     planned = plan(subscription(payload_schema={"type": "integer"}), "\0" * 5_000)
     assert isinstance(planned, RejectDelivery)
     assert len(planned.reason) <= 1_000
@@ -239,7 +239,7 @@ def test_reasons_fit_their_column() -> None:
 
 
 def test_a_nul_in_the_name_of_a_property_is_spelt_out() -> None:
-    """The reason names the place, and no database refuses it."""
+    """The reason names the property with its NUL escaped."""
     row = subscription(payload_schema={"additionalProperties": {"type": "integer"}})
     planned = plan(row, {"a\0b": "x"})
     assert isinstance(planned, RejectDelivery)
@@ -247,7 +247,7 @@ def test_a_nul_in_the_name_of_a_property_is_spelt_out() -> None:
 
 
 def test_ids_that_are_taken() -> None:
-    """An equal process is welcome, another one a rejection; what was rejected anyway stays so."""
+    """A taken id rejects the delivery unless the registration is equal; rejected deliveries stay rejected."""
     start, reject = plan(subscription()), plan(subscription(definition="{"))
     assert isinstance(start, StartDelivery)
     assert reject_taken([start, reject], {}) == [start, reject]
@@ -267,7 +267,7 @@ def test_every_match_is_planned() -> None:
 
 
 def test_a_report() -> None:
-    """Deliveries in the order of the matches."""
+    """A report has the deliveries in the order of the matches."""
     start, reject = plan(subscription()), plan(subscription(definition="{"))
     report = report_of("o", [start, reject])
     assert report.occurrence_id == "o"
@@ -276,7 +276,7 @@ def test_a_report() -> None:
 
 
 def test_what_is_told_of_a_delivery() -> None:
-    """Whose subscription it is, which process was wanted, what became of it and at which attempt."""
+    """A delivery has its subscription, process, state, reason and attempt."""
     host, damaged = plan(subscription()), subscription(definition="{")
     told = TriggerDelivery(
         subscription_id="id",
@@ -300,7 +300,7 @@ def delivery(state: str = "rejected", owner: str = "s") -> DeliveryRow:
 
 
 def test_reading_a_delivery() -> None:
-    """An unknown state is damage."""
+    """A delivery with an unknown state is CorruptData."""
     assert decode_delivery(delivery()) == TriggerDelivery(
         subscription_id="id",
         owner_session_id="s",

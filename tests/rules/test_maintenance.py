@@ -1,4 +1,4 @@
-"""How the findings of maintenance add up."""
+"""Rules of maintenance: how its findings add up."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from lash.plan.maintenance import (
 
 @pytest.mark.parametrize("kind", GARBAGE_KINDS)
 def test_findings_add_up(kind: str) -> None:
-    """Page after page, each kind for itself; a report is not clean with what points to a fault."""
+    """Pages add up by kind; a report with findings that point to a bug is not clean."""
     empty = GarbageReport(dry_run=True)
     assert empty.is_clean
     once = count_garbage(empty, kind, [GarbageRow(1, "a", 0, 1, 10), GarbageRow(1, "b", 0, 2, 5)])
@@ -36,7 +36,7 @@ def test_findings_add_up(kind: str) -> None:
 
 
 def test_an_audit_begins_before_all() -> None:
-    """What belongs to no session has the number 0 for it, and nothing lies before that; nothing is counted yet."""
+    """The first position precedes rows without a session, which have session key 0, and counts nothing."""
     assert (BEFORE_ALL.session_key, BEFORE_ALL.key, BEFORE_ALL.revision) < (0, "", 0)
     assert (BEFORE_ALL.rows, BEFORE_ALL.bytes) == (0, 0)
 
@@ -49,7 +49,7 @@ def test_what_is_no_age_is_refused(wrong: object) -> None:
 
 
 def test_zero_is_an_age() -> None:
-    """It means all that lies before now."""
+    """An age of 0 covers everything before now."""
     assert check_age(0) == 0
 
 
@@ -64,12 +64,12 @@ def test_zero_is_an_age() -> None:
     ],
 )
 def test_a_large_table_is_estimated(counted: int, highest: int | None, rows: int, *, exact: bool) -> None:
-    """By its highest row number, and never below what was counted."""
+    """A large table is estimated by its highest row number, and never below the counted rows."""
     assert estimate_rows(TableCount("lash_nodes", counted, highest), 9) == TableSize("lash_nodes", rows, 9, exact)
 
 
 def test_tables_are_summed_by_noun() -> None:
-    """One part that is not measured or not exact makes the whole so."""
+    """A noun is unmeasured or inexact if one of its tables is."""
     report = storage_report(
         99,
         [
@@ -119,12 +119,12 @@ def test_tables_are_summed_by_noun() -> None:
     ],
 )
 def test_every_table_counts_for_one_noun(noun: str, tables: list[str]) -> None:
-    """What a report says of a noun is all that it takes; a table that another version made is shown, not lost."""
+    """Every table belongs to a noun; an unknown table counts as ``other``."""
     assert [noun_of(f"lash_{table}") for table in tables] == [noun] * len(tables)
 
 
 def test_what_could_be_pruned_is_told_by_kind() -> None:
-    """Each count of the database's answer comes under its name."""
+    """Each count of the database is under its name."""
     assert prunable(PrunableRow(9, 1, 2, 3, 4, 5, 6, 7, 8)) == Prunable(
         before_ms=9,
         turns=1,

@@ -1,4 +1,4 @@
-"""What subscriptions mean, and what may be done to them."""
+"""Rules of trigger subscriptions."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def row(*, revision: int = 1, enabled: bool = True, definition: str | None = Non
 
 
 def test_golden_source_key() -> None:
-    """The default key of a source is this text on every machine, in every version that can read it."""
+    """The default key of a source is this text on every machine and in every version."""
     content = b'lash.trigger.source.v1\0["ui.button.pressed",{"a":[1,null],"b":"\xc3\xa4"}]'
     assert default_source_key("ui.button.pressed", {"b": "ä", "a": [1, None]}) == (
         "source:ui.button.pressed:v1:" + sha256(content)
@@ -99,7 +99,7 @@ def test_golden_source_key() -> None:
 
 
 def test_sources_that_have_no_key() -> None:
-    """A blank type, and a description that is no JSON, name no source."""
+    """A blank type, or a description that is not JSON, is refused."""
     with pytest.raises(InvalidInput, match="source_type is blank"):
         default_source_key(" ")
     with pytest.raises(InvalidInput, match="the description"):
@@ -107,7 +107,7 @@ def test_sources_that_have_no_key() -> None:
 
 
 def test_golden_fingerprint() -> None:
-    """A definition is identified by these bytes; the frame of its owner is not among them."""
+    """The fingerprint covers these bytes; the frame of the owner is not among them."""
     content = (
         b"lash.trigger.definition.v1\0"
         b'{"environment_ref":"e","identity":{"kind":"work"},"key":"k","owner":"s","source_key":"s","source_type":"t",'
@@ -137,12 +137,12 @@ def test_golden_fingerprint() -> None:
     ],
 )
 def test_every_part_counts(fields: dict[str, Any]) -> None:
-    """Two definitions that differ anywhere have different fingerprints."""
+    """Definitions that differ in any field have different fingerprints."""
     assert encode_draft(draft(**fields)).fingerprint != encode_draft(draft()).fingerprint
 
 
 def test_what_is_said_twice_counts_once() -> None:
-    """The label belongs to the identity, and the engine's kind is the identity that goes without saying."""
+    """The label is stored in the identity, and the default identity has the engine's kind."""
     plain = encode_draft(draft(label="l"))
     assert plain.draft.identity == ProcessIdentity(kind="work", label="l")
     assert plain.draft.label is None
@@ -152,7 +152,7 @@ def test_what_is_said_twice_counts_once() -> None:
 
 
 def test_the_columns_of_a_definition() -> None:
-    """Lists and matching go by these."""
+    """Lists and matching use these columns."""
     encoded = encode_draft(draft(owner=session(), identity=ProcessIdentity(kind="k", definition={"b": 1, "a": 2})))
     assert encoded.name == TriggerName(owner_session_id="s", key="k")
     assert encoded.definition_hash == sha256(b'{"a":2,"b":1}')
@@ -177,13 +177,13 @@ def test_the_columns_of_a_definition() -> None:
     ],
 )
 def test_bad_definitions(fields: dict[str, Any], saying: str) -> None:
-    """A definition that could not start a process is refused, and the message says where."""
+    """A definition that could not start a process is refused with the field in the message."""
     with pytest.raises(InvalidInput, match=saying):
         encode_draft(draft(**fields))
 
 
 def test_the_largest_definition() -> None:
-    """262,144 characters of JSON are a definition, one more is not."""
+    """A definition may have 262,144 characters of JSON, and no more."""
     rest = (
         '{"owner":{"type":"host"},"key":"k","source_type":"t","source_key":"s","source":"",'
         '"target":{"type":"engine","kind":"work","payload":{}},"environment_ref":"e","identity":{"kind":"work"}}'
@@ -195,7 +195,7 @@ def test_the_largest_definition() -> None:
 
 
 def test_fixed_inputs_must_fit_into_a_process() -> None:
-    """What could be stored in a definition and not in its processes is refused at once."""
+    """A fixed input too deep for a process is refused in the definition."""
     deep: Any = 1
     for _ in range(97):
         deep = [deep]
@@ -204,7 +204,7 @@ def test_fixed_inputs_must_fit_into_a_process() -> None:
 
 
 def test_the_process_that_a_subscription_starts() -> None:
-    """Everything that the definition says about its processes, who began them and what caused them."""
+    """A started process has the fields of the definition, its originator and its cause."""
     definition = encode_draft(
         draft(
             owner=session(frame="f"),
@@ -229,7 +229,7 @@ def test_the_process_that_a_subscription_starts() -> None:
 
 
 def test_what_is_no_definition() -> None:
-    """Anything else is refused."""
+    """Arguments of another type are refused."""
     with pytest.raises(InvalidInput, match="TriggerDraft"):
         encode_draft(None)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="128"):
@@ -237,7 +237,7 @@ def test_what_is_no_definition() -> None:
 
 
 def test_owners() -> None:
-    """A session is its id; the host is nobody's."""
+    """A session owner is its id; the host is empty."""
     assert owner_column(HOST) == ""
     assert owner_column(session("s", "f")) == "s"
     assert owner_text("") == "the host"
@@ -271,7 +271,7 @@ def test_a_new_row() -> None:
 
 
 def test_updating() -> None:
-    """The latest revision is replaced; an equal definition stays, unless it cannot be read."""
+    """An update writes the next revision; an equal definition is kept unless the stored one is unreadable."""
     encoded = encode_draft(draft(label="x"))
     decision = plan_update(encoded, row(revision=2, enabled=False), revision=2, now_ms=200)
     expected = TriggerRow(7, "id", "", "k", 3, encoded.fingerprint, encoded.body, False, 100, 200)
@@ -284,7 +284,7 @@ def test_updating() -> None:
 
 
 def test_switching() -> None:
-    """A switch is a revision, unless it is there already."""
+    """Switching writes the next revision, unless nothing changes."""
     decision = plan_switch(NAME, row(), revision=1, enabled=False, now_ms=200)
     assert decision == ChangeTrigger(row=msgspec.structs.replace(row(revision=2, enabled=False), updated_at_ms=200))
     assert plan_switch(NAME, row(), revision=1, enabled=True, now_ms=200) == KeepTrigger(row=row())
@@ -298,7 +298,7 @@ def test_deleting() -> None:
 
 
 def test_the_wrong_revision() -> None:
-    """Both numbers are named; what is not there is said to be missing."""
+    """A conflict names both revisions; a missing subscription raises TriggerNotFound."""
     with pytest.raises(TriggerConflict, match=r"'k' of the host is at revision 3, .* expected 2"):
         plan_delete(NAME, row(revision=3), revision=2)
     with pytest.raises(TriggerNotFound, match="the host has no trigger subscription 'k'"):
@@ -309,7 +309,7 @@ def test_the_wrong_revision() -> None:
 
 
 def test_damage_is_told() -> None:
-    """A definition that cannot be read is damage with a name, and keeps no other off the page."""
+    """An unreadable definition is CorruptData with its name, and is listed as damaged on a page."""
     with pytest.raises(CorruptData, match=r"'k' \(id\) of the host"):
         decode_subscription(row(definition="{"))
     page = decode_trigger_page([row(), row(definition="[]"), row()], 2)
@@ -320,20 +320,20 @@ def test_damage_is_told() -> None:
 
 @pytest.mark.parametrize("cursor", ["", "x", "cDE6Mw==", "dDE6LTE=", "dDE6eA=="])
 def test_bad_cursors(cursor: str) -> None:
-    """Only what a page returned is a cursor of this list."""
+    """Only a cursor that a page returned is accepted."""
     with pytest.raises(InvalidInput):
         decode_trigger_cursor(cursor)
 
 
 def test_a_page_goes_on_behind_its_last_row() -> None:
-    """The cursor of a page means the last of the rows that it shows, which every number from 0 on can be."""
+    """The cursor of a page is the key of its last row, which may be any number from 0 up."""
     rows = [msgspec.structs.replace(row(), subscription_key=number) for number in (9, 8, 7, 6)]
     assert decode_trigger_cursor(decode_trigger_page(rows, 3).next_cursor) == 7
     assert decode_trigger_cursor("dDE6MA==") == 0
 
 
 def test_no_cursor_is_the_beginning() -> None:
-    """Without a cursor a list starts with the newest."""
+    """Without a cursor a list starts with the newest subscription."""
     assert decode_trigger_cursor(None) is None
 
 
@@ -372,7 +372,7 @@ def test_the_columns_of_a_filter() -> None:
     ],
 )
 def test_bad_filters(wanted: object, saying: str) -> None:
-    """A filter that means nothing is refused, with what is wrong."""
+    """An invalid filter is refused with the reason."""
     with pytest.raises(InvalidInput, match=saying):
         check_trigger_filter(wanted)
 

@@ -1,4 +1,4 @@
-"""Sessions with everything in them, and what the tests here look at."""
+"""Sessions with content of every kind, and the state that the tests here compare."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from lash.transfer import export_session, import_session
 from tests.factories.session import MOMENT, chain, commit, plugin_node, spent
 
 VIDEO: Final = bytes(range(256)) * 4_000
-"""More than fits one data line, and no text."""
+"""More than one data line holds, and not text."""
 
 
 @asynccontextmanager
 async def opened(*urls: str) -> AsyncIterator[list[Storage]]:
-    """Open storages and close them."""
+    """Open storages, and close them at the end."""
     async with AsyncExitStack() as stack:
         yield [await stack.enter_async_context(await lash.open(url)) for url in urls]
 
 
 async def rich_session(storage: Storage, session_id: str = "s", *, video: bytes = VIDEO) -> None:
-    """Make a session with branches, a cut branch, frames, a checkpoint, usage, attachments and queued work."""
+    """Create a session with branches, a removed branch, frames, a checkpoint, usage, attachments and queued work."""
     await storage.sessions.create(
         session_id, name="Größe \u2603", model="m-1", cwd="/srv", relation=ChildRelation(parent_session_id="mother")
     )
@@ -105,7 +105,7 @@ async def exported(storage: Storage, session_id: str = "s", *, with_queue: bool 
 
 
 async def carried(source: Storage, target: Storage, session_id: str = "s", *, with_queue: bool = False) -> bytes:
-    """Export a session, import it elsewhere, and return its file from there."""
+    """Export a session, import it into another storage, and return its export from there."""
     await import_session(target, io.BytesIO(await exported(source, session_id, with_queue=with_queue)))
     return await exported(target, session_id, with_queue=with_queue)
 
@@ -116,7 +116,7 @@ def parsed(file: bytes) -> list[dict[str, Any]]:
 
 
 def comparable(file: bytes) -> list[dict[str, Any]]:
-    """Return the lines of a file without the fields that are allowed to differ."""
+    """Return the lines of a file without the fields that may differ."""
     lines = parsed(file)
     for name in ("session_id", "revision", "updated_at_ms"):
         lines[0].pop(name, None)
@@ -125,7 +125,7 @@ def comparable(file: bytes) -> list[dict[str, Any]]:
 
 
 async def whole(storage: Storage, session_id: str = "s") -> SessionRead:
-    """Return all of a session, without the numbers that belong to its storage."""
+    """Return the whole state of a session, without the numbers that belong to its storage."""
     read = await storage.session(session_id).load(FullGraph())
     assert read is not None
     head = msgspec.structs.replace(read.head, session_id="", revision=0, updated_at_ms=0)
@@ -156,7 +156,7 @@ def _frame(frame_id: str, *, previous: str | None = None, state: bytes | None = 
 
 
 def sealed(lines: list[dict[str, Any]]) -> bytes:
-    """Return a file of these lines that proves itself whole, as somebody could make it who knows the format."""
+    """Return a file of these lines with valid hashes, as anyone who knows the format could write it."""
     session = [line for line in lines[1:-1] if line["kind"] not in ("data", "batch")]
     raw = [_raw(line) for line in lines[:-1]]
     end = {

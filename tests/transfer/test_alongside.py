@@ -1,4 +1,4 @@
-"""Exports and imports beside other work on the same session."""
+"""Exports and imports concurrent with other work on the same session."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def consume(storage: Storage) -> None:
 
 
 async def test_work_is_queued_or_done_and_never_both(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A turn that ends while its session is exported: its input is not queued in the file, and its node is there."""
+    """An export concurrent with the end of a turn has its node, and its input is not queued."""
     async with opened("sqlite://") as (storage,):
         await started(storage)
         await storage.queue.enqueue(says("hello"))
@@ -56,7 +56,7 @@ async def test_work_is_queued_or_done_and_never_both(monkeypatch: pytest.MonkeyP
 
 
 async def test_a_queue_that_never_stands_still_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rather than a file that may be wrong there is an error, after a bounded number of tries."""
+    """An export of a session that keeps changing raises after a bounded number of tries."""
     async with opened("sqlite://") as (storage,):
         await started(storage)
         load = BoundSession.load
@@ -71,7 +71,7 @@ async def test_a_queue_that_never_stands_still_is_told(monkeypatch: pytest.Monke
 
 
 async def test_imports_of_one_file_at_the_same_time_make_one_session(backend_url: str) -> None:
-    """All of them succeed, and there is one commit."""
+    """Concurrent imports of one file all succeed and commit once."""
     async with opened("sqlite://", backend_url) as (source, target):
         await rich_session(source)
         file = await exported(source)
@@ -83,7 +83,7 @@ async def test_imports_of_one_file_at_the_same_time_make_one_session(backend_url
 
 
 async def test_a_session_made_by_hand_is_not_taken_for_an_import_that_died() -> None:
-    """Another description, or an attachment that the file does not have, says that it is somebody else's."""
+    """A session with another description, or with an attachment that the file lacks, is not overwritten."""
     async with opened("sqlite://", "sqlite://") as (source, target):
         await started(source)
         file = await exported(source)

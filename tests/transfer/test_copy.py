@@ -1,4 +1,4 @@
-"""A whole storage in another one."""
+"""Copies of a whole storage."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HOURLY = ScheduleDraft(key="hourly", cron="0 * * * *", payload={"z": 1, "a": 2})
 
 
 async def populated(storage: Storage) -> None:
-    """Put something of every noun into a storage."""
+    """Write something of every noun into a storage."""
     await rich_session(storage)
     await started(storage, "t", "a", "b", "c")
     await storage.sessions.fork("t", "fork", node_id="b")
@@ -55,7 +55,7 @@ async def _bury(storage: Storage) -> None:
 
 
 async def require_same(source: Storage, target: Storage) -> None:
-    """Fail if anything that is copied is not the same in both."""
+    """Assert that both storages agree on everything that is copied."""
     names = ["s", "t", "fork", "empty", "dead"]
     listed = (await target.sessions.list()).sessions
     assert [each.meta.session_id for each in reversed(listed)] == names
@@ -84,7 +84,7 @@ EVERYTHING = {"artifact": 4, "session": 5, "attachment": 4, "batch": 3, "trigger
 
 
 async def test_every_noun_is_copied_or_told(backend_url: str, tmp_path: Path) -> None:
-    """To a file from every backend: equal where it is copied, counted where it is not; again, all is skipped."""
+    """A copy from every backend to SQLite is equal, counts what is not copied, and skips everything when repeated."""
     async with opened(backend_url, f"sqlite:///{tmp_path / 'target.db'}") as (source, target):
         await populated(source)
         first = await copy_storage(source, target)
@@ -97,7 +97,7 @@ async def test_every_noun_is_copied_or_told(backend_url: str, tmp_path: Path) ->
 
 
 async def test_a_storage_goes_to_postgresql(tmp_path: Path, postgres_schema_url: str) -> None:
-    """From a file to PostgreSQL everything arrives as well."""
+    """A copy from SQLite to PostgreSQL is complete."""
     async with opened(f"sqlite:///{tmp_path / 'source.db'}", postgres_schema_url) as (source, target):
         await populated(source)
         report = await copy_storage(source, target)
@@ -106,7 +106,7 @@ async def test_a_storage_goes_to_postgresql(tmp_path: Path, postgres_schema_url:
 
 
 async def test_other_things_of_the_same_name_are_left_alone_and_told() -> None:
-    """A session, a trigger or a schedule that differs stays as it is, and another session gets nothing of its owner."""
+    """A session, trigger or schedule that differs is kept, and a different session gets nothing of its namesake."""
     async with opened("sqlite://", "sqlite://") as (source, target):
         await populated(source)
         await started(target, "t", "other")
@@ -128,7 +128,7 @@ async def test_other_things_of_the_same_name_are_left_alone_and_told() -> None:
 
 
 async def test_what_somebody_switched_off_in_the_target_stays_off() -> None:
-    """A trigger or schedule that was copied and then disabled by hand is told, not enabled again."""
+    """A trigger or schedule that was disabled after a copy is reported and stays disabled."""
     async with opened("sqlite://", "sqlite://") as (source, target):
         await source.triggers.register(trigger("on"))
         await source.schedules.register(HOURLY)
@@ -141,13 +141,13 @@ async def test_what_somebody_switched_off_in_the_target_stays_off() -> None:
 
 
 async def test_an_empty_storage_is_copied_to_nothing() -> None:
-    """There is nothing to report."""
+    """A copy of an empty storage reports nothing."""
     async with opened("sqlite://", "sqlite://") as (source, target):
         assert await copy_storage(source, target) == CopyReport(copied={}, skipped={}, refused=(), never_copied={})
 
 
 async def test_progress_is_told_by_noun() -> None:
-    """Each noun counts up to its number."""
+    """Progress counts each noun up to its total."""
     told: list[Progress] = []
     async with opened("sqlite://", "sqlite://") as (source, target):
         await populated(source)

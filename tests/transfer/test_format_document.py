@@ -1,4 +1,4 @@
-"""What docs/export-format.md shows is what lash writes and reads."""
+"""The examples in docs/export-format.md are what lash writes and reads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def block(language: str) -> str:
 
 
 async def test_the_example_is_a_session(backend_url: str) -> None:
-    """The file in the document is imported, says what it shows, and is exported as the same lines."""
+    """The file in the document can be imported, and its export has the same lines."""
     file = block("json").encode()
     async with opened(backend_url) as (storage,):
         imported = await import_session(storage, io.BytesIO(file))

@@ -1,4 +1,4 @@
-"""Moves that are killed: nothing is ever there in part, and the next run finishes."""
+"""Killed imports and copies: nothing is ever written in part, and the next run finishes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROOT: Final = Path(__file__).parents[2]
 
 
 async def moved(*order: str) -> bool:
-    """Run a mover, and return whether it lived to its end; otherwise it was killed."""
+    """Run a mover, and return True if it finished and False if it was killed."""
     command = [sys.executable, "-m", "tests.transfer.mover", *order]
     child = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, cwd=ROOT)
     assert child.returncode == (0 if child.stdout == "done\n" else -9), child.stderr
@@ -31,7 +31,7 @@ async def moved(*order: str) -> bool:
 
 
 async def test_a_killed_import_is_whole_or_none(backend_url: str, backend_name: str, tmp_path: Path) -> None:
-    """Killed again and again, some statements later each time: no head, or all of it; and the next run goes on."""
+    """An import killed at ever later statements leaves no head or the whole session, and the next run continues."""
     path = tmp_path / "s.jsonl"
     async with opened("sqlite://") as (source,):
         await rich_session(source)
@@ -64,7 +64,7 @@ async def _state(target: lash.Storage, expected: list[dict[str, object]]) -> str
 
 
 async def test_a_killed_copy_is_gone_on_with(backend_url: str, tmp_path: Path) -> None:
-    """Killed again and again, each time later: in the end everything is there once, and nothing in part before."""
+    """A copy killed at ever later statements ends with everything once, and with nothing in part before."""
     source_url = f"sqlite:///{tmp_path / 'source.db'}"
     async with opened(source_url, backend_url) as (source, target):
         await populated(source)

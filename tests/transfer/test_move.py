@@ -1,4 +1,4 @@
-"""A whole storage moved into another one: every row, and everything works there."""
+"""Moves of a whole storage: every row arrives, and everything works in the target."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ Dump = Mapping[str, list[dict[str, object]]]
 
 
 class Made(msgspec.Struct):
-    """What the tests need to remember of a storage that has everything."""
+    """The ids that the tests need from a storage with rows in every table."""
 
     lease: Lease
     key: WaitKey
@@ -68,7 +68,7 @@ class Made(msgspec.Struct):
 
 
 async def everything(storage: Storage) -> Made:
-    """Leave at least one row in every table, and holes where things were deleted."""
+    """Write at least one row into every table, with gaps from deletions."""
     await registered(storage, "gone", outcome=Success(value=1))
     seen = (await storage.events.changes()).cursor
     await storage.processes.prune(ended_before_ms=2**53, through_cursor=seen)
@@ -89,7 +89,7 @@ async def everything(storage: Storage) -> Made:
 
 
 async def dump(url: str) -> Dump:
-    """Return all rows of the tables that are moved, past lash; booleans as 0 and 1, without transaction ids."""
+    """Return all rows of the moved tables, read directly; booleans as 0 and 1, without transaction ids."""
     if url.startswith("sqlite"):
         listed = await raw(
             url,
@@ -117,7 +117,7 @@ async def _rows(url: str, table: str, columns: list[str]) -> list[dict[str, obje
 
 
 def without_holders(found: Dump) -> Dump:
-    """Return what a move should make of these rows."""
+    """Return the rows that a move should write for these rows."""
     return {
         table: sorted(
             ({**row, **FREED.get(table, {})} for row in rows),
@@ -138,12 +138,12 @@ async def prepared(url: str, clock: ManualClock) -> Made:
 
 
 def an_hour_ago() -> ManualClock:
-    """Far enough back that schedules are due in a target which keeps real time."""
+    """Long enough ago that schedules are due in a target with the real clock."""
     return ManualClock(int(time.time() * 1000) - HOUR_MS)
 
 
 async def test_every_row_goes_to_postgresql_and_back(tmp_path: Path, postgres_schema_url: str) -> None:
-    """Every table has rows, and they are the same on the other backend and after the way back; holders are gone."""
+    """The rows of every table are equal on the other backend and after the move back; leases have no holder."""
     first, last = f"sqlite:///{tmp_path / 'first.db'}", f"sqlite:///{tmp_path / 'last.db'}"
     await prepared(first, an_hour_ago())
     before = await dump(first)
@@ -158,7 +158,7 @@ async def test_every_row_goes_to_postgresql_and_back(tmp_path: Path, postgres_sc
 
 @pytest.mark.parametrize("to_postgres", [True, False])
 async def test_a_moved_storage_works(tmp_path: Path, postgres_schema_url: str, *, to_postgres: bool) -> None:
-    """Sessions, queues, processes, triggers, waits and schedules go on where they were, on either backend."""
+    """Sessions, queues, processes, triggers, waits and schedules continue in the target, on either backend."""
     source = f"sqlite:///{tmp_path / 'source.db'}"
     target = postgres_schema_url if to_postgres else f"sqlite:///{tmp_path / 'target.db'}"
     made = await prepared(source, an_hour_ago())
@@ -194,7 +194,7 @@ async def test_a_moved_storage_works(tmp_path: Path, postgres_schema_url: str, *
 async def test_numbers_of_deleted_things_are_not_given_again(
     tmp_path: Path, postgres_schema_url: str, *, to_postgres: bool
 ) -> None:
-    """The newest session and process are deleted before the move; what comes afterwards gets higher numbers."""
+    """After a move, new rows get higher numbers than rows that were deleted before it."""
     source = f"sqlite:///{tmp_path / 'source.db'}"
     target = postgres_schema_url if to_postgres else f"sqlite:///{tmp_path / 'target.db'}"
     async with opened(source) as (storage,):
@@ -216,7 +216,7 @@ async def test_numbers_of_deleted_things_are_not_given_again(
 
 @pytest.mark.parametrize("way", ["sqlite to postgres", "sqlite to sqlite", "postgres to sqlite"])
 async def test_a_killed_move_is_gone_on_with(tmp_path: Path, postgres_schema_url: str, way: str) -> None:
-    """Killed again and again, each run some statements later: in the end every row is there once."""
+    """A move killed at ever later statements ends with every row once."""
     files = (f"sqlite:///{tmp_path / name}.db" for name in ("source", "target"))
     source, target = (next(files) if name == "sqlite" else postgres_schema_url for name in way.split(" to "))
     await prepared(source, an_hour_ago())
@@ -233,7 +233,7 @@ async def test_a_killed_move_is_gone_on_with(tmp_path: Path, postgres_schema_url
 
 
 async def test_a_run_after_a_stop_takes_only_the_rest(tmp_path: Path) -> None:
-    """Progress begins where the first run was stopped, ends at all rows, and the report tells where it began."""
+    """A resumed move starts its progress where the first run stopped, and reports that number."""
     seen: list[Progress] = []
 
     def stop(progress: Progress) -> None:
@@ -251,7 +251,7 @@ async def test_a_run_after_a_stop_takes_only_the_rest(tmp_path: Path) -> None:
 
 
 async def test_a_target_with_something_in_it_is_refused(backend_url: str) -> None:
-    """Nothing is added to it, also when all it has is the tombstone of a session; a finished target is such a one."""
+    """A move into a storage with any row is refused, even if it is a tombstone; so is a second move."""
     async with opened("sqlite://", backend_url, "sqlite://") as (source, target, finished):
         await rich_session(source)
         await created(target, "mine")
@@ -265,7 +265,7 @@ async def test_a_target_with_something_in_it_is_refused(backend_url: str) -> Non
 
 
 async def test_a_source_that_is_used_meanwhile_is_told(tmp_path: Path) -> None:
-    """A commit to the source during the move ends it with a conflict; the target stays marked as unfinished."""
+    """A commit to the source during a move raises Conflict, and the target stays marked as unfinished."""
     path = tmp_path / "source.db"
     async with opened(f"sqlite:///{path}", "sqlite://") as (source, target):
         await populated(source)
@@ -283,7 +283,7 @@ async def test_a_source_that_is_used_meanwhile_is_told(tmp_path: Path) -> None:
 
 
 async def test_a_half_moved_storage_is_neither_source_nor_target_of_another_move() -> None:
-    """A target that was begun goes on only from the source as it was, and cannot be moved on itself."""
+    """An unfinished target resumes only from its unchanged source, and cannot be a source itself."""
     async with opened("sqlite://", "sqlite://", "sqlite://") as (source, target, other):
         await populated(source)
 
@@ -303,7 +303,7 @@ async def test_a_half_moved_storage_is_neither_source_nor_target_of_another_move
 
 
 async def test_of_two_moves_into_one_target_one_is_refused(backend_url: str) -> None:
-    """Both cannot go on: whoever notes second gets a conflict, and every row is there once."""
+    """Of two concurrent moves into one target the second raises Conflict, and every row arrives once."""
     async with opened("sqlite://", backend_url) as (source, target):
         await populated(source)
         moves = (move_storage(source, target) for _ in range(2))
@@ -314,7 +314,7 @@ async def test_of_two_moves_into_one_target_one_is_refused(backend_url: str) -> 
 
 
 async def test_a_role_that_may_not_set_sequences_is_refused_first(postgres_schema_url: str) -> None:
-    """The role of an application, which has no right to sequences, is told before anything is written."""
+    """A role without rights on sequences is refused before anything is written."""
     parts = urlsplit(postgres_schema_url)
     schema = dict(parse_qsl(parts.query))["schema"]
     await (await lash.open(postgres_schema_url)).close()

@@ -1,4 +1,4 @@
-"""What an import refuses, and that nothing is left behind when it does."""
+"""Refused imports, which leave nothing behind."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def rich_file() -> bytes:
 
 
 async def require_nothing(storage: Storage) -> None:
-    """Fail if there is any trace of an import."""
+    """Assert that an import left no rows."""
     assert (await storage.sessions.list()).sessions == ()
     with pytest.raises(SessionNotFound):
         await storage.session("s").head()
@@ -39,7 +39,7 @@ async def require_nothing(storage: Storage) -> None:
 
 
 async def test_an_equal_session_is_recognised(backend_url: str) -> None:
-    """The second import of a file changes nothing and says so."""
+    """The second import of a file changes nothing and reports it."""
     async with opened("sqlite://", backend_url) as (source, target):
         await rich_session(source)
         file = await exported(source, with_queue=True)
@@ -53,7 +53,7 @@ async def test_an_equal_session_is_recognised(backend_url: str) -> None:
 
 
 async def test_another_session_of_the_same_id_is_left_alone(backend_url: str) -> None:
-    """An id that is taken raises SessionExists, whether by a conversation or by work that waits for one."""
+    """A taken id raises SessionExists, whether a session or only queued work has it."""
     async with opened("sqlite://", backend_url) as (source, target):
         await rich_session(source)
         file = await exported(source)
@@ -70,7 +70,7 @@ async def test_another_session_of_the_same_id_is_left_alone(backend_url: str) ->
 
 
 async def test_a_session_that_went_on_is_left_alone() -> None:
-    """An import into a session that was imported before and has a turn more changes nothing."""
+    """Importing a session again after another turn changes nothing."""
     async with opened("sqlite://", "sqlite://") as (source, target):
         await started(source)
         file = await exported(source)
@@ -82,7 +82,7 @@ async def test_a_session_that_went_on_is_left_alone() -> None:
 
 
 async def test_a_deleted_session_can_be_imported_again(backend_url: str) -> None:
-    """An export is a way back from a deletion; only the revision shows it."""
+    """A deleted session can be imported again; only its revision differs."""
     async with opened(backend_url) as (storage,):
         await rich_session(storage)
         file = await exported(storage)
@@ -92,7 +92,7 @@ async def test_a_deleted_session_can_be_imported_again(backend_url: str) -> None
 
 
 async def test_a_budget_that_is_too_small_is_named(backend_url: str) -> None:
-    """The error says what to raise, and nothing is left of the session."""
+    """The error names the limit to raise, and nothing of the session is written."""
     file = await rich_file()
     storage = await lash.open(backend_url, budget=CommitBudget(max_rows=5))
     async with storage:
@@ -105,7 +105,7 @@ async def test_a_budget_that_is_too_small_is_named(backend_url: str) -> None:
 
 
 async def test_an_unknown_session_writes_no_file() -> None:
-    """SessionNotFound comes before the first byte."""
+    """Exporting an unknown session raises SessionNotFound before the first byte."""
     async with opened("sqlite://") as (storage,):
         stream = io.BytesIO()
         with pytest.raises(SessionNotFound):
@@ -154,7 +154,7 @@ BAD_LINES: list[tuple[Callable[[Lines], None], int, str]] = [
 
 @pytest.mark.parametrize(("change", "number", "reason"), BAD_LINES)
 async def test_a_bad_line_is_named(change: Callable[[Lines], None], number: int, reason: str) -> None:
-    """InvalidInput names the line and what is wrong with it; nothing was created."""
+    """InvalidInput names the line and the error in it; nothing is created."""
     lines = parsed(await rich_file())
     change(lines)
     async with opened("sqlite://") as (storage,):
@@ -250,7 +250,7 @@ def _negative_usage(lines: Lines) -> None:
     ],
 )
 async def test_what_makes_no_session_is_refused_before_anything_is_written(change: Callable[[Lines], None]) -> None:
-    """Also a file with the right hashes must hold what a storage accepts; nothing is created and taken back."""
+    """A file with valid hashes and invalid content is refused before anything is created."""
     lines = parsed(await rich_file())
     change(lines)
     async with opened("sqlite://") as (storage,):
@@ -260,14 +260,14 @@ async def test_what_makes_no_session_is_refused_before_anything_is_written(chang
 
 
 async def test_our_own_seal_is_accepted() -> None:
-    """The refusals above are about the changes: the same lines, unchanged, are imported."""
+    """The unchanged lines of the refused files can be imported."""
     async with opened("sqlite://") as (storage,):
         assert (await import_session(storage, io.BytesIO(sealed(parsed(await rich_file()))))).created
 
 
 @pytest.mark.parametrize("kind", ["blob", "attachment"])
 async def test_damaged_bytes_are_corrupt(kind: str) -> None:
-    """Bytes that do not have their hash raise CorruptData, also when the file was sealed again."""
+    """Bytes with a wrong hash raise CorruptData, even if the file itself has a valid hash."""
     lines = parsed(await rich_file())
     place = next(
         place for place, line in enumerate(lines) if line["kind"] == "data" and lines[place - 1]["kind"] == kind
@@ -280,7 +280,7 @@ async def test_damaged_bytes_are_corrupt(kind: str) -> None:
 
 
 async def test_a_file_that_is_cut_off_is_refused_wherever() -> None:
-    """However many lines are missing, and in the middle of a line, the file has no end and is refused."""
+    """A truncated file is refused, wherever it is cut."""
     file = await rich_file()
     lines = file.splitlines(keepends=True)
     async with opened("sqlite://") as (storage,):
@@ -295,7 +295,7 @@ async def test_a_file_that_is_cut_off_is_refused_wherever() -> None:
 
 
 async def test_a_line_is_read_up_to_a_limit(tmp_path: Path) -> None:
-    """A line longer than the limit is refused without being read whole."""
+    """A line longer than the limit is refused before it is read completely."""
     path = tmp_path / "long"
     path.write_bytes(b'{"kind":"header",' + b" " * 10_000_000)
     asked: list[int] = []
@@ -333,7 +333,7 @@ def mutated(file: bytes, seed: int) -> bytes:
 
 
 async def test_mutated_files_never_crash_and_never_leave_anything() -> None:
-    """500 random changes: each file is refused with the number of a line, and the storage stays empty."""
+    """Each of 500 randomly changed files is refused with a line number, and the storage stays empty."""
     file = await rich_file()
     async with opened("sqlite://") as (storage,):
         for seed in range(500):
@@ -346,7 +346,7 @@ async def test_mutated_files_never_crash_and_never_leave_anything() -> None:
 
 
 async def test_mutated_values_in_sealed_files_never_crash() -> None:
-    """200 random values in random places of a file with the right hashes: whole, or refused with nothing left."""
+    """Each of 200 files with random values and valid hashes is imported whole or refused without a trace."""
     lines = parsed(await rich_file())
     values: list[Any] = [None, -1, 2**70, "", "\0", "x" * 300, [], {}, True, 1.5, [[]], {"a": 1}, "a", "f1"]
     async with opened("sqlite://") as (storage,):
@@ -364,7 +364,7 @@ async def test_mutated_values_in_sealed_files_never_crash() -> None:
 
 
 def _set_somewhere(value: Any, new: object, chance: random.Random) -> None:  # noqa: ANN401 - any JSON
-    """Put a value at a random place within another one."""
+    """Return a value with another value at a random position inside."""
     key = chance.choice(list(value) if isinstance(value, dict) else range(len(value)))
     if isinstance(value[key], dict | list) and value[key] and chance.random() < 0.8:
         _set_somewhere(value[key], new, chance)

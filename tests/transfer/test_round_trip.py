@@ -1,4 +1,4 @@
-"""A session that was exported and imported is the same session."""
+"""An exported and imported session is the same session."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.transfer.kit import VIDEO, batches, carried, comparable, exported, op
 
 
 async def test_a_session_is_the_same_on_every_backend(backend_url: str) -> None:
-    """All that a reader sees is equal after the way through a file, and so is the file, but for the named fields."""
+    """After export and import the visible state is equal, and so is the file except for the named fields."""
     async with opened(backend_url, "sqlite://") as (source, target):
         await rich_session(source)
         first = await exported(source, with_queue=True)
@@ -33,7 +33,7 @@ async def test_a_session_is_the_same_on_every_backend(backend_url: str) -> None:
 
 
 async def test_a_session_goes_to_postgresql_and_back(tmp_path: Path, postgres_schema_url: str) -> None:
-    """SQLite → PostgreSQL → SQLite: the lines between the first and the last are the same bytes."""
+    """From SQLite to PostgreSQL and back, the lines between the first and the last are the same bytes."""
     async with opened(f"sqlite:///{tmp_path / 'a.db'}", postgres_schema_url, f"sqlite:///{tmp_path / 'b.db'}") as all_:
         sqlite, postgres, back = all_
         await rich_session(sqlite)
@@ -46,7 +46,7 @@ async def test_a_session_goes_to_postgresql_and_back(tmp_path: Path, postgres_sc
 
 
 async def test_the_file_says_what_the_session_is() -> None:
-    """The header counts; each node stands behind its parent; the removed node is not there, its child is."""
+    """The header has counts, parents precede their children, and a removed node is left out, its child is not."""
     async with opened("sqlite://") as (storage,):
         await rich_session(storage)
         lines = parsed(await exported(storage, with_queue=True))
@@ -73,7 +73,7 @@ async def test_the_file_says_what_the_session_is() -> None:
 
 
 async def test_the_queue_is_carried_only_if_asked() -> None:
-    """Without the option there is no queued work in the file, and none after the import."""
+    """Without the option the file has no queued work."""
     async with opened("sqlite://", "sqlite://") as (source, target):
         await rich_session(source)
         await carried(source, target)
@@ -82,7 +82,7 @@ async def test_the_queue_is_carried_only_if_asked() -> None:
 
 
 async def test_a_session_can_get_another_name() -> None:
-    """An import under another id lies beside the original, and its file is that of the original."""
+    """An import under another id leaves the original alone, and its export is equal."""
     async with opened("sqlite://") as (storage,):
         await rich_session(storage)
         file = await exported(storage)
@@ -93,7 +93,7 @@ async def test_a_session_can_get_another_name() -> None:
 
 
 async def test_a_fork_takes_its_path_along(backend_url: str) -> None:
-    """The file of a fork has the inherited nodes as its own; the source is not needed where it is imported."""
+    """The file of a fork contains the inherited nodes, so the source is not needed for the import."""
     async with opened(backend_url, "sqlite://") as (source, target):
         await started(source, "origin", "a", "b", "c")
         await source.sessions.fork("origin", "s", node_id="b")
@@ -106,7 +106,7 @@ async def test_a_fork_takes_its_path_along(backend_url: str) -> None:
 
 
 async def test_a_session_without_a_commit_stays_without(backend_url: str) -> None:
-    """Metadata and announced attachments are carried; there is no head on either side."""
+    """A session without a head keeps its metadata and announced attachments."""
     async with opened(backend_url, "sqlite://") as (source, target):
         await created(source)
         await source.attachments.put("s", b"early", "text/plain")
@@ -117,7 +117,7 @@ async def test_a_session_without_a_commit_stays_without(backend_url: str) -> Non
 
 
 async def test_children_that_were_inserted_before_their_parents_stay_there() -> None:
-    """Parents come first in the file, and yet the graph is read in the order of insertion afterwards."""
+    """Parents come first in the file, and the imported graph is still in the order of insertion."""
     async with opened("sqlite://", "sqlite://") as (source, target):
         session = await created(source)
         graph = ReplaceFull(
@@ -131,7 +131,7 @@ async def test_children_that_were_inserted_before_their_parents_stay_there() -> 
 
 
 async def test_an_attachment_without_bytes_is_left_out(tmp_path: Path) -> None:
-    """What a put announced and never wrote is no attachment: a get would not find it either."""
+    """An attachment that a put announced and never wrote is not exported."""
     async with opened(f"sqlite:///{tmp_path / 'lash.db'}") as (storage,):
         await started(storage)
         ref = await storage.attachments.put("s", b"gone", "text/plain")
@@ -140,7 +140,7 @@ async def test_an_attachment_without_bytes_is_left_out(tmp_path: Path) -> None:
 
 
 async def test_progress_is_told() -> None:
-    """Lines are counted up to the number that the file has, on the way out and on the way in."""
+    """Progress counts the lines of the file, for exports and imports."""
     async with opened("sqlite://", "sqlite://") as (source, target):
         await rich_session(source)
         told: list[Progress] = []
@@ -168,7 +168,7 @@ BODIES = st.recursive(
 
 @st.composite
 def graphs(draw: st.DrawFn) -> tuple[tuple[Node, ...], str | None, list[str]]:
-    """Return a tree in any shape, its leaf, and nodes to remove."""
+    """Return a random tree, its leaf, and nodes to remove."""
     nodes: list[Node] = []
     for number in range(draw(st.integers(1, 12))):
         parent = draw(st.sampled_from([None, *(each.node_id for each in nodes)]))
@@ -181,7 +181,7 @@ def graphs(draw: st.DrawFn) -> tuple[tuple[Node, ...], str | None, list[str]]:
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(drawn=graphs())
 async def test_any_graph_survives(drawn: tuple[tuple[Node, ...], str | None, list[str]]) -> None:
-    """Whatever branches there are and whatever was removed, both graphs read the same, path by path."""
+    """Both graphs have the same paths, for random branches and removals."""
     nodes, leaf, removed = drawn
     async with opened("sqlite://", "sqlite://") as (source, target):
         session = await created(source)
