@@ -2,30 +2,9 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from lash.backend.activity import Activities
-from lash.backend.artifact import Artifacts
-from lash.backend.attachment.attachment import Attachments
-from lash.backend.effect import Effects
-from lash.backend.lease import Leases
-from lash.backend.maintenance import StorageMaintenance
-from lash.backend.process.event import Events
-from lash.backend.process.grant import Grants
-from lash.backend.process.lease import ProcessLeases
-from lash.backend.process.process import Processes
-from lash.backend.queue import Queue
-from lash.backend.session import BoundSession, Sessions
-from lash.backend.session_waiter import SharedSessionWaiter
-from lash.backend.table_rows import MovableRows
-from lash.backend.trigger.emit import Occurrences
-from lash.backend.trigger.schedule import Schedules
-from lash.backend.trigger.trigger import Triggers
-from lash.backend.wait import Waits
-from lash.backend.waiter import SharedProcessWaiter
-from lash.backend.work import Work
-from lash.model.maintenance import StorageReport
+from lash.backend.storage import BackendRows, BackendStorage
 from lash.model.session.session import Durability
 from lash.plan.session.commit import CommitRules
 from lash.postgres.cache import ProcessCache
@@ -62,43 +41,17 @@ if TYPE_CHECKING:
     import asyncpg
 
 
-class PostgresStorage:
-    """Everything in one PostgreSQL schema; the contract is `lash.stores.storage.Storage`."""
+class PostgresStorage(BackendStorage):
+    """All stores of one PostgreSQL schema; the contract is `lash.stores.storage.Storage`."""
+
+    hints: PostgresHints
 
     def __init__(self, database: Database, rules: CommitRules, attachment_bytes: ByteStore | None) -> None:
         """Build the stores on an open database; use `open`."""
+        hints = PostgresHints(database)
+        content = attachment_bytes or PostgresBytes(database, rules.compression)
+        super().__init__(_rows(database, content), hints, rules, Durability.DURABLE)
         self._database = database
-        self.hints = PostgresHints(database)
-        self.sessions = Sessions(PostgresSessionRows(database), rules, self.hints)
-        self.leases = Leases(PostgresLeaseRows(database), self.hints)
-        self.maintenance = StorageMaintenance(PostgresMaintenanceRows(database))
-        self.rows = MovableRows(PostgresRawRows(database))
-        self.queue = Queue(
-            PostgresQueueRows(database), PostgresClaimRows(database), PostgresDeadLetterRows(database), self.hints
-        )
-        cache, batches = ProcessCache(), ProcessBatches(database)
-        events = PostgresEventRows(database, cache, batches)
-        self.processes = Processes(PostgresProcessRows(database, cache), events, self.hints)
-        self.events = Events(events, self.hints)
-        self.waiter = SharedProcessWaiter(self.events, self.processes, self.hints)
-        self.process_leases = ProcessLeases(
-            PostgresProcessLeaseRows(database, cache, batches), events, self.hints, self.waiter
-        )
-        self.effects = Effects(PostgresEffectRows(database, cache), self.hints)
-        self.work = Work(PostgresWorkRows(database, cache))
-        self.waits = Waits(PostgresWaitRows(database), self.waiter.changes, self.hints)
-        self.schedules = Schedules(PostgresScheduleRows(database), self.hints)
-        self.grants = Grants(PostgresGrantRows(database, cache))
-        self.activity = Activities(PostgresActivityRows(database), self.hints)
-        self.session_waiter = SharedSessionWaiter(PostgresReplyRows(database), self.activity, self.hints)
-        self.triggers = Triggers(PostgresTriggerRows(database))
-        self.occurrences = Occurrences(PostgresOccurrenceRows(database), self.hints)
-        self.artifacts = Artifacts(PostgresArtifactRows(database), rules.compression)
-        self.attachments = Attachments(
-            PostgresAttachmentManifest(database),
-            attachment_bytes or PostgresBytes(database, rules.compression),
-            self.durability,
-        )
 
     @classmethod
     async def open(
@@ -122,27 +75,35 @@ class PostgresStorage:
             raise
         return cls(database, rules, attachment_bytes)
 
-    @property
-    def durability(self) -> Durability:
-        return Durability.DURABLE
-
-    def session(self, session_id: str) -> BoundSession:
-        return self.sessions.handle(session_id)
-
-    async def report(self) -> StorageReport:
-        return await self.maintenance.report()
-
     async def close(self) -> None:
         self._database.check_loop()
-        await self.waiter.close()
-        await self.session_waiter.close()
-        await self.hints.close()
+        await super().close()
         await self._database.close()
 
-    async def __aenter__(self) -> Self:
-        return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
+def _rows(database: Database, attachment_bytes: ByteStore) -> BackendRows:
+    cache, batches = ProcessCache(), ProcessBatches(database)
+    return BackendRows(
+        activity=PostgresActivityRows(database),
+        artifacts=PostgresArtifactRows(database),
+        attachment_bytes=attachment_bytes,
+        attachments=PostgresAttachmentManifest(database),
+        claims=PostgresClaimRows(database),
+        dead_letters=PostgresDeadLetterRows(database),
+        effects=PostgresEffectRows(database, cache),
+        events=PostgresEventRows(database, cache, batches),
+        grants=PostgresGrantRows(database, cache),
+        leases=PostgresLeaseRows(database),
+        maintenance=PostgresMaintenanceRows(database),
+        occurrences=PostgresOccurrenceRows(database),
+        process_leases=PostgresProcessLeaseRows(database, cache, batches),
+        processes=PostgresProcessRows(database, cache),
+        queue=PostgresQueueRows(database),
+        raw=PostgresRawRows(database),
+        replies=PostgresReplyRows(database),
+        schedules=PostgresScheduleRows(database),
+        sessions=PostgresSessionRows(database),
+        triggers=PostgresTriggerRows(database),
+        waits=PostgresWaitRows(database),
+        work=PostgresWorkRows(database, cache),
+    )

@@ -4,33 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import parse_qsl
 
-from lash.backend.activity import Activities
-from lash.backend.artifact import Artifacts
-from lash.backend.attachment.attachment import Attachments
-from lash.backend.effect import Effects
-from lash.backend.lease import Leases
-from lash.backend.maintenance import StorageMaintenance
-from lash.backend.process.event import Events
-from lash.backend.process.grant import Grants
-from lash.backend.process.lease import ProcessLeases
-from lash.backend.process.process import Processes
-from lash.backend.queue import Queue
-from lash.backend.session import BoundSession, Sessions
-from lash.backend.session_waiter import SharedSessionWaiter
-from lash.backend.table_rows import MovableRows
-from lash.backend.trigger.emit import Occurrences
-from lash.backend.trigger.schedule import Schedules
-from lash.backend.trigger.trigger import Triggers
-from lash.backend.wait import Waits
-from lash.backend.waiter import SharedProcessWaiter
-from lash.backend.work import Work
+from lash.backend.storage import BackendRows, BackendStorage
 from lash.base.clock import Clock
 from lash.errors import ConfigError
-from lash.model.maintenance import StorageReport
 from lash.model.session.session import Durability
 from lash.plan.session.commit import CommitRules
 from lash.sqlite.engine.database import Database
@@ -63,43 +42,21 @@ from lash.sqlkit.queries import load_queries
 from lash.stores.attachment import ByteStore
 
 _OPTIONS: Final = {"synchronous": str, "busy_timeout_ms": int, "checkpoint_pages": int}
-"""What a URL may set; the rest of `SQLiteOptions` is for tests and benchmarks."""
+"""The options of a URL; the rest of `SQLiteOptions` is for tests and benchmarks."""
 
 
-class SQLiteStorage:
-    """Everything on one SQLite database; the contract is `lash.stores.storage.Storage`."""
+class SQLiteStorage(BackendStorage):
+    """All stores of one SQLite database; the contract is `lash.stores.storage.Storage`."""
+
+    hints: SQLiteHints
 
     def __init__(self, database: Database, rules: CommitRules, attachment_bytes: ByteStore | None) -> None:
         """Build the stores on an open database; use `open`."""
+        hints = SQLiteHints(database)
+        content = attachment_bytes or SQLiteBytes(database, rules.compression)
+        durability = Durability.DURABLE if database.durable else Durability.INLINE
+        super().__init__(_rows(database, content), hints, rules, durability)
         self._database = database
-        self.hints = SQLiteHints(database)
-        self.sessions = Sessions(SQLiteSessionRows(database), rules, self.hints)
-        self.leases = Leases(SQLiteLeaseRows(database), self.hints)
-        self.maintenance = StorageMaintenance(SQLiteMaintenanceRows(database))
-        self.rows = MovableRows(SQLiteRawRows(database))
-        self.queue = Queue(
-            SQLiteQueueRows(database), SQLiteClaimRows(database), SQLiteDeadLetterRows(database), self.hints
-        )
-        events = SQLiteEventRows(database)
-        self.processes = Processes(SQLiteProcessRows(database), events, self.hints)
-        self.events = Events(events, self.hints)
-        self.waiter = SharedProcessWaiter(self.events, self.processes, self.hints)
-        self.process_leases = ProcessLeases(SQLiteProcessLeaseRows(database), events, self.hints, self.waiter)
-        self.grants = Grants(SQLiteGrantRows(database))
-        self.effects = Effects(SQLiteEffectRows(database), self.hints)
-        self.activity = Activities(SQLiteActivityRows(database), self.hints)
-        self.session_waiter = SharedSessionWaiter(SQLiteReplyRows(database), self.activity, self.hints)
-        self.work = Work(SQLiteWorkRows(database))
-        self.waits = Waits(SQLiteWaitRows(database), self.waiter.changes, self.hints)
-        self.triggers = Triggers(SQLiteTriggerRows(database))
-        self.occurrences = Occurrences(SQLiteOccurrenceRows(database), self.hints)
-        self.schedules = Schedules(SQLiteScheduleRows(database), self.hints)
-        self.artifacts = Artifacts(SQLiteArtifactRows(database), rules.compression)
-        self.attachments = Attachments(
-            SQLiteAttachmentManifest(database),
-            attachment_bytes or SQLiteBytes(database, rules.compression),
-            self.durability,
-        )
 
     @classmethod
     async def open(
@@ -123,46 +80,53 @@ class SQLiteStorage:
         )
         return cls(database, rules, attachment_bytes)
 
-    @property
-    def durability(self) -> Durability:
-        return Durability.DURABLE if self._database.durable else Durability.INLINE
-
-    def session(self, session_id: str) -> BoundSession:
-        return self.sessions.handle(session_id)
-
-    async def report(self) -> StorageReport:
-        return await self.maintenance.report()
-
     async def close(self) -> None:
-        await self.waiter.close()
-        await self.session_waiter.close()
-        await self.hints.close()
+        await super().close()
         await self._database.close()
 
-    async def __aenter__(self) -> Self:
-        return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
+def _rows(database: Database, attachment_bytes: ByteStore) -> BackendRows:
+    return BackendRows(
+        activity=SQLiteActivityRows(database),
+        artifacts=SQLiteArtifactRows(database),
+        attachment_bytes=attachment_bytes,
+        attachments=SQLiteAttachmentManifest(database),
+        claims=SQLiteClaimRows(database),
+        dead_letters=SQLiteDeadLetterRows(database),
+        effects=SQLiteEffectRows(database),
+        events=SQLiteEventRows(database),
+        grants=SQLiteGrantRows(database),
+        leases=SQLiteLeaseRows(database),
+        maintenance=SQLiteMaintenanceRows(database),
+        occurrences=SQLiteOccurrenceRows(database),
+        process_leases=SQLiteProcessLeaseRows(database),
+        processes=SQLiteProcessRows(database),
+        queue=SQLiteQueueRows(database),
+        raw=SQLiteRawRows(database),
+        replies=SQLiteReplyRows(database),
+        schedules=SQLiteScheduleRows(database),
+        sessions=SQLiteSessionRows(database),
+        triggers=SQLiteTriggerRows(database),
+        waits=SQLiteWaitRows(database),
+        work=SQLiteWorkRows(database),
+    )
 
 
 def _refuse_missing(path: str) -> None:
-    """Raise PendingMigrations for a file that is not there: opening it would create it."""
+    """Raise PendingMigrations for a missing file, because opening it would create it."""
     if not Path(path).exists():
         raise pending_error(0, load_migrations(MIGRATIONS))
 
 
 def options_from_query(query: str) -> SQLiteOptions:
-    """Return the options that the query string of a URL sets."""
+    """Return the options in the query string of a URL, or raise ConfigError."""
     given: dict[str, Any] = {}
     for key, text in parse_qsl(query, keep_blank_values=True):
         convert = _OPTIONS.get(key)
         if convert is None:
-            raise ConfigError(f"{key!r} is no option of a sqlite URL; there are {', '.join(_OPTIONS)}")
+            raise ConfigError(f"unknown option {key!r} of a sqlite URL; expected one of {', '.join(_OPTIONS)}")
         try:
             given[key] = convert(text)
         except ValueError:
-            raise ConfigError(f"{key} must be a number, not {text!r}") from None
+            raise ConfigError(f"{key}: expected a number, got {text!r}") from None
     return SQLiteOptions(**given)

@@ -28,18 +28,18 @@ from lash.stores.work import WorkStore
 
 
 class Storage(Protocol):
-    """One database with everything in it, used from the event loop that opened it.
+    """All stores of one database, used from the event loop that opened it.
 
-    A call that raises has changed nothing, unless its error says ``outcome_unknown``: then it was applied whole or not
-    at all, and the same call again finds out. On PostgreSQL lash itself repeats a call whose connection was lost, where
-    that is harmless; if the first try had been applied, the answer is the one that a second call gets: ``created`` is
-    false, ``replayed`` or ``reentered`` true, nothing is left to count, release or remove. Maintenance, sweeps and
-    putting an attachment are several transactions, of which those before the error stay.
+    A call that raises has changed nothing, unless its error has ``outcome_unknown``: then it was applied whole or not
+    at all, and repeating the call shows which. On PostgreSQL lash retries an idempotent call whose connection was
+    lost. If the first try was applied, the caller gets the answer of a second call: ``created`` is false, ``replayed``
+    or ``reentered`` is true, and nothing is left to count, release or remove. Maintenance, sweeps and putting an
+    attachment are several transactions; those before an error stay.
     """
 
     @property
     def durability(self) -> Durability:
-        """What an acknowledged write survives."""
+        """The failures that an acknowledged write survives."""
         ...
 
     @property
@@ -109,21 +109,21 @@ class Storage(Protocol):
     def waits(self) -> WaitStore: ...
 
     def session(self, session_id: str) -> Session:
-        """Return a handle on one session, without asking whether it exists."""
+        """Return a handle on one session, without checking that it exists."""
         ...
 
     async def report(self) -> StorageReport:
-        """Say how many rows and bytes each noun takes; cheap enough for a health check.
+        """Return the rows and bytes of each noun; cheap enough for a health check.
 
-        On PostgreSQL the rows are the server's estimates, as of its last ANALYZE, and the bytes are exact. On SQLite
-        the rows are exact up to 10,000 in a table, beyond that an estimate: of a table with row numbers the highest of
-        them, else a lower bound. The bytes of the whole are exact but for the write-ahead log; those of a noun are
-        told only while the file has at most 4,096 pages, since measuring them reads every page.
+        On PostgreSQL the rows are the server's estimates of its last ANALYZE, and the bytes are exact. On SQLite the
+        rows are exact up to 10,000 in a table. Beyond that they are estimated: by the highest row number of a table
+        that has row numbers, else by a lower bound. The total bytes are exact except for the write-ahead log. The
+        bytes of a noun are measured only in files of at most 4,096 pages, because that reads every page.
         """
         ...
 
     async def close(self) -> None:
-        """Finish what was accepted, then close. A second close is harmless."""
+        """Finish the accepted calls, then close. Idempotent."""
         ...
 
     async def __aenter__(self) -> Self: ...

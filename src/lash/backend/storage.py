@@ -1,0 +1,129 @@
+"""The bundle of stores on every backend, built from the rows that a backend supplies."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from lash.backend.activity import Activities
+from lash.backend.artifact import Artifacts
+from lash.backend.attachment.attachment import Attachments
+from lash.backend.effect import Effects
+from lash.backend.lease import Leases
+from lash.backend.maintenance import StorageMaintenance
+from lash.backend.process.event import Events
+from lash.backend.process.grant import Grants
+from lash.backend.process.lease import ProcessLeases
+from lash.backend.process.process import Processes
+from lash.backend.queue import Queue
+from lash.backend.session import BoundSession, Sessions
+from lash.backend.session_waiter import SharedSessionWaiter
+from lash.backend.table_rows import MovableRows
+from lash.backend.trigger.emit import Occurrences
+from lash.backend.trigger.schedule import Schedules
+from lash.backend.trigger.trigger import Triggers
+from lash.backend.wait import Waits
+from lash.backend.waiter import SharedProcessWaiter
+from lash.backend.work import Work
+from lash.model.maintenance import StorageReport
+from lash.model.session.session import Durability
+from lash.plan.session.commit import CommitRules
+from lash.stores.activity import ActivityRows
+from lash.stores.artifact import ArtifactRows
+from lash.stores.attachment import AttachmentManifest, ByteStore
+from lash.stores.effect import EffectRows
+from lash.stores.hints import Hints
+from lash.stores.lease import LeaseRows
+from lash.stores.maintenance import MaintenanceRows
+from lash.stores.process.event import EventRows
+from lash.stores.process.grant import GrantRows
+from lash.stores.process.process import ProcessLeaseRows, ProcessRows
+from lash.stores.queue import ClaimRows, DeadLetterRows, QueueRows
+from lash.stores.session import SessionRows
+from lash.stores.table_rows import RawRows
+from lash.stores.trigger.emit import OccurrenceRows
+from lash.stores.trigger.schedule import ScheduleRows
+from lash.stores.trigger.trigger import TriggerRows
+from lash.stores.wait import WaitRows
+from lash.stores.waiter import ReplyRows
+from lash.stores.work import WorkRows
+
+
+class BackendRows(msgspec.Struct, frozen=True, kw_only=True):
+    """The rows of one open database, one port for each noun: everything that a backend adds to the stores."""
+
+    activity: ActivityRows
+    artifacts: ArtifactRows
+    attachment_bytes: ByteStore
+    attachments: AttachmentManifest
+    claims: ClaimRows
+    dead_letters: DeadLetterRows
+    effects: EffectRows
+    events: EventRows
+    grants: GrantRows
+    leases: LeaseRows
+    maintenance: MaintenanceRows
+    occurrences: OccurrenceRows
+    process_leases: ProcessLeaseRows
+    processes: ProcessRows
+    queue: QueueRows
+    raw: RawRows
+    replies: ReplyRows
+    schedules: ScheduleRows
+    sessions: SessionRows
+    triggers: TriggerRows
+    waits: WaitRows
+    work: WorkRows
+
+
+class BackendStorage:
+    """All stores of one database; the contract is `lash.stores.storage.Storage`.
+
+    A backend derives from it, builds the rows and the hints, and closes its database after `close`.
+    """
+
+    def __init__(self, rows: BackendRows, hints: Hints, rules: CommitRules, durability: Durability) -> None:
+        self.durability = durability
+        self.hints = hints
+        self.sessions = Sessions(rows.sessions, rules, hints)
+        self.leases = Leases(rows.leases, hints)
+        self.queue = Queue(rows.queue, rows.claims, rows.dead_letters, hints)
+        self.activity = Activities(rows.activity, hints)
+        self.session_waiter = SharedSessionWaiter(rows.replies, self.activity, hints)
+        self.processes = Processes(rows.processes, rows.events, hints)
+        self.events = Events(rows.events, hints)
+        self.waiter = SharedProcessWaiter(self.events, self.processes, hints)
+        self.process_leases = ProcessLeases(rows.process_leases, rows.events, hints, self.waiter)
+        self.grants = Grants(rows.grants)
+        self.effects = Effects(rows.effects, hints)
+        self.work = Work(rows.work)
+        self.waits = Waits(rows.waits, self.waiter.changes, hints)
+        self.triggers = Triggers(rows.triggers)
+        self.occurrences = Occurrences(rows.occurrences, hints)
+        self.schedules = Schedules(rows.schedules, hints)
+        self.artifacts = Artifacts(rows.artifacts, rules.compression)
+        self.attachments = Attachments(rows.attachments, rows.attachment_bytes, durability)
+        self.maintenance = StorageMaintenance(rows.maintenance)
+        self.rows = MovableRows(rows.raw)
+
+    def session(self, session_id: str) -> BoundSession:
+        return self.sessions.handle(session_id)
+
+    async def report(self) -> StorageReport:
+        return await self.maintenance.report()
+
+    async def close(self) -> None:
+        """End every wait with StorageClosed, and stop the hints."""
+        await self.waiter.close()
+        await self.session_waiter.close()
+        await self.hints.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
