@@ -58,11 +58,11 @@ class TestDeadLetter:
         await harness.clock.advance(7)
         assert await storage.queue.bury(claim, reason="it fails", error=ERRORS[error]) == 2
         letters = await (await harness.open()).queue.dead(session_id="s")
-        places = [letter.place for letter in letters]
+        places = [letter.position for letter in letters]
         assert places == sorted(set(places))
         now_ms = harness.clock.now_ms()
         assert letters == tuple(
-            DeadLetter(place=place, batch=batch, reason="it fails", error=ERRORS[error], died_at_ms=now_ms)
+            DeadLetter(position=place, batch=batch, reason="it fails", error=ERRORS[error], died_at_ms=now_ms)
             for place, batch in zip(places, claim.batches, strict=True)
         )
         assert [letter.attempts for letter in letters] == [1, 1]

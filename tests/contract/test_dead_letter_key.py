@@ -110,11 +110,11 @@ class TestDeadLetterKey:
         assert texts(batches_of(every)) == ["0", "1", "2", "3", "4", "5"]
         assert [letter.batch.session_id for letter in every] == ["s0", "s1"] * 3
         assert await storage.queue.dead(limit=2) == every[:2]
-        assert await storage.queue.dead(limit=2, after=every[1].place) == every[2:4]
-        assert await storage.queue.dead(after=every[5].place) == ()
+        assert await storage.queue.dead(limit=2, after=every[1].position) == every[2:4]
+        assert await storage.queue.dead(after=every[5].position) == ()
         assert await storage.queue.dead(session_id="s1") == every[1::2]
-        assert await storage.queue.dead(session_id="s1", limit=1, after=every[1].place) == every[3:4]
-        assert await storage.queue.dead(session_id="s1", after=every[2].place) == (every[3], every[5])
+        assert await storage.queue.dead(session_id="s1", limit=1, after=every[1].position) == every[3:4]
+        assert await storage.queue.dead(session_id="s1", after=every[2].position) == (every[3], every[5])
 
     async def test_bad_input_is_refused(self, harness: Harness) -> None:
         """Each is told what is wrong, and nothing is written."""

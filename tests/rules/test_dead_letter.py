@@ -63,7 +63,7 @@ def test_a_burial_is_written_with_its_reason(error: JSON, written: str) -> None:
 @pytest.mark.parametrize(
     ("claim", "reason", "error", "message"),
     [
-        ("c", "r", None, "a Claim is needed, not str"),
+        ("c", "r", None, "expected a Claim, got str"),
         (replace(CLAIM, batches=()), "r", None, "names no batch"),
         (CLAIM, "", None, "reason is blank"),
         (CLAIM, "\n ", None, "reason is blank"),
@@ -109,7 +109,7 @@ def test_a_claim_that_lost_something_is_not_buried(held: list[str], buried: list
 def test_a_stored_letter_is_read_back() -> None:
     """A row becomes the letter it was, with the attempts of its batch."""
     letter = decode_dead_letter(ROW)
-    expected = DeadLetter(place=3, batch=BATCH, reason="it fails", error={"type": "ValueError"}, died_at_ms=77)
+    expected = DeadLetter(position=3, batch=BATCH, reason="it fails", error={"type": "ValueError"}, died_at_ms=77)
     assert letter == expected
     assert letter.attempts == 2
     assert decode_dead_letter(replace(ROW, error='{"error":null}')).error is None

@@ -174,7 +174,7 @@ def test_a_batch_waits_in_the_lane_of_its_kind_and_delivery(payload: Payload, de
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ("draft", "a BatchDraft is needed, not str"),
+        ("draft", "expected a BatchDraft, got str"),
         (replace(DRAFT, session_id=""), "session_id is blank"),
         (replace(DRAFT, available_at_ms=-1), "available_at_ms must lie between 0"),
         (replace(DRAFT, available_at_ms=2**63), "available_at_ms must lie between 0"),
@@ -186,7 +186,7 @@ def test_a_batch_waits_in_the_lane_of_its_kind_and_delivery(payload: Payload, de
         (replace(DRAFT, payloads=()), "payloads must be a tuple of at least one payload"),
         (replace(DRAFT, payloads="text"), "payloads must be a tuple of at least one payload"),
         (replace(DRAFT, payloads=None), "payloads must be a tuple of at least one payload"),
-        (replace(DRAFT, payloads=(HELLO, "text")), "payloads holds a str, which is no payload"),
+        (replace(DRAFT, payloads=(HELLO, "text")), "expected payloads, got a str"),
         (replace(DRAFT, payloads=(HELLO, WAKE)), "one kind of payload, not 2"),
         (replace(DRAFT, payloads=(HELLO, WAKE, SessionCommand(command="reset"))), "one kind of payload, not 3"),
         (replace(DRAFT, payloads=(TurnInput.of_text("\ud800"),)), "payloads contains a lone surrogate"),

@@ -137,7 +137,7 @@ def _dead_pages(storage: Storage, session_id: str | None) -> pages.Fetch[DeadLet
     async def fetch(limit: int, cursor: str | None) -> tuple[tuple[DeadLetter, ...], str | None]:
         after = None if cursor is None else int(cursor)
         page = await storage.queue.dead(session_id=session_id, limit=limit, after=after)
-        return page, str(page[-1].place) if len(page) == limit else None
+        return page, str(page[-1].position) if len(page) == limit else None
 
     return fetch
 

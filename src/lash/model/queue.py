@@ -1,4 +1,4 @@
-"""Queued work: what waits for a session until an agent turns to it."""
+"""Queued work: input and commands for a session, in batches, until a turn consumes them."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ class Boundary(enum.StrEnum):
     IDLE = "idle"
 
 
-class _Item(Value, frozen=True, kw_only=True, tag_field="type"):
-    """One piece of what a user sent."""
+class _InputItem(Value, frozen=True, kw_only=True, tag_field="type"):
+    """One part of a user's input."""
 
 
-class TextItem(_Item, frozen=True, kw_only=True, tag="text"):
+class TextItem(_InputItem, frozen=True, kw_only=True, tag="text"):
     text: str
 
 
-class AttachmentItem(_Item, frozen=True, kw_only=True, tag="attachment"):
+class AttachmentItem(_InputItem, frozen=True, kw_only=True, tag="attachment"):
     attachment: AttachmentRef
 
 
-class _Payload(Value, frozen=True, kw_only=True, tag_field="kind"):
-    """One piece of work; the ``kind`` key tells which."""
+class _BatchPayload(Value, frozen=True, kw_only=True, tag_field="kind"):
+    """One piece of work; the ``kind`` key is its type."""
 
 
-class TurnInput(_Payload, frozen=True, kw_only=True, tag="turn_input"):
-    """What a user said to the agent."""
+class TurnInput(_BatchPayload, frozen=True, kw_only=True, tag="turn_input"):
+    """A user's input to the agent."""
 
     items: tuple[TextItem | AttachmentItem, ...]
     protocol_turn_options: JSONObject = msgspec.field(default_factory=dict)
@@ -61,14 +61,14 @@ class TurnInput(_Payload, frozen=True, kw_only=True, tag="turn_input"):
 
     @classmethod
     def of_text(cls, text: str) -> TurnInput:
-        """Return the input of a single text."""
+        """Return an input with a single text."""
         return cls(items=(TextItem(text=text),))
 
 
 _WAKE: Final = "process.wake"
 
 
-class ProcessWake(_Payload, frozen=True, kw_only=True, tag="process_wake"):
+class ProcessWake(_BatchPayload, frozen=True, kw_only=True, tag="process_wake"):
     """A message from a background process, derived from one of its events."""
 
     wake_id: str
@@ -82,8 +82,8 @@ class ProcessWake(_Payload, frozen=True, kw_only=True, tag="process_wake"):
         share_default(self, "event_type", _WAKE)
 
 
-class SessionCommand(_Payload, frozen=True, kw_only=True, tag="session_command"):
-    """An order to the session itself. ``command`` is an open label; it never becomes text of a prompt."""
+class SessionCommand(_BatchPayload, frozen=True, kw_only=True, tag="session_command"):
+    """A command to the session itself. ``command`` is any label; it never becomes part of a prompt."""
 
     command: str
     reason: str = ""
@@ -95,8 +95,8 @@ Payload: TypeAlias = TurnInput | ProcessWake | SessionCommand
 class BatchDraft(Value, frozen=True, kw_only=True):
     """Work to enqueue, all payloads of one kind.
 
-    ``source_key`` makes a repeated enqueue harmless: the key stays reserved after the work is done. Neighbours of one
-    ``merge_key`` may be claimed together; without a key a batch never merges. ``available_at_ms`` delays it.
+    ``source_key`` makes the enqueue idempotent: the key stays reserved after the work is done. Adjacent batches with
+    the same ``merge_key`` may be claimed together; without a key a batch never merges. ``available_at_ms`` delays it.
     """
 
     session_id: str
@@ -109,7 +109,7 @@ class BatchDraft(Value, frozen=True, kw_only=True):
 
 
 class Batch(Value, frozen=True, kw_only=True):
-    """One unit of queued work. ``seq`` orders the queue, ``attempts`` counts how often it was claimed."""
+    """One unit of queued work. ``seq`` orders the queue; ``attempts`` is how often the batch was claimed."""
 
     session_id: str
     batch_id: str
@@ -130,17 +130,17 @@ class Batch(Value, frozen=True, kw_only=True):
 
 
 class BatchState(enum.StrEnum):
-    """What became of a batch that was enqueued under a source key."""
+    """The state of a batch that was enqueued under a source key."""
 
     PENDING = "pending"
     CONSUMED = "consumed"
     CANCELLED = "cancelled"
     DEAD = "dead"
-    """It is a dead letter: neither queued nor done, until somebody requeues or discards it."""
+    """It is a dead letter: neither queued nor done until it is requeued or discarded."""
 
 
 class Enqueued(Value, frozen=True, kw_only=True):
-    """The answer to an enqueue. ``batch`` is None when the work of this source key is done, cancelled or dead."""
+    """The answer to an enqueue. ``batch`` is None if the work of this source key is done, cancelled or dead."""
 
     batch_id: str
     created: bool
@@ -149,7 +149,7 @@ class Enqueued(Value, frozen=True, kw_only=True):
 
 
 class ClaimCompletion(Value, frozen=True, kw_only=True):
-    """The proof with which a commit consumes a claim, whole."""
+    """The proof with which a commit consumes all batches of a claim."""
 
     claim_id: str
     token: str
@@ -157,7 +157,7 @@ class ClaimCompletion(Value, frozen=True, kw_only=True):
 
 
 class Claim(Value, frozen=True, kw_only=True):
-    """The right to consume some batches, made under a session lease and kept alive with it."""
+    """The right to consume some batches, made under a session lease; renewing the lease extends it."""
 
     session_id: str
     claim_id: str
@@ -179,34 +179,34 @@ class EmptyReason(enum.StrEnum):
     EMPTY = "empty"
     """Nothing is queued."""
     NOT_YET_AVAILABLE = "not_yet_available"
-    """All that is queued is delayed."""
+    """All queued work is delayed."""
     CLAIMED = "claimed"
-    """All that could be claimed is claimed already."""
+    """All work that could be claimed is claimed already."""
     COMMAND_AT_HEAD = "command_at_head"
     """A session command comes first."""
     TURN_WORK_AT_HEAD = "turn_work_at_head"
-    """A command was asked for, and turn work comes first."""
+    """The claim was for a command, and turn work comes first."""
     AFTER_TURN = "after_turn"
-    """All that is ready waits for the end of the turn."""
+    """All ready work is for after the turn."""
     NOT_AT_HEAD = "not_at_head"
-    """The batches asked for are not the ones that come next."""
+    """The requested batches are not next in the queue."""
     PAUSED = "paused"
-    """The session pauses, since its last turn failed."""
+    """The session is paused because its last turn failed."""
     NOTHING_ASKED_FOR = "nothing_asked_for"
     """The claim was for no batches."""
 
 
 class NothingClaimed(Value, frozen=True, kw_only=True):
-    """A claim that got nothing; nothing was changed. Delayed work becomes available at ``next_available_at_ms``."""
+    """A claim that got nothing and changed nothing. Delayed work becomes available at ``next_available_at_ms``."""
 
     reason: EmptyReason
     next_available_at_ms: int | None = None
 
 
 class ClaimedTurn(Value, frozen=True, kw_only=True):
-    """A turn that may run: the lease of its session, the claim on its input, and what it starts from.
+    """A turn that may run: the lease of its session, the claim on its input, and the state that it starts from.
 
-    ``revision`` is that of the session; ``recorded`` says whether an earlier attempt has left records of its steps.
+    ``revision`` is that of the session; ``recorded`` is true if an earlier attempt recorded effects.
     """
 
     lease: Lease
@@ -216,9 +216,12 @@ class ClaimedTurn(Value, frozen=True, kw_only=True):
 
 
 class DeadLetter(Value, frozen=True, kw_only=True):
-    """Work that was given up: the batch as it was, why, and when. ``place`` orders them as they died."""
+    """Work that was given up: the batch, the reason and the time. ``position`` orders dead letters by their death.
 
-    place: int
+    It is called ``place`` in JSON, as in the database.
+    """
+
+    position: int = msgspec.field(name="place")
     batch: Batch
     reason: str
     error: JSON
@@ -226,7 +229,7 @@ class DeadLetter(Value, frozen=True, kw_only=True):
 
     @property
     def attempts(self) -> int:
-        """How often the batch was claimed before it was given up."""
+        """How often the batch was claimed before it was buried."""
         return self.batch.attempts
 
 

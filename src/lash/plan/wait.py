@@ -103,7 +103,7 @@ class _ResolutionBox(Value, frozen=True, kw_only=True):
     resolution: Resolution
 
 
-class _Payload(NamedTuple):
+class _KeyPayload(NamedTuple):
     """What a key says, in this order, and what its id is the hash of."""
 
     scope: ExecutionScope
@@ -149,7 +149,7 @@ def generation_of(life: SessionLife | int | None) -> str:
 
 def sign_key(secret: bytes, scope: ExecutionScope, identity: WaitIdentity, generation: str) -> WaitKey:
     """Return the key of a wait; equal arguments give equal keys."""
-    payload = canonical(_Payload(check_execution_scope(scope), check_wait_identity(identity), generation))
+    payload = canonical(_KeyPayload(check_execution_scope(scope), check_wait_identity(identity), generation))
     key_id = _key_id(payload)
     return WaitKey(
         scope=scope,
@@ -170,7 +170,7 @@ def verify_key(secret: bytes, key: WaitKey | str) -> StoredKey | None:
     if payload is None:
         return None
     try:
-        read = msgspec.json.decode(payload, type=_Payload)
+        read = msgspec.json.decode(payload, type=_KeyPayload)
     except msgspec.DecodeError:
         # Signed by a lash that knows kinds of scopes or waits which this one does not.
         return None
@@ -255,7 +255,7 @@ def _unpadded(content: bytes) -> str:
     return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
 
 
-def _stored_key(key_id: str, read: _Payload) -> StoredKey:
+def _stored_key(key_id: str, read: _KeyPayload) -> StoredKey:
     columns = StoredKey(
         key_id=key_id,
         scope_id=scope_id(read.scope),

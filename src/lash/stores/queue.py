@@ -105,7 +105,7 @@ class QueueStore(Protocol):
     ) -> tuple[DeadLetter, ...]:
         """Return dead letters in the order in which they died, of one session or of all.
 
-        ``after`` is the ``place`` of the last letter of the previous page.
+        ``after`` is the ``position`` of the last letter of the previous page.
         """
         ...
 

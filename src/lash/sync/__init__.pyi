@@ -840,7 +840,7 @@ class QueueStore:
     ) -> tuple[DeadLetter, ...]:
         """Return dead letters in the order in which they died, of one session or of all.
 
-        ``after`` is the ``place`` of the last letter of the previous page.
+        ``after`` is the ``position`` of the last letter of the previous page.
         """
     def requeue(self, session_id: str, batch_id: str) -> Batch:
         """Move a dead letter to the end of the queue, under the same id, with its attempts reset.

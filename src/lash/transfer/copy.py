@@ -94,7 +94,7 @@ class _Copy:
     async def _dead_letters(self) -> int:
         count, after = 0, None
         while letters := await self._source.queue.dead(limit=PAGE, after=after):
-            count, after = count + len(letters), letters[-1].place
+            count, after = count + len(letters), letters[-1].position
         return count
 
     async def artifacts(self) -> None:

@@ -243,7 +243,8 @@ class Queues:
             raise Refused("ClaimLost", session_id=claim.session_id, claim_id=claim.claim_id)
         for item in held:
             queue.items.remove(item)
-            letter = DeadLetter(place=0, batch=item.batch, reason=reason, error=error, died_at_ms=self._sessions.now_ms)
+            now_ms = self._sessions.now_ms
+            letter = DeadLetter(position=0, batch=item.batch, reason=reason, error=error, died_at_ms=now_ms)
             queue.letters.append(Letter(letter, claim.token))
         return len(held)
 

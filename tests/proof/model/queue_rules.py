@@ -243,7 +243,7 @@ class QueueRules(LeaseRules):
             # The place of a letter is a row number; that they are in order is what counts.
             return (
                 tuple(item.batch for item in queue.items),
-                tuple(msgspec.structs.replace(mine.letter, place=its.place) for mine, its in letters),
+                tuple(msgspec.structs.replace(mine.letter, position=its.position) for mine, its in letters),
             )
 
         self.step("list", lambda side: _listed_and_dead(side, self.touched), expected)

@@ -1,4 +1,4 @@
-"""Which claims may be buried, and what a dead letter is written as."""
+"""Which claims may be buried, and the stored form of a dead letter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lash.model.value import JSON, Value
 from lash.plan.queue.queue import BatchRow, check_work_claim, decode_batch
 
 
-class _Error(Value, frozen=True, kw_only=True):
+class _ErrorDocument(Value, frozen=True, kw_only=True):
     error: JSON = None
 
 
@@ -27,12 +27,12 @@ class Burial(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def batch_ids(self) -> list[str]:
-        """What the claim was made for."""
+        """The batches that the claim was made for."""
         return list(self.claim.completion.batch_ids)
 
 
 class DeadLetterRow(msgspec.Struct, frozen=True, array_like=True):
-    """A stored dead letter, with all of its batch."""
+    """A stored dead letter with its batch."""
 
     place: int
     session_id: str
@@ -51,13 +51,13 @@ class DeadLetterRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RemovedRow(msgspec.Struct, frozen=True, array_like=True):
-    """A dead letter that is no more, by the source key of its batch."""
+    """The source key of a dead letter that was deleted."""
 
     source_key: str | None
 
 
 def prepare_burial(claim: object, *, reason: object, error: object) -> Burial:
-    """Check what is to be buried and why."""
+    """Check a claim to bury and the reason."""
     text = check_text("reason", reason)
     if not text.strip():
         raise InvalidInput("reason is blank")
@@ -66,9 +66,9 @@ def prepare_burial(claim: object, *, reason: object, error: object) -> Burial:
 
 
 def plan_burial(burial: Burial, held: Collection[str], buried: Collection[str]) -> bool:
-    """Return True if the claim is to be buried and False if it was before; raise ClaimLost if it holds anything else.
+    """Return True to bury the claim, False if it was buried before; raise ClaimLost if it holds other batches.
 
-    ``held`` is what the claim holds now, ``buried`` which of its batches died under it.
+    ``held`` are the batches that the claim holds now, ``buried`` those that died under it.
     """
     wanted = set(burial.batch_ids)
     if set(held) == wanted:
@@ -79,7 +79,7 @@ def plan_burial(burial: Burial, held: Collection[str], buried: Collection[str]) 
 
 
 def decode_dead_letter(row: DeadLetterRow) -> DeadLetter:
-    """Return the dead letter that the row means."""
+    """Return the dead letter that a row stores."""
     batch = BatchRow(
         row.seq,
         row.batch_id,
@@ -93,14 +93,14 @@ def decode_dead_letter(row: DeadLetterRow) -> DeadLetter:
         row.payloads,
     )
     return DeadLetter(
-        place=row.place,
+        position=row.place,
         batch=decode_batch(batch, row.session_id),
         reason=row.reason,
-        error=decode(row.error, _Error, f"the error of dead letter {row.batch_id!r}").error,
+        error=decode(row.error, _ErrorDocument, f"the error of dead letter {row.batch_id!r}").error,
         died_at_ms=row.died_at_ms,
     )
 
 
 def check_after(after: object) -> int:
-    """Return the place behind which a page begins; None is the beginning."""
+    """Return the position after which a page starts; None is the first page."""
     return 0 if after is None else check_integer("after", after, at_least=0)

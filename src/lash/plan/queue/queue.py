@@ -1,4 +1,4 @@
-"""Which queued work may be claimed, and whose claim still holds."""
+"""Which queued work may be claimed, and which claim still holds."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from lash.model.value import Value
 from lash.plan.lease import LeaseRow, require_fence
 
 MAX_BATCHES: Final = 1_000
+"""The most batches of one claim."""
 COMMAND_LANE: Final = "command"
 EARLY_LANE: Final = "early"
 LATE_LANE: Final = "late"
@@ -159,9 +160,9 @@ DecideClaim: TypeAlias = Callable[[QueueHead], list[int] | NothingClaimed]
 
 
 def encode_batch(draft: BatchDraft) -> EncodedBatch:
-    """Check a draft and turn it into what is written."""
+    """Check a draft and return its stored form."""
     if not isinstance(draft, BatchDraft):
-        raise InvalidInput(f"a BatchDraft is needed, not {type(draft).__name__}")
+        raise InvalidInput(f"expected a BatchDraft, got {type(draft).__name__}")
     check_identifier("session_id", draft.session_id)
     check_integer("available_at_ms", draft.available_at_ms, at_least=0)
     for what, text in (("source_key", draft.source_key), ("merge_key", draft.merge_key)):
@@ -186,7 +187,7 @@ def encode_batch(draft: BatchDraft) -> EncodedBatch:
 
 
 def decode_batch(row: BatchRow, session_id: str) -> Batch:
-    """Return the batch that the row means."""
+    """Return the batch that a row stores."""
     what = f"batch {row.batch_id!r}"
     try:
         delivery, slot = Delivery(row.delivery), Slot(row.slot)
@@ -208,7 +209,7 @@ def decode_batch(row: BatchRow, session_id: str) -> Batch:
 
 
 def ready_session(batch: Batch | None) -> str | None:
-    """Return the session that has work now because of a batch that is queued; None if it is delayed or gone."""
+    """Return the session of a batch that can be claimed now; None if the batch is delayed or gone."""
     return None if batch is None or batch.available_at_ms else batch.session_id
 
 
@@ -263,20 +264,20 @@ def decide_claim(head: QueueHead, *, fence: LeaseFence, choose: Choose) -> list[
 
 
 def nothing_asked_for() -> NothingClaimed:
-    """Return the answer to a claim of no batches, which asks nothing of the database."""
+    """Return the answer to a claim of no batches, which needs no read."""
     return NothingClaimed(reason=EmptyReason.NOTHING_ASKED_FOR)
 
 
 def lanes_at(boundary: Boundary) -> tuple[str, ...]:
-    """Return the lanes from which turn work may be taken at this moment."""
+    """Return the lanes from which turn work may be claimed at a boundary."""
     return (EARLY_LANE, LATE_LANE) if boundary is Boundary.IDLE else (EARLY_LANE,)
 
 
 def choose_turn_work(facts: QueueFacts, *, boundary: Boundary, limit: int) -> list[int] | NothingClaimed:
-    """Choose the next group of turn work: the first batch, and those directly behind it that may join it.
+    """Choose the next group of turn work: the first batch, and the batches directly behind it that may join it.
 
     ``facts.candidates`` are those of the boundary: at a checkpoint of a running turn only early ones, which do not
-    wait behind later work. Nothing overtakes a command that came earlier.
+    wait behind later work. Nothing overtakes an earlier command.
     """
     group = _next_group(facts, limit)
     if group:
@@ -296,7 +297,7 @@ def _next_group(facts: QueueFacts, limit: int) -> list[CandidateRow]:
 
 
 def choose_command(facts: QueueFacts) -> list[int] | NothingClaimed:
-    """Choose the command that comes before all turn work, by its place in the queue."""
+    """Choose the command that comes before all turn work."""
     first = min((each.seq for each in facts.candidates), default=None)
     if facts.command_seq is not None and (first is None or facts.command_seq < first):
         return [facts.command_seq]
@@ -305,7 +306,7 @@ def choose_command(facts: QueueFacts) -> list[int] | NothingClaimed:
 
 
 def choose_exactly(facts: QueueFacts, *, batch_ids: Sequence[str]) -> list[int] | NothingClaimed:
-    """Choose these batches if they are, in this order, what an idle claim of as many would get."""
+    """Choose these batches if an idle claim of as many would get them, in this order."""
     group = _next_group(facts, len(batch_ids))
     if [each.batch_id for each in group] == list(batch_ids):
         return [each.seq for each in group]
@@ -314,7 +315,7 @@ def choose_exactly(facts: QueueFacts, *, batch_ids: Sequence[str]) -> list[int] 
 
 
 def held_by_token(rows: Iterable[HeldBatch]) -> dict[str, frozenset[str]]:
-    """Return which batches each token holds."""
+    """Return the batches that each token holds."""
     held: dict[str, set[str]] = {}
     for row in rows:
         held.setdefault(row.token, set()).add(row.batch_id)
@@ -322,13 +323,13 @@ def held_by_token(rows: Iterable[HeldBatch]) -> dict[str, frozenset[str]]:
 
 
 def require_completion(session_id: str, completion: ClaimCompletion, held: Collection[str]) -> None:
-    """Raise ClaimLost unless the batches that the claim holds are exactly those that the completion lists."""
+    """Raise ClaimLost unless the claim holds exactly the batches that the completion lists."""
     if set(held) != set(completion.batch_ids):
         raise ClaimLost(session_id, completion.claim_id)
 
 
 def check_claim_size(limit: object) -> int:
-    """Return how many batches a claim may take; zero is allowed and gets nothing."""
+    """Return the most batches that a claim may take; zero is allowed and gets nothing."""
     size = check_integer("max_batches", limit, at_least=0)
     if size > MAX_BATCHES:
         raise InvalidInput(f"max_batches must be at most {MAX_BATCHES:,}")
@@ -336,14 +337,14 @@ def check_claim_size(limit: object) -> int:
 
 
 def check_boundary(boundary: object) -> Boundary:
-    """Return the boundary if it is one."""
+    """Return the boundary; raise InvalidInput if it is not one."""
     if not isinstance(boundary, Boundary):
         raise InvalidInput(f"boundary must be a Boundary, not {boundary!r:.80}")
     return boundary
 
 
 def check_batch_ids(batch_ids: object) -> tuple[str, ...]:
-    """Return the ids if they are a list of different ones, none missing."""
+    """Return the ids; raise InvalidInput unless they are a list of different ids."""
     if not isinstance(batch_ids, list | tuple):
         raise InvalidInput(f"batch_ids must be a list, not {type(batch_ids).__name__}")
     ids = tuple(check_identifier("batch_id", each) for each in batch_ids)
@@ -355,23 +356,23 @@ def check_batch_ids(batch_ids: object) -> tuple[str, ...]:
 
 
 def check_work_claim(claim: object) -> Claim:
-    """Return the claim if it is one."""
+    """Return the claim; raise InvalidInput if it is not one."""
     if not isinstance(claim, Claim):
-        raise InvalidInput(f"a Claim is needed, not {type(claim).__name__}")
+        raise InvalidInput(f"expected a Claim, got {type(claim).__name__}")
     check_identifier("claim.session_id", claim.session_id)
     check_completion("claim", claim.completion)
     return claim
 
 
 def check_count_attempt(count_attempt: object) -> bool:
-    """Return whether an attempt counts, if it is said plainly."""
+    """Return whether an attempt counts; raise InvalidInput unless it is a bool."""
     if not isinstance(count_attempt, bool):
         raise InvalidInput(f"count_attempt must be True or False, not {count_attempt!r:.80}")
     return count_attempt
 
 
 def check_completion(what: str, completion: object) -> ClaimCompletion:
-    """Return the completion if its fields are of the right kind."""
+    """Return the completion; raise InvalidInput if a field is not valid."""
     if not isinstance(completion, ClaimCompletion):
         raise InvalidInput(f"{what} must be a ClaimCompletion, not {type(completion).__name__}")
     check_identifier(f"{what}.claim_id", completion.claim_id)
@@ -382,8 +383,8 @@ def check_completion(what: str, completion: object) -> ClaimCompletion:
 
 
 def check_completions(completions: Sequence[object]) -> None:
-    """Raise InvalidInput unless all are completions, of different claims."""
-    tokens = {check_completion(f"completions[{place}]", each).token for place, each in enumerate(completions)}
+    """Raise InvalidInput unless all are completions of different claims."""
+    tokens = {check_completion(f"completions[{index}]", each).token for index, each in enumerate(completions)}
     if len(tokens) != len(completions):
         raise InvalidInput("completions names a claim twice")
 
@@ -412,9 +413,9 @@ def _kinds(payloads: object) -> set[type]:
     kinds = {type(payload) for payload in payloads}
     if not kinds <= set(Payload.__args__):
         foreign = min(kind.__name__ for kind in kinds - set(Payload.__args__))
-        raise InvalidInput(f"payloads holds a {foreign}, which is no payload")
+        raise InvalidInput(f"expected payloads, got a {foreign}")
     if len(kinds) > 1:
-        raise InvalidInput(f"a batch holds one kind of payload, not {len(kinds)}: enqueue them apart")
+        raise InvalidInput(f"a batch holds one kind of payload, got {len(kinds)}; enqueue each kind separately")
     return kinds
 
 

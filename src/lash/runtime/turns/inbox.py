@@ -197,7 +197,7 @@ async def _dead_letters(storage: Storage, session_id: str) -> AsyncIterator[Dead
     while page := await storage.queue.dead(session_id=session_id, limit=_PAGE, after=after):
         for letter in page:
             yield letter
-        after = page[-1].place
+        after = page[-1].position
 
 
 def _wake_message(message_id: str, wake: ProcessWake) -> Message:
