@@ -3,9 +3,9 @@
 import pytest
 
 from lash.model.lease import Busy, LeaseOwner
-from lash.model.queue import EmptyReason, NothingClaimed
+from lash.model.queue import EmptyReason, NothingClaimed, turn_id_of
 from lash.plan.lease import NEVER_HELD, LeaseRow
-from lash.plan.queue.claim_turn import TurnClaim, TurnClaimDecision, plan_turn_claim, turn_id_of
+from lash.plan.queue.claim_turn import TurnClaim, TurnClaimDecision, plan_turn_claim
 from lash.plan.queue.queue import CandidateRow, QueueFacts, QueueHead
 from tests.rules.kit import SESSION
 from tests.rules.test_lease import HOLDER, LEASE, RIVAL, ROW

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lash.base.replay_key import replay_key
 from lash.errors import CorruptData, InvalidInput
 from lash.model.causal import NodeCause
 from lash.model.effect import (
@@ -34,6 +35,7 @@ from lash.model.effect import (
     TurnCheckpoint,
     TurnScope,
 )
+from lash.model.scope import scope_id, scope_process_id, scope_session_id, turn_scope_id
 from lash.plan.effect.effect import (
     check_key,
     decode_outcome,
@@ -42,9 +44,7 @@ from lash.plan.effect.effect import (
     encode_outcome,
     first_difference,
     mismatch,
-    replay_key,
 )
-from lash.plan.effect.scope import scope_id, scope_process_id, scope_session_id, turn_scope_id
 from tests.rules.kit import sha256
 
 TURN = TurnScope(session_id="s", turn_id="t")

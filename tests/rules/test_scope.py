@@ -18,7 +18,7 @@ from lash.model.effect import (
     SessionDeleteScope,
     TurnScope,
 )
-from lash.plan.effect.scope import check_execution_scope, scope_id, scope_session_id
+from lash.model.scope import check_execution_scope, scope_id, scope_session_id
 
 _IDS = st.text("ab:1", min_size=1, max_size=5)
 _SCOPES = st.one_of(

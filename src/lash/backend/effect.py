@@ -19,6 +19,7 @@ from lash.model.effect import (
     ExecutionScope,
 )
 from lash.model.lease import LeaseFence, LeaseOwner
+from lash.model.scope import scope_id
 from lash.model.value import JSON
 from lash.plan.effect.claim import (
     Claimant,
@@ -40,7 +41,6 @@ from lash.plan.effect.claim import (
     require_same_size,
 )
 from lash.plan.effect.effect import StoredOutcome, check_key, encode_envelope, encode_error, encode_outcome
-from lash.plan.effect.scope import scope_id
 from lash.plan.lease import check_claim, check_ttl
 from lash.plan.session.session import check_limit
 from lash.stores.effect import EffectRows

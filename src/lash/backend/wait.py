@@ -10,6 +10,7 @@ from lash.backend.change_waiter import ChangeWaiter, Watch
 from lash.base.limits import check_identifier, check_integer
 from lash.errors import CorruptData, InvalidInput, WaitTimedOut, WaitUnknown
 from lash.model.effect import ExecutionScope, ProcessScope
+from lash.model.scope import check_execution_scope, scope_id, scope_session_id
 from lash.model.wait import (
     Cancelled,
     Resolution,
@@ -19,7 +20,6 @@ from lash.model.wait import (
     WaitKey,
     WaitRecord,
 )
-from lash.plan.effect.scope import check_execution_scope, scope_id, scope_session_id
 from lash.plan.session.session import check_limit
 from lash.plan.wait import (
     StoredKey,

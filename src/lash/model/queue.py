@@ -235,3 +235,8 @@ class DeadLetter(Value, frozen=True, kw_only=True):
 
 ClaimOutcome: TypeAlias = Claim | NothingClaimed
 ClaimTurnOutcome: TypeAlias = ClaimedTurn | Busy | NothingClaimed
+
+
+def turn_id_of(batch_id: str) -> str:
+    """Return the id of the turn that is named after its first batch, the same in every attempt."""
+    return f"turn:{batch_id}"

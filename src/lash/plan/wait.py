@@ -14,6 +14,7 @@ from lash.base.codec import canonical, decode, encode
 from lash.base.limits import check_digest, check_identifier, check_integer
 from lash.errors import CorruptData, InvalidInput
 from lash.model.effect import ExecutionScope, ProcessScope
+from lash.model.scope import check_execution_scope, scope_id, scope_session_id
 from lash.model.value import Value
 from lash.model.wait import (
     Accepted,
@@ -28,7 +29,6 @@ from lash.model.wait import (
     WaitKey,
     WaitRecord,
 )
-from lash.plan.effect.scope import check_execution_scope, scope_id, scope_session_id
 
 SECRET_BYTES: Final = 32
 MAX_KEY_LENGTH: Final = 16_384

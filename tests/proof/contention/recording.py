@@ -17,10 +17,10 @@ from lash.model.effect import EffectDecision, EffectReplayed, Envelope, Executio
 from lash.model.lease import LeaseFence, LeaseOutcome
 from lash.model.process.process import Outcome, ProcessAcquired, ProcessLeaseOutcome
 from lash.model.queue import ClaimOutcome, ClaimTurnOutcome
+from lash.model.scope import scope_id
 from lash.model.session.commit import Append
 from lash.model.value import JSON
 from lash.model.wait import Accepted, AlreadyResolved, Resolution, ResolveAnswer
-from lash.plan.effect.scope import scope_id
 from lash.stores.storage import Storage
 from tests.proof.contention.history import (
     AcquireAct,

@@ -18,6 +18,9 @@ EXECUTION_STATE: Final = "execution_state"
 
 _NO_TOKENS: Final = TokenUsage()
 
+FRAME_PREFIX: Final = "frame:"
+"""Component keys with this prefix are the execution states of agent frames; checkpoints may not use them."""
+
 
 class TurnState(Value, frozen=True, kw_only=True):
     """The small state that every turn changes."""

@@ -31,8 +31,8 @@ from lash.model.effect import (
     OperationScope,
 )
 from lash.model.lease import LeaseFence, LeaseOwner, LocalProcess, process_resource, session_resource
+from lash.model.scope import scope_id, scope_process_id, scope_session_id
 from lash.plan.effect.effect import EncodedEffect, StoredOutcome, check_key, decode_outcome, mismatch
-from lash.plan.effect.scope import scope_id, scope_process_id, scope_session_id
 from lash.plan.lease import LeaseRow, check_any_fence, require_fence
 
 

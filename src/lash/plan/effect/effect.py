@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from lash.base.codec import canonical, content_hash, decode, encode
-from lash.base.limits import MAX_IDENTIFIER_LENGTH, check_identifier, check_integer, check_text
+from lash.base.limits import check_identifier
 from lash.errors import CorruptData, EffectMismatch, InvalidInput
 from lash.model.effect import (
     AwaitEvent,
@@ -24,8 +24,8 @@ from lash.model.effect import (
     ToolAttempt,
     ToolBatch,
 )
+from lash.model.scope import scope_id
 from lash.model.value import JSON, Value
-from lash.plan.effect.scope import scope_id
 
 MAX_ENVELOPE_LENGTH: Final = 4_194_304
 """The longest envelope, in bytes: a request to a model carries its conversation."""
@@ -35,7 +35,6 @@ MAX_KEY_BYTES: Final = 2_400
 """The most bytes of a scope and a replay key together, so that every database can index them."""
 
 _DOMAIN: Final = b"lash.effect.v1\0"
-_READABLE: Final = MAX_IDENTIFIER_LENGTH - 65
 _OPERATIONS: Final = frozenset({"start", "list", "transfer", "delete_session", "await", "cancel", "signal"})
 
 
@@ -101,20 +100,6 @@ def encode_envelope(envelope: object) -> EncodedEffect:
             "refer to large values instead of including them"
         )
     return EncodedEffect(envelope=envelope, scope_id=name, text=text.decode(), hash=content_hash(_DOMAIN + text))
-
-
-def replay_key(*parts: str | int) -> str:
-    """Return a key that is unique to these parts, and readable as far as it fits.
-
-    A number counts as its text. Colons, tildes and per cent signs inside a part are escaped. A key longer than an
-    identifier may be is cut, and ends with a tilde and a hash of the whole.
-    """
-    if not parts:
-        raise InvalidInput("a replay key needs at least one part")
-    whole = ":".join(_escaped(part) for part in parts)
-    if len(whole) > MAX_IDENTIFIER_LENGTH:
-        whole = f"{whole[:_READABLE]}~{content_hash(whole.encode())}"
-    return check_identifier("replay_key", whole)
 
 
 def check_key(scope: object, key: object, what: str = "replay_key") -> str:
@@ -185,11 +170,6 @@ def _item(items: list[object] | tuple[object, ...], index: int) -> object:
 
 def _as_json(value: object) -> bytes | None:
     return None if value is msgspec.UNSET else canonical(value)
-
-
-def _escaped(part: str | int) -> str:
-    text = str(check_integer("part", part)) if not isinstance(part, str) else check_text("part", part)
-    return text.replace("%", "%25").replace(":", "%3A").replace("~", "%7E")
 
 
 def _check_indexable(scope: str, key: str) -> None:

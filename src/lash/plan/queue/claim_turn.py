@@ -8,8 +8,8 @@ import msgspec
 
 from lash.base.limits import saturating_add
 from lash.model.lease import Busy, Lease, LeaseOwner, session_resource
-from lash.model.queue import Boundary, ClaimedTurn, EmptyReason, NothingClaimed
-from lash.plan.effect.scope import turn_scope_id
+from lash.model.queue import Boundary, ClaimedTurn, EmptyReason, NothingClaimed, turn_id_of
+from lash.model.scope import turn_scope_id
 from lash.plan.lease import Acquire, LeaseClaim, Reenter, plan_claim
 from lash.plan.queue.queue import (
     BatchRow,
@@ -98,8 +98,3 @@ def claimed_turn(
         revision=written.revision,
         recorded=written.recorded,
     )
-
-
-def turn_id_of(batch_id: str) -> str:
-    """Return the id of the turn that is named after its first batch, the same in every attempt."""
-    return f"turn:{batch_id}"

@@ -12,10 +12,8 @@ from lash.base.codec import canonical, content_hash, decode, encode
 from lash.base.compression import BlobRef, Compression, StoredBlob
 from lash.base.limits import check_identifier, check_integer
 from lash.errors import CorruptData, InvalidInput
-from lash.model.session.checkpoint import Checkpoint, CheckpointDraft, CheckpointManifest, TurnState
+from lash.model.session.checkpoint import FRAME_PREFIX, Checkpoint, CheckpointDraft, CheckpointManifest, TurnState
 
-FRAME_PREFIX: Final = "frame:"
-"""Component keys with this prefix are the execution states of agent frames; checkpoints may not use them."""
 _REF_LENGTH: Final = 64
 
 

@@ -10,8 +10,9 @@ from lash.base.codec import decode, encode
 from lash.base.compression import BlobRef, Compression, StoredBlob
 from lash.base.limits import check_identifier
 from lash.errors import InvalidInput
+from lash.model.session.checkpoint import FRAME_PREFIX
 from lash.model.session.frame import AgentFrame
-from lash.plan.session.checkpoint import FRAME_PREFIX, add_component
+from lash.plan.session.checkpoint import add_component
 
 
 class FrameRow(msgspec.Struct, frozen=True, array_like=True):

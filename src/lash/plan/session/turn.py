@@ -16,10 +16,10 @@ import msgspec
 from lash.base.codec import decode
 from lash.base.compression import BlobRef
 from lash.errors import TurnConflict
+from lash.model.session.checkpoint import FRAME_PREFIX
 from lash.model.session.commit import Append, Commit, CommitResult, GraphDelta, ReplaceFull, Unchanged
 from lash.model.session.frame import AgentFrame
 from lash.model.session.node import MessageEntry, Node
-from lash.plan.session.checkpoint import FRAME_PREFIX
 
 _DOMAIN: Final = b"lash.turn-commit.v1\0"
 _EARLIER: Final = "earlier"

@@ -11,6 +11,7 @@ from lash.base.backoff import MAX_PLANS
 from lash.errors import StoreUnavailable
 from lash.model.effect import EffectClaimed, EffectDecision, EffectRecord, ExecutionScope
 from lash.model.lease import LeaseFence, ResourceKind
+from lash.model.scope import scope_id, scope_process_id, scope_session_id
 from lash.plan.effect.claim import (
     BeginPlan,
     Claimant,
@@ -26,7 +27,6 @@ from lash.plan.effect.claim import (
     WrittenClaim,
 )
 from lash.plan.effect.effect import EncodedEffect, StoredOutcome
-from lash.plan.effect.scope import scope_id, scope_process_id, scope_session_id
 from lash.plan.lease import LeaseRow
 from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.batcher import StatementBatcher

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, overl
 
 import msgspec
 
+from lash.base.replay_key import replay_key
 from lash.errors import InvalidInput, ProcessFailed, ProcessPruned, WaitRejected
 from lash.model.effect import AwaitEvent, Sleep, Step
 from lash.model.process.event import EventDraft
@@ -18,7 +19,6 @@ from lash.model.process.process import Cancellation, Failure, Outcome, SignalWai
 from lash.model.trigger.trigger import EmitReport
 from lash.model.value import JSON
 from lash.model.wait import Cancelled, CustomIdentity, Rejected, Resolution, Resolved
-from lash.plan.effect.effect import replay_key
 from lash.runtime.definition import WAKE, ProcessDefinition
 from lash.runtime.policy import STEP_RETRY, Retry
 from lash.runtime.steps.journal import Journal, StepOptions

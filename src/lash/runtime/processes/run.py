@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from lash.base.codec import content_hash
+from lash.base.replay_key import replay_key
 from lash.errors import (
     ConfigError,
     EffectMismatch,
@@ -39,7 +40,6 @@ from lash.model.process.process import (
 )
 from lash.model.value import JSON
 from lash.model.wait import Resolution, WaitIdentity, WaitKey
-from lash.plan.effect.effect import replay_key
 from lash.runtime.after_run import AfterRun
 from lash.runtime.definition import ENGINE, ProcessDefinition
 from lash.runtime.errors import STORAGE_TROUBLE, Suspended, error_code, error_text

@@ -6,8 +6,8 @@ from lash.errors import EffectNotRecorded
 from lash.model.effect import EffectClaim, EffectError, EffectRecord, EffectStatus, ProcessScope
 from lash.model.lease import LeaseOwner
 from lash.model.process.process import ProcessAcquired
+from lash.model.scope import scope_id
 from lash.model.value import JSON
-from lash.plan.effect.scope import scope_id
 from lash.stores.storage import Storage
 
 _TTL_MS = 60_000

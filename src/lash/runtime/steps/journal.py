@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from lash.base.limits import check_identifier
+from lash.base.replay_key import replay_key
 from lash.errors import EffectMismatch, InvalidInput, LeaseLost, OutcomeUnknown, StepFailed
 from lash.model.effect import (
     AwaitEvent,
@@ -26,9 +27,9 @@ from lash.model.effect import (
     Step,
 )
 from lash.model.lease import LeaseFence, LeaseOwner
+from lash.model.scope import scope_id
 from lash.model.value import JSON, Value
-from lash.plan.effect.effect import check_key, encode_envelope, mismatch, replay_key
-from lash.plan.effect.scope import scope_id
+from lash.plan.effect.effect import check_key, encode_envelope, mismatch
 from lash.runtime.errors import Permanent, error_code, error_text
 from lash.runtime.hooks import Hooks
 from lash.runtime.policy import STEP_RETRY, Retry

@@ -19,12 +19,12 @@ from lash.model.queue import (
     Enqueued,
     TextItem,
     TurnInput,
+    turn_id_of,
 )
 from lash.model.session.message import AttachmentRef, Message
 from lash.model.session.node import MessageEntry
 from lash.model.session.session import ActivePath, SessionRead
 from lash.model.session.usage import UsageEntry
-from lash.plan.queue.claim_turn import turn_id_of
 from lash.runtime.observe.stream import current_cursor, observe
 from lash.runtime.turns.draft import AGENT_OPTION, cancelled_id, reply_id
 from lash.runtime.turns.inbox import cancel_command, command_of, find_letter

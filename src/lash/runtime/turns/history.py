@@ -8,13 +8,12 @@ from typing import Final
 
 from lash.backend.hints import session_tag
 from lash.base.compression import BlobRef
-from lash.model.session.checkpoint import CheckpointManifest, TurnState
+from lash.model.session.checkpoint import FRAME_PREFIX, CheckpointManifest, TurnState
 from lash.model.session.commit import Append, Commit, CommitResult
 from lash.model.session.frame import AgentFrame
 from lash.model.session.message import Message
 from lash.model.session.node import MessageEntry, Node
 from lash.model.session.session import SessionConfig, SessionRead
-from lash.plan.session.checkpoint import FRAME_PREFIX
 from lash.stores.storage import Storage
 
 _MOST_NODES: Final = 50_000

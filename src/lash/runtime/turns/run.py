@@ -16,11 +16,10 @@ from lash.errors import (
     UnknownDefinition,
 )
 from lash.model.effect import CheckpointPoint, Envelope, TurnCheckpoint, TurnScope
-from lash.model.queue import Batch, Claim, ClaimedTurn, TurnInput
+from lash.model.queue import Batch, Claim, ClaimedTurn, TurnInput, turn_id_of
 from lash.model.session.message import Message
 from lash.model.session.node import ProtocolEntry
 from lash.model.value import JSON
-from lash.plan.queue.claim_turn import turn_id_of
 from lash.runtime.after_run import AfterRun
 from lash.runtime.definition import AgentDefinition
 from lash.runtime.errors import STORAGE_TROUBLE, Suspended

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from lash.base.replay_key import replay_key
 from lash.errors import InvalidInput
 from lash.model.attachment import AttachmentOwner, OwnerKind
 from lash.model.causal import TurnCause
@@ -14,7 +15,6 @@ from lash.model.session.message import AttachmentRef, Message, Part, PartKind, R
 from lash.model.session.session import ChildRelation
 from lash.model.session.usage import TokenUsage, UsageEntry
 from lash.model.value import JSON
-from lash.plan.effect.effect import replay_key
 from lash.runtime.definition import ENGINE, ProcessDefinition
 from lash.runtime.policy import STEP_RETRY, Retry
 from lash.runtime.processes.context import Steps

@@ -9,7 +9,7 @@ from lash.base.backoff import jitter
 from lash.errors import LashError, StorageClosed
 from lash.model.attachment import AttachmentEntry, OwnerKind
 from lash.model.process.process import ProcessStatus
-from lash.plan.queue.claim_turn import turn_id_of
+from lash.model.queue import turn_id_of
 from lash.runtime.core import Core
 from lash.runtime.turns.inbox import attachment_ids, waiting_batches
 from lash.stores.storage import Storage

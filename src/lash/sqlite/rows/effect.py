@@ -8,6 +8,7 @@ from lash.base.limits import saturating_add
 from lash.errors import CorruptData
 from lash.model.effect import EffectClaimed, EffectDecision, EffectRecord, ExecutionScope
 from lash.model.lease import LeaseFence, ResourceKind
+from lash.model.scope import scope_id, scope_process_id, scope_session_id
 from lash.plan.effect.claim import (
     BeginPlan,
     Claimant,
@@ -24,7 +25,6 @@ from lash.plan.effect.claim import (
     due_at,
 )
 from lash.plan.effect.effect import EncodedEffect, StoredOutcome
-from lash.plan.effect.scope import scope_id, scope_process_id, scope_session_id
 from lash.plan.lease import LeaseRow
 from lash.sqlite.engine.database import Database, Reader, SQLiteValue, Transaction
 from lash.sqlite.rows.lease import lease_row
