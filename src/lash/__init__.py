@@ -104,8 +104,8 @@ if TYPE_CHECKING:
     from lash.runtime.trigger import EVENT as EVENT
     from lash.runtime.trigger import pointer as pointer
     from lash.runtime.turns.handle import SessionHandle as SessionHandle
+    from lash.runtime.turns.messages import text_of as text_of
     from lash.runtime.turns.turn import Turn as Turn
-    from lash.runtime.turns.turn import text_of as text_of
     from lash.stores.attachment import ByteStore as ByteStore
     from lash.stores.session import Session as Session
     from lash.stores.storage import Storage as Storage
@@ -147,7 +147,8 @@ else:
         "lash.runtime.processes.starter": "Starter",
         "lash.runtime.trigger": "EVENT pointer",
         "lash.runtime.turns.handle": "SessionHandle",
-        "lash.runtime.turns.turn": "Turn text_of",
+        "lash.runtime.turns.messages": "text_of",
+        "lash.runtime.turns.turn": "Turn",
         "lash.stores.attachment": "ByteStore",
         "lash.stores.session": "Session",
         "lash.stores.storage": "Storage",

@@ -18,7 +18,7 @@ from lash.runtime.app import App
 from lash.runtime.policy import NO_RETRY, Retry
 from lash.runtime.processes.context import Context
 from lash.runtime.processes.handle import ProcessHandle
-from lash.runtime.processes.unknown_steps import run_again, settle, unknown_steps
+from lash.runtime.processes.unknown_steps import record_outcome, run_again, unknown_steps
 from tests.runtime.crashing_worker import OPTIONS, declare, noted
 from tests.runtime.process_bench import World, records_of
 
@@ -108,9 +108,9 @@ async def test_a_payment_whose_outcome_is_unknown_is_never_repeated(world: World
         await _once_lapsed(lambda: run_again(app.storage, owner, handle.process_id, "pay#1"))
     else:
         outcome = "settled" if known == "happened" else EffectError(code="refused", message="the bank said no")
-        await _once_lapsed(lambda: settle(app.storage, owner, handle.process_id, "pay#1", outcome))
+        await _once_lapsed(lambda: record_outcome(app.storage, owner, handle.process_id, "pay#1", outcome))
         with pytest.raises(Conflict):
-            await settle(app.storage, owner, handle.process_id, "pay#1", "again")
+            await record_outcome(app.storage, owner, handle.process_id, "pay#1", "again")
 
     async def ended() -> bool:
         return await handle.status() is not ProcessStatus.RUNNING
@@ -142,7 +142,7 @@ async def test_nothing_is_settled_that_nobody_began(world: World) -> None:
     await app.drain()
     owner = app._require().owner
     with pytest.raises(EffectNotRecorded):
-        await settle(app.storage, owner, handle.process_id, "pay#2", None)
+        await record_outcome(app.storage, owner, handle.process_id, "pay#2", None)
     with pytest.raises(Conflict):
         await run_again(app.storage, owner, handle.process_id, "pay#1")
 

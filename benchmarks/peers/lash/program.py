@@ -15,7 +15,7 @@ from lash.base.ids import new_id
 from lash.model.session.commit import Append, Commit
 from lash.model.session.message import Message, Role
 from lash.model.session.node import MessageEntry, Node
-from lash.runtime.turns.turn import text_of
+from lash.runtime.turns.messages import text_of
 from tests.factories.session import MOMENT
 
 _RUNNING = lash.ProcessFilter(status=lash.ProcessStatus.RUNNING)

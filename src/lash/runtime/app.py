@@ -19,13 +19,13 @@ from lash.model.trigger.trigger import EmitReport
 from lash.model.value import JSON
 from lash.model.wait import Accepted, AlreadyResolved, Rejected, ResolveAnswer, Resolved
 from lash.runtime.core import Core, Definitions
-from lash.runtime.definition import DEFAULT_VERSION, AgentDefinition, ProcessDefinition
+from lash.runtime.definition import DEFAULT_VERSION, AgentDefinition, ProcessDefinition, agent_name
 from lash.runtime.hooks import Hook, Hooks, LoggingHook
 from lash.runtime.policy import DEFAULTS, PROCESS_RETRY, TURN_RETRY, Retry, WorkerOptions
 from lash.runtime.processes.context import Context
 from lash.runtime.processes.handle import ProcessHandle
 from lash.runtime.processes.starter import Starter, StartOptions
-from lash.runtime.trigger import Watch, Watches, cron_watch, event_watch
+from lash.runtime.trigger import DeclaredTrigger, DeclaredTriggers, cron_trigger, event_trigger
 from lash.runtime.turns.handle import SessionHandle
 from lash.runtime.turns.turn import Turn
 from lash.runtime.worker.worker import Worker
@@ -65,11 +65,11 @@ class App:
         self._clock = clock
         self._storage_options = storage_options
         self._definitions = Definitions()
-        self._watches = Watches()
+        self._triggers = DeclaredTriggers()
         self._core: Core | None = None
         self._worker: Worker | None = None
         self._running: asyncio.Task[None] | None = None
-        self._settling: asyncio.Task[None] | None = None
+        self._registering: asyncio.Task[None] | None = None
         self._life = asyncio.Lock()
         self._draining = asyncio.Lock()
 
@@ -177,7 +177,7 @@ class App:
         for a part of it, anything else as it is. Without it a process of one argument gets the payload. ``schema`` is
         what a payload must look like; ``wake`` is the session that the processes wake.
         """
-        self._watch(event_watch(source_type, process, key, source_key, inputs, schema, wake))
+        self._declare(event_trigger(source_type, process, key, source_key, inputs, schema, wake))
 
     def cron(
         self,
@@ -198,7 +198,7 @@ class App:
         Each tick starts it once, whichever worker comes first. ``catch_up`` says what becomes of ticks that nobody was
         there for: ``skip``, ``last`` or ``all``.
         """
-        self._watch(cron_watch(line, process, key, time_zone, inputs, catch_up, jitter_s, wake))
+        self._declare(cron_trigger(line, process, key, time_zone, inputs, catch_up, jitter_s, wake))
 
     # Life.
 
@@ -233,7 +233,7 @@ class App:
                         self._running.result()
             finally:
                 core, self._core, self._worker, self._running = self._core, None, None, None
-                self._watches.close()
+                self._triggers.close()
                 await core.close()
 
     async def __aenter__(self) -> Self:
@@ -259,7 +259,7 @@ class App:
         core = self._require()
         if self._running is not None:
             raise ConfigError("this app has a worker, which runs what is ready; drain is for App(url, worker=False)")
-        await self._watches.settle()
+        await self._triggers.register_pending()
         async with self._draining:
             return await Worker(core).drain()
 
@@ -275,18 +275,18 @@ class App:
         core = self._require()
         if agent is not None:
             core.agent(agent.name if isinstance(agent, AgentDefinition) else agent)
-        return core.session_handle(session_id, agent)
+        return SessionHandle(core.storage, session_id, agent=agent_name(agent))
 
     def handle(self, process_id: str) -> ProcessHandle[Any]:
         """Return a handle on a process by its id."""
-        return self._require().process_handle(process_id, None)
+        return ProcessHandle(self._require().storage, process_id)
 
     async def emit(
         self, source_type: str, payload: JSON = None, *, key: str, source_key: str | None = None
     ) -> EmitReport:
         """Tell that something happened. The key tells it apart: the same key again returns the first report."""
         core = self._require()
-        await self._watches.settle()
+        await self._triggers.register_pending()
         return await core.emit(source_type, payload, key=key, source_key=source_key)
 
     async def unwatch(self, key: str) -> bool:
@@ -294,7 +294,7 @@ class App:
 
         What is no longer declared is not ended by itself: other versions of the code may still count on it.
         """
-        return await self._watches.remove(self._require().storage, key)
+        return await self._triggers.remove(self._require().storage, key)
 
     async def signal(self, process_id: str, name: str, payload: JSON = None, *, key: str | None = None) -> None:
         """Send a signal to a process. The same key is one signal, however often it is sent."""
@@ -319,9 +319,9 @@ class App:
         )
         try:
             _check_durability(storage)
-            await self._watches.open(storage)
+            await self._triggers.open(storage)
         except BaseException:
-            self._watches.close()
+            self._triggers.close()
             await storage.close()
             raise
         core = self._core = Core(storage, self._definitions, current_owner(self._worker_id), self.options, self._hooks)
@@ -354,16 +354,16 @@ class App:
             await core.storage.processes.register(registration)
         else:
             await self._worker.start(registration)
-        return core.process_handle(registration.process_id, process)
+        return ProcessHandle(core.storage, registration.process_id, process)
 
-    def _watch(self, watch: Watch) -> None:
-        self._watches.add(watch)
-        if self._core is not None and (self._settling is None or self._settling.done()):
-            self._settling = asyncio.get_running_loop().create_task(self._settle(), name="lash-watches")
+    def _declare(self, declared: DeclaredTrigger) -> None:
+        self._triggers.add(declared)
+        if self._core is not None and (self._registering is None or self._registering.done()):
+            self._registering = asyncio.get_running_loop().create_task(self._register_triggers(), name="lash-triggers")
 
-    async def _settle(self) -> None:
+    async def _register_triggers(self) -> None:
         try:
-            await self._watches.settle()
+            await self._triggers.register_pending()
         except LashError as error:
             # It stays to be done: the next emit, or the next start, meets the same error and raises it.
             self._hooks.note("worker.trouble", error=f"{type(error).__qualname__}: {error}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lash.errors import UnknownDefinition
 from lash.model.lease import LeaseOwner
@@ -16,10 +16,6 @@ from lash.runtime.policy import WorkerOptions
 from lash.runtime.steps.values import bind_arguments
 from lash.runtime.turns.history import Histories
 from lash.stores.storage import Storage
-
-if TYPE_CHECKING:
-    from lash.runtime.processes.handle import ProcessHandle
-    from lash.runtime.turns.handle import SessionHandle
 
 
 class Definitions:
@@ -106,16 +102,6 @@ class Core:
         finally:
             await self.storage.close()
 
-    def process_handle(self, process_id: str, process: ProcessDefinition[Any, Any] | None) -> ProcessHandle[Any]:
-        from lash.runtime.processes.handle import ProcessHandle
-
-        return ProcessHandle(self.storage, process_id, process)
-
-    def session_handle(self, session_id: str, agent: object) -> SessionHandle:
-        from lash.runtime.turns.handle import SessionHandle
-
-        return SessionHandle(self.storage, session_id, agent=agent_name(agent))
-
     def _note_loss(self, session_id: str, count: int, error: Exception | None) -> None:
         self.hooks.note("activity.lost", session_id=session_id, count=count, error=str(error or "it came too fast"))
 
@@ -134,10 +120,3 @@ def identity(process: ProcessDefinition[Any, Any]) -> ProcessIdentity:
 
 def environment_ref(process: ProcessDefinition[Any, Any]) -> str:
     return f"python:{process.name}@{process.version}"
-
-
-def agent_name(agent: object) -> str | None:
-    """Return the name of an agent that was given as its definition or by its name."""
-    if isinstance(agent, AgentDefinition):
-        return agent.name
-    return agent if isinstance(agent, str) else None

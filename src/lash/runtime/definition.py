@@ -75,6 +75,13 @@ class ProcessDefinition(Generic[P, R]):
         return (wake, *typed, *(() if self.signals else (EventType(name=SIGNAL_PREFIX + "*"),)))
 
 
+def agent_name(agent: object) -> str | None:
+    """Return the name of an agent that was given as its definition or by its name."""
+    if isinstance(agent, AgentDefinition):
+        return agent.name
+    return agent if isinstance(agent, str) else None
+
+
 def _checked(function: Callable[..., Awaitable[Any]], what: str) -> Callable[..., Awaitable[Any]]:
     if not inspect.iscoroutinefunction(function):
         raise ConfigError(f"{what} is an async function, which {function!r:.80} is not")

@@ -29,7 +29,7 @@ def pointer(path: str) -> EventPointer:
     return EventPointer(path=path)
 
 
-class Watch(NamedTuple):
+class DeclaredTrigger(NamedTuple):
     """A subscription, and the schedule behind it if it is one by the clock."""
 
     draft: TriggerDraft
@@ -37,26 +37,26 @@ class Watch(NamedTuple):
     has_source_key: bool
 
 
-class Watches:
+class DeclaredTriggers:
     """The subscriptions of an application: kept until there is a storage, then registered with it."""
 
     def __init__(self) -> None:
-        self._declared: dict[str, Watch] = {}
+        self._declared: dict[str, DeclaredTrigger] = {}
         self._storage: Storage | None = None
-        self._pending: list[Watch] = []
-        self._settling = asyncio.Lock()
+        self._pending: list[DeclaredTrigger] = []
+        self._registering = asyncio.Lock()
 
-    def add(self, watch: Watch) -> None:
+    def add(self, declared: DeclaredTrigger) -> None:
         """Declare a subscription; it is registered at the start, or before the next emit if the app is running."""
-        known = self._declared.get(watch.draft.key)
-        if known is not None and known != watch:
-            raise ConfigError(f"there is a subscription {watch.draft.key!r} already; give one of them another key")
-        self._declared[watch.draft.key] = watch
-        self._pending.append(watch)
+        known = self._declared.get(declared.draft.key)
+        if known is not None and known != declared:
+            raise ConfigError(f"there is a subscription {declared.draft.key!r} already; give one of them another key")
+        self._declared[declared.draft.key] = declared
+        self._pending.append(declared)
 
     async def open(self, storage: Storage) -> None:
         self._storage, self._pending = storage, list(self._declared.values())
-        await self.settle()
+        await self.register_pending()
 
     def close(self) -> None:
         """Keep what is declared for the next storage."""
@@ -64,20 +64,20 @@ class Watches:
 
     async def remove(self, storage: Storage, key: str) -> bool:
         """Remove a subscription, declared here or not, and return whether there was one."""
-        async with self._settling:
-            declared = self._declared.pop(key, None)
-            self._pending = [watch for watch in self._pending if watch is not declared]
+        async with self._registering:
+            removed = self._declared.pop(key, None)
+            self._pending = [each for each in self._pending if each is not removed]
             return await _remove(storage, key)
 
-    async def settle(self) -> None:
+    async def register_pending(self) -> None:
         """Register what is not registered yet. What was declared otherwise before, in an older version, is changed."""
-        async with self._settling:
+        async with self._registering:
             while self._storage is not None and self._pending:
                 await _register(self._storage, self._pending[0])
                 self._pending.pop(0)
 
 
-def event_watch(
+def event_trigger(
     source_type: str,
     process: ProcessDefinition[Any, Any],
     key: str | None,
@@ -85,7 +85,7 @@ def event_watch(
     inputs: Mapping[str, Any] | None,
     schema: Mapping[str, Any] | None,
     wake: str | None,
-) -> Watch:
+) -> DeclaredTrigger:
     """Return the subscription of a process to something that is emitted."""
     draft = TriggerDraft(
         owner=HOST,
@@ -100,10 +100,10 @@ def event_watch(
         input_template=_template(process, inputs),
         wake_session_id=wake,
     )
-    return Watch(draft, None, has_source_key=source_key is not None)
+    return DeclaredTrigger(draft, None, has_source_key=source_key is not None)
 
 
-def cron_watch(
+def cron_trigger(
     line: str,
     process: ProcessDefinition[Any, Any],
     key: str | None,
@@ -112,7 +112,7 @@ def cron_watch(
     catch_up: str,
     jitter_s: float,
     wake: str | None,
-) -> Watch:
+) -> DeclaredTrigger:
     """Return the subscription of a process to the ticks of a schedule of its own."""
     # Without the line, which may be changed: a new one takes the place of the old one.
     name = key or f"cron:{process.name}"
@@ -120,11 +120,11 @@ def cron_watch(
         policy = CatchUp(catch_up)
     except ValueError:
         raise ConfigError(f"catch_up is one of {', '.join(CatchUp)}, not {catch_up!r}") from None
-    watch = event_watch(CRON_SOURCE_TYPE, process, name, name, inputs if inputs is not None else {}, None, wake)
+    declared = event_trigger(CRON_SOURCE_TYPE, process, name, name, inputs if inputs is not None else {}, None, wake)
     schedule = ScheduleDraft(
         key=name, cron=line, time_zone=time_zone, catch_up=policy, jitter_ms=round(jitter_s * 1_000), source_key=name
     )
-    return Watch(watch.draft, schedule, has_source_key=True)
+    return DeclaredTrigger(declared.draft, schedule, has_source_key=True)
 
 
 def _template(process: ProcessDefinition[Any, Any], inputs: Mapping[str, Any] | None) -> dict[str, InputBinding]:
@@ -146,18 +146,18 @@ def _binding(process: ProcessDefinition[Any, Any], name: str, value: object) -> 
     return FixedInput(value=to_json(value, declared, f"process {process.name!r}: input {name!r}"))
 
 
-async def _register(storage: Storage, watch: Watch) -> None:
-    draft = watch.draft
-    if not watch.has_source_key:
+async def _register(storage: Storage, declared: DeclaredTrigger) -> None:
+    draft = declared.draft
+    if not declared.has_source_key:
         draft = msgspec.structs.replace(draft, source_key=storage.triggers.source_key(draft.source_type))
     # The subscription first: no tick may come before somebody is there for it.
-    await _settled(lambda: _register_trigger(storage, draft))
-    schedule = watch.schedule
+    await _with_retries(lambda: _register_trigger(storage, draft))
+    schedule = declared.schedule
     if schedule is not None:
-        await _settled(lambda: _register_schedule(storage, schedule))
+        await _with_retries(lambda: _register_schedule(storage, schedule))
 
 
-async def _settled(register: Callable[[], Awaitable[None]]) -> None:
+async def _with_retries(register: Callable[[], Awaitable[None]]) -> None:
     """Register, again if another worker that starts at the same time was faster in changing the definition."""
     for _ in range(_MOST_TRIES - 1):
         with contextlib.suppress(Conflict):

@@ -665,7 +665,7 @@ class ProcessHandle(Generic[R]):
         """Return the log behind a number."""
     def unknown_steps(self) -> tuple[EffectRecord, ...]:
         """Return the steps that must not run twice and were begun and not ended, those of a live run included."""
-    def settle(self, step_key: str, outcome: JSON | EffectError) -> None:
+    def record_outcome(self, step_key: str, outcome: JSON | EffectError) -> None:
         """Say what became of a step whose outcome is unknown; the process goes on with it at once.
 
         ``step_key`` is the one that OutcomeUnknown and `unknown_steps` name. Raises EffectNotRecorded if no run began

@@ -166,7 +166,7 @@ class ActivityWriter:
             self._on_loss(session_id, count, error)
 
 
-class _Item(NamedTuple):
+class _Piece(NamedTuple):
     body: str
     size: int
 
@@ -180,14 +180,14 @@ class _Buffer:
     def __init__(self, turn_id: str) -> None:
         self.turn_id = turn_id
         self.final = False
-        self.items: deque[_Item] = deque()
+        self.items: deque[_Piece] = deque()
         self.size = 0
         self.lost = 0
         self.writing: asyncio.Task[None] | None = None
 
     def add(self, body: str, max_items: int, max_bytes: int) -> int:
         """Take an item, and return how many of the oldest were dropped for it."""
-        item = _Item(body, len(body))
+        item = _Piece(body, len(body))
         self.items.append(item)
         self.size += item.size
         dropped = 0

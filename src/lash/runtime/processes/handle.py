@@ -13,7 +13,7 @@ from lash.model.process.process import ProcessRecord, ProcessStatus
 from lash.model.value import JSON
 from lash.runtime.definition import ProcessDefinition
 from lash.runtime.processes.context import read_outcome
-from lash.runtime.processes.unknown_steps import run_again, settle, unknown_steps
+from lash.runtime.processes.unknown_steps import record_outcome, run_again, unknown_steps
 from lash.runtime.steps.values import UNTYPED, result_type
 from lash.stores.storage import Storage
 
@@ -67,13 +67,13 @@ class ProcessHandle(Generic[R]):
         """Return the steps that must not run twice and were begun and not ended, those of a live run included."""
         return await unknown_steps(self._storage, self.process_id)
 
-    async def settle(self, step_key: str, outcome: JSON | EffectError) -> None:
+    async def record_outcome(self, step_key: str, outcome: JSON | EffectError) -> None:
         """Say what became of a step whose outcome is unknown; the process goes on with it at once.
 
         ``step_key`` is the one that OutcomeUnknown and `unknown_steps` name. Raises EffectNotRecorded if no run began
         it, Conflict if it has an outcome or its runner may still be at it.
         """
-        await settle(self._storage, current_owner(), self.process_id, step_key, outcome)
+        await record_outcome(self._storage, current_owner(), self.process_id, step_key, outcome)
 
     async def run_again(self, step_key: str) -> None:
         """Let a step whose outcome is unknown run once more: whoever calls this knows that it did not happen."""

@@ -89,13 +89,13 @@ class RunEnd(enum.Enum):
 class ProcessRun:
     """One run, and what its context may ask of it."""
 
-    def __init__(self, core: Core, acquired: ProcessAcquired, on_settling: Callable[[], None]) -> None:
-        """Prepare the run; it calls ``on_settling`` when the function has ended and only that is to be written down."""
+    def __init__(self, core: Core, acquired: ProcessAcquired, on_finishing: Callable[[], None]) -> None:
+        """Prepare the run; it calls ``on_finishing`` when the function has ended and its outcome is to be recorded."""
         self._core = core
         self.storage = core.storage
         self.record = acquired.record
         self.fence = acquired.lease.fence
-        self._on_settling = on_settling
+        self._on_finishing = on_finishing
         self._wake_seq = acquired.wake_seq
         self._has_effects = acquired.has_effects
         self._began_ms = acquired.lease.expires_at_ms - core.options.ttl_ms
@@ -284,8 +284,8 @@ class ProcessRun:
                 self._task.exception()
         # Tasks that the function left behind must not write any more.
         self._journal.stop(Suspended())
-        self._on_settling()
-        return await self._settle()
+        self._on_finishing()
+        return await self._record_outcome()
 
     async def _never_began(self) -> bool:
         """Say whether the process was asked to stop before any run of it began."""
@@ -293,7 +293,7 @@ class ProcessRun:
         asked = await self.storage.events.after(self.process_id, 0, event_type=CANCEL_REQUESTED, limit=1)
         return bool(first and asked) and asked[0].sequence < first[0].sequence
 
-    async def _settle(self) -> RunEnd:
+    async def _record_outcome(self) -> RunEnd:
         if self._lost:
             self._core.hooks.note("lease.lost", process_id=self.process_id)
             return RunEnd.LOST

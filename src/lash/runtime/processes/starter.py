@@ -19,7 +19,7 @@ class StartOptions(Value, frozen=True, kw_only=True):
     wake_session_id: str | None = None
 
 
-class Start(Protocol):
+class StartProcess(Protocol):
     """What an application does to start a process."""
 
     async def __call__(
@@ -30,7 +30,7 @@ class Start(Protocol):
 class Starter:
     """Starts processes with given options."""
 
-    def __init__(self, start: Start, options: StartOptions) -> None:
+    def __init__(self, start: StartProcess, options: StartOptions) -> None:
         self._start = start
         self._options = options
 

@@ -23,7 +23,7 @@ async def unknown_steps(storage: Storage, process_id: str) -> tuple[EffectRecord
     return tuple(found)
 
 
-async def settle(
+async def record_outcome(
     storage: Storage, owner: LeaseOwner, process_id: str, step_key: str, outcome: JSON | EffectError
 ) -> EffectRecord:
     """Record what is known of a step whose outcome is unknown, and let the process go on with it at once.

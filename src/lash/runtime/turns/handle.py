@@ -28,7 +28,7 @@ from lash.model.session.usage import UsageEntry
 from lash.runtime.observe.stream import current_cursor, observe
 from lash.runtime.turns.draft import AGENT_OPTION, cancelled_id, reply_id
 from lash.runtime.turns.inbox import cancel_command, command_of, find_letter
-from lash.runtime.turns.turn import last_of, text_of
+from lash.runtime.turns.messages import last_of, text_of
 from lash.stores.storage import Storage
 from lash.stores.waiter import ReplyWatch
 

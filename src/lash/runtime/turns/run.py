@@ -180,7 +180,7 @@ class TurnRun:
             # Whatever the agent has left running, and the agent itself if we are cancelled, does nothing more.
             journal.stop(Suspended())
             self._task.cancel()
-        return await self._settle(agent, self._task)
+        return await self._finish(agent, self._task)
 
     async def _prepare(self, claim: Claim) -> Journal:
         """Read what earlier attempts have left, and take up the input as they did."""
@@ -210,7 +210,7 @@ class TurnRun:
                 raise TimeoutError(f"agent {agent.name!r} took longer than {agent.timeout_s:g} s") from error
             raise
 
-    async def _settle(self, agent: AgentDefinition, task: asyncio.Task[object]) -> TurnEnd:
+    async def _finish(self, agent: AgentDefinition, task: asyncio.Task[object]) -> TurnEnd:
         if self._lost or self._released:
             return await self._stopped()
         error = asyncio.CancelledError("the agent cancelled itself") if task.cancelled() else task.exception()

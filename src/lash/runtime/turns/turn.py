@@ -6,7 +6,6 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from lash.base.replay_key import replay_key
-from lash.errors import InvalidInput
 from lash.model.attachment import AttachmentOwner, OwnerKind
 from lash.model.causal import TurnCause
 from lash.model.process.process import AgentScope, Grant, Provenance, SessionOriginator
@@ -15,16 +14,17 @@ from lash.model.session.message import AttachmentRef, Message, Part, PartKind, R
 from lash.model.session.session import ChildRelation
 from lash.model.session.usage import TokenUsage, UsageEntry
 from lash.model.value import JSON
-from lash.runtime.definition import ENGINE, ProcessDefinition
+from lash.runtime.definition import ENGINE, ProcessDefinition, agent_name
 from lash.runtime.policy import STEP_RETRY, Retry
 from lash.runtime.processes.context import Steps
+from lash.runtime.processes.handle import ProcessHandle
 from lash.runtime.steps.journal import Journal, StepOptions
 from lash.runtime.turns.draft import TurnDraft
+from lash.runtime.turns.handle import SessionHandle
+from lash.runtime.turns.messages import last_of, text_of
 
 if TYPE_CHECKING:
     from lash.runtime.core import Core
-    from lash.runtime.processes.handle import ProcessHandle
-    from lash.runtime.turns.handle import SessionHandle
     from lash.runtime.turns.run import TurnRun
 
 P = ParamSpec("P")
@@ -139,7 +139,7 @@ class Turn(Steps):
         self._journal.check_running()
         relation = ChildRelation(parent_session_id=self.session_id, caused_by=self._cause())
         await self._core.storage.sessions.create(session_id, relation=relation)
-        return self._core.session_handle(session_id, agent)
+        return SessionHandle(self._core.storage, session_id, agent=agent_name(agent))
 
     def join_early_input(self) -> Awaitable[list[Message]]:
         """Take up what came in meanwhile: the safe boundary at which early input joins a running turn.
@@ -174,22 +174,7 @@ class Turn(Steps):
         await self._core.storage.grants.grant(
             Grant(scope=scope, process_id=registration.process_id, kind=ENGINE, label=process.name)
         )
-        return self._core.process_handle(registration.process_id, process)
+        return ProcessHandle(self._core.storage, registration.process_id, process)
 
     def _cause(self) -> TurnCause:
         return TurnCause(session_id=self.session_id, turn_id=self.turn_id)
-
-
-def text_of(message: Message) -> str:
-    """Return the text of a message."""
-    kinds = (PartKind.TEXT, PartKind.PROSE)
-    return "\n".join(part.content for part in message.parts if part.kind in kinds)
-
-
-def last_of(messages: list[Message], last: int | None) -> list[Message]:
-    """Return the last so many, or all."""
-    if last is None:
-        return messages
-    if last < 0:
-        raise InvalidInput(f"last is a number of messages, not {last}")
-    return messages[max(0, len(messages) - last) :]
