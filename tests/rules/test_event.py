@@ -274,7 +274,7 @@ def test_every_process_has_the_core_types() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ("draft", "an EventDraft is needed, not str"),
+        ("draft", "expected an EventDraft, got str"),
         (EventDraft(event_type=" "), "event_type is blank"),
         (EventDraft(event_type="x" * 256), "event_type has 256 characters"),
         (EventDraft(event_type=None), "event_type must be text"),  # type: ignore[arg-type]

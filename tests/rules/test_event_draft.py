@@ -78,8 +78,8 @@ def test_a_completion_ends_the_process_with_its_outcome(outcome: Outcome, event_
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (None, "an outcome is Success, Failure, Cancellation or Abandonment, not None"),
-        ({"type": "success"}, "an outcome is Success"),
+        (None, "expected Success, Failure, Cancellation or Abandonment as outcome, got None"),
+        ({"type": "success"}, "expected Success, Failure"),
         (Success(value=object()), "outcome.outcome.value is of type object"),  # type: ignore[arg-type]
         (Failure(code=1, message=""), "outcome: Expected `str`, got `int`"),  # type: ignore[arg-type]
     ],
@@ -153,7 +153,7 @@ def test_a_process_is_given_up_with_an_abandonment_only() -> None:
         payload={"outcome": {"type": "abandoned", "message": "gone", "evidence": {"pid": 1}}},
         replay_key="process:p:terminal:process.abandoned",
     )
-    with pytest.raises(InvalidInput, match="process 'p': an Abandonment is needed, not Success"):
+    with pytest.raises(InvalidInput, match="process 'p': expected an Abandonment, got Success"):
         abandonment_draft("p", Success())  # type: ignore[arg-type]
 
 

@@ -239,7 +239,7 @@ def test_a_wake_becomes_queued_work() -> None:
 
 def test_an_event_without_a_wake_is_no_queued_work() -> None:
     """It says which event."""
-    with pytest.raises(InvalidInput, match=r"^event 3 of process 'process-1' wakes nobody$"):
+    with pytest.raises(InvalidInput, match=r"^event 3 of process 'process-1' has no wake$"):
         wake_batch(happened("note", sequence=3), "s")
 
 

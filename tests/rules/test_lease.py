@@ -28,6 +28,7 @@ from lash.plan.lease import (
     check_fence,
     check_observed,
     check_ttl,
+    encode_process,
     held_lease,
     outcome_of,
     plan_claim,
@@ -279,3 +280,10 @@ def test_a_fence_of_the_wrong_kind_is_refused(fence: object, message: str) -> No
 def test_a_good_fence_is_returned() -> None:
     """Checking changes nothing."""
     assert check_fence("fence", FENCE, ResourceKind.SESSION) is FENCE
+
+
+def test_a_claim_carries_the_process_of_its_owner_as_it_is_stored() -> None:
+    """The text is the one that a lease row is decoded from; an owner without a process has none."""
+    assert LeaseClaim(resource=RESOURCE, owner=HOLDER, ttl_ms=1).process == PROCESS_TEXT
+    assert LeaseClaim(resource=RESOURCE, owner=RIVAL, ttl_ms=1).process is None
+    assert (encode_process(HOLDER), encode_process(RIVAL)) == (PROCESS_TEXT, None)

@@ -35,7 +35,7 @@ class TerminalState(enum.StrEnum):
 
 
 class _Selector(Value, frozen=True, kw_only=True, tag_field="select"):
-    """Takes something out of an event's payload; the ``select`` key tells how."""
+    """Selects a value from the payload of an event; the ``select`` key is the kind."""
 
 
 class WholePayload(_Selector, frozen=True, kw_only=True, tag="payload"):
@@ -43,7 +43,7 @@ class WholePayload(_Selector, frozen=True, kw_only=True, tag="payload"):
 
 
 class Pointer(_Selector, frozen=True, kw_only=True, tag="pointer"):
-    """The value at a JSON pointer (RFC 6901), which must be there; a null counts."""
+    """The value at a JSON pointer (RFC 6901), which must exist; it may be null."""
 
     path: str
 
@@ -71,7 +71,7 @@ Selector: TypeAlias = WholePayload | Pointer | Constant | Template | Present
 
 
 class TerminalSpec(Value, frozen=True, kw_only=True):
-    """An event of this type ends the process. ``await_output`` selects what those who wait for it get."""
+    """An event of this type ends the process. ``await_output`` selects the outcome for its waiters."""
 
     state: TerminalState
     await_output: Selector | None = None
@@ -80,7 +80,7 @@ class TerminalSpec(Value, frozen=True, kw_only=True):
 class WakeSpec(Value, frozen=True, kw_only=True):
     """An event of this type wakes a session.
 
-    ``when``, if given, must select something truthy. Without ``dedupe_key`` every event is a wake of its own; with one,
+    ``when``, if given, must select something truthy. Without ``dedupe_key`` each event is a separate wake; with one,
     wakes of equal keys to one session are one wake, across events and processes.
     """
 
@@ -90,7 +90,7 @@ class WakeSpec(Value, frozen=True, kw_only=True):
 
 
 class EventSemantics(Value, frozen=True, kw_only=True):
-    """What an event of a type does beside being in the log."""
+    """What an event of a type does in addition to being logged."""
 
     terminal: TerminalSpec | None = None
     wake: WakeSpec | None = None
@@ -102,7 +102,7 @@ PLAIN: Final = EventSemantics()
 class EventType(Value, frozen=True, kw_only=True):
     """A declared kind of event. ``payload_schema`` is a JSON schema.
 
-    Where an object lists its properties and says nothing about others, others are refused.
+    An object schema that lists properties, and does not mention others, refuses others.
     """
 
     name: str
@@ -124,7 +124,7 @@ class EventDraft(Value, frozen=True, kw_only=True):
 
 
 class Wake(Value, frozen=True, kw_only=True):
-    """A wake that an event means, whether or not a session is there to get it."""
+    """A wake that an event means, whether or not its target session exists."""
 
     wake_id: str
     target_session_id: str | None
@@ -133,7 +133,7 @@ class Wake(Value, frozen=True, kw_only=True):
 
 
 class ProcessEvent(Value, frozen=True, kw_only=True):
-    """One fact in the log of a process, numbered from 1 without a gap."""
+    """One fact in the log of a process, numbered from 1 without gaps."""
 
     process_id: str
     sequence: Count
@@ -145,7 +145,7 @@ class ProcessEvent(Value, frozen=True, kw_only=True):
 
 
 class EventPage(Value, frozen=True, kw_only=True):
-    """Events of any processes in an order that a cursor can resume; ``cursor`` stands behind the last of them."""
+    """Events of all processes in an order that a cursor can resume; ``cursor`` is the position after the last one."""
 
     events: tuple[ProcessEvent, ...]
     cursor: str
@@ -155,13 +155,13 @@ class WakeState(enum.StrEnum):
     """What became of a wake."""
 
     NO_TARGET = "no_target"
-    """Nobody was to be woken."""
+    """The wake has no target session."""
     QUEUED = "queued"
-    """It lies in the target's queue."""
+    """The wake is in the queue of its target."""
     ACKNOWLEDGED = "acknowledged"
-    """A commit consumed it, or a host acknowledged it by hand."""
+    """A commit consumed the wake, or a host acknowledged it by hand."""
     MERGED = "merged"
-    """An earlier wake of the same key stands for it."""
+    """An earlier wake of the same key replaces it."""
     UNDELIVERABLE = "undeliverable"
     """The target session does not exist, or was deleted before it could get the wake."""
 

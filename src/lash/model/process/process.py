@@ -34,7 +34,7 @@ HOST: Final = HostOriginator()
 
 
 class Provenance(Value, frozen=True, kw_only=True):
-    """Where a process came from; nothing depends on it."""
+    """Where a process came from. It is informational only."""
 
     originator: HostOriginator | SessionOriginator = HOST
     caused_by: CausalRef | None = None
@@ -47,7 +47,7 @@ _UNKNOWN: Final = Provenance()
 
 
 class _Input(Value, frozen=True, kw_only=True, tag_field="type"):
-    """What a process does; the ``type`` key tells the kind."""
+    """What a process does; the ``type`` key is the kind."""
 
 
 class ToolCallInput(_Input, frozen=True, kw_only=True, tag="tool_call"):
@@ -62,7 +62,7 @@ class ToolCallInput(_Input, frozen=True, kw_only=True, tag="tool_call"):
 
 
 class EngineInput(_Input, frozen=True, kw_only=True, tag="engine"):
-    """Run an engine, such as durable functions; the payload is the engine's own."""
+    """Run an engine, such as durable functions; the engine defines the payload."""
 
     kind: str
     payload: JSON = None
@@ -78,7 +78,7 @@ class SessionTurnInput(_Input, frozen=True, kw_only=True, tag="session_turn"):
 
 
 class ExternalInput(_Input, frozen=True, kw_only=True, tag="external"):
-    """Somebody else does the work and reports its end; no worker ever runs it."""
+    """Another system does the work and reports its end; no worker runs it."""
 
     metadata: JSONObject = msgspec.field(default_factory=dict)
 
@@ -87,7 +87,7 @@ ProcessInput: TypeAlias = ToolCallInput | EngineInput | SessionTurnInput | Exter
 
 
 class ProcessIdentity(Value, frozen=True, kw_only=True):
-    """What lists show and filter by."""
+    """The kind, label and definition that lists show and filter by."""
 
     kind: str
     label: str | None = None
@@ -95,18 +95,18 @@ class ProcessIdentity(Value, frozen=True, kw_only=True):
 
 
 class Recovery(enum.StrEnum):
-    """What may happen to a process whose worker died."""
+    """Which worker may continue a process whose worker died."""
 
     RERUNNABLE = "rerunnable"
     """Any worker may run it again."""
     OWNER_BOUND = "owner_bound"
-    """Once begun, nobody but its owner goes on with it."""
+    """Once started, only the same owner may continue it."""
     EXTERNAL = "external"
     """No worker runs it."""
 
 
 class Registration(Value, frozen=True, kw_only=True):
-    """The immutable specification of a process. Registering it again is harmless, another one of its id a conflict."""
+    """The immutable specification of a process. An equal one can be registered again; another of its id conflicts."""
 
     process_id: str
     input: ProcessInput
@@ -133,7 +133,7 @@ class FailureClass(enum.StrEnum):
 
 
 class _Outcome(Value, frozen=True, kw_only=True, tag_field="type"):
-    """What those who wait for a process get; the ``type`` key tells how it ended."""
+    """How a process ended, as its waiters receive it; the ``type`` key is the kind."""
 
 
 class Success(_Outcome, frozen=True, kw_only=True, tag="success"):
@@ -153,7 +153,7 @@ class Cancellation(_Outcome, frozen=True, kw_only=True, tag="cancelled"):
 
 
 class Abandonment(_Outcome, frozen=True, kw_only=True, tag="abandoned"):
-    """Nobody will ever know how it ended; ``evidence`` says why that is certain."""
+    """The outcome is unknown and stays so; ``evidence`` says why."""
 
     message: str
     evidence: JSONObject = msgspec.field(default_factory=dict)
@@ -173,7 +173,7 @@ class ProcessStatus(enum.StrEnum):
 class SignalWait(Value, frozen=True, kw_only=True):
     """The process is parked until the ``ordinal``-th signal of a name, counted from 1, is in its log.
 
-    Since when it waits is told by its ``process.waiting`` event.
+    Its ``process.waiting`` event has the time since when it waits.
     """
 
     name: str
@@ -181,7 +181,7 @@ class SignalWait(Value, frozen=True, kw_only=True):
 
 
 class ExternalRef(Value, frozen=True, kw_only=True):
-    """Where else the process can be found."""
+    """The id of the process in another system."""
 
     backend: str
     id: str
@@ -189,7 +189,7 @@ class ExternalRef(Value, frozen=True, kw_only=True):
 
 
 class Projection(Value, frozen=True, kw_only=True):
-    """What the log of a process adds up to: the fold of its events."""
+    """The state of a process: the fold of the events in its log."""
 
     status: ProcessStatus = ProcessStatus.RUNNING
     outcome: Outcome | None = None
@@ -202,7 +202,7 @@ class Projection(Value, frozen=True, kw_only=True):
 
 
 class ProcessRecord(Value, frozen=True, kw_only=True):
-    """A process as it stands. ``last_sequence`` is the number of events in its log."""
+    """A process at one moment. ``last_sequence`` is the number of events in its log."""
 
     process_id: str
     registration_hash: str
@@ -230,7 +230,7 @@ class Registered(Value, frozen=True, kw_only=True):
 
 
 class ProcessFilter(Value, frozen=True, kw_only=True):
-    """Which processes a list shows. What is not named does not matter."""
+    """Which processes a list returns. A field that is not set matches every process."""
 
     status: ProcessStatus | None = None
     waiting: bool | None = None
@@ -244,7 +244,7 @@ class ProcessFilter(Value, frozen=True, kw_only=True):
 
 
 class ProcessPage(Value, frozen=True, kw_only=True):
-    """Some processes, the newest first, and the cursor with which to ask for the next ones."""
+    """Some processes, the newest first, and the cursor of the next page."""
 
     processes: tuple[ProcessRecord, ...]
     next_cursor: str | None = None
@@ -260,14 +260,14 @@ class Grant(Value, frozen=True, kw_only=True):
 
 
 class GrantEntry(Value, frozen=True, kw_only=True):
-    """A grant and the process it shows."""
+    """A grant and its process."""
 
     grant: Grant
     record: ProcessRecord
 
 
 class SessionDetached(Value, frozen=True, kw_only=True):
-    """What was cut between a session and the processes: nothing is cancelled by it."""
+    """The grants and wake targets that were removed when a session was detached; no process was cancelled."""
 
     session_id: str
     revoked_grant_count: Count = 0
@@ -277,7 +277,7 @@ class SessionDetached(Value, frozen=True, kw_only=True):
 
 
 class RefusalReason(enum.StrEnum):
-    """Why a process cannot be run by the one who asks."""
+    """Why a claim on a process was refused."""
 
     BUSY = "busy"
     TERMINAL = "terminal"
@@ -288,11 +288,11 @@ class RefusalReason(enum.StrEnum):
 class ProcessAcquired(Value, frozen=True, kw_only=True):
     """The caller may run the process.
 
-    ``wake_seq`` counts the reasons to run it so far. Whoever reads the process after the claim has seen all of them;
-    given back when it is parked, the number tells whether another one came meanwhile.
+    ``wake_seq`` counts the reasons to run the process so far. A caller that reads the process after the claim has seen
+    all of them. Passed back when the process is parked, the number shows whether another one came meanwhile.
 
-    ``has_effects`` is false if nothing is recorded of the process, so that a run has nothing to read before it begins:
-    from the claim on only its holder records. Whoever re-enters is told true.
+    ``has_effects`` is false if the process has no recorded effects, so that a run has nothing to read before it starts:
+    after the claim only the holder records. It is always true for a re-entered lease.
     """
 
     lease: Lease
@@ -330,18 +330,18 @@ class ProcessChange(Value, frozen=True, kw_only=True):
 
 
 class ChangePage(Value, frozen=True, kw_only=True):
-    """Changes in an order that a cursor can resume; ``cursor`` stands behind the last of them."""
+    """Changes in an order that a cursor can resume; ``cursor`` is the position after the last one."""
 
     changes: tuple[ProcessChange, ...]
     cursor: str
 
 
 class PrunedProcesses(Value, frozen=True, kw_only=True):
-    """What a pruning removed."""
+    """The processes that a pruning removed; ``more`` is true if another call can remove more."""
 
     pruned_process_ids: tuple[str, ...] = ()
     more: bool = False
 
 
 TERMINAL_STATUS = {state: ProcessStatus(state.value) for state in TerminalState}
-"""The status that each terminal state means."""
+"""The status of each terminal state."""

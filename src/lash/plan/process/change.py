@@ -1,4 +1,4 @@
-"""The feed of changes, and the places in it."""
+"""The feed of changes and its cursors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from lash.plan.process.event import EventRow, decode_event
 
 
 class ChangeRow(msgspec.Struct, frozen=True, array_like=True):
-    """A stored change. The feed is ordered by ``transaction_id``, where there are many writers, and then by ``seq``."""
+    """A stored change. The feed is ordered by ``transaction_id`` (PostgreSQL only) and then by ``seq``."""
 
     seq: int
     process_id: str
@@ -36,7 +36,7 @@ class ChangeRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class EventTailRow(msgspec.Struct, frozen=True, array_like=True):
-    """A stored event of any process, at its place in the feed."""
+    """A stored event of any process, with its position in the feed."""
 
     seq: int
     process_id: str
@@ -51,24 +51,24 @@ class EventTailRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ChangeCursor(NamedTuple):
-    """A place in the feed of changes."""
+    """A position in the feed of changes."""
 
     transaction_id: int
     seq: int
 
 
 def decode_changes(rows: Sequence[ChangeRow], after: ChangeCursor) -> ChangePage:
-    """Return a page of the feed and the cursor behind it."""
-    return ChangePage(changes=tuple(_decode_change(row) for row in rows), cursor=_cursor_behind(rows, after))
+    """Return a page of the feed and the cursor after it."""
+    return ChangePage(changes=tuple(_decode_change(row) for row in rows), cursor=_cursor_after(rows, after))
 
 
 def decode_tail(rows: Sequence[EventTailRow], after: ChangeCursor) -> EventPage:
-    """Return a page of events of all processes and the cursor behind it."""
-    return EventPage(events=tuple(_decode_tail_event(row) for row in rows), cursor=_cursor_behind(rows, after))
+    """Return a page of events of all processes and the cursor after it."""
+    return EventPage(events=tuple(_decode_tail_event(row) for row in rows), cursor=_cursor_after(rows, after))
 
 
 def decode_change_cursor(cursor: str | None) -> ChangeCursor:
-    """Return the place that a cursor means, the beginning for None, or raise InvalidInput."""
+    """Return the position that a cursor means, the start of the feed for None, or raise InvalidInput."""
     if cursor is None:
         return ChangeCursor(0, 0)
     try:
@@ -82,7 +82,7 @@ def decode_change_cursor(cursor: str | None) -> ChangeCursor:
     raise InvalidInput(f"{cursor!r:.80} is not a cursor of the change feed")
 
 
-def _cursor_behind(rows: Sequence[ChangeRow] | Sequence[EventTailRow], after: ChangeCursor) -> str:
+def _cursor_after(rows: Sequence[ChangeRow] | Sequence[EventTailRow], after: ChangeCursor) -> str:
     last = ChangeCursor(rows[-1].transaction_id, rows[-1].seq) if rows else after
     return base64.urlsafe_b64encode(b"c1:%d:%d" % last).decode()
 

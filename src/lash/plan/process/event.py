@@ -1,4 +1,4 @@
-"""What an appended event means, whether it may be appended, and what a log adds up to."""
+"""What an event means, whether it may be appended, and the state that a log adds up to."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ CORE_EVENT_TYPES: Final = (
         )
     ),
 )
-"""The types that every process has. Their names cannot be declared otherwise."""
+"""The types that every process has. A registration cannot declare their names."""
 
 MAX_PAYLOAD_LENGTH: Final = 1_048_576
-"""How much text the payload of one event may be."""
+"""The most characters that the payload of one event may have, encoded; larger values belong into artifacts."""
 
 CORE_NAMES: Final = frozenset(event_type.name for event_type in CORE_EVENT_TYPES)
 STATE_OF: Final[Mapping[type, TerminalState]] = {
@@ -97,7 +97,7 @@ class EventRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SequenceRow(msgspec.Struct, frozen=True, array_like=True):
-    """How far the log of a process has come."""
+    """The number of the last event in the log of a process."""
 
     process_id: str
     last_sequence: int
@@ -112,7 +112,7 @@ class OutcomeBox(Value, frozen=True, kw_only=True):
 
 
 class InsertEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """Write this event under the next number; the record then stands as ``projection``."""
+    """Write this event under the next number; ``projection`` is the state after it."""
 
     event: ProcessEvent
     payload: str
@@ -123,7 +123,7 @@ class InsertEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplayEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """The event is in the log already; write nothing."""
+    """The log has the event already; write nothing."""
 
     event: ProcessEvent
 
@@ -132,9 +132,9 @@ AppendDecision: TypeAlias = InsertEvent | ReplayEvent
 
 
 def check_draft(draft: object) -> EventDraft:
-    """Return the draft if its fields are of the right kind and its payload is JSON."""
+    """Return the draft, or raise InvalidInput unless its fields are valid and its payload is JSON."""
     if not isinstance(draft, EventDraft):
-        raise InvalidInput(f"an EventDraft is needed, not {type(draft).__name__}")
+        raise InvalidInput(f"expected an EventDraft, got {type(draft).__name__}")
     check_identifier("event_type", draft.event_type)
     for what, text in (("replay_key", draft.replay_key), ("wake_session_id", draft.wake_session_id)):
         if text is not None:
@@ -144,7 +144,7 @@ def check_draft(draft: object) -> EventDraft:
 
 
 def payload_hash(event_type: str, payload: JSON) -> str:
-    """Return the identity of an event's content: its type and its payload."""
+    """Return the hash of an event's type and payload."""
     return content_hash(b"lash.event.v1\0" + canonical([event_type, payload]))
 
 
@@ -161,8 +161,8 @@ def plan_append(
 ) -> AppendDecision:
     """Decide about an append. The checks come in this order: replay, declaration, key, payload, terminal.
 
-    ``known`` is the stored event of the draft's replay key. ``wake_session_id`` is whom the record wakes by default.
-    ``life`` tells this process from an earlier one of the same id that was pruned: their wakes are not the same.
+    ``known`` is the stored event of the draft's replay key. ``wake_session_id`` is the default target of wakes.
+    ``life`` distinguishes this process from an earlier, pruned one of the same id: their wakes differ.
     """
     process_id, own_hash = registration.process_id, payload_hash(draft.event_type, draft.payload)
     if known is not None:
@@ -213,7 +213,7 @@ def declared_type(registration: Registration, name: str) -> EventType:
 
 
 def fold(registration: Registration, projection: Projection, event: ProcessEvent) -> Projection:
-    """Return what the process stands at after one more event, or raise ProcessTerminal."""
+    """Return the state after one more event, or raise ProcessTerminal."""
     terminal = declared_type(registration, event.event_type).semantics.terminal
     if terminal is not None:
         if projection.status is not ProcessStatus.RUNNING:
@@ -227,7 +227,7 @@ def fold(registration: Registration, projection: Projection, event: ProcessEvent
 
 
 def refold(registration: Registration, events: Iterable[ProcessEvent]) -> Projection:
-    """Return what a whole log adds up to."""
+    """Return the state after all events of a log."""
     projection = Projection()
     for event in events:
         projection = fold(registration, projection, event)
@@ -274,7 +274,7 @@ def _fold_core(projection: Projection, event: ProcessEvent) -> Projection:
 
 
 def _read(event: ProcessEvent, value: object, shape: type[T]) -> T:
-    """Return a part of a core event's payload, which anybody may have written, as what it must be."""
+    """Return a part of a core event's payload as its type; any caller may have written the payload."""
     try:
         return msgspec.convert(value, shape)
     except msgspec.ValidationError as error:
@@ -282,7 +282,7 @@ def _read(event: ProcessEvent, value: object, shape: type[T]) -> T:
 
 
 def _terminal_outcome(process_id: str, terminal: TerminalSpec, payload: JSON) -> Outcome:
-    """Return what those who wait get: the outcome itself if the selection is one, else made from its value."""
+    """Return the outcome for waiters: the selected value if it is an outcome, otherwise one made from it."""
     value = payload if terminal.await_output is None else select_for(process_id, terminal.await_output, payload)
     try:
         outcome = msgspec.convert({"outcome": value}, OutcomeBox).outcome

@@ -1,4 +1,4 @@
-"""The events that operations on a process append."""
+"""The events that the operations on a process append."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _SIGNAL_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNO
 
 
 def completion_draft(process_id: str, outcome: Outcome) -> EventDraft:
-    """Return the event that ends a process with this outcome; completing twice alike is one completion."""
+    """Return the event that ends a process with this outcome; completing twice with the same outcome is idempotent."""
     if type(outcome) not in STATE_OF:
-        raise InvalidInput(f"an outcome is Success, Failure, Cancellation or Abandonment, not {outcome!r:.80}")
+        raise InvalidInput(f"expected Success, Failure, Cancellation or Abandonment as outcome, got {outcome!r:.80}")
     event_type = f"process.{STATE_OF[type(outcome)].value}"
     encode(OutcomeBox(outcome=outcome), OutcomeBox, "outcome")
     payload: JSONObject = {"outcome": msgspec.to_builtins(outcome)}
@@ -44,28 +44,28 @@ def completion_draft(process_id: str, outcome: Outcome) -> EventDraft:
 
 
 def unleased_end_draft(process_id: str, outcome: Outcome) -> EventDraft:
-    """Return the event that ends a process without a lease; giving one up has conditions of its own."""
+    """Return the event that ends a process without a lease; an abandonment has conditions of its own."""
     if isinstance(outcome, Abandonment):
-        raise InvalidInput(f"process {process_id!r}: what is given up is ended with abandon, not with complete")
+        raise InvalidInput(f"process {process_id!r}: an Abandonment must go through abandon(), not complete()")
     return completion_draft(process_id, outcome)
 
 
 def abandonment_draft(process_id: str, outcome: Abandonment) -> EventDraft:
-    """Return the event with which a process is given up; no other outcome comes this way."""
+    """Return the event that abandons a process; other outcomes are refused."""
     if not isinstance(outcome, Abandonment):
-        raise InvalidInput(f"process {process_id!r}: an Abandonment is needed, not {type(outcome).__name__}")
+        raise InvalidInput(f"process {process_id!r}: expected an Abandonment, got {type(outcome).__name__}")
     return completion_draft(process_id, outcome)
 
 
 def cancel_draft(process_id: str, reason: str) -> EventDraft:
-    """Return the event that asks a process to stop; one for each reason."""
+    """Return the event that asks a process to stop; there is one per reason."""
     payload: JSONObject = {"reason": check_text("reason", reason)}
     key = _replay_key(f"process:{process_id}:cancel:{payload_hash(CANCEL_REQUESTED, payload)}")
     return EventDraft(event_type=CANCEL_REQUESTED, payload=payload, replay_key=key)
 
 
 def abandon_request_draft(process_id: str, reason: str) -> EventDraft:
-    """Return the event with which an operator gives a process up, once its lease has lapsed."""
+    """Return the event with which an operator asks to abandon a process."""
     payload: JSONObject = {"reason": check_text("reason", reason)}
     key = _replay_key(f"process:{process_id}:abandon:{payload_hash(ABANDON_REQUESTED, payload)}")
     return EventDraft(event_type=ABANDON_REQUESTED, payload=payload, replay_key=key)
@@ -81,7 +81,7 @@ def signal_draft(process_id: str, name: str, signal_id: str, payload: JSON) -> E
 
 
 def waiting_draft(process_id: str, wait: SignalWait) -> EventDraft:
-    """Return the event with which a process parks until a signal."""
+    """Return the event that a process waits for a signal."""
     _check_wait(wait)
     payload: JSONObject = {"wait": msgspec.to_builtins(wait)}
     key = _replay_key(f"process:{process_id}:waiting:{SIGNAL_PREFIX}{wait.name}:{wait.ordinal}")
@@ -89,7 +89,7 @@ def waiting_draft(process_id: str, wait: SignalWait) -> EventDraft:
 
 
 def resumed_draft(process_id: str, wait: SignalWait) -> EventDraft:
-    """Return the event with which a process goes on after a signal."""
+    """Return the event that a process continues after a signal."""
     _check_wait(wait)
     payload: JSONObject = {"name": wait.name, "ordinal": wait.ordinal}
     key = _replay_key(f"process:{process_id}:resumed:{SIGNAL_PREFIX}{wait.name}:{wait.ordinal}")
@@ -97,19 +97,19 @@ def resumed_draft(process_id: str, wait: SignalWait) -> EventDraft:
 
 
 def external_ref_draft(reference: ExternalRef) -> EventDraft:
-    """Return the event that says where else a process can be found."""
+    """Return the event that records the id of a process in another system."""
     encode(reference, ExternalRef, "external_ref")
     return EventDraft(event_type=EXTERNAL_REF_SET, payload=msgspec.to_builtins(reference))
 
 
 def started_draft(process_id: str, owner: LeaseOwner) -> EventDraft:
-    """Return the event that a worker began to run the process."""
+    """Return the event that an owner started to run the process."""
     key = content_hash(canonical(["started", process_id, owner]))
     return EventDraft(event_type=STARTED, payload={"owner": msgspec.to_builtins(owner)}, replay_key=key)
 
 
 def check_signal_name(name: object) -> str:
-    """Return the name if it is one that a signal may have."""
+    """Return the name, or raise InvalidInput if a signal cannot have it."""
     if not isinstance(name, str) or not name or not set(name) <= _SIGNAL_CHARACTERS:
         raise InvalidInput(f"a signal's name is made of ASCII letters, digits, _ and -, not {name!r:.80}")
     return name
@@ -121,5 +121,5 @@ def _check_wait(wait: SignalWait) -> None:
 
 
 def _replay_key(text: str) -> str:
-    """Return the key itself, or what stands for it where ids of full length make it too long for a key."""
+    """Return the text as a key, or its hash if long ids make it too long for a key."""
     return text if len(text) <= MAX_IDENTIFIER_LENGTH else "sha256:" + content_hash(text.encode())

@@ -1,7 +1,7 @@
 """The check of payloads against JSON schemas.
 
-Two rules beyond the standard: where an object schema lists ``properties`` and does not speak of others, others are
-refused; and a schema refers to nothing outside itself, so that checking a payload never reaches for the network.
+Two rules beyond the standard: an object schema that lists ``properties``, and does not mention others, refuses others;
+and a schema cannot refer to anything outside itself, so that checking a payload never uses the network.
 """
 
 from __future__ import annotations
@@ -19,13 +19,17 @@ if TYPE_CHECKING:
     import jsonschema_rs
 
 _CACHED_SCHEMAS: Final = 1_024
+"""How many compiled schemas are kept; compiling one takes longer than a check."""
 _NAMED: Final = ("properties", "patternProperties", "$defs", "definitions")
+"""Keywords whose value is an object of schemas."""
 _ALTERNATIVES: Final = ("anyOf", "oneOf")
-_PLACES: Final = ("items", "prefixItems", "additionalProperties")
+"""Keywords whose value is a list of schemas for the whole object."""
+_NESTED: Final = ("items", "prefixItems", "additionalProperties")
+"""Keywords whose value is a schema, or a list of schemas, for a part of the value."""
 
 
 def check_schema(what: str, schema: JSONObject) -> None:
-    """Raise InvalidInput unless the JSON object is a JSON schema that can be used."""
+    """Raise InvalidInput unless the JSON object is a usable JSON schema."""
     try:
         _validator(canonical(schema))
     except InvalidInput as error:
@@ -33,7 +37,7 @@ def check_schema(what: str, schema: JSONObject) -> None:
 
 
 def check_payload(what: str, schema: JSONObject, payload: JSON) -> None:
-    """Raise InvalidInput if the payload does not fit the schema; the message names the place."""
+    """Raise InvalidInput if the payload does not match the schema; the message names the position."""
     if not schema:
         return
     error = next(iter(_validator(canonical(schema)).iter_errors(payload)), None)
@@ -44,7 +48,7 @@ def check_payload(what: str, schema: JSONObject, payload: JSON) -> None:
 
 @functools.lru_cache(maxsize=_CACHED_SCHEMAS)
 def _validator(schema: bytes) -> jsonschema_rs.Validator:
-    # Only here: most programs that open a storage, such as the command, never check a payload.
+    # Imported here: most programs that open a storage, such as the CLI, never check a payload.
     import jsonschema_rs
 
     try:
@@ -58,16 +62,16 @@ def _refuse(uri: str) -> JSON:
 
 
 def _closed(schema: JSONObject) -> JSONObject:
-    """Refuse unlisted properties wherever an object lists some and does not say otherwise.
+    """Refuse unlisted properties wherever an object schema lists some and does not mention others.
 
-    What only adds to a schema or asks about it stays as written, because it sees a part of the object: ``allOf``,
-    ``if``, ``then``, ``else``, ``not``, ``contains``, and alternatives beside ``properties``.
+    Keywords that see only a part of the object stay as written: ``allOf``, ``if``, ``then``, ``else``, ``not``,
+    ``contains``, and alternatives beside ``properties``.
     """
     closed = dict(schema)
     for keyword in _NAMED:
         if isinstance(closed.get(keyword), dict):
             closed[keyword] = {name: _closed_at(each) for name, each in closed[keyword].items()}
-    for keyword in _PLACES if "properties" in closed else (*_PLACES, *_ALTERNATIVES):
+    for keyword in _NESTED if "properties" in closed else (*_NESTED, *_ALTERNATIVES):
         if keyword in closed:
             closed[keyword] = _closed_at(closed[keyword])
     if "properties" in closed and "unevaluatedProperties" not in closed:
@@ -76,7 +80,7 @@ def _closed(schema: JSONObject) -> JSONObject:
 
 
 def _closed_at(place: object) -> object:
-    """Close what stands where a schema, a list of schemas or a mere truth value may stand."""
+    """Close a schema or a list of schemas; return a boolean unchanged."""
     if isinstance(place, list):
         return [_closed_at(each) for each in place]
     return _closed(place) if isinstance(place, dict) else place

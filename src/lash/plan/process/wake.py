@@ -1,4 +1,4 @@
-"""What wakes an event means, and how they are delivered."""
+"""Which wake an event means, and how it is delivered."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class LostWakeRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class EventPlace(NamedTuple):
-    """Where an event stands: in which life of which process, and at which number."""
+    """The position of an event: the process, which life of it, and the number in its log."""
 
     process_id: str
     life: int
@@ -52,12 +52,12 @@ class EventPlace(NamedTuple):
 
 
 def woken_session(record: WakeRecord | None) -> str | None:
-    """Return the session that has work now because of a wake; None if the wake did not come to its queue."""
+    """Return the session that has work now because of a wake; None if the wake was not queued."""
     return record.wake.target_session_id if record is not None and record.state is WakeState.QUEUED else None
 
 
 def make_wake(spec: WakeSpec | None, draft: EventDraft, place: EventPlace, default_target: str | None) -> Wake | None:
-    """Return the wake that an event of this place means; None if its type wakes nobody, or not this time."""
+    """Return the wake of an event at this position; None if its type has none, or its condition does not hold."""
     process_id = place.process_id
     if spec is None or (spec.when is not None and not is_truthy(select_for(process_id, spec.when, draft.payload))):
         return None
@@ -115,11 +115,11 @@ def decode_lost_wake(row: LostWakeRow) -> WakeRecord:
 def wake_batch(event: ProcessEvent, session_id: str) -> EncodedBatch:
     """Return the queued work that delivers the wake of an event.
 
-    The wake's id is its source key, and all wakes of one id count as the same content: the first stands for all.
+    The wake's id is its source key. All wakes of one id count as the same content: the first one replaces the others.
     """
     wake = event.wake
     if wake is None:
-        raise InvalidInput(f"event {event.sequence} of process {event.process_id!r} wakes nobody")
+        raise InvalidInput(f"event {event.sequence} of process {event.process_id!r} has no wake")
     payload = ProcessWake(
         wake_id=wake.wake_id,
         process_id=event.process_id,

@@ -1,6 +1,6 @@
 -- name: event_facts
--- What a plan must know about an append under replay key $2: the time, the process, its lease, and the event of that
--- key with what became of its wake.
+-- The facts that decide about an append under replay key $2: the time, the process, its lease, and the event of that
+-- key with the state of its wake.
 SELECT
     :"schema".lash_now_ms(),
     row(
@@ -22,7 +22,7 @@ JOIN :"schema".lash_process_leases AS l ON l.process_key = p.process_key
 WHERE p.process_id = $1::text;
 
 -- name: event_lock
--- Holds a process's lease row and then its own, in the order in which claims and completions take them.
+-- Locks the lease row of a process and then its own row, in the lock order of claims and completions.
 WITH lease AS (
     SELECT l.process_key
     FROM :"schema".lash_processes AS p
@@ -36,12 +36,12 @@ JOIN :"schema".lash_processes AS p ON p.process_key = lease.process_key
 FOR NO KEY UPDATE OF p;
 
 -- name: event_append
--- A whole append in one statement: the event, the process as it then stands, the change, and the wake with its batch.
--- It writes everything, or nothing when a fact of the plan no longer holds: the number of events $2 and the wake target
--- $3 of the process (which stand for all facts about it), no event of the replay key $5 yet, a live lease under the
--- fence $20 to $23 if there is one, no live lease at all if $24. The process gets one more reason to run if $25; it is
--- never run again if $26, which frees the lease of the fence, and the one that started it gets a reason to run if $27.
--- Answers the time and what became of the wake, or no row.
+-- An append in one statement: the event, the new state of the process, the change, and the wake with its batch. It
+-- writes everything, or nothing if a fact of the decision no longer holds: the number of events $2 and the wake target
+-- $3 of the process (which guard all facts about it), no event of the replay key $5 yet, a live lease under the fence
+-- $20 to $23 if there is one, no live lease if $24. The process gets one more reason to run if $25. If $26 it is never
+-- run again, and the lease of the fence is freed; its parent gets a reason to run if $27. Returns the time and the
+-- state of the wake, or no row.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 parent AS (
     SELECT started.process_key
@@ -49,8 +49,8 @@ parent AS (
     JOIN :"schema".lash_processes AS started ON started.process_id = p.parent_process_id
     WHERE p.process_key = $1::bigint AND $27::boolean
 ),
--- Locked before the process, so that claims, completions and prunings take their locks in one order; the two leases by
--- their keys, so that processes that name each other as parents do so as well.
+-- Locked before the process, so that claims, completions and prunings take their locks in one order; the two leases in
+-- key order, so that processes that are each other's parents do so too.
 lease AS (
     SELECT l.process_key, l.owner_id, l.incarnation_id, l.token, l.fencing, l.expires_at_ms
     FROM :"schema".lash_process_leases AS l
@@ -63,7 +63,7 @@ lease AS (
     ORDER BY l.process_key
     FOR NO KEY UPDATE
 ),
--- Counting them is what takes the locks.
+-- The count takes the locks.
 guard AS (
     SELECT clock.now_ms
     FROM clock, (SELECT count(*) AS count FROM lease) AS locked
@@ -104,15 +104,15 @@ change AS (
     SELECT moved.process_id, 'event', moved.last_sequence, moved.status, moved.now_ms
     FROM moved
 ),
--- The lock keeps the session from being deleted meanwhile; it does not wait for commits.
+-- The lock prevents a concurrent deletion of the session; it does not wait for commits.
 target AS (
     SELECT s.session_key
     FROM moved, :"schema".lash_sessions AS s
     WHERE s.session_id = $12::text
     FOR KEY SHARE OF s
 ),
--- A wake whose key is known is merged into the first one. The update changes nothing: it answers which that is, also
--- if it was committed only a moment ago.
+-- A wake whose key is known is merged into the first one. The update changes nothing: it returns that wake, even if it
+-- was committed after the snapshot of this statement.
 reserved AS (
     INSERT INTO :"schema".lash_source_keys AS k (session_key, source_key, batch_id, content_hash, state)
     SELECT target.session_key, $13::text, $14::text, $15::text, 'pending'
@@ -171,7 +171,7 @@ FROM moved
 LEFT JOIN wake ON true;
 
 -- name: event_after
--- The events of a process behind a number, in order. No row without process.
+-- The events of a process after a number, in order. No row if the process does not exist.
 SELECT
     p.process_key,
     array(
@@ -185,7 +185,7 @@ FROM :"schema".lash_processes AS p
 WHERE p.process_id = $1::text;
 
 -- name: event_after_of_type
--- The events of one type behind a number, in order. No row without process.
+-- The events of one type after a number, in order. No row if the process does not exist.
 SELECT
     p.process_key,
     array(
@@ -199,7 +199,7 @@ FROM :"schema".lash_processes AS p
 WHERE p.process_id = $1::text;
 
 -- name: event_recent
--- The last events of a process, the newest first. No row without process.
+-- The last events of a process, the newest first. No row if the process does not exist.
 SELECT
     p.process_key,
     array(
@@ -213,7 +213,7 @@ FROM :"schema".lash_processes AS p
 WHERE p.process_id = $1::text;
 
 -- name: event_nth_of_type
--- The event of a type that $3 others of it precede. No row without process.
+-- The event of a type that $3 others of it precede. No row if the process does not exist.
 SELECT
     p.process_key,
     array(
@@ -228,7 +228,7 @@ FROM :"schema".lash_processes AS p
 WHERE p.process_id = $1::text;
 
 -- name: event_count_through
--- How many events of a type there are up to and including a number. No row without process.
+-- How many events of a type there are up to and including a number. No row if the process does not exist.
 SELECT (
     SELECT count(*) FROM :"schema".lash_process_events AS e
     WHERE e.process_key = p.process_key AND e.event_type = $2::text AND e.sequence <= $3::bigint
@@ -237,13 +237,13 @@ FROM :"schema".lash_processes AS p
 WHERE p.process_id = $1::text;
 
 -- name: event_last_sequences
--- How far the logs of some processes have come.
+-- The numbers of the last events of some processes.
 SELECT p.process_id, p.last_sequence
 FROM :"schema".lash_processes AS p
 WHERE p.process_id = ANY ($1::text[]);
 
 -- name: event_open_wakes
--- The wakes of a process behind a number that nobody acknowledged. No row without process.
+-- The open wakes of a process after a number. No row if the process does not exist.
 SELECT
     p.process_key,
     array(
@@ -258,7 +258,7 @@ FROM :"schema".lash_processes AS p
 WHERE p.process_id = $1::text;
 
 -- name: event_acknowledge_wake
--- Acknowledges a wake, and says whether it was open. No row without process.
+-- Acknowledges a wake, and returns whether it was open. No row if the process does not exist.
 WITH process AS (SELECT process_key FROM :"schema".lash_processes WHERE process_id = $1::text),
 acknowledged AS (
     UPDATE :"schema".lash_wakes AS w
@@ -270,7 +270,7 @@ acknowledged AS (
 SELECT EXISTS (SELECT 1 FROM acknowledged) FROM process;
 
 -- name: event_undeliverable_wakes
--- Wakes whose session was not there to get them.
+-- The wakes whose session does not exist.
 SELECT p.process_id, w.sequence, e.event_type, e.wake, w.state, w.batch_id
 FROM :"schema".lash_wakes AS w
 JOIN :"schema".lash_processes AS p ON p.process_key = w.process_key
@@ -280,12 +280,12 @@ ORDER BY w.process_key, w.sequence
 LIMIT $1::bigint;
 
 -- name: event_lose_session
--- Notes that the wakes for a session can no longer be delivered.
+-- Marks the queued wakes of a session as undeliverable.
 UPDATE :"schema".lash_wakes SET state = 'undeliverable' WHERE target_session_id = $1::text AND state = 'queued';
 
 -- name: event_tail
--- The events of all processes behind a place in the feed of changes; what could yet be overtaken waits, as in the feed.
--- A change from before a process of its id was pruned is none of the one that has the id now.
+-- The events of all processes after a position of the feed of changes; held back as in process_changes_after. A change
+-- of a pruned process is not taken for one of a later process of the same id.
 WITH pruned AS MATERIALIZED (
     SELECT process_id, max(seq) AS seq
     FROM :"schema".lash_process_changes

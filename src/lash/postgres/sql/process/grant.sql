@@ -1,5 +1,5 @@
 -- name: grant_upsert
--- Lets a scope see a process, or changes how it sees it; no row without process.
+-- Lets a scope see a process, or updates kind and label of its grant. No row if the process does not exist.
 INSERT INTO :"schema".lash_grants (session_id, frame_id, process_key, kind, label)
 SELECT $1::text, $2::text, p.process_key, $4::text, $5::text
 FROM :"schema".lash_processes AS p
@@ -8,14 +8,14 @@ ON CONFLICT (session_id, frame_id, process_key) DO UPDATE SET kind = excluded.ki
 RETURNING true;
 
 -- name: grant_revoke
--- Takes one grant back.
+-- Removes one grant.
 DELETE FROM :"schema".lash_grants AS g
 USING :"schema".lash_processes AS p
 WHERE p.process_id = $3::text AND g.session_id = $1::text AND g.frame_id = $2::text AND g.process_key = p.process_key
 RETURNING true;
 
 -- name: grant_transfer
--- Moves the grants of processes $5 from one scope to another, all of them or none. Answers which of them there were.
+-- Moves the grants of processes $5 from one scope to another, all of them or none. Returns which of them exist.
 WITH held AS (
     SELECT p.process_id, g.process_key, g.kind, g.label
     FROM unnest($5::text[]) AS wanted (process_id)
@@ -43,7 +43,7 @@ arrived AS (
 SELECT array(SELECT process_id FROM held);
 
 -- name: grant_page
--- What exactly this scope may see, by process id; only running processes if $3.
+-- The grants of exactly this scope, ordered by process id; only of running processes if $3.
 SELECT
     g.session_id, g.frame_id, p.process_id, g.kind, g.label,
     p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
@@ -61,7 +61,7 @@ JOIN :"schema".lash_grants AS g ON g.process_key = p.process_key
 WHERE p.process_id = $3::text AND g.session_id = $1::text AND g.frame_id = $2::text;
 
 -- name: grant_of_process
--- Who may see a process, by session and frame. No row without process.
+-- The grants of a process, ordered by session and frame. No row if the process does not exist.
 SELECT
     p.process_key,
     array(
@@ -74,8 +74,8 @@ FROM :"schema".lash_processes AS p
 WHERE p.process_id = $1::text;
 
 -- name: grant_detach
--- Cuts a session off all processes: its grants go, and it is no longer woken. Answers how many grants went, how many
--- processes woke it, and which running ones lost a grant.
+-- Detaches a session from all processes: removes its grants and clears it as a wake target. Returns how many grants
+-- were removed, how many wake targets cleared, and which running processes lost a grant.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 revoked AS (
     DELETE FROM :"schema".lash_grants WHERE session_id = $1::text RETURNING process_key

@@ -8,15 +8,18 @@ JOIN :"schema".lash_process_leases AS l ON l.process_key = p.process_key
 WHERE p.process_id = $1::text;
 
 -- name: process_lease_acquire
--- Claims of different processes, at most 32, in one statement. Of each it gives the lease to a new holder under the next
--- fencing number if it is free or lapsed, or if it is still the very one of the token and fencing number to displace;
--- appends the event of its start unless the log has it. The process must stand at the number of events and the wake
--- target of the plan. It is ready from now on, should the holder let the lease go. Answers for each process that there is
--- where it stood, the lease as it was, and, where it was taken, as it is with the number of reasons to run, whether
--- anything is recorded of the process, and whether the event was appended. Leases are locked before processes and both by
--- their keys, as everywhere. The limit tells the planner how few they are; OFFSET 0 makes it look rows up.
+-- Claims of different processes, at most 32, in one statement. For each it gives the lease to a new holder under the
+-- next fencing number if it is free, expired, or still the acquisition of the token and fencing number to displace, and
+-- appends the event of the start unless the log has it. The process must have the number of events and the wake target
+-- of the decision. It is ready from now on, in case the holder lets the lease expire. Returns for each existing process
+-- its position, the lease row before the statement and, if it was acquired, the row after it with the number of reasons
+-- to run, whether the process has recorded effects, and whether the event was appended. Leases are locked before
+-- processes and both in key order, as everywhere. The limit tells the planner how few they are; OFFSET 0 makes it look
+-- rows up.
+-- The condition repeats the rule of plan_claim: reading the lease first, to let the plan decide, would cost a round
+-- trip on every claim. A lease that this statement refuses is decided by plan_claim.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
--- Whether the log has the event is asked once for each: further down the planner would ask for every pair of them.
+-- Whether the log has the event is looked up once per process: further down the planner would do it for every pair.
 asked AS MATERIALIZED (
     SELECT
         a.*,
@@ -41,7 +44,7 @@ before AS (
     ORDER BY l.process_key
     FOR NO KEY UPDATE
 ),
--- Held until the end of the statement, so that no process can end while the right to run it is given away.
+-- Locked until the end of the statement, so that no process can end while its lease is acquired.
 process AS (
     SELECT p.process_key, p.process_id, p.status, p.last_sequence, p.wake_session_id
     FROM :"schema".lash_processes AS p
@@ -115,11 +118,11 @@ LEFT JOIN taken ON taken.process_key = process.process_key
 LEFT JOIN started ON started.process_key = process.process_key;
 
 -- name: process_lease_complete
--- Ends of different processes, at most 32, in one statement. Of each it writes everything, or nothing when a fact of the
--- plan no longer holds: the number of events and the wake target of the process, no event of the replay key yet, a live
--- lease under the fence. It appends the event of the end, after which the process is never run again, frees the lease,
--- and gives the process that started it a reason to run if asked to. Answers the keys of those that were written, and the
--- time. All leases are locked first and by their keys, as everywhere.
+-- Ends of different processes, at most 32, in one statement. For each it writes everything, or nothing if a fact of the
+-- decision no longer holds: the number of events and the wake target of the process, no event of the replay key yet, a
+-- live lease under the fence. It appends the event of the end, takes the process off the work list, frees the lease,
+-- and gives the parent a reason to run if requested. Returns the keys of the processes that were ended, and the time.
+-- All leases are locked first and in key order, as everywhere.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 asked AS MATERIALIZED (
     SELECT *
@@ -150,7 +153,7 @@ lease AS (
     ORDER BY l.process_key
     FOR NO KEY UPDATE
 ),
--- Counting them is what takes the locks.
+-- The count takes the locks.
 guard AS (
     SELECT a.*, clock.now_ms
     FROM clock, asked AS a
@@ -194,7 +197,7 @@ freed AS (
     FROM moved
     WHERE l.process_key = moved.process_key
 ),
--- A process that ends here needs no waking, and no row may be changed twice.
+-- A process that ends here is not woken, and no row may be changed twice.
 woken AS (
     UPDATE :"schema".lash_process_leases AS l
     SET wake_seq = l.wake_seq + reason.count, ready_at_ms = least(l.ready_at_ms, clock.now_ms)
@@ -211,7 +214,7 @@ woken AS (
 SELECT moved.process_key, moved.now_ms FROM moved;
 
 -- name: process_lease_extend
--- Moves the expiry of a live lease to the time to live from now, never to an earlier moment. Answers the lease and the
+-- Moves the expiry of a live lease to now plus the time to live, never to an earlier moment. Returns the lease and the
 -- number of reasons to run.
 WITH clock AS (
     SELECT
@@ -228,7 +231,8 @@ RETURNING
     row(l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms), l.wake_seq;
 
 -- name: process_lease_release
--- Frees the lease if the fence still holds it, expired or not; the fencing number stays, and a claim made it ready.
+-- Frees the lease if the fence still holds it, expired or not; the fencing number stays, and the process is ready since
+-- its claim.
 UPDATE :"schema".lash_process_leases AS l
 SET owner_id = NULL, incarnation_id = NULL, process = NULL, token = NULL, claimed_at_ms = 0, expires_at_ms = 0
 FROM :"schema".lash_processes AS p
@@ -237,9 +241,9 @@ WHERE p.process_id = $1::text AND l.process_key = p.process_key
 RETURNING true;
 
 -- name: process_lease_park
--- Frees the lease if the fence holds it and it is live, and takes the process off the work list until $7 (NULL: until it
--- is woken), unless there are more reasons to run it than the $6 seen. Answers whether there are not. A reason that comes
--- at the same time waits for this row, or this statement for it: one of them sees the other.
+-- Frees the lease if the fence holds it and it is live, and takes the process off the work list until $7 (NULL: until
+-- it is woken), unless there are more reasons to run it than the $6 seen. Returns false if there are. A concurrent
+-- reason waits for this row, or this statement waits for it: one of them sees the other.
 UPDATE :"schema".lash_process_leases AS l
 SET owner_id = NULL, incarnation_id = NULL, process = NULL, token = NULL, claimed_at_ms = 0, expires_at_ms = 0,
     ready_at_ms = CASE WHEN l.runnable AND l.wake_seq = $6::bigint THEN $7::bigint ELSE l.ready_at_ms END

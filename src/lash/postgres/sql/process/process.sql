@@ -1,11 +1,11 @@
 -- fragment: process_columns
--- What is read of a process.
+-- The columns of a process row.
 SELECT
     p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
     p.last_sequence, p.created_at_ms, p.updated_at_ms
 
 -- fragment: process_filters
--- What a list may be narrowed by, in a form that no index is chosen for.
+-- The filters of a list, in a form that the planner chooses no index for.
     AND CASE
         WHEN ($3::text IS NULL OR p.definition_hash = $3::text)
             AND ($4::text IS NULL OR p.wake_session_id = $4::text)
@@ -21,8 +21,8 @@ SELECT
     END
 
 -- fragment: process_created
--- Registers a process unless its id is taken, and takes the fencing number of a pruned one of the same id. A row that is
--- being pruned counts as existing, because its tombstone cannot be seen yet.
+-- Registers a process unless its id is taken, and takes over the fencing number of a pruned one of the same id. A row
+-- that is being pruned counts as existing, because its tombstone is not visible yet.
 created AS (
     INSERT INTO :"schema".lash_processes (
         process_id, registration_hash, registration, recovery, kind, label, definition_hash, originator_session_id,
@@ -66,8 +66,8 @@ change AS (
 SELECT * FROM created;
 
 -- name: process_register_and_claim
--- Registers a process that workers run, and gives its lease to a holder at once, with the event of its start: what
--- registering and claiming leave. Answers the process and the fencing number; no row if it exists.
+-- Registers a process that workers run and gives its lease to a holder, with the event of its start: the rows that
+-- registering and claiming write. Returns the process and the fencing number; no row if the process exists.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 -- include: process_created
 leased AS (
@@ -123,12 +123,12 @@ FROM :"schema".lash_processes
 WHERE process_id = ANY ($1::text[]);
 
 -- name: process_is_pruned
--- Says whether a process of this id was pruned.
+-- Whether a process of this id was pruned.
 SELECT EXISTS (SELECT 1 FROM :"schema".lash_process_tombstones WHERE process_id = $1::text);
 
 -- name: process_page_all
--- Processes in the order of lists, narrowed by whatever is given. CASE keeps the planner from a guess at how many fit,
--- which it would take for next to none.
+-- Processes that match the given filters, the newest first. CASE keeps the planner from estimating how many match; it
+-- would assume almost none.
 -- include: process_columns
 FROM :"schema".lash_processes AS p
 WHERE p.process_key < coalesce($1::bigint, 9223372036854775807)
@@ -137,8 +137,8 @@ ORDER BY p.process_key DESC
 LIMIT $2::bigint;
 
 -- name: process_page_definition
--- The same, read by definition. A range and an order over two columns leave no other index to choose, however common
--- the planner thinks the definition is.
+-- process_page_all, read by definition. A range and an order over two columns leave no other index to choose, however
+-- common the planner estimates the definition to be.
 -- include: process_columns
 FROM :"schema".lash_processes AS p
 WHERE (p.definition_hash, p.process_key) < ($3::text, coalesce($1::bigint, 9223372036854775807))
@@ -148,7 +148,7 @@ ORDER BY p.definition_hash DESC, p.process_key DESC
 LIMIT $2::bigint;
 
 -- name: process_page_wake
--- The same, read by the session that is woken.
+-- process_page_all, read by the session to wake.
 -- include: process_columns
 FROM :"schema".lash_processes AS p
 WHERE (p.wake_session_id, p.process_key) < ($4::text, coalesce($1::bigint, 9223372036854775807))
@@ -158,7 +158,7 @@ ORDER BY p.wake_session_id DESC, p.process_key DESC
 LIMIT $2::bigint;
 
 -- name: process_page_originator
--- The same, read by the session that started them.
+-- process_page_all, read by the session that started them.
 -- include: process_columns
 FROM :"schema".lash_processes AS p
 WHERE (p.originator_session_id, p.process_key) < ($5::text, coalesce($1::bigint, 9223372036854775807))
@@ -168,7 +168,7 @@ ORDER BY p.originator_session_id DESC, p.process_key DESC
 LIMIT $2::bigint;
 
 -- name: process_page_label
--- The same, read by label.
+-- process_page_all, read by label.
 -- include: process_columns
 FROM :"schema".lash_processes AS p
 WHERE (p.label, p.process_key) < ($6::text, coalesce($1::bigint, 9223372036854775807))
@@ -178,7 +178,7 @@ ORDER BY p.label DESC, p.process_key DESC
 LIMIT $2::bigint;
 
 -- name: process_page_kind
--- The same, read by kind.
+-- process_page_all, read by kind.
 -- include: process_columns
 FROM :"schema".lash_processes AS p
 WHERE (p.kind, p.process_key) < ($7::text, coalesce($1::bigint, 9223372036854775807))
@@ -188,7 +188,7 @@ ORDER BY p.kind DESC, p.process_key DESC
 LIMIT $2::bigint;
 
 -- name: process_page_waiting
--- The same, read by being parked.
+-- process_page_all, read by the waiting flag.
 -- include: process_columns
 FROM :"schema".lash_processes AS p
 WHERE p.waiting
@@ -198,7 +198,7 @@ ORDER BY p.process_key DESC
 LIMIT $2::bigint;
 
 -- name: process_page_status
--- The same, read by status.
+-- process_page_all, read by status.
 -- include: process_columns
 FROM :"schema".lash_processes AS p
 WHERE (p.status, p.process_key) < ($9::text, coalesce($1::bigint, 9223372036854775807))
@@ -208,7 +208,7 @@ ORDER BY p.status DESC, p.process_key DESC
 LIMIT $2::bigint;
 
 -- name: process_runnable
--- Running processes behind an id that workers may run and that no live lease holds, by their ids.
+-- Running processes after an id that workers can run and that no live lease holds, ordered by id.
 -- include: process_columns
 FROM :"schema".lash_processes AS p
 JOIN :"schema".lash_process_leases AS l ON l.process_key = p.process_key
@@ -218,11 +218,11 @@ ORDER BY p.process_id
 LIMIT $1::bigint;
 
 -- name: process_prune
--- Removes at most $4 processes that ended before $1, of which the feed has nothing behind the place $2, $3 (null is behind
--- everything) and no queue has a wake, with all that they own; leaves tombstones. Answers their ids, and whether there
--- are more.
+-- Removes at most $4 processes that ended before $1, with everything that they own, and leaves tombstones. The feed
+-- must have no change of them after the position $2, $3 (NULL: the end of the feed), and no queue a wake. Returns their
+-- ids, and whether there are more.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
--- The lease rows first, in the order in which completions take their locks.
+-- Lease rows first, in the lock order of completions.
 chosen AS (
     SELECT p.process_key, p.last_sequence, p.ended_at_ms, l.fencing
     FROM :"schema".lash_processes AS p
@@ -240,7 +240,7 @@ chosen AS (
     FOR UPDATE OF l SKIP LOCKED
 ),
 doomed AS (SELECT * FROM chosen ORDER BY ended_at_ms, process_key LIMIT $4::bigint),
--- An event that came meanwhile keeps its process: the reader has not seen it.
+-- A process with a concurrent event is kept: the reader has not seen the event.
 gone AS (
     DELETE FROM :"schema".lash_processes AS p
     USING doomed
@@ -265,7 +265,7 @@ SELECT
     (SELECT count(*) FROM chosen) > $4::bigint;
 
 -- fragment: process_forget
--- Removes the changes that were chosen, notes how far the feed is pruned, and says how many they were.
+-- Removes the chosen changes, records how far the feed is pruned, and returns how many were removed.
 forgotten AS (
     DELETE FROM :"schema".lash_process_changes AS c USING seen WHERE c.seq = seen.seq RETURNING c.xid, c.seq
 ),
@@ -289,8 +289,8 @@ WITH seen AS (
 -- include: process_forget
 
 -- name: process_changes_before
--- Removes the oldest changes, at most $2, that all happened before $1. Something could yet appear below the oldest
--- transaction that still runs, so what lies above it stays.
+-- Removes the oldest changes, at most $2, that all happened before $1. Changes could still appear below the oldest
+-- running transaction, so changes above it are kept.
 WITH oldest AS (
     SELECT c.xid, c.seq, c.occurred_at_ms
     FROM :"schema".lash_process_changes AS c
@@ -308,8 +308,8 @@ seen AS (
 -- include: process_forget
 
 -- name: process_changes_after
--- The changes behind a place in the feed. What lies at or above the oldest transaction that still runs waits: something
--- below it could yet appear.
+-- The changes after a position of the feed. Changes at or above the oldest running transaction are held back: others
+-- could still appear below them.
 SELECT c.seq, c.process_id, c.kind, c.sequence, c.status, c.xid::text
 FROM :"schema".lash_process_changes AS c
 WHERE (c.xid, c.seq) > ($1::text::xid8, $2::bigint) AND c.xid < pg_snapshot_xmin(pg_current_snapshot())

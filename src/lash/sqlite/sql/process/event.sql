@@ -12,7 +12,7 @@ INSERT INTO lash_process_events (
 VALUES (:process_key, :sequence, :event_type, :replay_key, :payload_hash, :payload, :wake, :now_ms);
 
 -- name: event_after
--- The events behind a number.
+-- The events after a number, in order.
 SELECT sequence, event_type, replay_key, payload_hash, payload, wake, occurred_at_ms
 FROM lash_process_events
 WHERE process_key = :process_key AND sequence > :sequence
@@ -20,7 +20,7 @@ ORDER BY sequence
 LIMIT :limit;
 
 -- name: event_after_of_type
--- The events of one type behind a number.
+-- The events of one type after a number, in order.
 SELECT sequence, event_type, replay_key, payload_hash, payload, wake, occurred_at_ms
 FROM lash_process_events INDEXED BY lash_process_events_type
 WHERE process_key = :process_key AND event_type = :event_type AND sequence > :sequence
@@ -50,25 +50,25 @@ FROM lash_process_events INDEXED BY lash_process_events_type
 WHERE process_key = :process_key AND event_type = :event_type AND sequence <= :sequence;
 
 -- name: event_last_sequences
--- How far the logs of some processes have come.
+-- The numbers of the last events of some processes.
 SELECT p.process_id, p.last_sequence
 FROM json_each(:process_ids) AS wanted
 CROSS JOIN lash_processes AS p ON p.process_id = wanted.value;
 
 -- name: event_insert_wake
--- Notes a wake and what became of it.
+-- Records a wake and its state.
 INSERT INTO lash_wakes (process_key, sequence, target_session_id, batch_id, state)
 VALUES (:process_key, :sequence, :target_session_id, :batch_id, :state);
 
 -- name: event_wake
--- What became of the wake of one event.
+-- The wake of one event and its state.
 SELECT e.sequence, e.event_type, e.wake, w.state, w.batch_id
 FROM lash_wakes AS w
 JOIN lash_process_events AS e ON e.process_key = w.process_key AND e.sequence = w.sequence
 WHERE w.process_key = :process_key AND w.sequence = :sequence;
 
 -- name: event_open_wakes
--- The wakes behind a number that nobody has acknowledged.
+-- The open wakes after a number.
 SELECT e.sequence, e.event_type, e.wake, w.state, w.batch_id
 FROM lash_wakes AS w
 JOIN lash_process_events AS e ON e.process_key = w.process_key AND e.sequence = w.sequence
@@ -82,11 +82,11 @@ SET state = 'acknowledged'
 WHERE process_key = :process_key AND sequence = :sequence AND state NOT IN ('acknowledged', 'merged');
 
 -- name: event_acknowledge_batch
--- Acknowledges the wake that lay in a batch.
+-- Acknowledges the wake of a batch.
 UPDATE lash_wakes SET state = 'acknowledged' WHERE batch_id = :batch_id AND state = 'queued';
 
 -- name: event_undeliverable_wakes
--- The wakes that found no session.
+-- The wakes whose session does not exist.
 SELECT p.process_id, e.sequence, e.event_type, e.wake, w.state, w.batch_id
 FROM lash_wakes AS w INDEXED BY lash_wakes_undeliverable
 JOIN lash_process_events AS e ON e.process_key = w.process_key AND e.sequence = w.sequence
@@ -96,16 +96,16 @@ ORDER BY w.process_key, w.sequence
 LIMIT :limit;
 
 -- name: event_lose_session
--- Notes that the wakes for a session can no longer be delivered.
+-- Marks the queued wakes of a session as undeliverable.
 UPDATE lash_wakes SET state = 'undeliverable' WHERE target_session_id = :session_id AND state = 'queued';
 
 -- name: event_target_session
--- The session that a wake is for, if it exists.
+-- The target session of a wake, if it exists.
 SELECT session_key FROM lash_sessions WHERE session_id = :session_id;
 
 -- name: event_tail
--- The events of all processes behind a place in the feed of changes. A change from before a process of its id was pruned
--- is none of the one that has the id now.
+-- The events of all processes after a position of the feed of changes. A change of a pruned process is not taken for
+-- one of a later process of the same id.
 WITH pruned (process_id, seq) AS MATERIALIZED (
     SELECT process_id, MAX(seq) FROM lash_process_changes WHERE seq > :after AND kind = 'pruned' GROUP BY process_id
 )

@@ -1,11 +1,11 @@
 -- fragment: process_columns
--- What is read of a process.
+-- The columns of a process row.
 SELECT
     p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
     p.last_sequence, p.created_at_ms, p.updated_at_ms
 
 -- fragment: process_filters
--- What a list may be narrowed by, with its order and its end.
+-- The filters of a list, with its order and limit.
     AND (:definition_hash IS NULL OR p.definition_hash = :definition_hash)
     AND (:wake_session_id IS NULL OR p.wake_session_id = :wake_session_id)
     AND (:originator_session_id IS NULL OR p.originator_session_id = :originator_session_id)
@@ -25,7 +25,7 @@ FROM lash_processes AS p
 WHERE p.process_id = :process_id;
 
 -- name: process_is_pruned
--- Says whether a process of this id ended and was removed.
+-- Whether a process of this id ended and was pruned.
 SELECT EXISTS (SELECT 1 FROM lash_process_tombstones WHERE process_id = :process_id);
 
 -- name: process_insert
@@ -43,7 +43,7 @@ ON CONFLICT (process_id) DO NOTHING;
 
 -- name: process_insert_lease
 -- Gives a new process its lease row, above the fencing number of a pruned one of the same id. It is ready to run unless
--- nobody here runs it.
+-- it is external.
 INSERT INTO lash_process_leases (process_key, fencing, runnable, ready_at_ms)
 SELECT
     p.process_key,
@@ -58,25 +58,25 @@ WHERE p.process_id = :process_id;
 DELETE FROM lash_process_tombstones WHERE process_id = :process_id;
 
 -- name: process_project
--- Writes what the log of a process adds up to.
+-- Writes the projection of a process.
 UPDATE lash_processes
 SET projection = :projection, status = :status, waiting = :waiting, last_sequence = :sequence,
     updated_at_ms = :now_ms, ended_at_ms = CASE WHEN :status = 'running' THEN NULL ELSE COALESCE(ended_at_ms, :now_ms) END
 WHERE process_key = :process_key AND last_sequence = :sequence - 1;
 
 -- name: process_change
--- Adds to the feed of changes.
+-- Adds a change to the feed.
 INSERT INTO lash_process_changes (process_id, kind, sequence, status, occurred_at_ms)
 VALUES (:process_id, :kind, :sequence, :status, :now_ms);
 
 -- name: process_last_change
--- A number that grows with every change of a process and with every wait that is resolved or revoked.
+-- A number that grows with each change of a process and with each wait that is resolved or revoked.
 SELECT
     COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'lash_process_changes'), 0)
     + COALESCE((SELECT number FROM lash_wait_changes WHERE id = 1), 0);
 
 -- name: process_changes_after
--- The changes behind a place in the feed.
+-- The changes after a position of the feed.
 SELECT seq, process_id, kind, sequence, status
 FROM lash_process_changes
 WHERE seq > :after
@@ -84,7 +84,7 @@ ORDER BY seq
 LIMIT :limit;
 
 -- name: process_runnable
--- Running processes that workers may run and that no live lease holds.
+-- Running processes that workers can run and that no live lease holds.
 -- include: process_columns
 FROM lash_processes AS p INDEXED BY lash_processes_runnable
 JOIN lash_process_leases AS l ON l.process_key = p.process_key
@@ -113,29 +113,30 @@ INSERT INTO lash_process_tombstones (process_id, status, fencing, pruned_at_ms)
 VALUES (:process_id, :status, :fencing, :now_ms);
 
 -- name: process_delete
--- Removes a process and, by cascade, all that it owns.
+-- Removes a process and, by cascade, everything that it owns.
 DELETE FROM lash_processes WHERE process_key = :process_key;
 
 -- name: process_prune_changes
--- Removes what every reader of the feed has seen.
+-- Removes changes that every reader of the feed has seen.
 DELETE FROM lash_process_changes WHERE seq <= :through;
 
 -- name: process_changes_before
--- The place of the last of the oldest changes, at most so many, that all happened before a moment; 0 if there is none.
+-- The position of the last of the oldest changes, at most :limit, that all happened before a moment; 0 if there is
+-- none.
 WITH oldest AS (SELECT c.seq, c.occurred_at_ms FROM lash_process_changes AS c ORDER BY c.seq LIMIT :limit)
 SELECT COALESCE(MAX(o.seq), 0)
 FROM oldest AS o
 WHERE NOT EXISTS (SELECT 1 FROM oldest AS y WHERE y.occurred_at_ms >= :before_ms AND y.seq <= o.seq);
 
 -- name: process_page_all
--- Processes in the order of lists, narrowed by whatever is given.
+-- Processes that match the given filters, the newest first.
 -- include: process_columns
 FROM lash_processes AS p
 WHERE p.process_key < COALESCE(:before, 9223372036854775807)
 -- include: process_filters
 
 -- name: process_page_definition
--- The same, read by definition.
+-- process_page_all, read by definition.
 -- include: process_columns
 FROM lash_processes AS p INDEXED BY lash_processes_definition
 WHERE p.definition_hash = :definition_hash
@@ -143,7 +144,7 @@ WHERE p.definition_hash = :definition_hash
 -- include: process_filters
 
 -- name: process_page_wake
--- The same, read by the session that is woken.
+-- process_page_all, read by the session to wake.
 -- include: process_columns
 FROM lash_processes AS p INDEXED BY lash_processes_wake
 WHERE p.wake_session_id = :wake_session_id
@@ -151,7 +152,7 @@ WHERE p.wake_session_id = :wake_session_id
 -- include: process_filters
 
 -- name: process_page_originator
--- The same, read by the session that started them.
+-- process_page_all, read by the session that started them.
 -- include: process_columns
 FROM lash_processes AS p INDEXED BY lash_processes_originator
 WHERE p.originator_session_id = :originator_session_id
@@ -159,7 +160,7 @@ WHERE p.originator_session_id = :originator_session_id
 -- include: process_filters
 
 -- name: process_page_label
--- The same, read by label.
+-- process_page_all, read by label.
 -- include: process_columns
 FROM lash_processes AS p INDEXED BY lash_processes_label
 WHERE p.label = :label
@@ -167,7 +168,7 @@ WHERE p.label = :label
 -- include: process_filters
 
 -- name: process_page_kind
--- The same, read by kind.
+-- process_page_all, read by kind.
 -- include: process_columns
 FROM lash_processes AS p INDEXED BY lash_processes_kind
 WHERE p.kind = :kind
@@ -175,7 +176,7 @@ WHERE p.kind = :kind
 -- include: process_filters
 
 -- name: process_page_waiting
--- The same, read by being parked.
+-- process_page_all, read by the waiting flag.
 -- include: process_columns
 FROM lash_processes AS p INDEXED BY lash_processes_waiting
 WHERE p.waiting = 1
@@ -183,7 +184,7 @@ WHERE p.waiting = 1
 -- include: process_filters
 
 -- name: process_page_status
--- The same, read by status.
+-- process_page_all, read by status.
 -- include: process_columns
 FROM lash_processes AS p INDEXED BY lash_processes_status
 WHERE p.status = :status
