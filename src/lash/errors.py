@@ -1,4 +1,4 @@
-"""Every error that lash raises, in one tree.
+"""All errors of lash, in one tree.
 
 ::
 
@@ -8,13 +8,13 @@
     │   └── CommitTooLarge           fix     the commit breaks the budget of this storage
     ├── ExecutionError
     │   ├── StepFailed               decide  a step failed, and that is recorded
-    │   ├── OutcomeUnknown           decide  whether a step that must not run twice happened is not known
-    │   ├── ProcessFailed            decide  the process that was waited for ended without success
-    │   ├── TurnFailed               decide  the turn that was waited for failed; its input is a dead letter
+    │   ├── OutcomeUnknown           decide  it is unknown whether a step that must not run twice ran
+    │   ├── ProcessFailed            decide  the awaited process ended without success
+    │   ├── TurnFailed               decide  the awaited turn failed; its input is a dead letter
     │   ├── WaitRejected             decide  the wait ended with an error, a cancellation or its deadline
-    │   └── UnknownDefinition        fix     no such agent or process is registered here
+    │   └── UnknownDefinition        fix     unknown agent or process
     └── StoreError
-        ├── NotFound                 decide  the thing named does not exist
+        ├── NotFound                 decide  the named object does not exist
         │   ├── SessionNotFound
         │   ├── ProcessNotFound
         │   ├── ProcessPruned
@@ -30,8 +30,8 @@
         │   ├── ScheduleNotFound
         │   └── DeadLetterNotFound
         ├── SessionDeleted           stop    the session existed and was deleted
-        ├── SessionBindingMismatch   fix     a handle was given another session's data
-        ├── Conflict                 decide  somebody else was first: load again, decide again
+        ├── SessionBindingMismatch   fix     a handle was given data of another session
+        ├── Conflict                 decide  another writer was first: load again, decide again
         │   ├── RevisionConflict
         │   ├── TurnConflict
         │   ├── NodeConflict
@@ -48,21 +48,21 @@
         │   └── ScheduleConflict
         ├── LeaseLost                stop    the fence is no longer the live one
         ├── ClaimLost                stop    another claim holds the work now
-        ├── EffectLeaseLost          stop    somebody else runs the effect now, or it is settled
+        ├── EffectLeaseLost          stop    another worker runs the effect, or it has its outcome
         ├── StoreUnavailable         retry   busy, contended, timed out, connection lost
-        ├── MaintenanceFailed        retry   maintenance was done in part; the cause says why it ended
-        ├── WaitTimedOut             retry   what was waited for has not happened yet
+        ├── MaintenanceFailed        retry   maintenance was done in part; see the cause
+        ├── WaitTimedOut             retry   the awaited event has not happened yet
         ├── StorageFailure           stop    disk full, I/O error, read-only
         ├── CorruptData              stop    stored data contradicts itself
-        ├── SweepIncomplete          retry   a sweep of attachments did only a part; it says which
+        ├── SweepIncomplete          retry   a sweep of attachments was done in part; see its report
         ├── StorageClosed            fix     the storage was closed
         └── SchemaMismatch           stop    migrate, upgrade or repair first
             ├── NewerSchema
             ├── PendingMigrations
             └── ForeignDatabase
 
-``error.advice`` says the same to a program. Exceptions of a database driver never escape; the original is
-kept as ``__cause__``.
+``error.advice`` is the second column, for programs. Exceptions of a database driver never escape; the original is kept
+as ``__cause__``.
 """
 
 from __future__ import annotations
@@ -84,9 +84,9 @@ class Advice(enum.Enum):
     DECIDE_AGAIN = "decide_again"
     """Load the current state and decide again; the same call would fail again."""
     STOP = "stop"
-    """Stop this piece of work; somebody has to look, or somebody else owns it now."""
+    """Stop this piece of work: a person must act, or another worker owns it now."""
     FIX = "fix"
-    """Mend the calling code or its configuration."""
+    """Fix the calling code or its configuration."""
 
 
 class LashError(Exception):
@@ -95,27 +95,27 @@ class LashError(Exception):
     advice: ClassVar[Advice] = Advice.STOP
 
     def __reduce__(self) -> tuple[Callable[..., LashError], tuple[type[LashError], object, dict[str, object]]]:
-        """Let an error cross into another process with its message and its fields."""
+        """Support pickling with the message and all fields."""
         return _restore, (type(self), self.args, self.__dict__)
 
 
 def _restore(kind: type[LashError], arguments: object, fields: dict[str, object]) -> LashError:
     error = kind.__new__(kind)
     if isinstance(arguments, tuple):
-        # Said here and not to __new__, which leaves it to __init__ where an error of the system is among the bases.
+        # Set here: __new__ leaves it to __init__ if an OSError is among the bases.
         error.args = arguments
     error.__dict__.update(fields)
     return error
 
 
 class ConfigError(LashError):
-    """A wrong option or URL, a missing extra, or a storage used from the wrong place."""
+    """A wrong option or URL, a missing extra, or a storage used from the wrong thread, event loop or process."""
 
     advice = Advice.FIX
 
 
 class InvalidInput(LashError):
-    """A value that cannot be stored. It was found before anything was written."""
+    """A value that cannot be stored. It is raised before anything is written."""
 
     advice = Advice.FIX
 
@@ -131,7 +131,7 @@ class CommitTooLarge(InvalidInput):
 
 
 class ExecutionError(LashError):
-    """Something that an application runs did not end well."""
+    """A step, turn, process or wait of the application did not succeed."""
 
     advice = Advice.DECIDE_AGAIN
 
@@ -147,19 +147,19 @@ class StepFailed(ExecutionError):
 
 
 class OutcomeUnknown(ExecutionError):
-    """A step that must not run twice was begun by a run that is gone; nobody knows whether it happened.
+    """A step that must not run twice was started by a worker that died; it is unknown whether it took effect.
 
-    Look it up where it would have happened, then record what is known with ``handle.settle``, or ``handle.run_again``.
+    Check with the service that the step calls, then record the outcome with ``handle.settle``, or ``handle.run_again``.
     """
 
     def __init__(self, scope: str, step: str) -> None:
-        super().__init__(f"whether step {step!r} of {scope} happened is unknown; it is not run twice")
+        super().__init__(f"step {step!r} of {scope}: unknown whether it took effect; it is not run twice")
         self.scope = scope
         self.step = step
 
 
 class ProcessFailed(ExecutionError):
-    """The process that was waited for ended without success."""
+    """The awaited process ended without success."""
 
     def __init__(self, process_id: str, status: str, message: str) -> None:
         super().__init__(f"process {process_id!r} {status}: {message}")
@@ -168,7 +168,7 @@ class ProcessFailed(ExecutionError):
 
 
 class TurnFailed(ExecutionError):
-    """The turn that was waited for failed for good; its input is a dead letter."""
+    """The awaited turn failed permanently; its input is a dead letter."""
 
     def __init__(self, session_id: str, batch_id: str, reason: str) -> None:
         super().__init__(f"the turn of message {batch_id!r} to session {session_id!r} failed: {reason}")
@@ -192,23 +192,23 @@ class UnknownDefinition(ExecutionError):
     advice = Advice.FIX
 
     def __init__(self, kind: str, name: str, known: str) -> None:
-        super().__init__(f"there is no {kind} {name!r} here; registered: {known or 'none'}")
+        super().__init__(f"unknown {kind} {name!r}; registered: {known or 'none'}")
         self.kind = kind
         self.name = name
 
 
 class StoreError(LashError):
-    """The base of what can go wrong between lash and its database."""
+    """The base of errors between lash and its database."""
 
 
 class NotFound(StoreError):
-    """The thing named does not exist."""
+    """The named object does not exist."""
 
     advice = Advice.DECIDE_AGAIN
 
 
 class SessionNotFound(NotFound):
-    """No session of this id was ever created."""
+    """No session with this id was ever created."""
 
     def __init__(self, session_id: str) -> None:
         super().__init__(f"session {session_id!r} does not exist; create it with storage.sessions.create(...)")
@@ -216,7 +216,7 @@ class SessionNotFound(NotFound):
 
 
 class ProcessNotFound(NotFound):
-    """No process of this id was ever registered."""
+    """No process with this id was ever registered."""
 
     def __init__(self, process_id: str) -> None:
         super().__init__(f"unknown process {process_id!r}")
@@ -224,15 +224,15 @@ class ProcessNotFound(NotFound):
 
 
 class ProcessPruned(NotFound):
-    """The process ended and is no longer kept."""
+    """The process ended and was pruned."""
 
     def __init__(self, process_id: str) -> None:
-        super().__init__(f"process {process_id!r} ended and is no longer retained")
+        super().__init__(f"process {process_id!r} ended and was pruned")
         self.process_id = process_id
 
 
 class GrantNotFound(NotFound):
-    """The session may not name the process."""
+    """The process is not granted to the session."""
 
     def __init__(self, session_id: str, process_id: str) -> None:
         super().__init__(f"process {process_id!r} is not granted to session {session_id!r}")
@@ -250,7 +250,7 @@ class NodeNotFound(NotFound):
 
 
 class BlobNotFound(NotFound):
-    """A reference that must resolve does not: the session holds no bytes of this hash."""
+    """A reference does not resolve: the session holds no bytes with this hash."""
 
     def __init__(self, session_id: str, ref: str) -> None:
         super().__init__(f"session {session_id!r} holds no bytes for {ref}; send the bytes instead of the reference")
@@ -259,25 +259,25 @@ class BlobNotFound(NotFound):
 
 
 class ArtifactNotFound(NotFound):
-    """The namespace holds no artifact of this ref."""
+    """The namespace has no artifact with this ref."""
 
     def __init__(self, namespace: str, ref: str) -> None:
-        super().__init__(f"there is no artifact {ref} in namespace {namespace!r}")
+        super().__init__(f"unknown artifact {ref} in namespace {namespace!r}")
         self.namespace = namespace
         self.ref = ref
 
 
 class AttachmentNotFound(NotFound):
-    """The session has no attachment of this id, or its bytes were announced and never arrived."""
+    """The session has no attachment with this id, or its bytes were announced and never arrived."""
 
     def __init__(self, session_id: str, attachment_id: str) -> None:
-        super().__init__(f"session {session_id!r} has no attachment {attachment_id}; put it (again)")
+        super().__init__(f"session {session_id!r} has no attachment {attachment_id}; put it again")
         self.session_id = session_id
         self.attachment_id = attachment_id
 
 
 class EffectNotRecorded(NotFound):
-    """The effect has no recorded outcome, and the caller asked not to run it, or nobody ever began it."""
+    """The effect has no recorded outcome, and the caller asked not to run it, or it was never started."""
 
     def __init__(self, scope: str, replay_key: str) -> None:
         super().__init__(f"effect {replay_key!r} of {scope} has no record")
@@ -286,14 +286,14 @@ class EffectNotRecorded(NotFound):
 
 
 class WaitUnknown(NotFound):
-    """No such wait: the key was tampered with, revoked, or belongs to a session or process that is gone."""
+    """No such wait: the key was tampered with, revoked, or belongs to a deleted session or process."""
 
     def __init__(self) -> None:
         super().__init__("the wait is unknown or was revoked")
 
 
 class TriggerNotFound(NotFound):
-    """The owner has no trigger subscription of this key."""
+    """The owner has no trigger subscription with this key."""
 
     def __init__(self, owner: str, key: str) -> None:
         super().__init__(f"{owner} has no trigger subscription {key!r}")
@@ -302,7 +302,7 @@ class TriggerNotFound(NotFound):
 
 
 class OccurrenceNotFound(NotFound):
-    """No such occurrence, or no such delivery of it."""
+    """Unknown occurrence, or unknown delivery of it."""
 
     def __init__(self, occurrence_id: str, subscription_id: str | None = None) -> None:
         what = "" if subscription_id is None else f" has no delivery to {subscription_id!r}"
@@ -312,7 +312,7 @@ class OccurrenceNotFound(NotFound):
 
 
 class ScheduleNotFound(NotFound):
-    """The owner has no schedule of this key."""
+    """The owner has no schedule with this key."""
 
     def __init__(self, owner: str, key: str) -> None:
         super().__init__(f"{owner} has no schedule {key!r}")
@@ -321,7 +321,7 @@ class ScheduleNotFound(NotFound):
 
 
 class DeadLetterNotFound(NotFound):
-    """The session has no dead letter of this id."""
+    """The session has no dead letter with this id."""
 
     def __init__(self, session_id: str, batch_id: str) -> None:
         super().__init__(f"session {session_id!r} has no dead letter {batch_id!r}")
@@ -351,13 +351,13 @@ class SessionBindingMismatch(StoreError):
 
 
 class Conflict(StoreError):
-    """Somebody else was first, or the same name was used for other content."""
+    """Another writer was first, or the name is in use for other content."""
 
     advice = Advice.DECIDE_AGAIN
 
 
 class RevisionConflict(Conflict):
-    """The head moved since the caller looked."""
+    """The session has another revision than the caller expected."""
 
     def __init__(self, session_id: str, expected: int, actual: int) -> None:
         super().__init__(
@@ -408,9 +408,9 @@ class GraphShared(Conflict):
 
 
 class SessionExists(Conflict):
-    """The id that a fork or an import was to get belongs to another session."""
+    """The id for a fork or an import belongs to another session."""
 
-    def __init__(self, session_id: str, difference: str = "is no fork of this source") -> None:
+    def __init__(self, session_id: str, difference: str = "is not a fork of this source") -> None:
         super().__init__(f"session {session_id!r} exists already and {difference}")
         self.session_id = session_id
 
@@ -429,7 +429,8 @@ class RegistrationConflict(Conflict):
 
     def __init__(self, process_id: str, existing_hash: str, new_hash: str) -> None:
         super().__init__(
-            f"process {process_id!r} was registered otherwise: existing {existing_hash[:12]}, new {new_hash[:12]}"
+            f"process {process_id!r} was registered with other content: "
+            f"existing {existing_hash[:12]}, new {new_hash[:12]}"
         )
         self.process_id = process_id
         self.existing_hash = existing_hash
@@ -455,14 +456,15 @@ class ProcessTerminal(Conflict):
 
 
 class EffectMismatch(Conflict):
-    """Another effect was recorded under the replay key: the code that runs is not the code that was recorded.
+    """Another effect was recorded under the replay key: the code has changed since.
 
-    ``path`` is the first place that differs, ``recorded`` and ``given`` what stands there.
+    ``path`` is the first difference, ``recorded`` and ``given`` are the two values there.
     """
 
     def __init__(self, scope: str, replay_key: str, *, path: str, recorded: object, given: object) -> None:
         super().__init__(
-            f"effect {replay_key!r} of {scope} was recorded otherwise: {path} was {recorded!r:.200}, now {given!r:.200}"
+            f"effect {replay_key!r} of {scope} was recorded with other content: "
+            f"{path} was {recorded!r:.200}, now {given!r:.200}"
         )
         self.scope = scope
         self.replay_key = replay_key
@@ -482,7 +484,7 @@ class TriggerConflict(Conflict):
 
 
 class OccurrenceConflict(Conflict):
-    """The idempotency key was used for another happening of the same source."""
+    """The idempotency key was used for another occurrence of the same source."""
 
     def __init__(self, source_type: str, source_key: str, idempotency_key: str) -> None:
         super().__init__(
@@ -522,10 +524,10 @@ class ClaimLost(StoreError):
 
 
 class EffectLeaseLost(StoreError):
-    """The claim on an effect is not the live one: taken over, lapsed, given back, or the effect is settled."""
+    """The claim on an effect is not live: taken over, expired, released, or the effect has its outcome."""
 
     def __init__(self, scope: str, replay_key: str) -> None:
-        super().__init__(f"the claim on effect {replay_key!r} of {scope} does not hold; somebody else may run it")
+        super().__init__(f"the claim on effect {replay_key!r} of {scope} does not hold; another worker may run it")
         self.scope = scope
         self.replay_key = replay_key
 
@@ -533,8 +535,8 @@ class EffectLeaseLost(StoreError):
 class StoreUnavailable(StoreError):
     """The database did not answer in time or not at all.
 
-    ``outcome_unknown`` is true when the call may have been applied all the same: repeat it with the same
-    turn id, or load and look, before doing it anew.
+    ``outcome_unknown`` is True if the call may have been applied: retry it with the same turn id or key, or load the
+    current state first.
     """
 
     advice = Advice.RETRY
@@ -545,7 +547,7 @@ class StoreUnavailable(StoreError):
 
 
 class MaintenanceFailed(StoreError):
-    """Maintenance ended early. ``report`` is the report of what was done until then, the cause says what happened."""
+    """Maintenance ended early. ``report`` lists what was done until then, ``__cause__`` is the error."""
 
     advice = Advice.RETRY
 
@@ -555,9 +557,9 @@ class MaintenanceFailed(StoreError):
 
 
 class WaitTimedOut(StoreError, TimeoutError):
-    """What was waited for had not happened when the time was over; waiting again misses nothing.
+    """The awaited event had not happened when the timeout passed; waiting again misses nothing.
 
-    ``process_id`` is None where it was not a process that was waited for.
+    ``process_id`` is None if it was not an event of a process.
     """
 
     advice = Advice.RETRY
@@ -571,7 +573,7 @@ class WaitTimedOut(StoreError, TimeoutError):
 
 
 class StorageFailure(StoreError):
-    """The disk or the server refuses: full, failing, read-only, or without the right."""
+    """The disk or the server failed: full, broken, read-only, or without permission."""
 
     def __init__(self, message: str, *, outcome_unknown: bool = False) -> None:
         super().__init__(message)
@@ -583,7 +585,7 @@ class CorruptData(StoreError):
 
 
 class SweepIncomplete(StoreError):
-    """A sweep of attachments stopped half-way or could not delete all bytes; sweeping again is safe.
+    """A sweep of attachments stopped early or could not delete all bytes; sweeping again is safe.
 
     ``report`` is the partial report. Where the database or the byte store failed, its error is the ``__cause__``.
     """
@@ -605,7 +607,7 @@ class StorageClosed(StoreError):
 
 
 class SchemaMismatch(StoreError):
-    """The tables are not the ones this version of lash needs."""
+    """The tables differ from those that this version of lash needs."""
 
 
 class NewerSchema(SchemaMismatch):
@@ -631,4 +633,4 @@ class PendingMigrations(SchemaMismatch):
 
 
 class ForeignDatabase(SchemaMismatch):
-    """The file belongs to another program, or is no database at all."""
+    """The file belongs to another program, or is not a database."""

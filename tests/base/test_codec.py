@@ -151,9 +151,9 @@ def test_a_list_is_taken_for_a_typed_tuple() -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ({"a": [math.nan]}, "box.body.a[0] is nan, which JSON cannot carry"),
-        ({"a": [math.inf]}, "box.body.a[0] is inf, which JSON cannot carry"),
-        (-math.inf, "box.body is -inf, which JSON cannot carry"),
+        ({"a": [math.nan]}, "box.body.a[0] is nan, which JSON cannot represent"),
+        ({"a": [math.inf]}, "box.body.a[0] is inf, which JSON cannot represent"),
+        (-math.inf, "box.body is -inf, which JSON cannot represent"),
         ({"a": 2**63}, "box.body.a is an integer beyond 64 bits; send it as text"),
         ([0, -(2**63) - 1], "box.body[1] is an integer beyond 64 bits; send it as text"),
         (10**30, "box.body is an integer beyond 64 bits; send it as text"),

@@ -22,10 +22,10 @@ def nothing_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("sqlite://agents.db", r"names a host; a file is written with three slashes: sqlite:///agents\.db"),
+        ("sqlite://agents.db", r"names a host; write a file with three slashes: sqlite:///agents\.db"),
         ("sqlite://host/agents.db", "names a host"),
-        ("sqlite://[broken", "is no URL"),
-        ("sqlite:///agents.db#1", "contains '#'; in the name of a file it is written %23"),
+        ("sqlite://[broken", "malformed URL"),
+        ("sqlite:///agents.db#1", "contains '#'; in a file name write it as %23"),
         ("sqlite:///a%00b.db", "contains a NUL character"),
         ("sqlite:///a\0b.db", "contains a NUL character"),
         ("sqlite:///agents.db?journal=wal", "unknown option 'journal' of a sqlite URL; expected one of synchronous"),
@@ -34,18 +34,18 @@ def nothing_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
         ("sqlite:///agents.db?busy_timeout_ms=-1", "busy_timeout_ms: expected 0 or more, got -1"),
         ("sqlite:///agents.db?synchronous=off", "synchronous: expected 'full' or 'normal', got 'off'"),
         ("sqlite:///agents.db?group_limit=1", "unknown option 'group_limit'"),
-        ("mysql://host/agents", "'mysql' is no kind of storage; use sqlite:///agents"),
-        ("SQLITE:///agents.db", "'SQLITE' is no kind of storage"),
-        ("agents.db", "'agents.db' is no kind of storage"),
-        ("sqlite:agents.db", "'sqlite:agents.db' is no kind of storage"),
-        ("", "'' is no kind of storage"),
-        ("sqlite:///" + "a" * 300, "invalid file name 'a+: File name too long"),
+        ("mysql://host/agents", "unknown URL scheme 'mysql'; expected sqlite:///agents"),
+        ("SQLITE:///agents.db", "unknown URL scheme 'SQLITE'"),
+        ("agents.db", "unknown URL scheme 'agents.db'"),
+        ("sqlite:agents.db", "unknown URL scheme 'sqlite:agents.db'"),
+        ("", "unknown URL scheme ''"),
+        ("sqlite:///" + "a" * 300, "invalid file name .*: File name too long"),
         ("sqlite:///\ud800.db", "invalid file name"),
-        ("postgresql:u:canary@host/db", "^a text with '@' in it is no kind of storage"),
-        ("u:canary@host://db", "^a text with '@' in it is no kind of storage"),
+        ("postgresql:u:canary@host/db", "^unknown URL scheme a text with '@' in it"),
+        ("u:canary@host://db", "^unknown URL scheme a text with '@' in it"),
         ("sqlite://u:canary@host/a.db", "^a text with '@' in it names a host.*: sqlite:///file$"),
-        (Path("agents.db"), "a storage is named by a URL such as .*, not by PosixPath"),
-        (None, "not by NoneType"),
+        (Path("agents.db"), "expected a URL such as .*, got PosixPath"),
+        (None, "got NoneType"),
     ],
 )
 async def test_a_wrong_url_is_refused_before_anything_is_opened(url: str, message: str) -> None:
@@ -56,13 +56,13 @@ async def test_a_wrong_url_is_refused_before_anything_is_opened(url: str, messag
 
 async def test_a_wrong_compression_is_refused() -> None:
     """The profiles are named in the error."""
-    with pytest.raises(ConfigError, match="'fast' is no way to compress; there are low_latency, balanced, compact"):
+    with pytest.raises(ConfigError, match="unknown compression 'fast'; expected one of low_latency, balanced, compact"):
         await lash.open("sqlite:///agents.db", compression="fast")  # type: ignore[arg-type]
 
 
 async def test_a_pool_goes_with_postgres_only() -> None:
     """A pool for a file is a mistake, not something to ignore."""
-    with pytest.raises(ConfigError, match="pool goes with a postgresql:// URL"):
+    with pytest.raises(ConfigError, match="expected a postgresql:// URL with pool"):
         await lash.open("sqlite:///agents.db", pool=object())  # type: ignore[arg-type]
 
 

@@ -64,8 +64,9 @@ def test_every_class_gives_the_advice_it_is_meant_to(advice: Advice) -> None:
 
 
 def test_every_error_can_be_imported_from_the_package() -> None:
-    """Callers catch ``lash.SomeError``."""
-    assert {name for name in CLASSES if getattr(lash, name, None) is CLASSES[name]} == set(CLASSES)
+    """Callers catch ``lash.errors.SomeError``; common ones are the same classes in ``lash``."""
+    assert {name for name in CLASSES if getattr(lash.errors, name) is CLASSES[name]} == set(CLASSES)
+    assert {name for name in CLASSES if name in dir(lash) and getattr(lash, name) is not CLASSES[name]} == set()
 
 
 def test_every_class_says_when_it_is_raised() -> None:
@@ -90,11 +91,11 @@ def test_messages_name_what_they_are_about() -> None:
     ("error", "message"),
     [
         (errors.ProcessNotFound("p"), "unknown process 'p'"),
-        (errors.ProcessPruned("p"), "process 'p' ended and is no longer retained"),
+        (errors.ProcessPruned("p"), "process 'p' ended and was pruned"),
         (errors.GrantNotFound("s", "p"), "process 'p' is not granted to session 's'"),
         (
             errors.RegistrationConflict("p", "a" * 64, "b" * 64),
-            "process 'p' was registered otherwise: existing aaaaaaaaaaaa, new bbbbbbbbbbbb",
+            "process 'p' was registered with other content: existing aaaaaaaaaaaa, new bbbbbbbbbbbb",
         ),
         (errors.EventConflict("p", "key"), "process 'p': replay key 'key' was used for another event"),
         (errors.ProcessTerminal("p", "failed"), "process 'p' is already terminal: failed"),

@@ -61,7 +61,7 @@ def test_fork_continues_from_a_node(seeded: Seeded) -> None:
     assert (made.returncode, made.stdout) == (0, "forked support-42 as curtly\n")
     assert [each["node_id"] for each in values("sessions", "tree", "curtly", url=seeded.url)] == ["ask", "curt"]
     again = run("sessions", "fork", "support-42", "curtly", "--node", "curt", url=seeded.url)
-    assert (again.returncode, again.stdout) == (0, "curtly is a fork of support-42 already\n")
+    assert (again.returncode, again.stdout) == (0, "curtly is already a fork of support-42\n")
     assert run("sessions", "fork", "support-42", "x", "--node", "none", url=seeded.url).returncode == 3
     assert run("sessions", "fork", "curtly", "support-42", url=seeded.url).returncode == 4
 
@@ -86,7 +86,7 @@ def test_cancel_asks_a_process_to_stop(seeded: Seeded) -> None:
     assert (record.projection.cancel_requested, record.projection.cancel_reason) == (True, "enough")
     assert "cancelling" in run("ps", url=seeded.url).stdout
     ended = run("cancel", "report-3", url=seeded.url)
-    assert (ended.returncode, ended.stderr) == (4, "lash: process 'report-3' has ended already: completed\n")
+    assert (ended.returncode, ended.stderr) == (4, "lash: process 'report-3' has already ended: completed\n")
 
 
 def test_cancel_of_a_turn_is_queued_for_the_session(seeded: Seeded) -> None:
@@ -98,7 +98,7 @@ def test_cancel_of_a_turn_is_queued_for_the_session(seeded: Seeded) -> None:
     assert order.reason == "enough"
     ask(seeded.url, lambda storage: storage.sessions.create("quiet"))
     quiet = run("cancel", "--session", "quiet", url=seeded.url)
-    assert (quiet.returncode, quiet.stderr) == (4, "lash: session 'quiet' has no turn that has begun\n")
+    assert (quiet.returncode, quiet.stderr) == (4, "lash: session 'quiet' has no running turn\n")
     assert run("cancel", "--session", "nobody", url=seeded.url).returncode == 3
     assert ask(seeded.url, lambda storage: storage.sessions.open("nobody")) is None
 
@@ -187,7 +187,7 @@ def test_what_is_no_age_prunes_nothing(age: str) -> None:
     """The usage is explained, before a storage is opened."""
     ended = run("db", "prune", "--older-than", age, "--yes", url="sqlite:///none.db")
     assert ended.returncode == 2
-    assert "write a number and one of y, d, h, m, s" in ended.stderr
+    assert "expected a number and one of y, d, h, m, s" in ended.stderr
 
 
 def test_vacuum_deletes_removed_nodes(seeded: Seeded) -> None:

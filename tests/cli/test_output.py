@@ -126,7 +126,7 @@ def test_lists_say_when_there_is_more(seeded: Seeded) -> None:
     """A list that was cut says so beside the output; --no-limit shows all of it."""
     cut = run("ps", "-a", "--limit", "1", url=seeded.url)
     assert len(cut.stdout.splitlines()) == 2
-    assert cut.stderr == "only the first 1 are shown; --no-limit shows all of them\n"
+    assert cut.stderr == "only the first 1 are shown; --no-limit shows all\n"
     assert run("ps", "-a", "--limit", "1", "--json", url=seeded.url).stderr == ""
     assert len(values("ps", "-a", "--limit", "1", "--no-limit", url=seeded.url)) == 2
     assert run("ps", "-a", "--limit", "2", url=seeded.url).stderr == ""

@@ -13,7 +13,7 @@ ERASE = "\r\x1b[K"
 LONG_WORK = {
     "init": ("migrate", ["init"]),
     "check": ("check", ["db", "check"]),
-    "gc": ("look for garbage", ["db", "gc", "--dry-run"]),
+    "gc": ("find garbage", ["db", "gc", "--dry-run"]),
     "vacuum": ("count", ["db", "vacuum", "--dry-run"]),
     "backup": ("backup", ["db", "backup", "copy.db"]),
     "restore": ("restore", ["db", "restore", "saved.db", "--yes"]),
@@ -23,7 +23,7 @@ LONG_WORK = {
     "import": ("read", ["sessions", "import", "saved.jsonl", "--as", "again"]),
 }
 """What each bar is called, and the command that shows it."""
-WITHOUT_END = {"migrate", "look for garbage"}
+WITHOUT_END = {"migrate", "find garbage"}
 """Work that cannot say how far it is."""
 
 

@@ -69,12 +69,12 @@ def test_ids_are_never_cut(seeded: Seeded) -> None:
 def test_removing_asks_on_a_terminal(seeded: Seeded) -> None:
     """No leaves everything as it is and ends with 1; yes removes."""
     with terminal("sessions", "rm", "support-42", url=seeded.url) as screen:
-        screen.read_until("for good? [y/N]:")
+        screen.read_until("permanently? [y/N]:")
         screen.type("n\n")
         assert screen.end() == 1
         assert "nothing was done" in screen.text
     with terminal("sessions", "rm", "support-42", url=seeded.url) as screen:
-        screen.read_until("for good? [y/N]:")
+        screen.read_until("permanently? [y/N]:")
         screen.type("y\n")
         assert screen.end() == 0
         assert "deleted support-42" in screen.text
@@ -83,7 +83,7 @@ def test_removing_asks_on_a_terminal(seeded: Seeded) -> None:
 def test_ctrl_c_at_a_question_changes_nothing(seeded: Seeded) -> None:
     """Ctrl-C ends with 130, quietly, and nothing is removed."""
     with terminal("sessions", "rm", "support-42", url=seeded.url) as screen:
-        screen.read_until("for good? [y/N]:")
+        screen.read_until("permanently? [y/N]:")
         screen.type("\x03")
         assert screen.end() == 130
         assert "Traceback" not in screen.text

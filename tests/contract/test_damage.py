@@ -44,7 +44,7 @@ async def test_a_damaged_receipt_is_no_replay(backend_url: str) -> None:
         ("DELETE FROM lash_checkpoints", "no checkpoint"),
         ("DELETE FROM lash_blobs", "missing"),
         ("UPDATE lash_blobs SET size = 7", "damaged"),
-        ("UPDATE lash_blobs SET codec = 'rot13'", "unknown form"),
+        ("UPDATE lash_blobs SET codec = 'rot13'", "unknown codec"),
     ],
 )
 async def test_damage_is_never_absence(backend_url: str, damage: str, message: str) -> None:

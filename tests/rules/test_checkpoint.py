@@ -205,7 +205,7 @@ def test_an_unreadable_turn_state_is_corrupt() -> None:
         (ComponentRow("a", ALPHA, None, 5, b"alpha"), "missing"),
         (ComponentRow("a", ALPHA, "plain", None, b"alpha"), "missing"),
         (ComponentRow("a", ALPHA, "plain", 5, None), "missing"),
-        (ComponentRow("a", ALPHA, "lzma", 5, b"alpha"), "unknown form 'lzma'"),
+        (ComponentRow("a", ALPHA, "lzma", 5, b"alpha"), "unknown codec 'lzma'"),
         (ComponentRow("a", ALPHA, "plain", 5, b"alphb"), "damaged"),
         (ComponentRow("a", ALPHA, "plain", 6, b"alpha"), "damaged"),
         (ComponentRow("a", ALPHA, "zstd", 5, b"alpha"), "cannot be decompressed"),

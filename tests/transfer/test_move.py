@@ -278,7 +278,7 @@ async def test_a_source_that_is_used_meanwhile_is_told(tmp_path: Path) -> None:
 
         with pytest.raises(Conflict, match="was used while it was moved"):
             await move_storage(source, target, progress=use)
-        with pytest.raises(Conflict, match="begin anew"):
+        with pytest.raises(Conflict, match="start again"):
             await move_storage(source, target)
 
 
@@ -295,10 +295,10 @@ async def test_a_half_moved_storage_is_neither_source_nor_target_of_another_move
             await move_storage(source, target, progress=stop)
         with pytest.raises(Conflict, match="itself the target of a move"):
             await move_storage(target, other)
-        with pytest.raises(Conflict, match="begin anew"):
+        with pytest.raises(Conflict, match="start again"):
             await move_storage(other, target)
         await source.session("t").commit(commit(1, *chain("late", after="c"), session_id="t"))
-        with pytest.raises(Conflict, match="begin anew"):
+        with pytest.raises(Conflict, match="start again"):
             await move_storage(source, target)
 
 

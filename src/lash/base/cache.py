@@ -1,4 +1,4 @@
-"""The bytes that a storage has loaded and verified lately."""
+"""A cache of bytes that a storage has loaded and verified."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Final
 
 MAX_COUNT: Final = 1_024
 MAX_BYTES: Final = 32 * 1024 * 1024
+"""Enough for the artifacts of a busy worker, and little beside its other memory."""
 
 
 class ByteCache:
-    """Immutable bytes by key, bounded in number and in size; the least recently used are forgotten first.
+    """Immutable bytes by key, bounded in number and in size; the least recently used are dropped first.
 
-    Bytes that would fill more than a quarter of the cache are not kept, so that one of them cannot empty it.
+    Bytes larger than a quarter of the cache are not kept, so that one entry cannot evict all others.
     """
 
     def __init__(self, *, max_count: int = MAX_COUNT, max_bytes: int = MAX_BYTES) -> None:

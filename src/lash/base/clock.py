@@ -1,4 +1,4 @@
-"""The clock that decides about time on SQLite; PostgreSQL asks its server instead."""
+"""The clock of a SQLite storage; PostgreSQL uses its server's clock."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How values become text and bytes, and how both are read back with proof.
+"""Encodes values as JSON, and decodes stored JSON with verification.
 
-What ``encode`` accepts, ``decode`` returns unchanged, but for tuples inside plain JSON, which come back as lists:
-a value is refused while it can still be refused.
+``decode`` returns every value that ``encode`` accepts unchanged, except that tuples inside plain JSON become lists. A
+value that would not survive the round trip is refused when it is encoded.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _encoder: Final = msgspec.json.Encoder()
 _canonical_encoder: Final = msgspec.json.Encoder(order="deterministic")
 _SAME_DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
 _LONG_INTEGER: Final = b"0" * 19
-"""What every integer that may lie beyond 64 bits contains, once all digits are the same; far cheaper than a pattern."""
+"""Every integer that may exceed 64 bits contains this once all digits are 0; much cheaper than a regular expression."""
 
 
 def encode(value: object, shape: type[T], what: str) -> str:
-    """Return the JSON text of a value of this shape, or raise InvalidInput saying what cannot be stored."""
+    """Return the JSON text of a value of this shape; raise InvalidInput naming the part that cannot be stored."""
     return encode_to_bytes(value, shape, what).decode()
 
 
@@ -62,9 +62,9 @@ def decode(text: str | bytes, shape: type[T], what: str) -> T:
 
 
 def canonical(value: object) -> bytes:
-    """Return the one JSON text of a value that is the same on every machine, without white space.
+    """Return the canonical JSON text of a value: the same on every machine, without white space.
 
-    Keys are sorted, fields of records come in the order of their declaration: moving one changes identities.
+    Keys are sorted; fields of structs keep the order of their declaration, so moving a field changes hashes.
     """
     return _canonical_encoder.encode(value)
 
@@ -80,15 +80,15 @@ _describing: Final = threading.Lock()
 
 
 def describe_shapes() -> None:
-    """Let msgspec describe every record that is known by now, before several threads read records.
+    """Let msgspec prepare every struct type defined so far, before several threads decode.
 
-    It describes a record when that is first read, and shows the half-made description to other threads meanwhile: two
-    threads that meet a new record at the same moment crash the interpreter.
+    msgspec prepares a type at its first use, and other threads can see the half-prepared type meanwhile: two threads
+    that use a new type at the same moment crash the interpreter.
     """
     with _describing:
         for shape in _below(msgspec.Struct):
             if shape not in _described:
-                # A record that names what only a type checker can see is read by nobody.
+                # A struct whose annotations only a type checker can resolve is never decoded.
                 with contextlib.suppress(NameError, TypeError):
                     msgspec.json.Decoder(shape)
                 _described.add(shape)
@@ -109,13 +109,13 @@ def _decoder(shape: type[T]) -> msgspec.json.Decoder[T]:
 
 
 def _check_suspects(value: object, encoded: bytes, what: str) -> None:
-    """Walk the value only if its text hints at deep nesting or at a number that fits no column."""
+    """Walk the value only if its text may contain deep nesting or an integer beyond 64 bits."""
     if encoded.count(b"{") + encoded.count(b"[") > MAX_JSON_DEPTH or _LONG_INTEGER in encoded.translate(_SAME_DIGITS):
         _check_plain(value, what)
 
 
 def _check_plain(value: object, path: str, depth: int = 0) -> None:
-    """Raise InvalidInput at the first thing inside the value that JSON cannot carry unchanged."""
+    """Raise InvalidInput for the first part of the value that JSON cannot represent unchanged."""
     match value:
         case msgspec.Struct() | dict() | list() | tuple() | frozenset() if depth == MAX_JSON_DEPTH:
             raise InvalidInput(f"{path.split('.', 1)[0]} is nested more than {MAX_JSON_DEPTH} levels deep")
@@ -135,7 +135,7 @@ def _check_plain(value: object, path: str, depth: int = 0) -> None:
 
 
 def _check_returned(value: object, back: object, path: str) -> None:
-    """Raise InvalidInput at the first thing that was read back as something else than it was."""
+    """Raise InvalidInput for the first part that is decoded as another value."""
     match value, back:
         case msgspec.Struct(), _ if type(back) is type(value):
             for name in value.__struct_fields__:
@@ -161,6 +161,6 @@ def _check_scalar(value: object, path: str) -> None:
         case float() if math.isfinite(value):
             return
         case float():
-            raise InvalidInput(f"{path} is {value}, which JSON cannot carry")
+            raise InvalidInput(f"{path} is {value}, which JSON cannot represent")
         case _:
             raise InvalidInput(f"{path} is of type {type(value).__name__}, which is not plain JSON")

@@ -1,4 +1,4 @@
-"""Compressed bytes and texts: which profile compresses what, and how the stored form is verified on read.
+"""Compression of bytes and texts, with verification on read.
 
 Blobs go through zstd and carry a codec tag. Texts of records go through zlib with a shared dictionary: they are a few
 hundred bytes long and read one at a time, where zlib is smaller than zstd and three times as fast (docs/adr/0025).
@@ -25,7 +25,7 @@ BlobRef = NewType("BlobRef", str)
 
 
 class Compression(enum.StrEnum):
-    """When bytes are compressed. The ref of the bytes is the same under every profile."""
+    """The compression profile of a storage. The ref of bytes is the same under every profile."""
 
     LOW_LATENCY = "low_latency"
     """Never."""
@@ -46,7 +46,7 @@ class Codec(enum.StrEnum):
 
 
 class StoredBlob(NamedTuple):
-    """Bytes in the form in which they are stored. ``size`` is their length before compression."""
+    """The stored form of bytes. ``size`` is their length before compression."""
 
     ref: BlobRef
     codec: Codec
@@ -58,7 +58,7 @@ _BLOB_RULES: Final = {Compression.BALANCED: _Rule(4_096, 3), Compression.COMPACT
 
 
 def pack(content: bytes, compression: Compression) -> StoredBlob:
-    """Return the stored form of the bytes; compression that would not make them smaller is left out."""
+    """Return the stored form of the bytes; they stay uncompressed if compression would not make them smaller."""
     check_content("content", content, limit=MAX_CONTENT_BYTES)
     ref = BlobRef(content_hash(content))
     rule = _BLOB_RULES.get(compression)
@@ -70,7 +70,7 @@ def pack(content: bytes, compression: Compression) -> StoredBlob:
 
 
 def unpack(blob: StoredBlob) -> bytes:
-    """Return the bytes, after proving that they are the ones the ref names. Never expands beyond ``size``."""
+    """Return the bytes after verifying their hash. Never expands beyond ``size``."""
     content = _expand(blob) if blob.codec is Codec.ZSTD else blob.content
     if len(content) != blob.size or content_hash(content) != blob.ref:
         raise CorruptData(f"the stored bytes of {blob.ref} are damaged")
@@ -78,17 +78,17 @@ def unpack(blob: StoredBlob) -> bytes:
 
 
 def unpack_stored(ref: str, codec: str, size: int, content: bytes) -> bytes:
-    """Return the bytes of a stored row, proven like those of ``unpack``."""
+    """Return the bytes of a stored row, verified like those of ``unpack``."""
     try:
         known = Codec(codec)
     except ValueError:
-        raise CorruptData(f"the bytes {ref} are stored in the unknown form {codec!r}") from None
+        raise CorruptData(f"unknown codec {codec!r} of the stored bytes {ref}") from None
     return unpack(StoredBlob(BlobRef(ref), known, size, content))
 
 
 def _expand(blob: StoredBlob) -> bytes:
     if not 0 <= blob.size <= MAX_CONTENT_BYTES:
-        # The decompressor takes a negative limit for none at all, and a few bytes can stand for terabytes.
+        # To the decompressor a negative limit means none, and a few bytes can expand to terabytes.
         raise CorruptData(f"the stored bytes of {blob.ref} have the impossible size {blob.size}")
     decompressor = zstd.ZstdDecompressor()
     try:
@@ -106,10 +106,11 @@ _DICTIONARY: Final = (
     b'"process_id":"","entry":{"kind":"message","message":{"id":"","role":"assistant","parts":[{"id":":0","kind":'
     b'"text","content":"'
 )
-"""What was packed with this can be read with this alone: it must never change."""
+"""It must never change: texts packed with it can only be read with it."""
 _WINDOW_BITS: Final = -13
-"""Without a header, and with a window that takes little memory and time to make."""
+"""No header, and a window that takes little memory and time to set up."""
 _MEMORY_LEVEL: Final = 5
+"""Small hash tables: texts are a few hundred bytes long."""
 
 
 _TEXT_RULES: Final = {Compression.BALANCED: _Rule(1_024, 1), Compression.COMPACT: _Rule(256, 6)}
@@ -117,11 +118,11 @@ _BLANKS: Final = {
     rule.level: zlib.compressobj(rule.level, zlib.DEFLATED, _WINDOW_BITS, _MEMORY_LEVEL, zdict=_DICTIONARY)
     for rule in _TEXT_RULES.values()
 }
-"""Compressors that have read the dictionary; a copy of one is made for each text."""
+"""Compressors that have read the dictionary; each text uses a copy of one."""
 
 
 def pack_text(text: bytes, compression: Compression) -> bytes | None:
-    """Return a text compressed; None if it is short, or if that would not make it smaller."""
+    """Return the compressed text; None if it is short or would not become smaller."""
     rule = _TEXT_RULES.get(compression)
     if rule is None or len(text) < rule.threshold:
         return None
@@ -131,7 +132,7 @@ def pack_text(text: bytes, compression: Compression) -> bytes | None:
 
 
 def unpack_text(packed: bytes, what: str) -> bytes:
-    """Return what `pack_text` was given, or raise CorruptData. Never expands beyond what a record may hold."""
+    """Return the packed text, or raise CorruptData. Never expands beyond the limit of a record."""
     decompressor = zlib.decompressobj(_WINDOW_BITS, _DICTIONARY)
     try:
         text = decompressor.decompress(packed, MAX_CONTENT_BYTES)

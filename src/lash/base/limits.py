@@ -1,4 +1,4 @@
-"""What a value must be like to be stored, checked before any transaction begins."""
+"""Limits of stored values, checked before any transaction begins."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DIGEST: Final = re.compile("[0-9a-f]{64}")
 
 
 def check_identifier(what: str, value: object) -> str:
-    """Return the value if it can serve as an id or a key: text, not blank, not too long, storable anywhere."""
+    """Return the value if it is a valid id or key: text, not blank, not too long, storable in both databases."""
     text = check_text(what, value, limit=MAX_IDENTIFIER_LENGTH)
     if not text.strip():
         raise InvalidInput(f"{what} is blank")
@@ -63,7 +63,7 @@ def check_content(what: str, value: object, *, limit: int = MAX_CONTENT_BYTES) -
 
 
 def check_digest(what: str, value: object) -> str:
-    """Return the value if it is a SHA-256 in 64 lowercase hex digits, and so can never be a path or a pattern."""
+    """Return the value if it is a SHA-256 in 64 lowercase hex digits; such a text is never a path or a pattern."""
     if not isinstance(value, str) or not _DIGEST.fullmatch(value):
         raise InvalidInput(f"{what} must be 64 lowercase hex digits, not {value!r:.80}")
     return value

@@ -1,4 +1,4 @@
-"""Work on large bytes away from the event loop."""
+"""Runs work on large bytes outside the event loop."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 LARGE: Final = 1024 * 1024
-"""From this length on, hashing and compressing take longer than handing them to a thread."""
+"""From this length on, hashing and compressing take longer than the switch to a thread."""
 
 
 async def off_loop(content: object, work: Callable[[], T]) -> T:
-    """Do the work, in a thread if the content that it is about is large."""
+    """Do the work, in a thread if the content is large."""
     if isinstance(content, bytes) and len(content) >= LARGE:
         return await asyncio.to_thread(work)
     return work()

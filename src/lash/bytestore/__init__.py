@@ -1,1 +1,1 @@
-"""Byte stores for attachments beside the database itself: a folder, and S3."""
+"""Byte stores for attachments outside the database: a directory, and S3."""

@@ -1,4 +1,4 @@
-"""The bytes of attachments as files in one folder."""
+"""The bytes of attachments as files in one directory."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _STALE_AFTER_S: Final = 60 * 60
-"""No write takes this long; what is older was left behind by one that died."""
+"""No write takes this long; an older temporary file belongs to a writer that died."""
 
 
 class FileBytes:
-    """Files ``<root>/sha256/<2 digits>/<id>`` below a folder that belongs to one storage.
+    """Files ``<root>/sha256/<2 digits>/<id>`` below a directory that belongs to one storage.
 
-    The contract is `lash.stores.attachment.ByteStore`. A file is written under a name of its own in
-    ``<root>/temporary``, forced to the disk and then renamed, and so is every folder on the way to it: a crash leaves
-    the whole file or none.
+    The contract is `lash.stores.attachment.ByteStore`. A file is written to a unique name in
+    ``<root>/temporary``, synced with fsync and renamed, and its directories are synced too: a crash leaves the whole
+    file or none.
     """
 
     durability: Final = Durability.DURABLE
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
-        """Use the folder, which is created with the first file."""
+        """Use the directory, which is created with the first file."""
         path = Path(root)
         if not path.is_absolute():
-            raise ConfigError(f"the folder for attachments must be an absolute path, not {os.fspath(root)!r}")
+            raise ConfigError(f"expected an absolute path for attachments, got {os.fspath(root)!r}")
         self._root = path
         self._temporary = path / "temporary"
 
@@ -52,21 +52,21 @@ class FileBytes:
         return await _in_thread(self._sweep_stale)
 
     def _path(self, attachment_id: str) -> Path:
-        # Checked here too: whatever the caller did, no other text ever becomes a path.
+        # Checked here too, so that no other text can ever become a path.
         digest = check_digest("attachment_id", attachment_id)
         return self._root / "sha256" / digest[:2] / digest
 
     def _put(self, path: Path, content: bytes) -> None:
         try:
-            _make_folder(path.parent)
+            _make_directory(path.parent)
             if not _holds(path, content):
                 self._write(path, content)
-            _force(path.parent)
+            _sync(path.parent)
         except OSError as error:
             raise _failure("write", path, error) from error
 
     def _write(self, path: Path, content: bytes) -> None:
-        _make_folder(self._temporary)
+        _make_directory(self._temporary)
         temporary = self._temporary / f"{path.name}.{new_id()}"
         try:
             with temporary.open("xb") as file:
@@ -75,7 +75,7 @@ class FileBytes:
                 os.fsync(file.fileno())
             temporary.replace(path)
         except BaseException:
-            # The first failure is the one to report.
+            # Report the first failure, not this one.
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
             raise
@@ -91,7 +91,7 @@ class FileBytes:
     def _delete(self, path: Path) -> None:
         try:
             path.unlink()
-            _force(path.parent)
+            _sync(path.parent)
         except FileNotFoundError:
             return
         except OSError as error:
@@ -102,7 +102,7 @@ class FileBytes:
         removed = 0
         try:
             for entry in os.scandir(self._temporary):
-                # Another sweep may be at it too.
+                # Another sweep may have removed it.
                 with contextlib.suppress(FileNotFoundError):
                     if entry.stat(follow_symlinks=False).st_mtime < oldest:
                         Path(entry).unlink()
@@ -115,14 +115,14 @@ class FileBytes:
 
 
 async def _in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    # Imported here because it costs half of what import lash may cost.
+    # Imported here so that `import lash` stays fast.
     import asyncio
 
     return await asyncio.to_thread(work, *args, **kwargs)
 
 
 def _holds(path: Path, content: bytes) -> bool:
-    """Say whether the file is there and whole, and if so force it to the disk: its writer may have died before that."""
+    """Return whether the file exists and is whole; sync it in that case, because its writer may have died before."""
     try:
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_size != len(content) or file.read() != content:
@@ -133,18 +133,18 @@ def _holds(path: Path, content: bytes) -> bool:
         return False
 
 
-def _make_folder(path: Path) -> None:
-    """Create a folder with those above it, each of them forced to the disk."""
+def _make_directory(path: Path) -> None:
+    """Create a directory and its parents, and sync each of them."""
     if path.is_dir():
         return
     if path.parent != path:
-        _make_folder(path.parent)
+        _make_directory(path.parent)
     path.mkdir(exist_ok=True)
-    _force(path.parent)
+    _sync(path.parent)
 
 
-def _force(path: Path) -> None:
-    """Force a file or a folder to the disk."""
+def _sync(path: Path) -> None:
+    """Sync a file or a directory to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -13,16 +13,18 @@ if TYPE_CHECKING:
     from obstore.store import S3Config
 
 _MAX_RETRIES: Final = 3
-_DEBUG_TEXT: Final = "\n\nDebug source"
 _RETRY_FOR: Final = timedelta(seconds=30)
+"""Retries of the driver, for throttling and short outages; a worker retries the rest."""
+_DEBUG_TEXT: Final = "\n\nDebug source"
+"""Where the driver's messages turn into dumps of its structures."""
 
 
 class S3Bytes:
     """Objects ``<prefix>/sha256/<2 digits>/<id>`` in a bucket, or a part of one, that belongs to one storage.
 
-    The contract is `lash.stores.attachment.ByteStore`. Whatever is not given (region, keys) is taken from the
-    environment as AWS tools do. An ``endpoint`` names another server than AWS; one that begins with ``http://`` is
-    spoken to in clear text. An object is written by one request, so it is there whole or not at all.
+    The contract is `lash.stores.attachment.ByteStore`. Options that are not given (region, keys) are read from
+    the environment, as AWS tools do. An ``endpoint`` names a server other than AWS; with ``http://`` the connection is
+    not encrypted. An object is written by one request, whole or not at all.
     """
 
     durability: Final = Durability.DURABLE
@@ -39,7 +41,7 @@ class S3Bytes:
         session_token: str | None = None,
         timeout_s: float = 60.0,
     ) -> None:
-        """Check the options; nothing is asked of the server yet."""
+        """Check the options, without a request to the server."""
         try:
             import obstore
             from obstore import exceptions
@@ -66,13 +68,13 @@ class S3Bytes:
                 retry_config={"max_retries": _MAX_RETRIES, "retry_timeout": _RETRY_FOR},
             )
         except (exceptions.BaseError, ValueError, TypeError) as error:
-            raise ConfigError(f"bucket {bucket!r} cannot be used: {error}") from error
+            raise ConfigError(f"invalid options for bucket {bucket!r}: {error}") from error
         self._obstore = obstore
         self._errors = exceptions
         self._name = f"s3://{bucket}/{prefix}"
 
     async def put(self, attachment_id: str, content: bytes) -> None:
-        # One request: of an upload in parts a server would keep, and charge for, what a failure left behind.
+        # One request: the server would keep, and charge for, the parts of a failed multipart upload.
         try:
             await self._obstore.put_async(self._store, _key(attachment_id), content, use_multipart=False)
         except (self._errors.BaseError, OSError) as error:
@@ -98,7 +100,7 @@ class S3Bytes:
         return 0
 
     def _failure(self, what: str, attachment_id: str, error: Exception) -> StoreError:
-        """Say what failed. Only a refusal is certain; anything else may have happened all the same."""
+        """Return the error. Only after a refusal is it certain that nothing happened."""
         cause, _, _ = str(error).partition(_DEBUG_TEXT)
         message = f"cannot {what} attachment {attachment_id} in {self._name}: {cause}"
         refusals = (FileNotFoundError, self._errors.PermissionDeniedError, self._errors.UnauthenticatedError)
@@ -108,7 +110,7 @@ class S3Bytes:
 
 
 def _is_absent(error: Exception) -> bool:
-    """Say whether the server said that it has no such object; that it has no such bucket is something else."""
+    """Return whether the object does not exist; a missing bucket is another error."""
     return isinstance(error, FileNotFoundError) and "NoSuchKey" in str(error)
 
 

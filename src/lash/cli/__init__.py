@@ -1,0 +1,1 @@
+"""The ``lash`` command: one module for each group of commands; `shell` and `command` are what they share."""

@@ -1,4 +1,4 @@
-"""Copying a SQLite storage while it is in use, and putting a copy in its place."""
+"""``lash db backup`` and ``restore``: copies a SQLite storage while it is in use, and puts a copy in its place."""
 
 from __future__ import annotations
 
@@ -45,23 +45,23 @@ async def copy_storage(shell: Shell, target: str) -> int:
 async def restore_storage(shell: Shell, source: str, *, dry_run: bool, yes: bool) -> str | None:
     """Put a verified copy of a backup in the place of the storage; return where the old file is kept, if there was one.
 
-    The right to write is held all the while, so that no worker opens what is about to be replaced.
+    The write lock is held meanwhile, so that no worker opens the file that is about to be replaced.
     """
     path = _path_of(shell, f"pg_restore --clean --if-exists --dbname={{url}} {shlex.quote(source)}")
     async with busy("verify the backup"):
         problems = await examine(source)
     if problems:
-        raise CommandFailed(exits.ERROR, f"{source} is no backup that can be restored: {problems[0]}")
+        raise CommandFailed(exits.ERROR, f"cannot restore {source}: {problems[0]}")
     target, kept = _places(path)
     if not dry_run:
-        question = "Restore a new storage?" if kept is None else f"Put {source} in the place of {target}?"
+        question = "Restore a new storage?" if kept is None else f"Replace {target} by {source}?"
         shell.confirm(question, yes=yes)
         await _replace(shell, source, target, kept)
     return None if kept is None else str(kept)
 
 
 def _places(path: str) -> tuple[Path, Path | None]:
-    """Return the file to restore, and the name under which what is there now will be kept."""
+    """Return the file to restore, and the new name of the present file."""
     target = Path(path).resolve()
     ending = time.strftime("replaced-%Y%m%d-%H%M%S", time.gmtime())
     return target, _beside(target, ending) if target.exists() else None
@@ -80,7 +80,7 @@ async def _replace(shell: Shell, source: str, target: Path, kept: Path | None) -
 
 
 async def examine(path: str) -> list[str]:
-    """Return what is wrong with a file that should hold a storage; nothing if all is well."""
+    """Return the problems of a file that should hold a storage; empty if there are none."""
     try:
         connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
     except apsw.Error as error:
@@ -96,7 +96,7 @@ async def examine(path: str) -> list[str]:
 
 
 async def _interruptible(connection: apsw.Connection, work: Callable[[], list[str]]) -> list[str]:
-    """Do long work of SQLite in a thread, which a cancellation ends soon."""
+    """Run long work of SQLite in a thread; a cancellation interrupts it."""
     working = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         return await asyncio.shield(working)
@@ -109,18 +109,18 @@ async def _interruptible(connection: apsw.Connection, work: Callable[[], list[st
 
 def _examined(connection: apsw.Connection, path: str) -> list[str]:
     if connection.pragma("application_id") != APPLICATION_ID:
-        return [f"{path} is no storage of lash"]
+        return [f"{path} is not a storage of lash"]
     lines = [str(line) for (line,) in connection.execute("PRAGMA integrity_check").fetchall()]
     problems = [line for line in lines if line != "ok"]
     for table, row, parent, _key in connection.execute("PRAGMA foreign_key_check").fetchall():
-        problems.append(f"row {row} of {table} names a row of {parent} that is not there")
-    # Raises NewerSchema where this version cannot read it.
+        problems.append(f"row {row} of {table} refers to a missing row of {parent}")
+    # Raises NewerSchema if this version cannot read it.
     pending(read_version(connection, load_queries("lash.sqlite.sql")), load_migrations(MIGRATIONS))
     return problems
 
 
 async def _copy(shell: Shell, label: str, source: str, partial: Path) -> None:
-    """Copy one moment of a database to a new file, on disk once this returns, and verify the copy."""
+    """Copy a snapshot of a database to a new file, synced when this returns, and verify the copy."""
     try:
         await _copy_pages(shell, label, source, partial)
     except apsw.Error as error:
@@ -136,7 +136,7 @@ async def _copy_pages(shell: Shell, label: str, source: str, partial: Path) -> N
     copy = apsw.Connection(str(partial))
     try:
         origin.set_busy_timeout(_LOCK_TIMEOUT_MS)
-        # One read transaction: what others write meanwhile is neither in the copy nor a reason to begin anew.
+        # One read transaction: concurrent writes are not in the copy and do not restart it.
         origin.execute("BEGIN")
         pages = origin.pragma("page_count")
         with shell.progress(label, pages) as step, copy.backup("main", origin, "main") as running:
@@ -147,7 +147,7 @@ async def _copy_pages(shell: Shell, label: str, source: str, partial: Path) -> N
                 # Ctrl-C is noticed here.
                 await asyncio.sleep(0)
         origin.execute("ROLLBACK")
-        # Without a log of its own the copy is one file, which can be read from anywhere.
+        # Without a write-ahead log the copy is a single file.
         copy.pragma("journal_mode", "delete")
     finally:
         copy.close()
@@ -156,7 +156,7 @@ async def _copy_pages(shell: Shell, label: str, source: str, partial: Path) -> N
 
 
 def _swap(partial: Path, target: Path, kept: Path | None) -> None:
-    """Give the old file, if there is one, another name, and the copy its own."""
+    """Rename the old file, if there is one, and give its name to the copy."""
     if kept is not None:
         _close_log(target)
         target.rename(kept)
@@ -165,7 +165,7 @@ def _swap(partial: Path, target: Path, kept: Path | None) -> None:
 
 
 def _close_log(target: Path) -> None:
-    """Copy the log of the old file back, which works only while nobody else has the file open."""
+    """Checkpoint the old file, which works only while no other program has it open."""
     old = apsw.Connection(str(target))
     try:
         mode = old.pragma("journal_mode", "delete")
@@ -180,16 +180,16 @@ def _close_log(target: Path) -> None:
 
 
 def _path_of(shell: Shell, command: str) -> str:
-    """Return the file of the storage; for PostgreSQL refuse, with the command to use instead."""
+    """Return the file of the storage; for PostgreSQL raise an error with the command to use instead."""
     url = shell.url
     if is_postgres(url):
         from lash.postgres.engine.options import PostgresOptions
 
         options = PostgresOptions.from_url(url)
-        told = command.format(schema=shlex.quote(options.schema), url=shlex.quote(without_password(options.dsn)))
+        instead = command.format(schema=shlex.quote(options.schema), url=shlex.quote(without_password(options.dsn)))
         raise CommandFailed(
             exits.USAGE,
-            f"this is for SQLite; on PostgreSQL run: {told} (the password comes from PGPASSWORD or ~/.pgpass)",
+            f"this is for SQLite; on PostgreSQL run: {instead} (the password comes from PGPASSWORD or ~/.pgpass)",
         )
     path = sqlite_path(url)
     assert path is not None
@@ -197,21 +197,21 @@ def _path_of(shell: Shell, command: str) -> str:
 
 
 def _new_file(path: str, target: str) -> Path:
-    """Return the file to copy to, if there is something to copy and the name is free."""
+    """Return the file to copy to; raise if there is no storage or the name is taken."""
     if not Path(path).exists():
-        raise CommandFailed(exits.SCHEMA, "there is no storage at this URL yet; create it with: lash init")
+        raise CommandFailed(exits.SCHEMA, "no storage at this URL; create it with: lash init")
     file = Path(target)
     if file.exists():
-        raise CommandFailed(exits.CONFLICT, f"{target} exists already; name a file that does not")
+        raise CommandFailed(exits.CONFLICT, f"{target} already exists; name a new file")
     return file
 
 
 def _named(partial: Path, file: Path) -> int:
-    """Give a finished copy its name, unless that was taken meanwhile, and return its size."""
+    """Give a finished copy its name, unless it is taken by now, and return its size."""
     try:
         os.link(partial, file)
     except FileExistsError:
-        raise CommandFailed(exits.CONFLICT, f"{file} exists already; name a file that does not") from None
+        raise CommandFailed(exits.CONFLICT, f"{file} already exists; name a new file") from None
     _sync(file.parent)
     return file.stat().st_size
 
@@ -226,7 +226,7 @@ def _remove(partial: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Make a file, or the names in a folder, survive power loss."""
+    """Sync a file, or the names in a directory, to the disk."""
     if os.name != "posix":
         return
     descriptor = os.open(path, os.O_RDONLY)

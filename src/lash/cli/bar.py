@@ -1,4 +1,4 @@
-"""A bar that shows how far long work is, on terminals only, and nothing of which is left at the end."""
+"""A progress bar, on terminals only, that erases itself at the end."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from typing import Final
 _WIDEST: Final = 36
 _NARROWEST: Final = 5
 _PAUSE_S: Final = 0.1
+"""The pause between two drawings."""
 _ERASE: Final = "\r\x1b[K"
 _FALLBACK_COLUMNS: Final = 80
 
 
 class Bar:
-    """One line of standard error, drawn over and over in the width that the terminal has at the moment."""
+    """One line of standard error, redrawn in the current width of the terminal."""
 
     def __init__(self) -> None:
         self._shows = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
@@ -26,13 +27,13 @@ class Bar:
         self._begun_at_s = time.monotonic()
 
     def show(self, label: str, done: int, total: int | None) -> None:
-        """Say that so many of so many are done; ``total`` is None where nobody can know it."""
+        """Show the progress; ``total`` is None if it is unknown."""
         if self._is_due(label, is_last=done == total):
             tail = f"  {done:,}" if total is None else f"  {_percent(done, total):>3}%  {done:,}/{total:,}"
             self._draw(label, tail, None if total is None else done / max(total, 1))
 
     def pulse(self, label: str) -> None:
-        """Say that the work goes on, and for how long it has."""
+        """Show that the work goes on, and for how long."""
         if self._is_due(label, is_last=False):
             self._draw(label, f"  {int(time.monotonic() - self._begun_at_s)}s", None)
 
@@ -43,7 +44,7 @@ class Bar:
             self._drawn_at_s = 0.0
 
     def _is_due(self, label: str, *, is_last: bool) -> bool:
-        """Return whether to draw: a terminal is slow, and nobody reads a hundred lines a second."""
+        """Return whether to draw: a terminal is slow, so at most ten times a second."""
         now = time.monotonic()
         if not self._shows or (label == self._label and not is_last and now - self._drawn_at_s < _PAUSE_S):
             return False
@@ -51,7 +52,7 @@ class Bar:
         return True
 
     def _draw(self, label: str, tail: str, share: float | None) -> None:
-        # The last column stays free: a terminal may begin a new line behind it.
+        # The last column stays free: a terminal may start a new line after it.
         room = _columns() - 1
         inside = min(_WIDEST, room - len(label) - len(tail) - 4)
         line = f"{label}{tail}" if inside < _NARROWEST else f"{label}  [{self._inside(inside, share)}]{tail}"
@@ -62,10 +63,10 @@ class Bar:
         if share is not None:
             filled = int(width * min(share, 1.0))
             return "#" * filled + "-" * (width - filled)
-        # Back and forth, as long as nobody knows how far it is.
+        # A block that moves back and forth while the total is unknown.
         way = width - 3
-        place = int((self._drawn_at_s - self._begun_at_s) / _PAUSE_S) % (2 * way)
-        return "-" * min(place, 2 * way - place) + "###" + "-" * (way - min(place, 2 * way - place))
+        step = int((self._drawn_at_s - self._begun_at_s) / _PAUSE_S) % (2 * way)
+        return "-" * min(step, 2 * way - step) + "###" + "-" * (way - min(step, 2 * way - step))
 
 
 def _percent(done: int, total: int) -> int:
@@ -81,7 +82,7 @@ def _columns() -> int:
 
 @contextlib.contextmanager
 def drawn() -> Iterator[Bar]:
-    """Give a bar, and take it away at the end, however that comes."""
+    """Yield a bar, and erase it at the end, also after an error."""
     bar = Bar()
     try:
         yield bar
@@ -91,8 +92,8 @@ def drawn() -> Iterator[Bar]:
 
 @contextlib.asynccontextmanager
 async def busy(label: str) -> AsyncIterator[None]:
-    """Show that work goes on which cannot say how far it is."""
-    # Only here: help and completion need not wait for it.
+    """Show that work without a known total goes on."""
+    # Imported here so that help and completion stay fast.
     import asyncio
 
     with drawn() as bar:

@@ -1,4 +1,4 @@
-"""Commands: what all of them have in common, and groups that load theirs when they are needed."""
+"""Commands with their common options, and groups that import their commands on demand."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ if TYPE_CHECKING:
     from lash.model.value import JSON
 
 Work = Callable[..., Coroutine[Any, Any, None]] | Callable[..., None]
-"""What a command does: it takes the shell first, then its options."""
+"""The function of a command: it takes the shell first, then its options."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 LIMIT: Final = 50
+"""How many items a list shows by default."""
 
 
 def _set(name: str) -> Callable[[click.Context, click.Parameter, object], None]:
-    """Return what keeps an option on the shell, so that it counts before and behind the name of the command."""
+    """Return a callback that stores an option on the shell, so that it works before and after the command's name."""
 
     def keep(context: click.Context, _parameter: click.Parameter, value: object) -> None:
         if value:
@@ -37,9 +38,9 @@ def _set(name: str) -> Callable[[click.Context, click.Parameter, object], None]:
 
 
 def common_options(*, storage: bool = True) -> list[click.Parameter]:
-    """Return the options that every command takes; those about the storage only where it uses one."""
+    """Return the options of every command; those about the storage only if the command uses one."""
     debug = click.Option(
-        ["--debug"], is_flag=True, expose_value=False, callback=_set("debug"), help="Show where an error came from."
+        ["--debug"], is_flag=True, expose_value=False, callback=_set("debug"), help="Show the traceback of an error."
     )
     if not storage:
         return [debug]
@@ -60,10 +61,10 @@ def common_options(*, storage: bool = True) -> list[click.Parameter]:
 
 
 class Explained(click.Command):
-    """Whatever a list of commands names."""
+    """A command with a short help for lists."""
 
     def get_short_help_str(self, limit: int = 45) -> str:  # noqa: ARG002 (click's)
-        """Return what the list says: the first clause of the help, never cut in the middle."""
+        """Return the first clause of the help, never truncated."""
         first = inspect.cleandoc(self.help or "").partition("\n\n")[0]
         return re.split(r"[.:;](?: |$)", " ".join(first.split()), maxsplit=1)[0]
 
@@ -74,14 +75,14 @@ class Command(Explained):
     examples: Sequence[str] = ()
 
     def format_epilog(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples as they would be typed."""
+        """Write the examples."""
         with formatter.section("Examples" if len(self.examples) > 1 else "Example"):
             for example in self.examples:
                 formatter.write(f"  {example}\n")
 
 
 class Group(Explained, click.Group):
-    """A group whose commands are loaded when they are asked for: ``name -> module:attribute``."""
+    """A group whose commands are imported on demand: ``name -> module:attribute``."""
 
     def __init__(self, *args: Any, lazy: Mapping[str, str] | None = None, **kwargs: Any) -> None:  # noqa: ANN401
         super().__init__(*args, **kwargs)
@@ -89,30 +90,30 @@ class Group(Explained, click.Group):
         self.params.extend(common_options())
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Show the help where nothing was asked for, as a success, whatever version of click this is."""
+        """Show the help if there are no arguments, with exit code 0 in every version of click."""
         if not args and not ctx.resilient_parsing:
             click.echo(ctx.get_help())
             ctx.exit()
         return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click's)
-        """Return the names in the order in which they were declared."""
+        """Return the names in the order of their declaration."""
         return [*self.commands, *self._lazy]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        place = self._lazy.get(cmd_name)
-        if place is None:
+        target = self._lazy.get(cmd_name)
+        if target is None:
             return super().get_command(ctx, cmd_name)
-        module, _, attribute = place.partition(":")
+        module, _, attribute = target.partition(":")
         found = getattr(importlib.import_module(module), attribute)
-        assert isinstance(found, click.Command), place
+        assert isinstance(found, click.Command), target
         return found
 
 
 def command(
     name: str, *examples: str, group: click.Group | None = None, storage: bool = True
 ) -> Callable[[Work], Command]:
-    """Make a command of a function that takes the shell first, then its options; its docstring is the help."""
+    """Turn a function into a command; it takes the shell first, then its options, and its docstring is the help."""
 
     def make(function: Work) -> Command:
         @functools.wraps(function)
@@ -121,7 +122,7 @@ def command(
             assert shell is not None
             running = function(shell, **values)
             if inspect.iscoroutine(running):
-                # Only here: help and completion need not wait for it.
+                # Imported here so that help and completion stay fast.
                 import asyncio
 
                 asyncio.run(running)
@@ -137,9 +138,9 @@ def command(
 
 
 def deletes(function: F) -> F:
-    """Add what everything that removes something takes: ``--dry-run`` and ``--yes``."""
-    dry = click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
-    return dry(click.option("-y", "--yes", is_flag=True, help="Do not ask.")(function))
+    """Add ``--dry-run`` and ``--yes`` to a command that removes something."""
+    dry = click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
+    return dry(click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")(function))
 
 
 def limited(function: F) -> F:
@@ -166,6 +167,6 @@ def json_argument(text: str, what: str = "the payload") -> JSON:
         value: JSON = msgspec.json.Decoder().decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         raise CommandFailed(
-            exits.USAGE, f"{what} is no JSON ({error}); text is written with quotes in quotes: '\"yes\"'"
+            exits.USAGE, f"{what}: expected JSON, got text that is not ({error}); quote a text twice: '\"yes\"'"
         ) from None
     return value

@@ -1,4 +1,4 @@
-"""``lash completion``: what a shell needs to complete our commands."""
+"""``lash completion``: completion scripts for shells."""
 
 from __future__ import annotations
 

@@ -18,4 +18,4 @@ def demo(shell: Shell) -> None:
     from lash.demo.stage import run
 
     if run(shell.given_url) != 0:
-        raise CommandFailed(exits.ERROR, "a claim of the demo does not hold")
+        raise CommandFailed(exits.ERROR, "a promise of the demo does not hold")

@@ -40,7 +40,7 @@ class Check(NamedTuple):
 async def doctor(shell: Shell) -> None:
     """Check the environment and the storage: versions, drivers, connection, schema, clock, durability.
 
-    Ends with code 1 if something fails; warnings do not.
+    Exits with code 1 if something fails; warnings do not.
     """
     checks = [*_environment(), *[check async for check in _storage(shell)]]
     shell.table(_COLUMNS, checks, tuple, nothing="", value=lambda check: check._asdict())

@@ -27,13 +27,13 @@ _COLUMNS: Final = (
 
 @click.group(cls=Group)
 def effects() -> None:
-    """Look at recorded steps: what a replay will not run again."""
+    """List recorded steps, which a replay does not run again."""
 
 
 @command("ls", "lash effects ls research-7", "lash effects ls --session support-42 --turn turn:$BATCH", group=effects)
 @click.argument("process_id", metavar="[PROCESS]", required=False)
-@click.option("--session", "session_id", metavar="SESSION", help="Those of a turn of this session.")
-@click.option("--turn", "turn_id", metavar="TURN", help="The turn; `turn:` and the id of the batch it began with.")
+@click.option("--session", "session_id", metavar="SESSION", help="The session of the turn.")
+@click.option("--turn", "turn_id", metavar="TURN", help="The turn: `turn:` and the id of its first batch.")
 @limited
 async def list_effects(
     shell: Shell,
@@ -48,11 +48,11 @@ async def list_effects(
     async with shell.storage() as storage:
         await _check_owner(storage, process_id, session_id)
         found = await pages.first(_pages(storage, scope), shell, limit, everything=everything)
-    shell.table(_COLUMNS, found, _row, nothing="no effects are recorded")
+    shell.table(_COLUMNS, found, _row, nothing="no recorded effects")
 
 
 def scope_of(process_id: str | None, session_id: str | None, turn_id: str | None) -> ExecutionScope:
-    """Return the scope that is meant: a process, or a session and a turn."""
+    """Return the scope: a process, or a turn of a session."""
     from lash.model.effect import ProcessScope, TurnScope
 
     if process_id is not None and session_id is None and turn_id is None:
@@ -63,7 +63,7 @@ def scope_of(process_id: str | None, session_id: str | None, turn_id: str | None
 
 
 async def _check_owner(storage: Storage, process_id: str | None, session_id: str | None) -> None:
-    """Raise if there is no such process or session: no effects and no owner are two answers."""
+    """Raise if the process or session does not exist; one without effects is not an error."""
     if process_id is not None:
         await storage.events.recent(process_id, 1)
     if session_id is not None:

@@ -20,12 +20,12 @@ _LOOK_EVERY_S: Final = 1.0
 
 @command("logs", "lash logs research-7", "lash logs research-7 --tail 5", "lash logs report-3 --follow --json")
 @click.argument("process_id", metavar="PROCESS")
-@click.option("-f", "--follow", is_flag=True, help="Go on until the process ends.")
+@click.option("-f", "--follow", is_flag=True, help="Wait for further events until the process ends.")
 @click.option(
-    "--after", type=click.IntRange(min=0), metavar="N", default=0, help="Begin behind the event of this number."
+    "--after", type=click.IntRange(min=0), metavar="N", default=0, help="Start after the event of this number."
 )
-@click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Begin with the last N events.")
-@click.option("--type", "event_type", help="Show events of one type.")
+@click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Start with the last N events.")
+@click.option("--type", "event_type", help="Show only events of this type.")
 async def logs(
     shell: Shell,
     process_id: str,
@@ -39,7 +39,7 @@ async def logs(
         if tail is not None:
             (last,) = (await storage.events.last_sequences([process_id])).values() or (0,)
             after = max(after, last - tail)
-        # From here on every event is a hint, so that none falls between the first look and the next.
+        # Listen before the first read, so that no event is missed between two reads.
         with storage.hints.listen() as hints:
             while True:
                 ended = await _has_ended(storage, process_id)
@@ -50,13 +50,13 @@ async def logs(
 
 
 async def _has_ended(storage: Storage, process_id: str) -> bool:
-    """Say whether the process has ended; its last event is then in the log."""
+    """Return whether the process has ended; its last event is then in the log."""
     record = await storage.processes.get(process_id)
     return record is None or record.is_terminal
 
 
 async def _show_after(shell: Shell, storage: Storage, process_id: str, after: int, event_type: str | None) -> int:
-    """Show what is in the log behind a number, and return the number of the last event."""
+    """Show the events after a number, and return the number of the last one."""
     while True:
         found = await storage.events.after(process_id, after, limit=_PAGE)
         shown = [event for event in found if event_type in (None, event.event_type)]
@@ -79,7 +79,7 @@ def _line(event: ProcessEvent) -> str:
 @click.argument("process_id", metavar="PROCESS")
 @click.argument("name", metavar="NAME")
 @click.argument("payload", metavar="[JSON]", default="null")
-@click.option("--key", help="The same key is one signal, however often it is sent.")
+@click.option("--key", help="The idempotency key: a signal with the same key is sent once.")
 async def signal(shell: Shell, process_id: str, name: str, payload: str, key: str | None) -> None:
     """Send a signal to a process; the payload is JSON, - reads it from standard input."""
     from lash.base.ids import new_id

@@ -1,4 +1,4 @@
-"""Exit codes that scripts can trust, and the one line that says what went wrong."""
+"""Exit codes for scripts, and one-line messages for errors."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
 
 MEANINGS: Final = {
-    OK: "done; or a dry run that found out what it would do",
-    ERROR: "it failed, an audit found something, or you answered no",
-    USAGE: "wrong options, arguments, URL or value; nothing was done",
-    NOT_FOUND: "the session, process, trigger, wait or dead letter does not exist (any more)",
-    CONFLICT: "somebody else was first, or it is in another state by now: look again, decide again",
+    OK: "success, also of a dry run",
+    ERROR: "failure, a finding of an audit, or a declined confirmation",
+    USAGE: "invalid option, argument, URL or value; nothing was done",
+    NOT_FOUND: "unknown session, process, trigger, wait or dead letter",
+    CONFLICT: "another writer was first, or the state has changed: check it and decide again",
     UNAVAILABLE: "the database did not answer in time; try again later",
-    SCHEMA: "there is no storage, or its schema is not that of this version: `lash init`, `lash db migrate`",
+    SCHEMA: "no storage, or another schema than this version needs: `lash init`, `lash db migrate`",
     INTERRUPTED: "Ctrl-C",
-    PIPE_CLOSED: "the reader of the output went away, as `head` does",
+    PIPE_CLOSED: "the reader of the output closed it, as `head` does",
 }
-"""What each code means, for the reference page."""
+"""The meaning of each code, for the reference page."""
 
 _CODES: Final[tuple[tuple[tuple[type[LashError], ...], int], ...]] = (
     ((ConfigError, InvalidInput), USAGE),
@@ -55,7 +55,7 @@ _CODES: Final[tuple[tuple[tuple[type[LashError], ...], int], ...]] = (
 
 
 class CommandFailed(Exception):
-    """A command ends with this code and, unless it has said all, this line."""
+    """Ends a command with this exit code and, unless it is empty, this message."""
 
     def __init__(self, code: int, line: str = "") -> None:
         super().__init__(line)
@@ -64,11 +64,11 @@ class CommandFailed(Exception):
 
 
 class OutputClosed(Exception):
-    """Nobody reads the output any more."""
+    """The reader of the output has closed it."""
 
 
 def explain(error: BaseException) -> tuple[int, str]:
-    """Return the exit code of an error, and the line that explains it; empty where nothing needs to be said."""
+    """Return the exit code of an error, and its message; empty if none is needed."""
     match error:
         case CommandFailed():
             return error.code, error.line
@@ -86,7 +86,7 @@ def explain(error: BaseException) -> tuple[int, str]:
             return code_of(error), _lash_line(error)
         case MemoryError() | OSError():
             return ERROR, _one_line(f"{error}")
-    return ERROR, _one_line(f"this is a fault of lash: {type(error).__name__}: {error} (--debug shows where)")
+    return ERROR, _one_line(f"bug in lash: {type(error).__name__}: {error} (--debug shows the traceback)")
 
 
 def code_of(error: LashError) -> int:
@@ -96,10 +96,10 @@ def code_of(error: LashError) -> int:
 
 def _lash_line(error: LashError) -> str:
     if isinstance(error, SessionNotFound):
-        # What the library advises is for programmers.
+        # The library's remedy is a Python call.
         return f"session {error.session_id!r} does not exist"
     if isinstance(error, PendingMigrations) and error.found == 0:
-        return "there is no storage at this URL yet; create it with: lash init"
+        return "no storage at this URL; create it with: lash init"
     if isinstance(error, PendingMigrations):
         return (
             f"the storage has schema {error.found} and needs {len(error.pending)} more migrations; "
@@ -115,4 +115,4 @@ def _usage_line(error: click.UsageError) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split()) or "it failed without saying why"
+    return " ".join(text.split()) or "failed without a message"

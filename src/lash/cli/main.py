@@ -1,4 +1,4 @@
-"""The ``lash`` command: runs it, and turns whatever happens into an exit code and at most one line."""
+"""Entry point of the ``lash`` command: every outcome becomes an exit code and at most one line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 _INTERRUPTED: Final = 130
-"""As in `lash.cli.exits`, which may not be loaded yet when somebody types Ctrl-C."""
+"""As in `lash.cli.exits`, which may not be imported yet when Ctrl-C is pressed."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _main(arguments: Sequence[str] | None) -> int:
     try:
-        import click  # noqa: F401 (asked for here, so that its absence can be explained)
+        import click  # noqa: F401 (imported here, so that its absence can be explained)
     except ImportError:
         sys.stderr.write("lash: the lash command needs click: pip install 'click>=8.1'\n")
         return 1
@@ -37,7 +37,7 @@ def _main(arguments: Sequence[str] | None) -> int:
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
-            # What a terminal cannot show is shown as an escape instead of ending the program.
+            # Characters that the terminal cannot show are escaped instead of raising an error.
             reconfigure(errors="backslashreplace")
     shell = Shell()
     code = _run(shell, None if arguments is None else list(arguments))
@@ -45,29 +45,29 @@ def _main(arguments: Sequence[str] | None) -> int:
 
 
 def _run(shell: Shell, arguments: list[str] | None) -> int:
-    """Run the command; whatever it raises is told on standard error, without the secrets of the URL."""
+    """Run the command; an error is written to standard error, without the secrets of the URL."""
     from lash.cli import exits
     from lash.cli.root import root
 
     try:
         result: object = root.main(arguments, prog_name="lash", standalone_mode=False, obj=shell)
-    except BaseException as error:  # noqa: BLE001 (the end of the program: every way to end has a code)
+    except BaseException as error:  # noqa: BLE001 (the end of the program: every outcome has a code)
         code, line = exits.explain(error)
         if shell.debug and line:
-            _tell(shell.scrubbed("".join(traceback.format_exception(error))).rstrip("\n"))
+            _write_error(shell.scrubbed("".join(traceback.format_exception(error))).rstrip("\n"))
         if line:
-            _tell(shell.scrubbed(f"lash: {line}"))
+            _write_error(shell.scrubbed(f"lash: {line}"))
         return code
     return result if isinstance(result, int) else exits.OK
 
 
-def _tell(text: str) -> None:
+def _write_error(text: str) -> None:
     with contextlib.suppress(OSError):
         sys.stderr.write(text + "\n")
 
 
 def _flushed(code: int) -> int:
-    """Write out what is buffered; a reader that has gone away is no error worth a message."""
+    """Flush the output; a reader that has closed it needs no message."""
     from lash.cli import exits
 
     try:
@@ -75,7 +75,7 @@ def _flushed(code: int) -> int:
     except BrokenPipeError:
         code = exits.PIPE_CLOSED
     if code == exits.PIPE_CLOSED:
-        # The interpreter flushes once more at its end, and would complain.
+        # The interpreter flushes again at exit, and would print an error.
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code

@@ -28,19 +28,19 @@ _GARBAGE: Final = ("components", "blobs", "graphs", "environments")
 
 @command("init", "lash init --url sqlite:///agents.db", "lash init")
 async def init(shell: Shell) -> None:
-    """Create a storage, or bring one to the schema of this version; doing it again is harmless."""
+    """Create a storage, or migrate it to the schema of this version; idempotent."""
     await _migrate(shell, dry_run=False)
 
 
 @click.group(cls=Group, lazy={"prune": "lash.cli.prune:prune"})
 def db() -> None:
-    """Migrate, check, measure and tidy the storage."""
+    """Migrate, check, measure and maintain the storage."""
 
 
 @command("migrate", "lash db migrate --dry-run", "lash db migrate", group=db)
-@click.option("--dry-run", is_flag=True, help="List the migrations that are due, and apply none.")
+@click.option("--dry-run", is_flag=True, help="List the pending migrations, and apply none.")
 async def migrate(shell: Shell, dry_run: bool) -> None:  # noqa: FBT001 (click's)
-    """Apply the migrations that are due; any number may run at once."""
+    """Apply the pending migrations; safe to run concurrently."""
     await _migrate(shell, dry_run=dry_run)
 
 
@@ -65,7 +65,7 @@ async def _migrate(shell: Shell, *, dry_run: bool) -> None:
 
 @command("report", "lash db report", "lash db report --json", group=db)
 async def report(shell: Shell) -> None:
-    """Say how many rows and bytes each noun takes; ~ marks an estimate."""
+    """Show how many rows and bytes each noun takes; ~ marks an estimate."""
     async with shell.storage() as storage:
         found = await storage.report()
     if shell.json:
@@ -83,9 +83,9 @@ def _report_row(item: tuple[str, NounSize]) -> tuple[str, ...]:
 @command("gc", "lash db gc --dry-run", "lash db gc --yes", group=db)
 @deletes
 async def collect(shell: Shell, dry_run: bool, yes: bool) -> None:  # noqa: FBT001 (click's)
-    """Find what nothing needs, and remove it. Every write tidies up after itself, so little or nothing is found."""
+    """Find rows that nothing refers to, and remove them; every write removes its own, so there are few or none."""
     async with shell.storage() as storage:
-        async with busy("look for garbage"):
+        async with busy("find garbage"):
             found = await storage.maintenance.collect_garbage(dry_run=True)
         rows = sum(_counted(found, name).rows for name in _GARBAGE)
         if not dry_run and rows:
@@ -113,14 +113,14 @@ def _garbage_row(found: GarbageReport, name: str) -> tuple[str, ...]:
 @click.argument("session_ids", metavar="[SESSION]...", nargs=-1)
 @deletes
 async def vacuum(shell: Shell, session_ids: tuple[str, ...], dry_run: bool, yes: bool) -> None:  # noqa: FBT001 (click's)
-    """Delete for good the nodes that were removed from their sessions, of some sessions or of all."""
+    """Delete permanently the nodes that were removed from their sessions, of some sessions or of all."""
     async with shell.storage() as storage:
         chosen = list(dict.fromkeys(session_ids)) or [
             summary.meta.session_id async for summary in pages.each(session_pages(storage))
         ]
         removed = await _vacuum(shell, storage, chosen, dry_run=True)
         if removed and not dry_run:
-            question = f"Delete {plural(removed, 'removed node')} of {plural(len(chosen), 'session')} for good?"
+            question = f"Delete {plural(removed, 'removed node')} of {plural(len(chosen), 'session')} permanently?"
             shell.confirm(question, yes=yes)
             removed = await _vacuum(shell, storage, chosen, dry_run=False)
     said = "would delete" if dry_run else "deleted"
@@ -137,7 +137,7 @@ async def _vacuum(shell: Shell, storage: Storage, session_ids: list[str], *, dry
             try:
                 removed += (await storage.session(session_id).vacuum(dry_run=dry_run)).removed_node_count
             except SessionDeleted:
-                # Somebody deleted it since it was listed: then nothing of it is left to delete.
+                # Deleted since it was listed.
                 if len(session_ids) == 1:
                     raise
             step(1)
@@ -146,20 +146,20 @@ async def _vacuum(shell: Shell, storage: Storage, session_ids: list[str], *, dry
 
 @command("check", "lash db check", "lash db check --json", group=db)
 async def check(shell: Shell) -> None:
-    """Read everything once and tell what cannot be read or is not needed; ends with code 1 if something is wrong.
+    """Read everything once and report what is damaged or left over; exits with code 1 if there is a finding.
 
-    The schema is compared, every session, queue, process, trigger and schedule is read, garbage is looked for, and a
-    SQLite file is examined page by page. Nothing is changed.
+    It compares the schema, reads every session, queue, process, trigger and schedule, searches for garbage, and checks
+    a SQLite file page by page. Nothing is changed.
     """
     async with shell.storage() as storage:
         findings = [finding async for finding in _findings(shell, storage)]
-    fields = {"clean": not findings, "findings": [{"where": where, "problem": told} for where, told in findings]}
+    fields = {"clean": not findings, "findings": [{"where": where, "problem": problem} for where, problem in findings]}
     if shell.json:
         shell.value(fields)
     elif findings:
         shell.table(_FINDING_COLUMNS, findings, lambda finding: finding, nothing="")
     else:
-        shell.line("everything can be read, and nothing is left over")
+        shell.line("everything can be read, and there is no garbage")
     if findings:
         raise CommandFailed(exits.ERROR, f"found {plural(len(findings), 'problem')}")
 
@@ -174,7 +174,7 @@ async def _findings(shell: Shell, storage: Storage) -> AsyncIterator[tuple[str, 
             ids.append(summary.meta.session_id)  # noqa: PERF401 (those before a damaged one are kept)
     except CorruptData as error:
         yield "sessions", clean(f"{error}; those behind it were not read")
-    async with busy("examine the file"):
+    async with busy("check the file"):
         problems = await file_problems(shell.url)
     for problem in problems:
         yield "file", clean(problem)
@@ -192,9 +192,9 @@ async def _findings(shell: Shell, storage: Storage) -> AsyncIterator[tuple[str, 
 @command("backup", "lash db backup agents-backup.db", group=db)
 @click.argument("target", metavar="FILE", type=click.Path(dir_okay=False))
 async def backup(shell: Shell, target: str) -> None:
-    """Copy a SQLite storage to a file that does not exist yet, while others go on working, and verify the copy.
+    """Copy a SQLite storage to a new file, while workers go on, and verify the copy.
 
-    For PostgreSQL use pg_dump: the command says how.
+    For PostgreSQL use pg_dump: the error shows the command.
     """
     from lash.cli.backup import copy_storage
 
@@ -206,15 +206,15 @@ async def backup(shell: Shell, target: str) -> None:
 @click.argument("source", metavar="FILE", type=click.Path(exists=True, dir_okay=False))
 @deletes
 async def restore(shell: Shell, source: str, dry_run: bool, yes: bool) -> None:  # noqa: FBT001 (click's)
-    """Put a backup in the place of a SQLite storage that nobody uses now; the old file is kept beside it.
+    """Replace a SQLite storage that is not in use by a backup; the old file is kept beside it.
 
-    The backup is verified first. Ends with code 4 while a worker or another program has the storage open.
+    The backup is verified first. Exits with code 4 while a worker or another program has the storage open.
     """
     from lash.cli.backup import restore_storage
 
     kept = await restore_storage(shell, source, dry_run=dry_run, yes=yes)
     said = f"{'would restore' if dry_run else 'restored'} {shell.shown_url} from {source}"
-    beside = "" if kept is None else f"; what was there {'would be' if dry_run else 'is'} kept as {kept}"
+    beside = "" if kept is None else f"; the old file {'would be' if dry_run else 'is'} kept as {kept}"
     shell.done(clean(said + beside), {"url": shell.shown_url, "file": source, "kept": kept, "dry_run": dry_run})
 
 
@@ -223,8 +223,8 @@ async def restore(shell: Shell, source: str, dry_run: bool, yes: bool) -> None: 
 async def copy(shell: Shell, target: str) -> None:
     """Copy sessions, attachments, artifacts, triggers and schedules into another storage, on either backend.
 
-    Nobody should work with either storage meanwhile. Killed and run again, it goes on. Processes and their logs stay
-    behind. Ends with code 4 if something in the target has the name of something else.
+    Stop all workers of both storages first. If it is killed, run it again: it continues. Processes and their logs are
+    not copied. Exits with code 4 if the target has other content under the same name.
     """
     from lash.cli.transfer import copy_to
 
@@ -232,12 +232,12 @@ async def copy(shell: Shell, target: str) -> None:
     if shell.json:
         shell.value(report)
     else:
-        for said, counts in (("copied", report.copied), ("there already", report.skipped)):
+        for said, counts in (("copied", report.copied), ("already there", report.skipped)):
             shell.lines(clean(f"{said}: {count:,} {noun}") for noun, count in counts.items() if count)
-        shell.lines(clean(f"left behind: {count:,} {noun}") for noun, count in report.never_copied.items() if count)
+        shell.lines(clean(f"not copied: {count:,} {noun}") for noun, count in report.never_copied.items() if count)
     if not report.is_complete:
         first = report.refused[0]
-        raise CommandFailed(exits.CONFLICT, f"{len(report.refused):,} things were refused; the first: {first}")
+        raise CommandFailed(exits.CONFLICT, f"{len(report.refused):,} objects were refused; the first: {first}")
 
 
 @command("move", "lash db move sqlite:///moved.db", group=db)
@@ -245,9 +245,9 @@ async def copy(shell: Shell, target: str) -> None:
 async def move(shell: Shell, target: str) -> None:
     """Copy everything into an empty storage, on either backend: processes, logs, waits and old checkpoints as well.
 
-    Stop all workers first. The source is left as it is; leases and claims are free in the target, and live activity
-    stays behind. Killed and run again, it goes on. Ends with code 4 if the target is not empty, or if somebody worked
-    with the source meanwhile.
+    Stop all workers first. The source stays unchanged; leases and claims are free in the target, and live activity is
+    not copied. If it is killed, run it again: it continues. Exits with code 4 if the target is not empty, or if the
+    source was changed meanwhile.
     """
     from lash.cli.transfer import move_to
 

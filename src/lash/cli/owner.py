@@ -1,4 +1,4 @@
-"""Owners of triggers and schedules, and scopes of effects and waits, as people name them."""
+"""Texts for the owners of triggers and schedules, and for the scopes of effects and waits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def owner_of(session_id: str | None) -> TriggerOwner:
-    """Return the owner that ``--session`` names; without it the host."""
+    """Return the session of ``--session`` as owner; without it the host."""
     from lash.model.process.process import HOST, AgentScope, SessionOriginator
 
     return HOST if session_id is None else SessionOriginator(scope=AgentScope(session_id=session_id))

@@ -1,4 +1,4 @@
-"""Going through lists that come in pages."""
+"""Iterates over paged lists."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ T = TypeVar("T")
 _PAGE: Final = 100
 
 Fetch = Callable[[int, str | None], Awaitable[tuple[tuple[T, ...], str | None]]]
-"""Returns at most so many items behind a cursor, and the cursor behind them; None at the end."""
+"""Returns at most so many items after a cursor, and the next cursor; None at the end."""
 
 
 async def first(fetch: Fetch[T], shell: Shell, limit: int, *, everything: bool) -> list[T]:
-    """Return the first items, or all of them; people are told when there are more."""
+    """Return the first items, or all of them; a note says if there are more."""
     items: list[T] = []
     cursor: str | None = None
     while True:
@@ -25,14 +25,14 @@ async def first(fetch: Fetch[T], shell: Shell, limit: int, *, everything: bool) 
         items.extend(page)
         if not everything and len(items) > limit:
             if not shell.json:
-                shell.note(f"only the first {limit:,} are shown; --no-limit shows all of them")
+                shell.note(f"only the first {limit:,} are shown; --no-limit shows all")
             return items[:limit]
         if cursor is None:
             return items
 
 
 async def each(fetch: Fetch[T]) -> AsyncIterator[T]:
-    """Go through all items."""
+    """Yield all items."""
     cursor: str | None = None
     while True:
         page, cursor = await fetch(_PAGE, cursor)

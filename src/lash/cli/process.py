@@ -30,11 +30,11 @@ _STATUSES: Final = ("running", "completed", "failed", "cancelled", "abandoned")
 
 
 @command("ps", "lash ps", "lash ps -a --label research", "lash ps --status failed --json")
-@click.option("-a", "--all", "ended", is_flag=True, help="Show those that have ended too.")
-@click.option("--status", type=click.Choice(_STATUSES), help="Show those of one status.")
-@click.option("--waiting", is_flag=True, help="Show those that wait for a signal.")
-@click.option("--label", help="Show those of one label: for a durable function its name.")
-@click.option("--session", "session_id", metavar="SESSION", help="Show those that a session started.")
+@click.option("-a", "--all", "ended", is_flag=True, help="Show ended processes too.")
+@click.option("--status", type=click.Choice(_STATUSES), help="Show only processes of this status.")
+@click.option("--waiting", is_flag=True, help="Show only processes that wait for a signal.")
+@click.option("--label", help="Show only processes with this label; for a durable function its name.")
+@click.option("--session", "session_id", metavar="SESSION", help="Show only processes that this session started.")
 @limited
 async def ps(
     shell: Shell,
@@ -46,7 +46,7 @@ async def ps(
     limit: int,
     everything: bool,  # noqa: FBT001 (click's)
 ) -> None:
-    """List processes, the newest first; without options those that run."""
+    """List processes, the newest first; by default those that have not ended."""
     from lash.model.process.process import ProcessFilter, ProcessStatus
 
     wanted = ProcessFilter(
@@ -69,7 +69,7 @@ def process_pages(storage: Storage, wanted: ProcessFilter) -> pages.Fetch[Proces
 
 
 def process_fields(record: ProcessRecord) -> object:
-    """Return what programs get of a process: the record, and its status beside the id."""
+    """Return the JSON of a process: the record, with its status beside the id."""
     fields = plain(record)
     assert isinstance(fields, dict)
     return {"process_id": record.process_id, "status": record.status.value, **fields}
@@ -104,9 +104,9 @@ def _state(record: ProcessRecord) -> str:
 )
 @click.argument("process_id", metavar="[PROCESS]", required=False)
 @click.option("--session", "session_id", metavar="SESSION", help="Cancel the turn of this session instead.")
-@click.option("--reason", default="", help="Why; it is kept.")
+@click.option("--reason", default="", help="The reason; it is stored.")
 async def cancel(shell: Shell, process_id: str | None, session_id: str | None, reason: str) -> None:
-    """Ask a process, or the turn that a session is at, to stop.
+    """Ask a process, or the current turn of a session, to stop.
 
     It is a durable request: a worker that runs it, now or later, sees it and stops. The input of a cancelled turn is
     consumed and the session goes on. Ends with code 4 if the process has ended, or if no turn has begun.
@@ -123,7 +123,7 @@ async def cancel(shell: Shell, process_id: str | None, session_id: str | None, r
 async def _cancel_process(shell: Shell, storage: Storage, process_id: str, reason: str) -> None:
     record = await storage.processes.get(process_id)
     if record is not None and record.is_terminal:
-        raise CommandFailed(exits.CONFLICT, f"process {process_id!r} has ended already: {record.status.value}")
+        raise CommandFailed(exits.CONFLICT, f"process {process_id!r} has already ended: {record.status.value}")
     record = await storage.processes.request_cancel(process_id, reason=reason)
     shell.done(clean(f"asked process {process_id} to stop"), process_fields(record))
 
@@ -132,5 +132,5 @@ async def _cancel_turn(shell: Shell, storage: Storage, session_id: str, reason: 
     from lash.runtime.turns.handle import SessionHandle
 
     if not await SessionHandle(storage, session_id).cancel(reason):
-        raise CommandFailed(exits.CONFLICT, f"session {session_id!r} has no turn that has begun")
+        raise CommandFailed(exits.CONFLICT, f"session {session_id!r} has no running turn")
     shell.done(clean(f"asked the turn of session {session_id} to stop"), {"session_id": session_id, "cancelled": True})

@@ -1,4 +1,4 @@
-"""``lash db prune``: forget what was kept only to recognise repetitions, and what ended long ago."""
+"""``lash db prune``: removes old records of ended work, and old idempotency keys."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ KINDS: Final = {
     "receipts": "answers to changes of triggers",
     "schedules": "deleted schedules",
     "waits": "resolved waits that belong to nothing",
-    "activity": "live activity of sessions that have fallen silent",
+    "activity": "live activity of idle sessions",
 }
-"""What can be pruned, in the order in which it is."""
+"""The kinds of rows that can be pruned, in this order."""
 _COLUMNS: Final = (Column("KIND"), Column("ROWS", right=True), Column("WHAT", stretch=True))
 _AT_ONCE: Final = 500
 _AGE: Final = re.compile(r"(?P<count>[0-9]{1,9})(?P<unit>[a-z])")
 
 
 def _age(_context: click.Context, _parameter: click.Parameter, value: str) -> int:
-    """Return a time that people write like ``30d`` or ``12h`` in milliseconds."""
+    """Return an age such as ``30d`` or ``12h`` in milliseconds."""
     match = _AGE.fullmatch(value)
     seconds = None if match is None else dict(UNITS).get(match["unit"])
     if match is None or seconds is None:
         units = ", ".join(unit for unit, _ in UNITS)
-        raise click.BadParameter(f"{value!r} is no age; write a number and one of {units}, as in 30d")
+        raise click.BadParameter(f"expected a number and one of {units}, such as 30d, got {value!r}")
     return int(match["count"]) * seconds * 1_000
 
 
@@ -51,7 +51,7 @@ def _age(_context: click.Context, _parameter: click.Parameter, value: str) -> in
 )
 @deletes
 async def prune(shell: Shell, age_ms: int, only: tuple[str, ...], dry_run: bool, yes: bool) -> None:  # noqa: FBT001 (click's)
-    """Forget what is older than some age: ended processes, and what is kept to recognise repetitions.
+    """Remove rows beyond an age: ended processes, and records that make retries idempotent.
 
     No message, node or dead letter is removed. Choose the age by how late a duplicate may come: a key that was pruned
     no longer recognises its message.
@@ -86,7 +86,7 @@ async def _prune(shell: Shell, storage: Storage, kind: str, found: Prunable, age
 
 
 async def _removed(storage: Storage, kind: str, before_ms: int, age_ms: int) -> AsyncIterator[int]:
-    """Remove some at a time, until nothing that old is left, and tell how many."""
+    """Remove a page at a time until nothing that old is left, and return how many."""
     if kind in ("turns", "source_keys", "activity"):
         prune_all = getattr(storage.maintenance, f"prune_{kind}")
         yield (await prune_all(older_than_ms=age_ms)).removed_count

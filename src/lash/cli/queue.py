@@ -1,4 +1,4 @@
-"""``lash queue``: work that waits for sessions, and work that was given up."""
+"""``lash queue``: queued work of sessions, and dead letters."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _DEAD_COLUMNS: Final = (
 
 @click.group(cls=Group)
 def queue() -> None:
-    """Look at queued work and dead letters."""
+    """List queued work and dead letters."""
 
 
 @command("ls", "lash queue ls support-42", "lash queue ls", group=queue)
@@ -64,11 +64,11 @@ async def list_queue(shell: Shell, session_id: str | None, limit: int, everythin
         found = found[:limit]
         if not shell.json:
             shell.note(f"only the first {limit:,} are shown; --no-limit shows all of them")
-    shell.table(_COLUMNS, found, _row, nothing="nothing is queued", value=_fields)
+    shell.table(_COLUMNS, found, _row, nothing="no queued work", value=_fields)
 
 
 async def _of_session(storage: Storage, session_id: str) -> list[tuple[Batch, bool]]:
-    """Return what is queued for a session, each with whether a claim holds it."""
+    """Return the queued batches of a session, each with whether a claim holds it."""
     queued = await storage.queue.list(session_id)
     free = {batch.batch_id for batch in await storage.queue.list_pending(session_id)} if queued else set()
     return [(batch, batch.batch_id not in free) for batch in queued]
@@ -127,7 +127,7 @@ def _text(payload: Payload) -> str:
 @click.argument("session_id", metavar="[SESSION]", required=False)
 @limited
 async def dead(shell: Shell, session_id: str | None, limit: int, everything: bool) -> None:  # noqa: FBT001 (click's)
-    """List dead letters, in the order in which they died: input whose turns failed for good."""
+    """List dead letters, the oldest first: input whose turns failed permanently."""
     async with shell.storage() as storage:
         found = await pages.first(_dead_pages(storage, session_id), shell, limit, everything=everything)
     shell.table(_DEAD_COLUMNS, found, _dead_row, nothing="no dead letters")
@@ -159,7 +159,7 @@ def _dead_row(letter: DeadLetter) -> tuple[str, ...]:
 @click.argument("batch_ids", metavar="[BATCH]...", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="All dead letters of the session.")
 async def requeue(shell: Shell, session_id: str, batch_ids: tuple[str, ...], everything: bool) -> None:  # noqa: FBT001
-    """Give dead letters another try, behind what is queued now; steps that were recorded are not run again."""
+    """Queue dead letters again, after all queued work; recorded steps are not run again."""
     async with shell.storage() as storage:
         for batch_id in await _chosen(storage, session_id, batch_ids, everything=everything):
             batch = await storage.queue.requeue(session_id, batch_id)
@@ -184,7 +184,7 @@ async def discard(
     dry_run: bool,  # noqa: FBT001 (click's)
     yes: bool,  # noqa: FBT001 (click's)
 ) -> None:
-    """Remove dead letters for good."""
+    """Delete dead letters permanently."""
     async with shell.storage() as storage:
         chosen = await _chosen(storage, session_id, batch_ids, everything=everything)
         if dry_run:
@@ -193,7 +193,7 @@ async def discard(
                 shell.done(clean(f"would discard {batch_id}"), fields)
             return
         if chosen:
-            shell.confirm(f"Discard {plural(len(chosen), 'dead letter')} for good?", yes=yes)
+            shell.confirm(f"Discard {plural(len(chosen), 'dead letter')} permanently?", yes=yes)
         for batch_id in chosen:
             gone = await storage.queue.discard(session_id, batch_id)
             fields = {"session_id": session_id, "batch_id": batch_id, "discarded": gone}
@@ -201,9 +201,9 @@ async def discard(
 
 
 async def _chosen(storage: Storage, session_id: str, batch_ids: tuple[str, ...], *, everything: bool) -> list[str]:
-    """Return the dead letters that are meant, all of which are there."""
+    """Return the chosen dead letters; raise if one does not exist."""
     if bool(batch_ids) == everything:
-        raise click.UsageError("name dead letters, or say --all")
+        raise click.UsageError("name dead letters, or use --all")
     there = [letter.batch.batch_id async for letter in pages.each(_dead_pages(storage, session_id))]
     missing = [batch_id for batch_id in batch_ids if batch_id not in there]
     if missing:

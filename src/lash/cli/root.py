@@ -1,4 +1,4 @@
-"""The command itself: its groups, and what stands alone."""
+"""The root command with its groups and single commands."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _version(context: click.Context, _parameter: click.Parameter, value: bool) -
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version and exit."
 )
 def root() -> None:
-    """Look after the durable state of AI agents: sessions, processes, queues and the storage itself.
+    """Inspect and maintain the durable state of AI agents: sessions, processes, queues and the storage itself.
 
-    The storage is named by --url or LASH_URL. Every list is a table for people and, with --json, JSON for programs.
+    The storage is named by --url or LASH_URL. Every list is a table or, with --json, JSON lines.
     """

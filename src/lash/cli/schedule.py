@@ -30,11 +30,11 @@ _COLUMNS: Final = (
 
 @click.group(cls=Group)
 def schedules() -> None:
-    """Look at what starts by the clock."""
+    """List schedules."""
 
 
 @command("ls", "lash schedules ls", "lash schedules ls --json", group=schedules)
-@click.option("--session", "session_id", metavar="SESSION", help="Of this session only.")
+@click.option("--session", "session_id", metavar="SESSION", help="Only schedules of this session.")
 @limited
 async def list_schedules(shell: Shell, session_id: str | None, limit: int, everything: bool) -> None:  # noqa: FBT001
     """List schedules, those of the host first."""

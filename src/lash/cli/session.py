@@ -69,7 +69,7 @@ def _row(session: SessionSummary) -> tuple[str, ...]:
 )
 @click.option("--all", "everything", is_flag=True, help="Show the whole active path.")
 async def show(shell: Shell, session_id: str, last: int, everything: bool) -> None:  # noqa: FBT001 (click's)
-    """Show a session: what is current, who works on it, what is queued, and its last messages."""
+    """Show a session: its head, its worker, its queue and its last messages."""
     from lash.model.session.session import ActivePath
 
     async with shell.storage() as storage:
@@ -80,7 +80,7 @@ async def show(shell: Shell, session_id: str, last: int, everything: bool) -> No
         queued = await storage.queue.list(session_id)
         dead = await storage.queue.dead(session_id=session_id)
     if shell.json:
-        # The token of the lease stays inside: whoever has it could act as the worker.
+        # The token of the lease is left out: with it a reader could act as the worker.
         owner = None if holder is None else {"owner_id": holder.owner.owner_id, "expires_at_ms": holder.expires_at_ms}
         shell.value(
             {
@@ -94,7 +94,7 @@ async def show(shell: Shell, session_id: str, last: int, everything: bool) -> No
             }
         )
         return
-    held = "nobody" if holder is None else f"{holder.owner.owner_id}, until {moment(holder.expires_at_ms)}"
+    held = "-" if holder is None else f"{holder.owner.owner_id}, until {moment(holder.expires_at_ms)}"
     facts = [*_facts(meta, read), ("worker", held), ("queued", str(len(queued))), ("dead letters", str(len(dead)))]
     shell.lines(f"{shell.paint(f'{name}:', 'heading'):<14} {clean(text)}" for name, text in facts)
     for node in () if read is None else read.graph.nodes:
@@ -136,7 +136,7 @@ def relation(meta: SessionMeta) -> str:
 
 
 def speaker(node: Node) -> str:
-    """Return who or what made a node."""
+    """Return the author of a node."""
     from lash.model.session.node import MessageEntry, PluginEntry
 
     match node.entry:
@@ -148,7 +148,7 @@ def speaker(node: Node) -> str:
 
 
 def content(node: Node) -> str:
-    """Return what a node says, as text."""
+    """Return the text of a node."""
     from lash.cli.text import json_text
     from lash.model.session.node import MessageEntry, PluginEntry
 
@@ -213,10 +213,10 @@ def _described(node: Node, room: int | None) -> str:
 @click.option("--node", "node_id", metavar="NODE", help="Continue from this node.  [default: the head's]")
 @click.option("--name", help="The name of the new session.")
 async def fork(shell: Shell, source: str, new: str, node_id: str | None, name: str | None) -> None:
-    """Create a session NEW that continues from a node of SOURCE; what either does later is invisible to the other."""
+    """Create a session NEW that continues from a node of SOURCE; later changes of either are invisible to the other."""
     async with shell.storage() as storage:
         made = await storage.sessions.fork(source, new, node_id=node_id, name=name)
-    said = f"forked {source} as {new}" if made.created else f"{new} is a fork of {source} already"
+    said = f"forked {source} as {new}" if made.created else f"{new} is already a fork of {source}"
     shell.done(clean(said), made)
 
 
@@ -237,7 +237,7 @@ async def remove(shell: Shell, session_ids: tuple[str, ...], dry_run: bool, yes:
             for session_id in wanted:
                 await _tell_what_goes(shell, storage, session_id)
             return
-        shell.confirm(f"Delete {plural(len(wanted), 'session')} ({_named(wanted)}) for good?", yes=yes)
+        shell.confirm(f"Delete {plural(len(wanted), 'session')} ({_named(wanted)}) permanently?", yes=yes)
         for session_id in wanted:
             removed = await storage.sessions.delete(session_id)
             shell.done(clean(f"deleted {session_id}"), {"session_id": session_id, "deleted": removed})
@@ -268,9 +268,9 @@ def _named(session_ids: list[str]) -> str:
 )
 @click.argument("session_id", metavar="SESSION")
 @click.argument("target", metavar="FILE", type=click.Path(dir_okay=False, allow_dash=True))
-@click.option("--with-queue", is_flag=True, help="Add what is queued, claimed or not.")
+@click.option("--with-queue", is_flag=True, help="Include queued batches, claimed or not.")
 async def export(shell: Shell, session_id: str, target: str, with_queue: bool) -> None:  # noqa: FBT001 (click's)
-    """Write a session with all its branches, state and attachments to a new file of JSON lines, or to - for the output.
+    """Write a session with its branches, state and attachments to a new file of JSON lines; - is standard output.
 
     Others may go on working with it. docs/export-format.md describes the file.
     """
@@ -292,7 +292,7 @@ async def export(shell: Shell, session_id: str, target: str, with_queue: bool) -
     "--as", "session_id", metavar="SESSION", help="The id of the new session.  [default: the one in the file]"
 )
 async def import_(shell: Shell, source: str, session_id: str | None) -> None:
-    """Make a session from a file that `lash sessions export` wrote; all of it appears at once, or nothing.
+    """Import a session from a file of `lash sessions export`, whole or not at all.
 
     Doing it again changes nothing. Ends with code 4 if another session has the id.
     """

@@ -1,4 +1,4 @@
-"""What every command shares: the storage, the output, questions and progress."""
+"""The context of a command: storage, output, confirmation and progress."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ VARIABLE: Final = "LASH_URL"
 
 
 class Shell:
-    """One run of the command: what was asked for, and how to answer."""
+    """One run of the command: its common options and its output."""
 
     def __init__(self) -> None:
         self.given_url: str | None = None
@@ -43,19 +43,17 @@ class Shell:
         url = self.given_url or os.environ.get(VARIABLE) or ""
         if not url:
             raise CommandFailed(
-                exits.USAGE, f"which storage? Give --url or set {VARIABLE}, for example to sqlite:///agents.db"
+                exits.USAGE, f"no storage given; use --url or set {VARIABLE}, for example to sqlite:///agents.db"
             )
         return self.checked(url)
 
     def checked(self, url: str) -> str:
-        """Return a URL if it can be that of a storage which outlives this run."""
+        """Return the URL if it names a storage that outlives this run."""
         if not is_postgres(url) and not url.startswith("sqlite://"):
-            raise CommandFailed(
-                exits.USAGE, "a storage is named by a URL that begins with sqlite:/// or postgresql://; this does not"
-            )
+            raise CommandFailed(exits.USAGE, "expected a URL that begins with sqlite:/// or postgresql://, got another")
         if not is_postgres(url) and sqlite_path(url) is None:
             raise CommandFailed(
-                exits.USAGE, f"{url} lives in the memory of one program; name a file, as in sqlite:///agents.db"
+                exits.USAGE, f"{url} is in the memory of one program; name a file, as in sqlite:///agents.db"
             )
         return url
 
@@ -69,7 +67,7 @@ class Shell:
 
     @contextlib.asynccontextmanager
     async def storage(self, *, migrate: bool = False) -> AsyncIterator[Storage]:
-        """Open the storage. No command but those that say so creates or migrates tables."""
+        """Open the storage; only with ``migrate`` are tables created or migrated."""
         from lash.connect.open import open_storage
 
         async with await open_storage(self.url, migrate=migrate) as storage:
@@ -87,12 +85,12 @@ class Shell:
 
     @property
     def width(self) -> int | None:
-        """The width of the terminal now; None where the output goes elsewhere, and nothing is cut."""
+        """The current width of the terminal; None if the output is not a terminal."""
         return shutil.get_terminal_size().columns if self.is_terminal else None
 
     @property
     def draws_lines(self) -> bool:
-        """Whether the output can show the signs with which trees are drawn."""
+        """Whether the output can show the line characters of trees."""
         try:
             "├│●…".encode(sys.stdout.encoding or "ascii")
         except (UnicodeEncodeError, LookupError):
@@ -104,7 +102,7 @@ class Shell:
         return colour(text, word) if self.coloured else plainly(text, word)
 
     def line(self, text: str = "") -> None:
-        """Write a line to standard output, at once; raise OutputClosed if nobody reads it."""
+        """Write a line to standard output and flush it; raise OutputClosed if the reader has closed it."""
         try:
             sys.stdout.write(text + "\n")
             sys.stdout.flush()
@@ -122,11 +120,11 @@ class Shell:
         self.line(json_text(value))
 
     def note(self, text: str) -> None:
-        """Say something beside the output, to people only."""
+        """Write a note for people to standard error."""
         sys.stderr.write(self.scrubbed(text) + "\n")
 
     def done(self, text: str, value: object) -> None:
-        """Say what was done: a line for people, or a value for programs."""
+        """Report the result: a line for people, or a value for programs."""
         if self.json:
             self.value(value)
         else:
@@ -141,7 +139,7 @@ class Shell:
         nothing: str,
         value: Callable[[T], object] | None = None,
     ) -> None:
-        """Show items: a table for people, a line of JSON each for programs; ``nothing`` is said if there are none."""
+        """Show items as a table, or as a line of JSON each; ``nothing`` is the note for an empty list."""
         if self.json:
             self.lines(json_text(item if value is None else value(item)) for item in items)
         elif items:
@@ -156,12 +154,12 @@ class Shell:
     # Questions and progress.
 
     def confirm(self, question: str, *, yes: bool) -> None:
-        """Ask before something is removed; without a terminal to ask on, ``--yes`` is needed."""
+        """Ask for confirmation; without a terminal, ``--yes`` is required."""
         if yes:
             return
         if not sys.stdin.isatty():
-            raise CommandFailed(exits.USAGE, f"{question} Nobody can be asked here: give --yes")
-        # An event loop takes Ctrl-C for itself, and would notice it only after the answer.
+            raise CommandFailed(exits.USAGE, f"{question} Standard input is not a terminal: confirm with --yes")
+        # An event loop handles Ctrl-C itself, and would do so only after the answer.
         handler = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             agreed = _agreed(question)
@@ -174,7 +172,7 @@ class Shell:
 
     @contextlib.contextmanager
     def progress(self, label: str, length: int) -> Iterator[Callable[[int], None]]:
-        """Show a bar on standard error if that is a terminal; yields what is called with each step done."""
+        """Show a bar on standard error if that is a terminal; yields a function to call for each step."""
         done = 0
 
         def step(count: int) -> None:
@@ -191,7 +189,7 @@ class Shell:
 def _agreed(question: str) -> bool:
     """Ask until the answer is yes or no; the end of the input is a no.
 
-    Read without line editing: while that is being set up, Ctrl-C would be lost.
+    Read without line editing, during whose setup Ctrl-C would be lost.
     """
     while True:
         sys.stderr.write(f"{question} [y/N]: ")

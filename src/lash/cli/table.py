@@ -1,4 +1,4 @@
-"""Tables for people: plain columns, as docker and kubectl draw them."""
+"""Tables of plain columns, in the style of docker and kubectl."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _COLOURS: Final = {
 }
 
 Paint = Callable[[str, str], str]
-"""Colours a text for the reason given as a word, or leaves it as it is."""
+"""Colours a text by a word such as a state, or leaves it unchanged."""
 
 
 class Column(NamedTuple):
-    """One column. A stretching one is cut when the terminal is narrow; ``state`` says that words in it have colours."""
+    """One column. A stretching one is cut if the terminal is narrow; the words of a ``state`` column are coloured."""
 
     title: str
     stretch: bool = False
@@ -38,12 +38,12 @@ def colour(text: str, word: str) -> str:
 
 
 def plainly(text: str, word: str) -> str:  # noqa: ARG001 (one of the two ways to paint)
-    """Return the text as it is."""
+    """Return the text unchanged."""
     return text
 
 
 def draw(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, width: int | None, paint: Paint) -> list[str]:
-    """Return the lines of a table, cut to a width if there is one. Text is made harmless first."""
+    """Return the lines of a table, cut to a width if there is one. Control characters are escaped."""
     cells = [[clean(cell) or "-" for cell in row] for row in rows]
     widths = [
         max(width_of(column.title), *(width_of(row[index]) for row in cells), 0) for index, column in enumerate(columns)
@@ -55,7 +55,7 @@ def draw(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, width: int
 
 
 def _fitted(columns: Sequence[Column], widths: list[int], width: int) -> list[int]:
-    """Take what is too much from the stretching columns, the widest first; the others hold ids and are never cut."""
+    """Shrink the stretching columns, the widest first; the others hold ids and are never cut."""
     fitted = list(widths)
     excess = sum(fitted) + len(_GAP) * (len(fitted) - 1) - width
     stretching = [index for index, column in enumerate(columns) if column.stretch]

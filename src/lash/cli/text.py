@@ -1,4 +1,4 @@
-"""How values are written for people and for programs."""
+"""Formats values for people and for programs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _SHORTER_UNIT_BELOW: Final = 2
 
 
 def plain(value: object) -> object:
-    """Return a value as plain JSON, every field written out, whether or not it holds its default."""
-    # Only here: help and completion need not wait for it.
+    """Return a value as plain JSON with every field, defaults included."""
+    # Imported here so that help and completion stay fast.
     import msgspec
 
     if isinstance(value, msgspec.Struct):
@@ -46,7 +46,7 @@ def json_text(value: object) -> str:
 
 
 def clean(text: str, *, keep_lines: bool = False) -> str:
-    """Return a text that cannot move the cursor, change colours or break a line, whatever somebody stored."""
+    """Return a text that cannot move the cursor, change colours or break a line, whatever was stored."""
     if not keep_lines:
         text = " ".join(text.split("\n")).replace("\t", " ").replace("\r", " ")
     return "".join(_visible(letter) for letter in text)
@@ -74,7 +74,7 @@ def _columns(letter: str) -> int:
 
 
 def shortened(text: str, width: int) -> str:
-    """Return a text of at most this many columns, with a sign where something was cut off."""
+    """Return a text of at most this many columns, with an ellipsis if it was cut."""
     if width_of(text) <= width:
         return text
     kept, used = [], 0
@@ -87,7 +87,7 @@ def shortened(text: str, width: int) -> str:
 
 
 def age(then_ms: int | None, now_ms: int | None = None) -> str:
-    """Return how long ago a moment was, or, with a plus sign, how far away it is."""
+    """Return the age of a time, or, with a plus sign, how far in the future it is."""
     if then_ms is None:
         return "-"
     now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
@@ -106,7 +106,7 @@ def age(then_ms: int | None, now_ms: int | None = None) -> str:
 
 
 def moment(at_ms: int) -> str:
-    """Return a moment in UTC, to the millisecond; one beyond the calendar as its milliseconds since 1970."""
+    """Return a time in UTC, to the millisecond; outside the calendar as milliseconds since 1970."""
     try:
         at = datetime.fromtimestamp(at_ms / 1_000, UTC)
     except (ValueError, OverflowError, OSError):

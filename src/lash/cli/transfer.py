@@ -1,4 +1,4 @@
-"""Sessions to files and back, and whole storages into others, with a bar that shows how far they are."""
+"""Exports, imports, copies and moves with a progress bar."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def export_to(shell: Shell, session_id: str, target: str, *, with_queue: b
 
 
 async def import_from(shell: Shell, source: str, session_id: str | None) -> Imported:
-    """Make a session from a file or from standard input."""
+    """Import a session from a file or from standard input."""
     async with shell.storage() as storage:
         with _opened(source) as stream, drawn() as bar:
             size = _size_of(stream)
@@ -59,7 +59,7 @@ async def import_from(shell: Shell, source: str, session_id: str | None) -> Impo
 
 
 async def copy_to(shell: Shell, target_url: str) -> CopyReport:
-    """Copy the storage into another one, which is created if it is not there."""
+    """Copy the storage into another one, which is created if it does not exist."""
     if shell.checked(target_url) == shell.url:
         raise CommandFailed(exits.USAGE, "a storage cannot be copied into itself; name another one")
     async with shell.storage() as storage, await open_storage(target_url) as target:
@@ -68,7 +68,7 @@ async def copy_to(shell: Shell, target_url: str) -> CopyReport:
 
 
 async def move_to(shell: Shell, target_url: str) -> MoveReport:
-    """Move the storage into an empty one, which is created if it is not there."""
+    """Move the storage into an empty one, which is created if it does not exist."""
     if shell.checked(target_url) == shell.url:
         raise CommandFailed(exits.USAGE, "a storage cannot be moved into itself; name another one")
     async with shell.storage() as storage, await open_storage(target_url) as target:
@@ -81,21 +81,21 @@ def _show(bar: Bar, verb: str, progress: Progress) -> None:
 
 
 def _size_of(stream: BinaryIO) -> int | None:
-    """Return how many bytes a file has; None for what is no file, such as a pipe."""
+    """Return the size of a file; None if it is not a regular file, such as a pipe."""
     status = os.fstat(stream.fileno())
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
 @contextlib.contextmanager
 def _new_file(target: str) -> Iterator[BinaryIO]:
-    """Open a file beside its final name; it gets that name when all of it is on the disk."""
+    """Open a temporary file; it gets its final name once it is complete and synced."""
     if target == "-":
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
     file, partial = Path(target), Path(f"{target}.partial")
     if file.exists():
-        raise CommandFailed(exits.CONFLICT, f"{target} exists already; name another file or remove it")
+        raise CommandFailed(exits.CONFLICT, f"{target} already exists; name another file or remove it")
     try:
         with partial.open("wb") as stream:
             yield stream

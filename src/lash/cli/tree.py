@@ -1,4 +1,4 @@
-"""Drawing a conversation graph with its branches."""
+"""Draws a conversation graph with its branches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Signs(NamedTuple):
-    """What a tree is drawn with."""
+    """The characters of a drawing."""
 
     branch: str
     beside: str
@@ -23,7 +23,7 @@ ASCII = Signs(branch="|-", beside="| ", active="*", other="o")
 
 
 class TreeLine(NamedTuple):
-    """One node as it is drawn: what stands before it, and whether it lies on the active path."""
+    """One line of a drawing: the node, its prefix, and whether it is on the active path."""
 
     node: Node
     lead: str
@@ -33,7 +33,7 @@ class TreeLine(NamedTuple):
 
 
 def active_path(graph: Graph) -> frozenset[str]:
-    """Return the ids of the nodes from the leaf up to the root, or to where an ancestor was removed."""
+    """Return the ids of the nodes from the leaf up to the root, or to the last ancestor that was not removed."""
     parents = {node.node_id: node.parent_node_id for node in graph.nodes}
     path: set[str] = set()
     node_id = graph.leaf_node_id
@@ -44,14 +44,14 @@ def active_path(graph: Graph) -> frozenset[str]:
 
 
 def tree_lines(graph: Graph, signs: Signs = LINES) -> Iterator[TreeLine]:
-    """Go through the graph as it is drawn, parents first.
+    """Yield the lines of the graph, parents first.
 
     The active path, or else the newest branch, goes straight down; the other branches stand to its right, above the
     place where it goes on.
     """
     path = active_path(graph)
     children = _children(graph)
-    # A stack of our own: a conversation may be longer than Python's.
+    # An explicit stack: a conversation may be deeper than Python's recursion limit.
     stack = [(node, lead, rest, 0) for node, lead, rest in _placed(children.get(None, []), "", path, signs)]
     while stack:
         node, lead, rest, depth = stack.pop()
@@ -77,7 +77,7 @@ def _children(graph: Graph) -> dict[str | None, list[Node]]:
 
 
 def _placed(siblings: Sequence[Node], rest: str, path: frozenset[str], signs: Signs) -> Iterator[tuple[Node, str, str]]:
-    """Return nodes with what stands before them and before what is below them, the first to be drawn last."""
+    """Return nodes with their prefixes and those of their children, in reverse order of drawing."""
     if not siblings:
         return
     straight = next((node for node in siblings if node.node_id in path), siblings[-1])

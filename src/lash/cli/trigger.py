@@ -1,4 +1,4 @@
-"""``lash triggers``: what starts a process when something happens."""
+"""``lash triggers``: subscriptions that start processes for occurrences."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ _DELIVERY_COLUMNS: Final = (
     Column("PROCESS"),
     Column("REASON", stretch=True),
 )
-_SESSION_OPTION: Final = click.option("--session", "session_id", metavar="SESSION", help="Of this session's triggers.")
+_SESSION_OPTION: Final = click.option("--session", "session_id", metavar="SESSION", help="The trigger of this session.")
 
 
 @click.group(cls=Group)
 def triggers() -> None:
-    """List triggers, switch them on and off, and tell that something happened."""
+    """List, enable and disable triggers, and emit occurrences."""
 
 
 @command("ls", "lash triggers ls", "lash triggers ls --source order.paid --json", group=triggers)
 @_SESSION_OPTION
-@click.option("--source", "source_type", metavar="TYPE", help="Those that watch one source type.")
+@click.option("--source", "source_type", metavar="TYPE", help="Only triggers of this source type.")
 @limited
 async def list_triggers(
     shell: Shell,
@@ -91,12 +91,12 @@ def _row(subscription: TriggerSubscription) -> tuple[str, ...]:
 )
 @click.argument("source_type", metavar="SOURCE_TYPE")
 @click.argument("payload", metavar="[JSON]", default="null")
-@click.option("--key", help="Tells this happening apart: the same key again starts nothing.  [default: a new one]")
+@click.option("--key", help="The idempotency key: the same key again starts nothing.  [default: a new one]")
 @click.option("--source-key", help="The source.  [default: the one of its type]")
 async def emit(shell: Shell, source_type: str, payload: str, key: str | None, source_key: str | None) -> None:
-    """Tell that something happened, and show what was started for it; JSON - reads the payload from standard input.
+    """Emit an occurrence, and show what it started; JSON - reads the payload from standard input.
 
-    Ends with code 1 if a delivery was rejected: what happened is recorded all the same.
+    Exits with code 1 if a delivery was rejected; the occurrence is recorded in any case.
     """
     from lash.base.ids import new_id
     from lash.model.trigger.trigger import DeliveryState, OccurrenceRequest
@@ -115,7 +115,7 @@ async def emit(shell: Shell, source_type: str, payload: str, key: str | None, so
         shell.value(report)
     else:
         shell.line(clean(f"occurrence {report.occurrence_id}"))
-        shell.table(_DELIVERY_COLUMNS, report.deliveries, _delivery_row, nothing="nobody watches this source")
+        shell.table(_DELIVERY_COLUMNS, report.deliveries, _delivery_row, nothing="no trigger for this source")
     rejected = [each for each in report.deliveries if each.state is DeliveryState.REJECTED]
     if rejected:
         raise CommandFailed(exits.ERROR, f"{plural(len(rejected), 'delivery', 'deliveries')} rejected")
@@ -129,7 +129,7 @@ def _delivery_row(delivery: TriggerDelivery) -> tuple[str, ...]:
 @click.argument("key", metavar="KEY")
 @_SESSION_OPTION
 async def enable(shell: Shell, key: str, session_id: str | None) -> None:
-    """Let occurrences start processes again."""
+    """Enable a trigger: occurrences start processes again."""
     await _switch(shell, key, session_id, on=True)
 
 
@@ -137,7 +137,7 @@ async def enable(shell: Shell, key: str, session_id: str | None) -> None:
 @click.argument("key", metavar="KEY")
 @_SESSION_OPTION
 async def disable(shell: Shell, key: str, session_id: str | None) -> None:
-    """Let occurrences start nothing more; what runs goes on."""
+    """Disable a trigger: occurrences start nothing; running processes go on."""
     await _switch(shell, key, session_id, on=False)
 
 

@@ -1,4 +1,4 @@
-"""Storage URLs as people may see them: without what is secret in them."""
+"""Storage URLs for display, without their secrets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def is_postgres(url: str) -> bool:
 
 
 def sqlite_path(url: str) -> str | None:
-    """Return the file that a sqlite URL names; None for one in memory."""
+    """Return the file of a sqlite URL; None for one in memory."""
     path = unquote(urlsplit(url).path.removeprefix("/"))
     return None if path in ("", ":memory:") else path
 
@@ -39,7 +39,7 @@ def without_password(dsn: str) -> str:
 
 
 def scrub(text: str, url: str | None) -> str:
-    """Return a text that may quote the URL, or parts of it, with the secrets of the URL hidden."""
+    """Return a text that may quote the URL, or parts of it, with its secrets hidden."""
     if url is None:
         return text
     hidden = text.replace(url, redacted(url))
@@ -57,7 +57,7 @@ def _secrets(url: str) -> set[str]:
         found.update(value for key, value in parse_qsl(parts.query) if key in _SECRET_KEYS)
     except ValueError:
         pass
-    # A URL that is malformed, such as one with an @ in its password, still shows where the secret lies.
+    # A malformed URL, such as one with an @ in its password, still has its secret in this place.
     found.add(url.partition("://")[2].rpartition("@")[0].partition(":")[2])
     forms = {form for secret in found for form in (secret, unquote(secret), quote(secret), quote_plus(secret))}
     return {form for form in forms if len(form) >= _SHORTEST_SECRET}

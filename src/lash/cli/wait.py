@@ -30,20 +30,20 @@ _COLUMNS: Final = (
 
 @click.group(cls=Group)
 def waits() -> None:
-    """Look at what is waited for, and resolve it."""
+    """List open waits, and resolve them."""
 
 
 @command("ls", "lash waits ls", "lash waits ls --process research-7 --json", group=waits)
-@click.option("--process", "process_id", metavar="PROCESS", help="Those of this process only.")
+@click.option("--process", "process_id", metavar="PROCESS", help="Only waits of this process.")
 @limited
 async def list_waits(shell: Shell, process_id: str | None, limit: int, everything: bool) -> None:  # noqa: FBT001
-    """List waits that are open and not resolved."""
+    """List open waits."""
     from lash.model.effect import ProcessScope
 
     scope = None if process_id is None else ProcessScope(process_id=process_id)
     async with shell.storage() as storage:
         found = await pages.first(_pages(storage, scope), shell, limit, everything=everything)
-    shell.table(_COLUMNS, found, _row, nothing="nothing is waited for")
+    shell.table(_COLUMNS, found, _row, nothing="no open waits")
 
 
 def _pages(storage: Storage, scope: ExecutionScope | None) -> pages.Fetch[WaitRecord]:
@@ -82,9 +82,9 @@ def _identity(identity: WaitIdentity) -> str:
 @click.argument("key", metavar="KEY")
 @click.argument("value", metavar="[JSON]", default="null")
 @click.option("--reject", "code", metavar="CODE", help="Resolve it with an error of this code instead.")
-@click.option("--message", default="", help="What the error says.")
+@click.option("--message", default="", help="The message of the error.")
 async def resolve(shell: Shell, key: str, value: str, code: str | None, message: str) -> None:
-    """Resolve a wait by its signed key, which whoever waits has handed out; the first resolution stands.
+    """Resolve a wait by its signed key, which the waiting process has handed out; the first resolution wins.
 
     KEY - reads the key from standard input, which keeps it out of the list of processes. Ends with code 3 if the key
     is unknown or was revoked, and with code 4 if the wait was resolved before.
@@ -99,9 +99,9 @@ async def resolve(shell: Shell, key: str, value: str, code: str | None, message:
     async with shell.storage() as storage:
         answer = await storage.waits.resolve(text, resolution)
     if isinstance(answer, UnknownOrRevoked):
-        raise CommandFailed(exits.NOT_FOUND, "the wait is unknown or was revoked")
+        raise CommandFailed(exits.NOT_FOUND, "unknown or revoked wait")
     if isinstance(answer, AlreadyResolved):
         if shell.json:
             shell.value(answer)
-        raise CommandFailed(exits.CONFLICT, f"the wait was resolved before: {json_text(answer.terminal)}")
+        raise CommandFailed(exits.CONFLICT, f"the wait was already resolved: {json_text(answer.terminal)}")
     shell.done("resolved" if code is None else "rejected", answer)

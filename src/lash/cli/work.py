@@ -1,4 +1,4 @@
-"""``lash worker``: the command; what it does is `lash.cli.worker`."""
+"""``lash worker``: the command line; `lash.cli.worker` does the work."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 def _seconds(value: float | None) -> float | None:
-    # Said so that what is not a number is refused too.
+    # Written so that NaN is refused too.
     if value is not None and not 0 <= value < math.inf:
-        raise click.BadParameter(f"{value} is not a number of seconds from 0 on.")
+        raise click.BadParameter(f"expected a number of seconds, 0 or more, got {value}.")
     return value
 
 
@@ -32,9 +32,11 @@ def _seconds(value: float | None) -> float | None:
     type=float,
     metavar="SECONDS",
     callback=lambda _context, _option, value: _seconds(value),
-    help="How long work may take to finish at the end.",
+    help="How many seconds running work may take to finish after a stop.",
 )
-@click.option("--log-level", type=click.Choice(_LEVELS), default="info", show_default=True, help="What to log.")
+@click.option(
+    "--log-level", type=click.Choice(_LEVELS), default="info", show_default=True, help="The lowest level to log."
+)
 def worker(
     _shell: Shell, target: str, sessions: int | None, processes: int | None, grace: float | None, log_level: str
 ) -> None:

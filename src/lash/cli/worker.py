@@ -28,7 +28,7 @@ _log: Final = logging.getLogger("lash.worker")
 
 
 def run(target: str, *, sessions: int | None, processes: int | None, grace_s: float | None, level: str) -> int:
-    """Load the application and let it work until it is told to stop; return the exit code."""
+    """Load the application and run its worker until a signal stops it; return the exit code."""
     logging.basicConfig(
         level=level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
@@ -40,7 +40,7 @@ def run(target: str, *, sessions: int | None, processes: int | None, grace_s: fl
     except ConfigError as error:
         sys.stderr.write(f"lash worker: {error}\n")
         return 2
-    # Code that hears no cancellation, or a thread that does not end, would keep the event loop from closing.
+    # Code that ignores cancellation, or a thread that does not end, would keep the event loop from closing.
     leave = threading.Timer(_LEAVE_S, _leave)
     leave.daemon = True
     try:
@@ -54,11 +54,11 @@ def run(target: str, *, sessions: int | None, processes: int | None, grace_s: fl
 
 
 def load_app(target: str) -> App:
-    """Return the application that ``module:name`` names, or raise ConfigError saying what is missing."""
+    """Return the application ``module:name``; raise ConfigError naming the part that is missing."""
     module_name, _, path = target.partition(":")
     if not module_name:
-        raise ConfigError(f"{target!r} names no module; write it like shop.agents:app")
-    # The script of a package is not started from where its user stands; ``python -m`` is.
+        raise ConfigError(f"expected module:name, such as shop.agents:app, got {target!r}")
+    # A console script does not have the working directory on sys.path; ``python -m`` does.
     if os.getcwd() not in sys.path:  # noqa: PTH109 (what sys.path holds is text)
         sys.path.insert(0, os.getcwd())  # noqa: PTH109 (the same)
     found: object = _import(module_name)
@@ -78,7 +78,7 @@ def _import(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as missing:
         if missing.name is not None and (name == missing.name or name.startswith(f"{missing.name}.")):
-            raise ConfigError(f"there is no module {name!r} in {os.getcwd()} or on the path") from None  # noqa: PTH109
+            raise ConfigError(f"unknown module {name!r}; searched {os.getcwd()} and sys.path") from None  # noqa: PTH109
         raise ConfigError(f"module {name!r} needs {missing.name!r}, which is not installed") from missing
     except Exception as error:
         traceback.print_exc()
@@ -93,7 +93,7 @@ def _apps_of(found: object) -> str:
 
 
 def _leave() -> None:
-    _log.warning("some of the work hears nothing; it is left behind, and others go on from its records")
+    _log.warning("some work ignored cancellation and was abandoned; other workers will resume it from its records")
     os._exit(1)
 
 
@@ -102,23 +102,23 @@ async def _work(app: App, leave: threading.Timer) -> None:
     with _hints(stop):
         await app.open()
         _log.info("working, on up to %d sessions and %d processes", app.options.sessions, app.options.processes)
-        working, told = asyncio.create_task(app.run()), asyncio.create_task(stop.wait())
+        working, stopped = asyncio.create_task(app.run()), asyncio.create_task(stop.wait())
         try:
-            await asyncio.wait({working, told}, return_when=asyncio.FIRST_COMPLETED)
-            if told.done():
+            await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if stopped.done():
                 _log.info("stopping; what runs has %g seconds to finish", app.options.grace_s)
         finally:
-            told.cancel()
-            # It raises what the worker failed with, if it did.
+            stopped.cancel()
+            # Raises the worker's error, if it failed.
             await app.stop()
-            await asyncio.wait({working, told})
+            await asyncio.wait({working, stopped})
             leave.start()
         _log.info("stopped")
 
 
 @contextmanager
 def _hints(stop: asyncio.Event) -> Iterator[None]:
-    """Let the first signal ask for a stop and the second end this process, even while the loop is blocked."""
+    """The first signal requests a stop; the second ends this process, even while the loop is blocked."""
     loop = asyncio.get_running_loop()
     asked = False
 

@@ -1,4 +1,4 @@
-"""Opening a storage: the one place where the backends meet. Drivers are imported when they are needed."""
+"""Opens a storage; the only module that knows both backends. Drivers are imported when they are needed."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ async def open_storage(
     pool: asyncpg.Pool[asyncpg.Record] | None = None,
     on_statement: Callable[[str], None] | None = None,
 ) -> Storage:
-    """Open the storage that the URL names, creating or migrating its tables unless ``migrate`` is false.
+    """Open the storage at the URL, and create or migrate its tables unless ``migrate`` is False.
 
     ``sqlite:///agents.db`` is a file relative to the working directory, ``sqlite:////var/lib/agents.db`` an
     absolute one, ``sqlite://`` lives in memory as long as the storage. ``postgresql://user@host/database`` takes the
     usual parameters and those of `lash.postgres.engine.options.PostgresOptions`; ``pool`` is a pool of your own to use
     instead of a new one.
 
-    ``attachment_bytes`` is where the bytes of attachments lie, by default in the database: `lash.FileBytes`,
+    ``attachment_bytes`` is where the bytes of attachments are stored, by default in the database: `lash.FileBytes`,
     `lash.S3Bytes` or a `lash.ByteStore` of your own. It must be the same one each time.
 
-    ``clock`` decides about time on SQLite only; PostgreSQL asks its server. ``on_statement`` is called with the name
+    ``clock`` is used on SQLite only; PostgreSQL uses its server's clock. ``on_statement`` is called with the name
     of every statement before it runs.
     """
-    # The plans are needed from here on only; a program that merely imports lash need not wait for them.
+    # Imported here so that `import lash` stays fast.
     from lash.base.codec import describe_shapes
     from lash.plan.session.commit import CommitRules
 
@@ -67,9 +67,9 @@ async def open_storage(
             on_statement=on_statement,
         )
     if scheme != "sqlite":
-        raise ConfigError(f"{_shown(scheme or url)} is no kind of storage; use {_EXAMPLES}")
+        raise ConfigError(f"unknown URL scheme {_shown(scheme or url)}; expected {_EXAMPLES}")
     if pool is not None:
-        raise ConfigError("pool goes with a postgresql:// URL")
+        raise ConfigError("expected a postgresql:// URL with pool; SQLite has none")
     from lash.sqlite.storage import SQLiteStorage, options_from_query
 
     describe_shapes()
@@ -89,17 +89,17 @@ def _compression(name: str) -> Compression:
     try:
         return Compression(name)
     except ValueError:
-        raise ConfigError(f"{name!r} is no way to compress; there are {', '.join(Compression)}") from None
+        raise ConfigError(f"unknown compression {name!r}; expected one of {', '.join(Compression)}") from None
 
 
 def _scheme(url: str) -> str:
     if not isinstance(url, str):
-        raise ConfigError(f"a storage is named by a URL such as {_EXAMPLES}, not by {type(url).__name__}")
+        raise ConfigError(f"expected a URL such as {_EXAMPLES}, got {type(url).__name__}")
     return url.partition("://")[0] if "://" in url else ""
 
 
 def _shown(text: str) -> str:
-    """Return a text for a message; one with a user in it may hold a password and is not repeated."""
+    """Return a text for a message; a text with an @ may hold a password and is not shown."""
     return "a text with '@' in it" if "@" in text else f"{text!r:.80}"
 
 
@@ -108,12 +108,12 @@ def _sqlite_path(url: str) -> tuple[str | None, str]:
     try:
         parts = urlsplit(url)
     except ValueError as error:
-        raise ConfigError(f"{_shown(url)} is no URL: {error}") from None
+        raise ConfigError(f"malformed URL {_shown(url)}: {error}") from None
     if parts.fragment:
-        raise ConfigError(f"{_shown(url)} contains '#'; in the name of a file it is written %23")
+        raise ConfigError(f"{_shown(url)} contains '#'; in a file name write it as %23")
     if parts.netloc:
         host = "file" if "@" in parts.netloc else parts.netloc[:80]
-        raise ConfigError(f"{_shown(url)} names a host; a file is written with three slashes: sqlite:///{host}")
+        raise ConfigError(f"{_shown(url)} names a host; write a file with three slashes: sqlite:///{host}")
     path = unquote(parts.path.removeprefix("/"))
     if "\0" in path:
         raise ConfigError("the path of the storage contains a NUL character")

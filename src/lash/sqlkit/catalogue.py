@@ -1,7 +1,7 @@
-"""What the code needs of a database's catalogue, and how a live one differs from it.
+"""Compares the catalogue of a live database with the one that the code needs.
 
-The need is kept in ``catalogue.json`` beside a backend's SQL. The backend reads the live catalogue and hands
-over plain rows; everything here is pure. A host may add columns, indexes and tables of its own.
+The needed one is ``catalogue.json`` beside a backend's SQL. The backend reads the live one and passes plain rows; this
+module does no IO. A database may have further columns, indexes and tables.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ForeignKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One table: its columns by name, and what it guarantees. A primary key is among the unique keys."""
+    """One table: its columns by name, and its keys. A primary key is among the unique keys."""
 
     columns: dict[str, Column]
     unique: frozenset[UniqueKey] = frozenset()
@@ -103,10 +103,9 @@ def group_catalogue(
 
 
 def differences(needed: Catalogue, found: Catalogue) -> tuple[str, ...]:
-    """Say, one line each and in a stable order, what the found catalogue lacks or has otherwise.
+    """Return what the found catalogue lacks or has differently, one line each and in a stable order.
 
-    Types and predicates are compared without regard to spacing and to the case of types; the columns of a key
-    without regard to their order, which no guarantee depends on.
+    Spacing, the case of types and the order of the columns of a key are ignored.
     """
     lines: list[str] = []
     for name, table in sorted(needed.tables.items()):
@@ -130,7 +129,7 @@ def _column_differences(table: str, needed: Table, found: Table) -> Iterator[str
             yield f"column {table}.{name} is missing"
             continue
         if _one_spaced(column.type).lower() != _one_spaced(other.type).lower():
-            yield f"column {table}.{name} has type {other.type or 'none'}, needed is {column.type}"
+            yield f"column {table}.{name} has type {other.type or 'none'}, expected {column.type}"
         if column.not_null != other.not_null:
             yield f"column {table}.{name} must {'refuse' if column.not_null else 'accept'} NULL"
 
@@ -167,7 +166,7 @@ def _foreign_key_text(key: ForeignKey) -> str:
 
 
 def _bare(predicate: str) -> str:
-    """Drop what databases add when they print an expression: spacing, and parentheses around the whole."""
+    """Remove spacing and outer parentheses, which databases add when they print an expression."""
     text = _one_spaced(predicate)
     while _wrapped(text):
         text = text[1:-1].strip()
@@ -178,10 +177,10 @@ def _wrapped(text: str) -> bool:
     if not (text.startswith("(") and text.endswith(")")):
         return False
     depth = 0
-    for place, character in enumerate(text):
+    for index, character in enumerate(text):
         depth += (character == "(") - (character == ")")
         if depth == 0:
-            return place == len(text) - 1
+            return index == len(text) - 1
     return False
 
 

@@ -1,7 +1,7 @@
 """Numbered migrations, read from ``NNNN_name.sql`` files.
 
-Numbers start at 1 and leave no gap, so the number of the last one applied says everything about a schema.
-Applying them, under a lock and in a transaction, is the backend's part.
+Numbers start at 1 without a gap, so the number of the last applied migration describes a schema completely. The
+backends apply migrations, under a lock and in a transaction.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FILE_NAME = re.compile(r"(?P<number>[0-9]{4})_(?P<name>[a-z][a-z0-9_]*)\.sql")
 
 
 class Migration(msgspec.Struct, frozen=True):
-    """One step forward. The statement may be a script of several."""
+    """One migration. Its statement may be a script of several."""
 
     number: int
     name: str
@@ -32,21 +32,21 @@ def load_migrations(package: str, *, schema: str | None = None) -> tuple[Migrati
 
 
 def read_migrations(folder: Path, *, schema: str | None = None) -> tuple[Migration, ...]:
-    """Return the migrations of the folder in order; a misnamed file, a gap or a doubled number is a ValueError."""
+    """Return the migrations of the directory in order; raise ValueError for a misnamed file, a gap or a duplicate."""
     migrations = sorted((_read(file, schema) for file in sql_files(folder)), key=lambda migration: migration.number)
     for expected, migration in enumerate(migrations, start=1):
         if migration.number != expected:
             raise ValueError(
-                f"migration {migration.number:04}_{migration.name} stands where number {expected:04} is due; "
+                f"migration {migration.number:04}_{migration.name} found, expected number {expected:04}; "
                 "numbers start at 0001, each once, without a gap"
             )
     return tuple(migrations)
 
 
 def pending(applied: int, migrations: Sequence[Migration]) -> tuple[Migration, ...]:
-    """Return what a schema at number ``applied`` still needs, in order; 0 is an empty database.
+    """Return the migrations that a schema at number ``applied`` lacks, in order; 0 is an empty database.
 
-    A schema beyond the last known migration is refused as `NewerSchema`.
+    Raises `NewerSchema` for a number beyond the last known migration.
     """
     if applied > len(migrations):
         raise NewerSchema(found=applied, supported=len(migrations))
@@ -54,13 +54,13 @@ def pending(applied: int, migrations: Sequence[Migration]) -> tuple[Migration, .
 
 
 def pending_error(applied: int, due: Sequence[Migration]) -> PendingMigrations:
-    """Return the error for a caller who asked not to migrate."""
+    """Return the error for ``migrate=False``."""
     return PendingMigrations(applied, tuple(f"{step.number:04}_{step.name}" for step in due))
 
 
 def _read(file: Path, schema: str | None) -> Migration:
     match = _FILE_NAME.fullmatch(file.name)
     if match is None:
-        raise ValueError(f"{file.name!r} is no migration: the name must look like 0001_first_tables.sql")
+        raise ValueError(f"expected a name such as 0001_first_tables.sql, got {file.name!r}")
     statement = in_schema(file.read_text(encoding="utf-8"), schema)
     return Migration(number=int(match["number"]), name=match["name"], statement=statement)

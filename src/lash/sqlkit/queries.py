@@ -1,4 +1,4 @@
-"""Named SQL, read from ``.sql`` files.
+"""Named SQL queries, read from ``.sql`` files.
 
 A file holds the queries of one noun::
 
@@ -6,13 +6,13 @@ A file holds the queries of one noun::
     -- The head of one session.
     SELECT …;
 
-The first line names the query, the comment below says what it is for, the rest is the statement in the
-database's own parameter style. ``:"schema"`` stands for the quoted schema, as it does in psql.
+The first line names the query, the comment below says what it does, the rest is the statement in the
+database's own parameter style. ``:"schema"`` is replaced by the quoted schema, as in psql.
 
-What several queries of a file share stands in it once, as a fragment, and each of them includes it::
+Text that several queries of a file share is written once, as a fragment, and included::
 
     -- fragment: session_columns
-    -- What is read of a session.
+    -- The columns of a session.
     SELECT s.session_key, s.revision
 
     -- name: session_head
@@ -20,8 +20,8 @@ What several queries of a file share stands in it once, as a fragment, and each 
     -- include: session_columns
     FROM …;
 
-A statement of a database whose parameters have only numbers may name them. It lists the names, on as many
-lines as it likes, and the loader puts ``$1``, ``$2`` … in their places::
+A statement for a database with numbered parameters may name them. It lists the names, on any number of lines, and the
+loader replaces them by ``$1``, ``$2`` …::
 
     -- name: session_rename
     -- Gives one session another name.
@@ -42,7 +42,7 @@ _MARK = re.compile(r"^-- (?P<kind>name|fragment): (?P<name>[a-z][a-z0-9_]*)[ \t]
 _INCLUDE = re.compile(r"^-- include: (?P<name>[a-z][a-z0-9_]*)[ \t]*$", re.MULTILINE)
 _ARGUMENTS = re.compile(r"^-- arguments: (?P<names>[a-z][a-z0-9_]*(?:, [a-z][a-z0-9_]*)*)[ \t]*$", re.MULTILINE)
 _ARGUMENT = re.compile(r"(?<![:\w]):(?P<name>[a-z][a-z0-9_]*)")
-"""A name in the place of a parameter; not a cast (two colons), nor the slice of an array (a word before the colon)."""
+"""A named parameter; not a cast (two colons), nor a slice of an array (a word before the colon)."""
 _MARK_LIKE = re.compile(
     r"^[ \t]*--[ \t]*(?P<kind>name|fragment|include|arguments)[ \t]*:.*$", re.MULTILINE | re.IGNORECASE
 )
@@ -67,30 +67,30 @@ def _queries_below(folder: Path, schema: str | None) -> Mapping[str, str]:
 
 
 def package_folder(package: str) -> Path:
-    """Return the folder of a package; `importlib.resources` would do as well, and takes longer to load than all SQL."""
+    """Return the directory of a package. Importing `importlib.resources` would take longer than reading all SQL."""
     spec = find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        raise ValueError(f"{package!r} is no package")
+        raise ValueError(f"expected a package, got {package!r}")
     return Path(spec.submodule_search_locations[0])
 
 
 def query_files(folder: Path) -> list[Path]:
-    """Return the files of queries below a folder, those of its nouns' folders included; migrations are not queries."""
+    """Return the query files below a directory, subdirectories of nouns included and migrations excluded."""
     nouns = (entry for entry in folder.iterdir() if entry.is_dir() and entry.name != "migrations")
     return [*sql_files(folder), *(file for noun in sorted(nouns) for file in sql_files(noun))]
 
 
 def sql_files(folder: Path) -> list[Path]:
-    """Return the ``.sql`` files directly below the folder, by name."""
+    """Return the ``.sql`` files in the directory, by name."""
     files = (entry for entry in folder.iterdir() if entry.is_file() and entry.name.endswith(".sql"))
     return sorted(files, key=lambda entry: entry.name)
 
 
 def parse_queries(text: str) -> list[tuple[str, str]]:
-    """Split the text of one file into (name, statement) pairs, in order, with fragments in their places.
+    """Split the text of one file into (name, statement) pairs, in order, with fragments included.
 
-    A line that only resembles a mark is a ValueError: it would silently become part of the query before it. So is a
-    fragment that is defined twice, includes another, is included nowhere, or is included and not there.
+    Raises ValueError for a line that only resembles a mark, because it would silently become part of the query before
+    it, and for a fragment that is defined twice, includes another, is never included, or does not exist.
     """
     marks = list(_MARK.finditer(text))
     known = (*marks, *_INCLUDE.finditer(text), *_ARGUMENTS.finditer(text))
@@ -106,7 +106,7 @@ def parse_queries(text: str) -> list[tuple[str, str]]:
 
 
 def argument_names(statement: str) -> tuple[str, ...]:
-    """Return the names that a statement lists for its parameters, in their order; none if it lists none."""
+    """Return the parameter names that a statement lists, in order; empty if it lists none."""
     lines = (mark["names"] for mark in _ARGUMENTS.finditer(statement))
     return tuple(name for line in lines for name in line.split(", "))
 
@@ -116,7 +116,7 @@ def _fragments(parts: list[tuple[str, str]]) -> dict[str, str]:
     for name, body in parts:
         if name in fragments or _INCLUDE.search(body):
             raise ValueError(f"fragment {name!r} is defined twice, or includes another")
-        # Its comment says what it is for, not what the query does that includes it.
+        # The comment of a fragment does not describe the query that includes it.
         fragments[name] = "\n".join(line for line in body.splitlines() if not line.startswith("--"))
     return fragments
 
@@ -124,20 +124,20 @@ def _fragments(parts: list[tuple[str, str]]) -> dict[str, str]:
 def _refuse_unused_fragments(fragments: Mapping[str, str], text: str) -> None:
     unused = fragments.keys() - {mark["name"] for mark in _INCLUDE.finditer(text)}
     if unused:
-        raise ValueError(f"fragment {min(unused)!r} is included nowhere")
+        raise ValueError(f"fragment {min(unused)!r} is never included")
 
 
 def _with_fragments(name: str, body: str, fragments: Mapping[str, str]) -> str:
     def text_of(mark: re.Match[str]) -> str:
         if mark["name"] not in fragments:
-            raise ValueError(f"query {name!r} includes {mark['name']!r}, which is no fragment of its file")
+            raise ValueError(f"query {name!r} includes the unknown fragment {mark['name']!r}")
         return fragments[mark["name"]]
 
     return _INCLUDE.sub(text_of, body)
 
 
 def _with_numbers(query: str, statement: str) -> str:
-    """Put numbers in the places of named parameters."""
+    """Replace named parameters by numbers."""
     names = argument_names(statement)
     if not names:
         return statement
@@ -151,16 +151,16 @@ def _with_numbers(query: str, statement: str) -> str:
 def _refuse_misspelt_marks(text: str, starts: set[int]) -> None:
     for line in _MARK_LIKE.finditer(text):
         if line.start() not in starts:
-            raise ValueError(f"{line[0].strip()!r} must read '-- {line['kind'].lower()}: some_lower_case_name'")
+            raise ValueError(f"expected '-- {line['kind'].lower()}: some_lower_case_name', got {line[0].strip()!r}")
 
 
 def in_schema(statement: str, schema: str | None) -> str:
-    """Put the quoted schema in the place that the statement leaves for it."""
+    """Replace ``:"schema"`` by the quoted schema."""
     if schema is None:
         return statement
     return statement.replace(_SCHEMA, quote_identifier(schema))
 
 
 def quote_identifier(name: str) -> str:
-    """Quote an identifier the way SQL wants it."""
+    """Quote an SQL identifier."""
     return '"' + name.replace('"', '""') + '"'

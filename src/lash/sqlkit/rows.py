@@ -1,4 +1,4 @@
-"""Row shapes of a single column, for whatever query needs one."""
+"""Row shapes with a single column."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Number(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Content(msgspec.Struct, frozen=True, array_like=True):
-    """A row of some bytes, which no repr shows."""
+    """A row of bytes; its repr shows only their length."""
 
     content: bytes
 

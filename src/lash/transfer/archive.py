@@ -1,4 +1,4 @@
-"""A file is read, and everything in it is proved, before anything is written to a storage."""
+"""Reads an exported file and verifies all of it before anything is written to a storage."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ _ONCE: Final = (HeaderLine, MetaLine, HeadLine, CheckpointLine, EndLine)
 
 
 class ByteSource(Protocol):
-    """Whatever gives lines of bytes: a file opened for reading in binary mode."""
+    """A source of lines of bytes, such as a file opened in binary mode."""
 
     def readline(self, size: int, /) -> bytes: ...
 
 
 class Archive(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that was read whole and found sound. The bytes of attachments lie in a file of their own."""
+    """A file that was read and verified. The bytes of its attachments are in a temporary file."""
 
     header: HeaderLine
     snapshot: Snapshot
@@ -64,7 +64,7 @@ class Archive(msgspec.Struct, frozen=True, kw_only=True):
     offsets: dict[str, int]
 
     def attachment(self, ref: AttachmentRef) -> StoredAttachment:
-        """Return an attachment with its bytes, which were checked when they were read."""
+        """Return an attachment with its bytes, which were verified when they were read."""
         self.spool.seek(self.offsets[ref.id])
         return StoredAttachment(ref=ref, content=self.spool.read(ref.byte_len))
 
@@ -86,7 +86,7 @@ class ArchiveReader:
         self._offsets: dict[str, int] = {}
 
     def close(self) -> None:
-        """Let go of the bytes of the attachments."""
+        """Close the temporary file."""
         self._spool.close()
 
     @property
@@ -95,7 +95,7 @@ class ArchiveReader:
         return bool(self._lines[EndLine])
 
     def read(self, count: int) -> int:
-        """Read so many lines, fewer at the end, and return how many there were."""
+        """Read at most so many lines, and return how many were read."""
         before = self._number
         while not self.ended and self._number - before < count:
             raw = self._next_raw()
@@ -109,7 +109,7 @@ class ArchiveReader:
         return self._number - before
 
     def archive(self) -> Archive:
-        """Return what the file holds, once it was read to its end."""
+        """Return the contents of the file, once it is read to its end."""
         header = self._one(HeaderLine)
         snapshot = Snapshot(
             meta=self._one(MetaLine),
@@ -165,7 +165,7 @@ class ArchiveReader:
         self._rank = rank
 
     def _finish_bytes(self) -> None:
-        """Prove the bytes of the blob or attachment whose data lines have just ended."""
+        """Verify the bytes of the blob or attachment whose data lines have just ended."""
         line, content = self._bytes.end()
         if isinstance(line, BlobLine):
             require_hash(line.ref, content)

@@ -1,4 +1,4 @@
-"""A storage is copied into another one, on the same backend or not."""
+"""Copies a storage into another one, on either backend."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from lash.transfer.snapshot import take
 from lash.transfer.write import SessionWriter
 
 NEVER_COPIED: Final = ("activity", "effect", "event", "grant", "turn", "wait")
-"""Nouns of which nothing is copied, beside processes and dead letters."""
+"""Nouns that are not copied, besides processes and dead letters."""
 _REFUSALS: Final = (Conflict, InvalidInput, NotFound, SessionDeleted)
 
 
 class NotCopied(Value, frozen=True, kw_only=True):
-    """Something that was left out, and why."""
+    """An object that was not copied, and the reason."""
 
     noun: str
     name: str
@@ -33,10 +33,10 @@ class NotCopied(Value, frozen=True, kw_only=True):
 
 
 class CopyReport(Value, frozen=True, kw_only=True):
-    """What a copy did, by noun. ``skipped`` was there already and equal; ``refused`` is another thing of the same name.
+    """The counts of a copy by noun. ``skipped``: already there and equal; ``refused``: other content under its name.
 
-    ``never_copied`` tells what the source has that no copy carries over: processes and dead letters are counted, of
-    other nouns it tells the rows, which are estimates on PostgreSQL.
+    ``never_copied`` counts what the source has and no copy includes: processes and dead letters exactly, other nouns by
+    their rows, which are estimates on PostgreSQL.
     """
 
     copied: dict[str, Count]
@@ -46,15 +46,15 @@ class CopyReport(Value, frozen=True, kw_only=True):
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything that can be copied is in the target now."""
+        """Whether the target now has everything that can be copied."""
         return not self.refused
 
 
 async def copy_storage(source: Storage, target: Storage, *, progress: OnProgress | None = None) -> CopyReport:
     """Copy artifacts, sessions with their attachments and queues, triggers and schedules, in this order.
 
-    It can be killed and run again: what is in the target and equal is skipped. What is there and not equal is left
-    alone and reported. Nobody should work with the source meanwhile, nor with the target, or changes are missed and the
+    It can be killed and run again: objects that are equal in the target are skipped. Objects that differ are left
+    unchanged and reported. Stop all workers of the source and the target first, or changes are missed and the
     same work is done on both sides. Trouble with a database ends it.
     """
     copy = _Copy(source, target, progress)
@@ -188,7 +188,7 @@ class _Copy:
         self._note("schedule", created=registered.created)
 
     def _require_owner(self, owner: TriggerOwner) -> None:
-        """Raise Conflict if the session of this id in the target is not the one that owned it in the source."""
+        """Raise Conflict if the session of this id in the target is not the owner of the source."""
         refused = {each.name for each in self._refused if each.noun == "session"}
         if isinstance(owner, SessionOriginator) and owner.scope.session_id in refused:
             raise Conflict(f"its session {owner.scope.session_id!r} was not copied")
@@ -204,6 +204,6 @@ class _Copy:
 
 
 def _require_fresh(revision: int, *, enabled: bool) -> None:
-    """Raise Conflict unless what is in the target is as a registration leaves it: only then a copy was cut short."""
+    """Raise Conflict unless the target is in the state after a registration: then an earlier copy was interrupted."""
     if revision > 1 or not enabled:
-        raise Conflict(f"it is {'enabled' if enabled else 'disabled'} in the target, by somebody's hand")
+        raise Conflict(f"it is {'enabled' if enabled else 'disabled'} in the target; it was changed there")

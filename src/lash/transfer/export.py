@@ -1,4 +1,4 @@
-"""A session becomes a file."""
+"""Exports a session to a file."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _LINES_AT_ONCE: Final = 500
 
 
 class ByteSink(Protocol):
-    """Whatever takes bytes: a file opened for writing in binary mode."""
+    """A sink of bytes, such as a file opened in binary mode."""
 
     def write(self, data: bytes, /) -> object: ...
 
 
 class Exported(Value, frozen=True, kw_only=True):
-    """What was written. Two sessions with the same ``content`` are equal, whatever they are called."""
+    """The result of an export. Two sessions with the same ``content`` are equal, whatever their ids."""
 
     session_id: str
     revision: Count | None
@@ -54,7 +54,7 @@ async def export_session(
 ) -> Exported:
     """Write one revision of a session as JSON lines, with all branches, checkpoint, usage and attachments.
 
-    Others may go on working with the session. ``with_queue`` adds what is queued, claimed or not. Raises
+    Workers may go on with the session. ``with_queue`` adds the queued batches, claimed or not. Raises
     SessionNotFound or SessionDeleted before anything is written, and AttachmentNotFound if an attachment is removed on
     the way; what was written then has no end line, and no import accepts it.
     """
@@ -80,7 +80,7 @@ async def export_session(
 
 
 def _line_count(snapshot: Snapshot) -> int:
-    """Return how many lines there will be, with the first and the last one."""
+    """Return the number of lines, the first and the last one included."""
     sizes = [len(content) for content in snapshot.blobs.values()]
     sizes += [attachment.ref.byte_len for attachment in snapshot.attachments]
     return 2 + sum(1 for _ in snapshot.lines()) + sum(map(data_line_count, sizes)) + len(snapshot.batches)
@@ -97,7 +97,7 @@ def _session_lines(snapshot: Snapshot) -> Iterator[Line]:
 
 
 class _Writer:
-    """Writes lines in a thread, some at a time, and hashes them."""
+    """Writes lines in a thread, in chunks, and hashes them."""
 
     def __init__(self, stream: ByteSink, meter: Meter) -> None:
         self._stream = stream

@@ -28,19 +28,19 @@ from lash.model.value import Count, Positive
 FORMAT: Final = "lash.session"
 VERSION: Final = 1
 MAX_LINE_BYTES: Final = 128 * 1024 * 1024
-"""The longest line that an import reads unless it is told otherwise."""
+"""The longest line that an import reads by default."""
 PIECE_BYTES: Final = 768 * 1024
-"""How many bytes go into one data line, so that large attachments never make long lines."""
+"""How many bytes one data line holds, so that large attachments never make long lines."""
 
 
 class _Line(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="kind"
 ):
-    """One line; the ``kind`` key tells which."""
+    """One line; ``kind`` says which."""
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How many lines of each kind there are."""
+    """The number of lines of each kind."""
 
     frames: Count = 0
     nodes: Count = 0
@@ -51,7 +51,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class HeaderLine(_Line, frozen=True, kw_only=True, tag="header"):
-    """What the file is, and where it came from. ``revision`` is None for a session without a commit."""
+    """The version of the file, and its source. ``revision`` is None for a session without a commit."""
 
     format: str
     version: int
@@ -73,7 +73,7 @@ class MetaLine(_Line, frozen=True, kw_only=True, tag="meta"):
 
 
 class HeadLine(_Line, frozen=True, kw_only=True, tag="head"):
-    """What is current. A session without a commit has none."""
+    """The head. A session without a commit has none."""
 
     config: SessionConfig
     current_frame_id: str | None = None
@@ -87,7 +87,7 @@ class FrameLine(_Line, frozen=True, kw_only=True, tag="frame"):
 
 
 class NodeLine(_Line, frozen=True, kw_only=True, tag="node"):
-    """One live node. Parents come first; ``place`` is there only where that is not the order of insertion."""
+    """One live node. Parents come first; ``place`` is given only if that is not the order of insertion."""
 
     node: Node
     place: Positive | None = None
@@ -103,7 +103,7 @@ class CheckpointLine(_Line, frozen=True, kw_only=True, tag="checkpoint"):
 
 
 class BlobLine(_Line, frozen=True, kw_only=True, tag="blob"):
-    """Bytes that the checkpoint or a frame names; they stand in the data lines that follow."""
+    """A blob of the checkpoint or of a frame; its bytes are in the data lines that follow."""
 
     ref: BlobRef
 
@@ -115,7 +115,7 @@ class UsageLine(_Line, frozen=True, kw_only=True, tag="usage"):
 
 
 class AttachmentLine(_Line, frozen=True, kw_only=True, tag="attachment"):
-    """One attachment; its bytes stand in the data lines that follow."""
+    """One attachment; its bytes are in the data lines that follow."""
 
     ref: AttachmentRef
     committed: bool
@@ -134,14 +134,14 @@ class BatchLine(_Line, frozen=True, kw_only=True, tag="batch"):
 
 
 class DataLine(_Line, frozen=True, kw_only=True, tag="data"):
-    """Some bytes of the blob or attachment above: as text where all of them are UTF-8, else in base64."""
+    """Bytes of the blob or attachment above: as text if all of them are UTF-8, otherwise in base64."""
 
     text: str | None = None
     base64: str | None = None
 
     @property
     def content(self) -> bytes:
-        """The bytes, or InvalidInput if it is not exactly one of both."""
+        """The bytes; raises InvalidInput unless exactly one of the two is given."""
         if self.text is not None and self.base64 is None:
             return self.text.encode()
         if self.base64 is None or self.text is not None:
@@ -149,12 +149,12 @@ class DataLine(_Line, frozen=True, kw_only=True, tag="data"):
         try:
             return base64.b64decode(self.base64, validate=True)
         except ValueError as error:
-            # Of letters beyond ASCII it says no more than that; the rest is binascii.Error, which is one too.
+            # Letters beyond ASCII raise ValueError, everything else its subclass binascii.Error.
             raise InvalidInput(f"data is not base64: {error}") from None
 
 
 class EndLine(_Line, frozen=True, kw_only=True, tag="end"):
-    """The proof that the file is whole: the hash of every byte above.
+    """The end of a complete file: the hash of every byte above.
 
     ``content`` is the hash of the lines that make the session: all but header, data and batches. The data is proved by
     the hashes that name it. Exports of equal sessions, whatever they are called, have the same.
@@ -185,12 +185,12 @@ _plain: Final = msgspec.json.Decoder[object]()
 
 
 def encode_line(line: Line) -> bytes:
-    """Return the line with its newline. Keys of JSON objects keep their order, but for frames, which hold sets."""
+    """Return the line with its newline. Keys of JSON objects keep their order, except in frames, which hold sets."""
     return (canonical(line) if isinstance(line, FrameLine) else _encoder.encode(line)) + b"\n"
 
 
 def decode_line(raw: bytes) -> Line:
-    """Read a line, or raise InvalidInput; a field that would be lost on the way is refused too."""
+    """Read a line, or raise InvalidInput; an unknown field is refused too."""
     try:
         line: Line = _decoder.decode(raw)
         again = encode_line(line)
@@ -202,7 +202,7 @@ def decode_line(raw: bytes) -> Line:
 
 
 def data_line_count(byte_count: int) -> int:
-    """Return how many lines hold so many bytes."""
+    """Return how many data lines so many bytes need."""
     return -(-byte_count // PIECE_BYTES)
 
 

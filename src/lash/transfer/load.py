@@ -1,4 +1,4 @@
-"""A file becomes a session."""
+"""Imports a session from a file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LINES_AT_ONCE: Final = 500
 
 
 class Imported(Value, frozen=True, kw_only=True):
-    """What became of a file. ``created`` is false if the session was there already, with the same content."""
+    """The result of an import. ``created`` is False if the session already existed, with the same content."""
 
     session_id: str
     source_session_id: str
@@ -37,13 +37,13 @@ async def import_session(
     max_line_bytes: int = MAX_LINE_BYTES,
     progress: OnProgress | None = None,
 ) -> Imported:
-    """Make a session from a file that `export_session` wrote, under its id or another one.
+    """Create a session from a file of `export_session`, under its id or another one.
 
-    The file is read to its end and proved before anything is written; bad lines raise InvalidInput or CorruptData with
-    the number of the line. The session then appears in one commit, or not at all: a storage whose budget is too small
-    raises CommitTooLarge. Queued work that the file holds is added after that, batch by batch.
+    The file is read to its end and verified before anything is written; bad lines raise InvalidInput or CorruptData
+    with the number of the line. The session then appears in one commit, or not at all: a storage whose budget is too
+    small raises CommitTooLarge. Queued work that the file holds is added after that, batch by batch.
 
-    A session that has the id already raises SessionExists, unless it is the same: then only what is missing of the
+    An existing session of this id raises SessionExists, unless it is the same: then only what is missing of the
     queue is added. Repeating an import that failed or was killed finishes it.
     """
     if session_id is not None:

@@ -1,4 +1,4 @@
-"""A whole storage is moved into an empty one, row by row, on the same backend or not."""
+"""Moves a whole storage into an empty one, row by row, on either backend."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lash.stores.table_rows import HasRows, Row, RowStore, RowTable, RowValue
 from lash.transfer.progress import Meter, OnProgress
 
 _SECRETS: Final = "lash_secrets"
-"""Where the target notes how far a move is: one row more than it will have."""
+"""The row in which the target records the progress of a move."""
 _FREE_LEASE: Final[dict[str, RowValue]] = {
     "owner_id": None,
     "incarnation_id": None,
@@ -28,21 +28,21 @@ _FREED: Final[dict[str, dict[str, RowValue]]] = {
     "lash_process_leases": _FREE_LEASE,
     "lash_batches": dict.fromkeys(("claim_id", "claim_token", "claim_lease_fencing", "claim_expires_at_ms")),
 }
-"""What the rows say of holders that have no part in the target; fencing numbers and attempts stay."""
+"""Columns about holders, which are cleared in the target; fencing numbers and attempts stay."""
 _FIRST_PAGE: Final = 8
 _LARGEST_PAGE: Final = 500
 _PAGE_BYTES: Final = 4 * 1024 * 1024
 
 
 class MoveReport(Value, frozen=True, kw_only=True):
-    """How many rows each table has in the target now, and how many of all were there already when this run began."""
+    """The rows of each table in the target, and how many of all existed when this run started."""
 
     rows: dict[str, Count]
     resumed_at: Count
 
 
 class _Mark(msgspec.Struct, frozen=True):
-    """What the target notes of an unfinished move: what the source was when it began, and the last key of each table.
+    """The record of an unfinished move: the state of the source at its start, and the last key of each table.
 
     A key of bytes is not needed: no table has one.
     """
@@ -53,11 +53,11 @@ class _Mark(msgspec.Struct, frozen=True):
 
 
 async def move_storage(source: Storage, target: Storage, *, progress: OnProgress | None = None) -> MoveReport:
-    """Copy every row under its own key into an empty storage; live activity stays behind, leases and claims are freed.
+    """Copy every row under its key into an empty storage; live activity is left out, leases and claims are freed.
 
     Killed and run again, it goes on behind the last row. A target that has something of its own, a target that an
     unfinished move of another source has begun, and a source that is used meanwhile are refused as `Conflict`. The
-    source is left as it is. Open the target anew to work with it.
+    source stays unchanged. Open the target again to use it.
     """
     move = _Move(_rows(source), _rows(target), progress)
     mark = await move.begin()
@@ -79,7 +79,7 @@ class _Move:
         self._progress = progress
 
     async def begin(self) -> _Mark:
-        """Return how far the target is, once it is certain that a move is what it is for."""
+        """Return the progress of the target, after checking that it is empty or the target of this move."""
         await self._require_alike()
         if await self._source.mark() is not None:
             raise Conflict("the source is itself the target of a move that was not finished; finish that first")
@@ -93,7 +93,7 @@ class _Move:
         if (mark.counts, mark.pulse) != (now.counts, now.pulse):
             raise Conflict(
                 "the target holds a part of a move from another source, or from this one before it was changed; "
-                "remove the target and begin anew"
+                "remove the target and start again"
             )
         return mark
 
@@ -103,10 +103,10 @@ class _Move:
         meter = Meter("row", sum(mark.counts.values()), self._progress)
         meter.step(resumed_at)
         tables = {table.name: table for table in self._source.tables}
-        # In the order that the target asks for: it may have foreign keys that the source does without.
+        # In the order of the target, which may have foreign keys that the source does not have.
         for table in self._target.tables:
             mark = await self._table(tables[table.name], mark, meter)
-        # Before the note is dropped: what was found wanting stays recognisable as unfinished.
+        # Before the record is dropped: an incomplete move must stay recognisable as unfinished.
         await self._require_unchanged(mark)
         arrived = await self._arrived()
         if arrived != mark.counts:
@@ -128,7 +128,7 @@ class _Move:
         return mark
 
     async def _arrived(self) -> dict[str, int]:
-        """Count what is in the target without the note."""
+        """Count the rows of the target without the record of the move."""
         found = await _counts(self._target)
         return {**found, _SECRETS: found[_SECRETS] - 1}
 
@@ -137,13 +137,13 @@ class _Move:
         if here != there:
             raise Conflict(f"the source has migration {here} and the target {there}; migrate both first")
         if _columns(self._source) != _columns(self._target):
-            raise ConfigError("the backends do not have the same tables and columns; this is a mistake of lash")
-        # Both say now, rather than after hours, if their numbers may not be read or set.
+            raise ConfigError("bug in lash: the backends have different tables or columns")
+        # Check now, not after hours, that sequences may be read and set.
         await self._source.sequences()
         await self._target.sequences()
 
     async def _require_empty(self) -> None:
-        """Raise Conflict if there is anything but the secret that any opened storage may have made."""
+        """Raise Conflict if the target has any row but the secret that every opened storage creates."""
         found = await _counts(self._target)
         full = sorted(name for name, count in found.items() if count and name != _SECRETS)
         if full:
@@ -153,7 +153,7 @@ class _Move:
         if (await _counts(self._source), await self._source.pulse()) != (mark.counts, mark.pulse):
             raise Conflict(
                 "the source was used while it was moved, so the target is not a copy of it; stop all who work with it, "
-                "remove the target and begin anew"
+                "remove the target and start again"
             )
 
 
@@ -166,7 +166,7 @@ def _columns(rows: RowStore) -> Mapping[str, tuple[str, ...]]:
 
 
 def _freed(table: RowTable, rows: Sequence[Row]) -> Sequence[Row]:
-    """Return the rows without those who hold them."""
+    """Return the rows with their holders cleared."""
     free = _FREED.get(table.name)
     if free is None:
         return rows
@@ -180,6 +180,6 @@ def _key_value(value: RowValue) -> int | str:
 
 
 def _next_page(limit: int, rows: Sequence[Row]) -> int:
-    """Return how many rows to take next: as many bytes as a transaction should have, and at most twice the rows."""
+    """Return how many rows to read next: by the bytes that a transaction should have, and at most twice as many."""
     largest = max(sum(len(value) for value in row if isinstance(value, str | bytes)) for row in rows)
     return max(1, min(limit * 2, _LARGEST_PAGE, _PAGE_BYTES // max(largest, 1)))

@@ -1,4 +1,4 @@
-"""Going through lists that come in pages."""
+"""Iterates over paged lists."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, Protocol, TypeVar
 
 PAGE: Final = 1_000
-"""How much is asked for at a time: the most that a store answers."""
+"""The page size: the most that a store returns."""
 
 
 class Page(Protocol):
-    """Some things, and the cursor behind them, None at the end."""
+    """A page of items, and the next cursor; None at the end."""
 
     @property
     def next_cursor(self) -> str | None: ...
@@ -20,7 +20,7 @@ P = TypeVar("P", bound=Page)
 
 
 async def pages(ask: Callable[[str | None], Awaitable[P]]) -> AsyncIterator[P]:
-    """Ask for one page after the other."""
+    """Yield one page after the other."""
     page = await ask(None)
     yield page
     while page.next_cursor is not None:

@@ -1,4 +1,4 @@
-"""How long work tells how far it is."""
+"""Progress reports of long operations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lash.model.value import Count, Value
 
 
 class Progress(Value, frozen=True, kw_only=True):
-    """So many of so many things are done; ``total`` is None where nobody can know it yet."""
+    """The progress of one noun; ``total`` is None while it is unknown."""
 
     noun: str
     done: Count
@@ -17,11 +17,11 @@ class Progress(Value, frozen=True, kw_only=True):
 
 
 OnProgress: TypeAlias = Callable[[Progress], object]
-"""Called on the event loop after each step. What it raises ends the work."""
+"""Called on the event loop after each step. An exception that it raises ends the operation."""
 
 
 class Meter:
-    """Counts one noun and tells whoever wants to know."""
+    """Counts one noun and reports its progress."""
 
     def __init__(self, noun: str, total: int | None, listener: OnProgress | None) -> None:
         self._noun = noun
@@ -30,7 +30,7 @@ class Meter:
         self._done = 0
 
     def step(self, count: int = 1) -> None:
-        """Say that so many more are done."""
+        """Add to the count and report it."""
         self._done += count
         if self._listener is not None:
             self._listener(Progress(noun=self._noun, done=self._done, total=self._total))

@@ -1,4 +1,4 @@
-"""What must hold between the lines of a file."""
+"""Verifies the relations between the lines of a file."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from lash.transfer.snapshot import Snapshot
 
 
 class _Probe(msgspec.Struct, frozen=True):
-    """What tells the version of a file, whatever else is in its first line."""
+    """The version in the first line of a file, whatever else is in it."""
 
     format: object = None
     version: object = None
 
 
 class Collector:
-    """Puts the data lines of one blob or attachment together."""
+    """Joins the data lines of one blob or attachment."""
 
     def __init__(self) -> None:
         self._line: BlobLine | AttachmentLine | None = None
@@ -42,7 +42,7 @@ class Collector:
         self._pieces.append(piece)
 
     def end(self) -> tuple[BlobLine | AttachmentLine | None, bytes]:
-        """Return whose data it was, if anybody's, and the bytes; the next can begin."""
+        """Return the owner of the data, if there is one, and the bytes; then start with the next."""
         ended = self._line, b"".join(self._pieces)
         self._line, self._pieces, self._size = None, [], 0
         return ended
@@ -61,13 +61,13 @@ def check_version(raw: bytes) -> None:
 
 
 def require_hash(expected: str, content: bytes) -> None:
-    """Raise CorruptData if the bytes are not those that the hash promises."""
+    """Raise CorruptData if the bytes do not have this hash."""
     if content_hash(content) != expected:
         raise CorruptData(f"the data above does not have the hash {expected!r:.80}")
 
 
 def check_whole(header: HeaderLine, snapshot: Snapshot) -> None:
-    """Raise InvalidInput if the lines of a file do not make one session."""
+    """Raise InvalidInput if the lines of a file do not form one session."""
     if header.counts != snapshot.counts:
         raise InvalidInput(f"the header promises {header.counts}, the file has {snapshot.counts}")
     if header.created_at_ms != snapshot.meta.created_at_ms:
@@ -86,7 +86,7 @@ def check_whole(header: HeaderLine, snapshot: Snapshot) -> None:
 
 
 def nodes_in_order(snapshot: Snapshot) -> tuple[Node, ...]:
-    """Return the nodes in the order in which they were inserted, or raise InvalidInput if the places are no order."""
+    """Return the nodes in the order of insertion; raise InvalidInput if their places are not an order."""
     places = [line.place for line in snapshot.nodes if line.place is not None]
     if not places:
         return tuple(line.node for line in snapshot.nodes)
@@ -97,7 +97,7 @@ def nodes_in_order(snapshot: Snapshot) -> tuple[Node, ...]:
 
 
 def _check_lists(snapshot: Snapshot) -> None:
-    """Raise InvalidInput if a storage would keep a list otherwise than it is written here."""
+    """Raise InvalidInput if a storage would keep a list in another order."""
     keys = () if snapshot.checkpoint is None else tuple(snapshot.checkpoint.components)
     attachments = tuple(line.ref.id for line in snapshot.attachments)
     for what, names in (("components", keys), ("blobs", tuple(snapshot.blobs)), ("attachments", attachments)):

@@ -1,4 +1,4 @@
-"""One session as values: what an export writes, an import reads, and both compare."""
+"""One session as values, which exports write, imports read, and both compare."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from lash.transfer.lines import (
 from lash.transfer.pages import PAGE, pages
 
 _MAX_TRIES: Final = 20
-"""How often a queue may change while it is read, before it counts as restless."""
+"""How often a queue may change while it is read before the export gives up."""
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """One session without the bytes of its attachments. ``batches`` is what was queued, if that was asked for."""
+    """One session without the bytes of its attachments. ``batches`` are the queued ones, if requested."""
 
     meta: MetaLine
     head: HeadLine | None = None
@@ -62,7 +62,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def lines(self) -> Iterator[Line]:
-        """Return what makes the session itself, in the order of the file; data and queue are not part of it."""
+        """Return the lines of the session itself, in the order of the file, without data and queue."""
         yield self.meta
         if self.head is not None:
             yield self.head
@@ -76,7 +76,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def identity(self) -> str:
-        """The hash of all that makes the session, by which two copies of it are known to be equal."""
+        """The hash of the session itself; equal copies have equal hashes."""
         total = hashlib.sha256()
         for line in self.lines():
             total.update(encode_line(line))
@@ -84,7 +84,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Taken(msgspec.Struct, frozen=True, kw_only=True):
-    """A snapshot, and the numbers of the session that it was taken from."""
+    """A snapshot, and the revision numbers of its session."""
 
     snapshot: Snapshot
     session_id: str
@@ -126,7 +126,7 @@ def describe(meta: SessionMeta) -> MetaLine:
 
 
 def draft_of(line: BatchLine, session_id: str) -> BatchDraft:
-    """Return the work of a line, for this session."""
+    """Return the batch of a line, for this session."""
     return BatchDraft(
         session_id=session_id,
         payloads=line.payloads,
@@ -154,7 +154,7 @@ def batch_lines(batches: Sequence[Batch]) -> tuple[BatchLine, ...]:
 
 
 async def queued(storage: Storage, session_id: str) -> tuple[BatchLine, ...]:
-    """Return all that is queued for a session."""
+    """Return the queued batches of a session."""
     return batch_lines(await _queue(storage, session_id))
 
 
@@ -223,7 +223,7 @@ async def _attachments(storage: Storage, session_id: str) -> tuple[AttachmentLin
 
 
 async def _arrived(storage: Storage, entry: AttachmentEntry) -> bool:
-    """Say whether there are bytes: an attachment that was announced by a put that died has none."""
+    """Return whether the attachment has bytes; one whose writer died after announcing it has none."""
     if entry.committed_at_ms is not None:
         return True
     try:

@@ -1,4 +1,4 @@
-"""A snapshot becomes a session of a storage: all of it, or none."""
+"""Writes a snapshot as a session, whole or not at all."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from lash.transfer.proof import nodes_in_order
 from lash.transfer.snapshot import Snapshot, draft_of, queued, take
 
 GetAttachment: TypeAlias = Callable[[AttachmentRef], Awaitable[StoredAttachment]]
-"""Where the bytes of attachments come from."""
+"""The source of the attachments' bytes."""
 _WITHOUT_LIMITS = CommitRules(
     compression=Compression.LOW_LATENCY, budget=CommitBudget(max_bytes=MAX_INTEGER, max_rows=MAX_INTEGER)
 )
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a snapshot: whether the session is new, its revision, and how many batches were added."""
+    """The result: whether the session is new, its revision, and how many batches were added."""
 
     created: bool
     revision: int
@@ -56,7 +56,7 @@ class SessionWriter:
         self._commit: Commit | None = None
 
     async def write(self, meter: Meter) -> Written:
-        """Write the session, or find that it is there already, and then its queue.
+        """Write the session unless it exists already, then its queue.
 
         Nothing is created before all of the snapshot was checked. Raises SessionExists if another session has the id.
         """
@@ -79,7 +79,7 @@ class SessionWriter:
         )
 
     def _prepare(self) -> None:
-        """Check everything, as the storage will."""
+        """Check everything as the storage will."""
         self._identity = self._snapshot.identity
         encode_meta(self._meta(), self._id)
         for line in self._snapshot.batches:
@@ -132,7 +132,7 @@ class SessionWriter:
         return msgspec.structs.replace(frame, execution_state_ref=None, execution_state=self._snapshot.blobs[ref])
 
     async def _is_there(self) -> bool:
-        """Say whether the session that has the id is this one, whole; an import of it that died is gone on with."""
+        """Return whether the existing session is this one, whole; an interrupted import of it is continued."""
         found = (await take(self._storage, self._id, with_queue=True)).snapshot
         if found.identity == self._identity:
             return True
@@ -166,20 +166,20 @@ class SessionWriter:
             await self._session.commit(commit)
         except CommitTooLarge as error:
             clear = CommitTooLarge(error.measure, error.actual, error.limit)
-            told = f"session {self._id!r} is one commit of {error.actual:,} {error.measure}; this storage accepts"
+            size = f"session {self._id!r} is one commit of {error.actual:,} {error.measure}; this storage accepts"
             advice = "open it with a larger budget (lash.CommitBudget) for the import"
-            clear.args = (f"{told} at most {error.limit:,}: {advice}",)
+            clear.args = (f"{size} at most {error.limit:,}: {advice}",)
             raise clear from error
 
     async def _take_back(self, created: CreatedSession, error: LashError) -> None:
-        """Remove what was begun, unless it may have succeeded or somebody else made it."""
+        """Delete the unfinished session, unless it may be complete or another writer created it."""
         if not created.created or isinstance(error, StoreUnavailable):
             return
         if await self._session.head() is None:
             await self._storage.sessions.delete(self._id)
 
     async def _add_queue(self) -> int:
-        """Add the queued work behind what was added by an import of the same that died."""
+        """Add the queued batches that an interrupted import of the same file has not added."""
         wanted = self._snapshot.batches
         if not wanted:
             return 0
@@ -192,10 +192,10 @@ class SessionWriter:
 
 
 def _check_attachment(session_id: str, line: AttachmentLine) -> None:
-    """Check a description as a put would, and that it would be kept as it is."""
+    """Check a description as a put would, and that it is stored unchanged."""
     ref = line.ref
     intent = prepare_put(
         session_id, b"", ref.media_type, owner=line.owner, width=ref.width, height=ref.height, label=ref.label
     )
     if msgspec.structs.replace(intent.ref, id=ref.id, byte_len=ref.byte_len) != ref:
-        raise InvalidInput(f"attachment {ref.id}: its description would be kept otherwise")
+        raise InvalidInput(f"attachment {ref.id}: its description would be stored differently")

@@ -127,7 +127,7 @@ def test_a_missing_table_is_named_once() -> None:
                 unique=CHILD.unique,
                 foreign_keys=CHILD.foreign_keys,
             ),
-            "column child.place has type TEXT, needed is INTEGER",
+            "column child.place has type TEXT, expected INTEGER",
         ),
         (
             Table(

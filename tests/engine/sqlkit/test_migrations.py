@@ -41,13 +41,13 @@ def test_an_empty_folder_has_no_migrations(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "complaint"),
     [
-        (["0002_second.sql"], "0001 is due"),
-        (["0001_first.sql", "0003_third.sql"], "0002 is due"),
-        (["0001_first.sql", "0001_other.sql"], "0002 is due"),
-        (["0000_zero.sql", "0001_first.sql"], "0001 is due"),
-        (["1_first.sql"], "no migration"),
-        (["0001-first.sql"], "no migration"),
-        (["0001_First.sql"], "no migration"),
+        (["0002_second.sql"], "expected number 0001"),
+        (["0001_first.sql", "0003_third.sql"], "expected number 0002"),
+        (["0001_first.sql", "0001_other.sql"], "expected number 0002"),
+        (["0000_zero.sql", "0001_first.sql"], "expected number 0001"),
+        (["1_first.sql"], "expected a name such as"),
+        (["0001-first.sql"], "expected a name such as"),
+        (["0001_First.sql"], "expected a name such as"),
     ],
 )
 def test_gaps_doubles_and_odd_names_are_refused(tmp_path: Path, names: list[str], complaint: str) -> None:

@@ -28,7 +28,7 @@ def test_each_name_gets_the_text_up_to_the_next_name() -> None:
 @pytest.mark.parametrize("line", ["--name: second", "-- name: Second", "-- name : second", "-- name: second query"])
 def test_a_misspelt_name_is_refused(line: str) -> None:
     """A line that only resembles a name never disappears into the query before it."""
-    with pytest.raises(ValueError, match="must read"):
+    with pytest.raises(ValueError, match="expected '-- "):
         parse_queries(f"-- name: first\nSELECT 1;\n{line}\nSELECT 2;\n")
 
 
@@ -74,12 +74,12 @@ def test_fragments_stand_in_the_queries_that_include_them() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("-- name: q\n-- include: absent\nFROM x;", "'q' includes 'absent'"),
-        ("-- fragment: f\nSELECT 1\n-- name: q\nSELECT 2;", "'f' is included nowhere"),
+        ("-- name: q\n-- include: absent\nFROM x;", "'q' includes the unknown fragment 'absent'"),
+        ("-- fragment: f\nSELECT 1\n-- name: q\nSELECT 2;", "'f' is never included"),
         ("-- fragment: f\nSELECT 1\n-- fragment: f\nSELECT 2\n-- name: q\n-- include: f\n", "'f' is defined twice"),
         ("-- fragment: f\n-- include: g\n-- fragment: g\nSELECT 1\n-- name: q\n-- include: f\n", "includes another"),
-        ("-- Fragment: f\nSELECT 1\n-- name: q\nSELECT 2;", "must read '-- fragment: some_lower_case_name'"),
-        ("-- name: q\n--include: f\nSELECT 2;", "must read '-- include: some_lower_case_name'"),
+        ("-- Fragment: f\nSELECT 1\n-- name: q\nSELECT 2;", "expected '-- fragment: some_lower_case_name'"),
+        ("-- name: q\n--include: f\nSELECT 2;", "expected '-- include: some_lower_case_name'"),
     ],
 )
 def test_fragments_that_are_wrong_are_refused(text: str, reason: str) -> None:
@@ -112,7 +112,7 @@ def test_arguments_must_be_those_of_the_list(body: str) -> None:
 
 def test_a_misspelt_list_of_arguments_is_refused() -> None:
     """Names are divided by a comma and a space."""
-    with pytest.raises(ValueError, match="must read"):
+    with pytest.raises(ValueError, match="expected '-- "):
         parse_queries("-- name: one\n-- arguments: a,b\nSELECT :a, :b;")
 
 
