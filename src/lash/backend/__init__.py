@@ -1,0 +1,1 @@
+"""The part of each store that both databases share: check, encode, call the rows, decode, notify."""

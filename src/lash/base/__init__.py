@@ -1,0 +1,1 @@
+"""Small tools without IO or nouns, which every other package may import."""

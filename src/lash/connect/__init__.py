@@ -1,0 +1,1 @@
+"""Opens a storage by its URL."""

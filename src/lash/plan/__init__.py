@@ -1,0 +1,1 @@
+"""Pure decisions, ``(state, command, now) -> decision``: each rule of both backends, once."""

@@ -1,0 +1,1 @@
+"""The PostgreSQL backend: engine, rows and SQL."""

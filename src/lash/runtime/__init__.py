@@ -1,0 +1,1 @@
+"""Agents, durable processes and workers on top of a storage."""

@@ -1,0 +1,1 @@
+"""The SQLite backend: engine, rows and SQL."""

@@ -1,0 +1,1 @@
+"""Named queries, migrations and the catalogue check; it knows no table."""

@@ -1287,16 +1287,16 @@ def open(
     pool: asyncpg.Pool[asyncpg.Record] | None = None,
     on_statement: Callable[[str], None] | None = None,
 ) -> Storage:
-    """Open the storage that the URL names, creating or migrating its tables unless ``migrate`` is false.
+    """Open the storage at the URL, and create or migrate its tables unless ``migrate`` is False.
 
     ``sqlite:///agents.db`` is a file relative to the working directory, ``sqlite:////var/lib/agents.db`` an
     absolute one, ``sqlite://`` lives in memory as long as the storage. ``postgresql://user@host/database`` takes the
     usual parameters and those of `lash.postgres.engine.options.PostgresOptions`; ``pool`` is a pool of your own to use
     instead of a new one.
 
-    ``attachment_bytes`` is where the bytes of attachments lie, by default in the database: `lash.FileBytes`,
+    ``attachment_bytes`` is where the bytes of attachments are stored, by default in the database: `lash.FileBytes`,
     `lash.S3Bytes` or a `lash.ByteStore` of your own. It must be the same one each time.
 
-    ``clock`` decides about time on SQLite only; PostgreSQL asks its server. ``on_statement`` is called with the name
+    ``clock`` is used on SQLite only; PostgreSQL uses its server's clock. ``on_statement`` is called with the name
     of every statement before it runs.
     """

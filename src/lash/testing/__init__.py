@@ -1,0 +1,1 @@
+"""For tests of applications: a clock, a PostgreSQL server and a harness."""

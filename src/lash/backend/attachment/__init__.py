@@ -1,0 +1,1 @@
+"""Attachments on either database, and the sweep of unused ones."""

@@ -1,0 +1,1 @@
+"""Processes, their leases, events and grants on either database."""

@@ -1,0 +1,1 @@
+"""Triggers, occurrences and schedules on either database."""

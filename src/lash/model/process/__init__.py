@@ -1,0 +1,1 @@
+"""Values of processes, their events and leases."""

@@ -1,0 +1,1 @@
+"""Values of sessions: nodes, messages, commits, checkpoints, frames and usage."""

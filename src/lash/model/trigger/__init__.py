@@ -1,0 +1,1 @@
+"""Values of triggers, occurrences and schedules."""

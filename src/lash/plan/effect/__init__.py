@@ -1,0 +1,1 @@
+"""Rules of recorded effects, their scopes and claims."""

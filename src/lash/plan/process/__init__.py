@@ -1,0 +1,1 @@
+"""Rules of processes, their events, wakes, leases and grants."""

@@ -1,0 +1,1 @@
+"""Rules of queued work, claims and dead letters."""

@@ -1,0 +1,1 @@
+"""Rules of sessions: commits, nodes, checkpoints, forks, frames and usage."""

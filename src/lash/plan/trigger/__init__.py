@@ -1,0 +1,1 @@
+"""Rules of triggers, emission, deliveries, schedules and cron."""

@@ -1,0 +1,1 @@
+"""The statements that write a commit, and the choice between them."""

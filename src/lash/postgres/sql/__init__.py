@@ -1,0 +1,1 @@
+"""Named statements of PostgreSQL, one file for each noun."""

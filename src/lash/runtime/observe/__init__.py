@@ -1,0 +1,1 @@
+"""Observation of a session: the stream, its cursor and live activity."""

@@ -1,0 +1,1 @@
+"""Durable processes: context, run, handles and branches."""

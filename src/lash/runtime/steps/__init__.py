@@ -1,0 +1,1 @@
+"""Recorded steps: the journal, values and failures."""

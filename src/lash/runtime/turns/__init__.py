@@ -1,0 +1,1 @@
+"""Turns of a session: run, draft, early input, history and handles."""

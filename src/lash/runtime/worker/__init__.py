@@ -1,0 +1,1 @@
+"""The worker: finding work, slots, leases, timers and maintenance."""

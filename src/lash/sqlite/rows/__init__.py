@@ -1,0 +1,1 @@
+"""Calls of named queries and mapping of rows, one module or folder for each noun."""

@@ -1,0 +1,1 @@
+"""Named queries of SQLite, one file for each noun."""

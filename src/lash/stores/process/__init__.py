@@ -1,0 +1,1 @@
+"""Protocols of processes, their leases, events and grants."""

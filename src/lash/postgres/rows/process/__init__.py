@@ -1,0 +1,1 @@
+"""Rows of processes, their events, leases and grants."""

@@ -1,0 +1,1 @@
+"""Rows of sessions, commits and forks."""

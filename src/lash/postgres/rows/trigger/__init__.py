@@ -1,0 +1,1 @@
+"""Rows of triggers, occurrences and schedules."""

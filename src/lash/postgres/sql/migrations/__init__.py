@@ -1,0 +1,1 @@
+"""Numbered migrations of PostgreSQL; they only lead forward."""

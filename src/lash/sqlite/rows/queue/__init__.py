@@ -1,0 +1,1 @@
+"""Rows of queued work, claims and dead letters."""

@@ -1,0 +1,1 @@
+"""Numbered migrations of SQLite; they only lead forward."""
