@@ -247,8 +247,9 @@ class TestNotify:
         """Its wait is an error, one under way too; the others go on, and closing twice is harmless."""
         storage, fence, claim = await _busy(harness)
         async with (
-            _listening(storage, everything=True) as (closed, cut_short),
             _listening(storage, everything=True) as (_, waiting),
+            # The last to begin: a late hint about what was before must not end its wait before it is closed.
+            _listening(storage, everything=True) as (closed, cut_short),
         ):
             closed.close()
             closed.close()
