@@ -18,6 +18,8 @@ from lash.cli.root import root
 from tests.cli.kit import PATIENCE_S, environment, run
 from tests.cli.seed import Seeded
 
+pytestmark = pytest.mark.proof
+
 APPLICATION = "import os\n\nimport lash\n\napp = lash.App(os.environ['LASH_URL'])\n"
 
 

@@ -14,6 +14,16 @@ import pytest
 
 from tests.examples.programs import EXAMPLES, Programs
 
+_HERE = Path(__file__).parent
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave the examples to ``make proof``: each starts several programs and waits for their clocks."""
+    for item in items:
+        if item.path.is_relative_to(_HERE):
+            item.add_marker(pytest.mark.proof)
+
 
 class Model:
     """The stand-in for a model, running."""

@@ -35,7 +35,7 @@ from tests.runtime.crash_app import (
 )
 
 ROOT: Final = Path(__file__).parents[2]
-POINTS: Final = os.environ.get("LASH_CRASH_POINTS", "5")
+POINTS: Final = os.environ.get("LASH_CRASH_POINTS", "3")
 _KILLED: Final = -9
 _ENDS: Final = frozenset({"process.completed", "process.failed", "process.cancelled", "process.abandoned"})
 
