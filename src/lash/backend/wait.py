@@ -1,4 +1,4 @@
-"""Durable waits of a storage: signed keys over rows in the database, and those who wait for them."""
+"""The durable waits of a storage: signed keys, over the rows of either database."""
 
 from __future__ import annotations
 
@@ -40,9 +40,11 @@ from lash.stores.hints import Hints
 from lash.stores.wait import WaitRows
 
 _PENDING: Final = ""
-"""The state of a wait that is there and not resolved; that of one that is, is its resolution as it is stored."""
+"""The state of a pending wait; the state of a resolved one is its stored resolution."""
 _CLOCK_GRACE_S: Final = 0.002
+"""Wait this much longer than the deadline, so that the clock of the storage has passed it, too."""
 _LONGEST_TIMER_S: Final = 3_600.0
+"""Check a distant deadline at least hourly: the clock of the storage may be set."""
 
 
 class Waits:
@@ -95,7 +97,7 @@ class Waits:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patience_s):
                 return await self._wait(stored, timeout)
-        # The hint may have been lost, and a deadline is kept even if there was no patience at all to note it.
+        # The hint may have been lost; and the deadline is stored even if patience_s is 0.
         record = _record(await self._rows.open(stored, timeout))
         if record.resolution is None:
             raise WaitTimedOut(None, f"resolution of wait {stored.key_id}", patience_s)
@@ -143,7 +145,7 @@ class Waits:
 
     async def _wait(self, key: StoredKey, timeout_ms: int | None) -> Resolution:
         with self._changes.watching(Watch(self._ask, key.key_id)) as watch:
-            # In this order: what is resolved after the open wakes the watch.
+            # In this order: a resolution after the open wakes the watch.
             answer = await self._rows.open(key, timeout_ms)
             record = _record(answer)
             if record.resolution is not None:
@@ -168,7 +170,7 @@ class Waits:
                 return decode_resolution(state)
 
     async def _ask(self, key_ids: set[str]) -> dict[str, str]:
-        """Return how the waits stand after those that are over were timed out."""
+        """Time out the waits whose deadline has passed, and return the states of all."""
         states = await self._rows.states(key_ids)
         due = [state.key_id for state in states if state.due]
         if due and await self._rows.expire(due, len(due)):

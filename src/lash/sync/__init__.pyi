@@ -1200,61 +1200,61 @@ class TriggerStore:
         """
 
 class WaitStore:
-    """Promises in the database: the first resolution wins, whoever resolves and whenever.
+    """Promises in the database: the first resolution wins, whichever caller makes it.
 
-    Keys are signed with a secret that is made once for each database. A key that is tampered with, unknown or revoked
-    is answered in one way: UnknownOrRevoked where it resolves, WaitUnknown where it waits.
+    Keys are signed with a secret that each database generates once. Tampered, unknown and revoked keys get the same
+    answer: UnknownOrRevoked from ``resolve``, WaitUnknown from ``wait``.
     """
     def key(self, scope: ExecutionScope, identity: WaitIdentity) -> WaitKey:
         """Return the key of a wait, always the same one during the life of the scope's session or process.
 
-        Makes no wait yet. Raises SessionNotFound, SessionDeleted, ProcessNotFound or ProcessPruned where the scope's
-        owner is not there, InvalidInput for blank parts. Whoever has the key can resolve the wait: log its ``key_id``,
-        not its ``text``.
+        Creates no wait yet. Raises SessionNotFound, SessionDeleted, ProcessNotFound or ProcessPruned if the scope's
+        owner does not exist, InvalidInput for blank parts. Anyone with the key can resolve the wait: log its
+        ``key_id``, not its ``text``.
         """
     def open(self, key: WaitKey | str, *, timeout_ms: int | None = None) -> WaitRecord:
-        """Note that somebody waits, and until when; return the wait, resolved if it is.
+        """Create the wait with its deadline if there is none, and return it, resolved or not.
 
         The deadline is counted from the first open that gives one, by the clock of the storage, and never moves.
         """
     def get(self, key: WaitKey | str) -> WaitRecord | None:
         """Return the wait if it was opened or resolved; None for any other key, genuine or not."""
     def resolve(self, key: WaitKey | str, resolution: Resolution) -> ResolveAnswer:
-        """Resolve a wait, whether or not it was opened; the first resolution stands and wakes those who wait.
+        """Resolve a wait, whether or not it was opened; the first resolution stands and wakes the waiting callers.
 
         Raises InvalidInput for a resolution that JSON cannot carry or that takes more than a mebibyte.
-        A deadline that has passed counts once it is written down, by somebody who waits or by ``expire``; a resolution
-        before that is still the first. A call whose connection was lost is repeated, and is then told of its own
-        resolution as of one that was there before.
+        A deadline counts once its passing is stored, by a waiting caller or by ``expire``; a resolution before that is
+        still the first. A call whose connection was lost is retried, and may then report its own resolution as an
+        earlier one.
         """
     def cancel(self, key: WaitKey | str) -> ResolveAnswer:
-        """Give a wait up: resolve it as cancelled, unless it was resolved before."""
+        """Resolve a wait as cancelled, unless it was resolved before."""
     def wait(self, key: WaitKey | str, *, timeout_ms: int | None = None, patience_s: float | None = None) -> Resolution:
-        """Return how a wait ends, at once if it has.
+        """Wait for the resolution and return it.
 
-        ``timeout_ms`` is that of ``open``: when it passes, the wait is resolved as timed out, for everybody.
+        ``timeout_ms`` is that of ``open``: when it passes, the wait is resolved as timed out for all callers.
         ``patience_s`` ends only this call, with WaitTimedOut, and leaves the wait as it is.
         """
     def revoke(self, session_id: str) -> int:
-        """Make every key of the session's scopes unknown, for ever, end those who wait, and return how many waits went.
+        """Revoke every key of the session's scopes permanently, delete their waits, and return how many there were.
 
-        Keys that are made afterwards are new ones. Deleting a session does the same. Waits of processes stay; those
-        who wait elsewhere learn of it within a second. A session that does not exist has none: 0.
+        Callers that wait get WaitUnknown, in other processes within a second. Later keys are new ones. Deleting a
+        session does the same. Waits of processes stay. A session that does not exist has none: 0.
         """
     def pending(
         self, *, scope: ExecutionScope | None = None, limit: int = 100, after: str | None = None
     ) -> tuple[WaitRecord, ...]:
-        """Return waits that are open and not resolved, of one scope or of all, by the ids of their keys.
+        """Return waits that are open and not resolved, of one scope or of all, ordered by ``key_id``.
 
         ``after`` is the ``key_id`` of the last wait of the page before.
         """
     def expire(self, *, limit: int = 100) -> int:
-        """Resolve waits whose deadline passed as timed out, and return how many; workers call it."""
+        """Resolve waits whose deadline has passed as timed out, and return how many; workers call it."""
     def prune(self, *, resolved_before_ms: int, limit: int = 100) -> int:
         """Remove waits of operations that were resolved before a moment, and return how many.
 
-        Waits of sessions and processes go with them; nothing else would remove these. A key of a wait that was pruned
-        resolves anew, so give those who resolve the time they may take.
+        Waits of sessions and processes are deleted with their owners; only this deletes waits of operations. The key of
+        a pruned wait can be resolved again, so choose a time by which no late resolution arrives.
         """
 
 class WorkStore:
