@@ -47,7 +47,7 @@ QUERY_DIFFERENCES: dict[str, str] = {
     "commit_replace_blob": "PostgreSQL writes a commit as one statement, SQLite step by step",
     "commit_replace_component": "PostgreSQL writes a commit as one statement, SQLite step by step",
     "commit_segment": "PostgreSQL writes a commit as one statement, SQLite step by step",
-    "commit_settle_keys": "PostgreSQL claims, enqueues and consumes in few statements, SQLite step by step",
+    "commit_consume_keys": "PostgreSQL claims, enqueues and consumes in few statements, SQLite step by step",
     "commit_stamp_turn": "PostgreSQL writes a commit as one statement, SQLite step by step",
     "commit_turns": "PostgreSQL writes a commit as one statement, SQLite step by step",
     "commit_turn": "PostgreSQL reads the facts of a commit at once, SQLite one by one",

@@ -1,8 +1,8 @@
 -- name: commit_facts
--- What a plan must know about a commit of turn $2 that names the nodes $3, the refs $4, the claims of tokens $5 and ids
--- $6 and the attachments $7: the time, the head, the turn's commit if it has one, the lease, the stored ones of the
--- nodes (inherited ones lie on segment 0), the refs whose bytes are held, the batches that the claims hold, the
--- attachments that the session has, and whether a fork inherits from the session.
+-- The facts for a commit of turn $2 that names the nodes $3, the refs $4, the claims of tokens $5 and ids $6, and the
+-- attachments $7: the time, the head, the turn's commit if it has one, the lease, those of the nodes that are stored
+-- (inherited ones on segment 0), those of the refs whose bytes are stored, the batches that the claims hold, those of
+-- the attachments that the session has, and whether a fork inherits from the session.
 SELECT
     :"schema".lash_now_ms(),
     row(
@@ -85,8 +85,8 @@ JOIN :"schema".lash_session_leases AS l ON l.session_key = s.session_key
 WHERE s.session_id = $1::text;
 
 -- name: commit_lock_graph
--- Holds the head of a session whose graph is to be replaced, so that no fork can begin to inherit from it; no row if
--- the head is not as the plan saw it.
+-- Locks the head of a session whose graph is about to be replaced, so that no new fork can inherit from it; no row if
+-- the head is not the one that the plan saw.
 SELECT session_key FROM :"schema".lash_sessions
 WHERE session_key = $1::bigint AND revision = $2::bigint AND node_count = $3::bigint
 FOR NO KEY UPDATE;

@@ -1,13 +1,13 @@
 -- name: fork_lock_source
--- Holds the head of a session while a fork of it is made, so that it is neither committed to, pruned nor deleted.
+-- Locks the head of a session while it is forked, so that it is neither committed to, pruned nor deleted.
 SELECT session_key, config IS NOT NULL, leaf_node_id
 FROM :"schema".lash_sessions
 WHERE session_id = $1::text
 FOR SHARE;
 
 -- name: fork_path
--- The path to a live node, own or inherited, as the runs that a fork at this node inherits. It begins where an ancestor
--- is missing or removed; no row if there is no such node.
+-- The path to a live node, own or inherited, as the runs that a fork at this node inherits. It starts after the last
+-- ancestor that is missing or removed; no row if there is no such node.
 WITH RECURSIVE leaf AS (
     SELECT n.segment, n.depth
     FROM :"schema".lash_nodes AS n
@@ -110,7 +110,7 @@ checkpoint AS (
     FROM head, source, :"schema".lash_checkpoints AS p
     WHERE p.session_key = source.session_key AND p.revision = source.revision
 ),
--- Held, so that at every moment either the source or the fork names the bytes and no sweep can take them.
+-- Locked, so that at every moment the source or the fork names the bytes and no sweep can delete them.
 attached AS (
     SELECT * FROM :"schema".lash_attachments
     WHERE session_key = $2::bigint AND committed_at_ms IS NOT NULL
@@ -132,16 +132,16 @@ SELECT revision FROM head;
 SELECT DISTINCT owner_key FROM :"schema".lash_inherited WHERE session_key = $1::bigint ORDER BY owner_key DESC;
 
 -- name: fork_disinherit
--- Ends what a fork inherits, before its graph is replaced.
+-- Deletes what a fork inherits, before its graph is replaced.
 DELETE FROM :"schema".lash_inherited WHERE session_key = $1::bigint;
 
 -- name: fork_gate
--- Lets one transaction at a time look for what nobody inherits any more from one session. Two that delete its last two
--- forks would otherwise each see the other's and leave the rest behind.
+-- Serialises the search for nodes of one session that no fork inherits any more. Two transactions that delete its last
+-- two forks would each still see the other's and leave nodes behind.
 SELECT pg_advisory_xact_lock(hashtextextended('lash graph ' || $1::text || ' ' || $2::bigint, 0));
 
 -- name: fork_reclaim_nodes
--- Deletes those nodes of a session that no fork inherits, if the session itself is gone.
+-- Deletes the nodes of a session that no fork inherits, if the session itself is deleted.
 DELETE FROM :"schema".lash_nodes AS n
 WHERE n.session_key = $1::bigint
     AND NOT EXISTS (SELECT 1 FROM :"schema".lash_sessions AS s WHERE s.session_key = $1::bigint)
@@ -151,7 +151,7 @@ WHERE n.session_key = $1::bigint
     );
 
 -- name: fork_reclaim_segments
--- Deletes those segments of a session of which no fork inherits anything, if the session itself is gone.
+-- Deletes the segments of a session of which no fork inherits a node, if the session itself is deleted.
 DELETE FROM :"schema".lash_segments AS g
 WHERE g.session_key = $1::bigint
     AND NOT EXISTS (SELECT 1 FROM :"schema".lash_sessions AS s WHERE s.session_key = $1::bigint)

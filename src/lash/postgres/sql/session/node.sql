@@ -48,7 +48,7 @@ GROUP BY n.node_id
 ORDER BY n.node_id;
 
 -- name: node_lock_session
--- Holds the row of a session, so that its graph stays as it is until the transaction ends.
+-- Locks the row of a session, so that its graph does not change until the transaction ends.
 SELECT session_key FROM :"schema".lash_sessions WHERE session_id = $1::text FOR NO KEY UPDATE;
 
 -- name: node_tombstone
@@ -58,7 +58,7 @@ SET tombstoned_at_ms = :"schema".lash_now_ms()
 WHERE session_key = $1::bigint AND tombstoned_at_ms IS NULL AND node_id = ANY ($2::text[]);
 
 -- name: node_first_user
--- The first live message of a user that a session sees: an inherited one, or else the first that was inserted.
+-- The first live user message that a session sees: an inherited one, or else the one inserted first.
 SELECT node_id, parent_node_id, depth, false, body, packed
 FROM (
     SELECT true AS own, seq AS place, node_id, parent_node_id, depth, body, packed
@@ -106,7 +106,7 @@ WHERE s.session_id = $1::text;
 
 -- name: node_vacuum
 -- Deletes the removed nodes of one session for good, and counts them; no row if there is no session. The segments they
--- lay on are closed, so that their places are not used again.
+-- lay on are closed, so that their positions are not used again.
 WITH s AS (SELECT session_key FROM :"schema".lash_sessions WHERE session_id = $1::text),
 gone AS (
     DELETE FROM :"schema".lash_nodes AS n

@@ -4,7 +4,7 @@ SELECT session_key FROM :"schema".lash_sessions WHERE session_id = $1::text;
 
 -- name: session_create
 -- Creates a session with its lease row, above the numbers of a deleted one of the same id; no row if it exists. The row
--- of the id is the gate through which creations and deletions pass one by one.
+-- of the id serialises creations and deletions.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 taken AS (
     INSERT INTO :"schema".lash_session_ids AS i (session_id)
@@ -32,7 +32,7 @@ leased AS (
 SELECT * FROM created;
 
 -- name: session_is_deleted
--- Says whether a session of this id was deleted.
+-- Whether a session of this id was deleted.
 SELECT EXISTS (
     SELECT 1 FROM :"schema".lash_session_ids WHERE session_id = $1::text AND deleted_at_ms IS NOT NULL
 );
@@ -46,7 +46,7 @@ FROM :"schema".lash_sessions
 WHERE session_id = $1::text;
 
 -- name: session_page
--- The newest sessions before a place in the list.
+-- The newest sessions whose key is less than that of the cursor.
 SELECT
     session_key, session_id, name, created_at_ms, model, cwd, relation, revision, first_user_message,
     user_message_count, updated_at_ms
@@ -63,8 +63,8 @@ WHERE session_id = $1::text
 RETURNING true;
 
 -- name: session_lock
--- Holds a session's lease row and then its own, in the order in which commits take them; a wake can then neither be
--- consumed nor added.
+-- Locks a session's lease row and then its own, in the order of commits; a wake can then neither be consumed nor
+-- added.
 WITH lease AS (
     SELECT l.session_key, l.fencing
     FROM :"schema".lash_sessions AS s
@@ -78,8 +78,8 @@ JOIN :"schema".lash_sessions AS s ON s.session_key = lease.session_key
 FOR UPDATE OF s;
 
 -- name: session_ties
--- Whether a session that is about to be deleted has schedules or subscriptions, and whether it holds processes or is
--- woken by them. An order instead of EXISTS, which may search those of all sessions for one of this one.
+-- Whether a session that is about to be deleted has schedules or subscriptions, and whether it has grants of processes
+-- or is woken by them. ORDER BY instead of EXISTS, which may scan the rows of all sessions.
 SELECT
     (
         SELECT s.key FROM :"schema".lash_schedules AS s
@@ -137,14 +137,8 @@ SELECT
     )
 FROM buried;
 
--- name: session_read
--- The head of one session as its readers see it, and what a writer must know of it.
-SELECT
-    row(
-        s.session_key, s.session_id, s.revision, s.config, s.current_frame_id, s.leaf_node_id, s.checkpoint_ref,
-        s.node_count, s.updated_at_ms
-    ),
-    row(
+-- fragment: head
+-- What a commit needs of a session. The leaf is a tip if nothing follows it on its segment, nor ever did.
         s.session_key, s.revision, s.config IS NOT NULL, s.leaf_node_id, s.leaf_segment, s.leaf_depth,
         s.leaf_segment IS NOT NULL AND NOT EXISTS (
             SELECT 1 FROM :"schema".lash_nodes AS f
@@ -157,6 +151,16 @@ SELECT
             WHERE i.session_key = s.session_key AND s.leaf_segment = 0 AND i.ceiling > s.leaf_depth
         ),
         s.segment_count, s.node_seq, s.node_count, s.first_user_message, s.user_message_count
+
+-- name: session_read
+-- The head of one session, for readers and for writers.
+SELECT
+    row(
+        s.session_key, s.session_id, s.revision, s.config, s.current_frame_id, s.leaf_node_id, s.checkpoint_ref,
+        s.node_count, s.updated_at_ms
+    ),
+    row(
+-- include: head
     )
 FROM :"schema".lash_sessions AS s
 WHERE s.session_id = $1::text;
@@ -182,7 +186,7 @@ leaf AS (
     ) AS n
     WHERE NOT $2::boolean AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling
 ),
--- A climb that reaches segment 0 goes on along the inherited path.
+-- A climb that reaches segment 0 continues along the inherited path.
 climb AS (
     SELECT session_key, segment, depth AS ceiling, depth - $4::bigint AS floor FROM leaf
     UNION ALL
@@ -265,17 +269,6 @@ SELECT
         ORDER BY t.first_revision, t.first_ordinal
     ),
     row(
-        s.session_key, s.revision, s.config IS NOT NULL, s.leaf_node_id, s.leaf_segment, s.leaf_depth,
-        s.leaf_segment IS NOT NULL AND NOT EXISTS (
-            SELECT 1 FROM :"schema".lash_nodes AS f
-            WHERE f.session_key = s.session_key AND f.segment = s.leaf_segment AND f.depth = s.leaf_depth + 1
-        ) AND NOT EXISTS (
-            SELECT 1 FROM :"schema".lash_segments AS g
-            WHERE g.session_key = s.session_key AND g.segment = s.leaf_segment AND g.closed
-        ) AND NOT EXISTS (
-            SELECT 1 FROM :"schema".lash_inherited AS i
-            WHERE i.session_key = s.session_key AND s.leaf_segment = 0 AND i.ceiling > s.leaf_depth
-        ),
-        s.segment_count, s.node_seq, s.node_count, s.first_user_message, s.user_message_count
+-- include: head
     )
 FROM s;

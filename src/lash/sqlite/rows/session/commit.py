@@ -130,7 +130,7 @@ def _missing_attachments(transaction: Transaction, prepared: PreparedCommit, ses
 def _consume(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) -> None:
     if prepared.commit.completions:
         key, tokens = head.session_key, json_array(each.token for each in prepared.commit.completions)
-        transaction.run("commit_settle_keys", session_key=key, tokens=tokens, now_ms=transaction.now_ms)
+        transaction.run("commit_consume_keys", session_key=key, tokens=tokens, now_ms=transaction.now_ms)
         transaction.run("commit_acknowledge_wakes", session_key=key, tokens=tokens)
         transaction.run("commit_consume", session_key=key, tokens=tokens)
 

@@ -1,11 +1,11 @@
 -- name: checkpoint_at
--- The small part of the checkpoint of one revision.
+-- The checkpoint of one revision, without its components.
 SELECT revision, checkpoint_ref, turn_state, plugin_snapshot_revision
 FROM lash_checkpoints
 WHERE session_key = :session_key AND revision = :revision;
 
 -- name: checkpoint_current
--- The components of the head's checkpoint, with their bytes; the execution states of frames are none.
+-- The components of the head's checkpoint, with their bytes, without the execution states of frames.
 SELECT c.key, c.hash, b.codec, b.size, b.content
 FROM lash_components AS c INDEXED BY lash_components_last
 LEFT JOIN lash_blobs AS b ON b.session_key = c.session_key AND b.hash = c.hash
@@ -13,7 +13,7 @@ WHERE c.session_key = :session_key AND c.last_revision IS NULL AND c.key NOT LIK
 ORDER BY c.key;
 
 -- name: checkpoint_components
--- The components of the checkpoint of one revision, with their bytes; the execution states of frames are none.
+-- The components of the checkpoint of one revision, with their bytes, without the execution states of frames.
 SELECT c.key, c.hash, b.codec, b.size, b.content
 FROM lash_components AS c
 LEFT JOIN lash_blobs AS b ON b.session_key = c.session_key AND b.hash = c.hash

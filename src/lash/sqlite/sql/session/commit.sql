@@ -20,8 +20,8 @@ CROSS JOIN lash_batches AS b ON b.session_key = :session_key
     AND b.claim_token = claim.value ->> 0 AND b.claim_id = claim.value ->> 1
 WHERE b.claim_token IS NOT NULL;
 
--- name: commit_settle_keys
--- Notes that the batches of some claims (a JSON array of tokens) were consumed, under their source keys.
+-- name: commit_consume_keys
+-- Marks the source keys of the batches of some claims (a JSON array of tokens) as consumed.
 UPDATE lash_source_keys
 SET state = 'consumed', settled_at_ms = :now_ms
 WHERE session_key = :session_key AND source_key IN (
@@ -31,7 +31,7 @@ WHERE session_key = :session_key AND source_key IN (
 );
 
 -- name: commit_acknowledge_wakes
--- Acknowledges the wakes that lay in the batches of some claims (a JSON array of tokens).
+-- Acknowledges the wakes in the batches of some claims (a JSON array of tokens).
 UPDATE lash_wakes
 SET state = 'acknowledged'
 WHERE state = 'queued' AND batch_id IN (
@@ -78,58 +78,58 @@ INSERT INTO lash_nodes (session_key, segment, depth, seq, node_id, parent_node_i
 VALUES (:session_key, :segment, :depth, :seq, :node_id, :parent_node_id, :user_message, :body, :packed);
 
 -- name: commit_blob
--- Keeps bytes that the session may hold already.
+-- Stores bytes, unless the session has them.
 INSERT INTO lash_blobs (session_key, hash, codec, size, content)
 VALUES (:session_key, :hash, :codec, :size, :content)
 ON CONFLICT (session_key, hash) DO NOTHING;
 
 -- name: commit_checkpoint
--- Keeps the small part of the new checkpoint.
+-- Stores the new checkpoint, without its components.
 INSERT INTO lash_checkpoints (session_key, revision, checkpoint_ref, turn_state, plugin_snapshot_revision)
 VALUES (:session_key, :revision, :checkpoint_ref, :turn_state, :plugin_snapshot_revision);
 
 -- name: commit_drop_checkpoints
--- Drops the checkpoints below the retention floor.
+-- Deletes the checkpoints below the retention floor.
 DELETE FROM lash_checkpoints WHERE session_key = :session_key AND revision < :floor;
 
 -- name: commit_current_components
--- The components that the head uses; the index keeps the history out of it.
+-- The components that the head uses; the index leaves out earlier ones.
 SELECT key, hash
 FROM lash_components INDEXED BY lash_components_last
 WHERE session_key = :session_key AND last_revision IS NULL;
 
 -- name: commit_end_component
--- Ends a component that changed or is gone.
+-- Ends a component that changed or was removed.
 UPDATE lash_components
 SET last_revision = :revision - 1
 WHERE session_key = :session_key AND key = :key AND last_revision IS NULL;
 
 -- name: commit_begin_component
--- Begins a component that is new or changed.
+-- Starts a component that is new or changed.
 INSERT INTO lash_components (session_key, key, first_revision, hash)
 VALUES (:session_key, :key, :revision, :hash);
 
 -- name: commit_replace_component
--- Lets a component that changed begin anew, where nothing is kept of what it was.
+-- Gives a component new bytes from this revision on, when its earlier ones are not kept.
 UPDATE lash_components
 SET first_revision = :revision, hash = :hash
 WHERE session_key = :session_key AND key = :key AND last_revision IS NULL;
 
 -- name: commit_replace_blob
--- Puts new bytes in the place of old ones that no component names any more, unless the session holds the new ones.
+-- Replaces bytes that no component names any more by new ones, unless the session has the new ones.
 UPDATE OR IGNORE lash_blobs
 SET hash = :hash, codec = :codec, size = :size, content = :content
 WHERE session_key = :session_key AND hash = :replaced
     AND NOT EXISTS (SELECT 1 FROM lash_components AS c WHERE c.session_key = :session_key AND c.hash = :replaced);
 
 -- name: commit_drop_components
--- Drops the components that only dropped checkpoints used.
+-- Deletes the components that only deleted checkpoints used.
 DELETE FROM lash_components
 WHERE session_key = :session_key AND last_revision < :floor
 RETURNING hash;
 
 -- name: commit_drop_blobs
--- Drops those bytes (a JSON array of hashes) that no component names any more.
+-- Deletes the bytes (a JSON array of hashes) that no component names any more.
 DELETE FROM lash_blobs
 WHERE session_key = :session_key AND hash IN (SELECT value FROM json_each(:hashes))
     AND NOT EXISTS (
@@ -138,12 +138,12 @@ WHERE session_key = :session_key AND hash IN (SELECT value FROM json_each(:hashe
     );
 
 -- name: commit_drop_frames
--- Drops the frames that are not in the new list (a JSON array of ids).
+-- Deletes the frames that are not in the new list (a JSON array of ids).
 DELETE FROM lash_frames
 WHERE session_key = :session_key AND frame_id NOT IN (SELECT value FROM json_each(:frame_ids));
 
 -- name: commit_frame
--- Keeps a frame; one that did not change is not written.
+-- Stores a frame; an unchanged one is not written.
 INSERT INTO lash_frames (session_key, frame_id, position, body)
 VALUES (:session_key, :frame_id, :position, :body)
 ON CONFLICT (session_key, frame_id) DO UPDATE SET position = excluded.position, body = excluded.body
@@ -160,8 +160,8 @@ VALUES (
 );
 
 -- name: commit_usage_total
--- Adds to the sum of one source and model, unless that would go beyond 64 bits: SQLite would make a floating-point
--- number of it.
+-- Adds to the total of one source and model, unless it would exceed 64 bits: SQLite would turn it into a floating-point
+-- number.
 INSERT INTO lash_usage_totals (
     session_key, source, model, first_revision, first_ordinal, input_tokens, output_tokens, cached_input_tokens,
     reasoning_tokens

@@ -1,6 +1,6 @@
 -- name: fork_path
--- The path to a live node, own or inherited, as the runs that a fork at this node inherits. It begins where an ancestor
--- is missing or removed; no row if there is no such node.
+-- The path to a live node, own or inherited, as the runs that a fork at this node inherits. It starts after the last
+-- ancestor that is missing or removed; no row if there is no such node.
 WITH RECURSIVE leaf (segment, depth) AS (
     SELECT segment, depth FROM lash_nodes WHERE session_key = :session_key AND node_id = :node_id
     UNION ALL
@@ -51,12 +51,12 @@ ORDER BY 4;
 INSERT INTO lash_segments (session_key, segment) VALUES (:session_key, 0);
 
 -- name: fork_inherit
--- Lets a fork inherit one run of nodes.
+-- Records one run of nodes that a fork inherits.
 INSERT INTO lash_inherited (session_key, owner_key, segment, floor, ceiling)
 VALUES (:session_key, :owner_key, :segment, :floor, :ceiling);
 
 -- name: fork_head
--- Gives a fork the head of its source, with a leaf of its own.
+-- Gives a fork the head of its source, with its own leaf.
 UPDATE lash_sessions
 SET revision = lash_sessions.revision + 1, config = s.config, current_frame_id = s.current_frame_id,
     checkpoint_ref = s.checkpoint_ref, leaf_node_id = :leaf_node_id, leaf_segment = :leaf_segment,
@@ -90,7 +90,7 @@ CROSS JOIN lash_components AS c INDEXED BY lash_components_last ON c.session_key
 WHERE f.session_key = :session_key;
 
 -- name: fork_checkpoint
--- Copies the small part of a source's checkpoint to the head of its fork.
+-- Copies a source's checkpoint, without its components, to the head of its fork.
 INSERT INTO lash_checkpoints (session_key, revision, checkpoint_ref, turn_state, plugin_snapshot_revision)
 SELECT f.session_key, f.revision, p.checkpoint_ref, p.turn_state, p.plugin_snapshot_revision
 FROM lash_sessions AS f
@@ -108,7 +108,7 @@ FROM lash_attachments
 WHERE session_key = :source_key AND committed_at_ms IS NOT NULL;
 
 -- name: fork_exists
--- Says whether a fork inherits from this session.
+-- Whether a fork inherits from this session.
 SELECT EXISTS (SELECT 1 FROM lash_inherited WHERE owner_key = :session_key);
 
 -- name: fork_owners
@@ -116,11 +116,11 @@ SELECT EXISTS (SELECT 1 FROM lash_inherited WHERE owner_key = :session_key);
 SELECT DISTINCT owner_key FROM lash_inherited WHERE session_key = :session_key ORDER BY owner_key DESC;
 
 -- name: fork_disinherit
--- Ends what a fork inherits, before its graph is replaced.
+-- Deletes what a fork inherits, before its graph is replaced.
 DELETE FROM lash_inherited WHERE session_key = :session_key;
 
 -- name: fork_reclaim_nodes
--- Deletes those nodes of a session that no fork inherits, if the session itself is gone.
+-- Deletes the nodes of a session that no fork inherits, if the session itself is deleted.
 DELETE FROM lash_nodes
 WHERE session_key = :session_key
     AND NOT EXISTS (SELECT 1 FROM lash_sessions AS s WHERE s.session_key = :session_key)
@@ -131,7 +131,7 @@ WHERE session_key = :session_key
     );
 
 -- name: fork_reclaim_segments
--- Deletes those segments of a session of which no fork inherits anything, if the session itself is gone.
+-- Deletes the segments of a session of which no fork inherits a node, if the session itself is deleted.
 DELETE FROM lash_segments
 WHERE session_key = :session_key
     AND NOT EXISTS (SELECT 1 FROM lash_sessions AS s WHERE s.session_key = :session_key)

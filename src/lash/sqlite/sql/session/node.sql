@@ -1,5 +1,5 @@
 -- name: node_stored
--- The stored ones among some node ids (a JSON array), as a writer sees them; inherited ones lie on segment 0. CROSS
+-- Those of some nodes (a JSON array of ids) that are stored, for writers; inherited ones on segment 0. CROSS
 -- JOIN makes SQLite look each id up instead of reading the whole graph.
 SELECT
     n.node_id, n.parent_node_id, n.segment, n.depth,
@@ -53,7 +53,7 @@ WHERE session_key = :session_key AND tombstoned_at_ms IS NULL
 ORDER BY seq;
 
 -- name: node_inherited
--- The path that a session inherits, from the root; empty for one that is no fork.
+-- The path that a session inherits, from the root; empty unless it is a fork.
 SELECT n.node_id, n.parent_node_id, n.depth, n.tombstoned_at_ms IS NOT NULL, n.body, n.packed
 FROM lash_inherited AS i
 CROSS JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.segment = i.segment
@@ -63,7 +63,7 @@ ORDER BY n.depth;
 
 -- name: node_path
 -- The nodes from the root to one node, own or inherited, or only the last of them: a climb over segments, a range on
--- each. A climb that reaches segment 0 goes on along the inherited path.
+-- each. A climb that reaches segment 0 continues along the inherited path.
 WITH RECURSIVE leaf (segment, depth) AS (
     SELECT segment, depth FROM lash_nodes WHERE session_key = :session_key AND node_id = :leaf_node_id
     UNION ALL
@@ -145,7 +145,7 @@ SET (node_count, user_message_count) = (SELECT COUNT(*), COALESCE(SUM(user_messa
 WHERE session_key = :session_key;
 
 -- name: node_first_user
--- The first live message of a user that a session sees: an inherited one, or else the first that was inserted.
+-- The first live user message that a session sees: an inherited one, or else the one inserted first.
 WITH said (own, place, node_key) AS (
     SELECT 1, seq, rowid
     FROM lash_nodes
@@ -162,7 +162,7 @@ FROM lash_nodes
 WHERE rowid = (SELECT node_key FROM said ORDER BY own, place LIMIT 1);
 
 -- name: node_close_segments
--- Closes the segments on which removed nodes lie, so that their places are not used again.
+-- Closes the segments on which removed nodes lie, so that their positions are not used again.
 UPDATE lash_segments
 SET closed = 1
 WHERE session_key = :session_key

@@ -3,7 +3,7 @@
 SELECT session_key FROM lash_sessions WHERE session_id = :session_id;
 
 -- name: session_take_id
--- Reserves an id for a new session and answers the numbers it starts from, above those of a deleted one; no row if a
+-- Reserves an id for a new session and returns the numbers it starts from, above those of a deleted one; no row if a
 -- session of this id exists.
 INSERT INTO lash_session_ids AS i (session_id)
 VALUES (:session_id)
@@ -23,7 +23,7 @@ INSERT INTO lash_session_leases (session_key, fencing)
 SELECT session_key, :fencing FROM lash_sessions WHERE session_id = :session_id;
 
 -- name: session_is_deleted
--- Says whether a session of this id was deleted.
+-- Whether a session of this id was deleted.
 SELECT EXISTS (SELECT 1 FROM lash_session_ids WHERE session_id = :session_id AND deleted_at_ms IS NOT NULL);
 
 -- name: session_meta
@@ -35,7 +35,7 @@ FROM lash_sessions
 WHERE session_id = :session_id;
 
 -- name: session_page
--- The newest sessions before a place in the list.
+-- The newest sessions whose key is less than that of the cursor.
 SELECT
     session_key, session_id, name, created_at_ms, model, cwd, relation, revision, first_user_message,
     user_message_count, updated_at_ms
@@ -51,7 +51,7 @@ SET name = :name, created_at_ms = :created_at_ms, model = :model, cwd = :cwd, re
 WHERE session_id = :session_id;
 
 -- name: session_bury
--- Keeps the last numbers of a session that is about to be deleted.
+-- Records the last numbers of a session that is about to be deleted.
 UPDATE lash_session_ids
 SET revision = s.revision, fencing = l.fencing, deleted_at_ms = :now_ms
 FROM lash_sessions AS s
@@ -77,16 +77,15 @@ s.leaf_segment IS NOT NULL AND NOT EXISTS (
 s.segment_count, s.node_seq, s.node_count, s.first_user_message, s.user_message_count
 
 -- name: session_head
--- What a writer must know of one session.
+-- The head of one session, for writers.
 SELECT
 -- include: head
 FROM lash_sessions AS s
 WHERE s.session_id = :session_id;
 
 -- name: session_for_commit
--- The head of one session, and what a commit of a turn and its scope finds beside it, so that it asks for and removes
--- only what is there: inherited nodes, a commit of that turn, frames, components, checkpoints and components below the
--- retention floor, effects.
+-- The head of one session, and which other rows exist that a commit must read or delete: inherited nodes, a commit of
+-- the turn, frames, components, checkpoints and components below the retention floor, effects of the scope.
 SELECT
 -- include: head
     ,
@@ -102,7 +101,7 @@ FROM lash_sessions AS s
 WHERE s.session_id = :session_id;
 
 -- name: session_read
--- The head of one session as its readers see it.
+-- The head of one session, for readers.
 SELECT
     session_key, session_id, revision, config, current_frame_id, leaf_node_id, checkpoint_ref, node_count,
     updated_at_ms
