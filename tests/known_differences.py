@@ -25,6 +25,7 @@ QUERY_DIFFERENCES: dict[str, str] = {
     "checkpoint_load": "PostgreSQL loads a session as one statement, SQLite step by step",
     "commit_acknowledge_wakes": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
     "commit_alone": "PostgreSQL writes a commit as one statement, SQLite step by step",
+    "commit_alone_leased": "PostgreSQL writes a commit as one statement, SQLite step by step",
     "commit_apply": "PostgreSQL writes a commit as one statement, SQLite step by step",
     "commit_begin_component": "PostgreSQL writes a commit as one statement, SQLite step by step",
     "commit_blob": "PostgreSQL writes a commit as one statement, SQLite step by step",

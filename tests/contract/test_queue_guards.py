@@ -117,7 +117,7 @@ async def test_a_rival_while_a_turn_is_begun(backend_url: str, what: str) -> Non
 
 
 COMMITS: Final = {
-    "commit_alone": commit(1, node("n", "a")),
+    "commit_alone_leased": commit(1, node("n", "a")),
     "commit_apply": commit(1, node("n", "a"), checkpoint=draft(1, {"state": b"state"})),
     "commit_turns": commit(1, node("n", "a"), usage=(spent(1), spent(2))),
 }

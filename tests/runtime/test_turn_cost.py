@@ -11,7 +11,7 @@ from lash.runtime.turns.turn import Turn
 
 pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 
-ON_POSTGRES = ["queue_enqueue", "work_poll", "queue_facts", "queue_claim_turn", "commit_alone", "work_poll"]
+ON_POSTGRES = ["queue_enqueue", "work_poll", "queue_facts", "queue_claim_turn", "commit_alone_leased", "work_poll"]
 """The message, the look that finds it, what is there, lease and claim, the commit, and the look that finds no more."""
 ON_SQLITE = 39
 """Statements, with those that begin and end a transaction."""

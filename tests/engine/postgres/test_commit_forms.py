@@ -1,4 +1,4 @@
-"""A commit takes the shortest of three statements, and all of them leave the same rows behind."""
+"""A commit takes the shortest of four statements, and all of them leave the same rows behind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import lash
 from lash.base.compression import BlobRef
 from lash.model.session.commit import Commit, Unchanged
 from lash.postgres.cache import HeadCache, KnownCheckpoint
-from lash.postgres.commit.alone import CommitAlone
+from lash.postgres.commit.alone import CommitAlone, LeaseArguments
 from lash.postgres.commit.statement import MOST_ALONE
 from lash.postgres.commit.together import CommitTogether
 from lash.postgres.engine.options import PostgresOptions
@@ -100,13 +100,16 @@ def turn(revision: int, components: Components | None = None, **fields: Unpack[C
 
 @pytest.mark.parametrize(
     ("statement", "arguments"),
-    [("commit_alone", CommitAlone), ("commit_turns", CommitTogether), ("commit_apply", CommitTogether)],
+    [
+        ("commit_alone", CommitAlone._fields),
+        ("commit_alone_leased", CommitAlone._fields + LeaseArguments._fields),
+        ("commit_turns", CommitTogether._fields),
+        ("commit_apply", CommitTogether._fields),
+    ],
 )
-def test_arguments_come_in_the_order_of_the_statement(
-    statement: str, arguments: type[CommitAlone | CommitTogether]
-) -> None:
+def test_arguments_come_in_the_order_of_the_statement(statement: str, arguments: tuple[str, ...]) -> None:
     """The names that a statement lists are those of the record that is sent to it."""
-    assert argument_names(load_queries("lash.postgres.sql")[statement]) == arguments._fields
+    assert argument_names(load_queries("lash.postgres.sql")[statement]) == arguments
 
 
 async def test_a_commit_takes_the_shortest_statement(storage: lash.Storage, forms: Forms) -> None:
@@ -117,13 +120,13 @@ async def test_a_commit_takes_the_shortest_statement(storage: lash.Storage, form
         [
             ("commit_alone", turn(1, turn_id="t")),
             ("commit_alone", turn(2, usage=(spent(1),))),
-            ("commit_alone", turn(3, fence=fence)),
+            ("commit_alone_leased", turn(3, fence=fence)),
             ("commit_turns", turn(4, usage=(spent(1), spent(1)))),
             ("commit_alone", turn(5)),
             ("commit_apply", turn(6, STATE)),
             ("commit_alone", turn(7, STATE)),
             ("commit_alone", turn(8, {"state": b"other state"})),
-            ("commit_alone", turn(9, {"state": b"third state"}, fence=fence)),
+            ("commit_alone_leased", turn(9, {"state": b"third state"}, fence=fence)),
             ("commit_alone", turn(10, {"state": ref_of(b"third state")})),
             ("commit_turns", turn(11, STATE, usage=(spent(1), spent(1)))),
             ("commit_turns", turn(12, {"state": b"last"}, usage=(spent(1), spent(1)), fence=fence)),
@@ -131,7 +134,7 @@ async def test_a_commit_takes_the_shortest_statement(storage: lash.Storage, form
             ("commit_alone", turn(14)),
             ("commit_apply", turn(15, frames=(frame("f"),), current_frame_id="f")),
             ("commit_apply", turn(16)),
-            ("commit_alone", turn(17, release=fence)),
+            ("commit_alone_leased", turn(17, release=fence)),
             ("commit_turns", commit(18, *chain(*(f"m{index}" for index in range(MOST_ALONE + 1)), after="n17"))),
             ("commit_alone", commit(19, graph=Unchanged())),
             ("commit_apply", commit(20, *chain("beside", after="n3"))),
@@ -147,7 +150,7 @@ async def test_a_commit_takes_the_shortest_statement(storage: lash.Storage, form
 
 
 async def test_every_statement_leaves_the_same_rows(postgres_storage_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All three statements write the same rows, except for keys and times."""
+    """All statements write the same rows, except for keys and times."""
     made = [
         turn(0, {"a": b"a0", "b": b"b"}, turn_id="t0"),
         turn(1, {"a": b"a1", "b": b"b"}, turn_id="t1", usage=(spent(1),)),
@@ -211,7 +214,7 @@ async def test_a_commit_alone_waits_for_other_changes_of_its_session(
     finally:
         await connection.close()
     assert (await committing).revision == 2
-    assert forms.taken() == ["commit_alone"]
+    assert forms.taken() == ["commit_alone_leased" if "fence" in values else "commit_alone"]
     read = await storage.session("s").load()
     assert read is not None
     assert [node.node_id for node in read.graph.nodes] == ["n0", "n1"]

@@ -16,10 +16,9 @@ import lash
 from lash.errors import InvalidInput, RevisionConflict, StoreUnavailable
 from lash.model.session.commit import Commit, CommitResult
 from lash.model.session.session import SessionRead
-from lash.postgres.commit.alone import CommitAlone
 from lash.postgres.commit.planned import PlannedCommit
 from lash.postgres.commit.statement import choose_statement
-from lash.postgres.commit.together import MAX_TOGETHER, CommitTogether
+from lash.postgres.commit.together import MAX_TOGETHER
 from lash.postgres.commit.writer import CommitWriter
 from lash.postgres.engine.options import PostgresOptions
 from lash.postgres.engine.pool import PLANNING
@@ -39,8 +38,8 @@ class Statements:
         self.break_at = 0
 
     def __call__(self, name: str) -> None:
-        # The three statements count as one.
-        name = "commit_apply" if name in {"commit_alone", "commit_turns"} else name
+        # All statements for commits count as one.
+        name = "commit_apply" if name in {"commit_alone", "commit_alone_leased", "commit_turns"} else name
         self.counts[name] += 1
         if name == "commit_apply" and self.counts[name] == self.break_at:
             raise asyncpg.ConnectionDoesNotExistError("connection was closed in the middle of operation")
@@ -184,7 +183,7 @@ async def test_a_fault_of_our_own_is_told_to_everybody_who_waits(
 
     sent: list[Sequence[PlannedCommit]] = []
 
-    def fail_for_those_who_wait(commits: Sequence[PlannedCommit]) -> tuple[str, CommitAlone | CommitTogether]:
+    def fail_for_those_who_wait(commits: Sequence[PlannedCommit]) -> tuple[str, tuple[object, ...]]:
         sent.append(commits)
         if len(sent) > 2:
             raise ZeroDivisionError
@@ -213,7 +212,7 @@ FROM lash_batches AS b, generate_series(1, 5000) AS n;
 """Five thousand sessions beside those of the test, and as much in the queue of its own."""
 
 
-@pytest.mark.parametrize("statement", ["commit_alone", "commit_turns", "commit_apply"])
+@pytest.mark.parametrize("statement", ["commit_alone", "commit_alone_leased", "commit_turns", "commit_apply"])
 async def test_a_commit_reads_few_rows_however_many_sessions_there_are(
     storage: lash.Storage, postgres_storage_url: str, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
@@ -236,10 +235,12 @@ async def test_a_commit_reads_few_rows_however_many_sessions_there_are(
     await commit_all(storage, consuming(turn(1, 1), claim))
     options = PostgresOptions.from_url(postgres_storage_url)
     text = load_queries("lash.postgres.sql", schema=options.schema)[statement]
-    if statement != "commit_alone":
+    if not statement.startswith("commit_alone"):
         monkeypatch.setattr("lash.postgres.commit.statement._may_go_alone", lambda _: False)
     if statement == "commit_apply":
         monkeypatch.setattr("lash.postgres.commit.statement._replaced_if_ordinary", lambda _: None)
+    if statement == "commit_alone":
+        monkeypatch.setattr("lash.postgres.commit.statement.lease_arguments", lambda _: None)
     name, arguments = choose_statement(planned)
     assert name == statement
     connection = await asyncpg.connect(options.dsn, server_settings={"search_path": options.schema, **PLANNING})

@@ -1,4 +1,4 @@
-"""The arguments of ``commit_alone``, which writes one ordinary commit."""
+"""The arguments of ``commit_alone`` and ``commit_alone_leased``, which write one ordinary turn."""
 
 from __future__ import annotations
 
@@ -61,6 +61,10 @@ class CommitAlone(NamedTuple):
     blob_sizes: list[object]
     blob_contents: list[object]
 
+
+class LeaseArguments(NamedTuple):
+    """The arguments that ``commit_alone_leased`` takes after those."""
+
     fence: list[str] | None
     release: list[str] | None
     claim_tokens: list[object]
@@ -88,7 +92,6 @@ def arguments_alone(planned: PlannedCommit, replaced: Sequence[Replacement]) -> 
     run = _run_of(planned.decision.placement.nodes)
     usage = columns(((row.source, row.model, *row.counters) for row in prepared.usage), 6)
     blobs = columns(((each.replaced, *each.blob) for each in replaced), 5)
-    claims = columns(planned.claims, 3)
     return CommitAlone(
         session_key=head.session_key,
         assumed_revision=assumed.revision,
@@ -129,6 +132,16 @@ def arguments_alone(planned: PlannedCommit, replaced: Sequence[Replacement]) -> 
         blob_codecs=blobs[2],
         blob_sizes=blobs[3],
         blob_contents=blobs[4],
+    )
+
+
+def lease_arguments(planned: PlannedCommit) -> LeaseArguments | None:
+    """Return the arguments about leases and claims; None if the commit has neither."""
+    commit = planned.prepared.commit
+    if commit.fence is None and commit.release is None and not commit.completions:
+        return None
+    claims = columns(planned.claims, 3)
+    return LeaseArguments(
         fence=_fence_texts(commit.fence),
         release=_fence_texts(commit.release),
         claim_tokens=claims[0],

@@ -1,64 +1,5 @@
--- name: commit_alone
--- Writes one ordinary commit, with the same effect as commit_apply: the session inherits nothing, and its only
--- checkpoint, without frames, is replaced by this commit's; the nodes follow each other on one existing segment; there
--- are no attachments and no frames. Writes everything; or nothing, and returns no row, when a fact of the plan no
--- longer holds: the head's revision and node count, no commit for the turn yet, a live lease under the fence, claims
--- that hold exactly the batches to consume, no new node id taken.
---
--- The session, what the plan saw of its head, and the turn:
--- arguments: session_key, assumed_revision, assumed_node_count, turn_id, commit_hash, result, scope_id
--- The new head:
--- arguments: config, current_frame_id, checkpoint_ref, leaf_node_id, leaf_segment, leaf_depth, segment_count
--- arguments: node_seq, node_count, first_user_message, user_message_count
--- The checkpoint:
--- arguments: turn_state, plugin_snapshot_revision
--- The nodes: their segment, the depth and number before the first, its parent; then columns, except that user_messages
--- holds the positions, from 1, of the user's messages. packed_bodies is empty if no body is packed.
--- arguments: run_segment, run_depth, run_seq, run_parent, node_ids, user_messages, bodies, packed_bodies
--- Columns of the ledger; no two rows have the same source and model:
--- arguments: usage_sources, usage_models, input_tokens, output_tokens, cached_input_tokens, reasoning_tokens
--- Columns of the components that get new bytes; no other component has the old or the new hash:
--- arguments: replaced_hashes, new_hashes, blob_codecs, blob_sizes, blob_contents
--- The fence that it shows and the lease that it releases (owner, incarnation, token and number, or NULL), and columns
--- of the batches that it consumes:
--- arguments: fence, release, claim_tokens, claim_ids, claimed_batches
-WITH
--- A lease is locked before its batches, and both before the session: the one order of commits, claims and deletions.
-lease AS (
-    SELECT l.owner_id, l.incarnation_id, l.token, l.fencing, l.expires_at_ms
-    FROM :"schema".lash_session_leases AS l
-    WHERE l.session_key = :session_key::bigint
-        AND (:fence::text[] IS NOT NULL OR :release::text[] IS NOT NULL OR cardinality(:claimed_batches::text[]) > 0)
-    FOR NO KEY UPDATE OF l
-),
--- Locked, because an expired claim may be taken over or cancelled without the head moving. Counting the leases locks
--- the lease first.
-claimed AS (
-    SELECT b.session_key, b.seq, b.source_key, b.batch_id
-    FROM unnest(:claim_tokens::text[], :claim_ids::text[], :claimed_batches::text[]) AS claim (token, id, batch_id)
-    JOIN :"schema".lash_batches AS b ON b.session_key = :session_key::bigint AND b.claim_token = claim.token
-        AND b.claim_id = claim.id AND b.batch_id = claim.batch_id
-    WHERE (SELECT count(*) FROM lease) > 0
-    ORDER BY b.seq
-    FOR UPDATE OF b
-),
-guard AS MATERIALIZED (
-    SELECT 1
-    WHERE (:fence::text[] IS NULL OR EXISTS (
-            SELECT 1 FROM lease AS l
-            WHERE l.owner_id = (:fence::text[])[1] AND l.incarnation_id = (:fence::text[])[2]
-                AND l.token = (:fence::text[])[3] AND l.fencing = ((:fence::text[])[4])::bigint
-                AND l.expires_at_ms > :"schema".lash_now_ms()
-        ))
-        AND (:release::text[] IS NULL OR EXISTS (SELECT 1 FROM lease))
-        AND (cardinality(:claimed_batches::text[]) = 0 OR (
-            cardinality(:claimed_batches::text[]) = (SELECT count(*) FROM claimed)
-            AND cardinality(:claimed_batches::text[]) = (
-                SELECT count(*) FROM :"schema".lash_batches AS b
-                WHERE b.session_key = :session_key::bigint AND b.claim_token = ANY (:claim_tokens::text[])
-            )
-        ))
-),
+-- fragment: alone_head
+-- The new head; further conditions may follow.
 new AS (
     UPDATE :"schema".lash_sessions AS s
     SET revision = :assumed_revision::bigint + 1, config = :config::text, current_frame_id = :current_frame_id::text,
@@ -67,7 +8,9 @@ new AS (
         node_seq = :node_seq::bigint, node_count = :node_count::bigint,
         first_user_message = :first_user_message::text, user_message_count = :user_message_count::bigint,
         updated_at_ms = :"schema".lash_now_ms()
-    FROM guard
+
+-- fragment: alone_rest
+-- The rest of the new head, nodes, turn, checkpoint, ledger and components.
     WHERE s.session_key = :session_key::bigint AND s.revision = :assumed_revision::bigint
         AND s.node_count = :assumed_node_count::bigint
         AND NOT EXISTS (
@@ -161,6 +104,97 @@ blobs AS (
     ) AS k (replaced, hash, codec, size, content)
     WHERE b.session_key = :session_key::bigint AND b.hash = ANY (:replaced_hashes::text[]) AND b.hash = k.replaced
 ),
+
+-- fragment: alone_end
+-- The effects that end with the turn; the answer.
+-- The turn's effects end with it: first the effects, then their groups, as every statement locks them.
+retired AS (
+    DELETE FROM :"schema".lash_effects AS e USING new WHERE e.scope_id = :scope_id::text RETURNING 1
+),
+retired_groups AS (
+    DELETE FROM :"schema".lash_effect_groups AS g
+    USING new, (SELECT count(*) AS number FROM retired) AS first
+    WHERE g.scope_id = :scope_id::text AND first.number >= 0
+)
+SELECT new.session_key, false FROM new;
+
+-- name: commit_alone
+-- Writes one ordinary turn, with the same effect as commit_turns: the session inherits nothing, its only checkpoint,
+-- without frames, is replaced by this commit's, and the nodes follow each other on one existing segment. It shows no
+-- fence, releases no lease and consumes no batches. Writes everything; or nothing, and returns no row, when a fact of
+-- the plan no longer holds: the head's revision and node count, no commit for the turn yet, no new node id taken.
+--
+-- The session, what the plan saw of its head, and the turn:
+-- arguments: session_key, assumed_revision, assumed_node_count, turn_id, commit_hash, result, scope_id
+-- The new head:
+-- arguments: config, current_frame_id, checkpoint_ref, leaf_node_id, leaf_segment, leaf_depth, segment_count
+-- arguments: node_seq, node_count, first_user_message, user_message_count
+-- The checkpoint:
+-- arguments: turn_state, plugin_snapshot_revision
+-- The nodes: their segment, the depth and number before the first, its parent; then columns, except that user_messages
+-- holds the positions, from 1, of the user's messages. packed_bodies is empty if no body is packed.
+-- arguments: run_segment, run_depth, run_seq, run_parent, node_ids, user_messages, bodies, packed_bodies
+-- Columns of the ledger; no two rows have the same source and model:
+-- arguments: usage_sources, usage_models, input_tokens, output_tokens, cached_input_tokens, reasoning_tokens
+-- Columns of the components that get new bytes; no other component has the old or the new hash:
+-- arguments: replaced_hashes, new_hashes, blob_codecs, blob_sizes, blob_contents
+WITH
+-- include: alone_head
+-- include: alone_rest
+-- include: alone_end
+
+-- name: commit_alone_leased
+-- Writes the same and shows a fence, releases a lease or consumes batches; nothing is written either if the fence shows
+-- no live lease, or if the claims do not hold exactly the batches to consume. The first arguments are those of
+-- commit_alone:
+-- arguments: session_key, assumed_revision, assumed_node_count, turn_id, commit_hash, result, scope_id
+-- arguments: config, current_frame_id, checkpoint_ref, leaf_node_id, leaf_segment, leaf_depth, segment_count
+-- arguments: node_seq, node_count, first_user_message, user_message_count
+-- arguments: turn_state, plugin_snapshot_revision
+-- arguments: run_segment, run_depth, run_seq, run_parent, node_ids, user_messages, bodies, packed_bodies
+-- arguments: usage_sources, usage_models, input_tokens, output_tokens, cached_input_tokens, reasoning_tokens
+-- arguments: replaced_hashes, new_hashes, blob_codecs, blob_sizes, blob_contents
+-- The fence that it shows and the lease that it releases (owner, incarnation, token and number, or NULL), and columns
+-- of the batches that it consumes:
+-- arguments: fence, release, claim_tokens, claim_ids, claimed_batches
+WITH
+-- A lease is locked before its batches, and both before the session: the one order of commits, claims and deletions.
+lease AS (
+    SELECT l.owner_id, l.incarnation_id, l.token, l.fencing, l.expires_at_ms
+    FROM :"schema".lash_session_leases AS l
+    WHERE l.session_key = :session_key::bigint
+    FOR NO KEY UPDATE OF l
+),
+-- Locked, because an expired claim may be taken over or cancelled without the head moving. Counting the leases locks
+-- the lease first.
+claimed AS (
+    SELECT b.session_key, b.seq, b.source_key, b.batch_id
+    FROM unnest(:claim_tokens::text[], :claim_ids::text[], :claimed_batches::text[]) AS claim (token, id, batch_id)
+    JOIN :"schema".lash_batches AS b ON b.session_key = :session_key::bigint AND b.claim_token = claim.token
+        AND b.claim_id = claim.id AND b.batch_id = claim.batch_id
+    WHERE (SELECT count(*) FROM lease) > 0
+    ORDER BY b.seq
+    FOR UPDATE OF b
+),
+guard AS MATERIALIZED (
+    SELECT 1
+    WHERE EXISTS (
+            SELECT 1 FROM lease AS l
+            WHERE :fence::text[] IS NULL OR (
+                l.owner_id = (:fence::text[])[1] AND l.incarnation_id = (:fence::text[])[2]
+                AND l.token = (:fence::text[])[3] AND l.fencing = ((:fence::text[])[4])::bigint
+                AND l.expires_at_ms > :"schema".lash_now_ms()
+            )
+        )
+        AND cardinality(:claimed_batches::text[]) = (SELECT count(*) FROM claimed)
+        AND cardinality(:claimed_batches::text[]) = (
+            SELECT count(*) FROM :"schema".lash_batches AS b
+            WHERE b.session_key = :session_key::bigint AND b.claim_token = ANY (:claim_tokens::text[])
+        )
+),
+-- include: alone_head
+    FROM guard
+-- include: alone_rest
 -- Read from what was claimed, not from the session, whose queue may be long.
 done AS MATERIALIZED (
     SELECT claimed.session_key, claimed.seq, claimed.source_key, claimed.batch_id, new.updated_at_ms
@@ -192,13 +226,4 @@ released AS (
         AND l.incarnation_id = (:release::text[])[2] AND l.token = (:release::text[])[3]
         AND l.fencing = ((:release::text[])[4])::bigint
 ),
--- The turn's effects end with it: first the effects, then their groups, as every statement locks them.
-retired AS (
-    DELETE FROM :"schema".lash_effects AS e USING new WHERE e.scope_id = :scope_id::text RETURNING 1
-),
-retired_groups AS (
-    DELETE FROM :"schema".lash_effect_groups AS g
-    USING new, (SELECT count(*) AS number FROM retired) AS first
-    WHERE g.scope_id = :scope_id::text AND first.number >= 0
-)
-SELECT new.session_key, false FROM new;
+-- include: alone_end

@@ -125,6 +125,7 @@ usage_rows AS (
         (u.row ->> 3)::bigint, (u.row ->> 4)::bigint, (u.row ->> 5)::bigint
     FROM new
     CROSS JOIN LATERAL json_array_elements(new.usage) WITH ORDINALITY AS u (row, place)
+    WHERE new.usage IS NOT NULL
     RETURNING *
 ),
 usage_totals AS (
@@ -170,7 +171,8 @@ released AS (
     UPDATE :"schema".lash_session_leases AS l
     SET owner_id = NULL, incarnation_id = NULL, process = NULL, token = NULL, claimed_at_ms = 0, expires_at_ms = 0
     FROM new
-    WHERE l.session_key = new.session_key AND l.owner_id = new.release ->> 0 AND l.incarnation_id = new.release ->> 1
+    WHERE new.release IS NOT NULL AND l.session_key = new.session_key AND l.owner_id = new.release ->> 0
+        AND l.incarnation_id = new.release ->> 1
         AND l.token = new.release ->> 2 AND l.fencing = (new.release ->> 3)::bigint
 ),
 
@@ -246,6 +248,7 @@ renewed AS MATERIALIZED (
         (:blob_codecs::text[])[own.first:own.last], (:blob_sizes::bigint[])[own.first:own.last],
         (:blob_contents::bytea[])[own.first:own.last]
     ) AS k (replaced, hash, codec, size, content)
+    WHERE new.replaced IS NOT NULL
 ),
 components AS (
     UPDATE :"schema".lash_components AS c
