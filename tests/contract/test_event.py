@@ -202,7 +202,7 @@ class TestEvent:
         assert await storage.events.count_through("p", "absent", 7) == 0
 
     async def test_the_last_numbers_of_many_logs(self, harness: Harness) -> None:
-        """One call tells how far each of many logs is; a process that never was has no entry."""
+        """One call returns the last number of many logs; an unknown process has no entry."""
         storage = await opened(harness)
         await registered(storage, "a", "b", "c")
         for _ in range(3):

@@ -1,4 +1,4 @@
-"""What the feed of changes must hold: every change of every process once, for whoever keeps the cursor."""
+"""What the feed of changes must hold: a reader that keeps the cursor gets every change once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WRITERS: Final = 48
 
 
 class TestChangeFeed:
-    """Laws about the feed: every change once, for whoever keeps the cursor."""
+    """Laws about the feed: a reader that keeps the cursor gets every change once."""
 
     async def test_every_kind_of_change_is_told(self, harness: Harness) -> None:
         """Registration, events with the status they lead to, a cleared wake target and removal are changes."""

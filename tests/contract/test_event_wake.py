@@ -1,4 +1,4 @@
-"""What wakes must hold: one message to a session for what its processes tell it, neither lost nor doubled."""
+"""What wakes must hold: each wake is one message to its session, neither lost nor duplicated."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ INPUTS: Final[tuple[tuple[EventType, JSON, str], ...]] = (
         "PR #7: {n}",
     ),
 )
-"""A type, a payload, and what its session is told."""
+"""A type, a payload, and the input that its session receives."""
 
 CONDITIONS: Final[tuple[tuple[JSON, bool], ...]] = (
     (None, False),
@@ -58,17 +58,17 @@ CONDITIONS: Final[tuple[tuple[JSON, bool], ...]] = (
 class TestWake:
     """Laws about wakes and their delivery."""
 
-    @pytest.mark.parametrize(("declared", "payload", "told"), INPUTS)
+    @pytest.mark.parametrize(("declared", "payload", "received"), INPUTS)
     async def test_the_input_is_what_the_type_selects(
-        self, harness: Harness, declared: EventType, payload: JSON, told: str
+        self, harness: Harness, declared: EventType, payload: JSON, received: str
     ) -> None:
-        """Text is told as it is, anything else as compact JSON, a template in one pass."""
+        """Text is passed on unchanged, other values as compact JSON, a template in one pass."""
         storage = await _woken(harness, declared)
         appended = await storage.events.append("p", event("w", payload))
         assert appended.wake is not None
-        assert appended.wake.wake.input == told
+        assert appended.wake.wake.input == received
         (payload_of_batch,) = _payloads(await storage.queue.list("s"))
-        assert payload_of_batch.input == told
+        assert payload_of_batch.input == received
 
     async def test_a_wake_is_queued_with_its_event(self, harness: Harness) -> None:
         """The batch carries event type, process, number and cause; it comes early and alone."""
@@ -195,7 +195,7 @@ class TestWake:
         assert await storage.queue.list("s") == ()
 
     async def test_a_wake_without_a_target_is_kept(self, harness: Harness) -> None:
-        """With nobody to wake, the event is stored, its wake is open, and nothing is undeliverable."""
+        """Without a target the event is stored, its wake is open, and nothing is undeliverable."""
         storage = await opened(harness)
         await storage.processes.register(process("p", NEWS))
         appended = await storage.events.append("p", news())

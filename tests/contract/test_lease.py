@@ -128,7 +128,7 @@ class TestLease:
         assert await storage.leases.holder("s") == lease
 
     async def test_a_lost_lease_cannot_be_renewed(self, harness: Harness) -> None:
-        """An expired or released lease is LeaseLost, also when nobody else took it."""
+        """An expired or released lease is LeaseLost, even if no other owner acquired it."""
         storage = await _storage(harness)
         lease = acquired(await storage.leases.claim("s", ANN, ttl_ms=TTL))
         await harness.clock.advance(TTL)
@@ -151,7 +151,7 @@ class TestLease:
         assert await storage.leases.holder("s") == new
 
     async def test_an_expired_lease_can_be_released(self, harness: Harness) -> None:
-        """A holder may release after its time, as long as nobody took over; then nobody was displaced."""
+        """A holder can release an expired lease until another owner acquires it; the next claim then displaces none."""
         storage = await _storage(harness)
         lease = acquired(await storage.leases.claim("s", ANN, ttl_ms=TTL))
         await harness.clock.advance(TTL * 2)

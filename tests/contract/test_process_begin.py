@@ -43,7 +43,7 @@ class TestProcessBegin:
         assert [each.event_type for each in await log(storage)] == ["process.started"]
 
     async def test_its_changes_come_in_order(self, harness: Harness) -> None:
-        """The feed tells of the registration first, then of the start."""
+        """The feed has the registration first, then the start."""
         storage = await harness.open()
         await _begun(storage, "p")
         changes, _ = await feed(storage)
@@ -105,7 +105,7 @@ class TestProcessBegin:
         )
 
     async def test_what_is_done_elsewhere_is_only_registered(self, harness: Harness) -> None:
-        """Nobody here runs an external process."""
+        """No worker runs an external process."""
         storage = await opened(harness)
         answer = await storage.process_leases.register_and_claim(external("p"), ANN, ttl_ms=TTL)
         assert answer == Registered(record=await stored(storage), created=True)
@@ -123,7 +123,7 @@ class TestProcessBegin:
         await check_logs(storage)
 
     async def test_one_of_many_begins_it(self, harness: Harness) -> None:
-        """Of concurrent equal calls one acquires, and the others are told that it is registered."""
+        """Of concurrent equal calls one acquires, and the others return Registered."""
         one, two = await harness.open(), await harness.open()
         owners = [owner(f"w{number}") for number in range(8)]
         stores = [storage.process_leases for storage in (one, two) * 4]

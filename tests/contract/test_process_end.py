@@ -71,7 +71,7 @@ OWN_END: Final[tuple[tuple[EventType, JSON, Outcome], ...]] = (
         Failure(failure_class=FailureClass.TIMEOUT, code="c", message="m"),
     ),
 )
-"""Types that end a process, a payload, and what those who wait get of it."""
+"""Types that end a process, a payload, and the outcome that its waiters get."""
 AN_HOUR: Final = 3_600_000
 
 
@@ -158,7 +158,7 @@ class TestProcessEnd:
         [None, "done", {"type": "success"}, Success(value={1}), Success(value=2**64), GIVEN_UP],  # type: ignore[arg-type]
     )
     async def test_what_is_no_outcome_is_refused(self, harness: Harness, outcome: Any) -> None:  # noqa: ANN401
-        """Only an outcome that can be stored ends a process; giving one up is not for everybody."""
+        """Only an outcome that can be stored ends a process; an abandonment has its own method."""
         storage = await opened(harness)
         await registered(storage)
         await refuse(storage, storage.processes.complete("p", outcome), InvalidInput)
@@ -202,7 +202,7 @@ class TestProcessEnd:
         assert await storage.process_leases.holder("p") in {None, lease}
 
     async def test_an_external_process_ends_only_by_report(self, harness: Harness) -> None:
-        """An external process is ended by whoever does it, and by nothing else."""
+        """An external process is ended only by its caller."""
         storage = await opened(harness)
         await storage.processes.register(external())
         await harness.clock.advance(AN_HOUR)
@@ -280,7 +280,7 @@ class TestProcessEnd:
         assert await _pruned(storage, harness.clock.now_ms() + 1, None) == ["p"]
 
     async def test_a_pruned_id_starts_anew(self, harness: Harness) -> None:
-        """The id may be registered again, otherwise too; numbers begin anew, fencing numbers do not."""
+        """The id can be registered again, also with other content; event numbers restart, fencing numbers do not."""
         storage = await opened(harness)
         await registered(storage)
         old = process_lease(await storage.process_leases.claim("p", owner("w"), ttl_ms=100))

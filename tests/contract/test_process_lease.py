@@ -71,7 +71,7 @@ class TestProcessLease:
         assert began == [{"owner": _plain("ann", "1")}, {"owner": _plain("bob", "1")}, {"owner": _plain("ann", "2")}]
 
     async def test_an_owner_may_learn_its_own_process(self, harness: Harness) -> None:
-        """The same worker and incarnation claims again, whether or not it tells which process it is."""
+        """The same worker and incarnation claims again, with or without its process."""
         storage = await _storage(harness)
         first = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
         await storage.process_leases.release(first.fence)
@@ -232,7 +232,7 @@ class TestFencedEnd:
         assert await storage.processes.runnable() == ()
 
     async def test_repeating_a_fenced_end_is_safe(self, harness: Harness) -> None:
-        """The holder that did not hear the answer repeats it; another outcome is refused."""
+        """A holder that did not get the answer repeats the call; another outcome is refused."""
         storage = await _storage(harness)
         lease = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
         record = await storage.process_leases.complete(lease.fence, DONE)
@@ -301,7 +301,7 @@ class TestFencedEnd:
         assert await storage.process_leases.release(lease.fence) is False
 
     async def test_an_ended_process_is_not_claimed(self, harness: Harness) -> None:
-        """After the end nobody acquires, also where the lease was never released."""
+        """After the end no claim acquires, even if the lease was never released."""
         storage = await _storage(harness)
         process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
         await storage.processes.complete("p", DONE)
@@ -312,7 +312,7 @@ class TestFencedEnd:
         assert await storage.processes.runnable() == ()
 
     async def test_an_external_process_is_never_claimed(self, harness: Harness) -> None:
-        """Nobody runs what is done elsewhere, however long it takes."""
+        """No worker runs an external process, however long it takes."""
         storage = await opened(harness)
         await storage.processes.register(external())
         answer = await storage.process_leases.claim("p", ANN, ttl_ms=TTL)
@@ -336,7 +336,7 @@ class TestFencedEnd:
         assert len(await log(storage)) == 1
 
     async def test_of_racing_first_claims_bound_work_has_one_owner(self, harness: Harness) -> None:
-        """Whoever begins first owns bound work; leases of no duration do not let a second one in."""
+        """The first owner keeps a bound process; a lease of zero duration does not let another owner in."""
         storages = [await harness.open() for _ in range(4)]
         for attempt in range(4):
             name = f"p{attempt}"
@@ -371,7 +371,7 @@ class TestFencedEnd:
         storage = await _storage(harness)
         alive = current_process()
         if alive is None:
-            pytest.skip("this machine does not tell which processes are dead")
+            pytest.skip("this machine cannot prove that a process is dead")
         dead = owner("dead", process=msgspec.structs.replace(alive, process_start="1"))
         held = process_lease(await storage.process_leases.claim("p", dead, ttl_ms=TTL))
         busy = ProcessRefused(reason=RefusalReason.BUSY, holder=held)

@@ -18,7 +18,7 @@ TTL = 60_000
 
 
 class TestReclaim:
-    """Laws about displacing a holder that is provably dead. They need /proc to tell who is dead."""
+    """Laws about displacing a holder that is provably dead. They need /proc to prove that a process is dead."""
 
     async def test_only_a_reclaim_displaces_a_dead_holder(self, harness: Harness) -> None:
         """A plain claim against a dead holder is Busy; a reclaim acquires before the time is over."""
@@ -109,7 +109,7 @@ def _alive() -> LocalProcess:
     """Return this very process."""
     process = current_process()
     if process is None:
-        pytest.skip("this machine does not tell which processes are dead")
+        pytest.skip("this machine cannot prove that a process is dead")
     return process
 
 

@@ -39,7 +39,7 @@ class TestPark:
         assert await ready(storage) == []
 
     async def test_an_external_process_is_never_ready(self, harness: Harness) -> None:
-        """What somebody else does is not looked at, whatever is sent to it."""
+        """An external process is never on the work list, whatever is sent to it."""
         storage = await opened(harness)
         await storage.processes.register(external("p", GO))
         await storage.events.signal("p", "go", signal_id="1")
@@ -74,7 +74,7 @@ class TestPark:
         assert (await run(storage)).wake_seq == 1
 
     async def test_parked_until_a_moment(self, harness: Harness) -> None:
-        """A timer is due at its moment, not before, and the look tells when that is."""
+        """A timer is due at its moment, not before, and the poll returns that moment."""
         storage = await opened_with_process(harness)
         due = harness.clock.now_ms() + 5_000
         await parked(storage, until_ms=due)
@@ -161,7 +161,7 @@ class TestPark:
         assert await park(storage, again) is True
 
     async def test_a_claim_makes_a_parked_process_ready(self, harness: Harness) -> None:
-        """Whoever runs a parked process and dies leaves it on the list, or it would be parked for ever."""
+        """A worker that dies while it runs a parked process leaves it on the list; otherwise it would stay parked."""
         storage = await opened_with_process(harness)
         await parked(storage, until_ms=FOREVER)
         await run(storage)

@@ -1,4 +1,4 @@
-"""What ends must hold for the work list: what ended is never run again, and whoever started it hears of it."""
+"""What ends must hold for the work list: a process that ended is never run again, and its parent is woken."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.factories.process import DONE, GO, NOTE, ending, event, external, pro
 
 
 class TestWorkEnd:
-    """Laws about ends: of the process itself, and of those that it started."""
+    """Laws about ends: of the process itself, and of its children."""
 
     @pytest.mark.parametrize("how", ["fenced", "unfenced", "declared", "abandoned"])
     async def test_what_ended_is_never_ready(self, harness: Harness, how: str) -> None:
@@ -76,7 +76,7 @@ class TestWorkEnd:
         assert (await run(storage)).wake_seq == 1
 
     async def test_an_external_child_wakes_its_parent(self, harness: Harness) -> None:
-        """Somebody else's work that a process started wakes it as well."""
+        """The end of an external child wakes its parent too."""
         storage = await opened_with_process(harness)
         done_elsewhere = external("c")
         await storage.processes.register(msgspec.structs.replace(done_elsewhere, provenance=child().provenance))
@@ -93,7 +93,7 @@ class TestWorkEnd:
         assert await ready(storage) == ["p"]
 
     async def test_only_the_end_wakes_and_only_the_parent(self, harness: Harness) -> None:
-        """Other events of a child, a repeated end, and a cause that is no process wake nobody."""
+        """Other events of a child, a repeated end, and a cause other than a process wake no parent."""
         storage = await opened_with_process(harness)
         await registered(storage, "uncle")
         for registration in (child("c"), child("t", cause=TurnCause(session_id="p", turn_id="p"))):
@@ -135,7 +135,7 @@ class TestWorkEnd:
         assert await ready(storage) == []
 
     async def test_a_pruned_process_leaves_the_list(self, harness: Harness) -> None:
-        """After pruning there is nothing to park, and the id can be registered anew, ready and never woken."""
+        """After pruning there is nothing to park, and the id can be registered again, ready and never woken."""
         storage = await opened_with_process(harness)
         first = await run(storage)
         await storage.events.signal("p", "go", signal_id="1")

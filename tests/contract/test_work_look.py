@@ -69,7 +69,7 @@ class TestLook:
         assert (await looked(storage)).session_ids == ("s",)
 
     async def test_delayed_work_is_found_when_due(self, harness: Harness) -> None:
-        """A delayed batch tells its moment, and makes its session work from then on."""
+        """The poll returns the moment of a delayed batch; from then on its session has work."""
         storage = await _sessions(harness)
         due = harness.clock.now_ms() + 50
         await queued(storage, late("x", available_at_ms=due + 10), late("y", available_at_ms=due))
@@ -80,7 +80,7 @@ class TestLook:
         assert (work.session_ids, work.next_at_ms) == (("s",), due + 10)
 
     async def test_a_paused_session_is_found_when_its_pause_ends(self, harness: Harness) -> None:
-        """A session released with a pause stays off the list, whatever is sent to it, and the look tells until when."""
+        """A session released with a pause stays off the list, whatever is sent to it; the poll returns until when."""
         storage = await _sessions(harness, "s", "other")
         await queued(storage, late("x"), late("z", session_id="other"))
         fence = await leased(storage)
@@ -94,7 +94,7 @@ class TestLook:
         assert (work.session_ids, work.next_at_ms) == (("s", "other"), None)
 
     async def test_a_claim_ends_a_pause(self, harness: Harness) -> None:
-        """A pause hinders nobody who claims; afterwards, released or committed, the session is found again."""
+        """A pause does not prevent a claim; afterwards, released or committed, the session is found again."""
         storage = await _sessions(harness)
         await queued(storage, late("x"))
         assert await storage.leases.release(await leased(storage), pause_ms=500)
@@ -146,7 +146,7 @@ class TestLook:
         assert (work.session_ids, work.process_ids) == ((), ())
 
     async def test_what_lapsed_keeps_its_place(self, harness: Harness) -> None:
-        """A process whose worker vanished comes before those that became ready later."""
+        """A process whose worker vanished comes before processes that became ready later."""
         storage = await opened(harness)
         await registered(storage, "first")
         await run(storage, "first")
@@ -169,7 +169,7 @@ class TestLook:
         assert (await ready(storage, ANN), await ready(storage, BOB)) == (["p"], [])
 
     async def test_the_next_moment_is_the_earliest_of_all(self, harness: Harness) -> None:
-        """Of timers, delays and pauses the earliest that is still to come is told."""
+        """The earliest future timer, delay or pause is returned."""
         storage = await _sessions(harness)
         now = harness.clock.now_ms()
         await registered(storage, "p", "q")
@@ -198,7 +198,7 @@ class TestRunning:
     """Laws about what a worker learns of what it runs, and of others on its machine."""
 
     async def test_commands_for_running_sessions_are_told(self, harness: Harness) -> None:
-        """Of the sessions that are named, those with a ready command are told; turn work is not."""
+        """Of the given sessions, the ones with a ready command are returned; turn work does not count."""
         storage = await _sessions(harness, *"abcd")
         due = harness.clock.now_ms() + 50
         await queued(
@@ -228,7 +228,7 @@ class TestRunning:
         assert await _commanded(storage, "s") == {"s"}
 
     async def test_cancel_requests_for_running_processes_are_told(self, harness: Harness) -> None:
-        """Of the processes that are named, those that were asked to stop are told."""
+        """Of the given processes, the ones that were asked to stop are returned."""
         storage = await opened(harness)
         await registered(storage, *"abc")
         await storage.processes.request_cancel("a")
@@ -238,7 +238,7 @@ class TestRunning:
         assert work.cancelled_process_ids == ("a",)
 
     async def test_leases_of_the_same_machine_are_told(self, harness: Harness) -> None:
-        """Whoever shares machine and boot may see a holder dead; its live leases of both kinds are told."""
+        """A poll returns the live leases of other holders on the same machine and boot, of both kinds."""
         storage = await _sessions(harness)
         await registered(storage)
         other = owner("other", "2", process=HERE)
@@ -262,7 +262,7 @@ class TestRunning:
         assert (await looked(storage, ANN)).suspect_leases == ()
 
     async def test_a_lease_on_what_ended_is_not_told(self, harness: Harness) -> None:
-        """A process that ended under its holder is nobody's to take over."""
+        """A process that ended under its holder is not returned as a suspect lease."""
         storage = await opened(harness)
         await registered(storage)
         await run(storage, who=owner("other", "2", process=HERE))
@@ -270,7 +270,7 @@ class TestRunning:
         assert (await looked(storage, ME)).suspect_leases == ()
 
     async def test_a_busy_neighbour_hides_nobody(self, harness: Harness) -> None:
-        """Every other holder is told of with a few leases, so that a dead one is seen beside one with very many."""
+        """A few leases of each other holder are returned, so that a dead one is found beside one with very many."""
         storage = await harness.open()
         await registered(storage, *(f"p{number}" for number in range(12)))
         busy, dead = owner("busy", "2", process=HERE), owner("dead", "3", process=HERE)

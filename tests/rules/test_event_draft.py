@@ -62,7 +62,7 @@ WAIT = SignalWait(name="go", ordinal=2)
     ],
 )
 def test_a_completion_ends_the_process_with_its_outcome(outcome: Outcome, event_type: str, body: JSONObject) -> None:
-    """The type follows the outcome, those who wait get just it, and no wait is left."""
+    """The type follows the outcome, waiters get exactly that outcome, and no wait is left."""
     draft = completion_draft(PROCESS, outcome)
     assert draft == EventDraft(
         event_type=f"process.{event_type}",

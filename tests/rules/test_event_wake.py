@@ -209,7 +209,7 @@ def test_damaged_wakes_are_reported_as_damage(damaged: WakeRow) -> None:
 
 @pytest.mark.parametrize("state", WakeState)
 def test_a_wake_in_the_queue_gives_its_session_work(state: WakeState) -> None:
-    """Only there: one that was merged, or that went nowhere, makes nobody work."""
+    """A wake that was merged or not delivered gives no session work."""
     record = WakeRecord(process_id=PROCESS, sequence=3, event_type="e", wake=WAKE, state=state)
     assert woken_session(record) == ("s" if state is WakeState.QUEUED else None)
     assert woken_session(None) is None

@@ -53,7 +53,7 @@ FENCE = LeaseFence(resource=RESOURCE, owner_id="worker", incarnation_id="first",
 
 
 def test_a_lease_that_was_never_held_is_free_from_the_start() -> None:
-    """No fencing number was given, nobody has it, and it ran out at the beginning of time."""
+    """It has no fencing number and no holder, and it expired at time zero."""
     assert NEVER_HELD == FREE_LEASE == LeaseRow(0, None, None, None, None, 0, 0)
 
 
@@ -69,7 +69,7 @@ def reclaim(
 
 
 def test_a_free_lease_is_acquired_with_the_next_number() -> None:
-    """Fencing numbers grow across releases, and nobody is displaced."""
+    """Fencing numbers grow across releases, and no holder is displaced."""
     assert claim(FREE_LEASE, RIVAL, 0) == Acquire(fencing=1, displaced=None)
     assert claim(LeaseRow(5, None, None, None, None, 0, 0), RIVAL, 0) == Acquire(fencing=6, displaced=None)
 
@@ -109,7 +109,7 @@ def test_the_same_holder_acquires_anew_after_expiry() -> None:
     ids=["other incarnation", "other worker"],
 )
 def test_holders_are_the_same_only_when_both_ids_agree(other: LeaseOwner) -> None:
-    """Neither worker id nor incarnation alone lets anybody in."""
+    """Neither worker id nor incarnation alone is enough."""
     assert claim(ROW, other, 1_500) == Refuse(holder=LEASE)
 
 
@@ -187,7 +187,7 @@ def test_a_fence_that_holds_proves_its_lease() -> None:
 
 
 def test_a_row_without_a_token_carries_no_lease() -> None:
-    """A free row is free, whoever held it last."""
+    """A free row is free, whatever its last holder left in it."""
     free = LeaseRow(5, "worker", "first", PROCESS_TEXT, None, 0, 9_999)
     assert held_lease(free, RESOURCE) is None
     assert not free.is_live(0)

@@ -377,7 +377,7 @@ def test_event_types_that_cannot_be_used_are_refused(event_types: tuple[EventTyp
 
 @pytest.mark.parametrize("state", [*TerminalState, "failed"])
 def test_only_success_may_leave_its_outcome_unsaid(state: TerminalState) -> None:
-    """What ends a process without success says what those who wait get."""
+    """An end without success must select its outcome."""
     registration = registered(EventType(name="x", semantics=EventSemantics(terminal=TerminalSpec(state=state))))
     if state is TerminalState.COMPLETED:
         assert encode_registration(registration).registration.event_types == registration.event_types
@@ -451,5 +451,5 @@ def test_a_process_that_is_gone_is_told_from_one_that_never_was() -> None:
     ],
 )
 def test_definitions_are_found_by_their_hash(definition: JSON, expected: str | None) -> None:
-    """No definition has none; every other value has one, also those that count as false."""
+    """No definition has none; every other value has one, also falsy values."""
     assert definition_hash(definition) == expected

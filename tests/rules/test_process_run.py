@@ -102,7 +102,7 @@ def cursor(text: str) -> str:
     ],
 )
 def test_who_may_run_a_process(recovery: Recovery, began: LeaseOwner | None, reason: RefusalReason | None) -> None:
-    """Any worker what can be run again, its first owner what is bound to it, and nobody what is done elsewhere."""
+    """Any owner may run a rerunnable process, only the first owner a bound one, and none an external one."""
     refused = refuse_run(record(recovery, Projection(started_by=began)), OWNER)
     assert refused == (None if reason is None else ProcessRefused(reason=reason))
 
@@ -129,7 +129,7 @@ ASKED = Projection(abandon_requested=True)
 def test_a_process_is_not_given_up_unasked_or_while_it_is_run(
     projection: Projection, now_ms: int, message: str
 ) -> None:
-    """Time alone never ends a process, and nobody ends one under its runner."""
+    """Time alone never ends a process, and a process with a live lease cannot be abandoned."""
     with pytest.raises(Conflict, match=f"^process 'process-1' {message}$"):
         require_abandonable(record(projection=projection), LEASE_ROW, now_ms)
 
@@ -366,7 +366,7 @@ def test_damaged_changes_are_reported_as_damage(damaged: ChangeRow) -> None:
 
 
 def test_a_session_is_cut_off_and_nothing_else() -> None:
-    """What nobody sees any more is orphaned, what others see is preserved, both in the order of their ids."""
+    """A process without another grant is orphaned, others are preserved, both in the order of their ids."""
     rows = [DetachedRow("d", False), DetachedRow("c", True), DetachedRow("b", False), DetachedRow("a", True)]
     assert decode_detach(SESSION, DetachAnswer(5, 2, rows)) == SessionDetached(
         session_id=SESSION,

@@ -145,6 +145,6 @@ def test_a_schema_that_speaks_of_what_no_part_lists_is_left_to_it() -> None:
     ],
 )
 def test_unusable_schemas_are_refused(schema: JSONObject, reason: str) -> None:
-    """What is no schema, or reaches outside itself, is found at once; nothing is read from disk or network."""
+    """A schema that is invalid or refers outside itself is refused at once; neither disk nor network is read."""
     with pytest.raises(InvalidInput, match=f"^type 'x': the JSON schema cannot be used: .*{reason}"):
         check_schema("type 'x'", schema)

@@ -83,7 +83,7 @@ def test_what_ended_is_not_woken(event_type: str) -> None:
     [("note", RUNNING, set()), ("signal.go", RUNNING, {"wakes"}), ("process.completed", ENDED, {"ends"})],
 )
 def test_an_event_means_no_more_than_it_says(event_type: str, after: Projection, told: set[str]) -> None:
-    """A process that is woken does not end, and none ends or wakes anybody by an event that says nothing of it."""
+    """An event that wakes a process does not end it, and other events neither end nor wake a process."""
     change = plan_work(registration(), RUNNING, event_type, after)
     assert {name for name in ("wakes", "ends", "wakes_parent") if getattr(change, name)} == told
 

@@ -16,7 +16,7 @@ from lash.postgres.engine.batcher import StatementBatcher
 from lash.postgres.engine.database import Database
 
 MAX_TOGETHER: Final = 32
-"""How many processes one statement takes; the statements name the same number, which tells the planner how few."""
+"""How many processes one statement takes; the statements have the same LIMIT, for the estimates of the planner."""
 
 Arguments: TypeAlias = tuple[object, ...]
 """What a statement takes of one process, in the order of its arrays."""

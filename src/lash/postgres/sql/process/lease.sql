@@ -14,7 +14,7 @@ WHERE p.process_id = $1::text;
 -- of the decision. It is ready from now on, in case the holder lets the lease expire. Returns for each existing process
 -- its position, the lease row before the statement and, if it was acquired, the row after it with the number of reasons
 -- to run, whether the process has recorded effects, and whether the event was appended. Leases are locked before
--- processes and both in key order, as everywhere. The limit tells the planner how few they are; OFFSET 0 makes it look
+-- processes and both in key order, as everywhere. The LIMIT is for the estimates of the planner; OFFSET 0 makes it look
 -- rows up.
 -- The condition repeats the rule of plan_claim: reading the lease first, to let the plan decide, would cost a round
 -- trip on every claim. A lease that this statement refuses is decided by plan_claim.
