@@ -107,8 +107,8 @@ async def test_what_is_told_is_written_in_order(storage: Storage) -> None:
     await created(storage, "other")
     writer = ActivityWriter(storage.activity)
     for number in range(100):
-        writer.tell("s", "t", number)
-        writer.tell("other", "u", -number)
+        writer.show("s", "t", number)
+        writer.show("other", "u", -number)
     assert short(await told(storage, 100)) == list(range(100))
     assert short(await told(storage, 100, session_id="other")) == [-number for number in range(100)]
     await writer.close()
@@ -119,13 +119,13 @@ async def test_few_appends_carry_many_pieces(storage: Storage) -> None:
     gate = Gate(storage.activity)
     gate.open.set()
     writer = ActivityWriter(gate, pause_s=NEVER_S)
-    writer.tell("s", "t", 0)
+    writer.show("s", "t", 0)
     assert short(await told(storage, 1)) == [0]
     for number in range(1, 64):
-        writer.tell("s", "t", number)
+        writer.show("s", "t", number)
     await asyncio.sleep(0.05)
     assert gate.appends == [1]
-    writer.tell("s", "t", 64)
+    writer.show("s", "t", 64)
     assert short(await told(storage, 65)) == list(range(65))
     assert gate.appends == [1, 64]
     await writer.close()
@@ -136,7 +136,7 @@ async def test_a_silent_writer_runs_nothing(storage: Storage) -> None:
     """Its task ends when nothing came for a pause, and begins again with the next piece."""
     writer = ActivityWriter(storage.activity, pause_s=0)
     for number in range(1, 4):
-        writer.tell("s", "t", number)
+        writer.show("s", "t", number)
         (task,) = [each for each in asyncio.all_tasks() if each.get_name() == "lash-activity-writer"]
         async with asyncio.timeout(LIMIT_S):
             await task
@@ -147,10 +147,10 @@ async def test_a_slow_storage_drops_the_oldest_and_says_so(storage: Storage) -> 
     """Telling goes on while nothing can be written; those who observe learn how much is missing."""
     gate, losses = Gate(storage.activity), Losses()
     writer = ActivityWriter(gate, pause_s=0, max_items=10, on_loss=losses)
-    writer.tell("s", "t", "in flight")
+    writer.show("s", "t", "in flight")
     await gate.entered.wait()
     for number in range(1_000):
-        writer.tell("s", "t", number)
+        writer.show("s", "t", number)
     assert (losses.count, set(losses.errors)) == (990, {None})
     gate.open.set()
     await writer.flush("s")
@@ -163,9 +163,9 @@ async def test_a_buffer_is_bounded_in_bytes(storage: Storage) -> None:
     gate, losses = Gate(storage.activity), Losses()
     writer = ActivityWriter(gate, pause_s=NEVER_S, max_bytes=2_500, on_loss=losses)
     for letter in "abcd":
-        writer.tell("s", "t", letter * 1_000)
+        writer.show("s", "t", letter * 1_000)
     assert losses.count == 2
-    writer.tell("s", "t", "e" * 3_000)
+    writer.show("s", "t", "e" * 3_000)
     assert losses.count == 4
     gate.open.set()
     await writer.flush("s")
@@ -179,12 +179,12 @@ async def test_a_failing_storage_fails_no_turn(storage: Storage) -> None:
     gate.open.set()
     gate.failure = StoreUnavailable("the server is away")
     writer = ActivityWriter(gate, pause_s=NEVER_S, on_loss=losses)
-    writer.tell("s", "t", 1)
-    writer.tell("s", "t", 2)
+    writer.show("s", "t", 1)
+    writer.show("s", "t", 2)
     await writer.flush("s")
     assert (losses.count, losses.errors) == (2, [StoreUnavailable])
     gate.failure = None
-    writer.tell("s", "t", 3)
+    writer.show("s", "t", 3)
     await writer.flush("s")
     assert short(await told(storage, 2)) == [("lost", 2), 3]
     assert writer._buffers == {}
@@ -197,11 +197,11 @@ async def test_a_loss_is_carried_by_what_comes_next(storage: Storage) -> None:
     gate.open.set()
     gate.failure = StoreUnavailable("the server is away")
     writer = ActivityWriter(gate, pause_s=0, on_loss=losses)
-    writer.tell("s", "t", 1)
-    writer.tell("s", "t", 2)
+    writer.show("s", "t", 1)
+    writer.show("s", "t", 2)
     await losses.happened.wait()
     gate.failure = None
-    writer.tell("s", "t", 3)
+    writer.show("s", "t", 3)
     await writer.flush("s")
     assert short(await told(storage, 2)) == [("lost", 2), 3]
     await writer.close()
@@ -211,9 +211,9 @@ async def test_what_cannot_be_stored_is_told_as_lost(storage: Storage) -> None:
     """In its place, also with nothing behind it."""
     losses = Losses()
     writer = ActivityWriter(storage.activity, pause_s=NEVER_S, on_loss=losses)
-    writer.tell("s", "t", 1)
-    writer.tell("s", "t", object())  # type: ignore[arg-type]
-    writer.tell("s", "t", "x" * 70_000)
+    writer.show("s", "t", 1)
+    writer.show("s", "t", object())  # type: ignore[arg-type]
+    writer.show("s", "t", "x" * 70_000)
     assert losses.errors == [InvalidInput, InvalidInput]
     await writer.flush("s")
     assert short(await told(storage, 3)) == [1, ("lost", 1), ("lost", 1)]
@@ -226,7 +226,7 @@ async def test_a_loss_at_the_end_of_a_turn_is_told_too(storage: Storage) -> None
     gate.open.set()
     gate.failure = StoreUnavailable("the server is away")
     writer = ActivityWriter(gate, pause_s=0, on_loss=losses)
-    writer.tell("s", "t", 1)
+    writer.show("s", "t", 1)
     await losses.happened.wait()
     gate.failure = None
     await writer.flush("s")
@@ -241,7 +241,7 @@ async def test_a_thread_may_show_something(storage: Storage) -> None:
 
     def tool() -> None:
         for number in range(50):
-            writer.tell("s", "t", number)
+            writer.show("s", "t", number)
 
     await asyncio.to_thread(tool)
     await writer.flush("s")
@@ -252,7 +252,7 @@ async def test_a_thread_may_show_something(storage: Storage) -> None:
         return ActivityWriter(storage.activity)
 
     ended = await asyncio.to_thread(lambda: asyncio.run(make()))
-    ended.tell("s", "t", "nobody sees it")
+    ended.show("s", "t", "nobody sees it")
 
 
 async def test_writing_many_sessions_keeps_what_is_told_meanwhile(storage: Storage) -> None:
@@ -263,14 +263,14 @@ async def test_writing_many_sessions_keeps_what_is_told_meanwhile(storage: Stora
     gate = Gate(storage.activity)
     writer = ActivityWriter(gate, pause_s=0)
     for name in names:
-        writer.tell(name, "t", 1)
+        writer.show(name, "t", 1)
     await gate.entered.wait()
     flushes = [asyncio.ensure_future(writer.flush(name)) for name in names]
     await asyncio.sleep(0)
     gate.open.set()
     for name, flush in zip(names, flushes, strict=True):
         await flush
-        writer.tell(name, "u", 2)
+        writer.show(name, "u", 2)
     for name in names:
         await writer.flush(name)
         assert short(await told(storage, 2, session_id=name)) == [1, 2]
@@ -281,7 +281,7 @@ async def test_what_is_shown_is_what_it_was(storage: Storage) -> None:
     """A payload that is changed after it was told is shown as it was."""
     writer = ActivityWriter(storage.activity, pause_s=NEVER_S)
     payload = {"text": "before"}
-    writer.tell("s", "t", payload)
+    writer.show("s", "t", payload)
     payload["text"] = "after"
     await writer.flush("s")
     assert short(await told(storage, 1)) == [{"text": "before"}]
@@ -292,7 +292,7 @@ async def test_a_session_that_is_gone_takes_its_activity_with_it(storage: Storag
     """Nobody is left to be told."""
     losses = Losses()
     writer = ActivityWriter(storage.activity, pause_s=NEVER_S, on_loss=losses)
-    writer.tell("never", "t", 1)
+    writer.show("never", "t", 1)
     await writer.flush("never")
     assert losses.count == 1
     assert set(losses.errors) == {SessionNotFound}
@@ -304,7 +304,7 @@ async def test_a_flush_does_not_wait_for_ever(storage: Storage) -> None:
     """The turn goes on when its storage hangs, and what it showed follows later."""
     gate = Gate(storage.activity)
     writer = ActivityWriter(gate, pause_s=0)
-    writer.tell("s", "t", 1)
+    writer.show("s", "t", 1)
     async with asyncio.timeout(LIMIT_S):
         await writer.flush("s", limit_s=0.01)
     gate.open.set()
@@ -319,7 +319,7 @@ async def test_a_turn_is_shown_before_its_commit_is_told(storage: Storage) -> No
     leaf = "a"
     for turn in range(5):
         for piece in range(3):
-            writer.tell("s", f"turn {turn}", piece)
+            writer.show("s", f"turn {turn}", piece)
         await writer.flush("s")
         await session.commit(commit(turn + 1, node(f"n{turn}", leaf)))
         leaf = f"n{turn}"
@@ -344,9 +344,9 @@ async def test_a_turn_is_shown_before_its_commit_is_told(storage: Storage) -> No
 async def test_closing_writes_what_is_left(storage: Storage, closes: int) -> None:
     """Afterwards nothing is taken; a second close is harmless."""
     writer = ActivityWriter(storage.activity, pause_s=NEVER_S)
-    writer.tell("s", "t", 1)
+    writer.show("s", "t", 1)
     for _ in range(closes):
         await writer.close()
-    writer.tell("s", "t", 2)
+    writer.show("s", "t", 2)
     await writer.close()
     assert (await storage.activity.read("s")).newest.position == 1

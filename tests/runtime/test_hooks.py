@@ -169,7 +169,7 @@ async def test_a_hook_that_fails_breaks_nothing(backend_url: str, caplog: pytest
             await app.drain()
             assert [lash.text_of(message) for message in await app.session("c").messages()] == ["hi", "HI"]
     assert [kind for kind, _, _ in hook.spans] == ["step", "turn"]
-    told = [record for record in caplog.records if "failed; what it watches goes on" in record.getMessage()]
+    told = [record for record in caplog.records if "failed; the run that it watches goes on" in record.getMessage()]
     assert sorted(record.getMessage().split(" ")[0] for record in told) == ["Clumsy.span", "Clumsy.statement"]
     assert all(record.exc_info is not None and record.exc_info[0] is ZeroDivisionError for record in told)
 

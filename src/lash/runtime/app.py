@@ -41,9 +41,9 @@ A = TypeVar("A", bound=Callable[[Turn], Awaitable[object]])
 class App:
     """Agents and durable processes on one storage.
 
-    Declare them in any order, before or after the start. ``async with app:`` opens the storage and runs a worker in
-    this process; with ``worker=False`` it only opens the storage, for processes that send and ask and leave the work
-    to others. Many apps, in any number of processes and machines, may share a storage.
+    Declare them in any order, before or after opening the app. ``async with app:`` opens the storage and runs a worker
+    in this process; with ``worker=False`` it only opens the storage, for programs that send and ask and leave the work
+    to other workers. Many apps, in any number of processes and machines, may share a storage.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class App:
         self._draining = asyncio.Lock()
 
     def configure(self, *, options: WorkerOptions | None = None, worker: bool | None = None) -> None:
-        """Change how the app works, before it is started; what ``lash worker`` does with an app that only sends."""
+        """Change options before the app is opened, as ``lash worker`` does with an app that only sends."""
         if self._core is not None:
             raise ConfigError("the app is open; configure it before opening it")
         self.options = self.options if options is None else options
@@ -105,7 +105,7 @@ class App:
             definition = AgentDefinition(given, name or _name(given), retry=retry, timeout_s=timeout_s)
             known = self._definitions.agents.get(definition.name)
             if known is not None and known.function is not given:
-                raise ConfigError(f"there is an agent {definition.name!r} already; give one of them another name")
+                raise ConfigError(f"agent {definition.name!r} is declared twice; rename one of them")
             self._definitions.agents[definition.name] = definition
             return definition
 
@@ -195,8 +195,8 @@ class App:
 
         The key, by default made of the process's name, says which schedule this is: another line under the same key
         takes the place of the one that an earlier version of the code declared.
-        Each tick starts it once, whichever worker comes first. ``catch_up`` says what becomes of ticks that nobody was
-        there for: ``skip``, ``last`` or ``all``.
+        Each tick starts it once, however many workers run. ``catch_up`` decides about ticks that were missed while no
+        worker ran: ``skip``, ``last`` or ``all``.
         """
         self._declare(cron_trigger(line, process, key, time_zone, inputs, catch_up, jitter_s, wake))
 
@@ -213,13 +213,13 @@ class App:
         return await self._start(StartOptions(), process, args, kwargs)
 
     def starting(self, *, process_id: str | None = None, wake: str | None = None) -> Starter:
-        """Return what starts processes otherwise: under an id, so that starting twice is harmless; waking a session."""
+        """Return a starter with options: a fixed process id, which makes starting idempotent, or a session to wake."""
         return Starter(self._start, StartOptions(process_id=process_id, wake_session_id=wake))
 
     async def stop(self) -> None:
-        """Let what runs finish or give it back, then close the storage. A second stop is harmless.
+        """Let runs finish within the grace time, give back the rest, and close the storage; idempotent.
 
-        What finishes may use the app until it has.
+        Running work can use the app until it finishes.
         """
         if self._worker is not None:
             self._worker.stop()
@@ -246,7 +246,7 @@ class App:
         await self.stop()
 
     async def run(self) -> None:
-        """Work until `stop` is called or the worker fails; what ``lash worker`` does."""
+        """Work until `stop` is called or the worker fails, as ``lash worker`` does."""
         if self._running is None:
             raise ConfigError("the app runs no worker; open it first, with worker=True")
         await asyncio.shield(self._running)
@@ -284,7 +284,7 @@ class App:
     async def emit(
         self, source_type: str, payload: JSON = None, *, key: str, source_key: str | None = None
     ) -> EmitReport:
-        """Tell that something happened. The key tells it apart: the same key again returns the first report."""
+        """Record an occurrence and start its processes. The same key again returns the first report."""
         core = self._require()
         await self._triggers.register_pending()
         return await core.emit(source_type, payload, key=key, source_key=source_key)
@@ -292,7 +292,7 @@ class App:
     async def unwatch(self, key: str) -> bool:
         """End a subscription or a schedule of `on` or `cron` by its key, and return whether there was one.
 
-        What is no longer declared is not ended by itself: other versions of the code may still count on it.
+        A declaration that was removed from the code stays registered, since other versions may still rely on it.
         """
         return await self._triggers.remove(self._require().storage, key)
 
@@ -331,7 +331,7 @@ class App:
             self._running.add_done_callback(self._worker_ended)
 
     def _worker_ended(self, running: asyncio.Task[None]) -> None:
-        """Tell of a worker that ended by an error: nobody may be waiting for it."""
+        """Report a worker that failed; the application may not be waiting for it."""
         if not running.cancelled() and (error := running.exception()) is not None:
             self._hooks.note("worker.failed", error=f"{type(error).__qualname__}: {error}")
 
@@ -340,7 +340,7 @@ class App:
     ) -> ProcessHandle[Any]:
         core = self._require()
         if not isinstance(process, ProcessDefinition):
-            raise InvalidInput(f"{process!r:.80} is no process; declare it with @app.process")
+            raise InvalidInput(f"{process!r:.80} is not a process; declare it with @app.process")
         core.process(process.name, process.version)
         registration = core.registration(
             process,
@@ -365,7 +365,7 @@ class App:
         try:
             await self._triggers.register_pending()
         except LashError as error:
-            # It stays to be done: the next emit, or the next start, meets the same error and raises it.
+            # Not fatal: the next emit or open retries it and raises.
             self._hooks.note("worker.trouble", error=f"{type(error).__qualname__}: {error}")
 
     def _require(self) -> Core:
@@ -375,7 +375,7 @@ class App:
 
 
 def _check_durability(storage: Storage) -> None:
-    """Refuse to promise what the storage cannot keep."""
+    """Raise ConfigError if attachments are less durable than the rest of the storage."""
     if storage.durability is Durability.DURABLE and storage.attachments.durability is not Durability.DURABLE:
         raise ConfigError("the storage is durable and its attachments are not; use a durable attachment_bytes")
 
@@ -385,7 +385,7 @@ def _first(answer: ResolveAnswer) -> bool:
         return True
     if isinstance(answer, AlreadyResolved):
         return False
-    raise InvalidInput("the key of the wait is unknown, was revoked, or was changed on its way")
+    raise InvalidInput("unknown wait key: it was revoked, or is not a key of this storage")
 
 
 def _name(function: Callable[..., object]) -> str:

@@ -1,4 +1,4 @@
-"""What all parts of a running application share."""
+"""What all parts of an open application share."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Core:
         )
 
     async def emit(self, source_type: str, payload: JSON, *, key: str, source_key: str | None) -> EmitReport:
-        """Emit an occurrence; the key makes a repetition harmless."""
+        """Emit an occurrence; the key makes it idempotent."""
         return await self.storage.occurrences.emit(
             OccurrenceRequest(
                 source_type=source_type,
@@ -96,7 +96,7 @@ class Core:
         )
 
     async def close(self) -> None:
-        """Write what is to be shown, then close the storage."""
+        """Write buffered activity, then close the storage."""
         try:
             await self.activity.close()
         finally:

@@ -7,7 +7,7 @@ from typing import Final
 from lash.errors import StorageFailure, StoreUnavailable
 
 STORAGE_TROUBLE: Final = (StoreUnavailable, StorageFailure)
-"""The database is away, full or failing: nothing that more attempts of the same work could be blamed for."""
+"""The database is unavailable, full or failing; attempts that end with these errors do not count."""
 _LONGEST_MESSAGE: Final = 4_000
 
 

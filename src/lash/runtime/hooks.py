@@ -1,4 +1,4 @@
-"""Where logging, metrics and tracing are told what happens."""
+"""Hooks for logging, metrics and tracing."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ class Hook:
         """
 
     def statement(self, name: str) -> None:
-        """Hear of a statement before it is sent to the database; on SQLite also from other threads than the loop's."""
+        """Called before a statement is sent to the database; on SQLite also from other threads than the loop's."""
 
 
 class LoggingHook(Hook):
-    """Writes moments that somebody should know about to the logger ``lash``, the others at debug level."""
+    """Writes events that need attention to the logger ``lash`` as warnings, the others at debug level."""
 
     _LOUD: Final = frozenset(
         {
@@ -101,12 +101,12 @@ class LoggingHook(Hook):
 
 
 class Hooks:
-    """All hooks of an application as one. Whatever goes wrong in a hook stays here."""
+    """All hooks of an application as one. Errors of a hook do not leave it."""
 
     def __init__(self, hooks: Sequence[Hook] = ()) -> None:
         for hook in hooks:
             if not isinstance(hook, Hook):
-                raise ConfigError(f"a hook is an instance of a subclass of lash.Hook, which {hook!r:.80} is not")
+                raise ConfigError(f"expected an instance of a subclass of lash.Hook, got {hook!r:.80}")
         self._spanning = _overriding(hooks, "span", Hook.span)
         self._noting = _overriding(hooks, "note", Hook.note)
         self._stating = _overriding(hooks, "statement", Hook.statement)
@@ -122,7 +122,7 @@ class Hooks:
         return _Span(self, kind, attributes) if self._spanning else _NOTHING
 
     def failed(self, error: BaseException) -> None:
-        """Let the innermost span end with an error that does not pass through it: somebody dealt with it inside."""
+        """Let the innermost span end with an error that was handled inside it."""
         span = _current_span.get()
         if span is not None:
             span.error = error
@@ -163,7 +163,7 @@ class Hooks:
         return entered
 
     def leave(self, hook: Hook, manager: AbstractContextManager[None], error: BaseException | None) -> None:
-        """Leave one manager. If it raises the very error that it is given, that is no fault of the hook."""
+        """Exit one manager. If it re-raises the error that it is given, the hook is not at fault."""
         try:
             if error is None:
                 manager.__exit__(None, None, None)
@@ -177,11 +177,11 @@ class Hooks:
             self.blame(hook, "span")
 
     def blame(self, hook: Hook, method: str) -> None:
-        """Log the error that a hook has just raised: the first one whole, later ones for those who look closely."""
+        """Log the error that a hook has just raised: the first one as an error, later ones at debug level."""
         first = (id(hook), method) not in self._blamed
         self._blamed.add((id(hook), method))
         level = logging.ERROR if first else logging.DEBUG
-        _log.log(level, "%s.%s failed; what it watches goes on", type(hook).__qualname__, method, exc_info=True)
+        _log.log(level, "%s.%s failed; the run that it watches goes on", type(hook).__qualname__, method, exc_info=True)
 
 
 class _Span:

@@ -1,4 +1,4 @@
-"""How often and how soon failing work is tried again, and how much a worker does at once."""
+"""How often and how soon failing work is retried, and how much a worker does at once."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ class WorkerOptions(Value, frozen=True, kw_only=True):
     """How many processes it runs at once. Those that sleep or wait are parked and do not count."""
     lease_ttl_s: float = 30.0
     poll_s: float = 1.5
-    """How often an idle worker looks by itself, should a hint be lost."""
+    """How often an idle worker polls without a hint, in case one was lost."""
     grace_s: float = 10.0
-    """How long a stopping worker lets its work finish before it gives it back."""
+    """How long a stopping worker lets runs finish before it gives them back."""
     maintenance_s: float | None = 300.0
-    """How often a worker tidies up; None leaves it to somebody else."""
+    """How often a worker runs maintenance; None leaves it to other workers."""
     keep_ended_processes_s: float | None = None
-    """For how long processes are kept after their end, and changes in the feed; None keeps them until somebody prunes.
+    """For how long processes are kept after their end, and changes in the feed; None keeps them until they are pruned.
 
-    Whoever reads the feed of changes must not be further behind than that.
+    A reader of the feed of changes must not be further behind than that.
     """
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What starts processes: subscriptions and schedules as an application declares them."""
+"""Subscriptions and schedules that start processes, as an application declares them."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from lash.stores.storage import Storage
 EVENT: Final = WholeEvent()
 """Stands for the whole payload of what happened, among the inputs of a process."""
 _MOST_TRIES: Final = 10
+"""How many workers may start at the same time with different definitions."""
 
 
 def pointer(path: str) -> EventPointer:
@@ -50,7 +51,7 @@ class DeclaredTriggers:
         """Declare a subscription; it is registered at the start, or before the next emit if the app is running."""
         known = self._declared.get(declared.draft.key)
         if known is not None and known != declared:
-            raise ConfigError(f"there is a subscription {declared.draft.key!r} already; give one of them another key")
+            raise ConfigError(f"subscription {declared.draft.key!r} is declared twice; give one of them another key")
         self._declared[declared.draft.key] = declared
         self._pending.append(declared)
 
@@ -70,7 +71,7 @@ class DeclaredTriggers:
             return await _remove(storage, key)
 
     async def register_pending(self) -> None:
-        """Register what is not registered yet. What was declared otherwise before, in an older version, is changed."""
+        """Register pending declarations; one that an older version of the code declared differently is updated."""
         async with self._registering:
             while self._storage is not None and self._pending:
                 await _register(self._storage, self._pending[0])
@@ -150,7 +151,7 @@ async def _register(storage: Storage, declared: DeclaredTrigger) -> None:
     draft = declared.draft
     if not declared.has_source_key:
         draft = msgspec.structs.replace(draft, source_key=storage.triggers.source_key(draft.source_type))
-    # The subscription first: no tick may come before somebody is there for it.
+    # The subscription first, so that no tick comes before it.
     await _with_retries(lambda: _register_trigger(storage, draft))
     schedule = declared.schedule
     if schedule is not None:

@@ -154,9 +154,9 @@ class ActivityStore:
 class App:
     """Agents and durable processes on one storage.
 
-    Declare them in any order, before or after the start. ``with app:`` opens the storage and runs a worker in
-    this process; with ``worker=False`` it only opens the storage, for processes that send and ask and leave the work
-    to others. Many apps, in any number of processes and machines, may share a storage.
+    Declare them in any order, before or after opening the app. ``with app:`` opens the storage and runs a worker
+    in this process; with ``worker=False`` it only opens the storage, for programs that send and ask and leave the work
+    to other workers. Many apps, in any number of processes and machines, may share a storage.
     """
 
     url: str
@@ -173,7 +173,7 @@ class App:
         **storage_options: Any,
     ) -> None: ...
     def configure(self, *, options: WorkerOptions | None = None, worker: bool | None = None) -> None:
-        """Change how the app works, before it is started; what ``lash worker`` does with an app that only sends."""
+        """Change options before the app is opened, as ``lash worker`` does with an app that only sends."""
     @overload
     def agent(self, function: A, /) -> AgentDefinition: ...
     @overload
@@ -226,26 +226,26 @@ class App:
 
         The key, by default made of the process's name, says which schedule this is: another line under the same key
         takes the place of the one that an earlier version of the code declared.
-        Each tick starts it once, whichever worker comes first. ``catch_up`` says what becomes of ticks that nobody was
-        there for: ``skip``, ``last`` or ``all``.
+        Each tick starts it once, however many workers run. ``catch_up`` decides about ticks that were missed while no
+        worker ran: ``skip``, ``last`` or ``all``.
         """
     def open(self) -> None:
         """Open the storage and start the worker. ``with app`` calls it; on an open app it does nothing."""
     def start(self, process: ProcessDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ProcessHandle[R]:
         """Start a process and return a handle on it."""
     def starting(self, *, process_id: str | None = None, wake: str | None = None) -> Starter:
-        """Return what starts processes otherwise: under an id, so that starting twice is harmless; waking a session."""
+        """Return a starter with options: a fixed process id, which makes starting idempotent, or a session to wake."""
     def stop(self) -> None:
-        """Let what runs finish or give it back, then close the storage. A second stop is harmless.
+        """Let runs finish within the grace time, give back the rest, and close the storage; idempotent.
 
-        What finishes may use the app until it has.
+        Running work can use the app until it finishes.
         """
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
     def run(self) -> None:
-        """Work until `stop` is called or the worker fails; what ``lash worker`` does."""
+        """Work until `stop` is called or the worker fails, as ``lash worker`` does."""
     def drain(self) -> int:
         """Run everything that is ready until nothing is, and return how many runs that were.
 
@@ -259,11 +259,11 @@ class App:
     def handle(self, process_id: str) -> ProcessHandle[Any]:
         """Return a handle on a process by its id."""
     def emit(self, source_type: str, payload: JSON = None, *, key: str, source_key: str | None = None) -> EmitReport:
-        """Tell that something happened. The key tells it apart: the same key again returns the first report."""
+        """Record an occurrence and start its processes. The key makes it idempotent: again it returns the first report."""
     def unwatch(self, key: str) -> bool:
         """End a subscription or a schedule of `on` or `cron` by its key, and return whether there was one.
 
-        What is no longer declared is not ended by itself: other versions of the code may still count on it.
+        A declaration that was removed from the code stays registered, since other versions may still rely on it.
         """
     def signal(self, process_id: str, name: str, payload: JSON = None, *, key: str | None = None) -> None:
         """Send a signal to a process. The same key is one signal, however often it is sent."""
@@ -646,7 +646,7 @@ class OccurrenceStore:
         """
 
 class ProcessHandle(Generic[R]):
-    """A process by its id. It holds no state: every call asks the storage."""
+    """A process by its id. The handle holds no state: every call reads the storage."""
 
     process_id: str
     def record(self) -> ProcessRecord:
@@ -660,19 +660,19 @@ class ProcessHandle(Generic[R]):
     def signal(self, name: str, payload: JSON = None, *, key: str | None = None) -> None:
         """Send a signal. The same key is one signal, however often it is sent."""
     def cancel(self, reason: str = "") -> None:
-        """Ask the process to stop. It ends when its run sees the request, or at once if it is parked."""
+        """Ask the process to stop. A running one is cancelled at its next await, a parked one is woken for it."""
     def events(self, after: int = 0) -> tuple[ProcessEvent, ...]:
         """Return the log behind a number."""
     def unknown_steps(self) -> tuple[EffectRecord, ...]:
-        """Return the steps that must not run twice and were begun and not ended, those of a live run included."""
+        """Return the ``once`` steps that started and have no outcome, including those of a live run."""
     def record_outcome(self, step_key: str, outcome: JSON | EffectError) -> None:
-        """Say what became of a step whose outcome is unknown; the process goes on with it at once.
+        """Record the outcome of a step whose outcome is unknown; the process goes on with it at once.
 
         ``step_key`` is the one that OutcomeUnknown and `unknown_steps` name. Raises EffectNotRecorded if no run began
         it, Conflict if it has an outcome or its runner may still be at it.
         """
     def run_again(self, step_key: str) -> None:
-        """Let a step whose outcome is unknown run once more: whoever calls this knows that it did not happen."""
+        """Let a step whose outcome is unknown run again; the caller knows that it did not happen."""
 
 class ProcessLeaseStore:
     """Expiring, fenced rights to run a process. Fencing numbers only grow.
@@ -970,7 +970,7 @@ class Session:
         """Delete the removed nodes of this session for good, and no other session's; a dry run only counts them."""
 
 class SessionHandle:
-    """One durable conversation. It holds no state: every call asks the storage."""
+    """One durable conversation. The handle holds no state: every call reads the storage."""
 
     session_id: str
     def send(
@@ -984,8 +984,8 @@ class SessionHandle:
     ) -> Enqueued:
         """Send a message to the agent; it is durable once this returns.
 
-        The key makes a resend harmless: the answer then tells of the first one. An ``early`` message may join a turn
-        that is running, at its next checkpoint; others get a turn of their own. ``at`` delays it.
+        The key makes it idempotent: a resend returns the first message. An ``early`` message may join a running turn
+        where its agent calls `lash.Turn.join_early_input`; others get their own turn. ``at`` delays it.
         """
     def ask(self, text: str, *, key: str | None = None, timeout_s: float | None = None) -> str:
         """Send a message and return the text of the reply, once its turn was committed.
@@ -1015,7 +1015,7 @@ class SessionHandle:
         Every value has the cursor with which any process can go on behind it; a `lash.Gap` says if something is lost.
         """
     def cursor(self) -> str:
-        """Return the cursor of now: whoever takes it, loads the messages and then observes misses nothing."""
+        """Return the current cursor: take it, load the messages, then observe from it, and nothing is missed."""
     def delete(self) -> bool:
         """Delete the session with all it owns."""
 

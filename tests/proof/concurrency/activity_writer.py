@@ -19,7 +19,7 @@ async def main(url: str, count: int) -> None:
     async with await lash.open(url) as storage:
         session, writer = storage.session("s"), ActivityWriter(storage.activity)
         for number in range(1, count + 1):
-            writer.tell("s", f"turn {number // PIECES}", number)
+            writer.show("s", f"turn {number // PIECES}", number)
             await asyncio.sleep(0.001)
             if number % PIECES == 0:
                 await writer.flush("s")

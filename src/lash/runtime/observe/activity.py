@@ -1,4 +1,4 @@
-"""Writes down what turns show, behind their backs."""
+"""Background writer for turn activity."""
 
 from __future__ import annotations
 
@@ -19,22 +19,29 @@ from lash.plan.activity import encode_draft
 from lash.stores.activity import ActivityStore
 
 _PAUSE_S: Final = 0.02
+"""Tokens of a model come faster than this; one write takes several."""
 _SOON_ITEMS: Final = 64
+"""A buffer of this size is written without waiting for the pause."""
 _MAX_ITEMS: Final = 1_024
+"""What one append of the store takes."""
 _MAX_BYTES: Final = 1024 * 1024
+"""The memory of one session's buffer while the storage is slow."""
 _AT_ONCE: Final = 4
+"""How many sessions are written at a time: turns need the connections too."""
 _FLUSH_LIMIT_S: Final = 1.0
+"""How long a turn's commit waits for its activity."""
 _MAX_SILENT: Final = 1_024
+"""For how many idle sessions an unreported loss is remembered."""
 
 _draft_decoder: Final = msgspec.json.Decoder(ActivityDraft)
 
 
 class ActivityWriter:
-    """Takes what turns show and appends it in the background, in the order of each session.
+    """Buffers activity and appends it in the background, in order within each session.
 
-    Telling never waits and never raises. A session's buffer is bounded: when the storage is slower than the turns, the
-    oldest pieces are dropped, and those who observe are told how many. What could not be written is not tried again,
-    since it might be shown twice. A writer belongs to the event loop in which it was made.
+    `show` never waits and never raises. A session's buffer is bounded: when the storage is slower than the turns, the
+    oldest pieces are dropped, and observers see how many. A failed append is not retried, since observers might then
+    see a piece twice. A writer belongs to the event loop in which it was created.
     """
 
     def __init__(
@@ -46,7 +53,7 @@ class ActivityWriter:
         max_bytes: int = _MAX_BYTES,
         on_loss: Callable[[str, int, Exception | None], None] | None = None,
     ) -> None:
-        """``on_loss`` hears the session, how many pieces were lost and why (None: they came too fast)."""
+        """``on_loss`` gets the session, how many pieces were lost, and the error (None: they came too fast)."""
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._store = store
@@ -58,23 +65,23 @@ class ActivityWriter:
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
-    def tell(self, session_id: str, turn_id: str, payload: JSON) -> None:
-        """Show something of a turn, from any thread; what cannot be stored counts as lost."""
+    def show(self, session_id: str, turn_id: str, payload: JSON) -> None:
+        """Show activity of a turn, from any thread; a payload that cannot be stored counts as lost."""
         error: LashError | None = None
         try:
-            # Its stored form is made now: whoever shows something may change it afterwards.
+            # Encode it now: the caller may change the payload afterwards.
             body = encode_draft(ActivityDraft(turn_id=turn_id, payload=payload))
         except LashError as refusal:
             body, error = encode_draft(ActivityDraft(turn_id=turn_id, lost=1)), refusal
         if threading.get_ident() == self._thread:
             self._take(session_id, turn_id, body, error)
             return
-        # A thread that outlives the loop has nobody left to show anything to.
+        # A thread may outlive the event loop.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._take, session_id, turn_id, body, error)
 
     async def flush(self, session_id: str, *, limit_s: float = _FLUSH_LIMIT_S) -> None:
-        """Write what was shown in a session, before its turn's commit tells of the turn's end; it never raises.
+        """Write the buffered activity of a session before the commit of its turn; never raises.
 
         Every turn ends with it, also one that fails. When the storage takes longer than the limit, the turn goes on
         and the rest follows in the background.
@@ -87,7 +94,7 @@ class ActivityWriter:
                     await asyncio.shield(self._start_write(session_id, buffer))
 
     async def close(self) -> None:
-        """Write what is left, within a second, and take nothing more; a second close is harmless."""
+        """Write what is left, within a second, and accept nothing more; idempotent."""
         self._closed = True
         task, self._task = self._task, None
         if task is not None:
@@ -142,7 +149,7 @@ class ActivityWriter:
                 await self._append(session_id, buffer, [buffer.mark()])
         finally:
             buffer.writing, buffer.final = None, False
-            # A loss that could not be told is kept for the session's next turn, but not of any number of sessions.
+            # An unreported loss is kept for the session's next turn, for a bounded number of sessions.
             is_needed = buffer.items or (buffer.lost and len(self._buffers) <= _MAX_SILENT)
             if self._buffers.get(session_id) is buffer and not is_needed:
                 del self._buffers[session_id]
@@ -151,12 +158,12 @@ class ActivityWriter:
         try:
             await self._store.append(session_id, drafts)
         except (SessionNotFound, SessionDeleted) as error:
-            # Nobody is left to be told.
+            # The session is gone, and its observers with it.
             buffer.lost = 0
             self._lose(session_id, len(drafts), error)
         except Exception as error:  # noqa: BLE001 (nothing that goes wrong here may harm the turn)
             shown = sum(draft.payload is not UNSET for draft in drafts)
-            # What was marked as lost with these is so still.
+            # Losses that these drafts reported are unreported again.
             buffer.lost += shown + sum(draft.lost for draft in drafts)
             if shown:
                 self._lose(session_id, shown, error)
@@ -172,9 +179,9 @@ class _Piece(NamedTuple):
 
 
 class _Buffer:
-    """What was shown in one session and is not written yet; ``lost`` came before all of it.
+    """Unwritten activity of one session; the ``lost`` pieces came before all of it.
 
-    It is final while its turn ends: then a loss is told by itself if nothing follows that could tell it.
+    It is final while its turn ends: a loss is then written alone if no piece follows that could carry it.
     """
 
     def __init__(self, turn_id: str) -> None:
@@ -208,6 +215,6 @@ class _Buffer:
         return drafts
 
     def mark(self) -> ActivityDraft:
-        """Return what tells of the loss alone."""
+        """Return a draft that only reports the loss."""
         lost, self.lost = self.lost, 0
         return ActivityDraft(turn_id=self.turn_id, lost=lost)

@@ -1,4 +1,4 @@
-"""Watching a session from anywhere: its turns, its commits, its queue and its processes."""
+"""Observing a session from any process: its turns, commits, queue and processes."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def observe(storage: Storage, session_id: str, cursor: str | None = None) -> Asy
     goes on behind it: without a hole, without a repetition, or with a `Gap` that says so. Raises InvalidInput at once
     for something that is no cursor of this session.
 
-    Whoever is slow slows nobody else: nothing is collected for him, and he gets a `Gap` once what he has not seen is
-    no longer kept.
+    A slow observer does not slow others; nothing is buffered for it. It gets a `Gap` once what it has not seen is no
+    longer kept.
     """
     check_identifier("session_id", session_id)
     place = None if cursor is None else decode_cursor(session_id, cursor)
@@ -56,7 +56,7 @@ async def _observe(observer: _Observer) -> AsyncGenerator[Observed, None]:
 
 
 class _Observer:
-    """One who observes a session: how far it has seen it, and what there is to tell."""
+    """One observer of a session: its cursor, and what to yield next."""
 
     def __init__(self, storage: Storage, session_id: str, place: ObserveCursor | None) -> None:
         self.storage = storage
@@ -75,7 +75,7 @@ class _Observer:
             except SessionDeleted:
                 return False
             except SessionNotFound:
-                # Whatever happens once it exists is told from its beginning.
+                # Once the session exists, report it from its first revision.
                 self._place = self._place or ObserveCursor()
             except StoreError as error:
                 if error.advice is not Advice.RETRY:

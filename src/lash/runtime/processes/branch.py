@@ -1,4 +1,4 @@
-"""Which line of a durable function is running, so that its steps have the same names in every run."""
+"""Tracks concurrent branches of a durable function, so that its steps have the same names in every run."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class Steps:
     def gather(self, *awaitables: Awaitable[Any]) -> Awaitable[list[Any]]:
         """Run several lines at once and return their results in order; the first error ends the others.
 
-        Steps inside each line are counted within it, so that their keys do not depend on who is faster. Give it steps,
+        Steps inside each line are counted within it, so that their keys do not depend on timing. Give it steps,
         waits and calls of async functions that contain steps. Steps that are called by other means in tasks of their
         own raise ConfigError, unless they have keys of their own.
         """
@@ -109,7 +109,7 @@ class Context(Steps):
     def options(
         self, *, key: str | None = None, once: bool = False, retry: Retry = STEP_RETRY, timeout_s: float | None = None
     ) -> Steps:
-        """Return what runs steps otherwise: under a key of their own, never twice, with retries, with a time limit."""
+        """Return steps with options: an explicit key, at most once, with retries, with a time limit."""
         return Steps(self._journal, StepOptions(key=key, once=once, retry=retry, timeout_s=timeout_s))
 
     def sleep(self, seconds: float = 0, *, minutes: float = 0, hours: float = 0, days: float = 0) -> Awaitable[None]:
@@ -138,12 +138,12 @@ class Context(Steps):
         return self._signal(key, name, _milliseconds(timeout_s), declared)
 
     async def wait_key(self, name: str) -> str:
-        """Return the key with which anybody, anywhere, resolves the wait of this name; it is safe in URLs."""
+        """Return the key that resolves the wait of this name, from any process; it is safe in URLs."""
         self._journal.check_running()
         return (await self._run.wait_key(CustomIdentity(key=name))).text
 
     def wait(self, name: str, *, timeout_s: float | None = None, of_type: type[Any] | None = None) -> Awaitable[Any]:
-        """Wait until somebody resolves the key of this name with ``app.resolve``, and return the value.
+        """Wait until the key of this name is resolved with ``app.resolve``, and return the value.
 
         A name stands for one resolution, so waiting for it again returns the same value.
         Raises WaitRejected if it is resolved with an error or cancelled, TimeoutError when the time is over first.
@@ -152,12 +152,12 @@ class Context(Steps):
         return self._wait(key, name, _milliseconds(timeout_s), UNTYPED if of_type is None else of_type)
 
     def start(self, process: ProcessDefinition[P, R], *args: P.args, **kwargs: P.kwargs) -> Awaitable[ChildHandle[R]]:
-        """Start another process, once, and return a handle on it. It goes on by itself if this one ends first."""
+        """Start another process, once, and return a handle on it. It goes on if this one ends first."""
         key = self._journal.name(f"start.{process.name}")
         return self._start(key, process, args, kwargs)
 
     def emit(self, source_type: str, payload: JSON = None, *, source_key: str | None = None) -> Awaitable[EmitReport]:
-        """Tell that something happened, once; the processes that were subscribed to it are started by it."""
+        """Record an occurrence once, and start the processes that subscribe to it."""
         key = self._journal.name(f"emit.{source_type}")
         return self._emit(key, source_type, payload, source_key)
 
@@ -217,7 +217,7 @@ class Context(Steps):
             await self._run.resumed()
         kept = known.outcome if isinstance(known.outcome, dict) else {}
         if kept.get("timed_out"):
-            raise self._journal.told(TimeoutError(f"no signal {name!r} came in time"))
+            raise self._journal.as_recorded(TimeoutError(f"no signal {name!r} came in time"))
         return from_json(kept.get("payload"), declared, f"the payload of signal {name!r}")
 
     async def _next_signal(self, name: str, due: int | None) -> JSON:
@@ -244,9 +244,9 @@ class Context(Steps):
             known = await self._journal.recorded(key, command, _constant(_resolution_json(resolution)))
         kept = known.outcome if isinstance(known.outcome, dict) else {}
         if kept.get("timed_out"):
-            raise self._journal.told(TimeoutError(f"wait {name!r} was not resolved in time"))
+            raise self._journal.as_recorded(TimeoutError(f"wait {name!r} was not resolved in time"))
         if "code" in kept:
-            raise self._journal.told(WaitRejected(name, str(kept["code"]), str(kept.get("message", ""))))
+            raise self._journal.as_recorded(WaitRejected(name, str(kept["code"]), str(kept.get("message", ""))))
         return from_json(kept.get("value"), declared, f"the value of wait {name!r}")
 
     async def _start(
@@ -286,7 +286,7 @@ class ChildHandle(Generic[R]):
         try:
             result: R = read_outcome(self.process_id, outcome, declared)
         except ProcessFailed as failed:
-            raise self._journal.told(failed) from None
+            raise self._journal.as_recorded(failed) from None
         return result
 
     async def signal(self, name: str, payload: JSON = None, *, signal_id: str) -> None:

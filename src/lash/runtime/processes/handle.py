@@ -21,7 +21,7 @@ R = TypeVar("R")
 
 
 class ProcessHandle(Generic[R]):
-    """A process by its id. It holds no state: every call asks the storage."""
+    """A process by its id. The handle holds no state: every call reads the storage."""
 
     def __init__(self, storage: Storage, process_id: str, process: ProcessDefinition[Any, R] | None = None) -> None:
         self._storage = storage
@@ -56,7 +56,7 @@ class ProcessHandle(Generic[R]):
         await self._storage.events.signal(self.process_id, name, signal_id=key or new_id(), payload=payload)
 
     async def cancel(self, reason: str = "") -> None:
-        """Ask the process to stop. It ends when its run sees the request, or at once if it is parked."""
+        """Ask the process to stop. A running one is cancelled at its next await, a parked one is woken for it."""
         await self._storage.processes.request_cancel(self.process_id, reason=reason)
 
     async def events(self, after: int = 0) -> tuple[ProcessEvent, ...]:
@@ -64,11 +64,11 @@ class ProcessHandle(Generic[R]):
         return await self._storage.events.after(self.process_id, after)
 
     async def unknown_steps(self) -> tuple[EffectRecord, ...]:
-        """Return the steps that must not run twice and were begun and not ended, those of a live run included."""
+        """Return the ``once`` steps that started and have no outcome, including those of a live run."""
         return await unknown_steps(self._storage, self.process_id)
 
     async def record_outcome(self, step_key: str, outcome: JSON | EffectError) -> None:
-        """Say what became of a step whose outcome is unknown; the process goes on with it at once.
+        """Record the outcome of a step whose outcome is unknown; the process goes on with it at once.
 
         ``step_key`` is the one that OutcomeUnknown and `unknown_steps` name. Raises EffectNotRecorded if no run began
         it, Conflict if it has an outcome or its runner may still be at it.
@@ -76,5 +76,5 @@ class ProcessHandle(Generic[R]):
         await record_outcome(self._storage, current_owner(), self.process_id, step_key, outcome)
 
     async def run_again(self, step_key: str) -> None:
-        """Let a step whose outcome is unknown run once more: whoever calls this knows that it did not happen."""
+        """Let a step whose outcome is unknown run again; the caller knows that it did not happen."""
         await run_again(self._storage, current_owner(), self.process_id, step_key)

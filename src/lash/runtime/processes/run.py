@@ -51,7 +51,7 @@ from lash.runtime.steps.values import read_arguments, result_type, to_json
 if TYPE_CHECKING:
     from lash.runtime.core import Core
 
-_MENDABLE: Final = (
+_FIXABLE: Final = (
     EffectMismatch,
     RegistrationConflict,
     EventConflict,
@@ -59,11 +59,11 @@ _MENDABLE: Final = (
     OutcomeUnknown,
     *STORAGE_TROUBLE,
 )
-"""What somebody has to mend, in the code, in the database or by looking something up: no reason to give up."""
+"""Errors that an operator can fix, in the code, the database or by recording an outcome: keep retrying."""
 _FINAL: Final = (InvalidInput, ConfigError)
 _STUCK: Final = "stuck:"
 _SHORT_MS: Final = 20
-"""Pauses below this are waited out: parking would take as long."""
+"""Shorter pauses are slept through: parking would take as long."""
 
 
 class RunEnd(enum.Enum):
@@ -138,7 +138,7 @@ class ProcessRun:
             with self._core.hooks.span(PROCESS, process_id=self.process_id, process=self.definition.name):
                 return await self._drive(arguments)
         except (LeaseLost, ProcessTerminal, EventConflict) as lost:
-            # The last one says that somebody else has ended it otherwise.
+            # EventConflict: another writer ended it with a different outcome.
             self._core.hooks.note("lease.lost", process_id=self.process_id, message=str(lost))
             return RunEnd.LOST
 
@@ -155,7 +155,7 @@ class ProcessRun:
             self.cancel(reason)
 
     async def renew(self) -> None:
-        """Keep the lease; raise LeaseLost if somebody else has it."""
+        """Renew the lease; raise LeaseLost if another worker holds it."""
         await self.storage.process_leases.renew(self.fence, ttl_ms=self._core.options.ttl_ms)
 
     def release(self) -> None:
@@ -164,7 +164,7 @@ class ProcessRun:
         self._stop()
 
     def lose(self) -> None:
-        """Stop at once and write nothing: somebody else has the right to run it now."""
+        """Stop at once and write nothing: another worker holds the lease."""
         self._lost = True
         self._stop()
 
@@ -180,7 +180,7 @@ class ProcessRun:
             await asyncio.sleep(left_ms / 1_000)
 
     async def block(self, until_ms: int | None, signal: SignalWait | None = None) -> NoReturn:
-        """Wait until the run is parked and begun anew; it never goes on from here."""
+        """Wait until the run is parked; it never returns, and the next run starts from the beginning."""
         self._journal.check_running()
         self._deliver_cancel()
         wait = (until_ms, signal)
@@ -280,7 +280,7 @@ class ProcessRun:
             self._task = asyncio.create_task(body(), name=f"lash-process {self.process_id}")
             await _ended(self._task)
             if not self._task.cancelled():
-                # Looked at in any case, so that nobody is told that it never was.
+                # Retrieve the exception so asyncio does not warn about it.
                 self._task.exception()
         # Tasks that the function left behind must not write any more.
         self._journal.stop(Suspended())
@@ -288,7 +288,7 @@ class ProcessRun:
         return await self._record_outcome()
 
     async def _never_began(self) -> bool:
-        """Say whether the process was asked to stop before any run of it began."""
+        """Return whether the process was asked to stop before its first run."""
         first = await self.storage.events.after(self.process_id, 0, event_type=STARTED, limit=1)
         asked = await self.storage.events.after(self.process_id, 0, event_type=CANCEL_REQUESTED, limit=1)
         return bool(first and asked) and asked[0].sequence < first[0].sequence
@@ -305,7 +305,7 @@ class ProcessRun:
         if self._task.cancelled():
             if self._told_to_stop:
                 return await self._end(await self._reread_cancellation())
-            # Something that the function awaited was cancelled, which is no wish of anybody that the process end.
+            # Something that the function awaited was cancelled; no caller asked the process to stop.
             return await self._fail(asyncio.CancelledError("what the function awaited was cancelled"))
         error = self._task.exception()
         if isinstance(error, LeaseLost) and error.resource == self.fence.resource:
@@ -348,16 +348,16 @@ class ProcessRun:
     async def _fail(self, error: BaseException) -> RunEnd:
         """Note a failed attempt; try again later, or end the process if it was the last."""
         self._core.hooks.failed(error)
-        retry, stuck = self.definition.retry, isinstance(error, _MENDABLE)
+        retry, stuck = self.definition.retry, isinstance(error, _FIXABLE)
         name = f"{_STUCK}{content_hash(error_text(error).encode())[:32]}" if stuck else str(self.fence.fencing)
         await self._note_failure(error, name)
         noted = await self.storage.events.after(self.process_id, 0, event_type=ATTEMPT_FAILED)
         attempt = sum(not (event.replay_key or "").startswith(f"attempt:{_STUCK}") for event in noted)
-        last = attempt >= retry.max_attempts or isinstance(error, _FINAL) or self._journal.is_told(error)
+        last = attempt >= retry.max_attempts or isinstance(error, _FINAL) or self._journal.is_recorded(error)
         if last and not stuck:
             return await self._end(_failure(error_code(error), error))
-        waits_for_somebody = stuck and not isinstance(error, STORAGE_TROUBLE)
-        pause_s = retry.longest_pause_s if waits_for_somebody else retry.pause_s(max(attempt, 1))
+        waits_for_operator = stuck and not isinstance(error, STORAGE_TROUBLE)
+        pause_s = retry.longest_pause_s if waits_for_operator else retry.pause_s(max(attempt, 1))
         self._core.hooks.note(
             "process.retried",
             process_id=self.process_id,

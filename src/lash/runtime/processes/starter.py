@@ -1,4 +1,4 @@
-"""Starting processes otherwise than by the short form: under an id, or waking a session."""
+"""Starting processes with options: a fixed id, or a session to wake."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class StartOptions(Value, frozen=True, kw_only=True):
 
 
 class StartProcess(Protocol):
-    """What an application does to start a process."""
+    """The function of an application that starts a process."""
 
     async def __call__(
         self, options: StartOptions, process: ProcessDefinition[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -1,4 +1,4 @@
-"""What becomes of a step that must not happen twice and whose runner is gone: somebody looks it up and says so."""
+"""Resolve a ``once`` step whose worker died before recording its outcome."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from lash.model.value import JSON
 from lash.stores.storage import Storage
 
 _TTL_MS = 60_000
+"""Longer than the two writes take; the lease is released at once."""
 
 
 async def unknown_steps(storage: Storage, process_id: str) -> tuple[EffectRecord, ...]:
-    """Return the steps of a process that were begun and not ended; those of a run that is under way are among them."""
+    """Return the steps of a process that started and have no outcome, including those of a run in progress."""
     found: list[EffectRecord] = []
     after: str | None = None
     while page := await storage.effects.list(ProcessScope(process_id=process_id), after=after):
@@ -26,7 +27,7 @@ async def unknown_steps(storage: Storage, process_id: str) -> tuple[EffectRecord
 async def record_outcome(
     storage: Storage, owner: LeaseOwner, process_id: str, step_key: str, outcome: JSON | EffectError
 ) -> EffectRecord:
-    """Record what is known of a step whose outcome is unknown, and let the process go on with it at once.
+    """Record the outcome of a step whose outcome is unknown, and let the process go on with it at once.
 
     ``step_key`` is what OutcomeUnknown names, ``outcome`` the JSON form of what the step would have returned, or the
     EffectError with which it shall fail. Raises EffectNotRecorded if no run began the step, Conflict if it has an
@@ -42,7 +43,7 @@ async def record_outcome(
 
 
 async def run_again(storage: Storage, owner: LeaseOwner, process_id: str, step_key: str) -> None:
-    """Let a step whose outcome was unknown run once more, at once: whoever calls this knows that it did not happen."""
+    """Let a step whose outcome is unknown run again at once; the caller knows that it did not happen."""
     await storage.effects.release(await _take_over(storage, owner, process_id, step_key))
     await _wake(storage, owner, process_id)
 
@@ -56,7 +57,7 @@ async def _take_over(storage: Storage, owner: LeaseOwner, process_id: str, step_
 
 
 async def _wake(storage: Storage, owner: LeaseOwner, process_id: str) -> None:
-    """Put the process on the work list. One that runs or has ended needs no waking, one bound to its owner waits."""
+    """Put the process on the work list, unless it runs, has ended or is bound to its owner."""
     taken = await storage.process_leases.claim(process_id, owner, ttl_ms=_TTL_MS)
     if isinstance(taken, ProcessAcquired):
         await storage.process_leases.release(taken.lease.fence)

@@ -81,7 +81,7 @@ class Journal:
         self._ttl_ms = ttl_ms
         self._records: dict[str, EffectRecord] = {}
         self._running: set[str] = set()
-        self._told: list[BaseException] = []
+        self._recorded_errors: list[BaseException] = []
         self._stopped: BaseException | None = None
         self.lines = Lines()
         self.before_new: Callable[[], None] | None = None
@@ -165,7 +165,7 @@ class Journal:
     async def begin_new(self) -> None:
         """Do what precedes anything that was not recorded: record the failures from which the line now goes on.
 
-        Those of concurrent lines are none of its business: whether anybody goes on from them is not known yet.
+        Failures of concurrent branches stay unrecorded: whether the code goes on from them is not known yet.
         """
         self.check_running()
         if self.before_new is not None:
@@ -175,14 +175,14 @@ class Journal:
             envelope, error = branch.failures.pop(0)
             await self._record(envelope, error)
 
-    def told(self, error: E) -> E:
+    def as_recorded(self, error: E) -> E:
         """Return the error after noting that it is the same in every run, so that another attempt cannot help."""
-        self._told.append(error)
+        self._recorded_errors.append(error)
         return error
 
-    def is_told(self, error: BaseException) -> bool:
+    def is_recorded(self, error: BaseException) -> bool:
         """Say whether an error came out of a record."""
-        return any(error is each for each in self._told)
+        return any(error is each for each in self._recorded_errors)
 
     async def _run(
         self, envelope: Envelope, body: Callable[[], Awaitable[object]], declared: object, options: StepOptions
@@ -213,7 +213,7 @@ class Journal:
         try:
             value = await self._attempts(envelope.replay_key, body, options)
         except Permanent as failure:
-            # No attempt of this run helps; one that somebody asks for later, after mending something, may.
+            # Another attempt of this run cannot help; one after an operator fixed the cause may.
             self._fail_for_now(envelope, failure)
             raise self._failed(envelope.replay_key, _as_error(failure)) from failure
         except Exception as failure:
@@ -239,7 +239,7 @@ class Journal:
         if isinstance(decision, EffectReplayed):
             return self._outcome(decision.record, declared)
         if not isinstance(decision, EffectClaimed):
-            # Somebody began it, and whoever that was no longer holds the lease of this run.
+            # Another run started it and has lost the lease since.
             raise OutcomeUnknown(scope_id(self.scope), envelope.replay_key)
         async with self._kept(decision.claim) as claim:
             try:
@@ -299,7 +299,7 @@ class Journal:
         try:
             record = await self._storage.effects.record(self.fence, envelope, outcome)
         except LeaseLost as lost:
-            # Code that goes on all the same must not do anything any more.
+            # Code that ignores the error must not write any more.
             self.stop(lost)
             raise
         self._records[envelope.replay_key] = record
@@ -321,13 +321,13 @@ class Journal:
         try:
             return from_json(record.outcome, declared, "it")
         except InvalidInput as error:
-            # The code has changed, not the record: whoever mends the code gets the process back.
+            # The code has changed, not the record: with the right code the process goes on.
             raise EffectMismatch(
                 scope_id(self.scope), record.replay_key, path="outcome", recorded=record.outcome, given=str(error)
             ) from None
 
     def _failed(self, step: str, error: EffectError) -> StepFailed:
-        return self.told(StepFailed(step, error.code, error.message))
+        return self.as_recorded(StepFailed(step, error.code, error.message))
 
 
 def _as_error(failure: BaseException) -> EffectError:

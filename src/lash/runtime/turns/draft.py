@@ -1,4 +1,4 @@
-"""What a turn is going to publish, gathered while it runs."""
+"""What a turn will publish, collected while it runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lash.model.value import JSON, Value
 from lash.runtime.turns.history import History
 
 AGENT_OPTION = "agent"
-"""Where a message, and after its first turn the session, names the agent that answers."""
+"""Option key for the agent's name, in messages and in saved state."""
 
 
 class _Component(Value, frozen=True, kw_only=True):
@@ -32,7 +32,7 @@ class _Component(Value, frozen=True, kw_only=True):
 class State(MutableMapping[str, JSON]):
     """The state that is saved with the turn, by name; each value is plain JSON.
 
-    What is read is a copy: assign it to change it. What is not assigned is kept as it is and costs nothing.
+    Reading returns a copy; assign to change a value. Values that are not assigned are kept and cost nothing.
     """
 
     def __init__(self, saved: dict[str, BlobRef], content: dict[str, bytes]) -> None:
@@ -84,11 +84,11 @@ class TurnDraft:
         self._published_elsewhere: set[str] = set()
 
     def messages(self) -> list[Message]:
-        """Return what the turn took up and added, in order."""
+        """Return the turn's input and what it added, in order."""
         return [entry.message for _, entry in self._entries if isinstance(entry, MessageEntry)]
 
     def take(self, messages: Iterable[Message], *, publish: bool = True) -> None:
-        """Take up input. What is not to be published is part of another turn, and this one has only seen it."""
+        """Add input. With ``publish=False`` it is shown to the agent, but committed by another turn."""
         for message in messages:
             self.input_messages.append(message)
             self._entries.append((message.id, MessageEntry(message=message)))
@@ -98,7 +98,7 @@ class TurnDraft:
     def add(self, content: object, role: Role) -> Message:
         """Add a message to the conversation."""
         if not isinstance(content, Message | str):
-            raise InvalidInput(f"a message is text or a Message, not {type(content).__name__}")
+            raise InvalidInput(f"expected text or a Message, got {type(content).__name__}")
         if isinstance(content, Message):
             return self._append(content)
         return self.add_parts(role, Part(id=f"{self._next_id()}:0", kind=PartKind.TEXT, content=content))
@@ -108,7 +108,7 @@ class TurnDraft:
         return self._append(Message(id=self._next_id(), role=role, parts=parts))
 
     def reply(self, value: object) -> None:
-        """Add what an agent returned; None says nothing."""
+        """Add what an agent returned; None adds nothing."""
         message_id = reply_id(self.turn_id)
         match value:
             case None:
@@ -119,7 +119,7 @@ class TurnDraft:
             case Message():
                 message = msgspec.structs.replace(value, id=message_id)
             case _:
-                raise InvalidInput(f"an agent returns text, a Message or None, not {type(value).__name__}")
+                raise InvalidInput(f"expected an agent to return text, a Message or None, got {type(value).__name__}")
         self._entries.append((message_id, MessageEntry(message=message)))
 
     def cancel(self, history: History, entry: Entry) -> None:

@@ -34,7 +34,7 @@ from lash.stores.waiter import ReplyWatch
 
 
 class SessionHandle:
-    """One durable conversation. It holds no state: every call asks the storage."""
+    """One durable conversation. The handle holds no state: every call reads the storage."""
 
     def __init__(self, storage: Storage, session_id: str, *, agent: str | None = None) -> None:
         self._storage = storage
@@ -55,8 +55,8 @@ class SessionHandle:
     ) -> Enqueued:
         """Send a message to the agent; it is durable once this returns.
 
-        The key makes a resend harmless: the answer then tells of the first one. An ``early`` message may join a turn
-        that is running, at its next checkpoint; others get a turn of their own. ``at`` delays it.
+        The key makes it idempotent: a resend returns the first message. An ``early`` message may join a running turn
+        where its agent calls `lash.Turn.join_early_input`; others get their own turn. ``at`` delays it.
         """
         draft = self._draft(text, key or new_id(), early=early, attachments=attachments, at=at)
         for reference in attachments:
@@ -90,7 +90,7 @@ class SessionHandle:
             found = [node.entry.message for node in nodes if isinstance(node.entry, MessageEntry)]
             if last is None or size is None or len(found) >= last or len(nodes) < size:
                 return last_of(found, last)
-            # Some of the nodes are no messages.
+            # Some of the nodes are not messages.
             size *= 2
 
     async def usage(self) -> tuple[UsageEntry, ...]:
@@ -137,7 +137,7 @@ class SessionHandle:
         return observe(self._storage, self.session_id, cursor)
 
     async def cursor(self) -> str:
-        """Return the cursor of now: whoever takes it, loads the messages and then observes misses nothing."""
+        """Return the current cursor: take it, load the messages, then observe from it, and nothing is missed."""
         return await current_cursor(self._storage, self.session_id)
 
     async def delete(self) -> bool:
@@ -154,7 +154,7 @@ class SessionHandle:
         at: datetime | None = None,
     ) -> BatchDraft:
         if not isinstance(text, str):
-            raise InvalidInput(f"a message is text, not {type(text).__name__}")
+            raise InvalidInput(f"expected text, got {type(text).__name__}")
         if at is not None and at.tzinfo is None:
             raise InvalidInput(f"{at} has no time zone")
         items: tuple[TextItem | AttachmentItem, ...] = (
@@ -174,14 +174,14 @@ class SessionHandle:
         try:
             return await self._storage.session(self.session_id).load(scope)
         except SessionNotFound:
-            # Nobody has spoken to it yet. One that was deleted is another matter, and stays an error.
+            # No message was sent yet. A deleted session raises SessionDeleted instead.
             return None
 
     async def _enqueue(self, draft: BatchDraft) -> Enqueued:
         try:
             return await self._storage.queue.enqueue(draft)
         except SessionNotFound:
-            # Whoever speaks first to a session makes it; most messages go to one that is there.
+            # The first message creates the session; most messages go to one that exists.
             await self._storage.sessions.create(self.session_id)
             return await self._storage.queue.enqueue(draft)
 
@@ -213,7 +213,7 @@ class SessionHandle:
             case BatchState.DEAD:
                 letter = await find_letter(self._storage, self.session_id, sent.batch_id)
                 if letter is None:
-                    # Somebody has requeued or discarded it just now: look again.
+                    # It was requeued or discarded just now: read again.
                     return None
                 raise TurnFailed(self.session_id, sent.batch_id, letter.reason)
         raise TurnFailed(self.session_id, sent.batch_id, "it was cancelled")

@@ -1,4 +1,4 @@
-"""What was said before a turn, kept in memory for as long as nobody else commits."""
+"""The conversation before a turn, cached for as long as no other worker commits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from lash.model.session.session import SessionConfig, SessionRead
 from lash.stores.storage import Storage
 
 _MOST_NODES: Final = 50_000
+"""Bounds the memory of the cache: about 100 MB at 2 kB a node."""
 _MOST_SESSIONS: Final = 256
+"""Bounds how long an eviction takes to count nodes."""
 _CONFIG: Final = SessionConfig()
 _MANIFEST: Final = CheckpointManifest()
 
@@ -72,7 +74,7 @@ class History:
         return [node.entry.message for node in self.nodes if isinstance(node.entry, MessageEntry)]
 
     def messages_through(self, leaf_node_id: str | None) -> list[Message]:
-        """Return what was said when this node was the last; everything if it is no longer on the path."""
+        """Return the messages up to this node; all of them if it is no longer on the path."""
         if leaf_node_id is None:
             return []
         messages: list[Message] = []
@@ -109,7 +111,7 @@ class History:
 
 
 class Histories:
-    """The histories that a worker has seen, the latest used last, bounded by their nodes."""
+    """A cache of histories, least recently used first, bounded by the number of nodes."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, History] = OrderedDict()
@@ -127,7 +129,7 @@ class Histories:
         """
         session, kept = storage.session(session_id), self._kept.get(session_id)
         if revision == 0:
-            # Nobody has committed anything.
+            # The session has no commit yet.
             return History()
         if kept is not None:
             if revision is None:
@@ -139,7 +141,7 @@ class Histories:
         read = await session.load()
         if read is None:
             first = await session.revision()
-            # Somebody may have made the first commit meanwhile; its revision without its nodes would cut them off.
+            # Another worker may have made the first commit meanwhile; its revision without its nodes would drop them.
             read = await session.load()
             if read is None:
                 return History(revision=first)

@@ -1,4 +1,4 @@
-"""What a turn takes from the queue of its session: its input, early input that joins it, and orders to it."""
+"""What a turn takes from the queue of its session: its input, early input that joins it, and commands to it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PAGE: Final = 100
 
 
 class Inbox:
-    """The claims of one run, all made under its lease. A commit completes them; else they are given back."""
+    """The claims of one run, all made under its lease. A commit completes them; otherwise they are abandoned."""
 
     def __init__(self, storage: Storage, fence: LeaseFence, *, ttl_ms: int) -> None:
         self._storage = storage
@@ -42,11 +42,11 @@ class Inbox:
 
     @property
     def batches(self) -> tuple[Batch, ...]:
-        """What the run has claimed, without orders."""
+        """The batches that the run has claimed, without commands."""
         return tuple(batch for claim in self.claims for batch in claim.batches if command_of(batch) is None)
 
     async def next(self) -> Claim | None:
-        """Return the claim on what comes next, which the caller keeps: input, or an order. None if nothing is ready."""
+        """Claim what comes next, input or a command, and return the claim; None if nothing is ready."""
         claim = await self._queue.claim(self._fence, boundary=Boundary.IDLE, ttl_ms=self._ttl_ms)
         if not isinstance(claim, Claim) and claim.reason is EmptyReason.COMMAND_AT_HEAD:
             claim = await self._queue.claim_command(self._fence, ttl_ms=self._ttl_ms)
@@ -88,16 +88,16 @@ class Inbox:
         letter = None if messages else await find_letter(self._storage, session_id, batch_id)
         return messages if letter is None else input_messages(letter.batch)
 
-    async def order_to_cancel(self, turn_id: str) -> str | None:
-        """Return the reason of an order to cancel this turn, wherever in the queue it is; None if there is none."""
+    async def find_cancel(self, turn_id: str) -> str | None:
+        """Return the reason of a command to cancel this turn, wherever in the queue it is; None without one."""
         async for batch in _queued(self._storage, self._fence.resource.id):
             command = command_of(batch)
             if command is not None and command.command == _CANCEL + turn_id:
                 return command.reason
         return None
 
-    async def claim_order(self, turn_id: str) -> None:
-        """Claim the order to cancel this turn if it comes next; else it is consumed later, and then does nothing."""
+    async def claim_cancel(self, turn_id: str) -> None:
+        """Claim the command that cancels this turn if it comes next; otherwise it is consumed later, without effect."""
         claim = await self._queue.claim_command(self._fence, ttl_ms=self._ttl_ms)
         if not isinstance(claim, Claim):
             return
@@ -108,12 +108,12 @@ class Inbox:
             await self._queue.abandon(claim, count_attempt=False)
 
     async def give_back(self, *, count_attempt: bool) -> None:
-        """Give everything back; an attempt counts for the input that the turn is named after."""
+        """Abandon all claims; an attempt counts for the input that the turn is named after."""
         for place, claim in enumerate(self.claims):
             await self._queue.abandon(claim, count_attempt=count_attempt and place == 0)
 
     async def bury(self, reason: str, error: JSON) -> None:
-        """Make the input a dead letter; what joined it later gets a turn of its own."""
+        """Make the input a dead letter; early input that joined it gets its own turn."""
         head, *others = self.claims
         for claim in others:
             await self._queue.abandon(claim, count_attempt=False)
@@ -126,7 +126,7 @@ class Inbox:
 
 
 def cancel_command(turn_id: str, reason: str) -> SessionCommand:
-    """Return the order to cancel one turn; to any other it means nothing."""
+    """Return the command that cancels one turn; it has no effect on any other."""
     return SessionCommand(command=_CANCEL + turn_id, reason=reason)
 
 
@@ -135,7 +135,7 @@ def is_cancellation(command: SessionCommand) -> bool:
 
 
 def command_of(batch: Batch) -> SessionCommand | None:
-    """Return the order that a batch is, or None if it is input."""
+    """Return the command in a batch, or None if the batch is input."""
     payload = batch.payloads[0]
     return payload if isinstance(payload, SessionCommand) else None
 
@@ -151,7 +151,7 @@ def item_id(batch_id: str, index: int) -> str:
 
 
 def input_messages(batch: Batch) -> list[Message]:
-    """Return the messages that a batch means; the same ones in every attempt."""
+    """Return the messages of a batch, the same in every attempt."""
     messages: list[Message] = []
     for name, payload in zip(batch.item_ids, batch.payloads, strict=True):
         if isinstance(payload, TurnInput):
@@ -169,7 +169,7 @@ def attachment_ids(batch: Batch) -> set[str]:
 
 
 async def waiting_batches(storage: Storage, session_id: str) -> AsyncIterator[Batch]:
-    """Yield all that a session may still be given: what is queued, however late, and then its dead letters."""
+    """Yield all input that can still become a turn: queued batches, delayed ones included, then dead letters."""
     async for batch in _queued(storage, session_id):
         yield batch
     async for letter in _dead_letters(storage, session_id):

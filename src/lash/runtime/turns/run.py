@@ -112,18 +112,18 @@ class TurnRun:
             self._stop()
 
     def lose(self) -> None:
-        """Stop at once and write nothing: somebody else has the session now."""
+        """Stop at once and write nothing: another worker holds the lease."""
         self._lost = True
         self._stop()
 
     async def renew(self) -> None:
-        """Keep the lease and every claim under it; raise LeaseLost if somebody else has the session."""
+        """Renew the lease and the claims under it; raise LeaseLost if another worker holds the session."""
         await self._storage.leases.renew(self._fence, ttl_ms=self._core.options.ttl_ms)
 
     async def check_cancel(self) -> None:
         """Cancel the turn if a queued command says so; idempotent."""
         if self.turn_id and self._cancel_reason is None:
-            reason = await self._inbox.order_to_cancel(self.turn_id)
+            reason = await self._inbox.find_cancel(self.turn_id)
             if reason is not None:
                 self.cancel(reason)
 
@@ -177,13 +177,13 @@ class TurnRun:
         try:
             await asyncio.wait({self._task})
         finally:
-            # Whatever the agent has left running, and the agent itself if we are cancelled, does nothing more.
+            # Tasks that the agent left running, and the agent if this run is cancelled, must not write any more.
             journal.stop(Suspended())
             self._task.cancel()
         return await self._finish(agent, self._task)
 
     async def _prepare(self, claim: Claim) -> Journal:
-        """Read what earlier attempts have left, and take up the input as they did."""
+        """Read the records of earlier attempts, and take the same input as they did."""
         core, ttl_ms = self._core, self._core.options.ttl_ms
         journal = Journal(core.storage, self._scope(), self._fence, core.owner, core.hooks, ttl_ms=ttl_ms)
         self._journal = journal
@@ -236,13 +236,13 @@ class TurnRun:
     async def _publish_cancelled(self, agent: AgentDefinition, reason: str) -> TurnEnd:
         entry = ProtocolEntry(plugin_id=PLUGIN, payload={"type": "turn_cancelled", "reason": reason})
         self._draft.cancel(self._history, entry)
-        await self._inbox.claim_order(self.turn_id)
+        await self._inbox.claim_cancel(self.turn_id)
         return await self._commit(agent)
 
     async def _commit(self, agent: AgentDefinition) -> TurnEnd:
-        """Publish the turn. Should somebody have committed beside the lease, its nodes go behind theirs."""
+        """Publish the turn. After a commit by another writer its nodes follow that commit's."""
         done = tuple(claim.completion for claim in self._inbox.claims)
-        # What the turn showed comes before its commit in the eyes of those who observe.
+        # Observers see the activity of a turn before its commit.
         await self._core.activity.flush(self.session_id)
         while True:
             commit = self._draft.commit(self._history, agent.name, self._fence, done)
@@ -255,11 +255,11 @@ class TurnRun:
             return TurnEnd.COMMITTED
 
     async def _fail(self, agent: AgentDefinition, error: BaseException) -> TurnEnd:
-        """Try again later, or make the input a dead letter if this was the last attempt or no other can help."""
+        """Retry later, or make the input a dead letter if this was the last attempt or a retry cannot help."""
         self._core.hooks.failed(error)
         await self._remember_history()
-        hopeless = isinstance(error, InvalidInput) or self._require_journal().is_told(error)
-        # A database that is away or full is no fault of the message: it is kept for when that has ended.
+        hopeless = isinstance(error, InvalidInput) or self._require_journal().is_recorded(error)
+        # An unavailable or full database is not the fault of the message: such attempts do not count.
         counts = not isinstance(error, STORAGE_TROUBLE)
         if hopeless or (counts and self.attempt >= agent.retry.max_attempts):
             return await self._bury(error)
@@ -286,9 +286,9 @@ class TurnRun:
         return TurnEnd.BURIED
 
     async def _remember_history(self) -> None:
-        """Record what was said before this turn, if it has recorded anything that may depend on it.
+        """Record where the history ended before this turn, if it has recorded steps that may depend on it.
 
-        A later attempt must see the same, also when others have committed since: a requeued dead letter comes late.
+        A later attempt must see the same history, even after other commits: a requeued dead letter runs late.
         """
         if await self._storage.effects.list(self._scope(), limit=1):
             envelope = Envelope(scope=self._scope(), replay_key=_HISTORY_KEY, command=_SEEN)
@@ -300,11 +300,11 @@ class TurnRun:
         return end
 
     async def _stopped(self) -> TurnEnd:
-        """End a run that was taken away or told to give its work back."""
+        """End a run that lost its lease or was released."""
         return await self._leave() if self._lost else await self._give_back(TurnEnd.RELEASED, count_attempt=False)
 
     async def _leave(self) -> TurnEnd:
-        """Stop without a word in the session; a lease that ran out and that nobody took is free for all at once."""
+        """Stop without writing to the session; release the lease in case it expired and no worker took it."""
         self._core.hooks.note("lease.lost", session_id=self.session_id, turn_id=self.turn_id)
         await self._storage.leases.release(self._fence)
         return TurnEnd.LOST
@@ -312,7 +312,7 @@ class TurnRun:
     # Input.
 
     async def _take_input(self, claim: Claim) -> None:
-        """Take up what was claimed; after an earlier attempt exactly what that one had, whatever came since."""
+        """Add the claimed input to the turn; after an earlier attempt exactly what that one had."""
         if not may_merge(claim.batches[0]):
             self._draft.take(message for batch in claim.batches for message in input_messages(batch))
             return
@@ -338,7 +338,7 @@ class TurnRun:
         return new
 
     async def _take_again(self, wanted: list[str], claimed: list[Claim]) -> list[Message]:
-        """Take up what an earlier attempt had, in its order; what has left the queue since is seen, not published."""
+        """Add what an earlier attempt had, in its order; batches that left the queue since are shown, not published."""
         self._inbox.claims.extend(claimed)
         batches = {batch.batch_id: batch for claim in claimed for batch in claim.batches}
         new: list[Message] = []

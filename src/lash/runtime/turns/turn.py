@@ -83,7 +83,7 @@ class Turn(Steps):
     def options(
         self, *, key: str | None = None, once: bool = False, retry: Retry = STEP_RETRY, timeout_s: float | None = None
     ) -> Steps:
-        """Return what runs steps otherwise: under a key of their own, never twice, with retries, with a time limit."""
+        """Return steps with options: an explicit key, at most once, with retries, with a time limit."""
         return Steps(self._journal, StepOptions(key=key, once=once, retry=retry, timeout_s=timeout_s))
 
     def add(self, message: Message | str, *, role: Role = Role.ASSISTANT) -> Message:
@@ -142,18 +142,18 @@ class Turn(Steps):
         return SessionHandle(self._core.storage, session_id, agent=agent_name(agent))
 
     def join_early_input(self) -> Awaitable[list[Message]]:
-        """Take up what came in meanwhile: the safe boundary at which early input joins a running turn.
+        """Claim input that arrived meanwhile: the point at which early input joins a running turn.
 
         Returns the new messages, which are part of the conversation from here on.
         """
         return self._run.checkpoint(self._journal.name("checkpoint"))
 
     def activity(self, payload: JSON) -> None:
-        """Show something to those who observe the session, such as a piece of text; it is not part of history."""
-        self._core.activity.tell(self.session_id, self.turn_id, payload)
+        """Show something to observers of the session, such as a piece of text; it is not part of history."""
+        self._core.activity.show(self.session_id, self.turn_id, payload)
 
     def emit(self, source_type: str, payload: JSON = None, *, source_key: str | None = None) -> Awaitable[Any]:
-        """Tell that something happened, once; the processes that were subscribed to it are started by it."""
+        """Record an occurrence once, and start the processes that subscribe to it."""
         key = replay_key(self.session_id, self.turn_id, self._journal.name(f"emit:{source_type}"))
         return self._core.emit(source_type, payload, key=key, source_key=source_key)
 
