@@ -259,7 +259,7 @@ class App:
     def handle(self, process_id: str) -> ProcessHandle[Any]:
         """Return a handle on a process by its id."""
     def emit(self, source_type: str, payload: JSON = None, *, key: str, source_key: str | None = None) -> EmitReport:
-        """Record an occurrence and start its processes. The key makes it idempotent: again it returns the first report."""
+        """Record an occurrence and start its processes. The same key again returns the first report."""
     def unwatch(self, key: str) -> bool:
         """End a subscription or a schedule of `on` or `cron` by its key, and return whether there was one.
 
