@@ -1,6 +1,6 @@
-"""Pages of the documentation that are made from the source: errors, the schema, values, names, decisions.
+"""Pages of the documentation that are generated from the source: errors, the schema, values, names, decisions.
 
-They are made whenever the site is built (`tools.docs_hooks`), so they cannot fall behind the code.
+They are generated whenever the site is built (`tools.docs_hooks`), so they are always up to date.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ _ADD_COLUMN = re.compile(r"ADD COLUMN (?P<column>\w+)")
 _CREATE_INDEX = re.compile(r'CREATE (?P<unique>UNIQUE )?INDEX (?P<index>\w+)\s+ON (?::"schema"\.)?(?P<table>\w+)')
 
 _ABOUT_ERRORS: Final = """\
-Every error that lash raises is a `lash.LashError` and says what to do: `error.advice` is a `lash.Advice`.
+Every error of lash is a `lash.LashError`; its `error.advice`, a `lash.Advice`, says what to do. All classes are in `lash.errors`.
 Exceptions of a database driver never escape; the original is kept as `__cause__`."""
 _ABOUT_SCHEMA: Final = """\
-One database holds everything. Both backends have the same tables, but for those that say otherwise, and the same
+One database holds everything. Both backends have the same tables, except those marked below, and the same
 migration numbers; opening a storage checks its columns, unique indexes and foreign keys against this list.
 Times are whole milliseconds since 1970 in UTC, `body` and similar columns hold JSON.
 On PostgreSQL the tables lie in the schema that the URL names (`?schema=`)."""
 _ADVICE: Final = {
     errors.Advice.RETRY: "**Retry**: the same call may succeed a little later.",
     errors.Advice.DECIDE_AGAIN: "**Decide again**: load the current state first; the same call would fail again.",
-    errors.Advice.STOP: "**Stop** this piece of work: somebody has to look, or somebody else owns it now.",
+    errors.Advice.STOP: "**Stop** this piece of work: a person must act, or another worker owns it now.",
     errors.Advice.FIX: "**Fix** the calling code or its configuration.",
 }
 
 
 class TableNotes(msgspec.Struct):
-    """What the migrations say about one table."""
+    """Comments of the migrations about one table."""
 
     migration: str
     purpose: list[str]
@@ -51,7 +51,7 @@ class TableNotes(msgspec.Struct):
 
 
 def pages(root: Path) -> Iterator[tuple[str, str]]:
-    """Return the path below ``docs/`` and the Markdown of every page that is made."""
+    """Return the path below ``docs/`` and the Markdown of every generated page."""
     yield "reference/errors.md", errors_page()
     yield "reference/schema.md", schema_page(root)
     yield "reference/values.md", values_page()
@@ -60,7 +60,7 @@ def pages(root: Path) -> Iterator[tuple[str, str]]:
 
 
 def errors_page() -> str:
-    """Return every error with what it means and what to do about it, in the order of the tree."""
+    """Return every error with its meaning and its advice, in the order of the tree."""
     tree = inspect.cleandoc(errors.__doc__ or "").partition("::\n\n")[2].partition("\n\n``")[0]
     parts = [
         "# Errors",
@@ -102,7 +102,7 @@ def decisions_page(root: Path) -> str:
 
 
 def table_notes(repository: Repository, backend: str) -> dict[str, TableNotes]:
-    """Return what the comments of a backend's migrations say, by table in the order of their creation."""
+    """Return the comments of a backend's migrations, by table in the order of creation."""
     notes: dict[str, TableNotes] = {}
     for migration in repository.migrations(backend):
         name = f"{migration.number:04}_{migration.name}"

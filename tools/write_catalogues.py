@@ -23,7 +23,7 @@ _SCHEMA = "lash_catalogue"
 
 
 def sqlite_catalogue() -> Catalogue:
-    """Return the catalogue that SQLite's migrations make."""
+    """Return the catalogue after SQLite's migrations."""
     connection = apsw.Connection(":memory:")
     for step in load_migrations(SQLITE_MIGRATIONS):
         connection.execute(step.statement)
@@ -31,7 +31,7 @@ def sqlite_catalogue() -> Catalogue:
 
 
 async def postgres_catalogue(url: str) -> Catalogue:
-    """Return the catalogue that PostgreSQL's migrations make, in a schema that is removed again."""
+    """Return the catalogue after PostgreSQL's migrations, from a temporary schema."""
     options = PostgresOptions.from_url(url, schema=_SCHEMA)
     database = await Database.open(options, queries=load_queries("lash.postgres.sql", schema=_SCHEMA))
     try:

@@ -109,7 +109,7 @@ async def cancel(shell: Shell, process_id: str | None, session_id: str | None, r
     """Ask a process, or the current turn of a session, to stop.
 
     It is a durable request: a worker that runs it, now or later, sees it and stops. The input of a cancelled turn is
-    consumed and the session goes on. Ends with code 4 if the process has ended, or if no turn has begun.
+    consumed and the session goes on. Exits with code 4 if the process has ended, or if no turn is running.
     """
     if (process_id is None) == (session_id is None):
         raise click.UsageError("name a process, or a session with --session")

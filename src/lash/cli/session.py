@@ -294,7 +294,7 @@ async def export(shell: Shell, session_id: str, target: str, with_queue: bool) -
 async def import_(shell: Shell, source: str, session_id: str | None) -> None:
     """Import a session from a file of `lash sessions export`, whole or not at all.
 
-    Doing it again changes nothing. Ends with code 4 if another session has the id.
+    Idempotent. Exits with code 4 if another session has the id.
     """
     from lash.cli.transfer import import_from
 

@@ -86,7 +86,7 @@ def _identity(identity: WaitIdentity) -> str:
 async def resolve(shell: Shell, key: str, value: str, code: str | None, message: str) -> None:
     """Resolve a wait by its signed key, which the waiting process has handed out; the first resolution wins.
 
-    KEY - reads the key from standard input, which keeps it out of the list of processes. Ends with code 3 if the key
+    KEY - reads the key from standard input, which keeps it out of the list of processes. Exits with code 3 if the key
     is unknown or was revoked, and with code 4 if the wait was resolved before.
     """
     from lash.model.wait import AlreadyResolved, Rejected, Resolved, UnknownOrRevoked
