@@ -25,7 +25,8 @@ _ADD_COLUMN = re.compile(r"ADD COLUMN (?P<column>\w+)")
 _CREATE_INDEX = re.compile(r'CREATE (?P<unique>UNIQUE )?INDEX (?P<index>\w+)\s+ON (?::"schema"\.)?(?P<table>\w+)')
 
 _ABOUT_ERRORS: Final = """\
-Every error of lash is a `lash.LashError`; its `error.advice`, a `lash.Advice`, says what to do. All classes are in `lash.errors`.
+Every error of lash is a `lash.LashError`; its `error.advice`, a `lash.Advice`, says what to do.
+All classes are in `lash.errors`.
 Exceptions of a database driver never escape; the original is kept as `__cause__`."""
 _ABOUT_SCHEMA: Final = """\
 One database holds everything. Both backends have the same tables, except those marked below, and the same
