@@ -15,6 +15,7 @@ from lash.plan.session.node import (
     check_node_ids,
     decode_node,
     encode_nodes,
+    first_user_text,
     new_nodes,
     path_nodes,
     user_text,
@@ -255,6 +256,14 @@ def test_only_messages_of_users_have_a_line() -> None:
     """Other roles and other entries give none."""
     assert user_text(said("n", role=Role.ASSISTANT)) is None
     assert user_text(noted("n")) is None
+
+
+def test_a_list_shows_the_first_user_message() -> None:
+    """Its text as it is stored; nothing where there is no message, or no message of a user."""
+    (encoded,) = encode_nodes([message(part("hello"))], Compression.BALANCED)
+    assert first_user_text(PathRow("n", None, 0, False, encoded.stored_body, encoded.packed)) == "hello"
+    assert first_user_text(row("n", None, 0)) == ""
+    assert first_user_text(None) == ""
 
 
 def test_roles_and_kinds_may_be_given_as_their_text() -> None:
