@@ -2,11 +2,20 @@
 
 import pytest
 
+from lash.errors import LeaseLost
 from lash.model.lease import Busy, LeaseOwner
 from lash.model.queue import EmptyReason, NothingClaimed, turn_id_of
 from lash.plan.lease import NEVER_HELD, LeaseRow
-from lash.plan.queue.claim_turn import TurnClaim, TurnClaimDecision, plan_turn_claim
-from lash.plan.queue.queue import CandidateRow, QueueFacts, QueueHead
+from lash.plan.queue.claim_turn import (
+    ClaimedTurnRows,
+    NewLease,
+    TurnClaim,
+    TurnClaimDecision,
+    claimed_turn,
+    plan_turn_claim,
+    turn_head,
+)
+from lash.plan.queue.queue import CandidateRow, HeadRequest, NewClaim, QueueFacts, QueueHead, decide_claim
 from tests.rules.kit import SESSION
 from tests.rules.test_lease import HOLDER, LEASE, RIVAL, ROW
 
@@ -76,3 +85,29 @@ def test_a_group_is_bounded() -> None:
 def test_a_turn_is_named_after_its_first_batch() -> None:
     """The id of a turn is the same in every attempt."""
     assert turn_id_of("b") == "turn:b"
+
+
+def test_the_claim_of_a_turn_reads_both_lanes_without_live_claims() -> None:
+    """A new lease holder inherits no claims, so no fencing number of a lease is asked for."""
+    expected = HeadRequest(session_id=SESSION, fencing=-1, lanes=("early", "late"), limit=64)
+    assert turn_head(SESSION) == expected
+
+
+def test_lease_and_claim_of_a_turn_run_out_together() -> None:
+    """Both carry the decided fencing number and start at the time of the database."""
+    decision = TurnClaim(fencing=8, seqs=[9], scope_id="scope")
+    claim, lease = NewClaim(claim_id="c", token="t", ttl_ms=50), NewLease(owner=RIVAL, token="l")
+    turn = claimed_turn(SESSION, decision, lease, claim, ClaimedTurnRows(1_000, [], 4, recorded=True))
+    assert (turn.revision, turn.recorded, turn.lease.owner, turn.lease.token) == (4, True, RIVAL, "l")
+    assert (turn.lease.resource.id, turn.claim.session_id, turn.claim.token) == (SESSION, SESSION, "t")
+    assert (turn.lease.fencing, turn.claim.lease_fencing) == (8, 8)
+    assert (turn.lease.claimed_at_ms, turn.claim.claimed_at_ms) == (1_000, 1_000)
+    assert (turn.lease.expires_at_ms, turn.claim.expires_at_ms) == (1_050, 1_050)
+
+
+def test_a_claim_is_decided_under_a_live_lease_only() -> None:
+    """The fence is checked at the time of the head, before any batch is chosen."""
+    live, expired = (QueueHead(now_ms=now_ms, lease=ROW, facts=_ready(LATE)) for now_ms in (1_999, 2_000))
+    assert decide_claim(live, fence=LEASE.fence, choose=lambda facts: [facts.candidates[0].seq]) == [9]
+    with pytest.raises(LeaseLost):
+        decide_claim(expired, fence=LEASE.fence, choose=lambda facts: [facts.candidates[0].seq])

@@ -187,8 +187,8 @@ def test_a_batch_waits_in_the_lane_of_its_kind_and_delivery(payload: Payload, de
         (replace(DRAFT, payloads="text"), "payloads must be a tuple of at least one payload"),
         (replace(DRAFT, payloads=None), "payloads must be a tuple of at least one payload"),
         (replace(DRAFT, payloads=(HELLO, "text")), "expected payloads, got a str"),
-        (replace(DRAFT, payloads=(HELLO, WAKE)), "one kind of payload, not 2"),
-        (replace(DRAFT, payloads=(HELLO, WAKE, SessionCommand(command="reset"))), "one kind of payload, not 3"),
+        (replace(DRAFT, payloads=(HELLO, WAKE)), "one kind of payload, got 2"),
+        (replace(DRAFT, payloads=(HELLO, WAKE, SessionCommand(command="reset"))), "one kind of payload, got 3"),
         (replace(DRAFT, payloads=(TurnInput.of_text("\ud800"),)), "payloads contains a lone surrogate"),
         (replace(DRAFT, payloads=(replace(WAKE, sequence=-1),)), "payloads"),
         (replace(DRAFT, payloads=(replace(WAKE, sequence=2**64),)), "payloads"),
@@ -330,8 +330,8 @@ def test_batch_ids_that_make_no_sense_are_refused(wrong: object, message: str) -
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (None, "a Claim is needed, not NoneType"),
-        (CLAIM.completion, "a Claim is needed, not ClaimCompletion"),
+        (None, "expected a Claim, got NoneType"),
+        (CLAIM.completion, "expected a Claim, got ClaimCompletion"),
         (replace(CLAIM, session_id=""), r"claim\.session_id is blank"),
         (replace(CLAIM, claim_id=""), r"claim\.claim_id is blank"),
         (replace(CLAIM, token="t\0"), r"claim\.token contains a NUL"),
