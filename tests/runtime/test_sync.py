@@ -223,7 +223,7 @@ def test_errors_are_the_same_ones_with_both_sides_in_the_traceback() -> None:
     assert caught.value.session_id == "nobody"
     files = [Path(frame.filename).name for frame in traceback.extract_tb(caught.value.__traceback__)]
     assert files[0] == Path(__file__).name
-    assert files[-1] == "head.py"
+    assert files[-1] == "lookup.py"
 
 
 def test_a_wait_in_another_thread_ends_when_the_storage_is_closed() -> None:
