@@ -60,7 +60,7 @@ def live(state: SessionState, fence: LeaseFence, now_ms: int) -> Lease:
     """Return the lease if this is the fence of it and it has not run out; else refuse."""
     held = state.lease.holder
     if held is None or held.fence != fence or now_ms >= held.expires_at_ms:
-        raise Refused("LeaseLost", session_id=fence.resource.id)
+        raise Refused("LeaseLost", resource=fence.resource)
     return held
 
 

@@ -40,7 +40,7 @@ KINDS: Final = {
     "command": (LATE, Slot.EXCLUSIVE, None),
 }
 kinds: Final = st.sampled_from(tuple(KINDS))
-keys: Final = st.sampled_from((None, None, None, "k0", "k0", "k1"))
+keys: Final = st.sampled_from((None, None, "k0", "k0", "k0", "k1"))
 delays: Final = st.sampled_from((0, 0, 0, 0, -1, 400, 1_000))
 places: Final = st.integers(0, 5)
 
