@@ -93,12 +93,14 @@ def schema_page(root: Path) -> str:
 
 
 def decisions_page(root: Path) -> str:
-    """Return the list of decision records."""
+    """Return the list of decision records, with the status of those that are no longer current."""
     lines = ["# Decisions", "", "What was decided, why, and what was considered instead.", ""]
     for path in Repository(root).files("docs/adr", suffixes=(".md",)):
-        title = path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
-        number, _, shown = title.partition(": ")
-        lines.append(f"- [{number}](adr/{path.name}) {shown}")
+        text = path.read_text(encoding="utf-8")
+        number, _, shown = text.partition("\n")[0].lstrip("# ").partition(": ")
+        status = text.partition("\nStatus: ")[2].partition("\n")[0].replace("](../", "](")
+        note = "" if status == "Accepted" else f". *{status}*"
+        lines.append(f"- [{number}](adr/{path.name}) {shown}{note}")
     return "\n".join(lines) + "\n"
 
 
