@@ -42,9 +42,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xfail(reason=reason, raises=NotShared, strict=True))
 
 
-def _harness(backend_name: str, request: pytest.FixtureRequest, folder: Path) -> URLHarness | MemoryHarness:
+def _harness(backend_name: str, request: pytest.FixtureRequest, directory: Path) -> URLHarness | MemoryHarness:
     if backend_name == "memory":
         return MemoryHarness()
     if backend_name == "sqlite":
-        return URLHarness("sqlite", f"sqlite:///{folder / 'lash.db'}", ManualClock())
+        return URLHarness("sqlite", f"sqlite:///{directory / 'lash.db'}", ManualClock())
     return PostgresHarness(request.getfixturevalue("postgres_storage_url"))

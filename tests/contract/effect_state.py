@@ -1,4 +1,4 @@
-"""What the contracts of effects share: all that can be seen of them, and calls that must change nothing."""
+"""Shared by the contracts of effects: the visible state of a scope, and calls that must change nothing."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ E = TypeVar("E", bound=LashError)
 
 
 class Seen(NamedTuple):
-    """Everything that the public surface shows of one scope: its effects, and its group ``g``."""
+    """Everything that the public API shows of one scope: its effects, and its group ``g``."""
 
     effects: tuple[EffectRecord, ...]
     group: EffectGroup | None
 
 
 async def seen(storage: Storage, scope: ExecutionScope = TURN) -> Seen:
-    """Look at a scope from the outside."""
+    """Read a scope through the public API."""
     return Seen(await storage.effects.list(scope), await storage.effects.group(scope, "g"))
 
 
@@ -41,7 +41,7 @@ async def refuse(
     naming: str | None = None,
     scope: ExecutionScope = TURN,
 ) -> E:
-    """Assert that the call is refused with exactly this error, that it names what it is about, and changes nothing."""
+    """Assert that the call raises exactly this error with these texts, and changes nothing."""
     before = await seen(storage, scope)
     with pytest.raises(error) as raised:
         await call
@@ -52,7 +52,7 @@ async def refuse(
 
 
 async def stored(storage: Storage, key: str = "k", scope: ExecutionScope = TURN) -> EffectRecord:
-    """Return the record of an effect that must be there."""
+    """Return the record of an effect that must exist."""
     record = await storage.effects.get(scope, key)
     assert record is not None, key
     return record

@@ -1,4 +1,4 @@
-"""A harness on PostgreSQL, whose server has to be told what time it is."""
+"""The PostgreSQL harness, which sets the server's clock, and one with a byte store of the test's choice."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class PostgresHarness(URLHarness):
 
 
 class BytesHarness:
-    """Another harness, whose storages keep the bytes of attachments in a store of the test's choice."""
+    """A harness whose storages keep attachment bytes in a store of the test's choice."""
 
     def __init__(self, inner: Harness, byte_store: ByteStore) -> None:
         self._inner = inner

@@ -1,4 +1,4 @@
-"""What can be seen of processes, to compare before and after, and a storage that checks every write."""
+"""The visible state of processes, to compare before and after, and a storage that checks every write."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _READS: Final = frozenset(
 
 
 class Observed(NamedTuple):
-    """Everything that the public surface shows of one process."""
+    """Everything that the public API shows of one process."""
 
     record: ProcessRecord
     events: tuple[ProcessEvent, ...]
@@ -45,7 +45,7 @@ class Observed(NamedTuple):
 
 
 class World(NamedTuple):
-    """Everything that the public surface shows of all processes."""
+    """Everything that the public API shows of all processes."""
 
     processes: tuple[Observed, ...]
     changes: tuple[ProcessChange, ...]
@@ -53,12 +53,12 @@ class World(NamedTuple):
 
 
 async def opened(harness: Harness) -> Storage:
-    """Open a storage whose every write, accepted or refused, is followed by a check of all logs."""
+    """Open a storage that checks all logs after every write, accepted or refused."""
     return cast("Storage", _Checking(await harness.open()))
 
 
 async def check_logs(storage: Storage) -> None:
-    """Every log is numbered without a gap, ends once at most, and adds up to the stored record."""
+    """Check that every log is numbered without gaps, ends at most once, and folds to the stored record."""
     for record in await all_records(storage):
         events = await log(storage, record.process_id, through=record.last_sequence)
         assert [event.sequence for event in events] == list(range(1, record.last_sequence + 1)), record.process_id
@@ -85,7 +85,7 @@ async def listed(storage: Storage, **wanted: Any) -> list[str]:  # noqa: ANN401 
 
 
 async def log(storage: Storage, process_id: str = "p", *, through: int | None = None) -> tuple[ProcessEvent, ...]:
-    """Return the whole log of a process, or its events up to a number."""
+    """Return the whole log of a process, or its events up to a sequence number."""
     events: list[ProcessEvent] = []
     while page := await storage.events.after(process_id, events[-1].sequence if events else 0, limit=1_000):
         events += page
@@ -93,7 +93,7 @@ async def log(storage: Storage, process_id: str = "p", *, through: int | None = 
 
 
 async def feed(storage: Storage, cursor: str | None = None, *, limit: int = 1_000) -> tuple[list[ProcessChange], str]:
-    """Read the feed of changes from a cursor to its end, and return where that is."""
+    """Read the change feed from a cursor to its end, and return the cursor there."""
     changes: list[ProcessChange] = []
     while True:
         page = await storage.events.changes(cursor, limit=limit)
@@ -104,7 +104,7 @@ async def feed(storage: Storage, cursor: str | None = None, *, limit: int = 1_00
 
 
 async def world(storage: Storage) -> World:
-    """Look at all processes from the outside."""
+    """Read all processes through the public API."""
     processes = [
         Observed(
             record=record,
@@ -122,7 +122,7 @@ async def world(storage: Storage) -> World:
 async def refuse(
     storage: Storage, call: Awaitable[object], error: type[LashError], *, naming: str | None = None
 ) -> LashError:
-    """Assert that the call is refused with exactly this error, that it names what it is about, and changes nothing."""
+    """Assert that the call raises exactly this error with these texts, and changes nothing."""
     before = await world(storage)
     with pytest.raises(error) as raised:
         await call
@@ -133,7 +133,7 @@ async def refuse(
 
 
 class _Checking:
-    """Stands before a storage and checks all logs after every write to its processes."""
+    """Wraps a storage and checks all logs after every write to its processes."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage

@@ -1,4 +1,4 @@
-"""What the contracts of queued work share: drafts, claims, and all that can be seen of a queue."""
+"""Shared by the contracts of queued work: drafts, claims, and the visible state of a queue."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LONG: Final = 60_000
 
 
 class DraftFields(TypedDict, total=False):
-    """What a draft may say besides its text."""
+    """The optional fields of a draft."""
 
     source_key: str | None
     delivery: Delivery
@@ -54,18 +54,18 @@ def early(text: str, *, session_id: str = "s", **fields: Unpack[DraftFields]) ->
 
 
 def joining(text: str, group: str | None = "g", *, session_id: str = "s", **fields: Unpack[DraftFields]) -> BatchDraft:
-    """Return an early input that shares a claim with its neighbours of the same merge key."""
+    """Return an early input that shares a claim with neighbours of the same merge key."""
     fields["slot"], fields["merge_key"] = Slot.JOIN, group
     return early(text, session_id=session_id, **fields)
 
 
 def command(label: str, *, session_id: str = "s", **fields: Unpack[DraftFields]) -> BatchDraft:
-    """Return an order to the session."""
+    """Return a command to the session."""
     return BatchDraft(session_id=session_id, payloads=(SessionCommand(command=label),), **fields)
 
 
 async def queued(storage: Storage, *drafts: BatchDraft) -> list[Batch]:
-    """Enqueue the drafts one after the other and return their batches."""
+    """Enqueue the drafts one after another and return their batches."""
     batches: list[Batch] = []
     for draft in drafts:
         batch = (await storage.queue.enqueue(draft)).batch
@@ -92,7 +92,7 @@ def nothing(outcome: ClaimOutcome) -> EmptyReason:
 
 
 def texts(batches: Iterable[Batch]) -> list[str]:
-    """Return what the batches say, in their order."""
+    """Return the texts of the batches, in order."""
     return [_text(batch) for batch in batches]
 
 
@@ -112,7 +112,7 @@ def consuming(commit: Commit, *claims: Claim) -> Commit:
 
 
 class QueueObserved(NamedTuple):
-    """Everything that the public surface shows of one session and its queue."""
+    """Everything that the public API shows of one session and its queue."""
 
     session: Observed
     queue: tuple[Batch, ...]
@@ -121,7 +121,7 @@ class QueueObserved(NamedTuple):
 
 
 async def observe_queue(storage: Storage, session_id: str = "s") -> QueueObserved:
-    """Look at a session and its queue from the outside."""
+    """Read a session and its queue through the public API."""
     return QueueObserved(
         session=await observe(storage, session_id),
         queue=await storage.queue.list(session_id),

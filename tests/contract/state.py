@@ -1,4 +1,4 @@
-"""What can be seen of a session, to compare before and after."""
+"""The visible state of a session, to compare before and after."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lash.stores.storage import Storage
 
 
 class Observed(NamedTuple):
-    """Everything that the public surface shows of one session, and of the list that it is in."""
+    """Everything that the public API shows of one session, and of the list of sessions."""
 
     read: SessionRead | None
     meta: SessionMeta
@@ -23,7 +23,7 @@ class Observed(NamedTuple):
 
 
 async def observe(storage: Storage, session_id: str = "s") -> Observed:
-    """Look at a session from the outside."""
+    """Read a session through the public API."""
     session = storage.session(session_id)
     return Observed(
         read=await session.load(FullGraph()),
@@ -34,7 +34,7 @@ async def observe(storage: Storage, session_id: str = "s") -> Observed:
 
 
 async def loaded(storage: Storage, session_id: str = "s") -> SessionRead:
-    """Return the whole session, which must have been committed to."""
+    """Return the whole session, which must have a commit."""
     read = await storage.session(session_id).load(FullGraph())
     assert read is not None
     return read
@@ -47,7 +47,7 @@ def ids(read: SessionRead | None) -> list[str]:
 
 
 async def refuse(storage: Storage, commit: Commit, error: type[LashError]) -> None:
-    """Assert that the commit is refused with exactly this error and changes nothing that can be seen."""
+    """Assert that the commit raises exactly this error and changes nothing visible."""
     before = await observe(storage, commit.session_id)
     with pytest.raises(error) as raised:
         await storage.session(commit.session_id).commit(commit)

@@ -1,4 +1,4 @@
-"""What the live activity of sessions must hold: positions without holes, gaps that are told, nothing durable."""
+"""The contract of live activity: positions without holes, reported gaps, nothing durable."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TestActivity:
     """What observers may rely on, as far as the store provides it."""
 
     async def test_positions_have_no_holes(self, harness: Harness) -> None:
-        """Positions are 1, 2, 3… within each session, whatever other sessions show."""
+        """Positions are 1, 2, 3… within each session, independent of other sessions."""
         storage = await sessions(harness, "s", "other")
         assert await show(storage, "a", "b") == 2
         assert await show(storage, "x", session_id="other") == 1
@@ -38,7 +38,7 @@ class TestActivity:
         assert [(item.position, item.payload) for item in await seen(storage, "other")] == [(1, "x")]
 
     async def test_concurrent_appends_share_no_position(self, harness: Harness) -> None:
-        """What several show at once is all there, each append whole and in its order."""
+        """Concurrent appends all arrive, each whole and in its order."""
         storages = [await harness.open() for _ in range(4)]
         await created(storages[0])
         ends = await asyncio.gather(
@@ -54,7 +54,7 @@ class TestActivity:
 
     @pytest.mark.parametrize("payload", PAYLOADS)
     async def test_an_item_is_read_as_it_was_shown(self, harness: Harness, payload: str) -> None:
-        """Turn, payload, loss and time come back, with the revision at which the session was."""
+        """An item comes back with its turn, payload, loss flag and time, and with the session's revision."""
         storage = await harness.open()
         await started(storage)
         draft = ActivityDraft(turn_id="t:1", payload=PAYLOADS[payload], lost=4)
@@ -66,7 +66,7 @@ class TestActivity:
         )
 
     async def test_a_look_goes_on_behind_its_place(self, harness: Harness) -> None:
-        """Pages of any size meet without a hole or a repetition; at the tail there is nothing."""
+        """Pages of any size join without a hole or a repetition; at the tail a page is empty."""
         storage = await sessions(harness, "s")
         begin = (await storage.activity.read("s")).newest
         await show(storage, *"abcdefg")
@@ -81,7 +81,7 @@ class TestActivity:
         assert await storage.activity.read("s", look.newest) == ActivityPage(newest=look.newest)
 
     async def test_a_look_without_a_place_shows_where_the_session_stands(self, harness: Harness) -> None:
-        """It shows the revision and the end of the activity, and none of it."""
+        """A read without a cursor returns the revision and the end of the activity, and no items."""
         storage = await harness.open()
         await started(storage)
         await show(storage, "a", "b")
@@ -89,7 +89,7 @@ class TestActivity:
         assert (look.gap, look.activity, look.newest.revision, look.newest.position) == (None, (), 1, 2)
 
     async def test_what_is_too_much_is_trimmed(self, harness: Harness) -> None:
-        """The last 2,048 items are kept; who has not seen what went before gets a gap, never a part."""
+        """The last 2,048 items are kept; a reader who missed older ones gets a gap, never part of them."""
         storage = await sessions(harness, "s")
         begin = (await storage.activity.read("s")).newest
         for _ in range(4):
@@ -104,7 +104,7 @@ class TestActivity:
         assert kept.activity[0].position == 2
 
     async def test_what_is_too_large_is_trimmed(self, harness: Harness) -> None:
-        """What is kept is bounded in bytes, not only in items."""
+        """The kept activity is bounded in bytes, not only in items."""
         storage = await sessions(harness, "s")
         begin = (await storage.activity.read("s")).newest
         for _ in range(20):
@@ -117,7 +117,7 @@ class TestActivity:
         assert (await storage.activity.read("s", replace(look.newest, position=oldest - 10))).gap is GapReason.TRIMMED
 
     async def test_what_is_too_old_is_trimmed_by_the_next(self, harness: Harness) -> None:
-        """An append removes what is older than 120 seconds, and not what is exactly that old."""
+        """An append removes items older than 120 seconds; an item exactly that old stays."""
         storage = await sessions(harness, "s")
         begin = (await storage.activity.read("s")).newest
         await show(storage, "old")
@@ -129,7 +129,7 @@ class TestActivity:
         assert [item.payload for item in await seen(storage, after=1)] == ["young", "new"]
 
     async def test_pruning_forgets_sessions_that_fell_silent(self, harness: Harness) -> None:
-        """Maintenance removes old activity; positions go on, and the loss is a gap, also with nothing left."""
+        """Maintenance removes old activity; positions continue, and a reader who missed it gets a gap."""
         storage = await sessions(harness, "s", "other")
         begin = (await storage.activity.read("s")).newest
         await show(storage, "a", "b")
@@ -145,7 +145,7 @@ class TestActivity:
         assert [item.payload for item in await seen(storage, "other")] == ["fresh"]
 
     async def test_a_place_ahead_of_the_session_is_a_gap(self, harness: Harness) -> None:
-        """A position or a revision that the session has not reached is unavailable, not an empty answer."""
+        """A cursor beyond the session's position or revision is unavailable, not an empty answer."""
         storage = await harness.open()
         await started(storage)
         await show(storage, "a")
@@ -154,7 +154,7 @@ class TestActivity:
             assert await storage.activity.read("s", ahead) == ActivityPage(newest=here, gap=GapReason.UNAVAILABLE)
 
     async def test_a_place_of_another_life_is_a_gap(self, harness: Harness) -> None:
-        """A session that was created again shows nothing to who knew the first, however much it has shown."""
+        """A cursor from before a session was deleted and recreated is a gap, whatever the new one has shown."""
         storage = await sessions(harness, "s")
         await show(storage, "a")
         old = (await storage.activity.read("s")).newest
@@ -167,7 +167,7 @@ class TestActivity:
         assert look.newest.life != old.life
 
     async def test_a_place_of_another_epoch_is_a_gap(self, harness: Harness) -> None:
-        """Positions that began anew are not taken for the old ones."""
+        """A cursor of an earlier epoch is a gap: its positions are not mistaken for current ones."""
         storage = await sessions(harness, "s")
         await show(storage, "a", "b")
         here = (await storage.activity.read("s")).newest
@@ -175,14 +175,14 @@ class TestActivity:
         assert await storage.activity.read("s", elsewhere) == ActivityPage(newest=here, gap=GapReason.UNAVAILABLE)
 
     async def test_who_waited_for_the_session_sees_all_of_it(self, harness: Harness) -> None:
-        """The place before a session was created is before everything in its first life."""
+        """A cursor from before a session existed is before everything in the session's first life."""
         storage = await sessions(harness, "s")
         await show(storage, "a")
         look = await storage.activity.read("s", ObserveCursor())
         assert [item.payload for item in look.activity] == ["a"]
 
     async def test_activity_is_not_history(self, harness: Harness) -> None:
-        """Nothing that is shown changes the head, and a commit neither waits for it nor removes it."""
+        """Activity never changes the head, and a commit neither waits for it nor removes it."""
         storage = await harness.open()
         session = await started(storage)
         before = await session.load()
@@ -193,7 +193,7 @@ class TestActivity:
         assert [(item.payload, item.revision) for item in await seen(storage)] == [("a", 1), ("b", 2)]
 
     async def test_there_is_no_activity_without_a_session(self, harness: Harness) -> None:
-        """A session that never was, or was deleted, shows nothing and takes nothing."""
+        """A session that never existed or was deleted has no activity and accepts none."""
         storage = await sessions(harness, "gone")
         change = (await storage.activity.read("gone")).newest.change
         await show(storage, "a", session_id="gone")
@@ -220,7 +220,7 @@ class TestActivity:
         ],
     )
     async def test_what_cannot_be_shown_is_refused_whole(self, harness: Harness, items: object) -> None:
-        """A bad item is refused before anything is written, with the good ones beside it."""
+        """One bad item refuses the whole append before anything is written."""
         storage = await sessions(harness, "s")
         good = ActivityDraft(turn_id="t", payload="good")
         given: Any = [good, *items] if isinstance(items, list) and items else items
@@ -229,7 +229,7 @@ class TestActivity:
         assert (await storage.activity.read("s")).newest.position == 0
 
     async def test_a_foreign_value_is_no_place(self, harness: Harness) -> None:
-        """What is no place, no cursor of the feed and no page size is refused before anything is read."""
+        """An invalid cursor, feed cursor or page size is refused before anything is read."""
         storage = await harness.open()
         with pytest.raises(InvalidInput):
             await storage.activity.read("never", "x")  # type: ignore[arg-type]
@@ -240,7 +240,7 @@ class TestActivity:
 
     @pytest.mark.parametrize("name", BAD_IDS)
     async def test_what_is_no_id_is_refused(self, harness: Harness, name: str) -> None:
-        """Everywhere where a session is named."""
+        """An invalid session id is refused by every call."""
         storage = await sessions(harness, "s")
         change = (await storage.activity.read("s")).newest.change
         with pytest.raises(InvalidInput, match="session_id"):
@@ -251,7 +251,7 @@ class TestActivity:
             await storage.activity.process_changes(BAD_IDS[name], change)
 
     async def test_appends_prunings_and_a_deletion_end_well(self, harness: Harness) -> None:
-        """Beside each other they neither hang nor fail, but for appends to the session that is gone."""
+        """Concurrent appends, prunings and a deletion neither hang nor fail, except appends after the deletion."""
         storages = [await harness.open() for _ in range(4)]
         await created(storages[0])
         await created(storages[0], "doomed")
@@ -275,7 +275,7 @@ class TestActivity:
         assert (await storages[0].activity.read("s")).newest.position == 600
 
     async def test_an_append_is_a_hint(self, harness: Harness) -> None:
-        """Who listens for everything is told to look."""
+        """An append wakes listeners for everything."""
         storage = await sessions(harness, "s")
         with storage.hints.listen(everything=True) as hints:
             await hints.wait(0)
@@ -293,7 +293,7 @@ async def sessions(harness: Harness, *session_ids: str) -> Storage:
 
 
 async def show(storage: Storage, *payloads: JSON, session_id: str = "s") -> int:
-    """Show these payloads of one turn."""
+    """Append these payloads as activity of one turn."""
     return await storage.activity.append(session_id, [ActivityDraft(turn_id="t", payload=each) for each in payloads])
 
 

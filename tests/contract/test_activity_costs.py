@@ -1,4 +1,4 @@
-"""What activity costs: one statement to show something, one to look, whatever there is already."""
+"""Costs of activity: one statement to append and one to read, however much there is."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ APPEND = {
 
 
 class Recorder:
-    """Remembers the names of the statements that a storage runs."""
+    """Records the names of the statements that a storage runs."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -33,7 +33,7 @@ class Recorder:
         self.names.append(name)
 
     def take(self) -> list[str]:
-        """Return what ran since the last call, but for the ends of transactions."""
+        """Return what ran since the last call, except transaction control."""
         taken, self.names = self.names, []
         return [name for name in taken if "_" in name]
 
@@ -44,7 +44,7 @@ async def show(storage: Storage, count: int) -> None:
 
 @pytest.mark.parametrize("before", [1, 2_048])
 async def test_an_append_is_one_statement(harness: Harness, before: int) -> None:
-    """On PostgreSQL one round trip for many items, after the first append too; no more with more kept."""
+    """An append of many items is one round trip on PostgreSQL, independent of how much is kept."""
     recorder = Recorder()
     storage = await harness.open(on_statement=recorder)
     await started(storage)
@@ -68,7 +68,7 @@ async def test_a_look_is_one_statement(harness: Harness) -> None:
 
 
 async def test_an_observer_asks_for_processes_only_when_some_changed(harness: Harness) -> None:
-    """Issue 6: an observer of activity and commits costs one read for each hint."""
+    """An observer of activity and commits costs one read per hint."""
     recorder, writer = Recorder(), await harness.open()
     session = await started(writer)
     storage = await harness.open(on_statement=recorder)
@@ -85,7 +85,7 @@ async def test_an_observer_asks_for_processes_only_when_some_changed(harness: Ha
 
 
 async def test_many_observers_share_their_looks(harness: Harness) -> None:
-    """Issue 6: those who have seen the same are served by one read, however many they are."""
+    """Observers with equal cursors are served by one read, however many there are."""
     recorder, writer = Recorder(), await harness.open()
     await started(writer)
     storage = await harness.open(on_statement=recorder)
@@ -95,8 +95,8 @@ async def test_many_observers_share_their_looks(harness: Harness) -> None:
         for count in range(1, 4):
             recorder.take()
             await show(writer, 1)
-            told = await asyncio.gather(*(anext(stream) for stream in streams))
-            assert len({observed.cursor for observed in told}) == 1
+            observed_once = await asyncio.gather(*(anext(stream) for stream in streams))
+            assert len({observed.cursor for observed in observed_once}) == 1
             assert recorder.take().count(LOOK[harness.backend][0]) <= 10, count
     for stream in streams:
         await stream.aclose()

@@ -1,4 +1,4 @@
-"""What a look at a session must show besides its activity: the queue, and the changes of its processes."""
+"""The contract of reading a session besides its activity: the queue, and the changes of its processes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ RUNNING = ProcessStatus.RUNNING
 
 
 class TestActivityQueue:
-    """How a look shows the queue of a session."""
+    """How a read shows the queue of a session."""
 
     async def test_a_look_shows_how_the_queue_stands(self, harness: Harness) -> None:
-        """What is queued, claimed, dead; every step of a batch is another mark; other sessions are not."""
+        """A read counts queued, claimed and dead work; every step of a batch changes the mark."""
         storage = await sessions(harness, "other")
         session = await started(storage)
         assert await queue(storage) == QueueMark()
@@ -47,10 +47,10 @@ class TestActivityQueue:
 
 
 class TestActivityProcess:
-    """Which changes of processes a session is shown."""
+    """Which changes of processes a session sees."""
 
     async def test_a_session_sees_what_wakes_it_and_what_it_was_granted(self, harness: Harness) -> None:
-        """Changes of those processes, in their order, and of no others."""
+        """A session sees changes of processes that wake it or are granted to it, in order, and no others."""
         storage = await sessions(harness, "s", "other")
         begin = await change(storage)
         await storage.processes.register(process("wakes", wake_session_id="s"))
@@ -71,7 +71,7 @@ class TestActivityProcess:
         assert await changes(storage, await change(storage)) == []
 
     async def test_a_process_that_cannot_be_seen_any_more_is_not_told(self, harness: Harness) -> None:
-        """A revoked grant and a pruned process take what they showed with them; the cursor goes on all the same."""
+        """Revoking a grant or pruning a process hides its changes; the cursor still advances."""
         storage = await sessions(harness, "s")
         begin = await change(storage)
         await storage.processes.register(process("p"))
@@ -83,7 +83,7 @@ class TestActivityProcess:
         assert await changes(storage, begin) == []
 
     async def test_each_change_has_its_cursor(self, harness: Harness) -> None:
-        """Going on behind any of them repeats none and leaves none out, however small the pages are."""
+        """Reading on from any change repeats none and skips none, at any page size."""
         storage = await sessions(harness, "s")
         begin = await change(storage)
         await storage.processes.register(process("p", wake_session_id="s"))
@@ -92,13 +92,13 @@ class TestActivityProcess:
             await storage.events.append("p", event(payload=number))
         whole = await storage.activity.process_changes("s", begin)
         assert whole is not None
-        told = [each.change.sequence for each in whole.changes]
-        assert told == [None, 1, 2, 3, 4, 5]
+        found = [each.change.sequence for each in whole.changes]
+        assert found == [None, 1, 2, 3, 4, 5]
         for index, each in enumerate(whole.changes):
             assert await changes(storage, each.cursor, limit=2) == [one.change for one in whole.changes[index + 1 :]]
 
     async def test_pruned_changes_are_a_gap(self, harness: Harness) -> None:
-        """Who comes after the feed was pruned beyond his cursor is told so; who is at its end missed nothing."""
+        """A cursor from before pruned changes is a gap; a cursor at the end missed nothing."""
         storage = await sessions(harness, "s")
         begin = await change(storage)
         await storage.processes.register(process("p", wake_session_id="s"))
@@ -111,7 +111,7 @@ class TestActivityProcess:
         assert len(await changes(storage, end)) == 1
 
     async def test_a_pruning_that_removes_nothing_is_no_gap(self, harness: Harness) -> None:
-        """As long as all changes are kept, nobody is told that some are not."""
+        """A pruning that removes no change reports no gap."""
         storage = await sessions(harness, "s")
         begin = await change(storage)
         await storage.processes.register(process("p", wake_session_id="s"))
@@ -130,7 +130,7 @@ class TestActivityProcess:
 
 
 async def queue(storage: Storage) -> QueueMark:
-    """Return how the queue of session ``s`` stands."""
+    """Return the queue state of session ``s``."""
     return (await storage.activity.read("s")).newest.queue
 
 
@@ -141,11 +141,11 @@ async def change(storage: Storage) -> str:
 
 async def changes(storage: Storage, cursor: str, *, limit: int = 256) -> list[ProcessChange]:
     """Return all changes behind a cursor that session ``s`` may see; fail the test if some are missing."""
-    told: list[ProcessChange] = []
+    found: list[ProcessChange] = []
     end = await change(storage)
     while cursor != end:
         seen = await storage.activity.process_changes("s", cursor, limit=limit)
         assert seen is not None
-        told += [each.change for each in seen.changes]
+        found += [each.change for each in seen.changes]
         cursor = seen.cursor
-    return told
+    return found

@@ -1,4 +1,4 @@
-"""What attachments must hold: announced before they are written, verified when they are read, stamped once."""
+"""The contract of attachments: announced before they are written, verified when read, stamped once."""
 
 from __future__ import annotations
 
@@ -61,20 +61,20 @@ def turn(owner_id: str) -> AttachmentOwner:
 
 
 async def uncommitted(storage: Storage) -> list[tuple[str, str]]:
-    """Return session and id of all that is not committed, as listed."""
+    """Return session and id of every uncommitted attachment, as listed."""
     page = await storage.attachments.list_uncommitted()
     return [(entry.session_id, entry.ref.id) for entry in page.entries]
 
 
 async def entry_of(storage: Storage, session_id: str, attachment_id: str) -> AttachmentEntry:
-    """Return a line of the manifest, which must be there."""
+    """Return a manifest entry, which must exist."""
     entry = await storage.attachments.entry(session_id, attachment_id)
     assert entry is not None
     return entry
 
 
 class TestAttachment:
-    """Laws about putting, reading and stamping."""
+    """Laws of putting, reading and stamping."""
 
     async def test_an_attachment_comes_back_whole(self, harness: Harness) -> None:
         """Bytes, id, length, media type, size and label come back; the id is the SHA-256 of the bytes."""
@@ -90,7 +90,7 @@ class TestAttachment:
             assert (found.ref, found.content) == (expected, content)
 
     async def test_attachments_survive_reopening(self, harness: Harness) -> None:
-        """A durable storage returns the attachment after it was closed and opened."""
+        """A durable storage returns the attachment after closing and reopening."""
         storage = await harness.open()
         await created(storage)
         ref = await storage.attachments.put("s", b"durable" * 1_000, "text/plain")
@@ -99,7 +99,7 @@ class TestAttachment:
         assert (await storage.attachments.get("s", ref.id)).content == b"durable" * 1_000
 
     async def test_durability_is_what_the_storage_promises(self, harness: Harness) -> None:
-        """What attachments survive is never more than what the storage survives."""
+        """Attachments are never more durable than their storage."""
         storage = await harness.open()
         assert storage.attachments.durability == storage.durability
 
@@ -122,7 +122,7 @@ class TestAttachment:
         assert (await storage.attachments.get("s", ref.id)).ref.media_type == normal
 
     async def test_an_unknown_attachment_is_not_found(self, harness: Harness) -> None:
-        """An id that the session does not have is AttachmentNotFound, also if another session has it."""
+        """An id that the session does not have raises AttachmentNotFound, even if another session has it."""
         storage = await harness.open()
         await created(storage)
         await created(storage, "other")
@@ -134,7 +134,7 @@ class TestAttachment:
             assert await storage.attachments.entry("s", attachment_id) is None
 
     async def test_an_attachment_is_listed_until_it_is_stamped(self, harness: Harness) -> None:
-        """An announced attachment is listed with its owner until it is stamped, and stays readable then."""
+        """An announced attachment is listed with its owner until it is stamped; it stays readable afterwards."""
         storage = await harness.open()
         await created(storage)
         first = await storage.attachments.put("s", b"1", "text/plain", owner=turn("t"))
@@ -149,7 +149,7 @@ class TestAttachment:
         assert (await storage.attachments.get("s", first.id)).content == b"1"
 
     async def test_stamping_touches_the_named_session_only(self, harness: Harness) -> None:
-        """Another session's id and an unknown one are left out of the answer, and nothing is stamped."""
+        """Stamping ignores unknown ids and those of another session, and leaves them out of the answer."""
         storage = await harness.open()
         await created(storage)
         await created(storage, "other")
@@ -161,7 +161,7 @@ class TestAttachment:
         assert await storage.attachments.commit_refs("s", []) == ()
 
     async def test_the_first_stamp_stays(self, harness: Harness) -> None:
-        """Neither stamping nor putting again moves the stamp, nor the time of a committed announcement."""
+        """Neither stamping nor putting again moves the stamp or the time of a committed announcement."""
         storage = await harness.open()
         await created(storage)
         start = harness.clock.now_ms()
@@ -175,7 +175,7 @@ class TestAttachment:
         assert await uncommitted(storage) == []
 
     async def test_putting_again_renews_an_announcement(self, harness: Harness) -> None:
-        """While there is no stamp, the latest put sets time and owner; one without an owner takes none away."""
+        """Before the stamp, the latest put sets time and owner; a put without an owner keeps the owner."""
         storage = await harness.open()
         await created(storage)
         ref = await storage.attachments.put("s", b"x", "text/plain", owner=turn("first"))
@@ -187,7 +187,7 @@ class TestAttachment:
         assert (await entry_of(storage, "s", ref.id)).owner == turn("second")
 
     async def test_the_latest_description_stands(self, harness: Harness) -> None:
-        """The same bytes are stored once, and described as the latest put did."""
+        """The same bytes are stored once, with the description of the latest put."""
         storage = await harness.open()
         await created(storage)
         await storage.attachments.put("s", b"x", "text/plain", width=1, label="old")
@@ -196,7 +196,7 @@ class TestAttachment:
         assert found.ref == ref == AttachmentRef(id=digest(b"x"), media_type="image/png", byte_len=1, height=2)
 
     async def test_sessions_describe_the_same_bytes_apart(self, harness: Harness) -> None:
-        """Two sessions with the same bytes have a line each; stamping or forgetting one leaves the other."""
+        """Two sessions with the same bytes have an entry each; stamping or forgetting one leaves the other."""
         storage = await harness.open()
         await created(storage)
         await created(storage, "other")
@@ -210,7 +210,7 @@ class TestAttachment:
             await storage.attachments.get("s", ref.id)
 
     async def test_forgetting_removes_the_line(self, harness: Harness) -> None:
-        """A forgotten attachment is gone, committed or not; forgetting an unknown one is no error."""
+        """A forgotten attachment is gone, committed or not; forgetting an unknown one is not an error."""
         storage = await harness.open()
         await created(storage)
         ref = await storage.attachments.put("s", b"x", "text/plain")
@@ -220,7 +220,7 @@ class TestAttachment:
             await storage.attachments.get("s", ref.id)
 
     async def test_uncommitted_attachments_are_listed_by_time_and_id(self, harness: Harness) -> None:
-        """The oldest first, then by id; an age means announced at least so long ago; pages do not overlap."""
+        """Oldest first, then by id; an age selects what was announced at least so long ago; pages do not overlap."""
         storage = await harness.open()
         await created(storage)
         await created(storage, "other")
@@ -245,7 +245,7 @@ class TestAttachment:
             assert len((await storage.attachments.list_uncommitted(age)).entries) == count
 
     async def test_attachments_of_a_session_are_listed_by_id(self, harness: Harness) -> None:
-        """All that a session has, stamped or not, and nothing of others; pages neither overlap nor leave out."""
+        """A session's attachments are listed, stamped or not, and no others; pages neither overlap nor skip."""
         storage = await harness.open()
         await created(storage)
         await created(storage, "other")
@@ -272,7 +272,7 @@ class TestAttachment:
             await storage.attachments.list("s", cursor="x")
 
     async def test_no_session_no_attachment(self, harness: Harness) -> None:
-        """A session that never was, or was deleted, is said so by every call, and nothing is announced."""
+        """Every call on a session that never existed or was deleted raises, and announces nothing."""
         storage = await harness.open()
         await created(storage, "deleted")
         ref = await storage.attachments.put("deleted", b"x", "text/plain")
@@ -308,7 +308,7 @@ class TestAttachment:
 
     @pytest.mark.parametrize("case", BAD_PUTS)
     async def test_what_cannot_be_put_is_refused(self, harness: Harness, case: str) -> None:
-        """A put that makes no sense is InvalidInput, and announces nothing."""
+        """An invalid put raises InvalidInput and announces nothing."""
         storage = await harness.open()
         await created(storage)
         values: dict[str, Any] = {"session_id": "s", "content": b"x", "media_type": "image/png"} | BAD_PUTS[case]

@@ -1,4 +1,4 @@
-"""What the session commit must do to attachments: stamp them in its own transaction, or refuse."""
+"""The contract of attachments in a commit: stamped in its transaction, or the commit is refused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class TestAttachmentCommit:
     """Attachments and commits."""
 
     async def test_a_commit_stamps_what_it_names(self, harness: Harness) -> None:
-        """The commit of a turn makes its attachments permanent; the first stamp stays, others have none."""
+        """A commit makes the attachments it names permanent; the first stamp stays, others get none."""
         storage = await harness.open()
         session = await created(storage, "s")
         named = await storage.attachments.put("s", b"named", "text/plain", owner=turn("t"))
@@ -30,7 +30,7 @@ class TestAttachmentCommit:
         assert await uncommitted(storage) == [("s", other.id)]
 
     async def test_a_commit_with_an_unknown_attachment_is_refused(self, harness: Harness) -> None:
-        """An attachment that was never put, or that another session has, refuses the commit as a whole."""
+        """A commit that names an attachment never put, or one of another session, is refused whole."""
         storage = await harness.open()
         await started(storage, "s", "a")
         await created(storage, "other")
@@ -42,7 +42,7 @@ class TestAttachmentCommit:
         assert sorted(await uncommitted(storage)) == sorted([("other", theirs.id), ("s", mine.id)])
 
     async def test_a_refused_commit_stamps_nothing(self, harness: Harness) -> None:
-        """A commit that loses on the revision leaves its attachments uncommitted."""
+        """A commit that fails on the revision leaves its attachments uncommitted."""
         storage = await harness.open()
         await started(storage, "s", "a")
         ref = await storage.attachments.put("s", b"late", "text/plain")
@@ -50,7 +50,7 @@ class TestAttachmentCommit:
         assert await uncommitted(storage) == [("s", ref.id)]
 
     async def test_a_repeated_commit_is_the_same_with_its_attachments(self, harness: Harness) -> None:
-        """A repeat returns the first result; the order and number of mentions do not matter."""
+        """A repeat returns the first result; order and repetition of the attachments do not matter."""
         storage = await harness.open()
         session = await created(storage, "s")
         one = await storage.attachments.put("s", b"1", "text/plain")
@@ -84,7 +84,7 @@ class TestAttachmentCommit:
                 assert (await storage.attachments.get(name, digest(content))).content == content
 
     async def test_a_fork_finds_what_its_messages_refer_to(self, harness: Harness) -> None:
-        """A fork has the committed attachments of its source, and keeps their bytes when the source is deleted."""
+        """A fork has its source's committed attachments, and keeps their bytes after the source is deleted."""
         storage = await harness.open()
         session = await created(storage, "source")
         kept = await storage.attachments.put("source", b"kept", "text/plain")

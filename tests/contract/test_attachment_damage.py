@@ -29,7 +29,7 @@ async def gone(entry: lash.model.AttachmentEntry) -> bool:
     "damage", ["content = '\\x00'", "size = 6999", "codec = 'lzma'", "codec = 'plain'", f"ref = '{'0' * 64}'"]
 )
 async def test_a_damaged_artifact_is_never_returned(backend_url: str, backend_name: str, damage: str) -> None:
-    """Other bytes, another length, form or ref under a known name are CorruptData, not a value."""
+    """Changed bytes, length, form or ref of an artifact raise CorruptData."""
     if backend_name == "sqlite":
         damage = damage.replace("'\\x00'", "x'00'")
     async with await lash.open(backend_url) as storage:
@@ -42,7 +42,7 @@ async def test_a_damaged_artifact_is_never_returned(backend_url: str, backend_na
 
 
 async def test_a_verified_artifact_is_loaded_once(backend_url: str) -> None:
-    """The storage remembers what it has verified: the second read asks no database."""
+    """A verified artifact is cached: the second read runs no query."""
     async with await lash.open(backend_url) as storage:
         ref = await storage.artifacts.put("modules", CONTENT)
     names: list[str] = []
@@ -54,7 +54,7 @@ async def test_a_verified_artifact_is_loaded_once(backend_url: str) -> None:
 
 @pytest.mark.parametrize("damage", ["size = 6999", "codec = 'lzma'", "codec = 'plain'"])
 async def test_damaged_bytes_in_the_database_are_mended_by_a_put(backend_url: str, damage: str) -> None:
-    """Damaged bytes are CorruptData, and putting the same bytes again replaces them."""
+    """Damaged bytes raise CorruptData; putting the same bytes again replaces them."""
     async with await lash.open(backend_url) as storage:
         await storage.sessions.create("s")
         await storage.attachments.put("s", CONTENT, "text/plain")
@@ -74,7 +74,7 @@ async def _set_deleting(url: str, sweeper: str, changed_at_ms: int) -> None:
 
 
 async def test_a_deletion_of_another_machine_is_waited_for(backend_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While a sweeper that nobody can see may still delete, a put gives up clearly and a sweep keeps off."""
+    """While an unreachable sweeper may still delete the bytes, a put raises and a sweep skips them."""
     monkeypatch.setattr(lash.backend.attachment.attachment, "_LONGEST_PAUSE_S", 0.001)
     byte_store = ScriptedBytes()
     async with await lash.open(backend_url, attachment_bytes=byte_store) as storage:
@@ -96,7 +96,7 @@ async def test_a_deletion_of_another_machine_is_waited_for(backend_url: str, mon
 async def test_a_deletion_that_may_still_happen_keeps_puts_out(
     backend_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a deletion of unknown outcome a put does not risk its bytes; the next sweep finishes it."""
+    """After a deletion of unknown outcome a put is refused; the next sweep finishes the deletion."""
     monkeypatch.setattr(lash.backend.attachment.attachment, "_LONGEST_PAUSE_S", 0.001)
     byte_store = ScriptedBytes()
 
@@ -117,7 +117,7 @@ async def test_a_deletion_that_may_still_happen_keeps_puts_out(
 
 
 async def test_a_put_that_is_swept_for_ever_says_so(backend_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A put whose announcement is taken every time ends with an error that names the cause."""
+    """A put whose announcement is swept every time raises an error that names the cause."""
     monkeypatch.setattr(lash.backend.attachment.attachment, "_LONGEST_PAUSE_S", 0.001)
     byte_store = ScriptedBytes()
     async with await lash.open(backend_url, attachment_bytes=byte_store) as storage:
@@ -132,7 +132,7 @@ async def test_a_put_that_is_swept_for_ever_says_so(backend_url: str, monkeypatc
 
 
 async def test_a_sweep_that_broke_off_is_taken_over(backend_url: str) -> None:
-    """What a sweep of this very process had begun to delete when it broke off, the next one finishes."""
+    """The next sweep finishes deletions that an interrupted sweep of this process had begun."""
     byte_store = ScriptedBytes()
 
     async def give_up(attachment_id: str) -> None:
@@ -151,7 +151,7 @@ async def test_a_sweep_that_broke_off_is_taken_over(backend_url: str) -> None:
 
 @pytest.mark.parametrize("statement", ["attachment_uncommitted", "attachment_unnamed", "attachment_move"])
 async def test_a_database_that_fails_on_the_way_ends_the_sweep(backend_url: str, statement: str) -> None:
-    """A sweep that cannot read its roots, or cannot write, deletes no bytes and says what it did until then."""
+    """A sweep that cannot read its roots, or cannot write, deletes no bytes and returns a partial report."""
     failing = False
 
     def fail(name: str) -> None:
@@ -171,7 +171,7 @@ async def test_a_database_that_fails_on_the_way_ends_the_sweep(backend_url: str,
 
 
 async def test_the_lesser_durability_counts(backend_url: str, tmp_path: Path) -> None:
-    """Attachments on a durable database promise no more than their byte store does."""
+    """Attachments on a durable database are no more durable than their byte store."""
     async with await lash.open(backend_url, attachment_bytes=ScriptedBytes()) as storage:
         assert (storage.durability, storage.attachments.durability) == ("durable", "inline")
     async with await lash.open(backend_url, attachment_bytes=lash.FileBytes(tmp_path)) as storage:

@@ -1,4 +1,4 @@
-"""What a sweep must hold: it removes what nobody needs, never what somebody might, and bytes survive every race."""
+"""The contract of sweeps: they remove only what nothing needs, and bytes survive every race."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def nobody_lives(_: AttachmentEntry) -> bool:
 
 
 async def owners_live(entry: AttachmentEntry) -> bool:
-    """Answer that every owner may still commit, and that nobody commits what has none."""
+    """Answer that every owner may still commit, and that attachments without an owner are not needed."""
     return entry.owner is None
 
 
@@ -44,10 +44,10 @@ async def scripted(harness: Harness, *session_ids: str) -> tuple[Storage, Script
 
 
 class TestAttachmentSweep:
-    """Laws about sweeping, and about the bytes behind the manifest."""
+    """Laws of sweeping, and of the bytes behind the manifest."""
 
     async def test_an_attachment_is_announced_before_its_bytes(self, harness: Harness) -> None:
-        """When bytes are written, the manifest already names them; without a session none are written."""
+        """The manifest names bytes before they are written; without a session none are written."""
         storage, byte_store = await scripted(harness)
         seen: list[list[tuple[str, str]]] = []
 
@@ -62,7 +62,7 @@ class TestAttachmentSweep:
         assert byte_store.calls == ["put"]
 
     async def test_a_put_that_fails_can_be_repeated(self, harness: Harness) -> None:
-        """A failed write leaves an announcement without bytes, which is not found; a repeat recovers."""
+        """A failed write leaves an announcement without bytes, which is not found; a retry recovers."""
         storage, byte_store = await scripted(harness)
 
         async def fail(_: str) -> None:
@@ -79,7 +79,7 @@ class TestAttachmentSweep:
         assert (await storage.attachments.get("s", ref.id)).content == b"x"
 
     async def test_damage_is_never_absence_and_a_put_mends_it(self, harness: Harness) -> None:
-        """Truncated, swapped or missing bytes of a committed attachment are CorruptData until put again."""
+        """Truncated, swapped or missing bytes of a committed attachment raise CorruptData until put again."""
         storage, byte_store = await scripted(harness)
         ref = await storage.attachments.put("s", b"content", "text/plain")
         await storage.attachments.commit_refs("s", [ref.id])
@@ -93,7 +93,7 @@ class TestAttachmentSweep:
             assert (await storage.attachments.get("s", ref.id)).content == b"content"
 
     async def test_what_is_old_and_ownerless_is_swept(self, harness: Harness) -> None:
-        """An old announcement without an owner goes with its bytes; a young one and a committed one stay."""
+        """An old announcement without an owner is removed with its bytes; a young or committed one stays."""
         storage, byte_store = await scripted(harness)
         old = await storage.attachments.put("s", b"old one", "text/plain")
         committed = await storage.attachments.put("s", b"committed", "text/plain")
@@ -112,7 +112,7 @@ class TestAttachmentSweep:
         assert (await storage.attachments.get("s", committed.id)).content == b"committed"
 
     async def test_the_host_is_asked_about_what_has_no_owner_too(self, harness: Harness) -> None:
-        """A message that nobody has begun may name an attachment that was put without an owner."""
+        """The host is asked about ownerless attachments too: a queued message may still name one."""
         storage, byte_store = await scripted(harness)
         ref = await storage.attachments.put("s", b"of a message", "text/plain")
 
@@ -124,7 +124,7 @@ class TestAttachmentSweep:
         assert set(byte_store.contents) == {ref.id}
 
     async def test_a_living_owner_keeps_its_attachments_at_any_age(self, harness: Harness) -> None:
-        """The announcement of a live turn or process survives any age, and goes once its owner is gone."""
+        """A live turn or process keeps its announcements at any age; they go once it is gone."""
         storage, byte_store = await scripted(harness)
         process = AttachmentOwner(kind=OwnerKind.PROCESS, id="p")
         mine = await storage.attachments.put("s", b"turn", "text/plain", owner=turn("t"))
@@ -146,7 +146,7 @@ class TestAttachmentSweep:
         assert set(byte_store.contents) == {mine.id}
 
     async def test_an_owner_that_cannot_be_asked_about_is_left_alone(self, harness: Harness) -> None:
-        """Where the question fails or gets no clear answer, nothing is removed and the report says so."""
+        """If the liveness question fails or has no clear answer, nothing is removed, and the report lists it."""
         storage, byte_store = await scripted(harness)
         broken = await storage.attachments.put("s", b"broken", "text/plain", owner=turn("broken"))
         vague = await storage.attachments.put("s", b"vague", "text/plain", owner=turn("vague"))
@@ -165,7 +165,7 @@ class TestAttachmentSweep:
         assert len(await uncommitted(storage)) == 2
 
     async def test_bytes_stay_while_any_session_names_them(self, harness: Harness) -> None:
-        """Sweeping one session's line never takes bytes that another one names, committed or not."""
+        """Sweeping one session's entry never removes bytes that another session names, committed or not."""
         storage, byte_store = await scripted(harness, "s", "committed", "announced")
         ref = await storage.attachments.put("s", b"shared", "text/plain")
         await storage.attachments.put("committed", b"shared", "text/plain")
@@ -181,7 +181,7 @@ class TestAttachmentSweep:
         assert byte_store.contents == {}
 
     async def test_the_bytes_of_deleted_sessions_are_swept(self, harness: Harness) -> None:
-        """Every byte has an owner: after deleting its sessions, one sweep leaves nothing behind."""
+        """After deleting its sessions, one sweep removes all their bytes."""
         storage, byte_store = await scripted(harness, "s", "other")
         refs = [await storage.attachments.put("s", b"%d" % number, "text/plain") for number in range(3)]
         await storage.attachments.put("other", b"0", "text/plain")
@@ -193,7 +193,7 @@ class TestAttachmentSweep:
         assert byte_store.contents == {}
 
     async def test_a_dry_run_foresees_and_changes_nothing(self, harness: Harness) -> None:
-        """A dry run reports what the sweep then does, and touches neither manifest nor bytes."""
+        """A dry run reports what the sweep would do, and changes neither manifest nor bytes."""
         storage, byte_store = await scripted(harness, "s", "other", "deleted")
         for session_id in ("s", "other"):
             await storage.attachments.put(session_id, b"both", "text/plain")
@@ -214,7 +214,7 @@ class TestAttachmentSweep:
         assert set(byte_store.contents) == {kept.id}
 
     async def test_a_failing_deletion_surfaces_with_what_was_done(self, harness: Harness) -> None:
-        """Bytes that cannot be deleted are reported beside those that were, and the next sweep deletes them."""
+        """The report lists both deleted bytes and failed deletions; the next sweep retries the failed ones."""
         storage, byte_store = await scripted(harness)
         refs = [await storage.attachments.put("s", b"%d" % number, "text/plain") for number in range(4)]
 
@@ -236,21 +236,21 @@ class TestAttachmentSweep:
         assert byte_store.contents == {}
 
     async def test_a_failing_byte_store_surfaces_with_what_was_done(self, harness: Harness) -> None:
-        """A failure on the way ends the sweep with a partial report, its cause and the advice to retry."""
+        """A failure ends the sweep with a partial report, its cause and the advice to retry."""
         storage, byte_store = await scripted(harness)
         ref = await storage.attachments.put("s", b"x", "text/plain")
 
         async def fail(_: str) -> None:
-            raise StorageFailure("the folder is gone")
+            raise StorageFailure("the directory is gone")
 
         byte_store.before_tidy = fail
-        with pytest.raises(SweepIncomplete, match="the folder is gone") as raised:
+        with pytest.raises(SweepIncomplete, match="the directory is gone") as raised:
             await storage.attachments.sweep(0, nobody_lives)
         assert raised.value.report.deleted == (ref.id,)
         assert isinstance(raised.value.__cause__, StorageFailure)
 
     async def test_a_put_revokes_what_is_condemned(self, harness: Harness) -> None:
-        """Bytes whose deletion failed are condemned; a put revokes that, and the next sweep leaves them."""
+        """A put revokes a failed deletion, and the next sweep keeps the bytes."""
         storage, byte_store = await scripted(harness)
         ref = await storage.attachments.put("s", b"x", "text/plain")
 
@@ -267,7 +267,7 @@ class TestAttachmentSweep:
         assert (await storage.attachments.get("s", ref.id)).content == b"x"
 
     async def test_a_sweep_between_announcement_and_bytes_loses_nothing(self, harness: Harness) -> None:
-        """If a sweep takes the announcement while bytes are being written, the put begins anew."""
+        """If a sweep removes the announcement while bytes are being written, the put starts again."""
         storage, byte_store = await scripted(harness)
         reports = []
 
@@ -283,7 +283,7 @@ class TestAttachmentSweep:
         assert (await storage.attachments.get("s", ref.id)).content == b"x"
 
     async def test_a_put_waits_until_bytes_are_deleted(self, harness: Harness) -> None:
-        """A put that meets a deletion under way writes its bytes after it, not before."""
+        """A put during a deletion of the same bytes writes them after it, not before."""
         storage, byte_store = await scripted(harness, "s", "other")
         ref = await storage.attachments.put("s", b"x", "text/plain")
         puts: list[asyncio.Task[object]] = []
@@ -301,7 +301,7 @@ class TestAttachmentSweep:
         assert (await storage.attachments.get("other", ref.id)).content == b"x"
 
     async def test_a_stamp_while_a_sweep_asks_keeps_the_attachment(self, harness: Harness) -> None:
-        """What is committed, or put again, after the sweep has read it is not removed."""
+        """An attachment that is committed or put again after the sweep has read it is not removed."""
         storage, byte_store = await scripted(harness)
         committed = await storage.attachments.put("s", b"committed", "text/plain", owner=turn("t"))
         renewed = await storage.attachments.put("s", b"renewed", "text/plain", owner=turn("t"))
@@ -321,7 +321,7 @@ class TestAttachmentSweep:
         assert set(byte_store.contents) == {committed.id, renewed.id}
 
     async def test_a_read_that_meets_a_sweep_is_no_damage(self, harness: Harness) -> None:
-        """What is forgotten and swept while it is read is not found; what is put again meanwhile is read."""
+        """Bytes forgotten and swept during a read are not found; bytes put again meanwhile are read."""
         storage, byte_store = await scripted(harness)
         ref = await storage.attachments.put("s", b"x", "text/plain")
         await storage.attachments.commit_refs("s", [ref.id])
@@ -346,7 +346,7 @@ class TestAttachmentSweep:
         assert (await storage.attachments.get("s", ref.id)).content == b"x"
 
     async def test_two_sweeps_delete_everything_once(self, harness: Harness) -> None:
-        """Sweeps that run at the same time share the work; each byte is deleted by one of them."""
+        """Concurrent sweeps share the work; each of the bytes is deleted by one of them."""
         storage, byte_store = await scripted(harness)
         refs = [await storage.attachments.put("s", b"%d" % number, "text/plain") for number in range(10)]
         for ref in refs:

@@ -1,4 +1,4 @@
-"""What checkpoints must hold: the bytes of every component, kept as long as the retention says, and no longer."""
+"""The contract of checkpoints: the bytes of every component, kept exactly as long as retention says."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ SIZES = (0, 1, 1_023, 1_024, 1_025, 4_095, 4_096, 4_097, 200_000)
 
 
 class TestCheckpoint:
-    """Laws about checkpoints and their bytes."""
+    """Laws of checkpoints and their bytes."""
 
     async def test_components_come_back_whole(self, harness: Harness) -> None:
-        """Every component, well-known or not, comes back with its bytes, and the snapshot revision too."""
+        """Every component, well-known or not, comes back with its bytes, and so does the snapshot revision."""
         session = await created(await harness.open())
         components = {TOOL_STATE: b"tools", PLUGIN_SNAPSHOT: b"\0\xff" * 3_000, EXECUTION_STATE: b"", "own": b"mine"}
         values = msgspec.structs.replace(draft(2, components), plugin_snapshot_revision=7)
@@ -39,7 +39,7 @@ class TestCheckpoint:
         assert await session.checkpoint() == read.checkpoint
 
     async def test_a_component_given_by_ref_is_kept(self, harness: Harness) -> None:
-        """A commit built from the returned manifest keeps every payload; one left out is gone."""
+        """A commit built from the returned manifest keeps every payload; an omitted one is gone."""
         storage = await harness.open()
         session = await created(storage)
         first = await session.commit(commit(0, checkpoint=draft(1, {"a": b"first", "b": b"second"})))
@@ -54,14 +54,14 @@ class TestCheckpoint:
             await session.blob(refs["a"])
 
     async def test_a_ref_works_on_a_fresh_handle(self, harness: Harness) -> None:
-        """After closing and opening again a commit by ref alone still yields the bytes."""
+        """After closing and reopening, a commit by ref alone still keeps the bytes."""
         first = await (await created(await harness.open())).commit(commit(0, checkpoint=draft(1, {"a": b"bytes"})))
         storage = await harness.reopen()
         await storage.session("s").commit(commit(1, checkpoint=draft(2, dict(first.manifest.components))))
         assert (await loaded(storage)).checkpoint.components == {"a": b"bytes"}
 
     async def test_a_ref_can_move_to_another_key(self, harness: Harness) -> None:
-        """A ref names bytes, not a component: the same bytes may serve under other keys."""
+        """A ref names bytes, not a component: the same bytes may be used under other keys."""
         storage = await harness.open()
         session = await created(storage)
         first = await session.commit(commit(0, checkpoint=draft(1, {"a": b"bytes"})))
@@ -70,7 +70,7 @@ class TestCheckpoint:
         assert (await loaded(storage)).checkpoint.components == {"b": b"bytes", "c": b"bytes"}
 
     async def test_bytes_that_change_their_place_stay(self, harness: Harness) -> None:
-        """Bytes that one commit drops in one place and sends in another are kept, in frames too."""
+        """Bytes that one commit drops under one key and sends under another are kept, frames included."""
         storage = await harness.open()
         session = await created(storage)
         await session.commit(commit(0, checkpoint=draft(1, {"a": b"bytes"})))
@@ -83,12 +83,12 @@ class TestCheckpoint:
         assert (await loaded(storage)).checkpoint.components == {"c": b"bytes"}
 
     async def test_an_unknown_ref_is_refused(self, harness: Harness) -> None:
-        """A ref that this session does not hold is BlobNotFound, also if another session holds it."""
+        """A ref that this session does not hold raises BlobNotFound, even if another session holds it."""
         storage = await harness.open()
         other = await created(storage, "other")
         held = await other.commit(commit(0, session_id="other", checkpoint=draft(1, {"a": b"theirs"})))
         await (await created(storage)).commit(commit(0, node("a")))
-        for ref in (_ref(b"nobody has this"), held.manifest.components["a"]):
+        for ref in (_ref(b"held by no session"), held.manifest.components["a"]):
             await refuse(storage, commit(1, node("b", "a"), checkpoint=draft(2, {"a": ref})), BlobNotFound)
             by_frame = msgspec.structs.replace(frame("f"), execution_state_ref=ref)
             await refuse(storage, commit(1, node("b", "a"), frames=(by_frame,)), BlobNotFound)
@@ -102,7 +102,7 @@ class TestCheckpoint:
 
     @pytest.mark.parametrize("compression", list(Compression))
     async def test_compression_never_shows(self, harness: Harness, compression: Compression) -> None:
-        """Under every profile, at every threshold, bytes read back alike and their ref is their SHA-256."""
+        """At every profile and threshold, bytes come back unchanged and their ref is their SHA-256."""
         session = await created(await harness.open(compression=compression))
         components = {str(size): b"lash " * (size // 5) + b"!" * (size % 5) for size in SIZES}
         noise = {f"noise {size}": _noise(size) for size in SIZES}
@@ -112,10 +112,7 @@ class TestCheckpoint:
             assert await session.blob(_ref(content)) == content
 
     async def test_bytes_of_both_forms_live_in_one_session(self, harness: Harness) -> None:
-        """Bytes stored under different profiles are read alike, and the same bytes have the same ref.
-
-        L19 spoke of raw blobs beside enveloped ones; the nearest thing here is plain beside compressed.
-        """
+        """Bytes stored under different profiles read the same, and equal bytes have equal refs."""
         plain = await harness.open(compression=Compression.LOW_LATENCY)
         first = await (await created(plain)).commit(commit(0, checkpoint=draft(1, {"a": b"a" * 9_000})))
         packing = await harness.open(compression=Compression.COMPACT)
@@ -145,7 +142,7 @@ class TestCheckpoint:
         assert other.checkpoint_ref not in refs
 
     async def test_only_the_latest_checkpoint_is_kept(self, harness: Harness) -> None:
-        """By default a commit drops the checkpoint before it with its unshared bytes; shared ones stay."""
+        """By default a commit drops the previous checkpoint with its unshared bytes; shared bytes stay."""
         storage = await harness.open(retention=Retention.latest())
         session = await _history(await created(storage), 3)
         assert [await _turn_at(session, revision) for revision in range(5)] == [None, None, None, 3, None]
@@ -156,7 +153,7 @@ class TestCheckpoint:
                 await session.blob(_ref(gone))
 
     async def test_the_last_checkpoints_are_kept(self, harness: Harness) -> None:
-        """With ``last(2)`` two checkpoints can be read with their bytes, and older bytes are gone."""
+        """With ``last(2)`` two checkpoints can be read with their bytes; older bytes are gone."""
         storage = await harness.open(retention=Retention.last(2))
         session = await _history(await created(storage), 4)
         assert [await _turn_at(session, revision) for revision in range(6)] == [None, None, None, 3, 4, None]
@@ -177,7 +174,7 @@ class TestCheckpoint:
             assert checkpoint.components == {"shared": b"shared", "own": f"only {revision}".encode()}
 
     async def test_a_component_that_comes_and_goes(self, harness: Harness) -> None:
-        """A component that is left out and comes back is in just the checkpoints that had it."""
+        """A component that is omitted and comes back is in exactly the checkpoints that had it."""
         storage = await harness.open(retention=Retention.all())
         session = await created(storage)
         states: list[dict[str, bytes]] = [{"k": b"one"}, {}, {"k": b"one"}, {"k": b"two"}, {"k": b"one", "l": b"two"}]
@@ -189,7 +186,7 @@ class TestCheckpoint:
             assert checkpoint.components == components
 
     async def test_a_narrower_retention_drops_the_rest(self, harness: Harness) -> None:
-        """A storage opened with a smaller retention drops what it no longer keeps at its next commit."""
+        """A storage opened with a smaller retention drops the excess at its next commit."""
         session = await _history(await created(await harness.open(retention=Retention.all())), 4)
         narrow = (await harness.open(retention=Retention.last(1))).session("s")
         assert await _turn_at(narrow, 2) == 2
@@ -199,7 +196,7 @@ class TestCheckpoint:
             await session.blob(_ref(b"only 4"))
 
     async def test_bytes_of_superseded_frames_are_kept(self, harness: Harness) -> None:
-        """The execution state of every frame in the head stays, and goes with its frame."""
+        """The execution state of every frame in the head is kept, and is removed with its frame."""
         storage = await harness.open()
         session = await created(storage)
         await session.commit(commit(0, frames=(frame("f1", state=b"state 1"),), current_frame_id="f1"))
@@ -228,7 +225,7 @@ class TestCheckpoint:
         assert (await loaded(storage)).checkpoint.components == {"k": b"x"}
 
     async def test_deleting_one_session_keeps_the_bytes_of_another(self, harness: Harness) -> None:
-        """Two sessions with identical checkpoints do not depend on each other."""
+        """Deleting one of two sessions with identical checkpoints leaves the other whole."""
         storage = await harness.open()
         for session_id in ("one", "two"):
             session = await created(storage, session_id)
@@ -252,13 +249,13 @@ def _ref(content: bytes) -> BlobRef:
 
 
 def _noise(size: int) -> bytes:
-    """Return bytes that no compression makes smaller, the same in every run."""
+    """Return incompressible bytes, the same in every run."""
     blocks = (hashlib.sha256(b"%d" % number).digest() for number in range(size // 32 + 1))
     return b"".join(blocks)[:size]
 
 
 async def _history(session: Session, revisions: int) -> Session:
-    """Commit this many revisions, each with bytes of its own and bytes that all share."""
+    """Commit this many revisions, each with some bytes of its own and some that all share."""
     for revision in range(1, revisions + 1):
         components = {"shared": b"shared", "own": f"only {revision}".encode()}
         await session.commit(commit(revision - 1, checkpoint=draft(revision, components)))

@@ -1,4 +1,4 @@
-"""Laws about crashes and takeovers that cross nouns: leases, claims, commits and maintenance together."""
+"""Laws of crashes and takeovers across nouns: leases, claims, commits and maintenance together."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tests.factories.session import chain, commit, created, draft, node, started
 
 
 class TestCrash:
-    """What holds when somebody dies, comes late, or comes twice."""
+    """What holds when a worker dies, comes late, or retries."""
 
     async def test_a_commit_that_nobody_heard_of_is_told_to_who_repeats_it(self, harness: Harness) -> None:
-        """The commit was applied and its answer lost; another worker repeats it and gets that answer."""
+        """A commit whose answer was lost returns that answer to the worker that repeats it."""
         first, second = await harness.open(), await harness.open()
         await created(first)
         turn = commit(0, *chain("a", "b"), turn_id="t", checkpoint=draft(1, {"k": b"v"}))
@@ -28,7 +28,7 @@ class TestCrash:
         assert [each.node_id for each in (await loaded(second)).graph.nodes] == ["a", "b"]
 
     async def test_a_dead_holder_is_waited_for_and_then_changes_nothing(self, harness: Harness) -> None:
-        """After its time others take over; its renewal, claim, commit and release then do nothing."""
+        """After expiry others take over; the old holder's renewal, claim, commit and release change nothing."""
         storage = await harness.open()
         await started(storage, "s", "a")
         await queued(storage, joining("1"), joining("2"))
@@ -51,7 +51,7 @@ class TestCrash:
         assert await storage.queue.list("s") == ()
 
     async def test_an_interrupted_group_can_be_taken_as_it_was(self, harness: Harness) -> None:
-        """A redrive that names the batches gets exactly the interrupted group, whatever has come since."""
+        """A redrive that names the batches gets exactly the interrupted group, whatever was queued since."""
         storage = await harness.open()
         await created(storage)
         await queued(storage, joining("1"), joining("2"))
@@ -64,7 +64,7 @@ class TestCrash:
         assert texts(again.batches) == ["1", "2"]
 
     async def test_a_checkpoint_racing_a_deletion_is_refused_by_name(self, harness: Harness) -> None:
-        """Beside a deletion a commit with new bytes lands before it or is SessionDeleted; nothing comes back."""
+        """A commit concurrent with a deletion lands before it or raises SessionDeleted; no bytes come back."""
         storage, other = await harness.open(), await harness.open()
         for attempt in range(8):
             name = f"s{attempt}"
@@ -79,7 +79,7 @@ class TestCrash:
         assert (await storage.maintenance.collect_garbage(dry_run=True)).is_clean
 
     async def test_a_vacuum_leaves_other_sessions_alone(self, harness: Harness) -> None:
-        """Handles are always bound; a vacuum of one session removes nothing of another."""
+        """A vacuum of one session removes nothing of another."""
         storage = await harness.open()
         for name in ("one", "two"):
             session = await started(storage, name, "a")
@@ -90,7 +90,7 @@ class TestCrash:
         assert (await storage.session("two").vacuum()).removed_node_count == 1
 
     async def test_commits_collect_their_own_garbage(self, harness: Harness) -> None:
-        """Nothing collects beside commits; each drops what it replaced, and an audit is idle."""
+        """Each commit deletes what it replaced, so an audit finds nothing to do."""
         storage = await harness.open()
         session = await created(storage)
         for revision in range(3):
@@ -98,7 +98,7 @@ class TestCrash:
             assert (await storage.maintenance.collect_garbage(dry_run=True)).is_clean
 
     async def test_every_storage_keeps_a_manifest(self, harness: Harness) -> None:
-        """There is no manifest that forgets; also in memory an announced attachment is listed."""
+        """Every storage keeps a manifest: an announced attachment is listed in memory too."""
         storage = await harness.open()
         await created(storage)
         ref = await storage.attachments.put("s", b"x", "text/plain")

@@ -23,7 +23,7 @@ async def _prepare(url: str) -> lash.model.Commit:
 
 
 async def test_a_damaged_receipt_is_no_replay(backend_url: str) -> None:
-    """A turn whose stored result cannot be what the commit returned is damage, and the repeat writes nothing."""
+    """A turn whose stored result cannot be true is damage, and the repeat writes nothing."""
     turn = await _prepare(backend_url)
     await raw(backend_url, """UPDATE lash_turns SET result = '{"revision": "many"}'""")
     async with await lash.open(backend_url) as storage:
@@ -48,7 +48,7 @@ async def test_a_damaged_receipt_is_no_replay(backend_url: str) -> None:
     ],
 )
 async def test_damage_is_never_absence(backend_url: str, damage: str, message: str) -> None:
-    """A load that meets a damaged row raises, and says which one."""
+    """A load that reads a damaged row raises an error that names the row."""
     await _prepare(backend_url)
     await raw(backend_url, damage)
     async with await lash.open(backend_url) as storage:
@@ -57,7 +57,7 @@ async def test_damage_is_never_absence(backend_url: str, damage: str, message: s
 
 
 async def test_damaged_metadata_is_no_empty_list(backend_url: str) -> None:
-    """A list that meets a damaged row raises instead of leaving the session out."""
+    """A list that reads a damaged row raises instead of omitting the session."""
     await _prepare(backend_url)
     await raw(backend_url, "UPDATE lash_sessions SET relation = 'none'")
     async with await lash.open(backend_url) as storage:
@@ -66,7 +66,7 @@ async def test_damaged_metadata_is_no_empty_list(backend_url: str) -> None:
 
 
 async def test_a_missing_ancestor_ends_the_path_and_a_wrong_one_is_damage(backend_url: str) -> None:
-    """A path is cut where an ancestor is gone; a node that lies below another parent than it names is damage."""
+    """A path ends at a missing ancestor; a node stored below another parent than it names is damage."""
     async with await lash.open(backend_url) as storage:
         revision = (await storage.sessions.create("s")).revision
         await storage.session("s").commit(commit(revision, node("a"), node("b", "a"), node("c", "b")))
@@ -80,7 +80,7 @@ async def test_a_missing_ancestor_ends_the_path_and_a_wrong_one_is_damage(backen
 
 
 async def test_an_audit_does_not_trust_what_it_cannot_read(backend_url: str) -> None:
-    """A checkpoint that cannot be read makes an audit delete nothing; it goes by edges, not by contents."""
+    """An unreadable checkpoint makes an audit delete nothing; it follows edges, not contents."""
     await _prepare(backend_url)
     await raw(backend_url, "UPDATE lash_checkpoints SET turn_state = '7'")
     async with await lash.open(backend_url) as storage:

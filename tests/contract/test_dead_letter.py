@@ -1,4 +1,4 @@
-"""What dead letters must hold: work that was given up is neither lost nor handled, until somebody decides."""
+"""The contract of dead letters: buried work is kept until it is requeued or discarded."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ ERRORS: Final[dict[str, JSON]] = {
 
 
 class TestDeadLetter:
-    """Laws about burying, seeing, requeueing and discarding work."""
+    """Laws of burying, reading, requeueing and discarding work."""
 
     @pytest.mark.parametrize("error", ERRORS)
     async def test_a_dead_letter_tells_all(self, harness: Harness, error: str) -> None:
-        """The batch as it was claimed, how often, why it was given up, and when."""
+        """A dead letter has the batch as claimed, the attempts, the reason and the time."""
         storage, _, claim = await held(harness)
         await harness.clock.advance(7)
         assert await storage.queue.bury(claim, reason="it fails", error=ERRORS[error]) == 2
@@ -68,7 +68,7 @@ class TestDeadLetter:
         assert [letter.attempts for letter in letters] == [1, 1]
 
     async def test_buried_work_leaves_the_queue(self, harness: Harness) -> None:
-        """The session goes on with what stood behind; the dead are not listed, claimed or cancelled."""
+        """The session continues with later work; buried batches are not listed, claimed or cancelled."""
         storage, fence, claim = await held(harness)
         await queued(storage, late("next"))
         await storage.queue.bury(claim, reason="r")
@@ -80,7 +80,7 @@ class TestDeadLetter:
         assert texts(batches_of(await storage.queue.dead())) == ["a", "b"]
 
     async def test_a_queue_of_dead_letters_is_empty(self, harness: Harness) -> None:
-        """A session whose work is all buried is no place to look for work."""
+        """A session whose work is all buried is not found as having work."""
         storage, fence, claim = await held(harness)
         await storage.queue.bury(claim, reason="r")
         assert nothing(await take(storage, fence)) is EmptyReason.EMPTY
@@ -88,7 +88,7 @@ class TestDeadLetter:
         assert await storage.queue.ready_sessions() == ()
 
     async def test_burying_again_changes_nothing(self, harness: Harness) -> None:
-        """Whoever did not hear the answer buries again, and gets it; the first reason stands."""
+        """Burying again returns the first answer; the first reason stays."""
         storage, _, claim = await held(harness)
         assert await storage.queue.bury(claim, reason="first") == 2
         before = await storage.queue.dead()
@@ -97,7 +97,7 @@ class TestDeadLetter:
         assert await storage.queue.dead() == before
 
     async def test_a_claim_that_ran_out_untaken_is_buried(self, harness: Harness) -> None:
-        """Being late does no harm as long as nobody else took the work."""
+        """A lapsed claim can be buried as long as no other claim took its work."""
         storage, _, claim = await held(harness)
         await harness.clock.advance(LONG * 5)
         assert await storage.queue.bury(claim, reason="r") == 2
@@ -114,7 +114,7 @@ class TestDeadLetter:
         assert texts(await storage.queue.list("s")) == ["a", "b"][taken:]
 
     async def test_a_claim_that_ended_is_not_buried(self, harness: Harness) -> None:
-        """What was given back, consumed or requeued is not held any more."""
+        """A claim that was abandoned, consumed or requeued cannot be buried."""
         storage, fence, claim = await held(harness)
         await storage.queue.abandon(claim)
         await _refused(storage, claim)
@@ -128,7 +128,7 @@ class TestDeadLetter:
         await _refused(storage, third)
 
     async def test_a_forged_claim_is_not_buried(self, harness: Harness) -> None:
-        """Token, id and batches must all be those of the claim."""
+        """Token, id and batches must all match the claim."""
         storage, _, claim = await held(harness)
         replace = msgspec.structs.replace
         for forged in (
@@ -141,7 +141,7 @@ class TestDeadLetter:
         assert await storage.queue.bury(claim, reason="r") == 2
 
     async def test_the_old_holder_buries_nothing(self, harness: Harness) -> None:
-        """After a takeover and a claim of the successor the work is not the old holder's to give up."""
+        """After a takeover and a claim by the successor, the old holder cannot bury the work."""
         storage, _, claim = await held(harness)
         await harness.clock.advance(LONG)
         successor = await leased(storage, "successor")
@@ -151,7 +151,7 @@ class TestDeadLetter:
         await _refused(storage, claim)
 
     async def test_a_buried_claim_does_not_complete(self, harness: Harness) -> None:
-        """What was given up cannot be consumed, renewed or given back as well."""
+        """Buried work cannot be consumed, renewed or abandoned."""
         storage, _, claim = await held(harness)
         await storage.queue.bury(claim, reason="r")
         before = await observe_queue(storage)
@@ -163,7 +163,7 @@ class TestDeadLetter:
         assert await observe_queue(storage) == before
 
     async def test_a_claim_is_committed_or_buried(self, harness: Harness) -> None:
-        """Of a commit and a burial of the same claim at once, one is done and the other finds the claim lost."""
+        """Of a concurrent commit and burial of one claim, one succeeds and the other raises ClaimLost."""
         storage, other = await harness.open(), await harness.open()
         session = await started(storage)
         fence = await leased(storage)
@@ -183,7 +183,7 @@ class TestDeadLetter:
             assert await storage.queue.list("s") == ()
 
     async def test_burials_at_once_are_one(self, harness: Harness) -> None:
-        """Whoever buries a claim at the same moment gets the same answer, and there is one letter for each."""
+        """Concurrent burials of one claim return the same answer and create one letter per batch."""
         storage, other = await harness.open(), await harness.open()
         claim = await _fill(storage, joining("a"), joining("b"))
         answers = await asyncio.gather(*(each.queue.bury(claim, reason="r") for each in (storage, other) * 4))
@@ -191,7 +191,7 @@ class TestDeadLetter:
         assert texts(batches_of(await storage.queue.dead())) == ["a", "b"]
 
     async def test_a_requeued_letter_comes_last_and_fresh(self, harness: Harness) -> None:
-        """The id, content and age stay; the place is the last one, and no attempt is counted."""
+        """A requeued letter keeps id, content and age, moves to the end, and starts with no attempts."""
         storage, fence, claim = await held(harness)
         await storage.queue.bury(claim, reason="r")
         (behind,) = await queued(storage, joining("behind"))
@@ -205,7 +205,7 @@ class TestDeadLetter:
         assert [each.attempts for each in again.batches] == [1, 1]
 
     async def test_a_command_stays_a_command(self, harness: Harness) -> None:
-        """A letter goes back to the lane from which it came."""
+        """A requeued letter returns to its lane."""
         storage = await harness.open()
         await started(storage)
         fence = await leased(storage)
@@ -227,7 +227,7 @@ class TestDeadLetter:
         assert texts(batches_of(letters)) == ["a", "b"]
 
     async def test_one_of_two_requeues(self, harness: Harness) -> None:
-        """However many try at once, the work comes back once, and the others are told that it is gone."""
+        """Of concurrent requeues one succeeds; the others report the letter as missing."""
         storage, other = await harness.open(), await harness.open()
         claim = await _fill(storage)
         await storage.queue.bury(claim, reason="r")
@@ -239,7 +239,7 @@ class TestDeadLetter:
         assert texts(await storage.queue.list("s")) == ["a"]
 
     async def test_requeue_and_discard_exclude_each_other(self, harness: Harness) -> None:
-        """What was discarded does not come back, and what came back is not discarded."""
+        """A discarded letter cannot be requeued, and a requeued one cannot be discarded."""
         storage, other = await harness.open(), await harness.open()
         claim = await _fill(storage, *(joining(str(number)) for number in range(8)))
         await storage.queue.bury(claim, reason="r")
@@ -255,7 +255,7 @@ class TestDeadLetter:
         assert await storage.queue.dead() == ()
 
     async def test_what_is_not_there_is_said_so(self, harness: Harness) -> None:
-        """A requeue names what it did not find; a discard says that there was nothing; neither takes queued work."""
+        """A requeue names missing letters, a discard reports that it found none; neither touches queued work."""
         storage, _, claim = await held(harness)
         batch_id = claim.batches[0].batch_id
         with pytest.raises(DeadLetterNotFound) as refused:
@@ -276,7 +276,7 @@ class TestDeadLetter:
         assert texts(batches_of(await storage.queue.dead())) == ["b"]
 
     async def test_letters_survive_reopening(self, harness: Harness) -> None:
-        """What was given up is there when the storage is opened again, and can still be requeued."""
+        """A letter survives closing and reopening, and can still be requeued."""
         storage, _, claim = await held(harness)
         await storage.queue.bury(claim, reason="r", error={"k": 1})
         letters = await storage.queue.dead()
@@ -286,7 +286,7 @@ class TestDeadLetter:
 
 
 async def held(harness: Harness) -> tuple[Storage, LeaseFence, Claim]:
-    """Return a storage, the lease on its session ``s``, and a claim on all that is queued there: ``a`` and ``b``."""
+    """Return a storage, the lease on its session ``s``, and a claim on all its batches, ``a`` and ``b``."""
     storage = await harness.open()
     await started(storage)
     fence = await leased(storage)
@@ -295,19 +295,19 @@ async def held(harness: Harness) -> tuple[Storage, LeaseFence, Claim]:
 
 
 async def _fill(storage: Storage, *drafts: BatchDraft) -> Claim:
-    """Enqueue the drafts to a new session ``s``, one input ``a`` if there are none, and claim them."""
+    """Enqueue the drafts to a new session ``s``, by default one input ``a``, and claim them."""
     await started(storage)
     await queued(storage, *(drafts or (joining("a"),)))
     return claimed(await take(storage, await leased(storage)))
 
 
 async def take(storage: Storage, fence: LeaseFence, max_batches: int = 100) -> ClaimOutcome:
-    """Claim what comes next."""
+    """Claim the next work."""
     return await storage.queue.claim(fence, boundary=Boundary.IDLE, ttl_ms=TTL, max_batches=max_batches)
 
 
 async def _refused(storage: Storage, claim: Claim) -> None:
-    """Check that the claim cannot be buried, and that trying changes nothing."""
+    """Check that burying the claim is refused and changes nothing."""
     before = await observe_queue(storage), await storage.queue.dead()
     with pytest.raises(ClaimLost) as lost:
         await storage.queue.bury(claim, reason="r")

@@ -1,4 +1,4 @@
-"""What dead letters cost when there are many: each question finds its rows through an index."""
+"""Costs of many dead letters: each query finds its rows through an index."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SQLITE: Final = {
     "dead_letter_revive": ["SEARCH lash_dead_letters USING INDEX lash_dead_letters_id (session_key=? AND batch_id=?)"],
     "dead_letter_remove": ["SEARCH lash_dead_letters USING INDEX lash_dead_letters_id (session_key=? AND batch_id=?)"],
 }
-"""How SQLite must find its rows: always a SEARCH, never a SCAN, and nothing sorted."""
+"""How SQLite must find its rows: always a SEARCH, never a SCAN, and no sort."""
 _POSTGRES: Final = (
     ("dead_letter_page", "0, 100"),
     ("dead_letter_page", "19999, 100"),
@@ -66,7 +66,7 @@ async def _fill(url: str) -> None:
 @pytest.mark.parametrize("name", _SQLITE)
 @pytest.mark.parametrize("backend_name", ["sqlite"], indirect=True)
 async def test_sqlite_finds_letters_through_its_indexes(backend_url: str, backend_name: str, name: str) -> None:
-    """Each query uses the index made for it, and keeps to it once the file was analysed."""
+    """Each query uses its own index, also after the file was analysed."""
     await _fill(backend_url)
     connection = apsw.Connection(urlsplit(backend_url).path.removeprefix("/"))
     try:
@@ -86,7 +86,7 @@ async def test_sqlite_finds_letters_through_its_indexes(backend_url: str, backen
 
 @pytest.mark.parametrize("backend_name", ["postgres"], indirect=True)
 async def test_postgres_reads_few_rows_however_many_are_dead(backend_url: str, backend_name: str) -> None:
-    """No statement touches more than a few hundred rows of 20,000, also where almost all are of another session."""
+    """No statement reads more than a few hundred of 20,000 rows, even if most belong to another session."""
     await _fill(backend_url)
     await raw(backend_url, _LOAD)
     await raw(backend_url, "ANALYZE lash_dead_letters")
@@ -104,7 +104,7 @@ async def test_postgres_reads_few_rows_however_many_are_dead(backend_url: str, b
 
 
 async def _most_rows(connection: asyncpg.Connection[asyncpg.Record], text: str, arguments: str, mode: str) -> float:
-    """Run a statement as a driver does that keeps it prepared, undo it, and return the most rows a step read."""
+    """Run a statement prepared, as a driver does, roll back, and return the most rows that a step read."""
     transaction = connection.transaction()
     await transaction.start()
     try:

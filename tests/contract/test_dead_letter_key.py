@@ -1,4 +1,4 @@
-"""What hangs on a dead letter: its source key, its session, its wake, its place in the list."""
+"""The contract of a dead letter's source key, session, wake and position in the list."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from tests.factories.session import commit, created, node, started
 
 
 class TestDeadLetterKey:
-    """Laws about what hangs on a dead letter: its source key, its session, its place in the list."""
+    """Laws of a dead letter's source key, its session and its position in the list."""
 
     async def test_a_source_key_stays_reserved(self, harness: Harness) -> None:
-        """A resend of buried work is recognised, and does not bring it back; other content is a conflict."""
+        """A resend of buried work is recognised and does not requeue it; other content is a conflict."""
         storage, fence, claim = await _keyed(harness)
         await storage.queue.bury(claim, reason="r")
         batch_id = claim.batches[0].batch_id
@@ -43,7 +43,7 @@ class TestDeadLetterKey:
         assert nothing(await take(storage, fence)) is EmptyReason.EMPTY
 
     async def test_a_requeued_source_key_is_pending(self, harness: Harness) -> None:
-        """A resend of work that came back tells of it, and its commit settles the key."""
+        """A resend of requeued work returns that batch; its commit consumes the key."""
         storage, fence, claim = await _keyed(harness)
         await storage.queue.bury(claim, reason="r")
         batch = await storage.queue.requeue("s", claim.batches[0].batch_id)
@@ -54,7 +54,7 @@ class TestDeadLetterKey:
         assert (await storage.queue.enqueue(late("hello", source_key="k"))).state is BatchState.CONSUMED
 
     async def test_a_discarded_source_key_is_cancelled(self, harness: Harness) -> None:
-        """The key stays known as that of cancelled work, and is pruned by age like one."""
+        """The key of a discarded letter counts as cancelled, and is pruned by age."""
         storage, _, claim = await _keyed(harness)
         await storage.queue.bury(claim, reason="r")
         await harness.clock.advance(1_000)
@@ -66,7 +66,7 @@ class TestDeadLetterKey:
         assert (await storage.queue.enqueue(late("hello", source_key="k"))).created
 
     async def test_letters_go_with_their_session(self, harness: Harness) -> None:
-        """A deleted session takes its letters along; one of the same id starts without."""
+        """Deleting a session deletes its letters; a new session of the same id has none."""
         storage, _, claim = await held(harness)
         await storage.queue.bury(claim, reason="r")
         await storage.sessions.delete("s")
@@ -85,19 +85,19 @@ class TestDeadLetterKey:
             await storage.queue.bury(claim, reason="r")
 
     async def test_there_must_be_a_session(self, harness: Harness) -> None:
-        """Each operation on a session that never was says so."""
+        """Each operation on a session that never existed raises SessionNotFound."""
         storage, _, claim = await held(harness)
         for act in (
-            storage.queue.bury(msgspec.structs.replace(claim, session_id="nobody"), reason="r"),
-            storage.queue.requeue("nobody", "b"),
-            storage.queue.discard("nobody", "b"),
-            storage.queue.dead(session_id="nobody"),
+            storage.queue.bury(msgspec.structs.replace(claim, session_id="missing"), reason="r"),
+            storage.queue.requeue("missing", "b"),
+            storage.queue.discard("missing", "b"),
+            storage.queue.dead(session_id="missing"),
         ):
-            with pytest.raises(SessionNotFound, match="'nobody'"):
+            with pytest.raises(SessionNotFound, match="'missing'"):
                 await act
 
     async def test_letters_are_read_in_pages(self, harness: Harness) -> None:
-        """Of one session or of all, a page goes on behind a place and holds no more than was asked for."""
+        """Pages, of one session or of all, continue behind a cursor and hold no more than the limit."""
         storage = await harness.open()
         for number in range(6):
             name = f"s{number % 2}"
@@ -117,7 +117,7 @@ class TestDeadLetterKey:
         assert await storage.queue.dead(session_id="s1", after=every[2].position) == (every[3], every[5])
 
     async def test_bad_input_is_refused(self, harness: Harness) -> None:
-        """Each is told what is wrong, and nothing is written."""
+        """Each bad argument is refused with its own message, and nothing is written."""
         storage, _, claim = await held(harness)
         before = await observe_queue(storage)
         for act in (
@@ -149,10 +149,10 @@ class TestDeadLetterKey:
 
 
 class TestDeadLetterWake:
-    """Laws about the wakes of processes that lie in dead letters."""
+    """Laws of wakes of processes in dead letters."""
 
     async def test_a_buried_wake_is_not_acknowledged(self, harness: Harness) -> None:
-        """The wake stays open and its process is kept; requeued and consumed, it is acknowledged."""
+        """A buried wake stays open and its process is kept; requeued and consumed, it is acknowledged."""
         storage, claim = await _woken(harness)
         await storage.queue.bury(claim, reason="r")
         assert [wake.state for wake in await storage.events.wakes_after("p")] == [WakeState.QUEUED]
@@ -167,14 +167,14 @@ class TestDeadLetterWake:
         assert await storage.events.wakes_after("p") == ()
 
     async def test_a_discarded_wake_is_acknowledged(self, harness: Harness) -> None:
-        """Discarding settles the wake as cancelling its batch does."""
+        """Discarding acknowledges the wake, as cancelling its batch does."""
         storage, claim = await _woken(harness)
         await storage.queue.bury(claim, reason="r")
         assert await storage.queue.discard("s", claim.batches[0].batch_id)
         assert await storage.events.wakes_after("p") == ()
 
     async def test_a_replayed_wake_does_not_bring_a_letter_back(self, harness: Harness) -> None:
-        """The event again, or another event of the same wake, enqueues nothing while the letter lies there."""
+        """Repeating the event, or another event of the same wake, enqueues nothing while the letter exists."""
         keyed = waking("w", Constant(value="x"), dedupe_key=Constant(value="k"))
         storage, claim = await _woken(harness, keyed, event("w", key="r"))
         await storage.queue.bury(claim, reason="r")
@@ -186,7 +186,7 @@ class TestDeadLetterWake:
         assert len(await storage.queue.dead()) == 1
 
     async def test_the_wake_of_a_deleted_session_is_undeliverable(self, harness: Harness) -> None:
-        """A wake that dies with its session is told as one that found none."""
+        """A wake buried in a deleted session becomes undeliverable."""
         storage, claim = await _woken(harness)
         await storage.queue.bury(claim, reason="r")
         await storage.sessions.delete("s")

@@ -1,4 +1,4 @@
-"""What recorded effects must hold: recorded once, replayed verbatim, never confused with another."""
+"""The contract of recorded effects: recorded once, replayed verbatim, never confused with another."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ OUTCOMES: Final[tuple[JSON, ...]] = (
 
 
 class TestEffect:
-    """Laws about recording and replaying."""
+    """Laws of recording and replaying."""
 
     async def test_a_recorded_outcome_is_replayed_verbatim(self, harness: Harness) -> None:
-        """Whatever was recorded comes back unchanged, to everybody, and nothing is left to run."""
+        """Every caller gets a recorded outcome unchanged, and nothing is left to run."""
         storage, other = await harness.open(), await harness.open()
         fence = await in_session(storage)
         for number, outcome in enumerate(OUTCOMES):
@@ -71,7 +71,7 @@ class TestEffect:
                 assert replayed(await other.effects.begin(envelope, BOB, ttl_ms=TTL, strict=strict)) == record
 
     async def test_a_recorded_error_is_replayed_verbatim(self, harness: Harness) -> None:
-        """A recorded failure keeps its code, its message and what came with it."""
+        """A recorded failure keeps its code, message and details."""
         storage = await harness.open()
         fence = await in_session(storage)
         at_once = await storage.effects.record(fence, effect("1"), BROKEN)
@@ -82,7 +82,7 @@ class TestEffect:
             assert replayed(await storage.effects.begin(record.envelope, BOB, ttl_ms=TTL)) == record
 
     async def test_recording_again_changes_nothing(self, harness: Harness) -> None:
-        """The first outcome stays, whatever a later run of the same effect brings."""
+        """The first outcome stays, whatever a later run of the same effect records."""
         storage = await harness.open()
         fence = await in_session(storage)
         first = await storage.effects.record(fence, effect(), 1)
@@ -93,7 +93,7 @@ class TestEffect:
         await refuse(storage, storage.effects.take_over(effect(), BOB, ttl_ms=TTL), Conflict, naming="is completed")
 
     async def test_an_interrupted_effect_is_repeated_once(self, harness: Harness) -> None:
-        """The runner dies after the effect and before its outcome; one other runs it, all others replay."""
+        """If the runner dies before recording, one other worker runs the effect and all others replay it."""
         storage = await harness.open()
         await created(storage)
         claimed(await storage.effects.begin(effect(), ANN, ttl_ms=TTL))
@@ -105,7 +105,7 @@ class TestEffect:
         assert record.outcome == "second run"
 
     async def test_another_effect_under_the_key_is_named(self, harness: Harness) -> None:
-        """Whatever the status, another envelope is refused with the first differing path and both values."""
+        """In every status, another envelope is refused with the first differing path and both values."""
         storage = await harness.open()
         fence = await in_session(storage)
         asked: list[dict[str, Any]] = [{"role": "user", "text": "a"}, {"role": "user", "text": "b"}]
@@ -148,7 +148,7 @@ class TestEffect:
             assert error.path == path
 
     async def test_effects_are_found_by_key_and_not_by_order(self, harness: Harness) -> None:
-        """Outcomes may be asked for in any order, and at the same time."""
+        """Outcomes can be read in any order, and concurrently."""
         storage = await harness.open()
         fence = await in_session(storage)
         keys = [f"k{number}" for number in range(8)]
@@ -157,7 +157,7 @@ class TestEffect:
         assert [replayed(answer).outcome for answer in answers] == keys[::-1]
 
     async def test_strict_replay_runs_nothing(self, harness: Harness) -> None:
-        """What has no outcome is refused, be it unknown, live, lapsed or given back."""
+        """Strict replay refuses an effect without an outcome: unknown, live, lapsed or released."""
         storage = await harness.open()
         await created(storage)
         claimed(await storage.effects.begin(effect("live"), ANN, ttl_ms=60_000))
@@ -192,7 +192,7 @@ class TestEffect:
             assert (record.scope, record.outcome) == (scope, number)
 
     async def test_blank_ids_are_refused(self, harness: Harness) -> None:
-        """A scope or a key that names nothing is refused before anything is looked at."""
+        """A blank scope or key is refused before anything is read."""
         storage = await harness.open()
         fence = await in_session(storage)
         for scope in (
@@ -216,7 +216,7 @@ class TestEffect:
             await refuse(storage, storage.effects.begin(effect(key), ANN, ttl_ms=TTL), InvalidInput)
 
     async def test_envelopes_and_outcomes_are_plain_and_bounded(self, harness: Harness) -> None:
-        """Bytes, live objects and what is too large are refused; nothing is written."""
+        """Bytes, live objects and oversize values are refused; nothing is written."""
         storage = await harness.open()
         fence = await in_session(storage)
         for impossible in (b"bytes", object(), float("nan"), {1: 2}, "x" * 1_048_577):
@@ -230,7 +230,7 @@ class TestEffect:
         await refuse(storage, storage.effects.begin(cast("Envelope", "k"), ANN, ttl_ms=TTL), InvalidInput)
 
     async def test_a_step_is_its_input(self, harness: Harness) -> None:
-        """The input is part of the identity; a step that fails is recorded with its own code."""
+        """The input is part of a step's identity; a failing step is recorded with its own code."""
         storage = await harness.open()
         fence = await in_session(storage)
         record = await storage.effects.record(fence, effect("k", Step(name="d", input=[1])), BROKEN)
@@ -253,7 +253,7 @@ class TestEffect:
         assert (await storage.effects.record(fence, effect("step"), None)).due_at_ms is None
 
     async def test_lists_go_by_key(self, harness: Harness) -> None:
-        """A scope is listed by the bytes of its keys, in pages that go on behind a key."""
+        """A scope is listed in the byte order of its keys, in pages that continue behind a key."""
         storage = await harness.open()
         fence = await in_session(storage)
         keys = ["b", "a", "B", "é", "a:1", "a~"]
@@ -268,7 +268,7 @@ class TestEffect:
                 await storage.effects.list(TURN, limit=limit)
 
     async def test_effects_survive_reopening(self, harness: Harness) -> None:
-        """Outcomes, due times, claims and ranks are the same after the storage was opened again."""
+        """Outcomes, due times, claims and ranks survive closing and reopening."""
         storage = await harness.open()
         fence = await in_session(storage)
         await storage.effects.open_group(TURN, "g", size=3)

@@ -1,4 +1,4 @@
-"""What the right to run an effect must hold: one runner at a time, fenced outcomes, and effects that run once."""
+"""The contract of effect claims: one runner at a time, fenced outcomes, and effects that run once."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tests.factories.session import created, owner
 
 
 class TestEffectClaim:
-    """Laws about beginning, renewing, finishing and giving back."""
+    """Laws of claiming, renewing, finishing and releasing."""
 
     async def test_a_claim_says_who_runs_it(self, harness: Harness) -> None:
-        """The first who asks runs it; the record in progress names the runner and its term."""
+        """The first caller gets the claim; the record in progress names the runner and its expiry."""
         storage = await _storage(harness)
         runner = owner("ann", process=LocalProcess(host_id="h", boot_id="b", pid=1, process_start="1"))
         claim = claimed(await storage.effects.begin(effect(), runner, ttl_ms=TTL))
@@ -35,7 +35,7 @@ class TestEffectClaim:
         assert (record.outcome, record.error, record.settled_rank) == (None, None, None)
 
     async def test_others_are_told_to_wait(self, harness: Harness) -> None:
-        """To the last moment of a claim everybody else is told who runs it, the same worker included."""
+        """Until a claim expires every other caller is busy and gets its holder's name; so does the same worker."""
         storage, other = await _storage(harness), await harness.open()
         claim = claimed(await storage.effects.begin(effect(), ANN, ttl_ms=TTL))
         await harness.clock.advance(TTL - 1)
@@ -46,7 +46,7 @@ class TestEffectClaim:
         assert await seen(storage) == before
 
     async def test_one_of_many_runs_it(self, harness: Harness) -> None:
-        """Of sixteen who begin at once one gets the claim; when it has finished, all others replay its outcome."""
+        """Of sixteen concurrent callers one gets the claim; once it finishes, all others replay its outcome."""
         storages = [await _storage(harness), *[await harness.open() for _ in range(3)]]
         asking = [
             storages[number % 4].effects.begin(effect(), owner(f"w{number}"), ttl_ms=60_000) for number in range(16)
@@ -59,7 +59,7 @@ class TestEffectClaim:
             assert replayed(await storage.effects.begin(effect(), BOB, ttl_ms=TTL)) == record
 
     async def test_a_renewed_claim_is_not_taken(self, harness: Harness) -> None:
-        """As long as it is renewed in time nobody else gets it; renewing never shortens."""
+        """A claim renewed in time is not taken by another worker; renewing never shortens it."""
         storage = await _storage(harness)
         claim = claimed(await storage.effects.begin(effect(), ANN, ttl_ms=TTL))
         for _ in range(3):
@@ -71,7 +71,7 @@ class TestEffectClaim:
         assert (await storage.effects.finish(claim, 1)).outcome == 1
 
     async def test_a_lapsed_claim_is_taken_over(self, harness: Harness) -> None:
-        """From its last moment on anybody may take it, under a larger number; the former runner is out."""
+        """From its expiry on any worker may take a claim, with a larger number; the old runner is refused."""
         storage = await _storage(harness)
         former = claimed(await storage.effects.begin(effect(), ANN, ttl_ms=TTL))
         await harness.clock.advance(TTL)
@@ -86,7 +86,7 @@ class TestEffectClaim:
         await _refuse_claim(storage, former)
 
     async def test_fencing_numbers_only_grow(self, harness: Harness) -> None:
-        """Every claim has a larger number and a new token, over release, expiry and take-over."""
+        """Every claim has a larger number and a new token, across release, expiry and takeover."""
         storage = await _storage(harness)
         claims: list[EffectClaim] = []
         for number in range(6):
@@ -101,7 +101,7 @@ class TestEffectClaim:
         assert len({claim.token for claim in claims}) == 6
 
     async def test_a_forged_claim_does_nothing(self, harness: Harness) -> None:
-        """A claim of another token, number, hash or key holds nothing."""
+        """A claim with another token, number, hash or key holds nothing."""
         storage = await _storage(harness)
         claim = claimed(await storage.effects.begin(effect(), ANN, ttl_ms=TTL))
         for forged in (
@@ -115,7 +115,7 @@ class TestEffectClaim:
         assert (await storage.effects.finish(claim, 1)).outcome == 1
 
     async def test_a_settled_effect_is_closed(self, harness: Harness) -> None:
-        """Its own claim can neither renew, nor give back, nor settle it otherwise; who ran it stays written."""
+        """After its outcome, the claim can neither renew, release nor record another; the runner stays recorded."""
         storage = await _storage(harness)
         claim = claimed(await storage.effects.begin(effect(), ANN, ttl_ms=TTL))
         record = await storage.effects.finish(claim, {"a": 1})
@@ -130,7 +130,7 @@ class TestEffectClaim:
         assert await stored(storage) == record
 
     async def test_an_answer_may_be_lost(self, harness: Harness) -> None:
-        """Finishing or failing again likewise returns the record, also when the claim would have lapsed."""
+        """Finishing or failing again with the same outcome returns the record, even after the expiry."""
         storage, other = await _storage(harness), await harness.open()
         done = claimed(await storage.effects.begin(effect("1"), ANN, ttl_ms=TTL))
         broken = claimed(await storage.effects.begin(effect("2"), ANN, ttl_ms=TTL))
@@ -141,7 +141,7 @@ class TestEffectClaim:
         assert await seen(storage) == before
 
     async def test_what_is_given_back_runs_again(self, harness: Harness) -> None:
-        """Trouble of the infrastructure leaves no outcome; the next one runs it as if nobody had begun."""
+        """A released effect has no outcome; the next caller runs it as if it were new."""
         storage = await _storage(harness)
         claim = claimed(await storage.effects.begin(effect(), ANN, ttl_ms=TTL))
         assert await storage.effects.release(claim)
@@ -153,7 +153,7 @@ class TestEffectClaim:
         assert again.fencing == 2
 
     async def test_a_lapsed_claim_can_be_given_back(self, harness: Harness) -> None:
-        """A runner that knows it did nothing says so, if nobody took the effect over meanwhile."""
+        """A runner may release its lapsed claim as long as no other worker took the effect over."""
         storage = await _storage(harness)
         claim = claimed(await storage.effects.begin(effect(), ANN, ttl_ms=TTL, once=True))
         await harness.clock.advance(TTL)
@@ -161,7 +161,7 @@ class TestEffectClaim:
         assert claimed(await storage.effects.begin(effect(), BOB, ttl_ms=TTL, once=True)).fencing == 2
 
     async def test_a_sleep_is_due_once(self, harness: Harness) -> None:
-        """The due time is set when it is first begun; renewing, giving back and taking over do not move it."""
+        """The due time is set by the first claim; renewing, releasing and taking over do not move it."""
         storage = await _storage(harness)
         now = harness.clock.now_ms()
         sleep, moment = effect("for", Sleep(duration_ms=5_000)), effect("until", Sleep(until_ms=now + 7_000))
@@ -179,7 +179,7 @@ class TestEffectClaim:
         )
 
     async def test_a_sleep_resumes_after_reopening(self, harness: Harness) -> None:
-        """After the storage was opened again and the sleeper was replaced, the first due time still counts."""
+        """The first due time still counts after the storage was reopened and the sleeper replaced."""
         storage = await _storage(harness)
         sleep = effect("k", Sleep(duration_ms=60_000))
         due = claimed(await storage.effects.begin(sleep, ANN, ttl_ms=TTL)).due_at_ms
@@ -190,13 +190,13 @@ class TestEffectClaim:
         assert (heir.due_at_ms, (await stored(storage)).due_at_ms) == (due, due)
 
     async def test_times_do_not_overflow(self, harness: Harness) -> None:
-        """A sleep for longer than time can be written ends at the last moment that can."""
+        """A sleep beyond the range of time ends at its last moment."""
         storage = await _storage(harness)
         sleep = effect("k", Sleep(duration_ms=MAX_INTEGER))
         assert claimed(await storage.effects.begin(sleep, ANN, ttl_ms=TTL)).due_at_ms == MAX_INTEGER
 
     async def test_nonsense_is_refused(self, harness: Harness) -> None:
-        """Claims, errors and terms of the wrong kind are refused before anything is looked at."""
+        """Invalid claims, errors and terms are refused before anything is read."""
         storage = await _storage(harness)
         claim = claimed(await storage.effects.begin(effect(), ANN, ttl_ms=TTL))
         for call in (
@@ -212,10 +212,10 @@ class TestEffectClaim:
 
 
 class TestEffectOnce:
-    """Laws about effects that must not run twice."""
+    """Laws of effects that must not run twice."""
 
     async def test_after_a_crash_it_is_unknown(self, harness: Harness) -> None:
-        """Nobody takes it over silently; everybody is told that it may have happened."""
+        """After a crash the effect is not taken over; every caller learns that it may have happened."""
         storage = await _storage(harness)
         claimed(await storage.effects.begin(effect(), ANN, ttl_ms=TTL, once=True))
         await harness.clock.advance(TTL)
@@ -226,14 +226,14 @@ class TestEffectOnce:
         assert await seen(storage) == before
 
     async def test_the_later_caller_may_be_the_careful_one(self, harness: Harness) -> None:
-        """Who must not repeat it is not given what somebody else began, however that was begun."""
+        """A caller that must not repeat the effect is refused, even if it was begun as repeatable."""
         storage = await _storage(harness)
         claimed(await storage.effects.begin(effect(), ANN, ttl_ms=0))
         assert not unknown(await storage.effects.begin(effect(), BOB, ttl_ms=TTL, once=True)).once
         claimed(await storage.effects.begin(effect(), BOB, ttl_ms=TTL), taken_over=True)
 
     async def test_who_has_looked_it_up_takes_it_over(self, harness: Harness) -> None:
-        """The one who knows takes it over and records what is known; the former runner is out."""
+        """A caller that knows the outcome takes the effect over and records it; the old runner is refused."""
         storage = await _storage(harness)
         former = claimed(await storage.effects.begin(effect(), ANN, ttl_ms=TTL, once=True))
         await harness.clock.advance(TTL)
@@ -249,7 +249,7 @@ class TestEffectOnce:
         assert replayed(await storage.effects.begin(effect(), BOB, ttl_ms=TTL, once=True)) == record
 
     async def test_only_what_is_abandoned_is_taken_over(self, harness: Harness) -> None:
-        """An effect that was never begun, is running or has finished cannot be taken over."""
+        """An effect that never began, is running or has finished cannot be taken over."""
         storage = await _storage(harness)
         await refuse(storage, storage.effects.take_over(effect(), BOB, ttl_ms=TTL), EffectNotRecorded, naming="'k'")
         claim = claimed(await storage.effects.begin(effect(), ANN, ttl_ms=TTL, once=True))
@@ -258,7 +258,7 @@ class TestEffectOnce:
         await refuse(storage, storage.effects.take_over(effect(), BOB, ttl_ms=TTL), Conflict, naming="is completed")
 
     async def test_one_of_many_takes_it_over(self, harness: Harness) -> None:
-        """Of eight who take a lapsed effect over at once one succeeds."""
+        """Of eight concurrent takeovers of a lapsed effect one succeeds."""
         storages = [await _storage(harness), *[await harness.open() for _ in range(3)]]
         claimed(await storages[0].effects.begin(effect(), ANN, ttl_ms=0, once=True))
         taking = [
@@ -269,7 +269,7 @@ class TestEffectOnce:
         assert (await stored(storages[0])).fencing == 2
 
     async def test_given_back_it_never_began(self, harness: Harness) -> None:
-        """What did not happen is given back and then runs without a question."""
+        """A released effect did not happen, so the next caller runs it."""
         storage = await _storage(harness)
         await storage.effects.release(claimed(await storage.effects.begin(effect(), ANN, ttl_ms=TTL, once=True)))
         await harness.clock.advance(TTL)
@@ -284,7 +284,7 @@ async def _storage(harness: Harness) -> Storage:
 
 
 async def _refuse_claim(storage: Storage, claim: EffectClaim) -> None:
-    """Assert that the claim can do nothing, and that trying changes nothing."""
+    """Assert that every use of the claim is refused and changes nothing."""
     for call in (
         storage.effects.renew(claim, ttl_ms=60_000),
         storage.effects.finish(claim, "late"),

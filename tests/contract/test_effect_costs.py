@@ -1,4 +1,4 @@
-"""What effects cost: one statement for what happens all the time, and never more because there is more."""
+"""Costs of effects: one statement for each frequent call, independent of how many effects exist."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TRANSACTION = {"begin", "savepoint", "release", "commit"}
 
 
 class Recorder:
-    """Remembers the names of the statements that a storage runs."""
+    """Records the names of the statements that a storage runs."""
 
     def __init__(self) -> None:
         self._names: list[str] = []
@@ -31,7 +31,7 @@ class Recorder:
         self._names.append(name)
 
     async def during(self, call: Awaitable[object]) -> list[str]:
-        """Return what ran while the call did, but for what begins and ends a transaction."""
+        """Return the statements that ran during the call, except transaction control."""
         self._names.clear()
         await call
         return [name for name in self._names if name not in _TRANSACTION]
@@ -57,7 +57,7 @@ async def postgres(postgres_schema_url: str, recorder: Recorder) -> AsyncIterato
 
 
 async def _costs(storage: Storage, recorder: Recorder) -> dict[str, list[str]]:
-    """Return the statements of each call that happens all the time."""
+    """Return the statements of each frequent call."""
     fence = await in_session(storage)
     await registered(storage)
     run = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=60_000)).fence
@@ -121,7 +121,7 @@ async def test_sqlite_records_in_one_statement(sqlite: Storage, recorder: Record
 async def test_a_sqlite_commit_without_a_turn_looks_for_no_effects(
     sqlite: Storage, recorder: Recorder, backend_name: str
 ) -> None:
-    """Only the commit of a turn has something to retire."""
+    """Only the commit of a turn retires effects, so only it looks for them."""
     await in_session(sqlite)
     names = await recorder.during(sqlite.session("s").commit(commit(0, node("a"))))
     assert not any(name.startswith("effect") for name in names)

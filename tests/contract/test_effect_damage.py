@@ -29,7 +29,7 @@ ANN = owner("ann")
     ],
 )
 async def test_a_damaged_effect_is_corrupt(backend_url: str, key: str, damage: str) -> None:
-    """A row that cannot be read, or is not what its hash says, is typed damage to everybody who asks."""
+    """An unreadable row, or one that does not match its hash, raises CorruptData for every caller."""
     async with await lash.open(backend_url) as storage:
         fence = await in_session(storage)
         await storage.effects.record(fence, effect("completed"), 1)
@@ -72,7 +72,7 @@ async def test_a_miscounted_group_is_corrupt(backend_url: str) -> None:
     ],
 )
 async def test_the_tables_refuse_what_cannot_be(backend_url: str, impossible: str) -> None:
-    """Most damage cannot even be written past lash."""
+    """Constraints of the tables refuse most damage."""
     async with await lash.open(backend_url) as storage:
         await in_session(storage)
         claimed(await storage.effects.begin(effect(), ANN, ttl_ms=60_000))

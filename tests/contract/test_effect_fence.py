@@ -1,4 +1,4 @@
-"""What recording under a lease must hold, and what scopes without an owner are told."""
+"""The contract of recording under a lease, and of scopes whose owner does not exist."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ from tests.factories.session import acquired, owner
 
 
 class TestEffectFence:
-    """Laws about recording under a lease, and about scopes whose owner is not there."""
+    """Laws of recording under a lease, and of scopes whose owner does not exist."""
 
     async def test_only_the_live_lease_of_the_scope_records(self, harness: Harness) -> None:
-        """A fence that was released, lapsed, was taken over, or is another's records nothing."""
+        """A released, lapsed, superseded or foreign fence records nothing."""
         storage = await harness.open()
         lapsed = await in_session(storage, ttl_ms=TTL)
         await harness.clock.advance(TTL)
@@ -54,11 +54,11 @@ class TestEffectFence:
         await refuse(storage, storage.effects.record(other, effect(), 1), LeaseLost, naming="'s'")
         await storage.effects.record(live, effect(), 1)
         await storage.leases.release(live)
-        # Whoever lost the lease must stop, also where its work is recorded already.
+        # A worker that lost the lease must stop, even if its work is already recorded.
         await refuse(storage, storage.effects.record(live, effect(), 1), LeaseLost)
 
     async def test_a_process_records_under_its_own_lease(self, harness: Harness) -> None:
-        """The same holds for processes; a fence of the other kind proves nothing."""
+        """A process's lease records its effects; a fence of another kind does not."""
         storage = await harness.open()
         session = await in_session(storage)
         await registered(storage, "p", "q")
@@ -77,7 +77,7 @@ class TestEffectFence:
         await refuse(storage, storage.effects.record(mine, effect("new", scope=RUN), 1), LeaseLost, scope=RUN)
 
     async def test_an_operation_has_no_lease(self, harness: Harness) -> None:
-        """What belongs to no session and no process cannot be recorded without a claim."""
+        """An effect of an operation cannot be recorded without a claim: it has no lease."""
         storage = await harness.open()
         fence = await in_session(storage)
         call = storage.effects.record(fence, effect(scope=OPERATION), 1)
@@ -86,7 +86,7 @@ class TestEffectFence:
         await refuse(storage, call, InvalidInput, naming="LeaseFence")
 
     async def test_what_was_begun_is_finished_under_its_claim(self, harness: Harness) -> None:
-        """An effect that somebody began, live or lapsed, is not recorded past the claim."""
+        """A claimed effect, live or lapsed, cannot be recorded past its claim."""
         storage = await harness.open()
         fence = await in_session(storage)
         claimed(await storage.effects.begin(effect(), ANN, ttl_ms=TTL, once=True))
@@ -96,7 +96,7 @@ class TestEffectFence:
         assert (await stored(storage)).status is EffectStatus.IN_PROGRESS
 
     async def test_missing_owners_are_named(self, harness: Harness) -> None:
-        """A session or process that never was, was deleted or was pruned is named, and nothing is written."""
+        """A session or process that never existed, was deleted or was pruned is named; nothing is written."""
         storage = await harness.open()
         fence = await in_session(storage, "gone")
         await storage.sessions.delete("gone")
@@ -130,7 +130,7 @@ class TestEffectFence:
             await storage.effects.record(run, effect(scope=pruned), 1)
 
     async def test_all_kinds_of_scopes_take_claims(self, harness: Harness) -> None:
-        """Sessions, processes and operations of the host begin and finish alike."""
+        """Effects of sessions, processes and operations can all be claimed and finished."""
         storage = await harness.open()
         for scope in await everywhere(storage):
             claim = claimed(await storage.effects.begin(effect(scope=scope), ANN, ttl_ms=TTL))

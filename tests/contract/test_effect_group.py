@@ -1,4 +1,4 @@
-"""What groups of effects must hold: places given once, in the order of settling, and nothing for who came too late."""
+"""The contract of effect groups: ranks given once, in the order of completion."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tests.factories.session import created, owner
 
 
 class TestEffectGroup:
-    """Laws about groups."""
+    """Laws of groups."""
 
     async def test_settled_effects_have_their_places(self, harness: Harness) -> None:
-        """Finishing, failing and recording each take the next place; beginning takes none."""
+        """Finishing, failing and recording each take the next rank; beginning takes none."""
         storage = await harness.open()
         fence = await in_session(storage)
         assert await storage.effects.group(TURN, "g") is None
@@ -36,7 +36,7 @@ class TestEffectGroup:
         assert await (await harness.open()).effects.group(TURN, "g") == settled
 
     async def test_a_repeat_takes_no_place(self, harness: Harness) -> None:
-        """Recording, finishing and beginning what has settled leaves the group as it is."""
+        """Repeating a record, finish or begin of a completed effect leaves the group unchanged."""
         storage = await harness.open()
         fence = await in_session(storage)
         await storage.effects.open_group(TURN, "g", size=3)
@@ -51,7 +51,7 @@ class TestEffectGroup:
         assert (await storage.effects.record(fence, effect("c", group="g"), 1)).settled_rank == 3
 
     async def test_a_stolen_claim_takes_no_place(self, harness: Harness) -> None:
-        """Finishing after the theft changes nothing and does not move the counter; the heir gets the place."""
+        """Finishing after a takeover changes neither effect nor counter; the new holder gets the rank."""
         storage = await harness.open()
         await created(storage)
         await storage.effects.open_group(TURN, "g", size=2)
@@ -77,7 +77,7 @@ class TestEffectGroup:
         assert (await storage.effects.finish(claim, 1)).settled_rank == 1
 
     async def test_a_refused_opening_leaves_nothing(self, harness: Harness) -> None:
-        """What is refused once is refused again, and nothing is there afterwards."""
+        """A refused opening is refused again, and leaves nothing behind."""
         storage = await harness.open()
         await created(storage)
         nowhere = TurnScope(session_id="nowhere", turn_id="t")
@@ -90,7 +90,7 @@ class TestEffectGroup:
         assert await storage.effects.group(nowhere, "g") is None
 
     async def test_a_group_is_opened_equally_or_not_at_all(self, harness: Harness) -> None:
-        """Opening again returns the group as it stands; another size is refused, every time."""
+        """Opening again returns the group unchanged; another size is refused every time."""
         storage = await harness.open()
         fence = await in_session(storage)
         await storage.effects.open_group(TURN, "g", size=2)
@@ -101,7 +101,7 @@ class TestEffectGroup:
             await refuse(storage, storage.effects.open_group(TURN, "g", size=3), Conflict, naming="'g'")
 
     async def test_only_an_open_group_with_room_takes_members(self, harness: Harness) -> None:
-        """A group that was not opened or is full takes nobody; the refused effect leaves no row."""
+        """A group that is full or was not opened takes no member; the refused effect leaves no row."""
         storage = await harness.open()
         fence = await in_session(storage)
         for _ in range(2):
@@ -119,7 +119,7 @@ class TestEffectGroup:
             await refuse(storage, call, Conflict, naming="full")
 
     async def test_another_effect_takes_no_place(self, harness: Harness) -> None:
-        """A mismatch is not counted, neither as a member nor as settled."""
+        """A mismatched effect is counted neither as a member nor as completed."""
         storage = await harness.open()
         fence = await in_session(storage)
         await storage.effects.open_group(TURN, "g", size=2)
@@ -130,7 +130,7 @@ class TestEffectGroup:
         assert (await storage.effects.record(fence, effect("second", group="g"), 1)).settled_rank == 2
 
     async def test_those_who_settle_at_once_get_a_place_each(self, harness: Harness) -> None:
-        """Twelve effects that begin and settle side by side get twelve places, whatever the order."""
+        """Twelve effects that begin and finish concurrently get twelve ranks."""
         storages = [await harness.open() for _ in range(3)]
         fence = await in_session(storages[0])
         await storages[0].effects.open_group(TURN, "g", size=12)
@@ -149,7 +149,7 @@ class TestEffectGroup:
         assert group.settled == tuple(f"k{number:02}" for _, number in sorted(zip(ranks, range(12), strict=True)))
 
     async def test_the_room_is_not_given_twice(self, harness: Harness) -> None:
-        """Of many who want the last place of a group one gets it."""
+        """Of concurrent effects that want the last rank of a group one gets it."""
         storages = [await harness.open() for _ in range(3)]
         await created(storages[0])
         await storages[0].effects.open_group(TURN, "g", size=1)

@@ -1,4 +1,4 @@
-"""When effects go: with the commit of their turn, with their session or process, or when their scope is retired."""
+"""When effects are removed: with the commit of their turn, their session or process, or when retired."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tests.factories.session import chain, commit, created, node, started
 
 
 class TestEffectLife:
-    """Laws about the end of effects."""
+    """Laws of removing effects."""
 
     async def test_a_commit_retires_its_turn(self, harness: Harness) -> None:
-        """The turn's effects and groups go with its commit; all other scopes keep theirs."""
+        """A commit removes its turn's effects and groups; all other scopes keep theirs."""
         storage = await harness.open()
         await everywhere(storage)
         await created(storage, "other")
@@ -41,7 +41,7 @@ class TestEffectLife:
         assert [await seen(storage, scope) for scope in kept] == before
 
     async def test_a_replacing_commit_retires_its_turn(self, harness: Harness) -> None:
-        """A commit that replaces the whole graph ends its turn like any other."""
+        """A commit that replaces the whole graph retires its turn like any other."""
         storage = await harness.open()
         session = await started(storage)
         await _fill(storage, TURN)
@@ -50,7 +50,7 @@ class TestEffectLife:
         assert await seen(storage) == ((), None)
 
     async def test_other_commits_retire_nothing(self, harness: Harness) -> None:
-        """A commit without a turn, of another turn, or one that is refused leaves the effects alone."""
+        """A commit without a turn, of another turn, or one that is refused retires no effects."""
         storage = await harness.open()
         session = await created(storage)
         await _fill(storage, TURN)
@@ -62,7 +62,7 @@ class TestEffectLife:
         assert await seen(storage) == before
 
     async def test_a_repeated_commit_retires_nothing_new(self, harness: Harness) -> None:
-        """Once is enough: a repeat is answered from history, and one with other content is refused."""
+        """A repeat retires nothing more; one with other content is refused."""
         storage = await harness.open()
         session = await created(storage)
         turn = commit(0, node("a"), turn_id="t")
@@ -75,7 +75,7 @@ class TestEffectLife:
         assert await seen(storage) == before
 
     async def test_a_running_effect_of_a_committed_turn_is_lost(self, harness: Harness) -> None:
-        """Whoever still runs it can record nothing any more."""
+        """A worker that still runs an effect of a committed turn cannot record it."""
         storage = await harness.open()
         session = await created(storage)
         claim = claimed(await storage.effects.begin(effect(), ANN, ttl_ms=TTL))
@@ -87,7 +87,7 @@ class TestEffectLife:
         assert await seen(storage) == ((), None)
 
     async def test_a_deleted_session_takes_all_its_scopes(self, harness: Harness) -> None:
-        """Turns, drains and the deletion itself go; a session of the same id starts without them."""
+        """Turns, drains and the deletion's own scope go; a new session of the same id starts without them."""
         storage = await harness.open()
         await everywhere(storage)
         scopes: tuple[ExecutionScope, ...] = (
@@ -107,7 +107,7 @@ class TestEffectLife:
             assert len(await storage.effects.list(scope)) == 2
 
     async def test_a_pruned_process_takes_its_scope(self, harness: Harness) -> None:
-        """The end of a process keeps its effects, pruning removes them."""
+        """Ending a process keeps its effects, pruning removes them."""
         storage = await harness.open()
         await everywhere(storage)
         await _fill(storage, TURN, RUN)
@@ -120,7 +120,7 @@ class TestEffectLife:
         assert len(await storage.effects.list(TURN)) == 2
 
     async def test_a_scope_can_be_retired(self, harness: Harness) -> None:
-        """Retiring forgets one scope's effects and groups, says how many effects, and may be repeated."""
+        """Retiring removes one scope's effects and groups, returns the number of effects, and can be repeated."""
         storage = await harness.open()
         await everywhere(storage)
         await _fill(storage, TURN, RUN, OPERATION)
@@ -130,7 +130,7 @@ class TestEffectLife:
             claimed(await storage.effects.begin(effect("0", scope=scope), BOB, ttl_ms=TTL))
 
     async def test_a_deletion_beside_new_effects(self, harness: Harness) -> None:
-        """Effects begun and groups opened while their session is deleted come before it or are refused by name."""
+        """An effect or group concurrent with its session's deletion comes before it or is refused by name."""
         storage, other = await harness.open(), await harness.open()
         for attempt in range(6):
             name = f"s{attempt}"
@@ -147,7 +147,7 @@ class TestEffectLife:
             assert await seen(storage, scope) == ((), None)
 
     async def test_a_commit_beside_running_effects(self, harness: Harness) -> None:
-        """Effects that settle while their turn is committed come before it or lose their claim."""
+        """Effects that finish while their turn is committed come before it or lose their claim."""
         storage, other = await harness.open(), await harness.open()
         for attempt in range(6):
             name = f"s{attempt}"
@@ -170,7 +170,7 @@ class TestEffectLife:
             assert await storage.effects.retire(scope) == len(left)
 
     async def test_the_report_counts_effects(self, harness: Harness) -> None:
-        """Effects and groups are a noun of the storage's report."""
+        """The storage's size report counts effects and groups."""
         storage = await harness.open()
         await everywhere(storage)
         await _fill(storage, TURN)
@@ -178,7 +178,7 @@ class TestEffectLife:
 
 
 async def _fill(storage: Storage, *scopes: ExecutionScope) -> None:
-    """Give each scope a settled effect in group ``g``, and one that is in progress beside it."""
+    """Give each scope a finished effect in group ``g``, and one in progress."""
     for scope in scopes:
         await storage.effects.open_group(scope, "g", size=3)
         claim = claimed(await storage.effects.begin(effect("0", scope=scope, group="g"), ANN, ttl_ms=60_000))

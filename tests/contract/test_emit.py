@@ -162,7 +162,7 @@ class TestEmit:
         await storage.occurrences.emit(pressed(payload=1, source=2))
         for other in (pressed(payload=2, source=2), pressed(payload=1), pressed(payload=1, source=3), pressed()):
             await refuse(storage, storage.occurrences.emit(other), OccurrenceConflict, "'1'", repr(BUTTON), repr(BLUE))
-        # Numbers are told apart as JSON tells them apart.
+        # Numbers are compared as JSON: 1 and 1.0 differ.
         await refuse(storage, storage.occurrences.emit(pressed(payload=1.0, source=2)), OccurrenceConflict)
 
     async def test_keys_belong_to_their_source(self, harness: Harness) -> None:

@@ -132,7 +132,7 @@ class TestOccurrencePrune:
         assert (await stored(storage, report.started_process_ids[0])).status is ProcessStatus.RUNNING
 
     async def test_the_oldest_is_named_first_by_the_clock(self, harness: Harness) -> None:
-        """Age counts by recorded time: occurrences after the clock was set back are the older ones."""
+        """Age counts by recorded time: occurrences recorded after the clock was set back are the older ones."""
         storage = await harness.open()
         ids = []
         for number in range(3):

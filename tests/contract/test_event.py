@@ -1,4 +1,4 @@
-"""What the logs of processes must hold: appends, replays, reading and signals."""
+"""The contract of process logs: appends, replays, reads and signals."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.factories.process import (
 
 
 def nested(depth: int) -> JSON:
-    """Return JSON that is so many levels deep."""
+    """Return JSON nested this deep."""
     value: JSON = "bottom"
     for level in range(depth):
         value = [value] if level % 2 else {"k": value}
@@ -60,7 +60,7 @@ BAD_EVENTS: Final[dict[str, Any]] = {
     "owner that is none": event("process.started", {"owner": 5}),
     "reference that is none": event("process.external_ref_set", {"backend": 1}),
 }
-"""Events that a process with the types of `TYPES` does not take; the message names the process."""
+"""Events that a process with the types of `TYPES` refuses; the message names the process."""
 
 TYPES: Final[tuple[EventType, ...]] = (
     NOTE,
@@ -89,14 +89,14 @@ BAD_DRAFTS: Final[dict[str, Any]] = {
     "number as key": event(payload={1: 2}),  # type: ignore[dict-item]
     "lone surrogate": event(payload="\ud800"),
 }
-"""What is no event at all."""
+"""Values that are not events."""
 
 
 class TestEvent:
-    """Laws about appending and reading."""
+    """Laws of appending and reading."""
 
     async def test_numbers_begin_at_one_and_leave_no_gap(self, harness: Harness) -> None:
-        """Each log counts for itself; without a key every append is an event of its own."""
+        """Each log counts from 1; without a key every append is a new event."""
         storage = await opened(harness)
         await registered(storage, "a", "b")
         numbers = []
@@ -109,7 +109,7 @@ class TestEvent:
         assert numbers == [1, 1, 2, 2, 3, 3]
 
     async def test_an_event_comes_back_as_it_was_appended(self, harness: Harness) -> None:
-        """Number, type, payload, key and time are kept; who appended it is derived, not stored."""
+        """Number, type, payload, key and time are kept; the author is derived, not stored."""
         storage = await opened(harness)
         await registered(storage)
         payloads: list[JSON] = [None, True, 0, -1.5, "", "\0\uffff é", [], {}, {"a": [1, {"b": None}]}, nested(90)]
@@ -161,7 +161,7 @@ class TestEvent:
 
     @pytest.mark.parametrize("bad", BAD_EVENTS)
     async def test_a_bad_event_leaves_nothing(self, harness: Harness, bad: str) -> None:
-        """An event that does not fit its process is refused by name, with no row."""
+        """An event that its process does not accept is refused with the process's name, and no row is written."""
         storage = await opened(harness)
         await storage.processes.register(process("p", *TYPES, wake_session_id="s"))
         await storage.events.append("p", event())
@@ -169,13 +169,13 @@ class TestEvent:
 
     @pytest.mark.parametrize("bad", BAD_DRAFTS)
     async def test_what_is_no_event_is_refused(self, harness: Harness, bad: str) -> None:
-        """A draft that could not be read back is refused while it still can be."""
+        """A draft that could not be read back is refused before it is written."""
         storage = await opened(harness)
         await registered(storage)
         await refuse(storage, storage.events.append("p", BAD_DRAFTS[bad]), InvalidInput)
 
     async def test_core_events_are_declared_everywhere(self, harness: Harness) -> None:
-        """Every process takes the core events, also one that declares no types."""
+        """Every process accepts the core events, even one that declares no types."""
         storage = await opened(harness)
         await storage.processes.register(external())
         await storage.events.append("p", event("process.cancel_requested", {"reason": None}, key="c"))
@@ -202,7 +202,7 @@ class TestEvent:
         assert await storage.events.count_through("p", "absent", 7) == 0
 
     async def test_the_last_numbers_of_many_logs(self, harness: Harness) -> None:
-        """One call returns the last number of many logs; an unknown process has no entry."""
+        """One call returns the last number of each of many logs; a process that never existed has no entry."""
         storage = await opened(harness)
         await registered(storage, "a", "b", "c")
         for _ in range(3):
@@ -246,7 +246,7 @@ class TestEvent:
         await check_logs(storages[0])
 
     async def test_racing_appends_of_one_key_are_one_event(self, harness: Harness) -> None:
-        """Concurrent appends under one key are one event, and all get it."""
+        """Concurrent appends under one key write one event, and all return it."""
         storages = [await harness.open() for _ in range(4)]
         await registered(storages[0])
         answers = await asyncio.gather(
@@ -256,7 +256,7 @@ class TestEvent:
         assert await log(storages[1]) == (answers[0].event,)
 
     async def test_a_payload_that_is_too_large_is_refused(self, harness: Harness) -> None:
-        """Bad input: what is too large for an event is refused by the process's name, and nothing is written."""
+        """An oversize payload is refused with the process's name, and nothing is written."""
         storage = await opened(harness)
         await registered(storage)
         draft = event(payload="x" * 1_100_000)
@@ -264,10 +264,10 @@ class TestEvent:
 
 
 class TestSignal:
-    """Laws about signals: the log is the truth."""
+    """Laws of signals: the log decides."""
 
     async def test_the_kth_wait_gets_the_kth_signal(self, harness: Harness) -> None:
-        """Signals of a name are numbered in the order of the log, apart from those of other names."""
+        """Signals of a name are numbered in the order of the log, independent of other names."""
         storage = await _signalled(harness)
         for number, name in enumerate(("go", "stop", "go", "go", "stop")):
             payload = f"{name}{number}"
@@ -276,7 +276,7 @@ class TestSignal:
         assert [await _payload(storage, "stop", ordinal) for ordinal in (1, 2, 3)] == ["stop1", "stop4", None]
 
     async def test_two_waits_take_two_signals(self, harness: Harness) -> None:
-        """A signal before its wait, one during it and a burst are all there for their waits, in order."""
+        """Signals sent before, during or in a burst around their waits are all received, in order."""
         storage = await _signalled(harness)
         await storage.events.signal("p", "go", signal_id="early", payload=1)
         await storage.processes.set_wait("p", wait(ordinal=1))
@@ -292,7 +292,7 @@ class TestSignal:
         assert parking == ["process.waiting", "process.resumed"] * 2
 
     async def test_one_id_is_one_signal(self, harness: Harness) -> None:
-        """The same id and payload is delivered once; the same id with another payload is a conflict."""
+        """A signal sent twice with the same id and payload is delivered once; another payload is a conflict."""
         storage = await _signalled(harness)
         first = await storage.events.signal("p", "go", signal_id="1", payload=[1])
         again = await storage.events.signal("p", "go", signal_id="1", payload=[1])
@@ -306,7 +306,7 @@ class TestSignal:
         ("name", "payload"), [("unheard", None), ("stop", 5), ("", None), ("a b", None), ("ä", None), (5, None)]
     )
     async def test_a_bad_signal_leaves_the_wait(self, harness: Harness, name: Any, payload: JSON) -> None:  # noqa: ANN401
-        """An undeclared name or a payload that does not fit is refused, and the process waits on."""
+        """An undeclared name or an invalid payload is refused, and the process keeps waiting."""
         storage = await _signalled(harness)
         await storage.processes.set_wait("p", wait("stop"))
         await refuse(storage, storage.events.signal("p", name, signal_id="1", payload=payload), InvalidInput)
@@ -314,12 +314,12 @@ class TestSignal:
 
     @pytest.mark.parametrize("signal_id", ["", " ", "x" * 256, None])
     async def test_a_bad_signal_id_is_refused(self, harness: Harness, signal_id: Any) -> None:  # noqa: ANN401
-        """What cannot be an id identifies no signal."""
+        """An invalid signal id is refused."""
         storage = await _signalled(harness)
         await refuse(storage, storage.events.signal("p", "go", signal_id=signal_id), InvalidInput)
 
     async def test_long_ids_keep_apart(self, harness: Harness) -> None:
-        """Ids of full length, alike but for their last letter, are different signals."""
+        """Ids of full length that differ in their last letter are different signals."""
         storage = await opened(harness)
         name = "p" * 255
         await storage.processes.register(process(name, GO))

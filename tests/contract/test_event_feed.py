@@ -1,4 +1,4 @@
-"""What the feed of changes must hold: a reader that keeps the cursor gets every change once."""
+"""The contract of the change feed: a reader that keeps its cursor sees every change of every process once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WRITERS: Final = 48
 
 
 class TestChangeFeed:
-    """Laws about the feed: a reader that keeps the cursor gets every change once."""
+    """Laws of the feed: a reader that keeps its cursor sees every change once."""
 
     async def test_every_kind_of_change_is_told(self, harness: Harness) -> None:
         """Registration, events with the status they lead to, a cleared wake target and removal are changes."""
@@ -40,7 +40,7 @@ class TestChangeFeed:
         assert [change.process_id for change in (await feed(storage, cursor))[0]] == ["q"]
 
     async def test_the_tail_shows_the_events_of_all_processes(self, harness: Harness) -> None:
-        """Every event once, in order, page by page; with the cursor of the feed."""
+        """The tail has every event once, in order, page by page, with the cursors of the feed."""
         storage = await opened(harness)
         for name in ("p", "q"):
             await registered(storage, name)
@@ -62,7 +62,7 @@ class TestChangeFeed:
         assert {each.process_id for each in left.events} == {"q"}
 
     async def test_a_new_life_has_a_tail_of_its_own(self, harness: Harness) -> None:
-        """Events of a pruned process are not taken for those of another that was registered under its id since."""
+        """Events of a pruned process are not attributed to a new process of the same id."""
         storage = await opened(harness)
         await registered(storage)
         await storage.events.append("p", event(payload="old"))
@@ -75,7 +75,7 @@ class TestChangeFeed:
         assert (await storage.events.changes(page.cursor)).changes == ()
 
     async def test_old_changes_are_forgotten_from_the_front(self, harness: Harness) -> None:
-        """What happened before a moment goes, in portions; what came later stays, and so do the logs."""
+        """Pruning removes changes from before a moment, limited per call; later changes and the logs stay."""
         storage = await opened(harness)
         await registered(storage, "old")
         await storage.events.append("old", event(payload=1))
@@ -90,7 +90,7 @@ class TestChangeFeed:
         assert len(await storage.events.after("old", 0)) == 1
 
     async def test_many_writers_hide_nothing(self, harness: Harness) -> None:
-        """Beside 48 writers a reader of two at a time sees every change once, in the order of each log."""
+        """Beside 48 writers a reader of two changes at a time sees each once, in the order of each log."""
         storages = [await harness.open() for _ in range(4)]
         seen: list[ProcessChange] = []
         reading = asyncio.create_task(_read_until(await harness.open(), seen, WRITERS))
@@ -115,7 +115,7 @@ async def _live_and_end(storage: Storage, process_id: str) -> None:
 
 
 async def _read_until(storage: Storage, seen: list[ProcessChange], ends: int) -> None:
-    """Follow the feed two changes at a time until so many ends were seen."""
+    """Follow the feed two changes at a time until this many ends were seen."""
     cursor: str | None = None
     while sum(change.status is ProcessStatus.COMPLETED for change in seen) < ends:
         page = await storage.events.changes(cursor, limit=2)

@@ -1,4 +1,4 @@
-"""What wakes must hold: each wake is one message to its session, neither lost nor duplicated."""
+"""The contract of wakes: one message to a session per wake of its processes, neither lost nor doubled."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ INPUTS: Final[tuple[tuple[EventType, JSON, str], ...]] = (
         "PR #7: {n}",
     ),
 )
-"""A type, a payload, and the input that its session receives."""
+"""A type, a payload, and the input that the session gets."""
 
 CONDITIONS: Final[tuple[tuple[JSON, bool], ...]] = (
     (None, False),
@@ -56,7 +56,7 @@ CONDITIONS: Final[tuple[tuple[JSON, bool], ...]] = (
 
 
 class TestWake:
-    """Laws about wakes and their delivery."""
+    """Laws of wakes and their delivery."""
 
     @pytest.mark.parametrize(("declared", "payload", "received"), INPUTS)
     async def test_the_input_is_what_the_type_selects(
@@ -71,7 +71,7 @@ class TestWake:
         assert payload_of_batch.input == received
 
     async def test_a_wake_is_queued_with_its_event(self, harness: Harness) -> None:
-        """The batch carries event type, process, number and cause; it comes early and alone."""
+        """The batch carries event type, process, number and cause; it is early work and claimed alone."""
         storage = await _woken(harness, NEWS)
         appended = await storage.events.append("p", news("hello"))
         wake = appended.wake
@@ -94,21 +94,21 @@ class TestWake:
 
     @pytest.mark.parametrize(("value", "wakes"), CONDITIONS)
     async def test_a_condition_decides(self, harness: Harness, value: JSON, wakes: bool) -> None:  # noqa: FBT001
-        """Nothing is woken where the condition selects null, false or something empty; every number counts."""
+        """A condition that selects null, false or an empty value wakes nothing; every number wakes."""
         storage = await _woken(harness, waking("w", Constant(value="x"), when=Pointer(path="/when")))
         appended = await storage.events.append("p", event("w", {"when": value}))
         assert (appended.wake is not None, len(await storage.queue.list("s"))) == (wakes, int(wakes))
         assert appended.event.sequence == 1
 
     async def test_presence_is_a_condition(self, harness: Harness) -> None:
-        """A value that is there wakes, a null too; one that is missing does not."""
+        """A present value wakes, null included; a missing one does not."""
         storage = await _woken(harness, waking("w", Constant(value="x"), when=Present(path="/a")))
         payloads: list[JSON] = [{"a": None}, {"b": 1}, {"a": 1}]
         appended = [await storage.events.append("p", event("w", payload)) for payload in payloads]
         assert [answer.wake is not None for answer in appended] == [True, False, True]
 
     async def test_without_a_key_each_event_is_a_wake(self, harness: Harness) -> None:
-        """Equal news twice are two wakes, each named after its event."""
+        """Equal events without a key are two wakes, each named after its event."""
         storage = await _woken(harness, NEWS)
         wakes = [(await storage.events.append("p", news("same"))).wake for _ in range(2)]
         assert [wake and (wake.state, wake.wake.dedupe_key) for wake in wakes] == [
@@ -120,7 +120,7 @@ class TestWake:
 
     @pytest.mark.parametrize("key", [Pointer(path="/key"), Constant(value="k")])
     async def test_equal_keys_are_one_wake(self, harness: Harness, key: Pointer | Constant) -> None:
-        """Wakes of one key to one session are one, across events and processes; the first stands."""
+        """Wakes with one key to one session are one, across events and processes; the first stays."""
         storage = await _woken(harness, waking("w", Pointer(path="/text"), dedupe_key=key))
         declared = waking("w", Pointer(path="/text"), dedupe_key=key)
         await storage.processes.register(process("q", declared, wake_session_id="s"))
@@ -185,7 +185,7 @@ class TestWake:
         assert await storage.events.wakes_after("p") == ()
 
     async def test_a_consumed_key_stays_told(self, harness: Harness) -> None:
-        """After the batch of a key was consumed, another wake of that key enqueues nothing."""
+        """After the batch of a key was consumed, another wake with that key enqueues nothing."""
         storage = await _woken(harness, waking("w", Constant(value="x"), dedupe_key=Constant(value="k")))
         await storage.events.append("p", event("w"))
         await consume(storage)
@@ -205,7 +205,7 @@ class TestWake:
         assert await storage.events.undeliverable_wakes() == ()
 
     async def test_the_event_may_name_its_target(self, harness: Harness) -> None:
-        """A target on the event comes before that of the record, which is the fallback."""
+        """A target on the event takes precedence over that of the record."""
         storage = await _woken(harness, NEWS)
         await created(storage, "other")
         await storage.events.append("p", news("there", wake="other"))
@@ -214,7 +214,7 @@ class TestWake:
         assert [payload.input for payload in _payloads(await storage.queue.list("s"))] == ["here"]
 
     async def test_a_wake_is_acknowledged_by_hand(self, harness: Harness) -> None:
-        """An acknowledged wake is no longer open; doing it again, or for no wake at all, says so."""
+        """An acknowledged wake is no longer open; acknowledging it again, or an unknown wake, returns False."""
         storage = await opened(harness)
         await storage.processes.register(process("p", NEWS))
         await storage.events.append("p", news())
@@ -224,14 +224,14 @@ class TestWake:
         assert len(await log(storage)) == 1
 
     async def test_a_merged_wake_is_not_open(self, harness: Harness) -> None:
-        """An earlier wake stands for a merged one, so that there is nothing to acknowledge."""
+        """A merged wake is covered by the earlier one, so there is nothing to acknowledge."""
         storage = await _woken(harness, waking("w", Constant(value="x"), dedupe_key=Constant(value="k")))
         for _ in range(2):
             await storage.events.append("p", event("w"))
         assert [await storage.events.acknowledge_wake("p", sequence) for sequence in (2, 1)] == [False, True]
 
     async def test_a_cancelled_batch_is_no_open_wake(self, harness: Harness) -> None:
-        """Who cancels the batch of a wake has seen it; the process can be pruned then."""
+        """Cancelling the batch of a wake acknowledges it; its process can then be pruned."""
         storage = await _woken(harness, NEWS)
         appended = await storage.events.append("p", news())
         assert appended.wake is not None
@@ -243,7 +243,7 @@ class TestWake:
         assert report.pruned_process_ids == ("p",)
 
     async def test_a_missing_session_makes_it_undeliverable(self, harness: Harness) -> None:
-        """A wake to a session that is not there is kept and shown, and its event is stored."""
+        """A wake to a missing session is kept and listed as undeliverable, and its event is stored."""
         storage = await opened(harness)
         await storage.processes.register(process("p", NEWS, wake_session_id="nowhere"))
         appended = await storage.events.append("p", news())
@@ -255,7 +255,7 @@ class TestWake:
         assert await storage.events.undeliverable_wakes() == ()
 
     async def test_deleting_a_session_loses_no_wake_silently(self, harness: Harness) -> None:
-        """Queued wakes of a deleted session become undeliverable, acknowledged ones stay so."""
+        """Queued wakes of a deleted session become undeliverable; acknowledged ones stay acknowledged."""
         storage = await _woken(harness, NEWS)
         await storage.events.append("p", news("read"))
         await storage.events.append("p", news("unread"))
@@ -270,7 +270,7 @@ class TestWake:
         assert later.wake.state is WakeState.NO_TARGET
 
     async def test_a_session_made_anew_is_woken(self, harness: Harness) -> None:
-        """A session that was deleted and created again gets what is addressed to it."""
+        """A session that was deleted and created again gets the wakes addressed to it."""
         storage = await _woken(harness, NEWS)
         await storage.events.append("p", news("before"))
         await storage.sessions.delete("s")
@@ -279,7 +279,7 @@ class TestWake:
         assert [payload.input for payload in _payloads(await storage.queue.list("s"))] == ["after"]
 
     async def test_a_pruned_id_wakes_anew(self, harness: Harness) -> None:
-        """A process that reuses the id of a pruned one wakes its session, though the numbers are the same."""
+        """A process that reuses a pruned id wakes its session, even with the same event numbers."""
         storage = await _woken(harness, NEWS)
         await storage.events.append("p", news("first life"))
         await consume(storage)

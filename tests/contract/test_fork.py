@@ -1,4 +1,4 @@
-"""What forks must hold: shared nodes, separate futures."""
+"""The contract of forks: shared nodes, separate futures."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from tests.factories.session import acquired, append, chain, commit, created, dr
 
 
 class TestFork:
-    """Laws about creating a session from a node of another one."""
+    """Laws of creating a session from a node of another one."""
 
     async def test_a_fork_begins_with_the_head_of_its_source(self, harness: Harness) -> None:
-        """A fork has configuration, frames and checkpoint of its source at once, and the path as its graph."""
+        """A fork starts with its source's configuration, frames and checkpoint, and with the path as its graph."""
         storage = await harness.open()
         session = await created(storage)
         await session.commit(
@@ -61,7 +61,7 @@ class TestFork:
         assert (summary.meta, summary.first_user_message, summary.user_message_count) == (made.meta, "a", 2)
 
     async def test_usage_turns_queue_and_lease_stay_with_the_source(self, harness: Harness) -> None:
-        """Neither ledger nor turns nor queued work nor the lease of a source are inherited."""
+        """A fork inherits neither the ledger, turns, queued work nor lease of its source."""
         storage = await harness.open()
         session = await created(storage)
         await session.commit(commit(0, node("a"), turn_id="turn", usage=(spent(5),)))
@@ -76,7 +76,7 @@ class TestFork:
         assert result.revision == 2
 
     async def test_what_either_side_appends_is_invisible_to_the_other(self, harness: Harness) -> None:
-        """After a fork both sides go on from the same node, under the same ids if they like."""
+        """After a fork both sides continue from the same node, even under the same ids."""
         storage = await _forked(harness)
         await storage.session("s").commit(commit(1, *chain("d", "e", after="c")))
         await storage.session("t").commit(commit(1, *chain("d", "x", after="c"), session_id="t"))
@@ -89,7 +89,7 @@ class TestFork:
         assert ids(await storage.session("t").load(ActivePath(last=2))) == ["d", "x"]
 
     async def test_a_fork_from_an_earlier_node_sees_the_path_to_it_only(self, harness: Harness) -> None:
-        """What the source has behind or beside the node is invisible, what lies before it is shared."""
+        """The source's nodes behind or beside the fork node are invisible; those before it are shared."""
         storage = await harness.open()
         session = await started(storage, "s", "a", "b", "c")
         await session.commit(commit(1, *chain("x", "y", after="a"), checkpoint=draft(2, {"k": b"newest"})))
@@ -105,7 +105,7 @@ class TestFork:
         assert ids(await storage.session("u").load()) == ["a", "x", "y"]
 
     async def test_every_inherited_node_can_be_a_leaf_or_a_parent(self, harness: Harness) -> None:
-        """A fork moves its leaf to inherited nodes and branches off them, on nodes of its own."""
+        """A fork can move its leaf to an inherited node and branch off it with nodes of its own."""
         storage = await _forked(harness)
         fork = storage.session("t")
         await fork.commit(commit(1, *chain("d", after="c"), session_id="t"))
@@ -126,7 +126,7 @@ class TestFork:
         assert ids(await loaded(storage)) == ["a", "b", "c"]
 
     async def test_node_ids_are_unique_in_what_a_fork_sees(self, harness: Harness) -> None:
-        """Appending an inherited node again is a no-op, other content under its id a conflict."""
+        """Appending an inherited node again is a no-op; other content under its id is a conflict."""
         storage = await _forked(harness)
         fork = storage.session("t")
         await fork.head()
@@ -137,7 +137,7 @@ class TestFork:
         assert (ids(read), read.head.node_count) == (["a", "b", "c", "d"], 4)
 
     async def test_a_fork_does_not_see_removed_ancestors(self, harness: Harness) -> None:
-        """The path that a fork inherits begins where an ancestor was removed, vacuumed or not."""
+        """The path that a fork inherits begins behind a removed ancestor, vacuumed or not."""
         storage = await harness.open()
         session = await started(storage, "s", "a", "b", "c", "d")
         await session.commit(commit(1, node("x"), graph=append(node("x"))))
@@ -155,7 +155,7 @@ class TestFork:
         assert ids(await loaded(storage, "t")) == ["c", "d"]
 
     async def test_a_fork_of_a_fork(self, harness: Harness) -> None:
-        """Each generation sees its ancestors' nodes up to where it left them."""
+        """Each generation sees its ancestors' nodes up to its own fork point."""
         storage = await _forked(harness)
         await storage.session("t").commit(commit(1, *chain("t1", "t2", after="c"), session_id="t"))
         await storage.sessions.fork("t", "u", node_id="t1")
@@ -178,7 +178,7 @@ class TestFork:
             assert read.head.node_count == len(expected)
 
     async def test_repeating_a_fork_returns_the_first(self, harness: Harness) -> None:
-        """Of racing or repeated forks one creates; the others return it, unchanged."""
+        """Of concurrent or repeated forks one creates the session; the others return it unchanged."""
         storages = [await harness.open() for _ in range(3)]
         await started(storages[0], "s", "a", "b")
         made = await asyncio.gather(*(storage.sessions.fork("s", "t") for storage in storages))
@@ -221,7 +221,7 @@ class TestFork:
             await storage.session("t").head()
 
     async def test_forks_of_empty_sessions(self, harness: Harness) -> None:
-        """A fork of a session without a commit has none; one of a session without a leaf has no nodes."""
+        """A fork of a session without commits has none; one of a session without a leaf has no nodes."""
         storage = await harness.open()
         session = await created(storage)
         made = await storage.sessions.fork("s", "t")
@@ -248,7 +248,7 @@ class TestFork:
         assert acquired(await storage.leases.claim("t", owner("w"), ttl_ms=60_000)).fencing > lease.fencing
 
     async def test_a_fork_replaces_its_graph_without_touching_the_source(self, harness: Harness) -> None:
-        """A full replacement ends what a fork inherits and leaves the source as it was."""
+        """A full replacement drops a fork's inherited nodes and leaves the source unchanged."""
         storage = await _forked(harness)
         before = await loaded(storage)
         replacement = ReplaceFull(nodes=chain("a", "z"), leaf_node_id="z", replaced_node_count=3)
@@ -263,7 +263,7 @@ class TestFork:
         assert ids(await loaded(storage)) == ["q"]
 
     async def test_what_a_fork_inherits_cannot_be_taken_from_it(self, harness: Harness) -> None:
-        """A source neither replaces nor removes inherited nodes, and a fork removes none of its source."""
+        """A source cannot replace or remove inherited nodes, and a fork cannot remove nodes of its source."""
         storage = await _forked(harness)
         session, fork = storage.session("s"), storage.session("t")
         await session.commit(commit(1, node("d", "c")))
@@ -286,7 +286,7 @@ class TestFork:
         assert ids(await loaded(storage, "t")) == ["a", "b", "c"]
 
     async def test_a_fork_removes_nodes_of_its_own(self, harness: Harness) -> None:
-        """Tombstone and vacuum of a fork count and remove its own nodes only."""
+        """Tombstones and vacuum of a fork count and remove only its own nodes."""
         storage = await _forked(harness)
         fork = storage.session("t")
         await fork.commit(commit(1, *chain("d", "e", after="c"), session_id="t"))

@@ -1,4 +1,4 @@
-"""What forks cost: nothing is copied but the head, and a commit to a fork costs what any commit costs."""
+"""Costs of forks: only the head is copied, and a commit to a fork costs the same as any commit."""
 
 from __future__ import annotations
 
@@ -56,5 +56,5 @@ async def test_a_sqlite_commit_to_a_fork_runs_what_any_commit_runs(backend_url: 
         plain = names.copy()
         names.clear()
         await storage.session("t").commit(commit(1, node("c", "b"), session_id="t"))
-        # It looks among the inherited nodes too, in one statement of its own.
+        # It reads the inherited nodes too, in one statement of its own.
         assert [name.replace("node_stored", "node_taken") for name in names] == plain

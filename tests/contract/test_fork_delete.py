@@ -1,4 +1,4 @@
-"""What deletion among forks must hold: nobody loses a node, and the last to go takes everything along."""
+"""The contract of deletion among forks: no session loses a node, and the last deletion removes everything."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _ROUNDS = 25
 
 
 class TestForkDelete:
-    """Laws about deleting sessions that share nodes."""
+    """Laws of deleting sessions that share nodes."""
 
     @pytest.mark.parametrize("first", ["s", "t"])
     async def test_deleting_one_side_leaves_the_other_whole(self, harness: Harness, first: str) -> None:
-        """After either of two sharing sessions is deleted the other loads, appends and moves as before."""
+        """After deleting one of two sharing sessions, the other loads, appends and moves as before."""
         storage = await _family(harness)
         kept = "t" if first == "s" else "s"
         before = await loaded(storage, kept)
@@ -36,7 +36,7 @@ class TestForkDelete:
             await storage.session(first).load()
 
     async def test_inherited_messages_keep_their_attachments(self, harness: Harness) -> None:
-        """After the source is deleted and swept, a fork still has what the source had committed, and only that."""
+        """After its source is deleted and swept, a fork keeps the attachments that the source had committed."""
         storage = await harness.open()
         await started(storage)
         kept = await storage.attachments.put("s", b"picture", "image/png", label="seen")
@@ -53,7 +53,7 @@ class TestForkDelete:
         assert await storage.attachments.entry("t", loose.id) is None
 
     async def test_a_source_can_be_deleted_and_created_again(self, harness: Harness) -> None:
-        """What a fork inherits does not come back with the id of its source."""
+        """A new session with the id of a deleted source does not get the nodes that its forks inherit."""
         storage = await _family(harness)
         await storage.sessions.delete("s")
         again = await storage.sessions.create("s")
@@ -65,7 +65,7 @@ class TestForkDelete:
         assert ids(await loaded(storage, "u")) == ["a", "b"]
 
     async def test_a_generation_in_the_middle_can_go(self, harness: Harness) -> None:
-        """A fork of a fork stays whole when the session between is deleted, and when the first is."""
+        """A fork of a fork stays whole when the session between, or the first, is deleted."""
         storage = await _family(harness)
         await storage.sessions.fork("t", "u")
         await storage.session("u").commit(commit(1, node("u1", "t1"), session_id="u"))
@@ -76,7 +76,7 @@ class TestForkDelete:
 
     @pytest.mark.parametrize("order", ["stu", "sut", "tsu", "tus", "ust", "uts"])
     async def test_the_last_to_go_takes_everything_along(self, harness: Harness, order: str) -> None:
-        """Whatever the order of deletion, afterwards the auditor finds nothing and no node is left."""
+        """After deletion in any order, an audit finds nothing and no node is left."""
         storage = await _family(harness)
         await storage.sessions.fork("t", "u")
         await storage.session("u").commit(commit(1, node("u1", "t1"), session_id="u"))
@@ -87,7 +87,7 @@ class TestForkDelete:
         assert (await storage.report()).nouns["node"].rows == 0 or harness.backend == "postgres"
 
     async def test_a_replacement_frees_what_only_it_inherited(self, harness: Harness) -> None:
-        """A fork that replaces its graph gives up the nodes of a source that is deleted."""
+        """A fork that replaces its graph releases the nodes of a deleted source."""
         storage = await _family(harness)
         await storage.sessions.delete("s")
         replacement = ReplaceFull(nodes=chain("q"), leaf_node_id="q", replaced_node_count=3)
@@ -96,7 +96,7 @@ class TestForkDelete:
         assert ids(await loaded(storage, "t")) == ["q"]
 
     async def test_deletions_and_forks_race(self, harness: Harness) -> None:
-        """Of racing forks, commits and deletions each succeeds or says why, and no fork lacks a node."""
+        """Concurrent forks, commits and deletions each succeed or raise a typed error; no fork lacks a node."""
         storages = [await harness.open() for _ in range(3)]
         storage = storages[0]
         for number in range(_ROUNDS):
@@ -123,7 +123,7 @@ class TestForkDelete:
             assert (await storage.maintenance.collect_garbage(dry_run=True)).is_clean
 
     async def test_a_late_commit_never_brings_a_session_back(self, harness: Harness) -> None:
-        """Every write to a deleted session is refused, also when it races the deletion."""
+        """Every write to a deleted session is refused, even concurrently with the deletion."""
         first, second = await harness.open(), await harness.open()
         for number in range(_ROUNDS):
             session_id = f"s{number}"

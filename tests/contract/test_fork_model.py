@@ -1,4 +1,4 @@
-"""Forks, removals and deletions at random, against a model that copies paths instead of sharing them."""
+"""Random forks, removals and deletions, against a model that copies paths instead of sharing them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SESSION_IDS = tuple(f"s{number}" for number in range(5))
 
 @dataclasses.dataclass
 class _Model:
-    """One session as a reader sees it: a copied path, then own nodes; removed ones are remembered by their parents."""
+    """One session as a reader sees it: a copied path, then own nodes; parents remember removed ones."""
 
     revision: int
     inherited: list[str] = dataclasses.field(default_factory=list)
@@ -40,7 +40,7 @@ class _Model:
         return path[::-1]
 
     def line(self) -> set[str]:
-        """Every ancestor of the leaf, also behind a removed one."""
+        """Return every ancestor of the leaf, also behind a removed one."""
         line, current = set(), self.leaf
         while current is not None:
             line.add(current)
@@ -151,7 +151,7 @@ class _World:
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_sharing_looks_like_copying(backend_url: str, seed: int) -> None:
-    """Whatever is done, every session reads as if its inherited path had been copied."""
+    """After any operations, every session reads as if its inherited path had been copied."""
     async with await lash.open(backend_url) as storage:
         world = _World(storage, seed)
         for number in range(_STEPS):

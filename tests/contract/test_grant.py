@@ -1,4 +1,4 @@
-"""What grants must hold: they show processes to sessions and touch nothing else."""
+"""The contract of grants: they show processes to sessions and change nothing else."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.factories.session import created
 
 
 class TestGrant:
-    """Laws about granting, revoking, moving and listing."""
+    """Laws of granting, revoking, moving and listing."""
 
     async def test_a_grant_comes_and_goes(self, harness: Harness) -> None:
         """A process has no grants at first; a grant shows it until it is revoked."""
@@ -35,7 +35,7 @@ class TestGrant:
         assert await storage.grants.list(scope("s")) == ()
 
     async def test_granting_changes_no_process(self, harness: Harness) -> None:
-        """Grants append no events, change no record and are no change of the feed."""
+        """Granting appends no event, changes no record and is not in the change feed."""
         storage = await opened(harness)
         await registered(storage, "p", "q")
         before = await _records(storage)
@@ -47,7 +47,7 @@ class TestGrant:
         assert len((await feed(storage))[0]) == 2
 
     async def test_granting_again_replaces(self, harness: Harness) -> None:
-        """Another kind and label replace the old ones; there is still one grant."""
+        """Granting again replaces kind and label; there is still one grant."""
         storage = await opened(harness)
         await registered(storage)
         await storage.grants.grant(granted("s", kind="old", label="old"))
@@ -55,14 +55,14 @@ class TestGrant:
         assert await storage.grants.of_process("p") == (granted("s", kind="new"),)
 
     async def test_unusual_revocations(self, harness: Harness) -> None:
-        """Revoking what was never granted, of a process that never was, is no error and says so."""
+        """Revoking a grant that does not exist, even of an unknown process, returns False."""
         storage = await opened(harness)
         assert await storage.grants.revoke(scope("s"), "never") is False
         assert await storage.grants.has(scope("s"), "never") is False
-        assert await storage.grants.list(scope("nobody")) == ()
+        assert await storage.grants.list(scope("missing")) == ()
 
     async def test_a_frame_is_a_scope_of_its_own(self, harness: Harness) -> None:
-        """A frame's grant is not the session's, nor another frame's; odd ids do not mix them up."""
+        """A frame's grant is not the session's, nor another frame's; unusual ids do not mix them up."""
         storage = await opened(harness)
         await registered(storage)
         await storage.grants.grant(granted("s", frame="f"))
@@ -92,7 +92,7 @@ class TestGrant:
         assert await storage.grants.has(scope("s"), "b")
 
     async def test_a_transfer_keeps_kind_and_label(self, harness: Harness) -> None:
-        """A moved grant disappears here, appears there, and replaces one that is already there."""
+        """A moved grant is gone from its old scope and replaces any grant in the new one."""
         storage = await opened(harness)
         await registered(storage, "p", "q")
         await storage.grants.grant(granted("s", "p", kind="k", label="l"))
@@ -103,7 +103,7 @@ class TestGrant:
         assert await storage.grants.of_process("q") == (granted("s", "q"),)
 
     async def test_a_transfer_to_oneself_or_of_nothing_changes_nothing(self, harness: Harness) -> None:
-        """The same scope on both sides, or no ids at all, is harmless."""
+        """A transfer to the same scope, or of no ids, changes nothing."""
         storage = await opened(harness)
         await registered(storage)
         await storage.grants.grant(granted("s", kind="k"))
@@ -113,7 +113,7 @@ class TestGrant:
         assert await world(storage) == before
 
     async def test_a_transfer_is_all_or_nothing(self, harness: Harness) -> None:
-        """One missing grant among many, the last one too, moves none of them."""
+        """One missing grant among many, even the last, moves none of them."""
         storage = await opened(harness)
         await registered(storage, "a", "b", "c")
         for name in ("a", "b"):
@@ -126,7 +126,7 @@ class TestGrant:
 
     @pytest.mark.parametrize("ids", ["p", ["p", "p"], [""], [5], None])
     async def test_bad_ids_move_nothing(self, harness: Harness, ids: Any) -> None:  # noqa: ANN401
-        """A process named twice, one text, or what is no id is refused."""
+        """A process named twice, a single text, or an invalid id is refused."""
         storage = await opened(harness)
         await registered(storage)
         await storage.grants.grant(granted("s"))
@@ -134,7 +134,7 @@ class TestGrant:
 
     @pytest.mark.parametrize("bad", [{"session_id": ""}, {"session_id": None}, {"agent_frame_id": ""}])
     async def test_a_bad_scope_is_refused(self, harness: Harness, bad: dict[str, Any]) -> None:
-        """What is no scope is refused by every call that takes one."""
+        """An invalid scope is refused by every call that takes one."""
         storage = await opened(harness)
         await registered(storage)
         false = msgspec.structs.replace(scope("s"), **bad)
@@ -149,7 +149,7 @@ class TestGrant:
             await refuse(storage, call, InvalidInput)
 
     async def test_racing_transfers_move_a_grant_once(self, harness: Harness) -> None:
-        """Of transfers of one grant to several sessions one succeeds, and there is one grant then."""
+        """Of concurrent transfers of one grant to several sessions one succeeds, leaving one grant."""
         storages = [await harness.open() for _ in range(3)]
         await registered(storages[0])
         await storages[0].grants.grant(granted("s", kind="k"))
@@ -163,10 +163,10 @@ class TestGrant:
 
 
 class TestDetach:
-    """Laws about what the end of a session means for processes."""
+    """Laws of what the end of a session means for processes."""
 
     async def test_the_report_tells_what_was_cut(self, harness: Harness) -> None:
-        """All grants go; running processes are orphaned or preserved; other grants stay."""
+        """All grants go; running processes are reported as orphaned or preserved; other sessions' grants stay."""
         storage = await _three(harness)
         report = await storage.grants.detach_session("s")
         assert report == SessionDetached(
@@ -179,7 +179,7 @@ class TestDetach:
         assert await storage.grants.of_process("shared") == (granted("t", "shared"),)
 
     async def test_detaching_again_reports_nothing(self, harness: Harness) -> None:
-        """A second time, or for a session that never was, there is nothing to cut."""
+        """Detaching again, or a session that never existed, reports nothing."""
         storage = await _three(harness)
         await storage.grants.detach_session("s")
         before = await world(storage)
@@ -198,7 +198,7 @@ class TestDetach:
         assert await storage.grants.of_process("p") == ()
 
     async def test_wake_targets_are_cleared(self, harness: Harness) -> None:
-        """No process wakes the session any more, ended ones included; others keep their target."""
+        """No process, ended ones included, targets the session any more; others keep their target."""
         storage = await opened(harness)
         for name, target in (("runs", "s"), ("ended", "s"), ("other", "t")):
             await storage.processes.register(process(name, wake_session_id=target))
@@ -215,7 +215,7 @@ class TestDetach:
         assert records["runs"].updated_at_ms == harness.clock.now_ms()
 
     async def test_nothing_is_cancelled(self, harness: Harness) -> None:
-        """No event is appended; a waiting process waits on, and a later signal still reaches its end."""
+        """No event is appended; a waiting process keeps waiting, and a later signal still ends it."""
         storage = await opened(harness)
         await storage.processes.register(process("p", GO, wake_session_id="s"))
         await storage.grants.grant(granted("s"))
@@ -228,7 +228,7 @@ class TestDetach:
         assert (await storage.processes.complete("p", Success())).is_terminal
 
     async def test_deleting_a_session_detaches_it(self, harness: Harness) -> None:
-        """Deleting the session cuts it off its processes in the same step."""
+        """Deleting a session detaches its processes in the same transaction."""
         storage = await opened(harness)
         await created(storage)
         await storage.processes.register(process("p", wake_session_id="s"))

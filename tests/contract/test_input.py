@@ -1,4 +1,4 @@
-"""What happens to input that cannot be stored: a clear refusal, before anything is written."""
+"""The contract of input that cannot be stored: refused with a reason, before anything is written."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ BAD_IDS: Final[dict[str, Any]] = {
     "None": None,
     "tuple": ("s",),
 }
-"""What cannot be an id anywhere."""
+"""Values that are not valid as ids."""
 
 
 def _nested(depth: int) -> object:
@@ -80,7 +80,7 @@ BAD_JSON: Final[dict[str, Any]] = {
     "lone surrogate": [SURROGATE],
     "surrogate in a key": {SURROGATE: 1},
 }
-"""What no JSON value may contain."""
+"""Values that JSON does not allow."""
 
 
 def _usage(**counters: Any) -> UsageEntry:  # noqa: ANN401 - wrong types are the point
@@ -156,7 +156,7 @@ BAD_COMMITS: Final[dict[str, dict[str, Any]]] = {
     "config with a surrogate": {"config": SessionConfig(provider_id=SURROGATE)},
     "config with no window": {"config": SessionConfig(model=ModelSpec(limits=ModelLimits(context_window_tokens=0)))},
 }
-"""Changes that make a commit that cannot be stored, whatever the session holds."""
+"""Changes that make a commit impossible to store, whatever the session holds."""
 
 BAD_META: Final[dict[str, dict[str, Any]]] = {
     "name missing": {"name": None},
@@ -198,7 +198,7 @@ BY_ID: Final[dict[str, CallWith]] = {
     "component": lambda storage, value: storage.session("s").commit(commit(1, checkpoint=draft(0, {value: b"x"}))),
     "frame": lambda storage, value: storage.session("s").commit(commit(1, frames=(frame(value),))),
 }
-"""Calls that take an id which may not be left out."""
+"""Calls that require an id."""
 
 BY_OPTIONAL_ID: Final[dict[str, CallWith]] = {
     "turn": lambda storage, value: storage.session("s").commit(commit(1, turn_id=value)),
@@ -210,7 +210,7 @@ BY_OPTIONAL_ID: Final[dict[str, CallWith]] = {
     "leaf to read": lambda storage, value: storage.session("s").load(ActivePath(leaf_node_id=value)),
     "current frame": lambda storage, value: storage.session("s").commit(commit(1, current_frame_id=value)),
 }
-"""Calls that take an id, or None for none."""
+"""Calls that take an id or None."""
 
 BAD_CALLS: Final[dict[str, BadCall]] = {
     "page of nothing": lambda storage: storage.sessions.list(limit=0),
@@ -247,25 +247,25 @@ BAD_CALLS: Final[dict[str, BadCall]] = {
     ),
     "process of another type": lambda storage: storage.leases.claim("s", owner("w", process="me"), ttl_ms=10),  # type: ignore[arg-type]
 }
-"""Other calls that no state of the storage can make right."""
+"""Other calls that are invalid in every state of the storage."""
 
 
 class TestInput:
-    """Every bad value is InvalidInput, and the state afterwards is the state before."""
+    """Every bad value raises InvalidInput and leaves the state unchanged."""
 
     @pytest.mark.parametrize("call", BY_ID)
     async def test_a_bad_id_is_refused(self, harness: Harness, call: str) -> None:
-        """What cannot be an id is refused wherever an id is needed."""
+        """An invalid id is refused wherever an id is required."""
         await _refused(harness, {name: partial(BY_ID[call], value=value) for name, value in BAD_IDS.items()})
 
     @pytest.mark.parametrize("call", BY_OPTIONAL_ID)
     async def test_a_bad_optional_id_is_refused(self, harness: Harness, call: str) -> None:
-        """What cannot be an id is refused where an id may be left out, too."""
+        """An invalid id is refused wherever an id is optional."""
         given = {name: value for name, value in BAD_IDS.items() if value is not None}
         await _refused(harness, {name: partial(BY_OPTIONAL_ID[call], value=value) for name, value in given.items()})
 
     async def test_a_value_that_json_cannot_carry_is_refused(self, harness: Harness) -> None:
-        """What could not be read back as it was written is refused while it still can be."""
+        """A value that could not be read back unchanged is refused."""
         nodes = {name: plugin_node("b", value, "a") for name, value in BAD_JSON.items()}
         await _refused(harness, {name: partial(_commit, value=commit(1, bad)) for name, bad in nodes.items()})
 
@@ -276,13 +276,13 @@ class TestInput:
         await _refused(harness, {name: partial(_commit, value=bad) for name, bad in commits.items()})
 
     async def test_bad_metadata_is_not_saved(self, harness: Harness) -> None:
-        """Metadata that cannot be stored is refused by save_meta."""
+        """Saving refuses metadata that cannot be stored."""
         good = SessionMeta(session_id="s", name="n", created_at_ms=0)
         metas = {name: _changed(good, **changes) for name, changes in BAD_META.items()}
         await _refused(harness, {name: partial(_save_meta, value=bad) for name, bad in metas.items()})
 
     async def test_no_session_is_created_with_bad_metadata(self, harness: Harness) -> None:
-        """Metadata that cannot be stored is refused by create, and there is no session then."""
+        """Creating a session with metadata that cannot be stored is refused, and creates nothing."""
         given = {name: changes for name, changes in BAD_META.items() if changes != {"name": None}}
         await _refused(harness, {name: partial(_create, value=changes) for name, changes in given.items()})
 
@@ -291,7 +291,7 @@ class TestInput:
         await _refused(harness, BAD_CALLS)
 
     async def test_a_handle_needs_an_id(self, harness: Harness) -> None:
-        """A handle on a bad id is refused when it is made."""
+        """A handle on an invalid id is refused when it is made."""
         storage = await harness.open()
         for value in BAD_IDS.values():
             with pytest.raises(InvalidInput):
@@ -309,7 +309,7 @@ class TestInput:
         await _refused(harness, {"robot": partial(_commit, value=commit(1, bad))})
 
     async def test_a_ledger_that_would_overflow_is_refused(self, harness: Harness) -> None:
-        """A total at the end of the range takes no more, and what is stored stays exact."""
+        """A total at the end of the range accepts no more, and what is stored stays exact."""
         storage = await harness.open()
         session = await created(storage)
         await session.commit(commit(0, usage=(spent(MAX_INTEGER - 1),)))
@@ -352,7 +352,7 @@ async def _create(storage: Storage, value: dict[str, Any]) -> object:
 
 
 async def _refused(harness: Harness, calls: Mapping[str, BadCall], error: type[LashError] = InvalidInput) -> None:
-    """Assert that every call is refused with this error and a message, and that nothing changed."""
+    """Assert that every call raises this error with a message, and that nothing changed."""
     storage = await harness.open()
     session = await created(storage)
     await session.commit(commit(0, node("a"), turn_id="first", usage=(spent(1),), checkpoint=draft(1, {"k": b"x"})))

@@ -1,4 +1,4 @@
-"""What leases must hold: one holder at a time, fencing numbers that only grow, and time that decides."""
+"""The contract of leases: one holder at a time, fencing numbers that only grow, and expiry by time."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ ANN, BOB = owner("ann"), owner("bob")
 
 
 class TestLease:
-    """Laws about claiming, renewing and releasing."""
+    """Laws of claiming, renewing and releasing."""
 
     async def test_a_lease_says_who_holds_it_and_until_when(self, harness: Harness) -> None:
-        """The first claim acquires with a positive number, from now until the end of its time."""
+        """The first claim acquires with a positive number, from now until its expiry."""
         storage = await _storage(harness)
         assert await storage.leases.holder("s") is None
         outcome = await storage.leases.claim("s", ANN, ttl_ms=TTL)
@@ -50,7 +50,7 @@ class TestLease:
         assert len({lease.token for lease in leases}) == 6
 
     async def test_the_same_holder_re_enters(self, harness: Harness) -> None:
-        """A claim repeated by the holder keeps token and number and extends; nothing is acquired twice."""
+        """A claim repeated by the holder keeps token and number and extends the lease."""
         storage = await _storage(harness)
         first = acquired(await storage.leases.claim("s", ANN, ttl_ms=TTL))
         await harness.clock.advance(400)
@@ -72,7 +72,7 @@ class TestLease:
         assert await storage.leases.holder("s") == first
 
     async def test_another_owner_is_told_who_holds_it(self, harness: Harness) -> None:
-        """A live lease is Busy for others, names its holder and does not change."""
+        """A live lease is Busy for other owners, names its holder and does not change."""
         storage = await _storage(harness)
         lease = acquired(await storage.leases.claim("s", ANN, ttl_ms=TTL))
         await harness.clock.advance(TTL - 1)
@@ -81,7 +81,7 @@ class TestLease:
         assert await storage.leases.holder("s") == lease
 
     async def test_a_lease_ends_when_its_time_is_over(self, harness: Harness) -> None:
-        """At the very moment of expiry another may acquire, and learns whom it displaced."""
+        """At the exact moment of expiry another owner may acquire, and learns whom it displaced."""
         storage = await _storage(harness)
         lapsed = acquired(await storage.leases.claim("s", ANN, ttl_ms=TTL))
         await harness.clock.advance(TTL)
@@ -92,7 +92,7 @@ class TestLease:
         assert outcome.lease.fencing > lapsed.fencing
 
     async def test_a_holder_whose_lease_lapsed_acquires_anew(self, harness: Harness) -> None:
-        """After expiry the same holder gets a new token and number: the old fence does not come back to life."""
+        """After expiry the same holder gets a new token and number; the old fence stays invalid."""
         storage = await _storage(harness)
         lapsed = acquired(await storage.leases.claim("s", ANN, ttl_ms=TTL))
         await harness.clock.advance(TTL)
@@ -104,7 +104,7 @@ class TestLease:
             await storage.leases.renew(lapsed.fence, ttl_ms=TTL)
 
     async def test_renewal_extends(self, harness: Harness) -> None:
-        """Renewing keeps token, number and start, and moves the expiry; any number of times."""
+        """Renewing keeps token, number and start, and moves the expiry, any number of times."""
         storage = await _storage(harness)
         lease = acquired(await storage.leases.claim("s", ANN, ttl_ms=TTL))
         for _ in range(3):
@@ -116,7 +116,7 @@ class TestLease:
 
     @pytest.mark.parametrize("changed", ["token", "fencing", "owner_id", "incarnation_id"])
     async def test_renewal_by_somebody_else_is_refused(self, harness: Harness, changed: str) -> None:
-        """A renewal whose fence is not the live one is LeaseLost and moves nothing; so is its release."""
+        """A renewal or release whose fence is not the live one raises LeaseLost and moves nothing."""
         storage = await _storage(harness)
         lease = acquired(await storage.leases.claim("s", ANN, ttl_ms=TTL))
         false_value = lease.fencing + 1 if changed == "fencing" else "false"
@@ -128,7 +128,7 @@ class TestLease:
         assert await storage.leases.holder("s") == lease
 
     async def test_a_lost_lease_cannot_be_renewed(self, harness: Harness) -> None:
-        """An expired or released lease is LeaseLost, even if no other owner acquired it."""
+        """Renewing an expired or released lease raises LeaseLost, even if no other owner took it."""
         storage = await _storage(harness)
         lease = acquired(await storage.leases.claim("s", ANN, ttl_ms=TTL))
         await harness.clock.advance(TTL)
@@ -142,7 +142,7 @@ class TestLease:
         assert await storage.leases.holder("s") is None
 
     async def test_a_late_release_changes_nothing(self, harness: Harness) -> None:
-        """Releasing twice is harmless, and an old holder never frees its successor's lease."""
+        """A late release by an earlier holder changes nothing, and neither does a second release."""
         storage = await _storage(harness)
         old = acquired(await storage.leases.claim("s", ANN, ttl_ms=TTL))
         assert [await storage.leases.release(old.fence) for _ in range(2)] == [True, False]
@@ -151,7 +151,7 @@ class TestLease:
         assert await storage.leases.holder("s") == new
 
     async def test_an_expired_lease_can_be_released(self, harness: Harness) -> None:
-        """A holder can release an expired lease until another owner acquires it; the next claim then displaces none."""
+        """A holder may release after expiry if no other owner took over; the next claim then displaced no one."""
         storage = await _storage(harness)
         lease = acquired(await storage.leases.claim("s", ANN, ttl_ms=TTL))
         await harness.clock.advance(TTL * 2)
@@ -161,7 +161,7 @@ class TestLease:
         assert outcome.displaced is None
 
     async def test_no_time_to_live_is_over_at_once(self, harness: Harness) -> None:
-        """A lease of zero milliseconds can be acquired by the next one without waiting."""
+        """A lease of zero milliseconds can be acquired by another owner at once."""
         storage = await _storage(harness)
         first = acquired(await storage.leases.claim("s", ANN, ttl_ms=0))
         second = acquired(await storage.leases.claim("s", BOB, ttl_ms=TTL))
@@ -170,7 +170,7 @@ class TestLease:
             await storage.leases.renew(first.fence, ttl_ms=TTL)
 
     async def test_a_commit_can_free_its_lease(self, harness: Harness) -> None:
-        """A commit that releases frees the lane with its own head; a refused one keeps the lease."""
+        """A commit with ``release`` frees the lease with its head; a refused one keeps the lease."""
         storage = await _storage(harness)
         lease = acquired(await storage.leases.claim("s", ANN, ttl_ms=TTL))
         await refuse(storage, commit(9, fence=lease.fence, release=lease.fence), RevisionConflict)
@@ -234,7 +234,7 @@ class TestLease:
             await harness.clock.advance(TTL)
 
     async def test_a_renewal_racing_with_a_release(self, harness: Harness) -> None:
-        """Of a renewal and a release at once the release always takes effect."""
+        """A release concurrent with a renewal always takes effect."""
         storages = [await harness.open() for _ in range(2)]
         await created(storages[0])
         for _ in range(5):
@@ -249,7 +249,7 @@ class TestLease:
             assert await storages[0].leases.holder("s") is None
 
     async def test_leases_of_different_sessions_are_independent(self, harness: Harness) -> None:
-        """One owner may hold many sessions, and a fence of one proves nothing about another."""
+        """One owner may hold many sessions, and a fence of one is not valid for another."""
         storage = await _storage(harness)
         await started(storage, "other")
         first = acquired(await storage.leases.claim("s", ANN, ttl_ms=TTL))
@@ -269,7 +269,7 @@ class TestLease:
         assert await storage.leases.holder("s") == lease
 
     async def test_an_inner_piece_of_work_borrows_the_lease(self, harness: Harness) -> None:
-        """A re-entry says that it is one, so inner work commits under it and leaves releasing to the outer."""
+        """A re-entry is marked as one, so inner work commits under the lease and leaves releasing it to the outer."""
         storage = await _storage(harness)
         outer = acquired(await storage.leases.claim("s", ANN, ttl_ms=TTL))
         inner = await storage.leases.claim("s", ANN, ttl_ms=TTL)

@@ -69,8 +69,8 @@ class TestMaintenance:
         """The source key of an ended batch is freed once it is old; that of a waiting batch never is."""
         storage = await harness.open()
         await created(storage)
-        settled, waiting = _input("settled"), _input("waiting")
-        done = await storage.queue.enqueue(settled)
+        ended, waiting = _input("ended"), _input("waiting")
+        done = await storage.queue.enqueue(ended)
         await storage.queue.enqueue(waiting)
         await storage.queue.cancel("s", done.batch.batch_id if done.batch is not None else "")
         await harness.clock.advance(DAY)
@@ -80,7 +80,7 @@ class TestMaintenance:
         assert len(await storage.queue.list("s")) == 1
         await storage.queue.enqueue(waiting)
         assert len(await storage.queue.list("s")) == 1
-        await storage.queue.enqueue(settled)
+        await storage.queue.enqueue(ended)
         assert len(await storage.queue.list("s")) == 2
 
     @pytest.mark.parametrize("wrong", [-1, 1.5, True, None])
@@ -129,7 +129,7 @@ def _input(key: str) -> BatchDraft:
 
 
 async def _fill(storage: Storage) -> None:
-    """Write a little of everything: commits, replaced components, removed nodes, a fork, a deletion."""
+    """Write something of every kind: commits, replaced components, removed nodes, a fork, a deletion."""
     session = await started(storage, "s", "a", "b")
     for number in range(1, 5):
         components = {"changing": b"x" * 2_000 + bytes([number]), "steady": b"y" * 2_000}

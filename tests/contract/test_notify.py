@@ -1,4 +1,4 @@
-"""What hints must hold: every listener hears of what may concern it, whoever wrote it, and apart from the others."""
+"""The contract of hints: every listener gets each relevant hint, from any writer."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 _QUIET_S: Final = 0.1
+"""How long without a hint counts as none, in seconds."""
 S_TAG: Final = "043a"
 """The first four digits of the SHA-256 of ``s``."""
-"""After how long without a hint nothing is taken to have happened."""
 
 Wait = asyncio.Task[Hint]
 Act = Callable[[Storage, LeaseFence, Claim], Awaitable[object]]
@@ -75,7 +75,7 @@ WORK: Final[dict[str, Act]] = {
     "commit": _commit,
     "release": _release,
 }
-"""What makes or ends work for a worker, and changes no process."""
+"""Calls that make or end work for a worker, and change no process."""
 
 
 async def _register(storage: Storage, _fence: LeaseFence, _claim: Claim) -> object:
@@ -108,16 +108,16 @@ RUNNABLE: Final[dict[str, Act]] = {
     "park": _park,
     "end a child": _end_child,
 }
-"""What makes a process ready to run, changes when it is, or asks something of its run."""
+"""Calls that make a process ready, change when it is, or request something of its run."""
 BY_P: Final = Provenance(caused_by=ProcessCause(process_id="p"))
 
 
 class TestNotify:
-    """Laws about hints; those who wait for processes alone have laws of their own."""
+    """Laws of hints; listeners for processes alone have further laws."""
 
     @pytest.mark.parametrize("act", WORK)
     async def test_work_is_a_hint_for_those_who_listen_for_everything(self, harness: Harness, act: str) -> None:
-        """A worker hears of its own storage's writes at once."""
+        """A worker gets a hint at once for writes of its own storage."""
         storage, fence, claim = await _busy(harness)
         async with _listening(storage, everything=True) as (_, waiting):
             await WORK[act](storage, fence, claim)
@@ -125,7 +125,7 @@ class TestNotify:
 
     @pytest.mark.parametrize("act", WORK)
     async def test_work_of_other_storages_is_a_hint(self, harness: Harness, act: str) -> None:
-        """A worker hears of what another storage on the same database wrote."""
+        """A worker gets a hint for writes of another storage on the same database."""
         storage, fence, claim = await _busy(harness)
         async with _listening(await harness.open(), everything=True) as (_, waiting):
             await WORK[act](storage, fence, claim)
@@ -134,7 +134,7 @@ class TestNotify:
     @pytest.mark.parametrize("act", [*WORK, *RUNNABLE])
     @pytest.mark.parametrize("here", [True, False])
     async def test_whoever_listens_for_work_hears_of_it(self, harness: Harness, act: str, here: bool) -> None:  # noqa: FBT001
-        """Issue 9: queued work, and whatever makes a process ready or is asked of it, lets a worker look."""
+        """Queued work, and every reason for a process to run, wakes a listener for work."""
         storage, fence, claim = await _busy(harness)
         await storage.processes.register(process("child", NOTE, provenance=BY_P))
         listening = storage if here else await harness.open()
@@ -143,11 +143,11 @@ class TestNotify:
             await asyncio.wait_for(waiting, 20)
 
     async def test_work_is_no_hint_for_those_who_wait_for_processes(self, harness: Harness) -> None:
-        """Commits and queued work cost those nothing who wait for processes."""
+        """Commits and queued work do not wake listeners for processes."""
         storage, fence, claim = await _busy(harness)
         other = await harness.open()
         with storage.hints.listen() as here, other.hints.listen() as there:
-            # Once each has heard the other storage, no hint is left that only says that it can.
+            # Once each has a hint from the other storage, no hint is left that only announces it.
             for listener, writer in ((here, other), (there, storage)):
                 hearing = await _quiet(listener)
                 await writer.events.append("p", event())
@@ -161,7 +161,7 @@ class TestNotify:
             await asyncio.wait_for(asyncio.gather(*waiting), 20)
 
     async def test_a_process_is_a_hint_for_all(self, harness: Harness) -> None:
-        """Whoever listens for everything hears of processes too, here and elsewhere."""
+        """A listener for everything gets hints of processes too, from this storage and others."""
         storage, _, _ = await _busy(harness)
         other = await harness.open()
         async with _listening(storage, everything=True) as (_, here), _listening(other, everything=True) as (_, there):
@@ -169,7 +169,7 @@ class TestNotify:
             await asyncio.wait_for(asyncio.gather(here, there), 20)
 
     async def test_each_listener_has_its_own_hints(self, harness: Harness) -> None:
-        """One who has heard a hint takes it from nobody; a hint while one works is there at its next wait."""
+        """A listener's hint is not taken from the others; a hint during its work ends its next wait."""
         storage, fence, claim = await _busy(harness)
         with storage.hints.listen(everything=True) as first, storage.hints.listen(everything=True) as second:
             for act in ("enqueue", "commit"):
@@ -181,7 +181,7 @@ class TestNotify:
                 (await _quiet(listener)).cancel()
 
     async def test_a_hint_of_another_storage_is_kept_for_the_next_wait(self, harness: Harness) -> None:
-        """What others wrote between two waits of a listener ends the second one."""
+        """A write of another storage between two waits of a listener ends the second wait."""
         storage, fence, claim = await _busy(harness)
         async with _listening(await harness.open(), everything=True) as (listener, waiting):
             waiting.cancel()
@@ -203,7 +203,7 @@ class TestNotify:
             listener.close()
 
     async def test_a_hint_may_tell_the_one_session_that_has_work(self, harness: Harness) -> None:
-        """Of one session, or nothing: two sessions, delayed work and other hints beside it are looked for."""
+        """A hint names one session or none; two sessions, delayed work or other hints need a poll."""
         storage, _, _ = await _busy(harness)
         await created(storage, "other")
         later = harness.clock.now_ms() + 60_000
@@ -214,17 +214,17 @@ class TestNotify:
             ((late("x", available_at_ms=later),), {None}),
         )
         with storage.hints.listen(everything=True) as listener:
-            for drafts, told in cases:
+            for drafts, expected in cases:
                 (await _quiet(listener)).cancel()
                 await queued(storage, *drafts)
-                assert (await asyncio.wait_for(listener.wait(3_600), 20)).ready in told
+                assert (await asyncio.wait_for(listener.wait(3_600), 20)).ready in expected
             (await _quiet(listener)).cancel()
             await queued(storage, late("x"))
             listener.hint()
             assert (await asyncio.wait_for(listener.wait(3_600), 20)).ready is None
 
     async def test_a_listener_can_be_given_a_hint_of_its_own(self, harness: Harness) -> None:
-        """It ends the wait of this listener and no other."""
+        """A hint to one listener ends its wait and no other."""
         storage, _, _ = await _busy(harness)
         async with (
             _listening(storage, everything=True) as (listener, waiting),
@@ -244,11 +244,11 @@ class TestNotify:
                 await asyncio.wait_for(listener.wait(timeout_s), 20)
 
     async def test_a_closed_listener_waits_no_more(self, harness: Harness) -> None:
-        """Its wait is an error, one under way too; the others go on, and closing twice is harmless."""
+        """Waiting on a closed listener raises, also while it waits; others continue. Closing twice is safe."""
         storage, fence, claim = await _busy(harness)
         async with (
             _listening(storage, everything=True) as (_, waiting),
-            # The last to begin: a late hint about what was before must not end its wait before it is closed.
+            # Started last: a late hint about earlier writes must not end its wait before it is closed.
             _listening(storage, everything=True) as (closed, cut_short),
         ):
             closed.close()
@@ -261,7 +261,7 @@ class TestNotify:
             await asyncio.wait_for(waiting, 20)
 
     async def test_closing_the_storage_ends_every_wait(self, harness: Harness) -> None:
-        """Those who wait, and those who would, are told that the storage is closed."""
+        """Waits under way and later ones raise StorageClosed."""
         storage, _, _ = await _busy(harness)
         async with _listening(storage, everything=True) as (listener, waiting):
             await storage.close()
@@ -277,7 +277,7 @@ class TestNotify:
 async def _listening(
     storage: Storage, *, everything: bool = False, work: bool = False
 ) -> AsyncIterator[tuple[HintListener, Wait]]:
-    """Listen, and give the listener and a wait of it that no hint has ended yet."""
+    """Return a listener and a wait of it that no hint has ended yet."""
     with storage.hints.listen(everything=everything, work=work) as listener:
         waiting = await _quiet(listener)
         try:
@@ -288,7 +288,7 @@ async def _listening(
 
 
 async def _quiet(listener: HintListener) -> Wait:
-    """Return a wait that has begun, after all hints about what was before are spent."""
+    """Return a wait that has begun, after all hints about earlier writes are consumed."""
     while True:
         waiting = asyncio.create_task(listener.wait(3_600))
         done, _ = await asyncio.wait({waiting}, timeout=_QUIET_S)

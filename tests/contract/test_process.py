@@ -1,4 +1,4 @@
-"""What the registry of processes must hold: registration, requests, wait state, and what is seen of them."""
+"""The contract of the process registry: registration, requests, wait state, and reads."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ OTHERWISE: Final[dict[str, dict[str, Any]]] = {
     "wake target": {"wake_session_id": "another"},
     "recovery": {"recovery": Recovery.OWNER_BOUND},
 }
-"""Changes that make another registration of it."""
+"""Changes that make it another registration."""
 
 BAD_REGISTRATIONS: Final[dict[str, dict[str, Any]]] = {
     "engine without an environment": {"environment_ref": None},
@@ -94,7 +94,7 @@ BAD_REGISTRATIONS: Final[dict[str, dict[str, Any]]] = {
     "kind too long": {"identity": ProcessIdentity(kind="k" * 256)},
     "label with NUL": {"identity": ProcessIdentity(kind="k", label="a\0b")},
 }
-"""Changes that make a registration impossible."""
+"""Changes that make a registration invalid."""
 
 
 BY_ID: Final[tuple[Callable[[Storage, str], Awaitable[object]], ...]] = (
@@ -118,11 +118,11 @@ BY_ID: Final[tuple[Callable[[Storage, str], Awaitable[object]], ...]] = (
     lambda storage, process_id: storage.grants.grant(granted("s", process_id)),
     lambda storage, process_id: storage.grants.of_process(process_id),
 )
-"""Calls about one process, all but its registration."""
+"""Calls about one process, all except its registration."""
 
 
 class TestProcess:
-    """Laws about registering, asking and parking."""
+    """Laws of registering, requesting and parking."""
 
     async def test_the_storage_says_what_it_keeps(self, harness: Harness) -> None:
         """A database that outlives its storages is durable, one in memory inline."""
@@ -130,7 +130,7 @@ class TestProcess:
         assert storage.durability is (Durability.DURABLE if harness.durable else Durability.INLINE)
 
     async def test_a_fresh_process(self, harness: Harness) -> None:
-        """A fresh record runs, has no events, and both of its times are that of the registration."""
+        """A fresh record is running, has no events, and both of its times are the registration's."""
         storage = await opened(harness)
         answer = await storage.processes.register(process("p", NOTE, GO, wake_session_id="s"))
         record, now = answer.record, harness.clock.now_ms()
@@ -161,7 +161,7 @@ class TestProcess:
     async def test_what_is_registered_comes_back(
         self, harness: Harness, given: Registration, identity: ProcessIdentity
     ) -> None:
-        """Each kind of input is kept whole, and gets an identity if it brings none."""
+        """Each kind of input is kept whole, and gets an identity if it has none."""
         storage = await opened(harness)
         await storage.processes.register(given)
         kept = (await stored(storage)).registration
@@ -184,7 +184,7 @@ class TestProcess:
 
     @pytest.mark.parametrize("change", OTHERWISE)
     async def test_another_registration_is_a_conflict(self, harness: Harness, change: str) -> None:
-        """One id stands for one registration; every part of it but the id counts."""
+        """One id stands for one registration; every part of it except the id counts."""
         storage = await opened(harness)
         base = process("p", NOTE, GO)
         await storage.processes.register(base)
@@ -192,7 +192,7 @@ class TestProcess:
         await refuse(storage, storage.processes.register(other), RegistrationConflict, naming="p")
 
     async def test_registration_survives_a_cleared_wake_target(self, harness: Harness) -> None:
-        """Registering again is harmless after the session it was to wake is gone."""
+        """Registering again changes nothing after the session it was to wake is deleted."""
         storage = await opened(harness)
         await storage.processes.register(process(wake_session_id="s"))
         await storage.grants.detach_session("s")
@@ -202,7 +202,7 @@ class TestProcess:
 
     @pytest.mark.parametrize("change", BAD_REGISTRATIONS)
     async def test_a_bad_registration_leaves_nothing(self, harness: Harness, change: str) -> None:
-        """What contradicts itself is refused by name, and no row is left; core names stay what they are."""
+        """A contradictory registration is refused with the reason, and no row is left; core types stay as they are."""
         storage = await opened(harness)
         bad = _changed(process(), **BAD_REGISTRATIONS[change])
         await refuse(storage, storage.processes.register(bad), InvalidInput, naming="p")
@@ -210,7 +210,7 @@ class TestProcess:
 
     @pytest.mark.parametrize("process_id", ["", " \n", "x" * 256, "a\0b", "\ud800", 5, None])
     async def test_a_bad_id_is_refused_everywhere(self, harness: Harness, process_id: Any) -> None:  # noqa: ANN401
-        """What cannot be an id is refused by every call that takes one."""
+        """An invalid id is refused by every call that takes one."""
         storage = await opened(harness)
         await registered(storage, "held")
         fence = process_lease(await storage.process_leases.claim("held", owner("w"), ttl_ms=100)).fence
@@ -227,7 +227,7 @@ class TestProcess:
 
     @pytest.mark.parametrize("number", range(19))
     async def test_an_unknown_process_is_named(self, harness: Harness, number: int) -> None:
-        """Every call about a process that never was says so, with its id."""
+        """Every call about a process that never existed raises an error with its id."""
         storage = await opened(harness)
         await registered(storage, "other")
         assert len(BY_ID) == 19
@@ -235,7 +235,7 @@ class TestProcess:
         assert await storage.processes.get("never") is None
 
     async def test_one_registration_wins_many_times(self, harness: Harness) -> None:
-        """Concurrent equal registrations all succeed with one record, and one of them created it."""
+        """Concurrent equal registrations all return one record, and one of them created it."""
         storages = [await harness.open() for _ in range(3)]
         for attempt in range(4):
             answers = await asyncio.gather(
@@ -247,7 +247,7 @@ class TestProcess:
         assert kinds == ["registered"] * 4
 
     async def test_the_external_ref_is_an_event(self, harness: Harness) -> None:
-        """The last reference counts, also after the end, and each one is in the log."""
+        """The last reference counts, even after the end, and each one is in the log."""
         storage = await opened(harness)
         await registered(storage)
         assert (await storage.processes.set_external_ref("p", ELSEWHERE)).projection.external_ref == ELSEWHERE
@@ -258,7 +258,7 @@ class TestProcess:
         assert types == ["process.external_ref_set", "process.completed", "process.external_ref_set"]
 
     async def test_requests_are_events(self, harness: Harness) -> None:
-        """A request to stop is durable, once for each reason, and ends nothing by itself."""
+        """A request to stop is durable, recorded once per reason, and does not end the process."""
         storage = await opened(harness)
         await registered(storage)
         for reason in ("slow", "slow"):
@@ -276,14 +276,14 @@ class TestProcess:
 
     @pytest.mark.parametrize("reason", ["x" * 4_097, "a\0b", "\ud800", None, 5])
     async def test_a_bad_reason_is_refused(self, harness: Harness, reason: Any) -> None:  # noqa: ANN401
-        """A reason that is too long or no text asks for nothing."""
+        """A reason that is too long or not text is refused."""
         storage = await opened(harness)
         await registered(storage)
         await refuse(storage, storage.processes.request_cancel("p", reason=reason), InvalidInput)
         await refuse(storage, storage.processes.request_abandon("p", reason=reason), InvalidInput)
 
     async def test_a_wait_shows_and_goes(self, harness: Harness) -> None:
-        """A wait round-trips, is an event, partitions the list, and is gone when it is cleared."""
+        """A wait round-trips, is an event, filters the list, and is gone when cleared."""
         storage = await opened(harness)
         await registered(storage, "a", "b")
         parked = wait()
@@ -317,7 +317,7 @@ class TestProcess:
         assert await other.grants.has(scope("s"), "p")
 
     async def test_everything_survives_reopening(self, harness: Harness) -> None:
-        """A process that was never run is on the work list of the next storage, with its whole state."""
+        """A process that never ran is on the work list of the next storage, with its whole state."""
         storage = await opened(harness)
         await registered(storage)
         await storage.events.append("p", event(payload={"x": 1}))

@@ -1,4 +1,4 @@
-"""What registering a process and claiming it in one transaction must leave: what the two leave one after the other."""
+"""The contract of registering and claiming in one transaction: the same result as the two calls."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ANN, BOB = owner("ann", process=current_process()), owner("bob")
 
 
 class TestProcessBegin:
-    """Laws about beginning what was just registered."""
+    """Laws of claiming a process with its registration."""
 
     async def test_it_leaves_what_registering_and_claiming_leave(self, harness: Harness) -> None:
         """Record, log, lease, feed and work list are those of a registration and a claim."""
@@ -53,7 +53,7 @@ class TestProcessBegin:
         ]
 
     async def test_it_is_on_nobodys_list_until_the_holder_lets_go(self, harness: Harness) -> None:
-        """What is run is not ready; released or lapsed it is, like anything that was claimed."""
+        """While held the process is not ready; released or lapsed it is, like any claimed process."""
         storage = await harness.open()
         begun = await _begun(storage, "p")
         await _begun(storage, "q")
@@ -68,7 +68,7 @@ class TestProcessBegin:
         assert (taken.displaced.owner, taken.lease.fencing) == (ANN, 2)
 
     async def test_the_holder_goes_on_like_any_other(self, harness: Harness) -> None:
-        """Effects, signals, parking and the end take the fence of what was begun."""
+        """Effects, signals, parking and the end accept the fence of the call."""
         storage = await opened(harness)
         begun = await _begun(storage, "p")
         await storage.effects.record(begun.lease.fence, effect(scope=RUN), 1)
@@ -82,7 +82,7 @@ class TestProcessBegin:
         assert ended.projection.outcome == DONE
 
     async def test_what_was_registered_is_left_alone(self, harness: Harness) -> None:
-        """An equal registration is answered as it is, free, held or ended; nothing is claimed by it."""
+        """An equal registration is returned as it is, free, held or ended; nothing is claimed."""
         storage = await opened(harness)
         await storage.processes.register(_registration("p"))
         begun = await _begun(storage, "q")
@@ -96,7 +96,7 @@ class TestProcessBegin:
         assert await storage.process_leases.holder("q") == begun.lease
 
     async def test_another_registration_is_refused(self, harness: Harness) -> None:
-        """A different process under the id raises, and changes nothing."""
+        """A different registration under the id raises and changes nothing."""
         storage = await opened(harness)
         await _begun(storage, "p")
         other = process("p", GO)
@@ -105,7 +105,7 @@ class TestProcessBegin:
         )
 
     async def test_what_is_done_elsewhere_is_only_registered(self, harness: Harness) -> None:
-        """No worker runs an external process."""
+        """An external process is registered and not claimed."""
         storage = await opened(harness)
         answer = await storage.process_leases.register_and_claim(external("p"), ANN, ttl_ms=TTL)
         assert answer == Registered(record=await stored(storage), created=True)
@@ -114,7 +114,7 @@ class TestProcessBegin:
         assert await _ready(storage) == ()
 
     async def test_fencing_goes_on_above_a_pruned_process(self, harness: Harness) -> None:
-        """After pruning, the number of a process of the same id is larger than any before."""
+        """After pruning, a process of the same id gets a larger fencing number than any before."""
         storage = await harness.open()
         begun = await _begun(storage, "p")
         await storage.process_leases.complete(begun.lease.fence, DONE)
@@ -123,7 +123,7 @@ class TestProcessBegin:
         await check_logs(storage)
 
     async def test_one_of_many_begins_it(self, harness: Harness) -> None:
-        """Of concurrent equal calls one acquires, and the others return Registered."""
+        """Of concurrent equal calls one acquires; the others return the registration."""
         one, two = await harness.open(), await harness.open()
         owners = [owner(f"w{number}") for number in range(8)]
         stores = [storage.process_leases for storage in (one, two) * 4]
@@ -138,7 +138,7 @@ class TestProcessBegin:
 
     @pytest.mark.parametrize("ttl_ms", [-1, 10**9, "1", True])
     async def test_nonsense_is_refused(self, harness: Harness, ttl_ms: Any) -> None:  # noqa: ANN401 (any kind of wrong)
-        """Nothing is registered when the claim could not be stored, nor claimed when the registration could not."""
+        """If the claim or the registration is invalid, nothing is written."""
         storage = await opened(harness)
         await refuse(storage, storage.process_leases.register_and_claim(process("p"), ANN, ttl_ms=ttl_ms), InvalidInput)
         await refuse(storage, storage.process_leases.register_and_claim(process(" "), ANN, ttl_ms=TTL), InvalidInput)
@@ -163,7 +163,7 @@ async def _ready(storage: Storage) -> tuple[str, ...]:
 
 
 async def _shown(storage: Storage, process_id: str, acquired: ProcessAcquired) -> tuple[object, ...]:
-    """Return all that can be seen of a process that was claimed, but for what two processes never share."""
+    """Return everything visible of a claimed process, except what no two processes share."""
     record = await stored(storage, process_id)
     lease = await storage.process_leases.holder(process_id)
     assert lease is not None

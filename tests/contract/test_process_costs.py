@@ -1,4 +1,4 @@
-"""What an append and the lists of processes cost: never more because there is more."""
+"""Costs of appends and of lists of processes: independent of how many exist."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from tests.factories.process import (
 from tests.factories.session import created, owner
 
 _MOST_ROWS: Final = 5_000
-"""More than any list here has to look at, and far fewer than there are."""
+"""More rows than any list here needs to read, and far fewer than exist."""
 
 
 class Recorder:
-    """Remembers the names of the statements that a storage runs."""
+    """Records the names of the statements that a storage runs."""
 
     def __init__(self) -> None:
         self._names: list[str] = []
@@ -76,7 +76,7 @@ async def postgres(postgres_schema_url: str) -> AsyncIterator[PostgresHarness]:
 
 @pytest.mark.parametrize("backend_name", ["sqlite"])
 async def test_a_sqlite_append_does_not_grow(sqlite: Storage, recorder: Recorder, backend_name: str) -> None:
-    """Appending runs the same statements at ten events and at many, beside one process and beside many."""
+    """An append runs the same statements at ten events and at many, beside one process and beside many."""
     await created(sqlite)
     await sqlite.processes.register(process("p", NOTE, NEWS, wake_session_id="s"))
 
@@ -102,7 +102,7 @@ async def test_a_sqlite_append_does_not_grow(sqlite: Storage, recorder: Recorder
 async def test_a_postgres_append_is_one_statement(
     postgres: PostgresHarness, recorder: Recorder, backend_name: str
 ) -> None:
-    """On a storage that knows the process, an event with all it means is one round trip."""
+    """On a storage that has cached the process, an event with all its effects is one round trip."""
     storage = await postgres.open(on_statement=recorder)
     await created(storage)
     await storage.processes.register(process("p", NOTE, NEWS, GO, wake_session_id="s"))
@@ -130,7 +130,7 @@ async def test_a_postgres_append_is_one_statement(
 async def test_an_outdated_postgres_append_asks_once(
     postgres: PostgresHarness, recorder: Recorder, backend_name: str
 ) -> None:
-    """A storage that does not know the process asks first; one whose knowledge is old tries, asks, writes."""
+    """A storage that has not cached the process reads first; one with a stale cache writes, reads, writes."""
     rival = await postgres.open()
     await registered(rival)
     storage = await postgres.open(on_statement=recorder)
@@ -163,7 +163,7 @@ INSERT INTO lash_process_changes (process_id, kind, sequence, status, occurred_a
 SELECT process_id, 'registered', NULL, 'running', 1 FROM lash_processes;
 ANALYZE lash_processes, lash_process_leases, lash_grants, lash_process_changes;
 """
-"""Fills a storage that holds one process, whose registration serves for all."""
+"""Fills a storage with copies of its one process."""
 
 Ask: TypeAlias = Callable[[Storage], Awaitable[object]]
 
@@ -195,7 +195,7 @@ LISTS: Final[dict[str, Ask]] = {
     "changes": lambda storage: storage.events.changes(),
     "undeliverable wakes": lambda storage: storage.events.undeliverable_wakes(),
 }
-"""What is asked of a full storage."""
+"""Queries of a full storage."""
 
 
 async def _second_page(storage: Storage, wanted: ProcessFilter) -> object:
@@ -213,7 +213,7 @@ class Full:
         self._logged: list[LoggedQuery] = []
 
     async def queries(self, ask: Ask) -> list[LoggedQuery]:
-        """Ask, and return the queries that this took."""
+        """Run the call, and return the queries that it took."""
         pool = asyncpg.create_pool(self._dsn, min_size=1, max_size=1, init=self._listen)
         async with pool, await lash.open(self._url, pool=pool) as storage:
             await asyncio.sleep(0)
@@ -223,7 +223,7 @@ class Full:
             return [logged for logged in self._logged if "lash_" in logged.query]
 
     async def explain(self, logged: LoggedQuery, mode: str) -> list[dict[str, Any]]:
-        """Run the query once more under a kind of plan, undo it, and return those nodes of its plan that ran."""
+        """Run the query under a plan mode, roll back, and return the plan nodes that ran."""
         connection = await asyncpg.connect(self._dsn)
         try:
             await connection.execute(f"SET plan_cache_mode = {mode}")
@@ -262,7 +262,7 @@ async def _fill(url: str) -> None:
 @pytest.mark.parametrize("mode", ["force_generic_plan", "force_custom_plan"])
 @pytest.mark.parametrize("case", LISTS)
 async def test_lists_use_indexes(full: Full, backend_name: str, case: str, mode: str) -> None:
-    """At 100,000 processes no list reads a whole table, nor many rows that it then throws away."""
+    """At 100,000 processes no list scans a table or reads many rows that it discards."""
     queries = await full.queries(LISTS[case])
     assert queries
     for logged in queries:
@@ -295,7 +295,7 @@ def _is_large(node: dict[str, Any]) -> bool:
 
 
 def _rows_read(node: dict[str, Any]) -> float:
-    """The rows that a scan read from a table, kept or not."""
+    """Return how many rows a scan read, filtered out or not."""
     if "Relation Name" not in node:
         return 0
     kept, thrown_away = node["Actual Rows"], node.get("Rows Removed by Filter", 0)

@@ -1,4 +1,4 @@
-"""What the end of a process must hold: one outcome, once, and what is left after pruning."""
+"""The contract of the end of a process: one outcome, once, and what is left after pruning."""
 
 from __future__ import annotations
 
@@ -71,16 +71,16 @@ OWN_END: Final[tuple[tuple[EventType, JSON, Outcome], ...]] = (
         Failure(failure_class=FailureClass.TIMEOUT, code="c", message="m"),
     ),
 )
-"""Types that end a process, a payload, and the outcome that its waiters get."""
+"""Types that end a process, a payload, and the outcome that waiters get."""
 AN_HOUR: Final = 3_600_000
 
 
 class TestProcessEnd:
-    """Laws about the end of a process and what is kept of it."""
+    """Laws of ending a process and of what is kept."""
 
     @pytest.mark.parametrize(("outcome", "state"), ENDS)
     async def test_the_outcome_is_kept_exactly(self, harness: Harness, outcome: Outcome, state: str) -> None:
-        """The kind of outcome chooses event and status, and the outcome comes back as it was given."""
+        """The kind of outcome determines event and status, and the outcome comes back unchanged."""
         storage = await opened(harness)
         await registered(storage)
         await harness.clock.advance(7)
@@ -93,7 +93,7 @@ class TestProcessEnd:
 
     @pytest.mark.parametrize(("outcome", "state"), ENDS)
     async def test_ending_alike_twice_is_one_end(self, harness: Harness, outcome: Outcome, state: str) -> None:
-        """The same outcome again succeeds and writes nothing, not even a time."""
+        """Ending again with the same outcome succeeds and writes nothing, not even a time."""
         storage = await opened(harness)
         await registered(storage)
         first = await storage.processes.complete("p", outcome)
@@ -107,13 +107,13 @@ class TestProcessEnd:
         [(Success(value="other"), EventConflict), (FAILED, ProcessTerminal), (CANCELLED, ProcessTerminal)],
     )
     async def test_there_is_no_second_end(self, harness: Harness, second: Outcome, error: type[LashError]) -> None:
-        """Another outcome of the same kind is a conflict, one of another kind finds the process ended."""
+        """Another outcome of the same kind is a conflict; one of another kind raises that the process ended."""
         storage = await opened(harness)
         await registered(storage, outcome=DONE)
         await refuse(storage, storage.processes.complete("p", second), error, naming="p")
 
     async def test_an_event_of_ones_own_cannot_end_twice(self, harness: Harness) -> None:
-        """A declared terminal type does not end a process again either, whatever its key."""
+        """A declared terminal type cannot end a process again, whatever its key."""
         storage = await opened(harness)
         await storage.processes.register(process("p", ending("end", TerminalState.COMPLETED)))
         await storage.events.append("p", event("end", 1, key="a"))
@@ -126,7 +126,7 @@ class TestProcessEnd:
     async def test_an_own_end_is_made_into_an_outcome(
         self, harness: Harness, declared: EventType, payload: JSON, outcome: Outcome
     ) -> None:
-        """What the selector finds is the outcome, or becomes one of the declared state."""
+        """The value that the selector finds is the outcome, or becomes one of the declared state."""
         storage = await opened(harness)
         await storage.processes.register(process("p", declared))
         await storage.events.append("p", event("end", payload, key="k"))
@@ -158,13 +158,13 @@ class TestProcessEnd:
         [None, "done", {"type": "success"}, Success(value={1}), Success(value=2**64), GIVEN_UP],  # type: ignore[arg-type]
     )
     async def test_what_is_no_outcome_is_refused(self, harness: Harness, outcome: Any) -> None:  # noqa: ANN401
-        """Only an outcome that can be stored ends a process; an abandonment has its own method."""
+        """An invalid outcome is refused, and so is abandoning a process by this call."""
         storage = await opened(harness)
         await registered(storage)
         await refuse(storage, storage.processes.complete("p", outcome), InvalidInput)
 
     async def test_of_many_ends_one_wins(self, harness: Harness) -> None:
-        """Of racing different outcomes exactly one is stored, and the log has one end."""
+        """Of concurrent different outcomes exactly one is stored, and the log has one end."""
         storages = [await harness.open() for _ in range(3)]
         for attempt in range(4):
             name = f"p{attempt}"
@@ -186,7 +186,7 @@ class TestProcessEnd:
             assert len(await log(storages[2], name)) == 1
 
     async def test_only_an_abandonment_abandons(self, harness: Harness) -> None:
-        """Giving up needs a request and no live lease; time alone ends nothing."""
+        """Abandoning needs a request and no live lease; time alone ends nothing."""
         storage = await opened(harness)
         await registered(storage)
         lease = process_lease(await storage.process_leases.claim("p", owner("w"), ttl_ms=100))
@@ -202,7 +202,7 @@ class TestProcessEnd:
         assert await storage.process_leases.holder("p") in {None, lease}
 
     async def test_an_external_process_ends_only_by_report(self, harness: Harness) -> None:
-        """An external process is ended only by its caller."""
+        """An external process is ended only by a report from outside."""
         storage = await opened(harness)
         await storage.processes.register(external())
         await harness.clock.advance(AN_HOUR)
@@ -210,7 +210,7 @@ class TestProcessEnd:
         assert (await storage.processes.complete("p", DONE)).projection.outcome == DONE
 
     async def test_pruning_leaves_a_tombstone(self, harness: Harness) -> None:
-        """What ended long ago is removed with all it owns; asking for it says that it is gone."""
+        """A process that ended long ago is removed with all it owns; reading it raises that it was pruned."""
         storage = await opened(harness)
         await registered(storage, "old", outcome=DONE)
         await storage.grants.grant(granted("s", "old"))
@@ -246,7 +246,7 @@ class TestProcessEnd:
         assert [(change.process_id, change.kind) for change in changes] == [("b", ChangeKind.PRUNED)]
 
     async def test_a_late_event_keeps_a_process_for_its_reader(self, harness: Harness) -> None:
-        """An event after the end has to be seen as well before the process may go."""
+        """An event after the end must also be seen before the process is pruned."""
         storage = await opened(harness)
         await registered(storage, outcome=DONE)
         _, cursor = await feed(storage)
@@ -257,7 +257,7 @@ class TestProcessEnd:
         assert await _pruned(storage, later, cursor) == ["p"]
 
     async def test_pruning_says_whether_more_is_left(self, harness: Harness) -> None:
-        """A limit bounds one pruning, the oldest end goes first, and doing it again goes on."""
+        """A limit bounds one pruning, oldest ends first; the next call continues."""
         storage = await opened(harness)
         for name in ("c", "a", "b"):
             await registered(storage, name, outcome=DONE)
@@ -269,7 +269,7 @@ class TestProcessEnd:
         assert (second.pruned_process_ids, second.more) == (("b",), False)
 
     async def test_an_open_wake_keeps_its_process(self, harness: Harness) -> None:
-        """A process is not removed while a wake of it lies in a queue."""
+        """A process is not removed while a wake of it is queued."""
         storage = await opened(harness)
         await created(storage)
         await storage.processes.register(process("p", NEWS, wake_session_id="s"))
@@ -280,7 +280,7 @@ class TestProcessEnd:
         assert await _pruned(storage, harness.clock.now_ms() + 1, None) == ["p"]
 
     async def test_a_pruned_id_starts_anew(self, harness: Harness) -> None:
-        """The id can be registered again, also with other content; event numbers restart, fencing numbers do not."""
+        """A pruned id can be registered again, even differently; events count from 1, fencing numbers continue."""
         storage = await opened(harness)
         await registered(storage)
         old = process_lease(await storage.process_leases.claim("p", owner("w"), ttl_ms=100))
@@ -297,7 +297,7 @@ class TestProcessEnd:
         "bad", [{"ended_before_ms": "1"}, {"limit": 0}, {"limit": 1_001}, {"through_cursor": "nonsense"}]
     )
     async def test_a_bad_pruning_is_refused(self, harness: Harness, bad: dict[str, Any]) -> None:
-        """Sizes, times and cursors that mean nothing prune nothing."""
+        """Invalid limits, times and cursors prune nothing."""
         storage = await opened(harness)
         await registered(storage, outcome=DONE)
         arguments = {"ended_before_ms": harness.clock.now_ms() + 1, "through_cursor": None} | bad

@@ -1,4 +1,4 @@
-"""What the right to run a process must hold: one holder, fenced ends, and who may never run it."""
+"""The contract of process leases: one holder, fenced ends, and processes that are never claimed."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ FAILED: Final = Failure(code="c", message="m")
 
 
 class TestProcessLease:
-    """Laws about claiming, renewing and releasing."""
+    """Laws of claiming, renewing and releasing."""
 
     async def test_a_claim_says_who_runs_it(self, harness: Harness) -> None:
-        """The first claim acquires from now on, and writes that its owner began."""
+        """The first claim acquires from now on, and records that its owner started."""
         storage = await _storage(harness)
         assert await storage.process_leases.holder("p") is None
         outcome = await storage.process_leases.claim("p", ANN, ttl_ms=TTL)
@@ -62,7 +62,7 @@ class TestProcessLease:
         assert [each.event_type for each in await log(storage)] == ["process.started"]
 
     async def test_an_owner_begins_once(self, harness: Harness) -> None:
-        """Claims of one owner write one event; each other owner, or incarnation, writes its own."""
+        """Claims of one owner write one event; each other owner or incarnation writes its own."""
         storage = await _storage(harness)
         for claimant in (ANN, ANN, BOB, ANN, owner("ann", "2")):
             lease = process_lease(await storage.process_leases.claim("p", claimant, ttl_ms=TTL))
@@ -71,15 +71,15 @@ class TestProcessLease:
         assert began == [{"owner": _plain("ann", "1")}, {"owner": _plain("bob", "1")}, {"owner": _plain("ann", "2")}]
 
     async def test_an_owner_may_learn_its_own_process(self, harness: Harness) -> None:
-        """The same worker and incarnation claims again, with or without its process."""
+        """The same worker and incarnation claims again, with or without naming its operating system process."""
         storage = await _storage(harness)
         first = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
         await storage.process_leases.release(first.fence)
-        told = owner("ann", process=LocalProcess(host_id="h", boot_id="b", pid=1, process_start="1"))
-        assert process_lease(await storage.process_leases.claim("p", told, ttl_ms=TTL)).fencing > first.fencing
+        described = owner("ann", process=LocalProcess(host_id="h", boot_id="b", pid=1, process_start="1"))
+        assert process_lease(await storage.process_leases.claim("p", described, ttl_ms=TTL)).fencing > first.fencing
 
     async def test_fencing_numbers_only_grow(self, harness: Harness) -> None:
-        """Every acquisition has a larger number and a new token, over release, expiry and take-over."""
+        """Every acquisition has a larger number and a new token, across release, expiry and takeover."""
         storage = await _storage(harness)
         leases: list[Lease] = []
         for turn in range(6):
@@ -92,7 +92,7 @@ class TestProcessLease:
         assert len({lease.token for lease in leases}) == 6
 
     async def test_another_owner_is_refused_and_told_why(self, harness: Harness) -> None:
-        """A live lease answers busy with its holder, to the last moment, and does not change."""
+        """A live lease is Busy with its holder, until the exact expiry, and does not change."""
         storage = await _storage(harness)
         lease = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
         await harness.clock.advance(TTL - 1)
@@ -103,7 +103,7 @@ class TestProcessLease:
         assert await world(storage) == before
 
     async def test_the_same_holder_re_enters(self, harness: Harness) -> None:
-        """A claim repeated by the holder keeps token and number, and never shortens."""
+        """A claim repeated by the holder keeps token and number, and never shortens the lease."""
         storage = await _storage(harness)
         first = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
         await harness.clock.advance(400)
@@ -115,7 +115,7 @@ class TestProcessLease:
         assert await storage.process_leases.holder("p") == outcome.lease
 
     async def test_a_claim_says_whether_anything_is_recorded(self, harness: Harness) -> None:
-        """A first run has nothing to read; one after a recorded effect has, and so has who re-enters."""
+        """A first claim says that nothing is recorded; a claim after a recorded effect says so, as does a re-entry."""
         storage = await _storage(harness)
         await storage.processes.register(process("q", NOTE))
         first = await storage.process_leases.claim("p", ANN, ttl_ms=TTL)
@@ -135,7 +135,7 @@ class TestProcessLease:
         assert not other.has_effects
 
     async def test_a_lapsed_lease_is_taken_over(self, harness: Harness) -> None:
-        """From the moment of expiry it cannot be renewed; another acquires it and learns whose it was."""
+        """From its expiry a lease cannot be renewed; another owner acquires it and learns whom it displaced."""
         storage = await _storage(harness)
         lapsed = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
         await harness.clock.advance(TTL)
@@ -146,7 +146,7 @@ class TestProcessLease:
         await refuse(storage, storage.process_leases.renew(lapsed.fence, ttl_ms=TTL), LeaseLost, naming="p")
 
     async def test_no_time_to_live_is_over_at_once(self, harness: Harness) -> None:
-        """A lease of zero milliseconds can be taken by the next one without waiting."""
+        """A lease of zero milliseconds can be taken by another owner at once."""
         storage = await _storage(harness)
         process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=0))
         process_lease(await storage.process_leases.claim("p", BOB, ttl_ms=0))
@@ -166,7 +166,7 @@ class TestProcessLease:
 
     @pytest.mark.parametrize("changed", ["token", "fencing", "owner_id", "incarnation_id"])
     async def test_a_false_fence_does_nothing(self, harness: Harness, changed: str) -> None:
-        """A fence that differs in anything neither renews nor releases nor ends."""
+        """A fence that differs in any field neither renews nor releases nor ends."""
         storage = await _storage(harness)
         lease = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
         false = msgspec.structs.replace(lease.fence, **{changed: 99 if changed == "fencing" else "false"})
@@ -176,7 +176,7 @@ class TestProcessLease:
         assert await storage.process_leases.holder("p") == lease
 
     async def test_a_late_release_changes_nothing(self, harness: Harness) -> None:
-        """Releasing twice is harmless, and an old holder never frees its successor's lease."""
+        """A late release by an earlier holder changes nothing, and neither does a second release."""
         storage = await _storage(harness)
         old = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
         assert [await storage.process_leases.release(old.fence) for _ in range(2)] == [True, False]
@@ -185,7 +185,7 @@ class TestProcessLease:
         assert await storage.process_leases.holder("p") == new
 
     async def test_of_many_claims_one_acquires(self, harness: Harness) -> None:
-        """Of racing claims by different owners exactly one acquires, and the others name it."""
+        """Of concurrent claims by different owners exactly one acquires, and the others name it."""
         storages = [await harness.open() for _ in range(4)]
         for attempt in range(4):
             name = f"p{attempt}"
@@ -204,14 +204,14 @@ class TestProcessLease:
         "bad", [{"ttl_ms": -1}, {"ttl_ms": 86_400_001}, {"ttl_ms": 1.5}, {"owner": None}, {"owner": owner("")}]
     )
     async def test_a_bad_claim_is_refused(self, harness: Harness, bad: dict[str, Any]) -> None:
-        """Owners and times that cannot be stored acquire nothing."""
+        """Invalid owners and times acquire nothing."""
         storage = await _storage(harness)
         arguments: dict[str, Any] = {"owner": ANN, "ttl_ms": TTL} | bad
         await refuse(storage, storage.process_leases.claim("p", **arguments), InvalidInput)
 
     @pytest.mark.parametrize("bad", [None, "token", ("p", "t")])
     async def test_a_bad_fence_is_refused(self, harness: Harness, bad: Any) -> None:  # noqa: ANN401
-        """What is no fence is refused by every call that takes one."""
+        """An invalid fence is refused by every call that takes one."""
         storage = await _storage(harness)
         leases = storage.process_leases
         for call in (leases.renew(bad, ttl_ms=1), leases.release(bad), leases.complete(bad, DONE)):
@@ -220,10 +220,10 @@ class TestProcessLease:
 
 
 class TestFencedEnd:
-    """Laws about ending a process under its lease, and who may not run it at all."""
+    """Laws of ending a process under its lease, and of owners that may not run it."""
 
     async def test_a_fenced_end_frees_the_lease(self, harness: Harness) -> None:
-        """The outcome, the status and the freed lease are one step."""
+        """The outcome, the status and the release of the lease are one transaction."""
         storage = await _storage(harness)
         lease = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
         record = await storage.process_leases.complete(lease.fence, DONE)
@@ -232,7 +232,7 @@ class TestFencedEnd:
         assert await storage.processes.runnable() == ()
 
     async def test_repeating_a_fenced_end_is_safe(self, harness: Harness) -> None:
-        """A holder that did not get the answer repeats the call; another outcome is refused."""
+        """A holder that lost the answer repeats the end safely; another outcome is refused."""
         storage = await _storage(harness)
         lease = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
         record = await storage.process_leases.complete(lease.fence, DONE)
@@ -245,7 +245,7 @@ class TestFencedEnd:
 
     @pytest.mark.parametrize("how", ["lapsed", "released", "taken over"])
     async def test_a_stale_fence_ends_nothing(self, harness: Harness, how: str) -> None:
-        """Who lost the lease can neither end the process nor free the new lease."""
+        """A holder that lost its lease can neither end the process nor free the new lease."""
         storage = await _storage(harness)
         lease = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
         if how == "released":
@@ -258,7 +258,7 @@ class TestFencedEnd:
 
     @pytest.mark.parametrize("how", ["lapsed", "released", "taken over", "ended"])
     async def test_a_stale_fence_notes_nothing(self, harness: Harness, how: str) -> None:
-        """Who lost the lease, or the process, can append nothing under its fence, also under a key that is known."""
+        """A holder that lost its lease or its process cannot append, even under a known key."""
         storage = await _storage(harness)
         lease = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
         await storage.events.append("p", event(key="known"), fence=lease.fence)
@@ -279,7 +279,7 @@ class TestFencedEnd:
             await refuse(storage, call, LeaseLost, naming="p")
 
     async def test_a_live_fence_notes_and_stays(self, harness: Harness) -> None:
-        """Under its lease a run appends and notes that it waits; the lease is neither freed nor extended by that."""
+        """A run appends and records waits under its lease, which is neither freed nor extended."""
         storage = await opened(harness)
         await storage.processes.register(process("p", NOTE, GO))
         lease = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
@@ -291,7 +291,7 @@ class TestFencedEnd:
         await storage.process_leases.complete(lease.fence, DONE)
 
     async def test_a_fence_of_an_earlier_life_ends_nothing(self, harness: Harness) -> None:
-        """After the process was pruned and registered again, an old fence means nothing."""
+        """A fence from before the process was pruned and registered again is refused."""
         storage = await _storage(harness)
         lease = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
         await storage.processes.complete("p", FAILED)
@@ -301,7 +301,7 @@ class TestFencedEnd:
         assert await storage.process_leases.release(lease.fence) is False
 
     async def test_an_ended_process_is_not_claimed(self, harness: Harness) -> None:
-        """After the end no claim acquires, even if the lease was never released."""
+        """An ended process cannot be claimed, even if its lease was never released."""
         storage = await _storage(harness)
         process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
         await storage.processes.complete("p", DONE)
@@ -312,7 +312,7 @@ class TestFencedEnd:
         assert await storage.processes.runnable() == ()
 
     async def test_an_external_process_is_never_claimed(self, harness: Harness) -> None:
-        """No worker runs an external process, however long it takes."""
+        """An external process cannot be claimed, however long it takes."""
         storage = await opened(harness)
         await storage.processes.register(external())
         answer = await storage.process_leases.claim("p", ANN, ttl_ms=TTL)
@@ -320,7 +320,7 @@ class TestFencedEnd:
         assert (await stored(storage)).last_sequence == 0
 
     async def test_bound_work_is_never_run_by_another(self, harness: Harness) -> None:
-        """Once begun, bound work is refused to every other owner and incarnation, lapsed or released."""
+        """Once started, owner-bound work is refused to every other owner and incarnation, lapsed or released."""
         storage = await opened(harness)
         await storage.processes.register(process(recovery=Recovery.OWNER_BOUND))
         first = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
@@ -336,7 +336,7 @@ class TestFencedEnd:
         assert len(await log(storage)) == 1
 
     async def test_of_racing_first_claims_bound_work_has_one_owner(self, harness: Harness) -> None:
-        """The first owner keeps a bound process; a lease of zero duration does not let another owner in."""
+        """The first claim owns bound work; a lease of zero milliseconds does not let a second owner in."""
         storages = [await harness.open() for _ in range(4)]
         for attempt in range(4):
             name = f"p{attempt}"
@@ -348,7 +348,7 @@ class TestFencedEnd:
             assert len(await log(storages[0], name)) == 1
 
     async def test_racing_ends_have_one_winner(self, harness: Harness) -> None:
-        """A fenced end that races an unfenced one, appends and a take-over ends the process once."""
+        """A fenced end concurrent with an unfenced one, appends and a takeover ends the process once."""
         storages = [await harness.open() for _ in range(4)]
         for attempt in range(6):
             name = f"p{attempt}"
@@ -367,7 +367,7 @@ class TestFencedEnd:
         await check_logs(storages[0])
 
     async def test_a_dead_holder_is_displaced(self, harness: Harness) -> None:
-        """Only a reclaim takes the right from a provably dead process, before its time."""
+        """Only a reclaim takes the lease of a provably dead process before its expiry."""
         storage = await _storage(harness)
         alive = current_process()
         if alive is None:

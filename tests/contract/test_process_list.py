@@ -1,4 +1,4 @@
-"""What lists of processes must hold: filters, pages, and the list of what can be run."""
+"""The contract of lists of processes: filters, pages, and the list of what can run."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tests.factories.session import owner
 
 
 class TestProcessList:
-    """Laws about finding processes."""
+    """Laws of finding processes."""
 
     async def test_lists_filter_by_all_that_is_named(self, harness: Harness) -> None:
-        """Each filter narrows, several do together, and definitions are compared as JSON values."""
+        """Filters can be combined; definitions are compared as JSON values."""
         storage = await opened(harness)
         made = SessionOriginator(scope=scope("maker", "frame"))
         first = ProcessIdentity(kind="k1", label="one", definition={"a": 1, "b": [2]})
@@ -50,7 +50,7 @@ class TestProcessList:
 
     @pytest.mark.parametrize("wanted", [ProcessFilter(), ProcessFilter(status=ProcessStatus.RUNNING)])
     async def test_pages_do_not_overlap(self, harness: Harness, wanted: ProcessFilter) -> None:
-        """Pages of any size show every process once, the newest first, whatever is registered meanwhile."""
+        """Pages of any size show every process once, newest first, despite concurrent registrations."""
         storage = await opened(harness)
         ids = [f"p{number}" for number in range(7)]
         await registered(storage, *ids)
@@ -65,7 +65,7 @@ class TestProcessList:
         assert seen == ids[::-1]
 
     async def test_the_work_list(self, harness: Harness) -> None:
-        """Running processes by id, waiting ones too; ended, external and leased ones are left out."""
+        """Running processes are listed by id, waiting ones too; ended, external and leased ones are not."""
         storage = await opened(harness)
         await registered(storage, "c", "a", "leased", "lapsed", "waiting")
         await registered(storage, "ended", outcome=DONE)
@@ -95,7 +95,7 @@ class TestProcessList:
         ],
     )
     async def test_a_bad_list_is_refused(self, harness: Harness, bad: dict[str, Any]) -> None:
-        """Sizes, cursors and filters that mean nothing are refused, a cursor of the feed among them."""
+        """Invalid limits, cursors and filters are refused, including a cursor of the feed."""
         storage = await opened(harness)
         await refuse(storage, storage.processes.list(**bad), InvalidInput)
 

@@ -1,4 +1,4 @@
-"""What must hold of processes that are claimed, recorded or ended at the same moment, in writes that may be shared."""
+"""The contract of concurrent claims, records and ends of processes, whose writes may share a transaction."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def _run(process_id: str) -> ProcessScope:
 
 
 class TestProcessTogether:
-    """Laws about claims, records and ends that come together."""
+    """Laws of concurrent claims, records and ends."""
 
     async def test_many_claims_at_once_are_told_apart(self, harness: Harness) -> None:
-        """Each of many claims at once has its own answer, whatever becomes of the others."""
+        """Each of many concurrent claims gets its own answer, independent of the others."""
         storage = await harness.open()
         await storage.processes.register(process("p", NOTE))
         ids = [f"p{number:03}" for number in range(150)]
@@ -44,21 +44,21 @@ class TestProcessTogether:
         held = process_lease(await storage.process_leases.claim("p007", BOB, ttl_ms=TTL))
         await storage.processes.complete("p011", DONE)
         await storage.processes.register(external("p150"))
-        claims = (storage.process_leases.claim(each, ANN, ttl_ms=TTL) for each in [*ids, "p150", "nobody"])
+        claims = (storage.process_leases.claim(each, ANN, ttl_ms=TTL) for each in [*ids, "p150", "missing"])
         outcomes = await asyncio.gather(*claims, return_exceptions=True)
-        told = dict(zip([*ids, "p150", "nobody"], outcomes, strict=True))
-        assert isinstance(told.pop("nobody"), ProcessNotFound)
-        assert told.pop("p007") == ProcessRefused(reason=RefusalReason.BUSY, holder=held)
-        assert told.pop("p011") == ProcessRefused(reason=RefusalReason.TERMINAL)
-        assert told.pop("p150") == ProcessRefused(reason=RefusalReason.EXTERNAL)
-        for process_id, outcome in told.items():
+        answers = dict(zip([*ids, "p150", "missing"], outcomes, strict=True))
+        assert isinstance(answers.pop("missing"), ProcessNotFound)
+        assert answers.pop("p007") == ProcessRefused(reason=RefusalReason.BUSY, holder=held)
+        assert answers.pop("p011") == ProcessRefused(reason=RefusalReason.TERMINAL)
+        assert answers.pop("p150") == ProcessRefused(reason=RefusalReason.EXTERNAL)
+        for process_id, outcome in answers.items():
             assert isinstance(outcome, ProcessAcquired)
             assert outcome.lease.resource.id == process_id
             assert await storage.process_leases.holder(process_id) == outcome.lease
         await check_logs(storage)
 
     async def test_many_records_at_once_are_told_apart(self, harness: Harness) -> None:
-        """Of effects that are recorded at once each counts under its own lease and its own key."""
+        """Each of many concurrently recorded effects counts under its own lease and key."""
         storage = await harness.open()
         ids = [f"p{number:03}" for number in range(50)]
         for process_id in ids:
@@ -72,22 +72,22 @@ class TestProcessTogether:
         await storage.effects.record(fences["p012"], effect(command=Step(name="other"), scope=_run("p012")), "before")
         two_each = [(each, key) for each in ids for key in ("k", "l")]
         records = [storage.effects.record(fences[each], effect(key, scope=_run(each)), each) for each, key in two_each]
-        told = dict(zip(two_each, await asyncio.gather(*records, return_exceptions=True), strict=True))
+        answers = dict(zip(two_each, await asyncio.gather(*records, return_exceptions=True), strict=True))
         for stale in ("p007", "p008"):
-            assert isinstance(told.pop((stale, "k")), LeaseLost)
-            assert isinstance(told.pop((stale, "l")), LeaseLost)
+            assert isinstance(answers.pop((stale, "k")), LeaseLost)
+            assert isinstance(answers.pop((stale, "l")), LeaseLost)
             assert await storage.effects.list(_run(stale)) == ()
-        assert isinstance(told.pop(("p012", "k")), EffectMismatch)
-        known = told.pop(("p011", "k"))
+        assert isinstance(answers.pop(("p012", "k")), EffectMismatch)
+        known = answers.pop(("p011", "k"))
         assert isinstance(known, EffectRecord)
         assert known.outcome == "before"
-        for (process_id, key), record in told.items():
+        for (process_id, key), record in answers.items():
             assert isinstance(record, EffectRecord)
             assert (record.replay_key, record.outcome) == (key, process_id)
             assert await storage.effects.get(_run(process_id), key) == record
 
     async def test_many_ends_at_once_are_told_apart(self, harness: Harness) -> None:
-        """Each of many ends at once counts or is refused by itself, and wakes the one that started it once."""
+        """Each of many concurrent ends is accepted or refused alone, and wakes its parent once."""
         storage = await harness.open()
         await storage.processes.register(process("p", NOTE))
         parent = process_lease(await storage.process_leases.claim("p", BOB, ttl_ms=TTL))
@@ -99,10 +99,10 @@ class TestProcessTogether:
         await storage.process_leases.release(leases[7].fence)
         await storage.processes.complete("p011", DONE)
         ends = [storage.process_leases.complete(each.fence, Success(value=each.resource.id)) for each in leases]
-        told = dict(zip(ids, await asyncio.gather(*ends, return_exceptions=True), strict=True))
-        assert isinstance(told.pop("p007"), LeaseLost)
-        assert isinstance(told.pop("p011"), EventConflict)
-        for process_id, record in told.items():
+        answers = dict(zip(ids, await asyncio.gather(*ends, return_exceptions=True), strict=True))
+        assert isinstance(answers.pop("p007"), LeaseLost)
+        assert isinstance(answers.pop("p011"), EventConflict)
+        for process_id, record in answers.items():
             assert isinstance(record, ProcessRecord)
             assert record.projection.outcome == Success(value=process_id)
             assert record == await storage.processes.get(process_id)
@@ -113,7 +113,7 @@ class TestProcessTogether:
         assert (woken.lease.fencing, woken.wake_seq) == (parent.fencing, 99)
 
     async def test_a_parent_may_end_with_its_children(self, harness: Harness) -> None:
-        """Of processes that end at once none keeps its lease or stays on the work list, parents included."""
+        """Of processes that end concurrently none keeps its lease or stays ready, parents included."""
         storage = await harness.open()
         await storage.processes.register(process("p", NOTE))
         ids = ["p", *(f"p{number}" for number in range(5))]

@@ -60,12 +60,12 @@ async def _live(storage: Storage, name: str) -> None:
     """Create one prunable row of each kind, and one that is still needed."""
     await created(storage, name)
     await storage.session(name).commit(commit(0, node(f"{name}-a"), session_id=name, turn_id="t"))
-    for key in ("settled", "waiting"):
+    for key in ("cancelled", "waiting"):
         items = (TextItem(text=key),)
         queued = await storage.queue.enqueue(
             BatchDraft(session_id=name, payloads=(TurnInput(items=items),), source_key=key)
         )
-        if key == "settled":
+        if key == "cancelled":
             await storage.queue.cancel(name, queued.batch_id)
     await registered(storage, f"{name}-ended", outcome=DONE)
     await registered(storage, f"{name}-running")

@@ -1,4 +1,4 @@
-"""What a queue must hold: order, one batch for each source key, and an answer about what became of it."""
+"""The contract of queues: order, one batch for each source key, and an answer about each batch's fate."""
 
 from __future__ import annotations
 
@@ -65,15 +65,15 @@ OTHER_CONTENT: Final[dict[str, BatchDraft]] = {
     "slot": late("hello", source_key="host:1", slot=Slot.JOIN),
     "merge key": late("hello", source_key="host:1", merge_key="g"),
 }
-"""Drafts under the key of `KEYED` that say something else."""
+"""Drafts under the key of `KEYED` with other content."""
 
 
 class TestQueue:
-    """Laws about enqueueing, listing, cancelling and finding work."""
+    """Laws of enqueueing, listing, cancelling and finding work."""
 
     @pytest.mark.parametrize("kind", PAYLOADS)
     async def test_a_batch_comes_back_as_it_was(self, harness: Harness, kind: str) -> None:
-        """Payloads keep their content and order, and each has an id by its place."""
+        """Payloads keep their content and order, and each gets an id from its position."""
         storage = await _storage(harness)
         draft = BatchDraft(
             session_id="s",
@@ -95,7 +95,7 @@ class TestQueue:
         assert await (await harness.open()).queue.list("s") == (batch,)
 
     async def test_the_queue_keeps_the_order_of_enqueueing(self, harness: Harness) -> None:
-        """Places grow strictly, whatever the kind of work, and each session has a queue of its own."""
+        """Positions grow strictly for every kind of work, and each session has its own queue."""
         storage = await _storage(harness)
         await created(storage, "other")
         drafts = [late("a"), early("b"), command("c"), late("x", session_id="other"), late("d", available_at_ms=2**62)]
@@ -106,7 +106,7 @@ class TestQueue:
         assert texts(await storage.queue.list("other")) == ["x"]
 
     async def test_the_queue_is_read_in_pages(self, harness: Harness) -> None:
-        """A page goes on behind a place, and holds no more than was asked for."""
+        """A page continues behind a position and holds no more than the limit."""
         storage = await _storage(harness)
         batches = await queued(storage, *(late(str(number)) for number in range(5)))
         for read in (storage.queue.list, storage.queue.list_pending):
@@ -115,7 +115,7 @@ class TestQueue:
             assert await read("s", after_seq=batches[4].seq) == ()
 
     async def test_queued_work_survives_reopening(self, harness: Harness) -> None:
-        """What was acknowledged is there when the storage is opened again, and so is its source key."""
+        """Acknowledged work survives closing and reopening, and so does its source key."""
         batches = await queued(await _storage(harness), KEYED, early("b"))
         storage = await harness.reopen()
         assert await storage.queue.list("s") == tuple(batches)
@@ -123,7 +123,7 @@ class TestQueue:
         assert (again.created, again.batch) == (False, batches[0])
 
     async def test_a_known_source_key_adds_nothing(self, harness: Harness) -> None:
-        """The repeat is told of the first batch, from any handle; other sessions have keys of their own."""
+        """A repeated enqueue returns the first batch, from any handle; other sessions have their own keys."""
         storage = await _storage(harness)
         await created(storage, "other")
         (batch,) = await queued(storage, KEYED)
@@ -138,7 +138,7 @@ class TestQueue:
         assert elsewhere.batch_id != batch.batch_id
 
     async def test_without_a_source_key_every_enqueue_adds(self, harness: Harness) -> None:
-        """Equal content is no reason to take two pieces of work for one."""
+        """Without a key, equal content is two batches."""
         storage = await _storage(harness)
         first, second = await queued(storage, late("same"), late("same"))
         assert first.batch_id != second.batch_id
@@ -149,7 +149,7 @@ class TestQueue:
     async def test_other_content_under_a_source_key_conflicts(
         self, harness: Harness, what: str, state: BatchState
     ) -> None:
-        """A key stands for its first content, also after that is done or cancelled; nothing changes."""
+        """A key stands for its first content, even after that is done or cancelled; nothing changes."""
         storage = await _storage(harness)
         await _settled(storage, state)
         before = await observe_queue(storage)
@@ -160,7 +160,7 @@ class TestQueue:
 
     @pytest.mark.parametrize("state", [BatchState.CONSUMED, BatchState.CANCELLED])
     async def test_a_source_key_stays_reserved(self, harness: Harness, state: BatchState) -> None:
-        """A late duplicate learns what became of the first, and is not done again."""
+        """A late duplicate returns the state of the first batch, and is not run again."""
         storage = await _storage(harness)
         batch = await _settled(storage, state)
         for handle in (storage, await harness.open()):
@@ -170,7 +170,7 @@ class TestQueue:
         assert await storage.queue.ready_sessions() == ()
 
     async def test_concurrent_enqueues_of_one_source_key_are_one(self, harness: Harness) -> None:
-        """Exactly one of them adds the batch, and all are told of it."""
+        """One of the concurrent enqueues adds the batch, and all return it."""
         storages = [await harness.open() for _ in range(3)]
         await created(storages[0])
         for attempt in range(5):
@@ -182,7 +182,7 @@ class TestQueue:
         assert len(await storages[0].queue.list("s")) == 5
 
     async def test_concurrent_enqueues_all_have_a_place(self, harness: Harness) -> None:
-        """Work enqueued in the same millisecond never collides."""
+        """Batches enqueued in the same millisecond get different positions."""
         storages = [await harness.open() for _ in range(2)]
         await created(storages[0])
         answers = await asyncio.gather(*(storages[number % 2].queue.enqueue(late(str(number))) for number in range(40)))
@@ -192,7 +192,7 @@ class TestQueue:
         assert sorted(texts(queue), key=int) == [str(number) for number in range(40)]
 
     async def test_unclaimed_work_can_be_cancelled(self, harness: Harness) -> None:
-        """The batch is returned and gone; a second time, or for an unknown one, there is nothing."""
+        """A cancelled batch is returned and gone; cancelling it again, or an unknown one, returns None."""
         storage = await _storage(harness)
         await created(storage, "other")
         first, second, delayed = await queued(storage, late("a"), command("b"), late("c", available_at_ms=2**62))
@@ -204,7 +204,7 @@ class TestQueue:
         assert await storage.queue.list("s") == (second,)
 
     async def test_claimed_work_cannot_be_cancelled(self, harness: Harness) -> None:
-        """While a live claim holds it a batch is queued but not pending; given back it can be cancelled."""
+        """A batch under a live claim is queued but not pending; once released it can be cancelled."""
         storage = await _storage(harness)
         first, second = await queued(storage, late("a"), late("b"))
         fence = await leased(storage)
@@ -218,7 +218,7 @@ class TestQueue:
 
     @pytest.mark.parametrize("ended", ["claim expired", "lease released", "lease taken over"])
     async def test_work_of_an_ended_claim_is_pending(self, harness: Harness, ended: str) -> None:
-        """Work whose claim ran out, or whose lease is no longer the session's, can be cancelled again."""
+        """Work whose claim lapsed, or whose lease was lost, can be cancelled again."""
         storage = await _storage(harness)
         (batch,) = await queued(storage, late("a"))
         fence = await leased(storage, ttl_ms=TTL * 2)
@@ -252,7 +252,7 @@ class TestQueue:
                 await _cancelled(storages[0], batch)
 
     async def test_ready_sessions_have_work_and_no_live_lease(self, harness: Harness) -> None:
-        """A session is found while its work is ready and nobody is at it, in a fixed order."""
+        """A session is found while it has ready work and no live lease, in a fixed order."""
         storage = await harness.open()
         for name in ("b", "a", "c"):
             await created(storage, name)
@@ -270,7 +270,7 @@ class TestQueue:
         assert await storage.queue.ready_sessions() == ("c",)
 
     async def test_ready_sessions_are_read_in_pages(self, harness: Harness) -> None:
-        """Pages meet every ready session once, however much each has queued."""
+        """Pages show every ready session once, however much each has queued."""
         storage = await harness.open()
         names = [f"s{number}" for number in range(5)]
         for name in names:
@@ -285,7 +285,7 @@ class TestQueue:
         assert tuple(seen) == whole
 
     async def test_delayed_work_makes_its_session_ready_when_it_is_due(self, harness: Harness) -> None:
-        """Not a millisecond earlier, and also if nobody has looked at the session since."""
+        """Delayed work makes its session ready at its due millisecond, even if the session was never read since."""
         storage = await _storage(harness)
         (batch,) = await queued(storage, late("a", available_at_ms=harness.clock.now_ms() + 10))
         assert batch.available_at_ms == harness.clock.now_ms() + 10
@@ -296,7 +296,7 @@ class TestQueue:
         assert await storage.queue.ready_sessions() == ("s",)
 
     async def test_a_busy_session_does_not_hide_others(self, harness: Harness) -> None:
-        """Ready and due sessions are found behind any number of batches of sessions under a lease."""
+        """Ready and due sessions are found behind any number of batches of leased sessions."""
         storage = await harness.open()
         due = harness.clock.now_ms() + 1
         for name in ("busy", "idle"):
@@ -311,7 +311,7 @@ class TestQueue:
 
     @pytest.mark.parametrize("gone", [SessionNotFound, SessionDeleted])
     async def test_without_a_session_there_is_no_queue(self, harness: Harness, gone: type[Exception]) -> None:
-        """Every call about a session that is not there says so, and a deleted session's work is gone."""
+        """Every call about a missing session raises, and a deleted session's work is gone."""
         storage = await harness.open()
         await created(storage, "gone")
         await queued(storage, late("a", session_id="gone", source_key="k"))
@@ -358,7 +358,7 @@ async def _cancelled(storage: Storage, batch: Batch) -> Batch:
 
 
 async def _settled(storage: Storage, state: BatchState) -> Batch:
-    """Enqueue `KEYED` to session ``s`` of revision 1, and let this become of it."""
+    """Enqueue `KEYED` to session ``s`` of revision 1, and bring it into this state."""
     (batch,) = await queued(storage, KEYED)
     if state is BatchState.CANCELLED:
         await _cancelled(storage, batch)

@@ -1,4 +1,4 @@
-"""What beginning a turn must hold: the lease and the work under it, both or neither."""
+"""The contract of `claim_turn`: the lease and the work under it, both or neither."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ ANN, BOB = owner("ann"), owner("bob")
 
 
 class TestQueueBegin:
-    """Laws about beginning a turn."""
+    """Laws of claiming a turn."""
 
     async def test_a_turn_has_its_lease_and_its_input(self, harness: Harness) -> None:
-        """One call answers what a claim of the lease and an idle claim of the queue answer."""
+        """One call returns what a claim of the lease and an idle claim of the queue return."""
         storage = await _storage(harness)
         earlier = await leased(storage, "earlier")
         await storage.leases.release(earlier)
@@ -53,7 +53,7 @@ class TestQueueBegin:
         assert (begun.revision, begun.recorded) == (1, False)
 
     async def test_what_was_begun_is_renewed_and_committed(self, harness: Harness) -> None:
-        """Lease and claim are as those of two calls: a renewal keeps both, a commit consumes and releases."""
+        """A renewal keeps lease and claim, a commit consumes and releases them, as after two calls."""
         storage = await _storage(harness)
         await queued(storage, late("a"))
         begun = _begun(await storage.queue.claim_turn("s", ANN, ttl_ms=LONG))
@@ -68,7 +68,7 @@ class TestQueueBegin:
         assert await storage.leases.holder("s") is None
 
     async def test_a_live_lease_keeps_its_session(self, harness: Harness) -> None:
-        """Nothing is begun under somebody's lease, not by its holder either, until its time is over."""
+        """While a lease is live no turn is claimed, not even by its holder, until it expires."""
         storage = await _storage(harness)
         await queued(storage, late("a"))
         await leased(storage, "ann")
@@ -84,7 +84,7 @@ class TestQueueBegin:
         assert _begun(await storage.queue.claim_turn("s", BOB, ttl_ms=LONG)).lease.fencing == held.fencing + 1
 
     async def test_without_work_no_lease_is_taken(self, harness: Harness) -> None:
-        """An empty queue, delayed work and a command that comes first leave the lease alone, and say why."""
+        """An empty queue, delayed work or a command in front leaves the lease alone, with the reason."""
         storage = await _storage(harness)
         due = harness.clock.now_ms() + 500
         assert await _try(storage) == NothingClaimed(reason=EmptyReason.EMPTY)
@@ -98,14 +98,14 @@ class TestQueueBegin:
         assert [batch.attempts for batch in await storage.queue.list("s")] == [0, 0, 0]
 
     async def test_delayed_work_begins_when_it_is_due(self, harness: Harness) -> None:
-        """Due work has the place at which it was enqueued."""
+        """Due work has the position at which it was enqueued."""
         storage = await _storage(harness)
         await queued(storage, late("a", available_at_ms=harness.clock.now_ms() + 10), early("b"))
         await harness.clock.advance(10)
         assert texts(_begun(await _try(storage)).claim.batches) == ["a"]
 
     async def test_claims_of_before_do_not_hold_anything_back(self, harness: Harness) -> None:
-        """A claim ends with its lease, also one that has time left; the new one counts another attempt."""
+        """A claim ends with its lease, even before its expiry; the new claim counts another attempt."""
         storage = await _storage(harness)
         await queued(storage, late("a"))
         fence = await leased(storage, "ann")
@@ -115,7 +115,7 @@ class TestQueueBegin:
         assert batch.attempts == 2
 
     async def test_a_paused_session_is_left_alone(self, harness: Harness) -> None:
-        """Nobody begins a turn by this while its session pauses, to the last moment."""
+        """No turn is claimed while its session pauses, until the exact end of the pause."""
         storage = await _storage(harness)
         await queued(storage, late("a"))
         fence = await leased(storage, "ann")
@@ -131,7 +131,7 @@ class TestQueueBegin:
         assert (work.session_ids, work.next_at_ms) == (("s",), None)
 
     async def test_records_of_an_earlier_attempt_are_told(self, harness: Harness) -> None:
-        """It says whether anything was recorded for the turn, whose name comes from its first batch."""
+        """The answer says whether anything is recorded for the turn, which is named after its first batch."""
         storage = await _storage(harness)
         first, second = await queued(storage, late("a"), late("b"))
         begun = _begun(await _try(storage))
@@ -148,7 +148,7 @@ class TestQueueBegin:
         assert (other.claim.batches[0].batch_id, other.recorded) == (second.batch_id, False)
 
     async def test_of_many_who_begin_one_has_the_turn(self, harness: Harness) -> None:
-        """On several handles, each turn is begun once, and the others are told who has it."""
+        """Of concurrent callers on several handles one gets each turn, and the others get its holder."""
         storages = [await harness.open() for _ in range(3)]
         for number in range(5):
             session_id = f"s{number}"
@@ -166,7 +166,7 @@ class TestQueueBegin:
             assert [batch.attempts for batch in await storages[1].queue.list(session_id)] == [1, 0]
 
     async def test_a_session_must_be_there(self, harness: Harness) -> None:
-        """SessionNotFound and SessionDeleted, as for every other claim."""
+        """A missing session raises SessionNotFound or SessionDeleted, as for every other claim."""
         storage = await _storage(harness)
         with pytest.raises(SessionNotFound):
             await storage.queue.claim_turn("other", ANN, ttl_ms=LONG)

@@ -1,4 +1,4 @@
-"""What a claim must hold: the right work in the right order, for one worker at a time, and never half of it."""
+"""The contract of claims: the next work in order, for one worker at a time, in whole groups."""
 
 from __future__ import annotations
 
@@ -41,23 +41,23 @@ GROUPS: Final[dict[str, tuple[list[BatchDraft], list[list[str]]]]] = {
         [["a"], ["b"], ["c"]],
     ),
     "late work joins too": ([late(text, slot=Slot.JOIN, merge_key="g") for text in "ab"], [["a", "b"]]),
-    "exclusive takes nobody along": ([early("a", merge_key="g"), joining("b"), joining("c")], [["a"], ["b", "c"]]),
-    "nobody takes exclusive along": ([joining("a"), early("b", merge_key="g"), joining("c")], [["a"], ["b"], ["c"]]),
+    "exclusive is claimed alone": ([early("a", merge_key="g"), joining("b"), joining("c")], [["a"], ["b", "c"]]),
+    "exclusive joins no group": ([joining("a"), early("b", merge_key="g"), joining("c")], [["a"], ["b"], ["c"]]),
     "the limit caps": ([joining(text) for text in "abcdefg"], [["a", "b", "c"], ["d", "e", "f"], ["g"]]),
     "delayed work does not part": (
         [joining("a"), joining("x", "h", available_at_ms=2**62), joining("b")],
         [["a", "b"]],
     ),
 }
-"""What is enqueued, and the groups that idle claims of at most three get."""
+"""Enqueued drafts, and the groups that idle claims of at most three get."""
 
 
 class TestQueueClaim:
-    """Laws about claiming."""
+    """Laws of claiming."""
 
     @pytest.mark.parametrize("case", GROUPS)
     async def test_a_claim_is_one_group(self, harness: Harness, case: str) -> None:
-        """The first batch comes with those directly behind it that may join it, up to the limit."""
+        """The first batch comes with the batches directly behind it that may join it, up to the limit."""
         storage, fence = await _leased(harness)
         drafts, groups = GROUPS[case]
         await queued(storage, *drafts)
@@ -67,7 +67,7 @@ class TestQueueClaim:
         assert nothing(rest) is EmptyReason.CLAIMED
 
     async def test_a_claim_says_what_it_holds_and_until_when(self, harness: Harness) -> None:
-        """The claim carries the batches whole, in order, each with one attempt more."""
+        """The claim has the whole batches in order, each with one more attempt."""
         storage, fence = await _leased(harness)
         batches = await queued(storage, joining("a", source_key="k"), joining("b"))
         claim = await _claim(storage, fence)
@@ -88,7 +88,7 @@ class TestQueueClaim:
         assert texts((await _claim(storage, fence)).batches) == ["c"]
 
     async def test_delayed_work_is_skipped_until_it_is_due(self, harness: Harness) -> None:
-        """Later work is claimable meanwhile; once due, the delayed batch has the place it was enqueued at."""
+        """Later work can be claimed meanwhile; once due, the delayed batch has the position it was enqueued at."""
         storage, fence = await _leased(harness)
         due = harness.clock.now_ms() + 10
         await queued(storage, joining("a", available_at_ms=due), joining("b"), joining("c", available_at_ms=due + 1))
@@ -103,7 +103,7 @@ class TestQueueClaim:
         assert texts((await _claim(storage, fence)).batches) == ["a", "b", "c"]
 
     async def test_an_empty_claim_says_why(self, harness: Harness) -> None:
-        """Each reason is given when it is the one, with the time at which delayed work comes."""
+        """An empty claim has its reason, and the due time of delayed work."""
         storage, fence = await _leased(harness)
         due = harness.clock.now_ms() + 500
         assert await _try(storage, fence) == NothingClaimed(reason=EmptyReason.EMPTY)
@@ -122,7 +122,7 @@ class TestQueueClaim:
         assert await _try(storage, fence) == NothingClaimed(reason=EmptyReason.CLAIMED, next_available_at_ms=due)
 
     async def test_a_command_is_overtaken_by_nothing(self, harness: Harness) -> None:
-        """A ready command blocks what is behind it, comes alone, and itself waits for what is before it."""
+        """A ready command blocks the work behind it, is claimed alone, and waits for the work before it."""
         storage, fence = await _leased(harness)
         await queued(storage, joining("a"), command("c"), command("d"), joining("b"))
         assert nothing(await storage.queue.claim_command(fence, ttl_ms=TTL)) is EmptyReason.TURN_WORK_AT_HEAD
@@ -135,7 +135,7 @@ class TestQueueClaim:
         assert texts((await _claim(storage, fence, CHECKPOINT)).batches) == ["b"]
 
     async def test_a_delayed_command_blocks_nothing(self, harness: Harness) -> None:
-        """A command counts from the moment it is due, and then at its own place."""
+        """A command blocks only from its due time on, at its own position."""
         storage, fence = await _leased(harness)
         await queued(storage, command("c", available_at_ms=harness.clock.now_ms() + 10), early("a"), early("b"))
         assert texts((await _claim(storage, fence)).batches) == ["a"]
@@ -144,7 +144,7 @@ class TestQueueClaim:
         assert texts(claimed(await storage.queue.claim_command(fence, ttl_ms=TTL)).batches) == ["c"]
 
     async def test_exact_batches_are_claimed_if_they_come_next(self, harness: Harness) -> None:
-        """A head group by its ids, and nothing else: not out of order, not beyond, not further back."""
+        """A claim by ids gets exactly the next group: not out of order, not beyond it, not further back."""
         storage, fence = await _leased(harness)
         a, b, c, d = (batch.batch_id for batch in await queued(storage, *(joining(text) for text in "abc"), early("d")))
         before = await observe_queue(storage)
@@ -156,7 +156,7 @@ class TestQueueClaim:
         assert texts(claimed(await storage.queue.claim_batches(fence, (c,), ttl_ms=TTL)).batches) == ["c"]
 
     async def test_a_claim_of_nothing_asks_nothing(self, harness: Harness) -> None:
-        """No batches wanted is no claim, even under a fence that does not hold."""
+        """A claim of no batches returns nothing, even under a fence that is not valid."""
         storage, fence = await _leased(harness)
         await queued(storage, early("a"))
         false = msgspec.structs.replace(fence, token="false")
@@ -167,7 +167,7 @@ class TestQueueClaim:
 
     @pytest.mark.parametrize("fault", ["released", "expired", "taken over", "token", "owner", "number", "session"])
     async def test_a_claim_needs_a_live_lease(self, harness: Harness, fault: str) -> None:
-        """A fence that is not the session's live one is LeaseLost, and nothing is claimed."""
+        """A fence that is not the session's live one raises LeaseLost, and nothing is claimed."""
         storage, fence = await _leased(harness)
         await created(storage, "other")
         foreign = await leased(storage, session_id="other")
@@ -181,7 +181,7 @@ class TestQueueClaim:
             await leased(storage, "successor")
         changes: dict[str, dict[str, object]] = {
             "token": {"token": foreign.token},
-            "owner": {"owner_id": "somebody"},
+            "owner": {"owner_id": "stranger"},
             "number": {"fencing": fence.fencing + 1},
             "session": {"resource": session_resource("other")},
         }
@@ -198,7 +198,7 @@ class TestQueueClaim:
         assert await observe_queue(storage) == before
 
     async def test_claimed_work_is_not_claimed_again(self, harness: Harness) -> None:
-        """Not even by the holder of the lease itself, up to the last millisecond; then it is."""
+        """Claimed work is not claimed again until its expiry, not even by the holder of the lease."""
         storage, fence = await _leased(harness)
         await queued(storage, early("a"))
         first = await _claim(storage, fence)
@@ -210,14 +210,14 @@ class TestQueueClaim:
         assert second.token != first.token
 
     async def test_many_claims_do_not_hide_free_work(self, harness: Harness) -> None:
-        """Free work behind more claimed batches than any claim looks at is found."""
+        """A claim finds free work behind more claimed batches than it reads at once."""
         storage, fence = await _leased(harness)
         await queued(storage, *(joining(str(number)) for number in range(70)), early("free"))
         assert len((await _claim(storage, fence, max_batches=70)).batches) == 70
         assert texts((await _claim(storage, fence, max_batches=1)).batches) == ["free"]
 
     async def test_of_concurrent_claims_one_gets_the_work(self, harness: Harness) -> None:
-        """No batch is in two claims, and the one that has it can renew."""
+        """No batch is in two claims, and the winner can renew."""
         storages = [await harness.open() for _ in range(3)]
         await created(storages[0])
         fence = await leased(storages[0])
@@ -229,7 +229,7 @@ class TestQueueClaim:
             assert await storages[1].queue.renew(winner, ttl_ms=TTL) == winner
 
     async def test_work_of_different_sessions_is_apart(self, harness: Harness) -> None:
-        """A claim takes from its own session only, also where merge keys are equal."""
+        """A claim takes work of its own session only, even where merge keys are equal."""
         storage, fence = await _leased(harness)
         await created(storage, "other")
         await queued(storage, joining("a"), joining("x", session_id="other"), joining("b"))

@@ -1,4 +1,4 @@
-"""What a commit that consumes work must hold: the work, the head and the turn are one."""
+"""The contract of a commit that consumes work: the work, the head and the turn are one transaction."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ FALSE_COMPLETIONS: Final[dict[str, dict[str, Any]]] = {
     "an unknown batch": {"batch_ids": ("a", "b", "unknown")},
     "batches of another session": {"batch_ids": ("x",)},
 }
-"""What is wrong with a completion of a claim on batches ``a`` and ``b``; the batch ids stand for the texts."""
+"""Faults of a completion of a claim on batches ``a`` and ``b``; the texts stand for batch ids."""
 
 BAD_COMPLETIONS: Final[dict[str, Any]] = {
     "no tuple": "claim",
@@ -64,14 +64,14 @@ BAD_COMPLETIONS: Final[dict[str, Any]] = {
     "a blank claim id": (ClaimCompletion(claim_id=" ", token="t", batch_ids=("b",)),),
     "a claim twice": tuple(ClaimCompletion(claim_id="c", token="t", batch_ids=(name,)) for name in "ab"),
 }
-"""Completions that no state of a queue can make right."""
+"""Completions that are invalid in every state of a queue."""
 
 
 class TestQueueCommit:
-    """Laws about consuming claimed work."""
+    """Laws of consuming claimed work."""
 
     async def test_a_commit_consumes_its_claim(self, harness: Harness) -> None:
-        """Head, nodes and the end of the work become visible as one; the claim is then gone."""
+        """Head, nodes and the end of the work become visible together; the claim is then gone."""
         storage, fence, claim = await _held(harness)
         await queued(storage, late("next"))
         await storage.session("s").commit(consuming(commit(1, node("n", "a"), fence=fence), claim))
@@ -85,14 +85,14 @@ class TestQueueCommit:
             await storage.queue.renew(claim, ttl_ms=TTL)
 
     async def test_a_commit_without_completions_consumes_nothing(self, harness: Harness) -> None:
-        """Claimed work that a commit does not settle stays claimed."""
+        """Claimed work that a commit does not complete stays claimed."""
         storage, fence, claim = await _held(harness)
         await storage.session("s").commit(commit(1, node("n", "a"), fence=fence))
         assert texts(await storage.queue.list_pending("s")) == ["c"]
         assert await storage.queue.renew(claim, ttl_ms=TTL) == claim
 
     async def test_a_repeated_commit_consumes_once(self, harness: Harness) -> None:
-        """The repeat returns the first result, also when the work was claimed anew for it."""
+        """The repeat returns the first result, even if the work was claimed again for it."""
         storage, fence, claim = await _held(harness)
         values = consuming(commit(1, node("n", "a"), fence=fence, turn_id="t"), claim)
         first = await storage.session("s").commit(values)
@@ -100,12 +100,12 @@ class TestQueueCommit:
         before = await observe_queue(storage)
         assert await storage.session("s").commit(values) == first
         assert await (await harness.open()).session("s").commit(values) == first
-        anew = msgspec.structs.replace(claim, claim_id="anew", token="anew")
-        assert await storage.session("s").commit(consuming(values, anew)) == first
+        again = msgspec.structs.replace(claim, claim_id="again", token="again")
+        assert await storage.session("s").commit(consuming(values, again)) == first
         assert await observe_queue(storage) == before
 
     async def test_what_was_consumed_is_content_of_the_turn(self, harness: Harness) -> None:
-        """The same turn with other work, or with none, is TurnConflict."""
+        """The same turn with other work, or with none, raises TurnConflict."""
         storage, fence, claim = await _held(harness)
         values = commit(1, node("n", "a"), fence=fence, turn_id="t")
         await storage.session("s").commit(consuming(values, claim))
@@ -114,7 +114,7 @@ class TestQueueCommit:
             await _refuse(storage, changed, TurnConflict)
 
     async def test_several_claims_end_with_one_commit(self, harness: Harness) -> None:
-        """What started a turn and what reached it at checkpoints is settled with it."""
+        """A commit completes the work that started its turn and the work that joined it later."""
         storage, fence = await _storage(harness)
         await queued(storage, late("start"), joining("one"))
         start = claimed(await _try(storage, fence))
@@ -129,7 +129,7 @@ class TestQueueCommit:
         assert await storage.queue.ready_sessions() == ("s",)
 
     async def test_a_command_is_consumed_like_turn_work(self, harness: Harness) -> None:
-        """Once the command is settled what stood behind it comes next."""
+        """Once the command is consumed, the work behind it comes next."""
         storage, fence = await _storage(harness)
         await queued(storage, command("reset"), late("behind"))
         claim = claimed(await storage.queue.claim_command(fence, ttl_ms=TTL))
@@ -139,7 +139,7 @@ class TestQueueCommit:
     @pytest.mark.parametrize("fresh", [False, True], ids=["known head", "fresh handle"])
     @pytest.mark.parametrize("what", FALSE_COMPLETIONS)
     async def test_a_false_completion_is_refused(self, harness: Harness, what: str, fresh: bool) -> None:  # noqa: FBT001
-        """All batches of the claim and no others, or nothing is written and nothing is gone."""
+        """A completion must name all batches of the claim and no others; anything else writes nothing."""
         storage, fence, claim = await _held(harness)
         await created(storage, "other")
         (foreign,) = await queued(storage, late("x", session_id="other"))
@@ -154,7 +154,7 @@ class TestQueueCommit:
         assert (await storage.session("s").commit(consuming(values, claim))).revision == 2
 
     async def test_one_false_completion_spoils_all(self, harness: Harness) -> None:
-        """Of several claims none is consumed if one is lost; the error names that one."""
+        """If one of several claims is lost, none is consumed; the error names the lost one."""
         storage, fence, first = await _held(harness)
         second = claimed(await _try(storage, fence))
         await storage.queue.abandon(second)
@@ -163,7 +163,7 @@ class TestQueueCommit:
         assert (lost.session_id, lost.claim_id) == ("s", second.claim_id)
 
     async def test_a_claim_of_another_session_is_refused(self, harness: Harness) -> None:
-        """A session cannot settle what another one claimed."""
+        """A session cannot complete work that another session claimed."""
         storage, fence, claim = await _held(harness)
         await started(storage, "other")
         foreign = await leased(storage, session_id="other")
@@ -173,13 +173,13 @@ class TestQueueCommit:
 
     @pytest.mark.parametrize("what", BAD_COMPLETIONS)
     async def test_a_bad_completion_is_invalid(self, harness: Harness, what: str) -> None:
-        """Completions of the wrong kind, or that settle twice, are refused before anything is asked."""
+        """Invalid or duplicate completions are refused before anything is read."""
         storage, fence, _ = await _held(harness)
         bad = msgspec.structs.replace(commit(1, node("n", "a"), fence=fence), completions=BAD_COMPLETIONS[what])
         await _refuse(storage, bad, InvalidInput)
 
     async def test_a_claim_that_ran_out_untaken_completes(self, harness: Harness) -> None:
-        """A turn that took too long lands if nobody else turned to its work."""
+        """A turn that took too long commits as long as no other claim took its work."""
         storage, _, claim = await _held(harness)
         await harness.clock.advance(LONG * 2)
         await storage.session("s").commit(consuming(commit(1, node("n", "a")), claim))
@@ -187,7 +187,7 @@ class TestQueueCommit:
 
     @pytest.mark.parametrize("advanced", [False, True], ids=["head current", "head advanced"])
     async def test_after_a_takeover_the_old_holder_is_refused(self, harness: Harness, advanced: bool) -> None:  # noqa: FBT001
-        """Its late commit, fenced or not, writes nothing; the successor's lands."""
+        """A late commit of the old holder, fenced or not, writes nothing; the successor's commit succeeds."""
         storage, fence, claim = await _held(harness)
         await harness.clock.advance(LONG)
         rival = await harness.open()
@@ -204,9 +204,9 @@ class TestQueueCommit:
         await rival.session("s").commit(consuming(commit(revision, node("o", leaf), fence=successor), newer))
         assert texts(await storage.queue.list("s")) == ["c"]
 
-    @pytest.mark.parametrize("ended", ["abandoned", "consumed", "partly claimed anew", "partly cancelled"])
+    @pytest.mark.parametrize("ended", ["abandoned", "consumed", "partly claimed again", "partly cancelled"])
     async def test_a_claim_that_lost_its_batches_does_not_complete(self, harness: Harness, ended: str) -> None:
-        """Given back, done already, or no longer whole: ClaimLost."""
+        """A claim that was abandoned, consumed, or lost one of its batches raises ClaimLost."""
         storage, fence, claim = await _held(harness)
         revision = 1
         match ended:
@@ -215,7 +215,7 @@ class TestQueueCommit:
             case "consumed":
                 await storage.session("s").commit(consuming(commit(1, fence=fence), claim))
                 revision = 2
-            case "partly claimed anew":
+            case "partly claimed again":
                 await harness.clock.advance(TTL)
                 claimed(await _try(storage, fence, max_batches=1))
             case _:
@@ -235,7 +235,7 @@ class TestQueueCommit:
         await _refuse(storage, consuming(commit(1, orphan, fence=fence), claim), NodeNotFound)
 
     async def test_of_concurrent_commits_one_consumes(self, harness: Harness) -> None:
-        """Work is settled exactly once, by the commit that lands."""
+        """Work is consumed exactly once, by the commit that succeeds."""
         storages = [await harness.open() for _ in range(3)]
         await started(storages[0])
         fence = await leased(storages[0])
@@ -257,7 +257,7 @@ class TestQueueCommit:
 
     @pytest.mark.parametrize("rival", ["cancel", "claim"])
     async def test_work_of_a_late_commit_goes_to_one(self, harness: Harness, rival: str) -> None:
-        """A commit of a claim that ran out races a cancel or a new claim: exactly one gets the batch."""
+        """A commit of a lapsed claim concurrent with a cancel or a new claim: exactly one gets the batch."""
         storages = [await harness.open() for _ in range(2)]
         await started(storages[0])
         fence = await leased(storages[0], ttl_ms=LONG)
@@ -282,7 +282,7 @@ class TestQueueCommit:
             assert await storages[0].queue.list("s") == ()
 
     async def test_a_wake_is_delivered_once(self, harness: Harness) -> None:
-        """A process that tells its event twice wakes the session once, also after the work is done."""
+        """A process that repeats its event wakes the session once, even after the work is done."""
         storage, fence = await _storage(harness)
         wake = BatchDraft(
             session_id="s",
@@ -321,7 +321,7 @@ async def _by_text(storage: Storage) -> list[tuple[str, Batch]]:
 
 
 async def _refuse(storage: Storage, values: Commit, error: type[Exception]) -> Exception:
-    """Assert that the commit is refused with exactly this error and changes neither session nor queue."""
+    """Assert that the commit raises exactly this error and changes neither session nor queue."""
     before = await observe_queue(storage, values.session_id)
     with pytest.raises(error) as raised:
         await storage.session(values.session_id).commit(values)

@@ -1,4 +1,4 @@
-"""What a claim and the question for ready sessions cost: the same with few batches queued and with very many."""
+"""Costs of claims and of finding ready sessions: the same with few batches queued and with very many."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ _NUMBERS = {
 
 
 def _load(backend_name: str, first: int, last: int, *, due_ms: int, which: str = "<>") -> str:
-    """Return a statement that queues the batches of these numbers for every session, one in twenty due at a time."""
+    """Return a statement that queues these batches for every session, one in twenty due later."""
     numbers = _NUMBERS[backend_name].format(first=first, last=last)
     return _LOAD.format(numbers=numbers, never=NEVER_MS, due=due_ms, which=which)
 
 
 class Recorder:
-    """Remembers the names of the statements that a storage runs."""
+    """Records the names of the statements that a storage runs."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -67,7 +67,7 @@ class Recorder:
 
 
 async def _asked(storage: lash.Storage, recorder: Recorder, fence: lash.model.LeaseFence) -> list[str]:
-    """Ask for ready sessions, claim in every way, give back, and return the statements it took."""
+    """Find ready sessions, claim in every way, release, and return the statements that ran."""
     recorder.names.clear()
     assert len(await storage.queue.ready_sessions(limit=5)) == 5
     for boundary in lash.model.Boundary:
@@ -80,7 +80,7 @@ async def _asked(storage: lash.Storage, recorder: Recorder, fence: lash.model.Le
 
 @pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 async def test_no_more_statements_with_more_work(backend_url: str, backend_name: str) -> None:
-    """Claims and the idle question run the same statements with 10 and with 5,000 batches queued."""
+    """Claims and the idle poll run the same statements with 10 and with 5,000 batches queued."""
     recorder = Recorder()
     async with await lash.open(backend_url, on_statement=recorder) as storage:
         for session_id in SESSIONS:
@@ -127,7 +127,7 @@ _ON_BATCHES: Final = {
 
 
 class _Parameters(dict[str, object]):
-    """Parameters of a query; what is not named is NULL."""
+    """Parameters of a query; those not given are NULL."""
 
     def __missing__(self, name: str) -> object:
         return None
@@ -135,14 +135,14 @@ class _Parameters(dict[str, object]):
 
 @pytest.fixture
 def database(backend_url: str) -> Iterator[apsw.Connection]:
-    """A connection of one's own to the SQLite file."""
+    """A separate connection to the SQLite file."""
     connection = apsw.Connection(urlsplit(backend_url).path.removeprefix("/"))
     yield connection
     connection.close()
 
 
 def _steps(connection: apsw.Connection, name: str, **parameters: object) -> int:
-    """Return how many instructions SQLite runs for a query, without keeping what it changes."""
+    """Return how many instructions SQLite runs for a query, and roll it back."""
     count = 0
 
     def step() -> bool:
@@ -165,7 +165,7 @@ def _steps(connection: apsw.Connection, name: str, **parameters: object) -> int:
 async def test_sqlite_finds_batches_through_its_indexes(
     backend_url: str, backend_name: str, database: apsw.Connection, name: str
 ) -> None:
-    """Issue 3: each query of a claim and of the idle question uses the index made for it, at any size."""
+    """Each query of a claim and of the idle poll uses its own index, at any size."""
     await _fill(backend_url, backend_name, FEW)
     _assert_searched(database, name)
     await raw(backend_url, _load(backend_name, FEW + 1, 100, due_ms=1))
@@ -183,7 +183,7 @@ def _assert_searched(connection: apsw.Connection, name: str) -> None:
 async def test_sqlite_works_no_longer_with_more_work(
     backend_url: str, backend_name: str, database: apsw.Connection
 ) -> None:
-    """SQLite runs exactly as many instructions with 2,000 and with 100,000 batches queued."""
+    """SQLite runs equally many instructions with 2,000 and with 100,000 batches queued."""
     questions: dict[str, dict[str, object]] = {
         "queue_candidates": {"session_key": 2, "lane": "late", "limit": 5, "now_ms": 9, "lease_fencing": 1},
         "queue_backlog": {"session_key": 2},
@@ -205,7 +205,7 @@ def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _rows_read(node: dict[str, Any]) -> int:
-    """Return how many rows a node of a plan touched, those that it threw away included."""
+    """Return how many rows a plan node read, filtered out or not."""
     each = node["Actual Rows"] + node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Index Recheck", 0)
     rows: int = round(each * node["Actual Loops"])
     return rows
@@ -232,11 +232,11 @@ _QUESTIONS: Final = (
     ("queue_extend", "'s3', 'token', 2, 5"),
     ("queue_cancel", "'s3', 'unknown'"),
 )
-"""Statements that must not grow, with the arguments of a call. The only batch of ``lonely`` came last of all."""
+"""Statements that must not grow, with the arguments of a call. The only batch of ``lonely`` is the newest."""
 
 
 async def _plan(connection: asyncpg.Connection[asyncpg.Record], text: str, arguments: str) -> dict[str, Any]:
-    """Run a statement as a driver does that keeps it prepared, and return what it did; nothing of it stays."""
+    """Run a statement prepared, as a driver does, roll back, and return its plan."""
     async with connection.transaction():
         for setting, value in PLANNING.items():
             await connection.execute(f"SET LOCAL {setting} = {value}")
@@ -251,7 +251,7 @@ async def _plan(connection: asyncpg.Connection[asyncpg.Record], text: str, argum
 
 @pytest.mark.parametrize("backend_name", ["postgres"], indirect=True)
 async def test_postgres_reads_few_rows_however_many_are_queued(backend_url: str, backend_name: str) -> None:
-    """No step of a claim or of the idle question touches more than a few hundred rows of 100,000."""
+    """No step of a claim or of the idle poll reads more than a few hundred of 100,000 rows."""
     queries = load_queries("lash.postgres.sql", schema=PostgresOptions.from_url(backend_url).schema)
     await _fill(backend_url, backend_name, FEW)
     async with _server(backend_url) as connection:
@@ -260,11 +260,11 @@ async def test_postgres_reads_few_rows_however_many_are_queued(backend_url: str,
         await connection.execute(_load(backend_name, 2, 2, due_ms=1, which="="))
         await connection.execute("ANALYZE lash_batches")
         await _assert_few_rows(connection, queries)
-        # Nothing in the late lane, in queues that are long all the same.
+        # Nothing in the late lane, in long queues.
         await connection.execute("UPDATE lash_batches SET lane = 'early'")
         await connection.execute("VACUUM ANALYZE lash_batches")
         await _assert_few_rows(connection, queries)
-        # Much that waits for its time, and nothing due.
+        # Much delayed work, none of it due.
         await connection.execute(f"UPDATE lash_batches SET available_at_ms = {NEVER_MS} WHERE available_at_ms = 1")
         await _assert_few_rows(connection, queries)
         await connection.execute("VACUUM ANALYZE lash_batches")

@@ -1,4 +1,4 @@
-"""PostgreSQL plans a claim from one statement and writes it with another: what happens in between is noticed."""
+"""PostgreSQL plans a claim from one statement and writes it with another; a change in between is detected."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ LEASE_LOST: Final = {
     "released": "UPDATE lash_session_leases SET token = NULL, owner_id = NULL, incarnation_id = NULL, process = NULL",
     "expired": "UPDATE lash_session_leases SET expires_at_ms = 1",
     "taken over": "UPDATE lash_session_leases SET token = 'rival', owner_id = 'rival', fencing = fencing + 1",
-    "acquired anew": "UPDATE lash_session_leases SET token = 'anew', fencing = fencing + 1",
+    "acquired again": "UPDATE lash_session_leases SET token = 'again', fencing = fencing + 1",
 }
-"""What may become of a lease, as a rival would write it."""
+"""Changes of a lease, as a rival writes them."""
 
 _FIRST = "WHERE seq = (SELECT min(seq) FROM lash_batches)"
 BATCH_LOST: Final = {
@@ -32,11 +32,11 @@ BATCH_LOST: Final = {
     "claimed": "UPDATE lash_batches SET claim_id = 'rival', claim_token = 'rival', claim_expires_at_ms = 9e15::bigint, "
     f"claim_lease_fencing = (SELECT fencing FROM lash_session_leases) {_FIRST}",
 }
-"""What may become of the first batch."""
+"""Changes of the first batch."""
 
 
 class Interruption:
-    """Runs one statement on another connection right before the storage runs a certain one, once."""
+    """Runs one statement on another connection once, right before the storage runs a given one."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -59,7 +59,7 @@ class Interruption:
 
 @asynccontextmanager
 async def _prepared(url: str) -> AsyncIterator[tuple[lash.Storage, lash.model.LeaseFence, Interruption]]:
-    """Open a storage with inputs ``a``, ``b`` and ``c`` in the queue of session ``s``, which join, and its lease."""
+    """Open a storage with joining inputs ``a``, ``b`` and ``c`` in the queue of session ``s``, and its lease."""
     interruption = Interruption(url)
     async with await lash.open(url, on_statement=interruption) as storage:
         await started(storage)
@@ -80,7 +80,7 @@ async def test_a_lease_lost_while_a_claim_is_made(backend_url: str, what: str) -
 
 @pytest.mark.parametrize("what", BATCH_LOST)
 async def test_a_batch_lost_while_a_claim_is_made(backend_url: str, what: str) -> None:
-    """The claim is planned anew without it, and takes nothing that is not there."""
+    """The claim is planned again without the lost batch."""
     async with _prepared(backend_url) as (storage, fence, interruption):
         interruption.before("queue_stamp", BATCH_LOST[what])
         claim = claimed(await storage.queue.claim(fence, boundary=lash.model.Boundary.IDLE, ttl_ms=LONG))
@@ -94,12 +94,12 @@ RIVALS: Final = {
     "lease-freed-again": "UPDATE lash_session_leases SET fencing = fencing + 1",
     "batch": BATCH_LOST["cancelled"],
 }
-"""What a rival may take while a turn is begun."""
+"""What a rival may take while a turn is claimed."""
 
 
 @pytest.mark.parametrize("what", RIVALS)
 async def test_a_rival_while_a_turn_is_begun(backend_url: str, what: str) -> None:
-    """The turn is planned anew: Busy under the rival's lease, else with the next number and what is left."""
+    """The turn is planned again: Busy under the rival's lease, or with the next number and the remaining work."""
     async with _prepared(backend_url) as (storage, fence, interruption):
         await storage.leases.release(fence)
         interruption.before("queue_claim_turn", RIVALS[what])
@@ -121,7 +121,7 @@ COMMITS: Final = {
     "commit_apply": commit(1, node("n", "a"), checkpoint=draft(1, {"state": b"state"})),
     "commit_turns": commit(1, node("n", "a"), usage=(spent(1), spent(2))),
 }
-"""Commits that different statements write."""
+"""Commits that are written by different statements."""
 
 
 @pytest.mark.parametrize("statement", COMMITS)
@@ -140,7 +140,7 @@ async def test_a_lease_lost_while_a_commit_is_made(backend_url: str, what: str, 
 @pytest.mark.parametrize("statement", COMMITS)
 @pytest.mark.parametrize("what", BATCH_LOST)
 async def test_a_batch_lost_while_a_commit_is_made(backend_url: str, what: str, statement: str) -> None:
-    """The commit is refused whole: no head, no node, and what is left of the claim stays."""
+    """The commit is refused whole: no head, no node; the rest of the claim stays."""
     async with _prepared(backend_url) as (storage, fence, interruption):
         claim = claimed(await storage.queue.claim(fence, boundary=lash.model.Boundary.IDLE, ttl_ms=LONG))
         interruption.before(statement, BATCH_LOST[what])

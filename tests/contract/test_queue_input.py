@@ -1,4 +1,4 @@
-"""What happens to work that cannot be queued, and to calls that make no sense: a refusal that changes nothing."""
+"""The contract of work that cannot be queued and of invalid calls: refused, and nothing changes."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ BAD_DRAFTS: Final[dict[str, dict[str, Any]]] = {
     "wake input not JSON": {"payloads": (msgspec.structs.replace(WAKE, input={1: 2}),)},
     "command missing": {"payloads": (SessionCommand(command=None),)},  # type: ignore[arg-type]
 }
-"""Changes that make a draft that cannot be queued."""
+"""Changes that make a draft invalid."""
 
 
 class Known(NamedTuple):
-    """What a call may use: the queue, a live fence, and a live claim under it."""
+    """Arguments for a call: the queue, a live fence, and a live claim under it."""
 
     queue: QueueStore
     fence: LeaseFence
@@ -126,11 +126,11 @@ BAD_CALLS: Final[dict[str, BadCall]] = {
     "ready sessions behind NUL": lambda known: known.queue.ready_sessions(after="\0"),
     "ready sessions behind a number": lambda known: known.queue.ready_sessions(after=5),  # type: ignore[arg-type]
 }
-"""Calls that no state of a queue can make right."""
+"""Calls that are invalid in every state of a queue."""
 
 
 class TestQueueInput:
-    """Every bad value is InvalidInput, and the queue afterwards is the queue before."""
+    """Every bad value raises InvalidInput and leaves the queue unchanged."""
 
     async def test_a_bad_draft_is_refused(self, harness: Harness) -> None:
         """Wrong types, mixed kinds, unknown labels and text that cannot be stored are refused."""
@@ -143,7 +143,7 @@ class TestQueueInput:
         await _refused(harness, BAD_CALLS)
 
     async def test_what_is_unusual_but_storable_is_queued(self, harness: Harness) -> None:
-        """The longest keys, odd characters and the last moment of time are taken."""
+        """The longest keys, unusual characters and the last moment of time are accepted."""
         storage = await harness.open()
         await started(storage)
         odd = {"source_key": "k" * 255, "merge_key": "'; -- \N{PILE OF POO}", "available_at_ms": 2**63 - 1}
@@ -162,7 +162,7 @@ def _enqueue(draft: BatchDraft) -> BadCall:
 
 
 async def _refused(harness: Harness, calls: dict[str, BadCall]) -> None:
-    """Assert that every call is refused with InvalidInput and a message, and that nothing changed."""
+    """Assert that every call raises InvalidInput with a message, and that nothing changed."""
     storage = await harness.open()
     await started(storage)
     fence = await leased(storage, ttl_ms=LONG)

@@ -1,4 +1,4 @@
-"""How a claim ends: renewed, given back, run out or taken over."""
+"""How a claim ends: renewed, abandoned, lapsed or taken over."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.factories.session import started
 
 
 class TestQueueLife:
-    """Laws about keeping and losing a claim."""
+    """Laws of keeping and losing a claim."""
 
     async def test_renewal_extends_and_keeps_the_rest(self, harness: Harness) -> None:
         """Id, token and batches stay, the expiry moves, and the work stays claimed."""
@@ -50,7 +50,7 @@ class TestQueueLife:
         assert (await storage.queue.renew(forged, ttl_ms=0)).expires_at_ms == claim.expires_at_ms
 
     async def test_a_forged_expiry_is_not_believed(self, harness: Harness) -> None:
-        """The expiry in the caller's copy of a claim does not count: a renewal returns the one that is stored."""
+        """The expiry in the caller's copy of a claim is ignored: a renewal returns the stored one."""
         storage, fence, claim = await _held(harness)
         for forged in (0, 2**63 - 1):
             renewed = await storage.queue.renew(msgspec.structs.replace(claim, expires_at_ms=forged), ttl_ms=TTL)
@@ -59,7 +59,7 @@ class TestQueueLife:
         assert texts(claimed(await _try(storage, fence)).batches) == ["a", "b"]
 
     async def test_a_claim_that_ran_out_untaken_renews(self, harness: Harness) -> None:
-        """Being late does no harm as long as nobody else took the work."""
+        """A lapsed claim renews as long as no other claim took its work."""
         storage, fence, claim = await _held(harness)
         await harness.clock.advance(TTL * 5)
         assert texts(await storage.queue.list_pending("s")) == ["a", "b"]
@@ -69,7 +69,7 @@ class TestQueueLife:
 
     @pytest.mark.parametrize("taken", [1, 2])
     async def test_a_claim_that_was_taken_does_not_renew(self, harness: Harness, taken: int) -> None:
-        """Once one of its batches is in another claim it is lost, and what is left of it is not extended."""
+        """A claim is lost once one of its batches is in another claim; the others are not extended."""
         storage, fence, claim = await _held(harness)
         await harness.clock.advance(TTL)
         newer = claimed(await _try(storage, fence, max_batches=taken))
@@ -81,7 +81,7 @@ class TestQueueLife:
         assert await storage.queue.renew(newer, ttl_ms=TTL) == newer
 
     async def test_abandoned_work_is_free_at_once(self, harness: Harness) -> None:
-        """All that the claim holds is given back, once; the next claim counts one attempt more."""
+        """Abandoning releases all batches of the claim, once; the next claim counts one more attempt."""
         storage, fence, claim = await _held(harness)
         assert await storage.queue.abandon(claim) == 2
         assert await storage.queue.abandon(claim) == 0
@@ -92,7 +92,7 @@ class TestQueueLife:
         assert [batch.attempts for batch in again.batches] == [2, 2]
 
     async def test_a_clean_stop_counts_no_attempt(self, harness: Harness) -> None:
-        """Work that was given back unfinished and not because it failed is as often tried as before."""
+        """Work that is released unfinished without a failure keeps its number of attempts."""
         storage, fence, claim = await _held(harness)
         for _ in range(3):
             assert await storage.queue.abandon(claim, count_attempt=False) == 2
@@ -106,7 +106,7 @@ class TestQueueLife:
         assert [batch.attempts for batch in await storage.queue.list("s")] == [1, 1]
 
     async def test_a_late_stop_takes_no_attempt_of_the_successor(self, harness: Harness) -> None:
-        """An old claim takes back its attempts only where it still holds the work."""
+        """An old claim takes back its attempts only for batches that it still holds."""
         storage, fence, claim = await _held(harness)
         await harness.clock.advance(TTL)
         claimed(await _try(storage, fence, max_batches=1))
@@ -122,7 +122,7 @@ class TestQueueLife:
         assert [batch.attempts for batch in claimed(await _try(storage, fence)).batches] == [3, 2, 1]
 
     async def test_a_late_abandon_leaves_the_successor_alone(self, harness: Harness) -> None:
-        """An old claim gives back only what it still holds itself."""
+        """A late abandon releases only the batches that the old claim still holds."""
         storage, fence, claim = await _held(harness)
         await harness.clock.advance(TTL)
         newer = claimed(await _try(storage, fence, max_batches=1))
@@ -146,7 +146,7 @@ class TestQueueLife:
         assert texts(await storage.queue.list_pending("s")) == ["a", "b", "c"]
 
     async def test_re_entry_keeps_every_claim(self, harness: Harness) -> None:
-        """A holder that claims its lease again keeps its work as long as the lease, as if it had renewed it."""
+        """A holder that claims its lease again extends its claims, as a renewal does."""
         storage, fence, claim = await _held(harness)
         await harness.clock.advance(TTL - 1)
         assert await leased(storage, ttl_ms=LONG) == fence
@@ -155,7 +155,7 @@ class TestQueueLife:
         assert (await storage.queue.renew(claim, ttl_ms=0)).expires_at_ms == harness.clock.now_ms() + 1
 
     async def test_a_refused_heartbeat_keeps_no_claim(self, harness: Harness) -> None:
-        """The claims of a lease that is lost run out."""
+        """The claims of a lost lease lapse."""
         storage, fence, _ = await _held(harness)
         with pytest.raises(LeaseLost):
             await storage.leases.renew(msgspec.structs.replace(fence, token="false"), ttl_ms=LONG)
@@ -163,7 +163,7 @@ class TestQueueLife:
         assert texts(await storage.queue.list_pending("s")) == ["a", "b"]
 
     async def test_a_takeover_frees_the_work_at_once(self, harness: Harness) -> None:
-        """The successor claims what the dead holder had claimed for long, and keeps it."""
+        """The successor claims at once what the dead holder had claimed, and keeps it."""
         storage, fence, _ = await _held(harness, ttl_ms=LONG * 10)
         await harness.clock.advance(LONG)
         assert await storage.queue.list_pending("s") == ()
@@ -186,7 +186,7 @@ class TestQueueLife:
 
 
 async def _held(harness: Harness, *, ttl_ms: int = TTL) -> tuple[Storage, LeaseFence, Claim]:
-    """Return a storage, the lease on its session ``s``, and a claim on all that is queued there: ``a`` and ``b``."""
+    """Return a storage, the lease on its session ``s``, and a claim on all its batches, ``a`` and ``b``."""
     storage = await harness.open()
     await started(storage)
     fence = await leased(storage)

@@ -1,4 +1,4 @@
-"""What taking a lease from a dead process must hold."""
+"""The contract of taking a lease from a dead process."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ TTL = 60_000
 
 
 class TestReclaim:
-    """Laws about displacing a holder that is provably dead. They need /proc to prove that a process is dead."""
+    """Laws of displacing a provably dead holder. They need /proc to know which processes are dead."""
 
     async def test_only_a_reclaim_displaces_a_dead_holder(self, harness: Harness) -> None:
-        """A plain claim against a dead holder is Busy; a reclaim acquires before the time is over."""
+        """A plain claim against a dead holder is Busy; a reclaim acquires before the expiry."""
         storage, dead = await _held(harness, _dead())
         claimant = owner("next", process=_alive())
         assert await storage.leases.claim("s", claimant, ttl_ms=TTL) == Busy(holder=dead)
@@ -45,7 +45,7 @@ class TestReclaim:
         assert await storage.leases.holder("s") == current
 
     async def test_of_two_reclaims_one_acquires(self, harness: Harness) -> None:
-        """Of racing reclaims on several handles exactly one acquires."""
+        """Of concurrent reclaims on several handles exactly one acquires."""
         storages = [await harness.open() for _ in range(3)]
         for attempt in range(4):
             session_id = f"s{attempt}"
@@ -88,7 +88,7 @@ class TestReclaim:
         assert acquired(await storage.leases.reclaim("s", owner("third"), observed=held, ttl_ms=TTL)).fencing > 2
 
     async def test_a_holder_displaces_nobody_under_its_own_name(self, harness: Harness) -> None:
-        """Who goes by both ids of a dead holder re-enters its lease, also by a reclaim."""
+        """A claimant with both ids of a dead holder re-enters its lease, also by a reclaim."""
         storage, held = await _held(harness, _dead())
         namesake = owner("holder", process=_alive())
         again = await storage.leases.reclaim("s", namesake, observed=held, ttl_ms=TTL)
@@ -96,7 +96,7 @@ class TestReclaim:
         assert await storage.leases.holder("s") == held
 
     async def test_a_forged_observation_displaces_nobody(self, harness: Harness) -> None:
-        """An observation that calls a live holder dead under a token of its own is Busy."""
+        """An observation that calls a live holder dead under another token is Busy."""
         storage, held = await _held(harness, _alive())
         forged = msgspec.structs.replace(
             held, token="forged", owner=msgspec.structs.replace(held.owner, process=_dead())
@@ -106,7 +106,7 @@ class TestReclaim:
 
 
 def _alive() -> LocalProcess:
-    """Return this very process."""
+    """Return this process."""
     process = current_process()
     if process is None:
         pytest.skip("this machine cannot prove that a process is dead")

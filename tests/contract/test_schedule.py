@@ -231,7 +231,7 @@ class TestSchedule:
         assert await walk() == host + session
         assert await walk(owner=HOST) == host
         assert await walk(owner=of_session("s", "f")) == session
-        assert await walk(owner=of_session("nobody")) == []
+        assert await walk(owner=of_session("missing")) == []
         assert await walk(enabled=False) == [(True, "b")]
         assert await walk(owner=HOST, enabled=True) == [host[0], host[2]]
 

@@ -36,7 +36,7 @@ _QUESTIONS: Final = (
     ("schedule_page_owner", "'s3', 'k500', NULL, 101, 's3'"),
     ("schedule_delete_session", "'s4'"),
     ("session_ties", "'s4'"),
-    ("session_ties", "'nobody'"),
+    ("session_ties", "'missing'"),
     ("schedule_prune", "50, 100"),
     ("schedule_change", "'s3', 'k103', '{}', false, NULL, NULL, 1, 1, 1, NULL"),
 )
@@ -50,7 +50,7 @@ def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _rows_read(node: dict[str, Any]) -> int:
-    """Return how many rows a plan node read, including those that it filtered out."""
+    """Return how many rows a plan node read, filtered out or not."""
     each = node["Actual Rows"] + node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Index Recheck", 0)
     rows: int = round(each * node["Actual Loops"])
     return rows
@@ -115,7 +115,7 @@ async def test_a_tick_is_one_transaction(backend_url: str, backend_name: str) ->
         names.clear()
         [fired] = await storage.schedules.fire_due()
         assert len(fired.ticks) == 1
-    # On SQLite, looking for what is due is a transaction too.
+    # On SQLite, finding due schedules is a transaction too.
     assert [name for name in names if name in _BOUNDS] == ["begin", "commit"] * (2 if backend_name == "sqlite" else 1)
     assert [name for name in names if name.startswith("schedule_")] == [
         "schedule_due",

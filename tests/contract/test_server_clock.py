@@ -1,4 +1,4 @@
-"""Whose clock decides."""
+"""The server's clock decides."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def skewed(postgres_schema_url: str) -> AsyncIterator[Storage]:
 
 @pytest.mark.parametrize("backend_name", ["postgres"])
 async def test_the_servers_clock_decides(skewed: Storage, postgres_schema_url: str, backend_name: str) -> None:
-    """A client whose clock is years off claims, meets and respects leases by the server's time."""
+    """A client whose clock is years off claims and respects leases by the server's time."""
     async with await lash.open(postgres_schema_url, clock=ManualClock(START_MS + YEARS_MS)) as ahead:
         session = await started(skewed)
         behind = acquired(await skewed.leases.claim("s", owner("behind"), ttl_ms=60_000))

@@ -1,4 +1,4 @@
-"""What every commit must hold: its checks, its order, and that it is whole or nothing."""
+"""The contract of every commit: its checks, their order, and atomicity."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NO_SUCH_BYTES = BlobRef("0" * 64)
 
 
 class TestSessionCommit:
-    """Laws about commits and the head."""
+    """Laws of commits and the head."""
 
     async def test_the_first_commit_makes_a_session_loadable(self, harness: Harness) -> None:
         """A created session loads as None; after its first commit it loads with revision 1."""
@@ -50,7 +50,7 @@ class TestSessionCommit:
         assert (head.session_id, head.revision, head.leaf_node_id, head.node_count) == ("s", 1, "a", 1)
 
     async def test_every_applied_commit_raises_the_revision_by_one(self, harness: Harness) -> None:
-        """The revision counts applied commits, and a refused or repeated one does not count."""
+        """The revision counts applied commits; a refused or repeated one does not count."""
         storage = await harness.open()
         session = await created(storage)
         for revision in range(1, 6):
@@ -89,7 +89,7 @@ class TestSessionCommit:
         assert read.frames[1] == second
 
     async def test_a_commit_replaces_the_list_of_frames(self, harness: Harness) -> None:
-        """Frames that a commit leaves out are gone, and the others are in the order of the commit."""
+        """Frames that a commit omits are gone, and the others are in the order of the commit."""
         storage = await harness.open()
         session = await created(storage)
         await session.commit(commit(0, frames=(frame("f1"), frame("f2"), frame("f3")), current_frame_id="f1"))
@@ -102,7 +102,7 @@ class TestSessionCommit:
         assert (read.frames, read.head.current_frame_id) == ((), None)
 
     async def test_the_configuration_is_saved_with_the_head(self, harness: Harness) -> None:
-        """The head carries the configuration of its own commit, not of an earlier one."""
+        """The head has the configuration of its own commit, not of an earlier one."""
         storage = await harness.open()
         session = await created(storage)
         limits = ModelLimits(context_window_tokens=200_000, output_token_capacity=8_000)
@@ -128,7 +128,7 @@ class TestSessionCommit:
         assert (await observe(storage), await observe(storage, "other")) == before
 
     async def test_sessions_of_one_database_do_not_see_each_other(self, harness: Harness) -> None:
-        """Two sessions use the same node ids, turn ids and component keys without meeting."""
+        """Two sessions can use the same node ids, turn ids and component keys."""
         storage = await harness.open()
         for session_id in ("one", "two"):
             session = await created(storage, session_id)
@@ -156,15 +156,15 @@ class TestSessionCommit:
         assert (raised.value.session_id, raised.value.expected, raised.value.actual) == ("s", 0, 1)
 
     async def test_a_session_must_be_created_before_its_first_commit(self, harness: Harness) -> None:
-        """Revision 0 of an id that was never created is no session, and stays none."""
+        """A commit of revision 0 to an id that was never created raises SessionNotFound and creates nothing."""
         storage = await harness.open()
         with pytest.raises(SessionNotFound):
-            await storage.session("nobody").commit(commit(0, node("a"), session_id="nobody"))
-        assert await storage.sessions.open("nobody") is None
+            await storage.session("missing").commit(commit(0, node("a"), session_id="missing"))
+        assert await storage.sessions.open("missing") is None
         assert (await storage.sessions.list()).sessions == ()
 
     async def test_of_two_first_commits_one_lands(self, harness: Harness) -> None:
-        """Of concurrent commits that expect the same revision one lands, the others get RevisionConflict."""
+        """Of concurrent commits that expect the same revision one lands; the others raise RevisionConflict."""
         storages = [await harness.open() for _ in range(3)]
         await created(storages[0])
         for revision in range(5):
@@ -179,7 +179,7 @@ class TestSessionCommit:
         assert len((await loaded(storages[0])).graph.nodes) == 5
 
     async def test_of_two_commits_without_nodes_one_lands(self, harness: Harness) -> None:
-        """The revision alone decides a race, also between commits that leave the graph as it is."""
+        """The revision alone decides a race, even between commits that leave the graph unchanged."""
         storages = [await harness.open() for _ in range(3)]
         await created(storages[0])
         for revision in range(5):
@@ -190,7 +190,7 @@ class TestSessionCommit:
             assert (read.head.revision, read.usage) == (revision + 1, (spent(revision + 1),))
 
     async def test_a_handle_with_an_old_view_is_refused(self, harness: Harness) -> None:
-        """A handle that last saw an older head cannot publish on it, whatever the newer commit changed."""
+        """A handle that last saw an older head cannot commit on it, whatever the newer commit changed."""
         storages = [await harness.open() for _ in range(2)]
         session = await started(storages[0])
         await storages[1].session("s").commit(commit(1, usage=(spent(1),)))
@@ -199,7 +199,7 @@ class TestSessionCommit:
         assert (await session.commit(commit(2, node("b", "a")))).revision == 3
 
     async def test_handles_take_turns(self, harness: Harness) -> None:
-        """A handle whose own last commit is long superseded commits on what another one published."""
+        """A handle whose last commit is long superseded can commit on the head of another handle."""
         storages = [await harness.open() for _ in range(2)]
         await started(storages[0])
         for revision in range(1, 7):
@@ -213,7 +213,7 @@ class TestSessionCommit:
         assert [each.node_id for each in path.graph.nodes] == ["a", "n1", "n2", "n3", "n4", "n5", "n6"]
 
     async def test_a_commit_without_a_fence_lands(self, harness: Harness) -> None:
-        """A fence is optional, so a slow turn lands although its lease ran out."""
+        """A fence is optional, so a slow turn lands although its lease lapsed."""
         storage = await harness.open()
         session = await started(storage)
         await storage.leases.claim("s", owner("w"), ttl_ms=1_000)
@@ -234,7 +234,7 @@ class TestSessionCommit:
 
     @pytest.mark.parametrize("changed", ["token", "fencing", "owner_id", "incarnation_id", "resource"])
     async def test_a_fence_that_is_not_the_live_one_is_refused(self, harness: Harness, changed: str) -> None:
-        """A fence with another token, number, owner, incarnation or session is LeaseLost; nothing is written."""
+        """A fence with another token, number, owner, incarnation or session raises LeaseLost; nothing is written."""
         storage = await harness.open()
         await started(storage)
         await started(storage, "other")
@@ -244,7 +244,7 @@ class TestSessionCommit:
         await refuse(storage, commit(1, node("b", "a"), fence=false_fence), LeaseLost)
 
     async def test_a_fence_whose_lease_is_gone_is_refused(self, harness: Harness) -> None:
-        """An expired, released or superseded fence is LeaseLost; nothing is written."""
+        """An expired, released or superseded fence raises LeaseLost; nothing is written."""
         storage = await harness.open()
         await started(storage)
         expired = acquired(await storage.leases.claim("s", owner("w"), ttl_ms=1_000))
@@ -256,16 +256,16 @@ class TestSessionCommit:
         await refuse(storage, commit(1, node("b", "a"), fence=released.fence), LeaseLost)
 
     async def test_the_first_failing_check_is_reported(self, harness: Harness) -> None:
-        """Binding, existence, turn, fence, revision, graph, refs, in this order; nothing is written."""
+        """Binding, existence, turn, fence, revision, graph, refs are checked in this order; nothing is written."""
         storage = await harness.open()
         session = await created(storage)
         await session.commit(commit(0, node("a"), turn_id="used", usage=(spent(5),)))
         worst = _everything_wrong(session_id="s")
 
         with pytest.raises(SessionBindingMismatch):
-            await storage.session("nobody").commit(worst)
+            await storage.session("missing").commit(worst)
         with pytest.raises(SessionNotFound):
-            await storage.session("nobody").commit(msgspec.structs.replace(worst, session_id="nobody"))
+            await storage.session("missing").commit(msgspec.structs.replace(worst, session_id="missing"))
         await refuse(storage, worst, TurnConflict)
         worst = msgspec.structs.replace(worst, turn_id="fresh")
         await refuse(storage, worst, LeaseLost)
@@ -284,7 +284,7 @@ class TestSessionCommit:
         assert (read.usage, read.checkpoint.manifest.turn_state.turn_index) == ((spent(12),), 9)
 
     async def test_a_refused_commit_leaves_its_turn_free(self, harness: Harness) -> None:
-        """The turn row is one atom with the head, so the turn of a refused commit can still land."""
+        """The turn row is written with the head, so the turn of a refused commit can still land."""
         storage = await harness.open()
         session = await started(storage)
         await refuse(storage, commit(0, node("b", "a"), turn_id="t"), RevisionConflict)
@@ -294,7 +294,7 @@ class TestSessionCommit:
         assert (await loaded(storage)).head.leaf_node_id == "c"
 
     async def test_a_commit_beyond_the_budget_is_refused(self, harness: Harness) -> None:
-        """A commit with too many rows or bytes is CommitTooLarge, changes nothing, and a smaller one lands."""
+        """A commit with too many rows or bytes raises CommitTooLarge and changes nothing; a smaller one lands."""
         storage = await harness.open(budget=CommitBudget(max_rows=3, max_bytes=5_000))
         session = await started(storage)
         await refuse(storage, commit(1, *chain("b", "c", "d", "e", after="a")), CommitTooLarge)
@@ -306,7 +306,7 @@ class TestSessionCommit:
         assert (await loaded(storage)).head.node_count == 4
 
     async def test_a_budget_refusal_never_reaches_the_database(self, harness: Harness) -> None:
-        """An oversized commit is refused without running a single statement."""
+        """An oversize commit is refused without running a statement."""
         statements: list[str] = []
         storage = await harness.open(budget=CommitBudget(max_rows=1), on_statement=statements.append)
         session = await created(storage)
@@ -317,7 +317,7 @@ class TestSessionCommit:
         assert len(statements) == before
 
     async def test_the_time_of_a_commit_is_the_clocks(self, harness: Harness) -> None:
-        """The head says when it was published, by the storage's clock."""
+        """The head has the time of its commit by the storage's clock."""
         session = await started(await harness.open())
         await harness.clock.advance(5_000)
         await session.commit(commit(1))
@@ -326,7 +326,7 @@ class TestSessionCommit:
         assert head.updated_at_ms == harness.clock.now_ms()
 
     async def test_a_large_commit_is_read_back_whole(self, harness: Harness) -> None:
-        """500 nodes in one commit come back in their order, every one."""
+        """500 nodes in one commit all come back, in order."""
         storage = await harness.open()
         session = await created(storage)
         nodes = chain(*(f"n{number}" for number in range(500)))
@@ -349,7 +349,7 @@ def _everything_wrong(session_id: str) -> Commit:
 
 
 async def _race(storages: list[Storage], rivals: list[Commit]) -> list[CommitResult | BaseException]:
-    """Let every storage commit to the session at once."""
+    """Commit to the session from every storage concurrently."""
     return await asyncio.gather(
         *(storage.session("s").commit(rival) for storage, rival in zip(storages, rivals, strict=True)),
         return_exceptions=True,

@@ -59,10 +59,10 @@ async def inhabited(storage: Storage, session_id: str) -> tuple[Lease, WaitKey]:
 
 
 class TestSessionDelete:
-    """What a deletion takes with it, in one transaction, and what it leaves."""
+    """What a deletion removes, in one transaction, and what it leaves."""
 
     async def test_everything_of_a_session_goes_with_it(self, harness: Harness) -> None:
-        """Issue 5: graph, queue, claims, dead letters, effects, waits, subscriptions, schedules: nothing is left."""
+        """Graph, queue, claims, dead letters, effects, waits, subscriptions and schedules are all deleted."""
         storage = await harness.open()
         lease, key = await inhabited(storage, "s")
         assert await storage.sessions.delete("s")
@@ -87,7 +87,7 @@ class TestSessionDelete:
         assert (await storage.maintenance.collect_garbage(dry_run=True)).is_clean
 
     async def test_processes_outlive_the_session_that_started_them(self, harness: Harness) -> None:
-        """Nothing is cancelled: they run on, wake nobody, and what they had sent is kept as undeliverable."""
+        """Processes run on and wake no session; their queued wakes become undeliverable."""
         storage = await harness.open()
         await inhabited(storage, "s")
         await storage.sessions.delete("s")
@@ -98,7 +98,7 @@ class TestSessionDelete:
         assert [(each.process_id, each.state) for each in lost] == [("process of s", WakeState.UNDELIVERABLE)]
 
     async def test_another_session_keeps_everything(self, harness: Harness) -> None:
-        """A deletion touches no row of another session, and what that one can do it can still do."""
+        """A deletion touches no row of another session, which works as before."""
         storage = await harness.open()
         await inhabited(storage, "s")
         lease, key = await inhabited(storage, "other")
@@ -116,7 +116,7 @@ class TestSessionDelete:
         assert record.resolution == YES
 
     async def test_a_new_session_of_the_same_id_starts_empty(self, harness: Harness) -> None:
-        """Nothing of the old life comes back, and old keys stay dead."""
+        """Nothing of the old session comes back, and its keys stay invalid."""
         storage = await harness.open()
         _, key = await inhabited(storage, "s")
         await storage.sessions.delete("s")

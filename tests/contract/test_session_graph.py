@@ -1,4 +1,4 @@
-"""What the graph of a session must hold: how deltas are applied, and what is removed."""
+"""The contract of a session's graph: how deltas are applied, and what is removed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.factories.session import append, chain, commit, created, draft, node,
 
 
 class TestSessionGraph:
-    """Laws about deltas, tombstones and vacuum."""
+    """Laws of deltas, tombstones and vacuum."""
 
     async def test_append_keeps_order_and_what_was_there(self, harness: Harness) -> None:
         """Appended nodes follow the existing ones in their order, and the last becomes the leaf."""
@@ -27,7 +27,7 @@ class TestSessionGraph:
         assert (read.graph.leaf_node_id, read.head.leaf_node_id) == ("d", "d")
 
     async def test_long_nodes_come_back_whichever_way_they_are_read(self, harness: Harness) -> None:
-        """The length of what was said changes nothing: all, the path, its end, one node, a fork, a repetition."""
+        """Long nodes read the same by graph, path, end of the path, single node, fork and repetition."""
         storage = await harness.open()
         long = node("b", "a", "It says a great deal, and says it again. " * 100)
         session = await started(storage, "s", "a")
@@ -47,7 +47,7 @@ class TestSessionGraph:
         assert fork.graph.nodes == expected[:2]
 
     async def test_append_can_name_its_leaf(self, harness: Harness) -> None:
-        """A leaf that the append names wins: a new node, an old one, or none."""
+        """A leaf named by the append wins: a new node, an old one, or none."""
         storage = await harness.open()
         session = await started(storage, "s", "a", "b")
         leaves = ["c", "a", None]
@@ -75,7 +75,7 @@ class TestSessionGraph:
         assert ids(await session.load(FullGraph())) == ["a", "b"]
 
     async def test_branches_grow_side_by_side(self, harness: Harness) -> None:
-        """An append may hang on any live node; every branch keeps its own path."""
+        """An append may attach to any live node; every branch keeps its own path."""
         storage = await harness.open()
         session = await started(storage, "s", "a", "b", "c")
         await session.commit(commit(1, *chain("d", "e", after="a")))
@@ -88,7 +88,7 @@ class TestSessionGraph:
         assert ids(await session.load(FullGraph())) == list("abcdefghijk")
 
     async def test_replace_leaves_exactly_the_given_nodes(self, harness: Harness) -> None:
-        """A full replacement leaves its own nodes in its own order, old ids reused or not."""
+        """A full replacement leaves exactly its own nodes in its own order, with old ids or new ones."""
         storage = await harness.open()
         session = await started(storage, "s", "a", "b", "c")
         new = (node("a", text="another a"), node("x", "a"), node("y", "a"))
@@ -113,7 +113,7 @@ class TestSessionGraph:
         assert ids(await session.load(ActivePath(leaf_node_id="orphan"))) == ["orphan"]
 
     async def test_replace_can_empty_the_graph(self, harness: Harness) -> None:
-        """A replacement by nothing leaves no node and no leaf."""
+        """An empty replacement leaves no node and no leaf."""
         storage = await harness.open()
         session = await started(storage, "s", "a", "b")
         await session.commit(commit(1, graph=ReplaceFull(nodes=(), leaf_node_id=None, replaced_node_count=2)))
@@ -121,7 +121,7 @@ class TestSessionGraph:
         assert (read.graph.nodes, read.head.leaf_node_id, read.head.node_count) == ((), None, 0)
 
     async def test_replace_from_a_partial_view_is_refused(self, harness: Harness) -> None:
-        """A replacement that counts other nodes than are live is GraphConflict and deletes no branch."""
+        """A replacement with a wrong count of live nodes raises GraphConflict and deletes no branch."""
         storage = await harness.open()
         session = await started(storage, "s", "a", "b")
         await session.commit(commit(1, node("c", "a")))
@@ -143,11 +143,11 @@ class TestSessionGraph:
         ],
     )
     async def test_a_delta_on_a_missing_node_is_refused(self, harness: Harness, delta: GraphDelta) -> None:
-        """A parent that is unknown or comes later, and a leaf that is not live, are NodeNotFound."""
+        """A parent that is unknown or comes later, and a leaf that is not live, raise NodeNotFound."""
         storage = await harness.open()
         await started(storage)
         await refuse(storage, commit(1, graph=delta), NodeNotFound)
-        # The graph is checked before the bytes, as callers are told.
+        # The graph is checked before the bytes, as documented.
         await refuse(storage, commit(1, graph=delta, checkpoint=draft(0, {"k": BlobRef("0" * 64)})), NodeNotFound)
 
     async def test_a_parent_of_another_session_is_missing(self, harness: Harness) -> None:
@@ -159,7 +159,7 @@ class TestSessionGraph:
         await refuse(storage, commit(1, graph=Unchanged(leaf_node_id="elsewhere")), NodeNotFound)
 
     async def test_appending_the_same_node_again_is_harmless(self, harness: Harness) -> None:
-        """An id that exists with the same content is a no-op, and new nodes beside it are added."""
+        """An existing id with the same content is a no-op, and new nodes beside it are added."""
         storage = await harness.open()
         session = await started(storage, "s", "a", "b")
         await session.commit(commit(1, *chain("a", "b", "c")))
@@ -180,14 +180,14 @@ class TestSessionGraph:
         ],
     )
     async def test_an_id_with_other_content_is_a_conflict(self, harness: Harness, changed: msgspec.Struct) -> None:
-        """An id that exists with another text, parent or frame is NodeConflict; nothing is written."""
+        """An existing id with another text, parent or frame raises NodeConflict; nothing is written."""
         storage = await harness.open()
         await started(storage, "s", "a", "b")
         graph = append(*chain("new", after="b"), msgspec.convert(changed, type(node("b"))))
         await refuse(storage, commit(1, graph=graph), NodeConflict)
 
     async def test_an_id_twice_in_one_commit_is_refused(self, harness: Harness) -> None:
-        """The same id twice in one delta is InvalidInput, even with the same content."""
+        """The same id twice in one delta raises InvalidInput, even with the same content."""
         storage = await harness.open()
         await started(storage)
         await refuse(storage, commit(1, node("b", "a"), node("b", "a")), InvalidInput)
@@ -234,7 +234,7 @@ class TestSessionGraph:
         assert (head.revision, head.node_count) == (2, 3)
 
     async def test_a_path_ends_at_a_removed_ancestor(self, harness: Harness) -> None:
-        """A tombstoned ancestor cuts the path; what hangs below it stays readable."""
+        """A tombstoned ancestor cuts the path; the nodes below it stay readable."""
         session = await started(await harness.open(), "s", "a", "b", "c", "d")
         await session.commit(commit(1, node("x")))
         assert await session.tombstone(["b"]) == 1
@@ -254,7 +254,7 @@ class TestSessionGraph:
         assert ids(await session.load(FullGraph())) == ["a", "x"]
 
     async def test_the_active_path_cannot_be_removed(self, harness: Harness) -> None:
-        """A node on the active path is InvalidInput, and then none of the nodes is removed."""
+        """Removing a node on the active path raises InvalidInput, and none of the nodes is removed."""
         storage = await harness.open()
         session = await started(storage, "s", "a", "b")
         await session.commit(commit(1, *chain("c", "d", after="a")))
@@ -265,7 +265,7 @@ class TestSessionGraph:
         assert await observe(storage) == before
 
     async def test_a_removed_id_is_not_used_again(self, harness: Harness) -> None:
-        """Appending the id of a tombstoned node is NodeConflict, and nothing can hang on it."""
+        """Appending the id of a tombstoned node raises NodeConflict, and no node can attach to it."""
         storage = await harness.open()
         session = await started(storage, "s", "a", "b")
         await session.commit(commit(1, node("c", "a")))
@@ -275,7 +275,7 @@ class TestSessionGraph:
         await refuse(storage, commit(2, graph=Unchanged(leaf_node_id="b")), NodeNotFound)
 
     async def test_vacuum_deletes_the_removed_nodes_of_its_session(self, harness: Harness) -> None:
-        """Vacuum reports what this call deleted, touches no other session, and may come at any time."""
+        """Vacuum reports what this call deleted, touches no other session, and can run at any time."""
         storage = await harness.open()
         session = await created(storage)
         assert await session.vacuum() == VacuumReport(removed_node_count=0)
@@ -297,7 +297,7 @@ class TestSessionGraph:
         assert await other.vacuum() == VacuumReport(removed_node_count=1)
 
     async def test_another_handle_learns_of_removed_nodes(self, harness: Harness) -> None:
-        """A handle that saw the head before a removal still commits the right counts after it."""
+        """A handle that saw the head before a removal commits the right counts after it."""
         storages = [await harness.open() for _ in range(2)]
         session = await started(storages[0], "s", "a", "b", "c")
         await session.commit(commit(1, node("x", "a")))
@@ -311,7 +311,7 @@ class TestSessionGraph:
         assert summary.user_message_count == 3
 
     async def test_the_place_of_a_vacuumed_node_is_not_used_again(self, harness: Harness) -> None:
-        """What lay below a vacuumed node does not come to lie below a new one."""
+        """Nodes that were below a vacuumed node do not move below a new one."""
         session = await started(await harness.open(), "s", "a", "b", "c")
         await session.commit(commit(1, graph=append(node("d", "b"), leaf=None)))
         for revision, gone, new in ((2, ["b"], "b2"), (3, ["c"], "b3")):
@@ -325,7 +325,7 @@ class TestSessionGraph:
         assert ids(await session.load(ActivePath(leaf_node_id="c"))) == []
 
     async def test_removing_a_child_lets_the_branch_go_on(self, harness: Harness) -> None:
-        """After the end of a branch was removed and vacuumed, its parent takes new children."""
+        """After the end of a branch is removed and vacuumed, its parent accepts new children."""
         session = await started(await harness.open(), "s", "a", "b", "c")
         await session.commit(commit(1, graph=Unchanged(leaf_node_id="b")))
         await session.tombstone(["c"])

@@ -1,4 +1,4 @@
-"""What the list of sessions must hold: its order, its pages and the line for each session."""
+"""The contract of the list of sessions: its order, its pages and the entry of each session."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ IMAGE = "[Image attached]"
 
 
 class TestSessionList:
-    """Laws about pages and the picker line."""
+    """Laws of pages and of the entries."""
 
     async def test_the_newest_session_comes_first(self, harness: Harness) -> None:
-        """Sessions are listed from the newest to the oldest by creation; a commit does not move one."""
+        """Sessions are listed newest first by creation; a commit does not move one."""
         storage = await harness.open()
         for session_id in ("b", "c", "a"):
             await created(storage, session_id)
@@ -38,7 +38,7 @@ class TestSessionList:
         assert (await storage.sessions.list(limit=7)).next_cursor is None
 
     async def test_pages_stay_apart_while_sessions_come_and_go(self, harness: Harness) -> None:
-        """What is created or deleted between two pages neither repeats nor hides another session."""
+        """A session created or deleted between two pages neither repeats nor hides another."""
         storage = await harness.open()
         for number in range(6):
             await storage.sessions.create(f"s{number}")
@@ -65,19 +65,19 @@ class TestSessionList:
         ["", " ", "garbage", "AAAA", "czE6", "czE6eA==", "czE6LTE=", "czI6MQ==", "ü", "\0", "czE6MQ", "A" * 300],
     )
     async def test_a_damaged_cursor_is_refused(self, harness: Harness, cursor: str) -> None:
-        """Text that is no cursor is InvalidInput, never an empty or a first page."""
+        """An invalid cursor raises InvalidInput, never an empty or a first page."""
         storage = await harness.open()
         await created(storage)
         with pytest.raises(InvalidInput):
             await storage.sessions.list(cursor=cursor)
 
     async def test_an_empty_storage_has_an_empty_page(self, harness: Harness) -> None:
-        """A list of nothing is an empty page without a cursor."""
+        """An empty list is an empty page without a cursor."""
         page = await (await harness.open()).sessions.list()
         assert (page.sessions, page.next_cursor) == ((), None)
 
     async def test_a_session_without_a_commit_has_an_empty_line(self, harness: Harness) -> None:
-        """Before the first commit the line has no text, no messages and the time of creation."""
+        """Before the first commit the entry has no text, no messages and the time of creation."""
         storage = await harness.open()
         relation = ChildRelation(parent_session_id="p")
         await storage.sessions.create("s", cwd="/w", relation=relation)
@@ -88,7 +88,7 @@ class TestSessionList:
         assert line.meta.created_at_ms == line.updated_at_ms == harness.clock.now_ms()
 
     async def test_the_line_shows_the_first_user_message(self, harness: Harness) -> None:
-        """The line shows what the user said first, how often, the revision and the time of the commit."""
+        """The entry has the first user message, the count of them, the revision and the time of the commit."""
         storage = await harness.open()
         session = await created(storage)
         made_at = harness.clock.now_ms()
@@ -103,7 +103,7 @@ class TestSessionList:
         assert (line.meta.created_at_ms, line.updated_at_ms) == (made_at, made_at + 2_000)
 
     async def test_parts_of_the_first_message_are_joined(self, harness: Harness) -> None:
-        """Images are named, tool parts and blanks are left out, the rest is joined by blank lines."""
+        """Images are named, tool parts and blanks are omitted, the rest is joined by blank lines."""
         storage = await harness.open()
         session = await created(storage)
         parts = (
@@ -118,7 +118,7 @@ class TestSessionList:
         assert (await _line(storage)).first_user_message == f"one\n\n{IMAGE}\n\ntwo"
 
     async def test_a_wordless_first_message_stays_the_first(self, harness: Harness) -> None:
-        """A user message without words is the first all the same, however the messages were committed."""
+        """A user message without words still counts as the first, however the messages were committed."""
         storage = await harness.open()
         together = await created(storage, "together")
         await together.commit(commit(0, _said("a"), node("b", "a", "words"), session_id="together"))
@@ -129,7 +129,7 @@ class TestSessionList:
             assert (line.first_user_message, line.user_message_count) == ("", 2)
 
     async def test_a_long_first_message_is_shortened(self, harness: Harness) -> None:
-        """The line holds the beginning of a long message, and the node all of it; NUL hurts neither."""
+        """The entry has the beginning of a long message, and the node all of it; NUL breaks neither."""
         storage = await harness.open()
         session = await created(storage)
         text = "word " * 20_000 + "\0"
@@ -153,7 +153,7 @@ class TestSessionList:
         assert (line.first_user_message, line.user_message_count) == ("third", 2)
 
     async def test_the_line_follows_a_replacement(self, harness: Harness) -> None:
-        """After a full replacement the line speaks of the new nodes only, first in the order given."""
+        """After a full replacement the entry covers only the new nodes, in the given order."""
         storage = await harness.open()
         session = await started(storage, "s", "a", "b")
         new = (node("y", "x", "why"), node("x", text="ex"))

@@ -1,4 +1,4 @@
-"""What a read must hold: which nodes a scope shows, what the ledger says, and that one revision is read."""
+"""The contract of reads: the nodes of each scope, the ledger, and a single revision."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ from tests.factories.session import (
 
 
 class TestSessionRead:
-    """Laws about loading."""
+    """Laws of loading."""
 
     async def test_the_full_graph_is_every_branch_in_order(self, harness: Harness) -> None:
-        """The full graph holds the live nodes of every branch in the order of insertion."""
+        """The full graph has the live nodes of every branch in the order of insertion."""
         session = await started(await harness.open(), "s", "b", "a")
         await session.commit(commit(1, *chain("d", "c", after="b")))
         read = await session.load(FullGraph())
@@ -56,7 +56,7 @@ class TestSessionRead:
         assert read.graph.leaf_node_id == "c"
 
     async def test_the_active_path_is_the_ancestry_of_the_leaf(self, harness: Harness) -> None:
-        """The default scope holds the ancestry of the head's leaf, root first, and no sibling."""
+        """The default scope has the ancestry of the head's leaf, root first, and no sibling."""
         session = await started(await harness.open(), "s", "a", "b")
         await session.commit(commit(1, *chain("c", "d", after="a")))
         read = await session.load()
@@ -65,7 +65,7 @@ class TestSessionRead:
         assert read.graph.leaf_node_id == "d"
 
     async def test_the_path_of_any_node_can_be_read(self, harness: Harness) -> None:
-        """A named leaf is read with its ancestry, whatever the head's leaf is, and the head stays."""
+        """A named leaf is read with its ancestry, whatever the head's leaf is; the head does not change."""
         session = await started(await harness.open(), "s", "a", "b", "c")
         await session.commit(commit(1, node("d", "a")))
         before = await session.head()
@@ -75,7 +75,7 @@ class TestSessionRead:
         assert read.head == before == await session.head()
 
     async def test_the_path_of_an_unknown_leaf_is_empty(self, harness: Harness) -> None:
-        """An unknown leaf has no nodes, and is named as the leaf all the same."""
+        """An unknown leaf has no nodes, and is still returned as the leaf."""
         session = await started(await harness.open())
         read = await session.load(ActivePath(leaf_node_id="nowhere"))
         assert read is not None
@@ -100,7 +100,7 @@ class TestSessionRead:
         assert ids(await session.load(ActivePath(leaf_node_id="nowhere", last=2))) == []
 
     async def test_a_single_node_of_any_branch_can_be_read(self, harness: Harness) -> None:
-        """A node is found by its id on and off the active path; an unknown id is None."""
+        """A node is found by its id on and off the active path; an unknown id returns None."""
         storage = await harness.open()
         session = await started(storage, "s", "a", "b")
         await session.commit(commit(1, node("c", "a")))
@@ -118,7 +118,7 @@ class TestSessionRead:
         assert read.graph.nodes == nodes
 
     async def test_the_ledger_is_summed_by_source_and_model(self, harness: Harness) -> None:
-        """The ledger sums each pair in the order first seen; rows that count nothing are left out."""
+        """The ledger sums each pair in the order first seen; rows that count nothing are omitted."""
         session = await created(await harness.open())
         await session.commit(
             commit(0, usage=(spent(5, source="turn", model="b"), spent(1, 2, source="sub", model="a"), spent(0)))
@@ -160,7 +160,7 @@ class TestSessionRead:
         assert read.checkpoint.manifest.turn_state == state
 
     async def test_a_load_sees_one_revision(self, harness: Harness) -> None:
-        """Loads that race with commits equal one committed revision in head, graph, ledger and checkpoint."""
+        """A load concurrent with commits has head, graph, ledger and checkpoint of one revision."""
         writer, reader = await harness.open(), await harness.open()
         session, other = await created(writer), reader.session("s")
         await session.commit(_marked(1))
@@ -179,7 +179,7 @@ class TestSessionRead:
         _assert_one_revision(await loaded(reader))
 
     async def test_loads_during_removals_see_one_state(self, harness: Harness) -> None:
-        """Loads that race with removals show as many nodes as their head counts."""
+        """A load concurrent with removals has as many nodes as its head counts."""
         writer, reader = await harness.open(), await harness.open()
         session = await started(writer, "s", *(f"n{number}" for number in range(10)))
         await session.commit(commit(1, node("x")))
@@ -193,7 +193,7 @@ class TestSessionRead:
                 assert len(each.graph.nodes) == each.head.node_count
 
     async def test_reading_changes_nothing(self, harness: Harness) -> None:
-        """Reads have no effect: everything can be read twice with the same result."""
+        """Reads have no effect: reading twice returns the same result."""
         storage = await harness.open()
         session = await started(storage)
         await storage.leases.claim("s", owner("w"), ttl_ms=10)
@@ -201,11 +201,11 @@ class TestSessionRead:
         await session.load(ActivePath(leaf_node_id="nowhere"))
         await session.checkpoint(0)
         await session.node("nowhere")
-        await storage.sessions.open("nobody")
+        await storage.sessions.open("missing")
         assert await observe(storage) == before
 
     async def test_a_closed_storage_does_not_answer(self, harness: Harness) -> None:
-        """Reading and writing through a closed storage raises; it never returns None. Closing twice is fine."""
+        """Reading and writing through a closed storage raises and never returns None. Closing twice is fine."""
         storage = await harness.open()
         session = await started(storage)
         await storage.close()
@@ -225,7 +225,7 @@ class TestSessionRead:
 
 
 def _marked(revision: int) -> Commit:
-    """Return the commit that makes this revision, with its number in everything it writes."""
+    """Return the commit of this revision, with its number in everything that it writes."""
     mark = f"r{revision}"
     parent = None if revision == 1 else f"r{revision - 1}"
     components = {"tool_state": mark.encode(), "execution_state": b"x" * 5_000 + mark.encode()}
@@ -241,7 +241,7 @@ def _marked(revision: int) -> Commit:
 
 
 def _assert_one_revision(read: SessionRead) -> None:
-    """Assert that everything in the read carries the number of its head."""
+    """Assert that everything in the read has the number of its head."""
     revision, mark = read.head.revision, f"r{read.head.revision}"
     shown = [each.node_id for each in read.graph.nodes]
     whole_path = [f"r{number}" for number in range(1, revision + 1)]

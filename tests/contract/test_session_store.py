@@ -1,4 +1,4 @@
-"""What creating, listing and deleting sessions must hold."""
+"""The contract of creating, listing and deleting sessions."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ CALLS: dict[str, Callable[[Storage], Awaitable[object]]] = {
 
 
 class TestSessionStore:
-    """Laws about creating and deleting, and about metadata."""
+    """Laws of creating and deleting, and of metadata."""
 
     async def test_the_storage_says_what_a_write_survives(self, harness: Harness) -> None:
-        """The declared durability is the backend's own."""
+        """The storage declares the durability of its backend."""
         storage = await harness.open()
         assert storage.durability is (Durability.DURABLE if harness.durable else Durability.INLINE)
 
     async def test_opening_an_unknown_session_creates_nothing(self, harness: Harness) -> None:
-        """Opening an unknown id is None, and it stays unknown."""
+        """Opening an unknown id returns None, and it stays unknown."""
         storage = await harness.open()
         assert await storage.sessions.open("s") is None
         assert await storage.sessions.open("s") is None
@@ -80,7 +80,7 @@ class TestSessionStore:
         assert await (await harness.open()).session("s").meta() == meta
 
     async def test_create_takes_all_metadata(self, harness: Harness) -> None:
-        """Name, model, directory and relation given to create come back, and make nothing loadable."""
+        """Name, model, directory and relation given to create come back; the session still loads as None."""
         storage = await harness.open()
         cause = ToolCallCause(session_id="parent", call_id="c")
         relation = ChildRelation(parent_session_id="parent", caused_by=cause)
@@ -90,7 +90,7 @@ class TestSessionStore:
         assert await storage.session("s").load() is None
 
     async def test_create_keeps_an_existing_session(self, harness: Harness) -> None:
-        """Creating an existing id returns what is there, edited metadata included, and says so."""
+        """Creating an existing id returns the session with its edited metadata, marked as not created."""
         storage = await harness.open()
         session = await started(storage)
         edited = msgspec.structs.replace(await session.meta(), name="edited", model="m", created_at_ms=12)
@@ -114,7 +114,7 @@ class TestSessionStore:
         assert await session.head() == head
 
     async def test_of_many_creators_one_creates(self, harness: Harness) -> None:
-        """Any number of concurrent creates return the same session, and exactly one has made it."""
+        """Concurrent creates return the same session, and exactly one has created it."""
         storages = [await harness.open() for _ in range(3)]
         for session_id in ("one", "two", "three"):
             made = await asyncio.gather(
@@ -135,7 +135,7 @@ class TestSessionStore:
             assert await storage.session("s").node("a") == node("a")
 
     async def test_everything_survives_reopening(self, harness: Harness) -> None:
-        """Metadata, head, graph, checkpoint, ledger and lease are there after closing and opening again."""
+        """Metadata, head, graph, checkpoint, ledger and lease survive closing and reopening."""
         storage = await harness.open()
         session = await created(storage)
         values = commit(0, *chain("a", "b"), checkpoint=draft(4, {"tool_state": b"t" * 9_000}), usage=(spent(3),))
@@ -150,7 +150,7 @@ class TestSessionStore:
 
     @pytest.mark.parametrize("call", CALLS)
     async def test_a_session_that_was_never_created(self, harness: Harness, call: str) -> None:
-        """Every call on an unknown session is SessionNotFound, and creates nothing."""
+        """Every call on an unknown session raises SessionNotFound, and creates nothing."""
         storage = await harness.open()
         with pytest.raises(SessionNotFound) as raised:
             await CALLS[call](storage)
@@ -159,7 +159,7 @@ class TestSessionStore:
 
     @pytest.mark.parametrize("call", CALLS)
     async def test_a_session_that_was_deleted(self, harness: Harness, call: str) -> None:
-        """Every call through a stale handle is SessionDeleted, and nothing is resurrected."""
+        """Every call through a stale handle raises SessionDeleted, and nothing is resurrected."""
         storage, other = await harness.open(), await harness.open()
         await started(storage)
         assert await other.sessions.delete("s")
@@ -170,7 +170,7 @@ class TestSessionStore:
         assert (await storage.sessions.list()).sessions == ()
 
     async def test_deleting_again_succeeds(self, harness: Harness) -> None:
-        """Delete says whether there was a session; deleting an unknown id leaves nothing behind."""
+        """Delete returns whether there was a session; deleting an unknown id leaves nothing behind."""
         storage = await harness.open()
         await started(storage)
         await started(storage, "kept")
@@ -201,7 +201,7 @@ class TestSessionStore:
         assert (await loaded(storage)).usage == (spent(1),)
 
     async def test_numbers_of_a_recreated_session_start_above_the_old(self, harness: Harness) -> None:
-        """Revision and fencing numbers go on above the old ones, so no old writer can match."""
+        """Revision and fencing numbers continue above the old ones, so no old writer can match."""
         storage, stale = await harness.open(), await harness.open()
         session = await started(storage)
         await session.commit(commit(1, node("b", "a")))
@@ -223,7 +223,7 @@ class TestSessionStore:
         assert (await stale.session("s").commit(commit(3, node("a")))).revision == 4
 
     async def test_numbers_grow_over_many_lives(self, harness: Harness) -> None:
-        """Every life of an id starts above the one before, also one without a commit or lease."""
+        """Every life of an id starts above the previous one, even without a commit or lease."""
         storage = await harness.open()
         revisions = [(await storage.sessions.create("s")).revision]
         fencings = [acquired(await storage.leases.claim("s", owner("w"), ttl_ms=10)).fencing]
@@ -235,7 +235,7 @@ class TestSessionStore:
         assert fencings[1] > fencings[0]
 
     async def test_a_commit_racing_with_a_deletion(self, harness: Harness) -> None:
-        """A commit that races with a deletion lands before it or is SessionDeleted; the session stays deleted."""
+        """A commit concurrent with a deletion lands before it or raises SessionDeleted."""
         storages = [await harness.open() for _ in range(2)]
         for attempt in range(6):
             session_id = f"s{attempt}"

@@ -1,4 +1,4 @@
-"""What a turn id must hold: a commit that carries one is safe to repeat."""
+"""The contract of turn ids: a commit that carries one is idempotent."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ OTHER_CONTENT: dict[str, dict[str, object]] = {
     "kind of delta": {"graph": ReplaceFull(nodes=chain("b", "c"), leaf_node_id="c", replaced_node_count=1)},
     "no delta": {"graph": Unchanged()},
 }
-"""Changes that make another commit of it."""
+"""Changes that make it another commit."""
 
 
 class TestSessionTurn:
-    """Laws about repeated commits."""
+    """Laws of repeated commits."""
 
     async def test_a_repeated_commit_returns_the_first_result(self, harness: Harness) -> None:
         """The repeat returns the first result and writes nothing, from any handle."""
@@ -83,7 +83,7 @@ class TestSessionTurn:
         assert (await loaded(storage)).usage == (spent(10, 5),)
 
     async def test_a_repeat_needs_neither_lease_nor_head(self, harness: Harness) -> None:
-        """The repeat succeeds when its fence is long gone and others have moved the head."""
+        """The repeat succeeds even if its fence is no longer valid and the head has moved."""
         storage = await harness.open()
         session = await started(storage)
         lease = acquired(await storage.leases.claim("s", owner("w"), ttl_ms=1_000))
@@ -99,7 +99,7 @@ class TestSessionTurn:
         assert await observe(storage) == before
 
     async def test_a_repeat_survives_reopening(self, harness: Harness) -> None:
-        """The result is kept in the database: the answer was lost, the process died, the repeat gets it."""
+        """The result is stored: after a lost answer and a crash, the repeat returns it."""
         first = await (await started(await harness.open())).commit(TURN)
         storage = await harness.reopen()
         assert await storage.session("s").commit(TURN) == first
@@ -107,7 +107,7 @@ class TestSessionTurn:
 
     @pytest.mark.parametrize("what", OTHER_CONTENT)
     async def test_other_content_under_the_same_turn_is_a_conflict(self, harness: Harness, what: str) -> None:
-        """Any change of content is TurnConflict, lease or no lease, and changes nothing."""
+        """Any change of content raises TurnConflict, with or without a lease, and changes nothing."""
         storage = await harness.open()
         session = await started(storage)
         await session.commit(TURN)
@@ -127,7 +127,7 @@ class TestSessionTurn:
         assert await observe(storage) == before
 
     async def test_a_turn_conflict_names_its_turn(self, harness: Harness) -> None:
-        """The error tells which turn of which session."""
+        """The error names the turn and its session."""
         session = await created(await harness.open())
         await session.commit(commit(0, turn_id="t"))
         with pytest.raises(TurnConflict) as raised:
@@ -153,7 +153,7 @@ class TestSessionTurn:
         assert (read.head.revision, read.usage) == (2, (spent(8),))
 
     async def test_a_repeat_releases_the_lease_it_names(self, harness: Harness) -> None:
-        """A repeat frees the lease that ``release`` names if it holds; the ledger does not grow."""
+        """A repeat frees the lease that ``release`` names if it is held; the ledger does not grow."""
         storage = await harness.open()
         session = await started(storage)
         await session.commit(TURN)
@@ -165,7 +165,7 @@ class TestSessionTurn:
         assert (await loaded(storage)).usage == (spent(10, 5),)
 
     async def test_a_repeat_with_a_stale_release_frees_nobody(self, harness: Harness) -> None:
-        """The repeat of an old holder leaves the lease of its successor alone."""
+        """A repeat by an old holder leaves the lease of its successor alone."""
         storage = await harness.open()
         session = await started(storage)
         old = acquired(await storage.leases.claim("s", owner("w"), ttl_ms=1_000))
@@ -177,7 +177,7 @@ class TestSessionTurn:
         assert await storage.leases.holder("s") == new
 
     async def test_identical_commits_at_once_are_one(self, harness: Harness) -> None:
-        """Identical commits racing on several handles all succeed with one result and one effect."""
+        """Identical concurrent commits on several handles all succeed with one result and one effect."""
         storages = [await harness.open() for _ in range(3)]
         await created(storages[0])
         for revision in range(4):
@@ -191,7 +191,7 @@ class TestSessionTurn:
             assert (read.head.revision, read.usage) == (revision + 1, (spent(revision + 1),))
 
     async def test_different_commits_of_one_turn_at_once(self, harness: Harness) -> None:
-        """Of different commits racing under one turn id one lands and the others are TurnConflict."""
+        """Of different concurrent commits under one turn id one lands; the others raise TurnConflict."""
         storages = [await harness.open() for _ in range(3)]
         await created(storages[0])
         for revision in range(4):
@@ -205,7 +205,7 @@ class TestSessionTurn:
             assert (await loaded(storages[0])).head.node_count == revision + 1
 
     async def test_a_cancelled_commit_can_be_found_out(self, harness: Harness) -> None:
-        """After a caller was cancelled in mid-commit, the repeat lands or replays, and the effect is single."""
+        """After a caller is cancelled in mid-commit, the repeat lands or replays; the effect is single."""
         storage = await harness.open()
         session = await created(storage)
         for revision in range(6):
@@ -222,7 +222,7 @@ class TestSessionTurn:
             assert (read.head.revision, read.usage) == (revision + 1, (spent(revision + 1),))
 
     async def test_a_retry_with_other_usage_is_a_conflict(self, harness: Harness) -> None:
-        """A retry that carries more usage neither loses nor doubles rows: it is told to decide again."""
+        """A retry with more usage neither loses nor doubles rows: it raises TurnConflict."""
         storage = await harness.open()
         session = await started(storage)
         await session.commit(TURN)
@@ -234,7 +234,7 @@ class TestSessionTurn:
 
 
 def _retry(what: str, first: CommitResult) -> Commit:
-    """Return the commit as a retry would build it that differs in one thing."""
+    """Return the commit as a retry would build it, with one difference."""
     dead = LeaseFence(resource=session_resource("s"), owner_id="o", incarnation_id="1", token="gone", fencing=3)
     by_ref = draft(1, dict(first.manifest.components))
     changes: dict[str, dict[str, object]] = {

@@ -1,4 +1,4 @@
-"""How many statements a commit runs: never more because there is more history, and one round trip on PostgreSQL."""
+"""The number of statements of a commit: independent of history, and one round trip on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.factories.session import acquired, chain, commit, created, draft, nod
 
 
 class Recorder:
-    """Remembers the names of the statements that a storage runs."""
+    """Records the names of the statements that a storage runs."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -53,7 +53,7 @@ async def postgres(postgres_schema_url: str) -> AsyncIterator[PostgresHarness]:
 
 
 async def _counted(session: Session, recorder: Recorder, revision: int, parent: str, new: str) -> list[str]:
-    """Commit one node with a changed component and usage, and return the statements it took."""
+    """Commit one node with a changed component and usage, and return the statements that ran."""
     recorder.take()
     values = commit(
         revision,
@@ -88,7 +88,7 @@ async def test_a_sqlite_commit_does_not_grow_with_history(
 async def test_a_sqlite_commit_on_a_branch_does_not_grow_with_history(
     sqlite: URLHarness, recorder: Recorder, backend_name: str
 ) -> None:
-    """Opening a branch deep in a long history runs as many statements as one in a short history."""
+    """Branching off deep in a long history runs as many statements as in a short one."""
     storage = await sqlite.open(on_statement=recorder)
     session = await created(storage)
     await session.commit(commit(0, *chain(*(f"n{number}" for number in range(10)))))
@@ -107,7 +107,7 @@ async def test_a_sqlite_commit_on_a_branch_does_not_grow_with_history(
 async def test_a_postgres_commit_is_one_statement(
     postgres: PostgresHarness, recorder: Recorder, backend_name: str, seen: str, nodes: int
 ) -> None:
-    """On a storage that has seen the head a commit is one round trip, however many nodes it brings."""
+    """On a storage that has seen the head a commit is one round trip, however many nodes it has."""
     if seen != "created":
         await started(await postgres.open())
     storage = await postgres.open(on_statement=recorder)
@@ -125,7 +125,7 @@ async def test_a_postgres_commit_is_one_statement(
 async def test_a_full_postgres_commit_is_one_statement(
     postgres: PostgresHarness, recorder: Recorder, backend_name: str
 ) -> None:
-    """Turn, fence, release, kept and new components and usage all ride in the same statement."""
+    """Turn, fence, release, kept and new components and usage are all in one statement."""
     storage = await postgres.open(on_statement=recorder)
     session = await created(storage)
     first = await session.commit(commit(0, node("a"), checkpoint=draft(1, {"old": b"old"})))
@@ -151,7 +151,7 @@ async def test_a_full_postgres_commit_is_one_statement(
 async def test_a_postgres_conflict_is_two_statements(
     postgres: PostgresHarness, recorder: Recorder, backend_name: str
 ) -> None:
-    """A commit whose facts no longer hold asks once more, to say why."""
+    """A commit with stale facts runs one more statement, to find the reason."""
     storage, rival = await postgres.open(on_statement=recorder), await postgres.open()
     session = await created(storage)
     await session.commit(commit(0, node("a")))
@@ -170,7 +170,7 @@ class Seen(NamedTuple):
 
 
 async def _see(storage: Storage, seen: str) -> Seen:
-    """Let the storage see the head in this way, and return what it then is."""
+    """Let the storage read the head in this way, and return the head."""
     session = storage.session("s")
     match seen:
         case "created":

@@ -29,7 +29,7 @@ BAD_DRAFTS: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "a target without payload": ({"target": EngineInput(kind="work")}, "object"),
     "a list as the target's payload": ({"target": EngineInput(kind="work", payload=[1])}, "object"),
     "a blank engine": ({"target": EngineInput(kind="", payload={})}, "kind"),
-    "nobody as the owner": ({"owner": None}, "owner"),
+    "no owner": ({"owner": None}, "owner"),
     "text as the owner": ({"owner": "host"}, "owner"),
     "a blank session as the owner": ({"owner": by_session("")}, "session_id"),
     "a blank frame": ({"owner": by_session("s", "")}, "frame"),

@@ -1,4 +1,4 @@
-"""What waits must hold: the first resolution wins, whoever resolves and whenever; deadlines are set once."""
+"""The contract of waits: the first resolution wins, from any resolver, and deadlines are set once."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ RESOLUTIONS: tuple[Resolution, ...] = (
 
 
 class TestWait:
-    """Laws about opening, resolving and timing out."""
+    """Laws of opening, resolving and timing out."""
 
     @pytest.mark.parametrize("resolution", RESOLUTIONS, ids=lambda each: type(each).__name__)
     async def test_the_first_resolution_stands(self, harness: Harness, resolution: Resolution) -> None:
-        """Every later resolver, of any kind, is told the first resolution; nothing changes it."""
+        """Every later resolver, of any kind, gets the first resolution; nothing changes it."""
         storage = await placed(await harness.open())
         key = await key_of(storage)
         await storage.waits.open(key)
@@ -53,7 +53,7 @@ class TestWait:
 
     @pytest.mark.parametrize("scope", SCOPES, ids=lambda each: type(each).__name__)
     async def test_an_early_resolution_is_kept(self, harness: Harness, scope: ExecutionScope) -> None:
-        """What is resolved before anybody waits is returned to whoever waits later, in every scope."""
+        """A resolution that comes before the wait is returned to later waiters, in every scope."""
         storage = await placed(await harness.open())
         key = await key_of(storage, scope=scope)
         assert await storage.waits.get(key) is None
@@ -74,7 +74,7 @@ class TestWait:
         assert await other.waits.wait(key) == YES
 
     async def test_a_wait_that_is_open_is_pending(self, harness: Harness) -> None:
-        """Opening notes the wait once; resolving it ends that and keeps when it began."""
+        """Opening lists the wait once; resolving removes it from the list and keeps its start."""
         storage = await placed(await harness.open())
         key = await key_of(storage)
         first = await storage.waits.open(key)
@@ -90,7 +90,7 @@ class TestWait:
         assert (ended.created_at_ms, ended.resolved_at_ms) == (began, began + 7)
 
     async def test_cancelling_is_a_resolution(self, harness: Harness) -> None:
-        """Who gives up first decides; a late result is told so."""
+        """The first cancellation decides; a late result returns it."""
         storage = await placed(await harness.open())
         key = await key_of(storage)
         assert await storage.waits.cancel(key) == Accepted()
@@ -98,7 +98,7 @@ class TestWait:
         assert await storage.waits.wait(key) == Cancelled()
 
     async def test_concurrent_resolvers_agree(self, harness: Harness) -> None:
-        """Of many who resolve at once, over several storages, one is accepted and all others are told of it."""
+        """Of concurrent resolvers over several storages one is accepted, and all others get its resolution."""
         storages = [await harness.open() for _ in range(4)]
         await placed(storages[0])
         key = await key_of(storages[0])
@@ -112,7 +112,7 @@ class TestWait:
         assert await storages[0].waits.wait(key) == terminal
 
     async def test_concurrent_resolvers_of_an_open_wait_agree(self, harness: Harness) -> None:
-        """The same where somebody waits already, with a deadline or without."""
+        """The same holds with waiters already present, with a deadline or without."""
         storages = [await harness.open() for _ in range(3)]
         await placed(storages[0])
         for number in range(10):
@@ -122,7 +122,7 @@ class TestWait:
             assert sorted(answers, key=str) == [Accepted(), *[AlreadyResolved(terminal=YES)] * 2]
 
     async def test_concurrent_openers_agree(self, harness: Harness) -> None:
-        """Of many who open with different deadlines, one sets it and all see it."""
+        """Of concurrent opens with different deadlines one sets it, and all return it."""
         storages = [await harness.open() for _ in range(4)]
         await placed(storages[0])
         key = await key_of(storages[0])
@@ -134,7 +134,7 @@ class TestWait:
         assert (deadlines.pop() or 0) - harness.clock.now_ms() in range(1_000, 1_020)
 
     async def test_the_deadline_is_set_once(self, harness: Harness) -> None:
-        """It is absolute, counted from the first open that names one, and no later open moves it."""
+        """The deadline is absolute, counted from the first open that names one; later opens do not move it."""
         storage = await placed(await harness.open())
         key = await key_of(storage)
         assert (await storage.waits.open(key)).deadline_ms is None
@@ -146,7 +146,7 @@ class TestWait:
             assert (await storage.waits.open(key, timeout_ms=timeout_ms)).deadline_ms == deadline
 
     async def test_a_deadline_survives_reopening(self, harness: Harness) -> None:
-        """A run after a crash waits for what is left, not for the whole time again."""
+        """A run after a crash waits for the remaining time, not for the whole time again."""
         storage = await placed(await harness.open())
         key = await key_of(storage)
         first = await storage.waits.open(key, timeout_ms=1_000)
@@ -158,7 +158,7 @@ class TestWait:
         assert await again.waits.wait(key) == TimedOut()
 
     async def test_what_is_over_is_timed_out(self, harness: Harness) -> None:
-        """At its deadline and not before, a wait is resolved as timed out, and late resolvers are told so."""
+        """From its deadline on, and not before, a wait is timed out; late resolvers get that resolution."""
         storage = await placed(await harness.open())
         keys = [await key_of(storage, str(number)) for number in range(4)]
         for number, key in enumerate(keys):
@@ -179,7 +179,7 @@ class TestWait:
         assert [each.key_id for each in await storage.waits.pending()] == [keys[3].key_id]
 
     async def test_what_is_over_goes_in_portions(self, harness: Harness) -> None:
-        """The earliest deadlines go first, at most as many as were asked for."""
+        """The earliest deadlines come first, no more than the limit."""
         storage = await placed(await harness.open())
         keys = [await key_of(storage, str(number)) for number in range(5)]
         for number, key in enumerate(keys):
@@ -191,7 +191,7 @@ class TestWait:
         assert [await storage.waits.expire(limit=2) for _ in range(3)] == [2, 1, 0]
 
     async def test_two_workers_time_out_once(self, harness: Harness) -> None:
-        """Workers that clean up at the same time share the work."""
+        """Concurrent workers expire each wait once."""
         storage, other = await harness.open(), await harness.open()
         await placed(storage)
         for number in range(20):
@@ -203,7 +203,7 @@ class TestWait:
         assert sum(counts) == 20
 
     async def test_a_late_result_before_the_timeout_is_written_stands(self, harness: Harness) -> None:
-        """First wins: a deadline counts once somebody writes it down."""
+        """A late result wins if it comes before a worker records the timeout."""
         storage = await placed(await harness.open())
         key = await key_of(storage)
         await storage.waits.open(key, timeout_ms=10)
@@ -213,7 +213,7 @@ class TestWait:
         assert await storage.waits.wait(key) == YES
 
     async def test_far_deadlines_do_not_overflow(self, harness: Harness) -> None:
-        """The farthest deadline is the end of time as columns know it."""
+        """The farthest deadline is the largest time that a column can hold."""
         storage = await placed(await harness.open())
         key = await key_of(storage)
         assert (await storage.waits.open(key, timeout_ms=2**63 - 1)).deadline_ms == 2**63 - 1
@@ -223,7 +223,7 @@ class TestWait:
         assert await asyncio.wait_for(waiting, 20) == YES
 
     async def test_pending_waits_are_listed_in_pages(self, harness: Harness) -> None:
-        """By the ids of their keys, all of them or those of exactly one scope."""
+        """Pending waits are listed by the ids of their keys, all of them or those of one scope."""
         storage = await placed(await harness.open())
         keys = [await key_of(storage, str(number), scope) for number in range(4) for scope in SCOPES]
         for key in keys:
@@ -241,7 +241,7 @@ class TestWait:
         assert len(await storage.waits.pending(scope=PROCESS, after=mine[2].key_id)) == 1
 
     async def test_resolved_waits_of_operations_are_pruned(self, harness: Harness) -> None:
-        """What belongs to no session and no process goes once it is resolved and old; nothing else does."""
+        """A wait of an operation is pruned once it is resolved and old; other waits are not."""
         storage = await placed(await harness.open())
         keys = [await key_of(storage, str(number), OPERATION) for number in range(4)]
         others = [await key_of(storage, "k", scope) for scope in SCOPES if scope != OPERATION]
@@ -258,7 +258,7 @@ class TestWait:
 
     @pytest.mark.parametrize("value", BAD_JSON.values(), ids=BAD_JSON)
     async def test_what_cannot_be_stored_resolves_nothing(self, harness: Harness, value: Any) -> None:  # noqa: ANN401
-        """A resolution that JSON cannot carry is refused, and the wait stays as it was."""
+        """A resolution that JSON cannot carry is refused, and the wait stays unchanged."""
         storage = await placed(await harness.open())
         key = await key_of(storage)
         before = await storage.waits.open(key)
@@ -271,7 +271,7 @@ class TestWait:
         "bad", [None, "ok", {"status": "ok"}, Accepted(), Rejected(code=" ", message="m")], ids=repr
     )
     async def test_what_is_no_resolution_is_refused(self, harness: Harness, bad: Any) -> None:  # noqa: ANN401
-        """Before anything is written."""
+        """An invalid resolution is refused before anything is written."""
         storage = await placed(await harness.open())
         key = await key_of(storage)
         with pytest.raises(InvalidInput):
@@ -280,7 +280,7 @@ class TestWait:
 
     @pytest.mark.parametrize("bad", [-1, 2**63, 1.5, "1", True], ids=repr)
     async def test_bad_numbers_are_refused(self, harness: Harness, bad: Any) -> None:  # noqa: ANN401
-        """Times, limits and places that are none open, resolve and remove nothing."""
+        """Invalid times, limits and cursors open, resolve and remove nothing."""
         storage = await placed(await harness.open())
         key = await key_of(storage)
         for call in (storage.waits.open, storage.waits.wait):

@@ -1,4 +1,4 @@
-"""What waiting costs: one query for all who wait, and one statement for each resolution on PostgreSQL."""
+"""Costs of waiting: one query for all waiters, and one statement per resolution on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CONTROL = {"begin", "commit", "savepoint", "release", "checkpoint"}
 
 
 class Recorder:
-    """Remembers the names of the statements that a storage runs."""
+    """Records the names of the statements that a storage runs."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -25,18 +25,18 @@ class Recorder:
         self.names.append(name)
 
     def take(self) -> list[str]:
-        """Return what ran since the last call, but for the beginnings and ends of transactions."""
+        """Return what ran since the last call, except transaction control."""
         taken, self.names = self.names, []
         return [name for name in taken if name not in _CONTROL]
 
     async def until(self, name: str) -> None:
-        """Return once a statement of this name was run, and what runs with it has had its time."""
-        while name not in self.names:  # noqa: ASYNC110 (nobody else could tell)
+        """Return once a statement of this name has run, and the ones that run with it."""
+        while name not in self.names:  # noqa: ASYNC110 (nothing to wait on)
             await asyncio.sleep(0.005)
         await asyncio.sleep(0.05)
 
     async def until_quiet(self) -> None:
-        """Return once nothing was run for a while."""
+        """Return once no statement has run for a while."""
         before = -1
         while before != len(self.names):
             before = len(self.names)
@@ -44,14 +44,14 @@ class Recorder:
 
 
 async def _opened(harness: Harness, recorder: Recorder) -> Storage:
-    """Open a storage that looks at nothing without a hint."""
+    """Open a storage that polls only on a hint."""
     storage = await placed(await harness.open(on_statement=recorder))
     changes_of(storage)._poll_s = 3_600
     return storage
 
 
 async def test_a_thousand_waiters_cost_one_query(harness: Harness) -> None:
-    """A hint leads to one query for all who wait; nobody asks for himself."""
+    """A hint leads to one query for all waiters, not one for each."""
     recorder = Recorder()
     storage = await _opened(harness, recorder)
     keys = [await key_of(storage, str(number)) for number in range(1_000)]
@@ -67,7 +67,7 @@ async def test_a_thousand_waiters_cost_one_query(harness: Harness) -> None:
     assert await soon(tasks[7]) == YES
     await asyncio.sleep(0.05)
     taken = recorder.take()
-    # SQLite reads the wait in the transaction that resolves it; no waiter does.
+    # SQLite reads the wait in the transaction that resolves it; no waiter reads it.
     assert (taken.count("wait_states"), taken.count("wait_row")) == (1, int(harness.backend != "postgres"))
     await storage.waits.revoke("s")
     gone = await soon(asyncio.gather(*tasks, return_exceptions=True))
@@ -75,7 +75,7 @@ async def test_a_thousand_waiters_cost_one_query(harness: Harness) -> None:
 
 
 async def test_those_who_wait_for_processes_and_for_waits_share_a_task(harness: Harness) -> None:
-    """One task serves both, with one query of each kind."""
+    """One task serves both kinds of waiters, with one query of each kind."""
     recorder = Recorder()
     storage = await _opened(harness, recorder)
     key = await key_of(storage)
@@ -98,7 +98,7 @@ async def test_those_who_wait_for_processes_and_for_waits_share_a_task(harness: 
 
 @pytest.mark.parametrize("scope", [TURN, PROCESS], ids=["session", "process"])
 async def test_what_each_call_costs(harness: Harness, scope: lash.model.TurnScope | lash.model.ProcessScope) -> None:
-    """Making a key is one read, opening and resolving one statement each on PostgreSQL, a few on SQLite."""
+    """Making a key is one read; opening and resolving are one statement each on PostgreSQL, a few on SQLite."""
     recorder = Recorder()
     storage = await _opened(harness, recorder)
     await key_of(storage, "first", scope)
@@ -118,7 +118,7 @@ async def test_what_each_call_costs(harness: Harness, scope: lash.model.TurnScop
 
 
 async def test_a_timeout_in_real_time(backend_url: str, backend_name: str) -> None:
-    """With a real clock a wait ends at its deadline by itself, without a poll."""
+    """With a real clock a wait ends at its deadline, without a poll."""
     async with await lash.open(backend_url) as storage:
         changes_of(storage)._poll_s = 3_600
         await placed(storage)

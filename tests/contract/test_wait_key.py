@@ -1,4 +1,4 @@
-"""What the keys of waits must hold: stable, unguessable, bound to a life of their session or process."""
+"""The contract of wait keys: stable, unguessable, bound to one life of their session or process."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ JUNK: Final = (
     *("lw1.W10." + "A" * 42, "lw1.W10." + "A" * 44, "\nlw1.W10." + "A" * 43, "lw1.W10." + "A" * 43 + "\n"),
     *("lw1." + "A" * 100_000 + "." + "A" * 43, "A" * 1_000_000, "0" * 64, "../../etc/passwd", "' OR 1 = 1 --"),
 )
-"""Texts of many shapes that were never given out."""
+"""Texts of many shapes that are not valid keys."""
 
 
 class TestWaitKey:
-    """Laws about making keys and refusing others."""
+    """Laws of making keys and refusing others."""
 
     async def test_a_key_is_always_the_same(self, harness: Harness) -> None:
         """The same wait has the same key in every storage; other scopes and other waits have others."""
@@ -81,7 +81,7 @@ class TestWaitKey:
             assert re.fullmatch(r"lw1\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+", key.text)
 
     async def test_scopes_and_waits_do_not_mix(self, harness: Harness) -> None:
-        """Equal ids in scopes and waits of different kinds, and ids with colons in them, name different waits."""
+        """Equal ids in scopes and waits of different kinds, and ids with colons, make different waits."""
         storage = await harness.open()
         for session_id in ("x", "x:y", "turn:1:x"):
             await created(storage, session_id)
@@ -111,7 +111,7 @@ class TestWaitKey:
             assert [each.scope for each in await storage.waits.pending(scope=scope)] == [scope]
 
     async def test_a_key_survives_reopening(self, harness: Harness) -> None:
-        """The secret is the database's; keys made before fit after, and are made again the same."""
+        """The secret is stored in the database, so keys stay valid and are made the same after reopening."""
         storage = await placed(await harness.open())
         keys = {scope: await storage.waits.key(scope, CUSTOM) for scope in SCOPES}
         await storage.waits.resolve(keys[TURN], YES)
@@ -121,14 +121,14 @@ class TestWaitKey:
         assert await again.waits.resolve(keys[PROCESS].text, YES) == Accepted()
 
     async def test_concurrent_first_users_share_a_secret(self, harness: Harness) -> None:
-        """Storages that all are the first to need a secret agree on one."""
+        """Storages that concurrently need the first secret agree on one."""
         storages = [await harness.open() for _ in range(6)]
         keys = await asyncio.gather(*(storage.waits.key(OPERATION, CUSTOM) for storage in storages))
         assert len({key.text for key in keys}) == 1
         assert await storages[-1].waits.resolve(keys[0], YES) == Accepted()
 
     async def test_keys_of_missing_owners_are_refused(self, harness: Harness) -> None:
-        """A wait needs its session or process; an operation needs nothing."""
+        """A wait needs its session or process to exist; an operation needs nothing."""
         storage = await harness.open()
         for scope in (TURN, DRAIN, DELETION):
             with pytest.raises(SessionNotFound, match="'s'"):
@@ -148,7 +148,7 @@ class TestWaitKey:
 
     @pytest.mark.parametrize("part", ["letter", "payload", "signature", "version", "swapped"])
     async def test_a_tampered_text_is_unknown(self, harness: Harness, part: str) -> None:
-        """Whatever is changed in a key, it resolves nothing and nobody can wait for it."""
+        """A key with any change resolves nothing, and waiting for it raises."""
         storage = await placed(await harness.open())
         key, other = await key_of(storage), await key_of(storage, "other")
         await storage.waits.open(key)
@@ -158,7 +158,7 @@ class TestWaitKey:
         assert len(await storage.waits.pending()) == 1
 
     async def test_a_tampered_key_is_unknown(self, harness: Harness) -> None:
-        """A key whose fields say another thing than its text is refused, each field of it."""
+        """A key whose fields disagree with its text is refused, whichever field it is."""
         storage = await placed(await harness.open())
         key, other = await key_of(storage), await key_of(storage, "other", PROCESS)
         for name in WaitKey.__struct_fields__:
@@ -167,7 +167,7 @@ class TestWaitKey:
         assert await storage.waits.resolve(key, YES) == Accepted()
 
     async def test_junk_is_unknown(self, harness: Harness) -> None:
-        """Texts of any shape are answered like a revoked key and never crash."""
+        """Texts of any shape are answered like a revoked key."""
         storage = await placed(await harness.open())
         for text in JUNK:
             await _refused(storage, text)
@@ -181,7 +181,7 @@ class TestWaitKey:
 
     @pytest.mark.parametrize("bad", BAD_IDS.values(), ids=BAD_IDS)
     async def test_bad_parts_are_refused(self, harness: Harness, bad: Any) -> None:  # noqa: ANN401
-        """Blank, oversize and unstorable parts of scopes and waits are mistakes of the caller."""
+        """Blank, oversize and unstorable parts of scopes and waits raise InvalidInput."""
         storage = await placed(await harness.open())
         scopes: list[ExecutionScope] = [
             TurnScope(session_id=bad, turn_id="t"),
@@ -214,14 +214,14 @@ class TestWaitKey:
 
     @pytest.mark.parametrize("bad", [0, -1, 2**63, 1.0, True, "1", None], ids=repr)
     async def test_ordinals_count_from_one(self, harness: Harness, bad: Any) -> None:  # noqa: ANN401
-        """There is no signal number 0."""
+        """Signal number 0 is refused."""
         storage = await placed(await harness.open())
         with pytest.raises(InvalidInput, match="ordinal"):
             await storage.waits.key(PROCESS, msgspec.structs.replace(SIGNAL, ordinal=bad))
 
     @pytest.mark.parametrize("bad", [None, 5, b"lw1.W10.AAAA", ("lw1",), TURN], ids=repr)
     async def test_what_is_no_key_at_all_is_refused(self, harness: Harness, bad: Any) -> None:  # noqa: ANN401
-        """A value of another kind is a mistake in the calling code, not a key that somebody tampered with."""
+        """A value of another type raises InvalidInput, not the error of a tampered key."""
         storage = await harness.open()
         for call in (storage.waits.open, storage.waits.get, storage.waits.wait, storage.waits.cancel):
             with pytest.raises(InvalidInput):
@@ -232,7 +232,7 @@ class TestWaitKey:
             await storage.waits.key(TURN, bad)
 
     async def test_the_longest_ids_fit(self, harness: Harness) -> None:
-        """Ids of the greatest length, of letters that take the most room, make keys that work."""
+        """Ids of the greatest length, in characters of the most bytes, make keys that work."""
         storage = await harness.open()
         for letter in ("x", "\N{GRINNING FACE}", "\x01"):
             longest = letter * 255

@@ -1,4 +1,4 @@
-"""What becomes of waits and of those who wait: woken, timed out, revoked, deleted, closed."""
+"""The contract of the life of waits and their waiters: woken, timed out, revoked, deleted, closed."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from tests.factories.wait import (
 
 
 class TestWaiting:
-    """Laws about those who wait."""
+    """Laws of waiters."""
 
     async def test_everybody_who_waits_gets_the_resolution(self, harness: Harness) -> None:
-        """Many waiters over two storages get the one resolution, which a third party gave by the text."""
+        """Many waiters over two storages get the one resolution, which a third party gave by the key's text."""
         storage, other = await harness.open(), await harness.open()
         await placed(storage)
         key = await key_of(storage)
@@ -49,7 +49,7 @@ class TestWaiting:
         assert await soon(asyncio.gather(*tasks)) == [YES] * 6
 
     async def test_waiters_are_told_apart(self, harness: Harness) -> None:
-        """Each gets the resolution of its own wait, whichever comes first."""
+        """Each waiter gets the resolution of its own wait, in any order."""
         storage = await placed(await harness.open())
         keys = [await key_of(storage, str(number)) for number in range(50)]
         tasks = [waiting(storage, key) for key in keys]
@@ -59,7 +59,7 @@ class TestWaiting:
         assert await soon(asyncio.gather(*tasks)) == [Resolved(value=number) for number in range(50)]
 
     async def test_a_resolution_during_the_opening_is_not_missed(self, harness: Harness) -> None:
-        """Whoever begins to wait while another resolves gets the resolution, at whatever moment."""
+        """A waiter that starts while another caller resolves gets the resolution, at whatever moment."""
         storage, other = await harness.open(), await harness.open()
         await placed(storage)
         for number in range(40):
@@ -71,7 +71,7 @@ class TestWaiting:
             assert await soon(task) == YES
 
     async def test_a_cancelled_wait_wakes_who_waits(self, harness: Harness) -> None:
-        """Giving a wait up ends it for everybody."""
+        """Cancelling a wait ends it for every waiter."""
         storage = await placed(await harness.open())
         key = await key_of(storage)
         task = waiting(storage, key)
@@ -80,7 +80,7 @@ class TestWaiting:
         assert await soon(task) == Cancelled()
 
     async def test_a_caller_that_is_cancelled_leaves_the_wait(self, harness: Harness) -> None:
-        """Cancelling the task that waits resolves nothing; another one waits on."""
+        """Cancelling a waiting task resolves nothing; another waiter keeps waiting."""
         storage = await placed(await harness.open())
         key = await key_of(storage)
         leaving, staying = waiting(storage, key), waiting(storage, key)
@@ -92,7 +92,7 @@ class TestWaiting:
         assert await soon(staying) == YES
 
     async def test_a_deadline_ends_the_wait_for_everybody(self, harness: Harness) -> None:
-        """Whoever waits sees that it is over, by the storage's clock and without a worker."""
+        """At the deadline every waiter times out, by the storage's clock and without a worker."""
         storage = await placed(await harness.open())
         key = await key_of(storage)
         tasks = [waiting(storage, key, 60_000), waiting(storage, key), waiting(storage, key, 10)]
@@ -102,7 +102,7 @@ class TestWaiting:
         assert await storage.waits.resolve(key, YES) == AlreadyResolved(terminal=TimedOut())
 
     async def test_a_worker_that_times_out_wakes_who_waits(self, harness: Harness) -> None:
-        """It does not matter who writes the timeout down."""
+        """A timeout recorded by another worker wakes the waiters."""
         storage, worker = await harness.open(), await harness.open()
         await placed(storage)
         key = await key_of(storage)
@@ -113,7 +113,7 @@ class TestWaiting:
         assert await soon(task) == TimedOut()
 
     async def test_the_racing_result_is_returned(self, harness: Harness) -> None:
-        """A result that comes before the timeout is written stands, for those who wait too."""
+        """A result that comes before the timeout is recorded wins for the waiters too."""
         storage = await placed(await harness.open())
         key = await key_of(storage)
         await storage.waits.open(key, timeout_ms=1_000)
@@ -122,7 +122,7 @@ class TestWaiting:
         assert await soon(storage.waits.wait(key, timeout_ms=1_000)) == YES
 
     async def test_a_passed_deadline_is_noticed_at_once(self, harness: Harness) -> None:
-        """Whoever begins to wait after the deadline, as after a crash, is told that it passed."""
+        """A wait that starts after the deadline, as after a crash, times out at once."""
         storage = await placed(await harness.open())
         key = await key_of(storage)
         await storage.waits.open(key, timeout_ms=1_000)
@@ -130,7 +130,7 @@ class TestWaiting:
         assert await soon(storage.waits.wait(key, timeout_ms=1_000)) == TimedOut()
 
     async def test_patience_ends_only_the_call(self, harness: Harness) -> None:
-        """An impatient caller is told so; the wait goes on, and its deadline is kept."""
+        """A caller's own timeout ends only its call; the wait stays open and keeps its deadline."""
         storage = await placed(await harness.open())
         key = await key_of(storage)
         for patience_s in (0, 0.001):
@@ -144,7 +144,7 @@ class TestWaiting:
 
     @pytest.mark.parametrize("bad", [-1, float("nan")])
     async def test_bad_patience_is_refused(self, harness: Harness, bad: Any) -> None:  # noqa: ANN401
-        """A negative number and no number at all are mistakes of the caller."""
+        """A negative timeout, or one that is not a number, raises InvalidInput."""
         storage = await placed(await harness.open())
         key = await key_of(storage)
         with pytest.raises(InvalidInput, match="patience_s"):
@@ -152,7 +152,7 @@ class TestWaiting:
         assert await storage.waits.get(key) is None
 
     async def test_closing_ends_every_wait(self, harness: Harness) -> None:
-        """Those who wait are told that the storage is closed, and so are those who come later."""
+        """Waits under way and later ones raise StorageClosed."""
         storage = await placed(await harness.open())
         key = await key_of(storage)
         task = waiting(storage, key, 60_000)
@@ -165,10 +165,10 @@ class TestWaiting:
 
 
 class TestWaitLife:
-    """Laws about what ends the life of keys."""
+    """Laws of what invalidates keys."""
 
     async def test_revoking_ends_the_keys_of_a_session(self, harness: Harness) -> None:
-        """Every key of its scopes is unknown from then on; those of others and of processes stay."""
+        """Every key of the session's scopes becomes unknown; those of other sessions and of processes stay."""
         storage = await placed(await harness.open())
         await created(storage, "other")
         mine = [await storage.waits.key(scope, CUSTOM) for scope in (TURN, DRAIN, DELETION)]
@@ -192,7 +192,7 @@ class TestWaitLife:
             assert await storage.waits.resolve(key, YES) == Accepted()
 
     async def test_keys_after_a_revocation_are_new(self, harness: Harness) -> None:
-        """The session can wait again, under keys that the old ones do not fit."""
+        """After a revocation the session can wait again, under new keys."""
         storage = await placed(await harness.open())
         keys = []
         for _ in range(3):
@@ -206,7 +206,7 @@ class TestWaitLife:
         assert await (await harness.open()).waits.wait(last) == YES
 
     async def test_revoking_what_is_not_there(self, harness: Harness) -> None:
-        """A session that never was, was deleted or never waited has nothing to revoke."""
+        """A session that never existed, was deleted or never waited has nothing to revoke."""
         storage = await harness.open()
         await created(storage)
         assert await storage.waits.revoke("s") == 0
@@ -214,7 +214,7 @@ class TestWaitLife:
         assert [await storage.waits.revoke(name) for name in ("s", "never")] == [0, 0]
 
     async def test_revoking_ends_those_who_wait(self, harness: Harness) -> None:
-        """Parked waiters wake and fail, in every storage."""
+        """Waiters fail when their keys are revoked, in every storage."""
         storage, other = await harness.open(), await harness.open()
         await placed(storage)
         key = await key_of(storage)
@@ -226,7 +226,7 @@ class TestWaitLife:
                 await soon(task)
 
     async def test_deleting_a_session_ends_its_waits(self, harness: Harness) -> None:
-        """Its waits are gone, its keys unknown, those who wait are told."""
+        """The session's waits are gone, its keys are unknown, and its waiters fail."""
         storage, other = await harness.open(), await harness.open()
         await placed(storage)
         key, early = await key_of(storage), await key_of(storage, "early")
@@ -243,7 +243,7 @@ class TestWaitLife:
                 await soon(task)
 
     async def test_a_session_made_again_has_new_keys(self, harness: Harness) -> None:
-        """Keys of the deleted session stay dead for ever, those of its successor are others and work."""
+        """Keys of the deleted session stay invalid permanently; those of its successor differ and work."""
         storage = await placed(await harness.open())
         old = await key_of(storage)
         await storage.waits.resolve(old, YES)
@@ -257,7 +257,7 @@ class TestWaitLife:
         assert await storage.waits.wait(new) == Resolved(value=2)
 
     async def test_pruning_a_process_ends_its_waits(self, harness: Harness) -> None:
-        """Its waits are gone, its keys unknown, those who wait are told; a process of its id has new keys."""
+        """The process's waits are gone, its keys unknown, its waiters fail; a new process of its id has new keys."""
         storage = await placed(await harness.open())
         key = await key_of(storage, scope=PROCESS)
         await storage.processes.complete("p", DONE)
@@ -275,7 +275,7 @@ class TestWaitLife:
         assert await storage.waits.resolve(again, YES) == Accepted()
 
     async def test_a_process_that_ended_keeps_its_waits(self, harness: Harness) -> None:
-        """Until it is pruned, what its waits came to can be read."""
+        """Until it is pruned, the resolutions of its waits can be read."""
         storage = await placed(await harness.open())
         key = await key_of(storage, scope=PROCESS)
         await storage.waits.resolve(key, YES)
@@ -283,7 +283,7 @@ class TestWaitLife:
         assert await storage.waits.wait(key) == YES
 
     async def test_revoking_and_resolving_at_once(self, harness: Harness) -> None:
-        """Whatever is first, nothing of an old key is left behind a revocation."""
+        """A resolution concurrent with a revocation leaves nothing under the old key."""
         storages = [await harness.open() for _ in range(4)]
         await placed(storages[0])
         for number in range(10):

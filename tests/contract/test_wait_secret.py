@@ -1,4 +1,4 @@
-"""The secret that signs keys: made once, kept in the database, shown nowhere."""
+"""The secret that signs keys: made once, kept in the database, never shown."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ async def _secret(url: str) -> bytes:
 
 
 def _forms(secret: bytes) -> list[str]:
-    """Return how the secret could look in a text."""
+    """Return the forms in which the secret could appear in a text."""
     return [secret.hex(), repr(secret)[2:-1], str(list(secret)), secret.decode("latin-1")]
 
 
 @on_files
 async def test_the_secret_is_made_once(backend_url: str) -> None:
-    """32 random bytes, made by the first who needs them and never again."""
+    """The first caller that needs the secret makes 32 random bytes; they never change."""
     async with await lash.open(backend_url) as storage:
         assert await raw(backend_url, "SELECT count(*) FROM lash_secrets") == [(0,)]
         key = await storage.waits.key(OPERATION, CUSTOM)
@@ -41,7 +41,7 @@ async def test_the_secret_is_made_once(backend_url: str) -> None:
 
 @on_files
 async def test_another_secret_makes_every_key_unknown(backend_url: str) -> None:
-    """Keys of a secret that was replaced are refused like any other."""
+    """After the secret is replaced, keys made with the old one are unknown."""
     async with await lash.open(backend_url) as storage:
         key = await storage.waits.key(OPERATION, CUSTOM)
         await storage.waits.resolve(key, YES)
@@ -54,7 +54,7 @@ async def test_another_secret_makes_every_key_unknown(backend_url: str) -> None:
 
 @on_files
 async def test_the_secret_is_shown_nowhere(backend_url: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Neither a repr, an error, a log nor the statement hook holds it, in any form."""
+    """No repr, error, log record or statement hook contains it, in any form."""
     caplog.set_level(logging.DEBUG)
     said: list[str] = []
     async with await lash.open(backend_url, on_statement=said.append) as storage:
@@ -66,7 +66,7 @@ async def test_the_secret_is_shown_nowhere(backend_url: str, caplog: pytest.LogC
         with pytest.raises(lash.InvalidInput) as invalid:
             await storage.waits.resolve(key, cast("lash.model.Resolved", "no resolution"))
         secret = await _secret(backend_url)
-        # Tests before this one may have left a view of all tables in the database.
+        # Earlier tests may have left a view of all tables in the database.
         await raw(backend_url, f"DROP TABLE lash_waits{' CASCADE' * backend_url.startswith('postgres')}")
         with pytest.raises(lash.LashError) as broken:
             await storage.waits.resolve(key, YES)
@@ -78,7 +78,7 @@ async def test_the_secret_is_shown_nowhere(backend_url: str, caplog: pytest.LogC
 
 @on_files
 async def test_a_secret_that_cannot_be_kept_is_not_told(backend_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error of a database that refuses it does not repeat what was to be written."""
+    """The error of a database that refuses the secret does not contain it."""
     made = b"a secret that was to be written."
     monkeypatch.setattr("secrets.token_bytes", lambda _count: made)
     async with await lash.open(backend_url) as storage:
@@ -90,5 +90,5 @@ async def test_a_secret_that_cannot_be_kept_is_not_told(backend_url: str, monkey
 
 
 def test_a_row_of_bytes_does_not_show_them() -> None:
-    """The secret travels in such a row."""
+    """The repr of a row that contains the secret does not show it."""
     assert repr(Content(b"secret")) == "Content(6 bytes)"

@@ -30,18 +30,18 @@ TICK = EventDraft(event_type="tick")
 
 
 def registration(process_id: str = "p") -> Registration:
-    """Return a process that somebody outside does, whose log takes ticks."""
+    """Return an external process whose log accepts ticks."""
     types = (EventType(name="tick"), EventType(name="other"))
     return Registration(process_id=process_id, input=ExternalInput(), recovery=Recovery.EXTERNAL, event_types=types)
 
 
 async def soon(waiting: Awaitable[T]) -> T:
-    """Return what is waited for; a wait that hangs fails the test."""
+    """Return the awaited result; a wait that hangs fails the test."""
     return await asyncio.wait_for(waiting, 20)
 
 
 async def parked(storage: Storage, count: int = 1) -> None:
-    """Let the tasks that a test started get as far as they can without a hint."""
+    """Let the tasks of a test run as far as they can without a hint."""
     for _ in range(200):
         if len(changes_of(storage)._watches) == count:
             break
@@ -50,7 +50,7 @@ async def parked(storage: Storage, count: int = 1) -> None:
 
 
 def without_poll(storage: Storage) -> Storage:
-    """Let the storage's waiters see nothing but hints, so that a missing one hangs."""
+    """Make the storage's waiters depend on hints alone, so that a missing one hangs."""
     changes_of(storage)._poll_s = 3_600
     return storage
 
@@ -64,7 +64,7 @@ async def storage(harness: Harness) -> Storage:
 
 
 async def test_an_event_in_the_log_is_returned_at_once(storage: Storage) -> None:
-    """The first of its type behind the number counts, whatever else is in the log."""
+    """The first event of its type behind the number is returned, whatever else is in the log."""
     for event_type in ("other", "tick", "tick"):
         await storage.events.append("p", EventDraft(event_type=event_type))
     assert (await storage.waiter.wait_event_after("p", "tick")).sequence == 2
@@ -72,13 +72,13 @@ async def test_an_event_in_the_log_is_returned_at_once(storage: Storage) -> None
 
 
 async def test_an_outcome_that_is_there_is_returned_at_once(storage: Storage) -> None:
-    """Whoever asks after the end gets the outcome."""
+    """A wait that starts after the end returns the outcome."""
     await storage.processes.complete("p", DONE)
     assert await storage.waiter.await_outcome("p") == DONE
 
 
 async def test_an_append_of_another_task_wakes_the_waiter(storage: Storage) -> None:
-    """Events of other types do not end the wait; the one it is for does."""
+    """Events of other types do not end the wait; one of its own type does."""
     waiting = asyncio.create_task(storage.waiter.wait_event_after("p", "tick"))
     await parked(storage)
     await storage.events.append("p", EventDraft(event_type="other"))
@@ -87,7 +87,7 @@ async def test_an_append_of_another_task_wakes_the_waiter(storage: Storage) -> N
 
 
 async def test_a_completion_of_another_task_wakes_the_waiter(storage: Storage) -> None:
-    """All who wait for the end of a process get its outcome."""
+    """All waiters for the end of a process get its outcome."""
     waiting = [asyncio.create_task(storage.waiter.await_outcome("p")) for _ in range(3)]
     await parked(storage, 3)
     await storage.processes.complete("p", DONE)
@@ -95,7 +95,7 @@ async def test_a_completion_of_another_task_wakes_the_waiter(storage: Storage) -
 
 
 async def test_a_signal_wakes_the_waiter(storage: Storage) -> None:
-    """A signal is an event like any other to those who wait."""
+    """A signal wakes waiters like any other event."""
     types = (EventType(name="signal.go"),)
     await storage.processes.register(
         Registration(process_id="s", input=ExternalInput(), recovery=Recovery.EXTERNAL, event_types=types)
@@ -107,7 +107,7 @@ async def test_a_signal_wakes_the_waiter(storage: Storage) -> None:
 
 
 async def test_another_storage_wakes_the_waiter(storage: Storage, harness: Harness) -> None:
-    """What another storage on the same database writes reaches those who wait here, time after time."""
+    """A write of another storage on the same database wakes waiters here, every time."""
     other = await harness.open()
     for number in (1, 2, 3):
         waiting = asyncio.create_task(storage.waiter.wait_event_after("p", "tick", number - 1))
@@ -117,7 +117,7 @@ async def test_another_storage_wakes_the_waiter(storage: Storage, harness: Harne
 
 
 async def test_many_waiters_are_told_apart(storage: Storage, harness: Harness) -> None:
-    """300 waiters for 300 processes each get the end of their own."""
+    """300 waiters for 300 processes each get the end of their own process."""
     ids = [f"q{number}" for number in range(300)]
     await asyncio.gather(*(storage.processes.register(registration(each)) for each in ids))
     waiting = [asyncio.create_task(storage.waiter.await_outcome(each)) for each in ids]
@@ -128,7 +128,7 @@ async def test_many_waiters_are_told_apart(storage: Storage, harness: Harness) -
 
 
 class _Deaf(LocalListener):
-    """A listener to whom no hint comes."""
+    """A listener that never receives a hint."""
 
     def __init__(self) -> None:
         super().__init__(LocalHints(), everything=False)
@@ -139,7 +139,7 @@ class _Deaf(LocalListener):
 
 
 class _LostHints:
-    """Hints none of which arrives."""
+    """Hints that never arrive."""
 
     def listen(self, *, everything: bool = False, work: bool = False, by_session: bool = False) -> LocalListener:
         assert not everything
@@ -159,7 +159,7 @@ class _LostHints:
 
 
 async def test_a_lost_hint_is_a_delay(storage: Storage, harness: Harness) -> None:
-    """Without any hint, what was written is found by the slow poll."""
+    """Without any hint, the slow poll finds what was written."""
     waiter = SharedProcessWaiter(storage.events, storage.processes, _LostHints(), poll_s=0.02)
     waiting = asyncio.gather(waiter.wait_event_after("p", "tick"), waiter.await_outcome("p"))
     await asyncio.sleep(0.05)
@@ -171,7 +171,7 @@ async def test_a_lost_hint_is_a_delay(storage: Storage, harness: Harness) -> Non
 
 
 async def test_a_pruned_process_ends_the_wait(storage: Storage, harness: Harness) -> None:
-    """Those who wait for what will never come are told so."""
+    """Waiters for a pruned process fail."""
     await storage.processes.complete("p", DONE)
     await harness.clock.advance(1_000)
     waiting = asyncio.create_task(storage.waiter.wait_event_after("p", "tick"))
@@ -184,15 +184,15 @@ async def test_a_pruned_process_ends_the_wait(storage: Storage, harness: Harness
 
 
 async def test_an_unknown_process_is_an_error(storage: Storage) -> None:
-    """Nobody waits for a process that was never registered."""
-    with pytest.raises(ProcessNotFound, match="'nobody'"):
-        await storage.waiter.wait_event_after("nobody", "tick")
-    with pytest.raises(ProcessNotFound, match="'nobody'"):
-        await storage.waiter.await_outcome("nobody")
+    """Waiting for a process that was never registered raises ProcessNotFound."""
+    with pytest.raises(ProcessNotFound, match="'missing'"):
+        await storage.waiter.wait_event_after("missing", "tick")
+    with pytest.raises(ProcessNotFound, match="'missing'"):
+        await storage.waiter.await_outcome("missing")
 
 
 async def test_a_wait_ends_with_its_time(storage: Storage) -> None:
-    """A wait that times out leaves nothing behind, and another one finds what comes later."""
+    """A wait that times out leaves nothing behind, and another one finds later events."""
     with pytest.raises(WaitTimedOut, match="'tick'"):
         await storage.waiter.wait_event_after("p", "tick", timeout_s=0.01)
     with pytest.raises(WaitTimedOut, match="end"):
@@ -203,7 +203,7 @@ async def test_a_wait_ends_with_its_time(storage: Storage) -> None:
 
 
 async def test_a_cancelled_wait_leaves_nothing_behind(storage: Storage) -> None:
-    """The storage works and closes as before."""
+    """After a wait is cancelled the storage works and closes as before."""
     waiting = asyncio.create_task(storage.waiter.await_outcome("p"))
     await parked(storage)
     waiting.cancel()
@@ -215,7 +215,7 @@ async def test_a_cancelled_wait_leaves_nothing_behind(storage: Storage) -> None:
 
 
 async def test_closing_ends_every_wait(storage: Storage) -> None:
-    """Those who wait are told that the storage is closed, and so are those who come later."""
+    """Waits under way and later ones raise StorageClosed."""
     waiting = [
         asyncio.create_task(storage.waiter.wait_event_after("p", "tick")),
         asyncio.create_task(storage.waiter.await_outcome("p")),
@@ -230,7 +230,7 @@ async def test_closing_ends_every_wait(storage: Storage) -> None:
 
 
 async def test_the_last_sequences_of_many_take_one_query(harness: Harness) -> None:
-    """One query answers for any number of processes; those that do not exist are left out."""
+    """One query answers for any number of processes; unknown ones are omitted."""
     names: list[str] = []
     storage = await harness.open(on_statement=names.append)
     ids = [f"q{number}" for number in range(250)]
@@ -238,7 +238,7 @@ async def test_the_last_sequences_of_many_take_one_query(harness: Harness) -> No
     await storage.events.append("q7", TICK)
     await storage.events.append("q7", TICK)
     names.clear()
-    found = await storage.events.last_sequences([*ids, "nobody"])
+    found = await storage.events.last_sequences([*ids, "missing"])
     assert found == {each: 2 if each == "q7" else 0 for each in ids}
     assert names.count("event_last_sequences") == 1
     assert await storage.events.last_sequences([]) == {}
@@ -248,7 +248,7 @@ async def test_the_last_sequences_of_many_take_one_query(harness: Harness) -> No
 
 @contextlib.asynccontextmanager
 async def appender(url: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run another process that appends to process ``p`` what it is told."""
+    """Run another operating system process that appends its input to process ``p``."""
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.proof.concurrency.event_appender", url, "p"),
         cwd=TESTS_FOLDER.parent,
@@ -270,7 +270,7 @@ async def appender(url: str) -> AsyncIterator[asyncio.subprocess.Process]:
 
 @pytest.mark.parametrize("backend_name", ["sqlite", "postgres"])
 async def test_another_process_wakes_the_waiter(backend_url: str, backend_name: str) -> None:
-    """What a process of its own writes reaches those who wait here, without a poll."""
+    """A write of another operating system process wakes waiters here, without a poll."""
     async with await lash.open(backend_url) as storage:
         without_poll(storage)
         await storage.processes.register(registration())

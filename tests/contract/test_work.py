@@ -1,4 +1,4 @@
-"""What parking must hold: a parked process is not looked at until its time or a reason to run, and none is lost."""
+"""The contract of parking: a parked process is not polled until its time or a reason to run; none is lost."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.factories.process import (
 
 
 class TestPark:
-    """Laws about parking and waking one process."""
+    """Laws of parking and waking one process."""
 
     async def test_a_registration_is_ready(self, harness: Harness) -> None:
         """A new process is on the work list at once, and a repeated registration does not change that."""
@@ -39,7 +39,7 @@ class TestPark:
         assert await ready(storage) == []
 
     async def test_an_external_process_is_never_ready(self, harness: Harness) -> None:
-        """An external process is never on the work list, whatever is sent to it."""
+        """An external process is never on the list, whatever is sent to it."""
         storage = await opened(harness)
         await storage.processes.register(external("p", GO))
         await storage.events.signal("p", "go", signal_id="1")
@@ -47,7 +47,7 @@ class TestPark:
         assert await ready(storage) == []
 
     async def test_what_runs_is_not_looked_at(self, harness: Harness) -> None:
-        """A live lease keeps a process off the list, woken or not; release and lapse put it back."""
+        """A live lease keeps a process off the list, woken or not; release and expiry put it back."""
         storage = await opened_with_process(harness)
         first = await run(storage)
         await storage.events.signal("p", "go", signal_id="1")
@@ -61,7 +61,7 @@ class TestPark:
         assert await ready(storage, BOB) == ["p"]
 
     async def test_parked_until_woken(self, harness: Harness) -> None:
-        """Without a time, nothing but a reason to run brings a parked process back; its lease is free."""
+        """Without a time, only a reason to run puts a parked process back on the list; its lease is free."""
         storage = await opened_with_process(harness)
         first = await run(storage)
         assert first.wake_seq == 0
@@ -74,7 +74,7 @@ class TestPark:
         assert (await run(storage)).wake_seq == 1
 
     async def test_parked_until_a_moment(self, harness: Harness) -> None:
-        """A timer is due at its moment, not before, and the poll returns that moment."""
+        """A timer is due at its moment, not before, and a poll returns that moment."""
         storage = await opened_with_process(harness)
         due = harness.clock.now_ms() + 5_000
         await parked(storage, until_ms=due)
@@ -88,7 +88,7 @@ class TestPark:
 
     @pytest.mark.parametrize("until_ms", [0, 1])
     async def test_a_moment_of_the_past_is_due(self, harness: Harness, until_ms: int) -> None:
-        """Parking until what has been is no parking; the answer is that nothing came between."""
+        """Parking until a past moment leaves the process ready; the answer is that no reason came meanwhile."""
         storage = await opened_with_process(harness)
         assert await park(storage, await run(storage), until_ms) is True
         assert await ready(storage) == ["p"]
@@ -96,7 +96,7 @@ class TestPark:
     @pytest.mark.parametrize("reason", ["signal", "cancel", "abandon"])
     @pytest.mark.parametrize("moment", ["before the claim", "between", "after"])
     async def test_no_reason_is_lost(self, harness: Harness, reason: str, moment: str) -> None:
-        """No lost wake-up: whatever asks a process to run does so before, during and after a run that parks."""
+        """No wake-up is lost: a reason to run counts before, during and after a run that parks."""
         storage = await opened_with_process(harness)
         if moment == "before the claim":
             await parked(storage)
@@ -120,7 +120,7 @@ class TestPark:
         assert (await run(storage)).wake_seq == 1
 
     async def test_what_a_process_does_itself_does_not_wake_it(self, harness: Harness) -> None:
-        """Events, waits and references that a run writes are no reason to run again."""
+        """Events, waits and references that a run writes are not reasons to run again."""
         storage = await opened_with_process(harness)
         first = await run(storage)
         await storage.events.append("p", event())
@@ -131,7 +131,7 @@ class TestPark:
         assert await ready(storage) == []
 
     async def test_a_burst_of_signals_is_counted(self, harness: Harness) -> None:
-        """Every signal is a reason of its own, also of several storages at once; a replayed one is none."""
+        """Every signal is a separate reason, also from concurrent storages; a replayed one is none."""
         storage = await opened_with_process(harness)
         await parked(storage)
         others = [await harness.open() for _ in range(3)]
@@ -141,7 +141,7 @@ class TestPark:
         assert (await run(storage)).wake_seq == 21
 
     async def test_an_older_reason_keeps_its_place(self, harness: Harness) -> None:
-        """Processes come in the order in which they became ready; more reasons do not send one to the end."""
+        """Processes come in the order in which they became ready; more reasons do not move one to the end."""
         storage = await opened(harness)
         for process_id in ("b", "a", "c"):
             await storage.processes.register(process(process_id, NOTE, GO))
@@ -152,7 +152,7 @@ class TestPark:
         assert await ready(storage) == ["c", "a", "b"]
 
     async def test_a_re_entry_counts_anew(self, harness: Harness) -> None:
-        """The number of a re-entry covers what came since the first claim, which it may read."""
+        """The count of a re-entry includes the reasons since the first claim."""
         storage = await opened_with_process(harness)
         first = await run(storage)
         await storage.events.signal("p", "go", signal_id="1")
@@ -161,7 +161,7 @@ class TestPark:
         assert await park(storage, again) is True
 
     async def test_a_claim_makes_a_parked_process_ready(self, harness: Harness) -> None:
-        """A worker that dies while it runs a parked process leaves it on the list; otherwise it would stay parked."""
+        """A worker that dies while running a parked process leaves it on the list."""
         storage = await opened_with_process(harness)
         await parked(storage, until_ms=FOREVER)
         await run(storage)
@@ -171,7 +171,7 @@ class TestPark:
 
     @pytest.mark.parametrize("how", ["expired", "released", "taken over", "other token", "parked before"])
     async def test_a_lost_fence_parks_nothing(self, harness: Harness, how: str) -> None:
-        """Parking with a fence that does not hold is refused and changes nothing."""
+        """Parking with a lost fence is refused and changes nothing."""
         storage = await opened_with_process(harness)
         fence, seen = await _lose(storage, harness, how)
         ready_before = await ready(storage)
@@ -190,7 +190,7 @@ class TestPark:
         assert numbers == [1, 2, 3]
 
     async def test_parking_is_no_event(self, harness: Harness) -> None:
-        """ADR 0018: the log and the record know nothing of parking, of timers and of being ready."""
+        """The log and the record do not show parking, timers or readiness."""
         storage = await opened_with_process(harness)
         first = await run(storage)
         record, events = await stored(storage), await log(storage)
@@ -201,7 +201,7 @@ class TestPark:
         assert after.changes == before.changes
 
     async def test_parking_survives_reopening(self, harness: Harness) -> None:
-        """A timer and the reasons seen are stored: another storage finds them as they were."""
+        """A timer and the seen reasons are stored: another storage finds them unchanged."""
         storage = await harness.open()
         await registered(storage, "p", "q")
         due = harness.clock.now_ms() + 50
@@ -215,7 +215,7 @@ class TestPark:
 
     @pytest.mark.parametrize(("wake_seq", "until_ms"), [(-1, None), ("0", None), (True, None), (0, -1), (0, 2**63)])
     async def test_bad_numbers_are_refused(self, harness: Harness, wake_seq: Any, until_ms: Any) -> None:  # noqa: ANN401
-        """A number that cannot be stored is refused before anything is written."""
+        """An invalid number is refused before anything is written."""
         storage = await opened_with_process(harness)
         fence = (await run(storage)).lease.fence
         call = storage.process_leases.park(fence, wake_seq=wake_seq, until_ms=until_ms)
@@ -233,7 +233,7 @@ async def _ask(storage: Storage, reason: str) -> None:
 
 
 async def _lose(storage: Storage, harness: Harness, how: str) -> tuple[LeaseFence, int]:
-    """Run the process, lose the right to, and return the fence that holds no more, and the reasons seen."""
+    """Run the process, lose its lease, and return the lost fence and the reasons seen."""
     first = await run(storage)
     fence = first.lease.fence
     match how:

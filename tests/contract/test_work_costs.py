@@ -1,4 +1,4 @@
-"""What a look at the work list costs: one question, and no more with 100,000 parked processes and queued batches."""
+"""Costs of polling the work list: one statement, independent of parked processes and queued batches."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FEW: Final = 1_000
 MANY: Final = 100_000
 ME: Final = owner("me", process=LocalProcess(host_id="h", boot_id="b", pid=1, process_start="1"))
 _MOST_ROWS: Final = 500
-"""More than one look has to read here, and far fewer than there are."""
+"""More rows than one poll needs to read here, and far fewer than exist."""
 _FOREVER: Final = 2**61
 _NUMBERS = {
     "sqlite": """(
@@ -72,7 +72,7 @@ _BATCHES = """
 
 
 async def _begin(url: str) -> None:
-    """Make ten sessions, and five processes that are ready."""
+    """Create ten sessions, and five processes that are ready."""
     async with await lash.open(url) as storage:
         for number in range(10):
             await created(storage, f"s{number}")
@@ -91,7 +91,7 @@ async def _fill(url: str, backend: str, first: int, last: int) -> None:
 
 @pytest.mark.parametrize("backend_name", ["postgres"], indirect=True)
 async def test_a_look_and_parking_are_one_statement(backend_url: str, backend_name: str) -> None:
-    """Issue 6: a look is one round trip on PostgreSQL, and so are parking and an end that wakes its parent."""
+    """On PostgreSQL a poll, parking, and an end that wakes its parent are one round trip each."""
     names: list[str] = []
     async with await lash.open(backend_url, on_statement=names.append) as storage:
         await storage.processes.register(process("p", NOTE, GO))
@@ -140,7 +140,7 @@ def _steps(connection: apsw.Connection, query: str, parameters: dict[str, object
 
 @pytest.mark.parametrize("backend_name", ["sqlite"])
 async def test_sqlite_looks_no_longer_with_more_parked(tmp_path: Path, backend_name: str) -> None:
-    """Issue 6: SQLite runs as many instructions with 1,000 as with 100,000 processes parked and batches queued."""
+    """SQLite runs as many instructions with 1,000 as with 100,000 parked processes and queued batches."""
     path = tmp_path / "lash.db"
     url, queries = f"sqlite:///{path}", load_queries("lash.sqlite.sql")
     assert {name for name in queries if name.startswith("work_")} - set(_QUESTIONS) == {
@@ -169,7 +169,7 @@ class Full:
         self._query = load_queries("lash.postgres.sql", schema=options.schema)["work_poll"]
 
     async def scans(self, mode: str) -> list[dict[str, Any]]:
-        """Look under a kind of plan, and return the scans of tables that ran."""
+        """Poll under a plan mode, and return the table scans that ran."""
         given = "20, 20, 'me', '1', 'b', 'h', ARRAY['s0', 's1'], ARRAY['p0', 'f77'], 64"
         connection = await asyncpg.connect(self._dsn)
         try:
@@ -194,7 +194,7 @@ def full(postgres_server: PostgresServer) -> Iterator[Full]:
 @pytest.mark.parametrize("statistics", ["", "fresh"])
 @pytest.mark.parametrize("mode", ["force_generic_plan", "force_custom_plan"])
 async def test_a_postgres_look_reads_few_rows(full: Full, backend_name: str, statistics: str, mode: str) -> None:
-    """Issue 6: at 100,000 parked processes a look reads a few rows of each table, through its indexes."""
+    """At 100,000 parked processes a poll reads a few rows of each table, through its indexes."""
     if statistics:
         await raw(full.url, "ANALYZE lash_processes, lash_process_leases, lash_batches, lash_sessions")
     large = {"lash_processes", "lash_process_leases", "lash_batches", "lash_process_events"}

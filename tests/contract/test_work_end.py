@@ -1,4 +1,4 @@
-"""What ends must hold for the work list: a process that ended is never run again, and its parent is woken."""
+"""The contract of ends for the work list: an ended process never runs again, and its parent is woken."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from tests.factories.process import DONE, GO, NOTE, ending, event, external, pro
 
 
 class TestWorkEnd:
-    """Laws about ends: of the process itself, and of its children."""
+    """Laws of ends: of the process itself, and of its children."""
 
     @pytest.mark.parametrize("how", ["fenced", "unfenced", "declared", "abandoned"])
     async def test_what_ended_is_never_ready(self, harness: Harness, how: str) -> None:
-        """An end takes a process off the list for good; later signals and late releases do not bring it back."""
+        """An end removes a process from the list; later signals and late releases do not bring it back."""
         storage = await opened(harness)
         await storage.processes.register(process("p", GO, ending("done", TerminalState.COMPLETED)))
         first = await run(storage)
@@ -47,7 +47,7 @@ class TestWorkEnd:
         assert (work.process_ids, work.next_at_ms) == ((), None)
 
     async def test_a_run_whose_process_ended_parks_quietly(self, harness: Harness) -> None:
-        """Ended by others while it runs: parking frees the lease, and there is nothing to run again."""
+        """If its process was ended elsewhere, a run's parking frees the lease, and there is nothing to run."""
         storage = await opened_with_process(harness)
         first = await run(storage)
         await storage.processes.complete("p", DONE)
@@ -59,7 +59,7 @@ class TestWorkEnd:
     @pytest.mark.parametrize("moment", ["between", "after"])
     @pytest.mark.parametrize("how", ["fenced", "unfenced", "declared", "abandoned"])
     async def test_the_end_of_a_child_wakes_its_parent(self, harness: Harness, how: str, moment: str) -> None:
-        """No lost wake-up: however a child ends, and whenever, a parent that parks is ready again."""
+        """No wake-up is lost: however and whenever a child ends, a parent that parks is ready again."""
         storage = await opened_with_process(harness)
         registration = child()
         types = (*registration.event_types, ending("done", TerminalState.COMPLETED))
@@ -85,7 +85,7 @@ class TestWorkEnd:
         assert await ready(storage) == ["p"]
 
     async def test_a_child_of_an_event_wakes_its_parent(self, harness: Harness) -> None:
-        """A process that one event of another caused is its child too."""
+        """A process caused by an event of another process is its child too."""
         storage = await opened_with_process(harness)
         await storage.processes.register(child(cause=ProcessEventCause(process_id="p", sequence=1)))
         await parked(storage)
@@ -93,7 +93,7 @@ class TestWorkEnd:
         assert await ready(storage) == ["p"]
 
     async def test_only_the_end_wakes_and_only_the_parent(self, harness: Harness) -> None:
-        """Other events of a child, a repeated end, and a cause other than a process wake no parent."""
+        """Other events of a child, a repeated end, and a cause that is not a process wake no process."""
         storage = await opened_with_process(harness)
         await registered(storage, "uncle")
         for registration in (child("c"), child("t", cause=TurnCause(session_id="p", turn_id="p"))):
@@ -110,7 +110,7 @@ class TestWorkEnd:
         assert (await run(storage)).wake_seq == 1
 
     async def test_a_parent_that_is_gone_hinders_no_end(self, harness: Harness) -> None:
-        """A child ends though its parent ended, was pruned, was never registered, or is the child itself."""
+        """A child can end even if its parent ended, was pruned, was never registered, or is the child itself."""
         storage = await opened(harness)
         await registered(storage, "ended", "pruned")
         for process_id in ("pruned", "ended"):
@@ -125,7 +125,7 @@ class TestWorkEnd:
         assert await ready(storage) == []
 
     async def test_processes_that_name_each_other_both_end(self, harness: Harness) -> None:
-        """Two processes that are each other's parents end at the same time without holding each other up."""
+        """Two processes that name each other as parents can end concurrently."""
         storage, other = await harness.open(), await harness.open()
         for number in range(10):
             left, right = f"l{number}", f"r{number}"
@@ -135,7 +135,7 @@ class TestWorkEnd:
         assert await ready(storage) == []
 
     async def test_a_pruned_process_leaves_the_list(self, harness: Harness) -> None:
-        """After pruning there is nothing to park, and the id can be registered again, ready and never woken."""
+        """A pruned process cannot be parked; its id can be registered again, ready and without reasons."""
         storage = await opened_with_process(harness)
         first = await run(storage)
         await storage.events.signal("p", "go", signal_id="1")
@@ -149,7 +149,7 @@ class TestWorkEnd:
         assert (again.wake_seq, again.lease.fencing) == (0, 2)
 
     async def test_an_unknown_process_is_not_parked(self, harness: Harness) -> None:
-        """Parking what was never registered says so."""
+        """Parking a process that was never registered raises."""
         storage = await opened(harness)
         fence = LeaseFence(resource=process_resource("p"), owner_id="a", incarnation_id="1", token="t", fencing=1)
         with pytest.raises(ProcessNotFound):
@@ -157,7 +157,7 @@ class TestWorkEnd:
 
 
 async def _end(storage: Storage, fence: LeaseFence, how: str) -> None:
-    """End a process that is being run, in one of the ways in which one ends."""
+    """End a running process in one of the possible ways."""
     match how:
         case "fenced":
             await storage.process_leases.complete(fence, DONE)

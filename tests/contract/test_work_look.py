@@ -1,4 +1,4 @@
-"""What a look at the work list must hold: it finds everything exactly when it should, and nothing else."""
+"""The contract of polling the work list: it finds work exactly when it is ready, and nothing else."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ BAD: Final[dict[str, dict[str, Any]]] = {
 
 
 class TestLook:
-    """Laws about what a worker finds."""
+    """Laws of what a worker's poll finds."""
 
     async def test_an_empty_storage_has_no_work(self, harness: Harness) -> None:
-        """There is nothing to do, and nothing to wait for."""
+        """An empty storage has no work and no next moment."""
         storage = await harness.open()
         assert await looked(storage) == WorkList(now_ms=harness.clock.now_ms())
 
     @pytest.mark.parametrize("kind", ["late", "early", "command"])
     async def test_a_session_with_work_is_found(self, harness: Harness, kind: str) -> None:
-        """Turn work and commands alike make a session work; one without them is none."""
+        """Turn work and commands both put a session on the list; a session without them is not on it."""
         storage = await _sessions(harness, "idle", "s")
         await queued(storage, {"late": late, "early": early, "command": command}[kind]("x"))
         assert (await looked(storage)).session_ids == ("s",)
 
     async def test_a_held_session_is_not_found(self, harness: Harness) -> None:
-        """A live lease keeps a session off the list to its last moment; release and lapse put it back."""
+        """A live lease keeps a session off the list to its last moment; release and expiry put it back."""
         storage = await _sessions(harness)
         await queued(storage, late("x"))
         fence = await leased(storage, ttl_ms=TTL)
@@ -69,7 +69,7 @@ class TestLook:
         assert (await looked(storage)).session_ids == ("s",)
 
     async def test_delayed_work_is_found_when_due(self, harness: Harness) -> None:
-        """The poll returns the moment of a delayed batch; from then on its session has work."""
+        """A poll returns the due time of a delayed batch, and finds its session from then on."""
         storage = await _sessions(harness)
         due = harness.clock.now_ms() + 50
         await queued(storage, late("x", available_at_ms=due + 10), late("y", available_at_ms=due))
@@ -80,7 +80,7 @@ class TestLook:
         assert (work.session_ids, work.next_at_ms) == (("s",), due + 10)
 
     async def test_a_paused_session_is_found_when_its_pause_ends(self, harness: Harness) -> None:
-        """A session released with a pause stays off the list, whatever is sent to it; the poll returns until when."""
+        """A session released with a pause stays off the list, whatever is sent to it; a poll returns the end."""
         storage = await _sessions(harness, "s", "other")
         await queued(storage, late("x"), late("z", session_id="other"))
         fence = await leased(storage)
@@ -94,7 +94,7 @@ class TestLook:
         assert (work.session_ids, work.next_at_ms) == (("s", "other"), None)
 
     async def test_a_claim_ends_a_pause(self, harness: Harness) -> None:
-        """A pause does not prevent a claim; afterwards, released or committed, the session is found again."""
+        """A pause does not hinder a claim; afterwards, released or committed, the session is found again."""
         storage = await _sessions(harness)
         await queued(storage, late("x"))
         assert await storage.leases.release(await leased(storage), pause_ms=500)
@@ -106,7 +106,7 @@ class TestLook:
         assert (await looked(storage)).session_ids == ("s",)
 
     async def test_a_late_release_pauses_nothing(self, harness: Harness) -> None:
-        """An old holder's release changes nothing, its pause included."""
+        """A late release by an earlier holder changes nothing, its pause included."""
         storage = await _sessions(harness)
         await queued(storage, late("x"))
         old = await leased(storage, ttl_ms=1)
@@ -117,7 +117,7 @@ class TestLook:
 
     @pytest.mark.parametrize("pause_ms", [-1, 24 * 60 * 60 * 1000 + 1, "1", None])
     async def test_a_bad_pause_is_refused(self, harness: Harness, pause_ms: Any) -> None:  # noqa: ANN401
-        """A pause is a number of milliseconds up to a day; otherwise the lease is kept."""
+        """A pause is a number of milliseconds up to a day; a bad one is refused and the lease kept."""
         storage = await _sessions(harness)
         fence = await leased(storage)
         with pytest.raises(InvalidInput, match="pause_ms"):
@@ -133,7 +133,7 @@ class TestLook:
         assert await looked(storage) == WorkList(now_ms=harness.clock.now_ms())
 
     async def test_limits_are_kept(self, harness: Harness) -> None:
-        """At most as much is named as was asked for, the oldest processes first; none is none."""
+        """A poll returns no more than the limits, the oldest processes first; a limit of zero returns none."""
         storage = await _sessions(harness, *"abc")
         for name in "abc":
             await queued(storage, late("x", session_id=name))
@@ -157,7 +157,7 @@ class TestLook:
         assert await ready(storage) == ["first", "second", "third"]
 
     async def test_what_is_bound_to_others_is_not_found(self, harness: Harness) -> None:
-        """Once begun, an owner-bound process is work for its owner only, parked, released or lapsed."""
+        """Once started, an owner-bound process is work for its owner only, parked, released or lapsed."""
         storage = await opened(harness)
         await storage.processes.register(process("p", NOTE, GO, recovery=Recovery.OWNER_BOUND))
         assert await ready(storage, ANN) == await ready(storage, BOB) == ["p"]
@@ -169,7 +169,7 @@ class TestLook:
         assert (await ready(storage, ANN), await ready(storage, BOB)) == (["p"], [])
 
     async def test_the_next_moment_is_the_earliest_of_all(self, harness: Harness) -> None:
-        """The earliest future timer, delay or pause is returned."""
+        """The next moment is the earliest future one of all timers, delays and pauses."""
         storage = await _sessions(harness)
         now = harness.clock.now_ms()
         await registered(storage, "p", "q")
@@ -187,7 +187,7 @@ class TestLook:
 
     @pytest.mark.parametrize("bad", BAD)
     async def test_bad_looks_are_refused(self, harness: Harness, bad: str) -> None:
-        """A look that makes no sense is refused before the database is asked."""
+        """An invalid poll is refused before any query."""
         storage = await harness.open()
         arguments: dict[str, Any] = {"sessions": 1, "processes": 1, "owner": ANN, **BAD[bad]}
         with pytest.raises(InvalidInput):
@@ -195,10 +195,10 @@ class TestLook:
 
 
 class TestRunning:
-    """Laws about what a worker learns of what it runs, and of others on its machine."""
+    """Laws of what a worker learns about its running work, and about others on its machine."""
 
     async def test_commands_for_running_sessions_are_told(self, harness: Harness) -> None:
-        """Of the given sessions, the ones with a ready command are returned; turn work does not count."""
+        """Of the named sessions, those with a ready command are returned; turn work does not count."""
         storage = await _sessions(harness, *"abcd")
         due = harness.clock.now_ms() + 50
         await queued(
@@ -208,12 +208,12 @@ class TestRunning:
             command("x", session_id="c", available_at_ms=due),
             command("x", session_id="d"),
         )
-        assert await _commanded(storage, "a", "b", "c", "nobody") == {"a"}
+        assert await _commanded(storage, "a", "b", "c", "missing") == {"a"}
         await harness.clock.advance(50)
         assert await _commanded(storage, "a", "b", "c") == {"a", "c"}
 
     async def test_a_claimed_command_is_not_told_again(self, harness: Harness) -> None:
-        """What the worker has claimed already it knows of, until its claim lapses."""
+        """A command that the worker has claimed is not returned until its claim lapses."""
         storage = await _sessions(harness)
         fence = await leased(storage)
         await queued(storage, command("x"))
@@ -228,17 +228,17 @@ class TestRunning:
         assert await _commanded(storage, "s") == {"s"}
 
     async def test_cancel_requests_for_running_processes_are_told(self, harness: Harness) -> None:
-        """Of the given processes, the ones that were asked to stop are returned."""
+        """Of the named processes, those with a request to stop are returned."""
         storage = await opened(harness)
         await registered(storage, *"abc")
         await storage.processes.request_cancel("a")
         await storage.processes.request_cancel("c")
         await storage.processes.request_abandon("b")
-        work = await storage.work.poll(sessions=0, processes=0, owner=ANN, running_processes={"a", "b", "nobody"})
+        work = await storage.work.poll(sessions=0, processes=0, owner=ANN, running_processes={"a", "b", "missing"})
         assert work.cancelled_process_ids == ("a",)
 
     async def test_leases_of_the_same_machine_are_told(self, harness: Harness) -> None:
-        """A poll returns the live leases of other holders on the same machine and boot, of both kinds."""
+        """Live leases of other holders on the same machine and boot are returned, of sessions and processes."""
         storage = await _sessions(harness)
         await registered(storage)
         other = owner("other", "2", process=HERE)
@@ -252,7 +252,7 @@ class TestRunning:
 
     @pytest.mark.parametrize("where", ELSEWHERE)
     async def test_leases_of_elsewhere_are_not_told(self, harness: Harness, where: str) -> None:
-        """Of another boot, of another host or container, and of unknown processes nothing can be known."""
+        """Leases from another boot, host or container, or of unknown processes, are not returned."""
         storage = await _sessions(harness)
         await registered(storage)
         far = owner("far", "2", process=ELSEWHERE[where])
@@ -262,7 +262,7 @@ class TestRunning:
         assert (await looked(storage, ANN)).suspect_leases == ()
 
     async def test_a_lease_on_what_ended_is_not_told(self, harness: Harness) -> None:
-        """A process that ended under its holder is not returned as a suspect lease."""
+        """A lease on an ended process is not returned: there is nothing to take over."""
         storage = await opened(harness)
         await registered(storage)
         await run(storage, who=owner("other", "2", process=HERE))
@@ -270,7 +270,7 @@ class TestRunning:
         assert (await looked(storage, ME)).suspect_leases == ()
 
     async def test_a_busy_neighbour_hides_nobody(self, harness: Harness) -> None:
-        """A few leases of each other holder are returned, so that a dead one is found beside one with very many."""
+        """Every other holder is returned with a few leases, so a dead one is found beside one with very many."""
         storage = await harness.open()
         await registered(storage, *(f"p{number}" for number in range(12)))
         busy, dead = owner("busy", "2", process=HERE), owner("dead", "3", process=HERE)
@@ -283,7 +283,7 @@ class TestRunning:
         assert [lease.owner.owner_id for lease in work.suspect_leases] == ["busy", "busy", "dead", "dead"]
 
     async def test_many_looks_and_claims_share_the_work(self, harness: Harness) -> None:
-        """Several storages that look and claim at once run every process once, and leave nothing behind."""
+        """Several storages that poll and claim concurrently run every process once, and leave none behind."""
         storages = [await harness.open() for _ in range(4)]
         await registered(storages[0], *(f"p{number:02}" for number in range(24)))
         runs = await asyncio.gather(*(_work(each, owner(f"w{n}")) for n, each in enumerate(storages)))
@@ -293,7 +293,7 @@ class TestRunning:
 
 
 async def _work(storage: Storage, who: LeaseOwner) -> list[str]:
-    """Run and end what is ready until nothing is."""
+    """Run and end ready processes until there are none."""
     ran: list[str] = []
     while True:
         found = (await storage.work.poll(sessions=0, processes=4, owner=who)).process_ids
@@ -307,7 +307,7 @@ async def _work(storage: Storage, who: LeaseOwner) -> list[str]:
 
 
 async def _sessions(harness: Harness, *session_ids: str) -> Storage:
-    """Open a storage with sessions, ``s`` unless others are named."""
+    """Open a storage with sessions, by default ``s``."""
     storage = await harness.open()
     for session_id in session_ids or ("s",):
         await created(storage, session_id)

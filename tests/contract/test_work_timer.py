@@ -1,4 +1,4 @@
-"""The contract of what makes work besides events: waits that end, and schedules that tick."""
+"""The contract of work from time: waits that end, and schedules that tick."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class TestTimer:
     """Waits and schedules as a worker sees them."""
 
     async def test_the_resolution_of_a_wait_wakes_its_process(self, harness: Harness) -> None:
-        """What a parked process waits for makes it ready at once; a second resolution is none."""
+        """Resolving the wait of a parked process makes it ready at once; a second resolution does not count."""
         storage = await opened_with_process(harness)
         key = await key_of(storage, scope=PROCESS)
         await parked(storage)
@@ -26,7 +26,7 @@ class TestTimer:
         assert (await run(storage)).wake_seq == 1
 
     async def test_a_resolution_before_parking_is_not_lost(self, harness: Harness) -> None:
-        """A wait that ends between the look of a run and its parking leaves the process ready."""
+        """A wait resolved between a run's read and its parking leaves the process ready."""
         storage = await opened_with_process(harness)
         key = await key_of(storage, scope=PROCESS)
         acquired = await run(storage)
@@ -35,14 +35,14 @@ class TestTimer:
         assert await ready(storage) == ["p"]
 
     async def test_a_wait_of_somebody_else_wakes_no_process(self, harness: Harness) -> None:
-        """Waits of sessions and operations are none of a process's business."""
+        """Waits of sessions and operations wake no process."""
         storage = await opened_with_process(harness)
         await parked(storage)
         await storage.waits.resolve(await key_of(storage, scope=OPERATION), YES)
         assert await ready(storage) == []
 
     async def test_a_deadline_is_a_timer_and_wakes(self, harness: Harness) -> None:
-        """A look says when a wait is over, then that it is due; expiring it wakes the process."""
+        """A poll returns the deadline of a wait, then that it is due; expiring it wakes the process."""
         storage = await opened_with_process(harness)
         opened = await storage.waits.open(await key_of(storage, scope=PROCESS), timeout_ms=MINUTE)
         await parked(storage)
@@ -55,7 +55,7 @@ class TestTimer:
         assert (after.timers_due, after.process_ids) == (False, ("p",))
 
     async def test_a_schedule_is_a_timer(self, harness: Harness) -> None:
-        """A look says when a schedule ticks, then that it is due, and after it was fired when it ticks next."""
+        """A poll returns the tick of a schedule, then that it is due, and after firing the next tick."""
         storage = await opened_with_process(harness)
         made = await storage.schedules.register(ScheduleDraft(key="each minute", cron="* * * * *"))
         assert (await looked(storage)).next_at_ms == made.schedule.next_fire_ms
@@ -67,7 +67,7 @@ class TestTimer:
         assert after.next_at_ms == (made.schedule.next_fire_ms or 0) + MINUTE
 
     async def test_a_resolution_wakes_nothing_that_ended(self, harness: Harness) -> None:
-        """A process that ended stays off the list, whatever else happens."""
+        """A resolution does not put an ended process back on the list."""
         storage = await opened_with_process(harness)
         key = await key_of(storage, scope=PROCESS)
         await storage.processes.complete("p", Success())

@@ -1,4 +1,4 @@
-"""What the contracts of the work list share: a look, a run and a way to park."""
+"""Shared by the contracts of the work list: polling, running and parking."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.factories.session import owner
 TTL: Final = 1_000
 """How long a lease lasts, in milliseconds."""
 FOREVER: Final = 2**62
-"""A moment that no test waits for."""
+"""A moment that no test reaches."""
 ANN, BOB = owner("ann"), owner("bob")
 
 
 async def looked(storage: Storage, who: LeaseOwner = ANN) -> WorkList:
-    """Return what a worker finds that runs nothing yet."""
+    """Return what a worker that runs nothing finds."""
     return await storage.work.poll(sessions=100, processes=100, owner=who)
 
 
@@ -32,7 +32,7 @@ async def ready(storage: Storage, who: LeaseOwner = ANN) -> list[str]:
 
 
 async def run(storage: Storage, process_id: str = "p", who: LeaseOwner = ANN) -> ProcessAcquired:
-    """Begin to run a process."""
+    """Claim a process."""
     outcome = await storage.process_leases.claim(process_id, who, ttl_ms=TTL)
     assert isinstance(outcome, ProcessAcquired), outcome
     return outcome
@@ -54,7 +54,7 @@ def child(process_id: str = "c", of: str = "p", *, cause: CausalRef | None = Non
 
 
 async def opened_with_process(harness: Harness) -> Storage:
-    """Open a storage with the process ``p``, which takes the signal ``go``."""
+    """Open a storage with the process ``p``, which accepts the signal ``go``."""
     storage = await opened(harness)
     await storage.processes.register(process("p", NOTE, GO))
     return storage
