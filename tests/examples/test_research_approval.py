@@ -54,7 +54,7 @@ async def test_a_rejection_withdraws_the_report(programs: Programs, backend_url:
     key = chat.read_until("mail: ").rpartition("/approve/")[2]
 
     async with lash.App(backend_url, worker=False) as app:
-        with pytest.raises(lash.InvalidInput, match="key of the wait"):
+        with pytest.raises(lash.InvalidInput, match="unknown wait key"):
             await app.resolve(f"{key[:-2]}{'AA' if key[-2:] != 'AA' else 'BB'}", "mallory")
     assert programs.run(_EXAMPLE, "--reject", key, "--url", backend_url).lines == ["done"]
     assert chat.finish() == 0

@@ -27,14 +27,14 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("target", "complaint"),
     [
-        ("lash_test_nowhere:app", "there is no module 'lash_test_nowhere'"),
-        ("lash_test_shop.inner:app", "there is no module 'lash_test_shop.inner'"),
+        ("lash_test_nowhere:app", "unknown module 'lash_test_nowhere'"),
+        ("lash_test_shop.inner:app", "unknown module 'lash_test_shop.inner'"),
         ("lash_test_shop", "has no 'app'; it has agents, bad"),
         ("lash_test_shop:nothing", "has no 'nothing'; it has agents, bad"),
         ("lash_test_shop:number", "of type int, not a lash.App"),
         ("lash_test_broken:app", "cannot be imported: ZeroDivisionError"),
         ("lash_test_needy:app", "needs 'lash_test_not_installed', which is not installed"),
-        (":app", "names no module"),
+        (":app", "expected module:name"),
     ],
 )
 def test_a_wrong_target_is_told_from_a_missing_one(

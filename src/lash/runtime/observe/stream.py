@@ -19,7 +19,7 @@ _FIRST_PAUSE_S: Final = 0.05
 
 
 def observe(storage: Storage, session_id: str, cursor: str | None = None) -> AsyncGenerator[Observed, None]:
-    """Return what happens in a session, from now on or from right behind a cursor, for as long as somebody asks.
+    """Return what happens in a session, from now on or from right behind a cursor, until the caller stops.
 
     Now is when the first value is asked for; `current_cursor` fixes it earlier. A session that does not exist yet is
     waited for; when it is deleted, the stream ends. Every value has the cursor with which another call, in any process,
