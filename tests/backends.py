@@ -1,4 +1,4 @@
-"""What the tests know about backends: their names, which test belongs to which, and a schema of one's own."""
+"""Backends as tests see them: their names, which test belongs to which, and fresh schemas and databases."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FOLDER_BACKENDS = {
 
 
 def backend_of_path(path: Path) -> str | None:
-    """Return the backend whose own folder the test file lies in."""
+    """Return the backend whose directory the test file is in."""
     return next((name for folder, name in _FOLDER_BACKENDS.items() if path.is_relative_to(folder)), None)
 
 
@@ -80,7 +80,7 @@ def fresh_schema(url: str) -> Iterator[str]:
 
 @contextmanager
 def scratch_database(url: str) -> Iterator[str]:
-    """Create an empty database, give its URL, and drop it whoever is still connected."""
+    """Create an empty database, give its URL, and drop it even while connections remain."""
     name = f"test_{uuid.uuid4().hex}"
     run_sql(url, f'CREATE DATABASE "{name}"')
     try:
@@ -212,7 +212,7 @@ async def _migrate(url: str) -> None:
 
 
 def _in_thread(work: Callable[[], T]) -> T:
-    """Do something in a thread without an event loop, and return or raise here what it does there."""
+    """Run a function in a thread without an event loop, and return or raise its result here."""
     results: list[T] = []
     failures: list[BaseException] = []
 

@@ -1,4 +1,4 @@
-"""Backends for the tests, and an account of which backend ran how many of them.
+"""Backends for the tests, and a count of how many ran on each.
 
 ``--backend NAME`` (repeatable) leaves out the tests of the other backends. With ``CI=true`` in the environment, a run
 over the whole suite in which no test ran on PostgreSQL fails, however green it looks.
@@ -52,7 +52,7 @@ def postgres_schema_url(postgres_server: PostgresServer) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def reused_database(postgres_server: PostgresServer) -> Iterator[ReusedDatabase]:
-    """A database with a migrated storage that one test after the other uses."""
+    """A database with a migrated storage that tests use one after another."""
     database = ReusedDatabase(postgres_server.url)
     yield database
     database.close()
@@ -60,7 +60,7 @@ def reused_database(postgres_server: PostgresServer) -> Iterator[ReusedDatabase]
 
 @pytest.fixture
 def postgres_storage_url(reused_database: ReusedDatabase) -> Iterator[str]:
-    """The URL of an empty storage, migrated already, that no other test uses meanwhile."""
+    """The URL of an empty, migrated storage that no other test uses meanwhile."""
     yield reused_database.url
     reused_database.clean()
 
@@ -95,7 +95,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # Whoever starts us in the background may have Ctrl-C ignored, which every process of the tests would inherit.
+    # A parent that starts us in the background may ignore Ctrl-C, which every process of the tests would inherit.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[_TALLY] = BackendTally()
     # Reports reach a plugin's hooks without the configuration, so the counting plugin carries its tally itself.
@@ -117,7 +117,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Say as the very last thing how many tests ran on each backend."""
+    """Print as the last line how many tests ran on each backend."""
     if _TALLY not in config.stash or config.option.collectonly or _is_helper(config):
         return
     writer = config.get_terminal_writer()
@@ -159,7 +159,7 @@ def _postgres_is_missing(config: pytest.Config) -> bool:
 
 
 def _is_helper(config: pytest.Config) -> bool:
-    """Say whether this process runs a part of the tests for another one, which counts them all."""
+    """Return whether this process is an xdist worker, whose controller counts all tests."""
     return hasattr(config, "workerinput")
 
 

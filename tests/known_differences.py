@@ -1,7 +1,7 @@
 """Where the two backends differ on purpose, each with its reason.
 
 The lists are closed: `tools.check_repository` fails on a difference that is not listed and on an entry that is no
-difference any more.
+longer a difference.
 """
 
 QUERY_DIFFERENCES: dict[str, str] = {
@@ -62,7 +62,7 @@ QUERY_DIFFERENCES: dict[str, str] = {
     "emit_prunable": "SQLite has one writer, so it needs no row locks",
     "emit_report": "PostgreSQL writes a report with its deliveries, SQLite step by step",
     "event_acknowledge_batch": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
-    "effect_any": "PostgreSQL begins a turn as one statement, SQLite step by step",
+    "effect_any": "PostgreSQL claims a turn as one statement, SQLite step by step",
     "effect_facts": "PostgreSQL reads the facts of an effect at once, SQLite one by one",
     "effect_join_group": "PostgreSQL counts an effect in its group in the statement that writes it",
     "effect_retire_groups": "PostgreSQL retires effects and groups in one statement",
@@ -95,11 +95,11 @@ QUERY_DIFFERENCES: dict[str, str] = {
     "grant_revoke_session": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
     "grant_transfer": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
     "lease_of": "PostgreSQL reads the facts of a commit at once, SQLite one by one",
-    "maintenance_file_pages": "each database tells its sizes in its own way",
+    "maintenance_file_pages": "each database reports its sizes in its own way",
     "maintenance_hold_blobs": "SQLite has one writer, so it needs no row locks",
-    "maintenance_table_bytes": "each database tells its sizes in its own way",
-    "maintenance_table_rows": "each database tells its sizes in its own way",
-    "maintenance_table_sizes": "each database tells its sizes in its own way",
+    "maintenance_table_bytes": "each database reports its sizes in its own way",
+    "maintenance_table_rows": "each database reports its sizes in its own way",
+    "maintenance_table_sizes": "each database reports its sizes in its own way",
     "node_all": "PostgreSQL loads a session as one statement, SQLite step by step",
     "node_close_segments": "PostgreSQL closes segments in the statement that vacuums them",
     "node_inherited": "PostgreSQL loads a session as one statement, SQLite step by step",
@@ -108,8 +108,8 @@ QUERY_DIFFERENCES: dict[str, str] = {
     "node_taken": "PostgreSQL reads the facts of a commit at once, SQLite one by one",
     "node_stored": "PostgreSQL reads the facts of a commit at once, SQLite one by one",
     "session_for_commit": "PostgreSQL reads the facts of a commit at once, SQLite one by one",
-    "notify_send": "PostgreSQL tells of changes, SQLite is asked for them",
-    "effect_record_by_key": "PostgreSQL saves steps of a statement by a key that it has seen; SQLite has no such steps",
+    "notify_send": "PostgreSQL notifies of changes, SQLite is polled for them",
+    "effect_record_by_key": "PostgreSQL saves steps of a statement if it has cached the key; SQLite has no such steps",
     "process_register_and_claim": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
     "process_bury": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
     "process_change": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
@@ -117,14 +117,14 @@ QUERY_DIFFERENCES: dict[str, str] = {
     "process_forget_tombstone": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
     "process_insert": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
     "process_insert_lease": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
-    "process_last_change": "PostgreSQL tells of changes, SQLite is asked for them",
+    "process_last_change": "PostgreSQL notifies of changes, SQLite is polled for them",
     "process_project": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
     "process_lease_complete": "PostgreSQL ends processes of several callers at once, SQLite in one transaction",
     "process_rows": "PostgreSQL claims processes of several callers at once, SQLite in one transaction",
     "process_prunable": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
     "process_prune": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
     "process_register": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
-    "queue_claim_turn": "PostgreSQL begins a turn as one statement, SQLite step by step",
+    "queue_claim_turn": "PostgreSQL claims a turn as one statement, SQLite step by step",
     "queue_backlog": "PostgreSQL claims, enqueues and consumes in few statements, SQLite step by step",
     "queue_batch": "PostgreSQL claims, enqueues and consumes in few statements, SQLite step by step",
     "queue_candidates": "PostgreSQL claims, enqueues and consumes in few statements, SQLite step by step",
@@ -146,7 +146,7 @@ QUERY_DIFFERENCES: dict[str, str] = {
     "session_insert_lease": "PostgreSQL creates a session as one statement, SQLite step by step",
     "session_load": "PostgreSQL loads a session as one statement, SQLite step by step",
     "session_lock": "SQLite has one writer, so it needs no row locks",
-    "session_ties": "PostgreSQL asks what there is before it sends more statements, SQLite saves nothing so",
+    "session_ties": "PostgreSQL checks what exists to save round trips, which SQLite does not have",
     "session_take_id": "PostgreSQL creates a session as one statement, SQLite step by step",
     "trigger_bury": "PostgreSQL deletes and buries a subscription in one statement",
     "trigger_bury_session": "PostgreSQL deletes and buries a subscription in one statement",
@@ -157,7 +157,7 @@ QUERY_DIFFERENCES: dict[str, str] = {
     "trigger_prune_tombstones": "PostgreSQL prunes receipts and tombstones in one statement",
     "usage_totals": "PostgreSQL loads a session as one statement, SQLite step by step",
     "wait_lock_session": "SQLite has one writer, so it needs no row locks",
-    "wait_note_change": "PostgreSQL tells of changes, SQLite is asked for them",
+    "wait_note_change": "PostgreSQL notifies of changes, SQLite is polled for them",
     "wait_owner_lives": "PostgreSQL guards a write to a wait in the statement that writes it",
     "work_cancelled": "PostgreSQL polls the work list in one statement, SQLite list by list",
     "work_commanded": "PostgreSQL polls the work list in one statement, SQLite list by list",
@@ -202,5 +202,5 @@ CONTRACT_DIFFERENCES: dict[str, str] = {
 }
 """Tests of the contract suite that a database in memory cannot run, each with its reason.
 
-They are expected to fail there, so an entry that is no difference any more fails the run.
+They are expected to fail there, so an entry that is no longer a difference fails the run.
 """

@@ -21,7 +21,7 @@ def test_a_first_pause_beyond_the_longest_is_cut() -> None:
 
 
 def test_jitter_keeps_between_half_of_a_pause_and_all_of_it() -> None:
-    """A jittered pause is at least half as long as asked for, and never longer; two of them differ."""
+    """A jittered pause is between half and all of the given pause, and two of them differ."""
     pauses = [jitter(1.0) for _ in range(100)]
     assert all(0.5 <= pause <= 1.0 for pause in pauses)
     assert len(set(pauses)) > 1

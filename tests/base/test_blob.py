@@ -1,4 +1,4 @@
-"""How bytes are packed by profile, and proven when they are unpacked."""
+"""Packing bytes by profile, and verifying them when they are unpacked."""
 
 import contextlib
 import random
@@ -35,7 +35,7 @@ def noise(size: int) -> bytes:
     ],
 )
 def test_compression_begins_exactly_at_the_threshold(profile: Compression, size: int, codec: Codec) -> None:
-    """One byte less is stored as it is."""
+    """Content one byte below the threshold is stored plain."""
     content = b"a" * size
     packed = pack(content, profile)
     assert (packed.codec, packed.size) == (codec, size)
@@ -44,7 +44,7 @@ def test_compression_begins_exactly_at_the_threshold(profile: Compression, size:
 
 @pytest.mark.parametrize("profile", Compression)
 def test_compression_that_does_not_help_is_left_out(profile: Compression) -> None:
-    """Bytes without a pattern stay plain under every profile."""
+    """Incompressible bytes stay plain under every profile."""
     content = noise(8_192)
     assert pack(content, profile) == (sha256(content), Codec.PLAIN, 8_192, content)
 
@@ -99,7 +99,7 @@ PLAIN = pack(CONTENT, Compression.LOW_LATENCY)
     ],
 )
 def test_damage_is_always_noticed(damaged: StoredBlob) -> None:
-    """Content, size, codec and ref must all agree; nothing else is ever returned."""
+    """Content, size, codec and ref must all agree; anything else raises CorruptData."""
     with pytest.raises(CorruptData, match=damaged.ref):
         unpack(damaged)
 
@@ -107,7 +107,7 @@ def test_damage_is_always_noticed(damaged: StoredBlob) -> None:
 @settings(max_examples=80, deadline=None)
 @given(st.integers(0, len(PACKED.content) * 8 - 1))
 def test_a_flipped_bit_never_gives_other_bytes(bit: int) -> None:
-    """Whatever bit is damaged, the result is the right content or an error."""
+    """With any bit damaged, the result is the right content or an error."""
     damaged = bytearray(PACKED.content)
     damaged[bit // 8] ^= 1 << bit % 8
     with contextlib.suppress(CorruptData):
@@ -130,7 +130,7 @@ def test_a_bomb_is_refused_without_being_expanded(claimed: int) -> None:
 
 
 def test_what_could_not_be_read_again_is_not_packed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same limit holds for both ways, so that nothing is stored that is refused afterwards."""
+    """Packing and unpacking have the same limit, so nothing is stored that cannot be read."""
     monkeypatch.setattr("lash.base.compression.MAX_CONTENT_BYTES", 5_000)
     assert len(unpack(pack(b"a" * 5_000, Compression.BALANCED))) == 5_000
     with pytest.raises(InvalidInput, match="5,001 bytes; at most 5,000"):
@@ -140,7 +140,7 @@ def test_what_could_not_be_read_again_is_not_packed(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_failure_of_the_decompressor_is_kept_as_the_cause() -> None:
-    """The error is ours, what the library said is not lost."""
+    """The error is ours and keeps the library's as its cause."""
     with pytest.raises(CorruptData, match="cannot be decompressed") as caught:
         unpack(PLAIN._replace(codec=Codec.ZSTD))
     assert isinstance(caught.value.__cause__, zstd.ZstdError)

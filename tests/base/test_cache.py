@@ -6,7 +6,7 @@ from lash.base.cache import ByteCache
 
 
 def test_the_least_recently_used_is_forgotten_first() -> None:
-    """The bound on the number drops what was used longest ago."""
+    """The bound on entries drops the least recently used one."""
     cache = ByteCache(max_count=2, max_bytes=1_000)
     cache.remember(("n", "a"), b"1")
     cache.remember(("n", "b"), b"22")
@@ -17,7 +17,7 @@ def test_the_least_recently_used_is_forgotten_first() -> None:
 
 
 def test_the_bound_on_bytes_holds() -> None:
-    """Bytes are dropped until all fit; what would fill more than a quarter is not kept at all."""
+    """Entries are dropped until the bytes fit; one that would fill more than a quarter is not cached."""
     cache = ByteCache(max_count=100, max_bytes=40)
     for number in range(10):
         cache.remember(("n", str(number)), b"x" * 10)
@@ -29,7 +29,7 @@ def test_the_bound_on_bytes_holds() -> None:
 
 
 def test_remembering_and_forgetting_count_once() -> None:
-    """The size is right after the same key came twice, and after it was forgotten twice."""
+    """The size is right after the same key was added twice and removed twice."""
     cache = ByteCache(max_count=10, max_bytes=100)
     for _ in range(2):
         cache.remember(("n", "a"), b"12345")

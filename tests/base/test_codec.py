@@ -1,4 +1,4 @@
-"""What encode accepts comes back unchanged; what it cannot carry is refused by its path."""
+"""A value that encode accepts comes back unchanged; any other is refused with its path."""
 
 import dataclasses
 import datetime
@@ -54,7 +54,7 @@ def refused(value: object) -> str:
 
 
 def test_a_value_becomes_compact_text_without_its_defaults() -> None:
-    """Fields in the order of their definition, no white space, no escapes for letters."""
+    """Fields are in the order of their definition, without white space or escaped letters."""
     box = Box(body={"b": [1, 2.5, None, True], "a": "é\n"}, count=2, at=NOON)
     assert (
         encode(box, Box, "box") == '{"body":{"b":[1,2.5,null,true],"a":"é\\n"},"count":2,"at":"2025-06-01T12:00:00Z"}'
@@ -76,7 +76,7 @@ plain_json = st.recursive(
 @settings(max_examples=150, deadline=None)
 @given(plain_json)
 def test_plain_json_comes_back_as_it_was(value: object) -> None:
-    """Every JSON value is accepted, returned with its types, and readable by any other JSON reader."""
+    """Every JSON value is accepted, comes back with its types, and is readable by any JSON reader."""
     text = encode(Box(body=value), Box, "box")  # type: ignore[arg-type]
     back = decode(text, Box, "box").body
     assert repr(back) == repr(value)
@@ -105,7 +105,7 @@ anything = st.recursive(
 @settings(max_examples=150, deadline=None)
 @given(anything)
 def test_whatever_is_accepted_comes_back_equal(value: object) -> None:
-    """A value is refused when it is written, or returned unchanged; there is no third way."""
+    """A value is either refused when it is written, or comes back unchanged."""
     try:
         text = encode(Box(body=value), Box, "box")  # type: ignore[arg-type]
     except InvalidInput:
@@ -138,13 +138,13 @@ def test_negative_zero_keeps_its_sign() -> None:
 
 
 def test_tuples_become_lists_and_enumerations_their_text() -> None:
-    """The two conversions that lose nothing are made."""
+    """Only the two lossless conversions are made."""
     assert decode(encode(Box(body=(1, {"a": (2,)})), Box, "box"), Box, "box").body == [1, {"a": [2]}]  # type: ignore[arg-type]
     assert decode(encode(Box(body=Colour.RED), Box, "box"), Box, "box").body == "red"
 
 
 def test_a_list_is_taken_for_a_typed_tuple() -> None:
-    """It comes back as the tuple that the field is declared to be."""
+    """A list in a field declared as a tuple comes back as a tuple."""
     assert decode(encode(Box(labels=["a"]), Box, "box"), Box, "box").labels == ("a",)  # type: ignore[arg-type]
 
 
@@ -173,13 +173,13 @@ def test_a_list_is_taken_for_a_typed_tuple() -> None:
     ],
 )
 def test_what_json_cannot_carry_is_refused_by_its_path(body: JSON, message: str) -> None:
-    """Nothing is rounded, dropped or turned into something else on the way."""
+    """Nothing is rounded, dropped or converted on the way."""
     assert refused(Box(body=body)) == message
 
 
 @pytest.mark.parametrize("body", ["\ud800", {"a": "x\udfff"}, {"\ud800": 1}])
 def test_a_lone_surrogate_is_refused(body: JSON) -> None:
-    """In values as in keys."""
+    """A lone surrogate is refused in values and in keys."""
     assert refused(Box(body=body)) == "box contains a lone surrogate"
 
 
@@ -197,7 +197,7 @@ def test_a_lone_surrogate_is_refused(body: JSON) -> None:
     ],
 )
 def test_a_wrong_type_in_a_typed_field_is_refused_by_its_path(value: object, path: str) -> None:
-    """The decoder's own path says which field it is."""
+    """The path in the error names the field."""
     message = refused(value)
     assert message.startswith("box: ")
     assert f"`{path}`" in message
@@ -211,18 +211,18 @@ def test_a_wrong_type_in_a_typed_field_is_refused_by_its_path(value: object, pat
     ],
 )
 def test_the_text_of_a_typed_value_is_not_the_value(value: object, message: str) -> None:
-    """What the code around a commit takes for a value must be one."""
+    """Encoded text is refused where a typed value is expected."""
     assert refused(value).startswith(message)
 
 
 def test_a_zone_that_does_not_fit_is_refused() -> None:
-    """A zone with odd seconds would be rounded, and the moment changed."""
+    """A zone with odd seconds is refused, since rounding would change the moment."""
     odd = datetime.timezone(datetime.timedelta(hours=5, minutes=53, seconds=28))
     assert refused(Box(at=datetime.datetime(2025, 6, 1, tzinfo=odd))).startswith("box.at, a datetime, would be")
 
 
 def test_nesting_is_accepted_up_to_the_limit() -> None:
-    """A hundred levels, the record itself included, come back."""
+    """A value of a hundred levels, the record included, comes back."""
     deepest = Box(body=nested(99))  # type: ignore[arg-type]
     assert decode(encode(deepest, Box, "box"), Box, "box") == deepest
     emptiest = Box(body=nested(98, []))  # type: ignore[arg-type]
@@ -232,13 +232,13 @@ def test_nesting_is_accepted_up_to_the_limit() -> None:
 @pytest.mark.parametrize("innermost", [1, [], {}])
 @pytest.mark.parametrize("levels", [100, 150, 900, 10_000])
 def test_nesting_beyond_the_limit_is_refused(levels: int, innermost: object) -> None:
-    """One level more is refused, and so are ten thousand, without a RecursionError; empty levels count."""
+    """One more level is refused, and so are ten thousand, without a RecursionError; empty levels count."""
     outer = levels if innermost == 1 else levels - 1
     assert refused(Box(body=nested(outer, innermost))) == "box is nested more than 100 levels deep"  # type: ignore[arg-type]
 
 
 def test_a_value_that_contains_itself_is_refused() -> None:
-    """A circle has no end that could be written."""
+    """A cyclic value is refused."""
     circle: list[object] = []
     circle.append(circle)
     assert refused(Box(body=circle)) == "box is nested more than 100 levels deep"
@@ -258,20 +258,20 @@ def test_a_value_that_contains_itself_is_refused() -> None:
     ],
 )
 def test_stored_text_that_cannot_be_read_is_corrupt(text: str | bytes) -> None:
-    """The error says what it was, and keeps the decoder's own as its cause."""
+    """The error names the record, and has the decoder's error as its cause."""
     with pytest.raises(CorruptData, match="the box cannot be read") as caught:
         decode(text, Box, "the box")
     assert caught.value.__cause__ is not None
 
 
 def test_stored_text_of_any_depth_is_corrupt_not_a_crash() -> None:
-    """A damaged row cannot exhaust the stack."""
+    """A deeply nested damaged row does not exhaust the stack."""
     with pytest.raises(CorruptData):
         decode('{"body":' + "[" * 100_000, Box, "the box")
 
 
 def test_unknown_fields_of_an_open_record_are_ignored() -> None:
-    """A record that a newer version wrote can be read."""
+    """A record written by a newer version can be read."""
     assert decode('{"count":1,"later":true}', Box, "box") == Box(count=1)
 
 
@@ -285,19 +285,19 @@ def test_the_canonical_text_does_not_depend_on_the_order_of_keys_or_sets() -> No
 
 @pytest.mark.parametrize("content", [b"", b"abc", bytes(range(256)) * 40])
 def test_the_content_hash_is_sha_256(content: bytes) -> None:
-    """Lowercase hex, over the bytes as they are."""
+    """The hash is lowercase hex over the unchanged bytes."""
     assert content_hash(content) == hashlib.sha256(content).hexdigest()
 
 
 def test_any_shape_can_be_named() -> None:
-    """Shapes that are no records are decoded too."""
+    """Types other than records can be decoded too."""
     assert decode(encode([1, 2], list[int], "list"), list[int], "list") == [1, 2]
     with pytest.raises(InvalidInput, match="list: "):
         encode(["x"], list[int], "list")
 
 
 def test_text_is_written_as_utf8_that_other_readers_understand() -> None:
-    """NUL, quotes and letters outside the basic plane survive another reader."""
+    """NUL, quotes and letters outside the basic plane are read by another reader."""
     text = encode(Box(body='\0"\\😀'), Box, "box")
     assert json.loads(text) == {"body": '\0"\\😀'}
     assert msgspec.json.decode(text) == {"body": '\0"\\😀'}

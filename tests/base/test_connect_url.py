@@ -1,4 +1,4 @@
-"""Which URLs name a storage. A wrong one is refused before anything is opened."""
+"""URLs of storages. A wrong one is refused before anything is opened."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from lash.sqlite.storage import SQLiteStorage
 
 @pytest.fixture(autouse=True)
 def nothing_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Each test runs in an empty working directory and leaves it empty: a file would show that one was opened."""
+    """Each test runs in an empty working directory and must leave it empty, so no file was opened."""
     monkeypatch.chdir(tmp_path)
     yield
     assert list(tmp_path.iterdir()) == []
@@ -49,19 +49,19 @@ def nothing_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     ],
 )
 async def test_a_wrong_url_is_refused_before_anything_is_opened(url: str, message: str) -> None:
-    """The error says what is wrong and how it is written, and no file appears."""
+    """The error has the fault and the right form, and no file appears."""
     with pytest.raises(ConfigError, match=message):
         await lash.open(url)
 
 
 async def test_a_wrong_compression_is_refused() -> None:
-    """The profiles are named in the error."""
+    """The error lists the profiles."""
     with pytest.raises(ConfigError, match="unknown compression 'fast'; expected one of low_latency, balanced, compact"):
         await lash.open("sqlite:///agents.db", compression="fast")  # type: ignore[arg-type]
 
 
 async def test_a_pool_goes_with_postgres_only() -> None:
-    """A pool for a file is a mistake, not something to ignore."""
+    """A pool for a file is refused, not ignored."""
     with pytest.raises(ConfigError, match="expected a postgresql:// URL with pool"):
         await lash.open("sqlite:///agents.db", pool=object())  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""The tree of errors is the one that its page draws, and every error tells a program what to do."""
+"""The error tree is the one drawn in the module's docstring, and every error carries its advice."""
 
 import inspect
 import pickle
@@ -37,7 +37,7 @@ CLASSES = {name: each for name, each in vars(errors).items() if inspect.isclass(
 
 
 def drawn_parents() -> dict[str, str]:
-    """The parent of every class according to the drawing in the module's docstring."""
+    """Return the parent of every class according to the drawing in the module's docstring."""
     parents: dict[str, str] = {}
     branch: list[str] = []
     for line in (errors.__doc__ or "").splitlines():
@@ -51,7 +51,7 @@ def drawn_parents() -> dict[str, str]:
 
 
 def test_the_drawn_tree_is_the_real_one() -> None:
-    """Every class stands in the drawing, below the class it derives from."""
+    """Every class is in the drawing, below its base class."""
     assert drawn_parents() == {
         name: each.__bases__[0].__name__ for name, each in CLASSES.items() if each is not LashError
     }
@@ -59,23 +59,23 @@ def test_the_drawn_tree_is_the_real_one() -> None:
 
 @pytest.mark.parametrize("advice", Advice)
 def test_every_class_gives_the_advice_it_is_meant_to(advice: Advice) -> None:
-    """What a caller should do is decided once, by hand, for each class."""
+    """The advice of each class is listed here, and a new class must be added."""
     assert {name for name, each in CLASSES.items() if each.advice is advice} == ADVICE[advice]
 
 
 def test_every_error_can_be_imported_from_the_package() -> None:
-    """Callers catch ``lash.errors.SomeError``; common ones are the same classes in ``lash``."""
+    """Callers catch ``lash.errors.SomeError``; the common ones are also in ``lash``."""
     assert {name for name in CLASSES if getattr(lash.errors, name) is CLASSES[name]} == set(CLASSES)
     assert {name for name in CLASSES if name in dir(lash) and getattr(lash, name) is not CLASSES[name]} == set()
 
 
 def test_every_class_says_when_it_is_raised() -> None:
-    """Each has a sentence of its own, not an inherited one."""
+    """Each class has its own docstring."""
     assert [name for name, each in CLASSES.items() if not vars(each).get("__doc__")] == []
 
 
 def test_messages_name_what_they_are_about() -> None:
-    """Numbers and names stand in the text as well as in the fields."""
+    """Numbers and names are in the message and in the fields."""
     assert str(errors.RevisionConflict("s", 3, 5)) == (
         "session 's' is at revision 5, the commit expected 3; load and decide again"
     )
@@ -104,17 +104,17 @@ def test_messages_name_what_they_are_about() -> None:
     ],
 )
 def test_errors_of_processes_name_the_process(error: LashError, message: str) -> None:
-    """And what stands in its way."""
+    """The message names the process and the obstacle."""
     assert str(error) == message
 
 
 def test_a_wait_may_be_for_no_process() -> None:
-    """Then only what was waited for is named."""
+    """A wait without a process names only what was awaited."""
     assert str(errors.WaitTimedOut(None, "resolution of wait abc", 2)) == "no resolution of wait abc within 2 s"
 
 
 def test_an_unknown_outcome_is_said_so() -> None:
-    """Only where the call may have been applied all the same."""
+    """Only errors of calls that may have been applied say so."""
     assert errors.StoreUnavailable("lost", outcome_unknown=True).outcome_unknown is True
     assert errors.StoreUnavailable("busy").outcome_unknown is False
     assert errors.StorageFailure("full").outcome_unknown is False
@@ -144,6 +144,6 @@ def test_an_unknown_outcome_is_said_so() -> None:
     ],
 )
 def test_an_error_crosses_into_another_process(error: LashError, fields: dict[str, object]) -> None:
-    """A pickled error keeps its class, its message and its fields; process pools send them so."""
+    """A pickled error keeps its class, message and fields, as process pools need."""
     copy = pickle.loads(pickle.dumps(error))
     assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), fields)

@@ -9,7 +9,7 @@ from lash.base.ids import new_id
 
 
 def test_an_id_is_a_uuid_of_version_7() -> None:
-    """The standard library reads version and variant from any of them."""
+    """The standard library reads version 7 and its variant from every id."""
     for _ in range(200):
         text = new_id()
         parsed = uuid.UUID(hex=text)
@@ -24,7 +24,7 @@ def test_an_id_begins_with_the_milliseconds_of_its_making(monkeypatch: pytest.Mo
 
 
 def test_later_ids_sort_behind_earlier_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The order of the text is the order of the milliseconds, also where the number grows a digit."""
+    """Ids sort as text in the order of their milliseconds, also where the number gets another digit."""
     moments = [0, 1, 15, 16, 255, 256, 10**9, 2**40, 1_750_000_000_000, 2**48 - 1]
     made = []
     for moment in moments:
@@ -35,7 +35,7 @@ def test_later_ids_sort_behind_earlier_ones(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_ids_of_one_millisecond_differ(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every bit that is neither time nor layout is random: over 1,000 ids each of the 74 is seen both ways."""
+    """Every bit that is neither time nor layout is random: in 1,000 ids each of the 74 takes both values."""
     monkeypatch.setattr(time, "time_ns", lambda: 0)
     values = [int(new_id(), 16) for _ in range(1_000)]
     assert len(set(values)) == 1_000

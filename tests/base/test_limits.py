@@ -1,4 +1,4 @@
-"""Which texts and numbers can be stored anywhere."""
+"""Limits of texts and numbers that can be stored anywhere."""
 
 import pytest
 
@@ -11,7 +11,7 @@ LEAST = -9_223_372_036_854_775_808
 
 @pytest.mark.parametrize("text", ["a", " a ", "é😀", "a" * 255, "😀" * 255, "new\nline"])
 def test_an_identifier_is_returned_as_it_is(text: str) -> None:
-    """Up to 255 characters, of any script, neither trimmed nor folded."""
+    """Up to 255 characters of any script are returned unchanged, neither trimmed nor folded."""
     assert check_identifier("id", text) == text
 
 
@@ -29,7 +29,7 @@ def test_an_identifier_is_returned_as_it_is(text: str) -> None:
     ],
 )
 def test_what_cannot_serve_as_an_identifier_is_refused(wrong: object, message: str) -> None:
-    """The error names the argument and says what is wrong with it."""
+    """The error names the argument and the fault."""
     with pytest.raises(InvalidInput) as caught:
         check_identifier("id", wrong)
     assert str(caught.value) == message
@@ -62,18 +62,18 @@ def test_an_integer_out_of_range_is_refused(number: int, least: int) -> None:
 
 @pytest.mark.parametrize("wrong", [True, False, 1.0, "1", None])
 def test_what_is_no_integer_is_refused(wrong: object) -> None:
-    """A bool is no number here."""
+    """A bool does not count as an integer."""
     with pytest.raises(InvalidInput, match="n must be an integer, not"):
         check_integer("n", wrong)
 
 
 def test_the_lower_bound_is_allowed() -> None:
-    """``at_least`` includes its number."""
+    """``at_least`` includes its bound."""
     assert check_integer("n", 1, at_least=1) == 1
 
 
 def test_addition_stops_at_the_largest_integer() -> None:
-    """A sum never leaves the range of its column."""
+    """A sum is clamped to the range of its column."""
     assert saturating_add(2, 3) == 5
     assert saturating_add(MOST - 1, 1) == MOST
     assert saturating_add(MOST, 1) == MOST
@@ -81,7 +81,7 @@ def test_addition_stops_at_the_largest_integer() -> None:
 
 
 def test_content_is_bytes_of_a_bounded_length() -> None:
-    """Bytes are returned as they are; anything else, or too many of them, is refused with its measure."""
+    """Bytes are returned unchanged; other types and too many bytes are refused, with the limit."""
     assert check_content("content", b"") == b""
     assert check_content("content", b"1234", limit=4) == b"1234"
     with pytest.raises(InvalidInput, match="content has 5 bytes; at most 4 are allowed"):
@@ -92,7 +92,7 @@ def test_content_is_bytes_of_a_bounded_length() -> None:
 
 
 def test_a_digest_is_64_lowercase_hex_digits() -> None:
-    """Nothing else passes: no path, no pattern, no digit of another script, no line break at the end."""
+    """Anything else is refused: paths, patterns, digits of another script, a trailing line break."""
     digest = "0123456789abcdef" * 4
     assert check_digest("ref", digest) == digest
     for wrong in (

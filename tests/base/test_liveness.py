@@ -1,4 +1,4 @@
-"""Whether a process is provably dead, told from a /proc tree made for the test."""
+"""Proof that a process is dead, from a /proc tree made for the test."""
 
 import os
 import platform
@@ -18,14 +18,14 @@ CLAIMANT = LocalProcess(host_id=f"host/{NAMESPACE}", boot_id="boot-1", pid=77, p
 
 
 def stat_line(pid: int, *, state: str = "S", start: str = "98765", command: str = "python3") -> str:
-    """A line of /proc/PID/stat: field 3 is the state, field 22 the start."""
+    """Return a line of /proc/PID/stat: field 3 is the state, field 22 the start."""
     between = " ".join(str(number) for number in range(4, 22))
     return f"{pid} ({command}) {state} {between} {start} 23 24 25\n"
 
 
 @pytest.fixture
 def proc(tmp_path: Path) -> Path:
-    """A /proc in which nobody runs but the first process and the reader."""
+    """A /proc in which only the first process and the reader run."""
     (tmp_path / "1").mkdir()
     (tmp_path / "self/ns").mkdir(parents=True)
     (tmp_path / "self/ns/pid").symlink_to(NAMESPACE)
@@ -40,7 +40,7 @@ def run(proc: Path, line: str, pid: int = HOLDER.pid) -> None:
 
 
 def test_a_process_that_is_gone_is_dead(proc: Path) -> None:
-    """No entry in a readable /proc is proof."""
+    """A missing entry in a readable /proc is proof."""
     assert is_provably_dead(HOLDER, CLAIMANT, proc) is True
 
 
@@ -51,34 +51,34 @@ def test_a_running_process_is_alive(proc: Path) -> None:
 
 
 def test_a_reused_pid_is_not_the_holder(proc: Path) -> None:
-    """Another start mark means that the holder died and somebody else got its number."""
+    """Another start mark means that the holder died and another process got its pid."""
     run(proc, stat_line(HOLDER.pid, start="98766"))
     assert is_provably_dead(HOLDER, CLAIMANT, proc) is True
 
 
 @pytest.mark.parametrize("state", ["Z", "X"])
 def test_a_zombie_is_dead(proc: Path, state: str) -> None:
-    """It has finished; only its parent has not asked for its exit code yet."""
+    """A zombie has exited; only its parent has not collected the exit code."""
     run(proc, stat_line(HOLDER.pid, state=state))
     assert is_provably_dead(HOLDER, CLAIMANT, proc) is True
 
 
 @pytest.mark.parametrize("state", ["R", "S", "D", "T", "t", "I"])
 def test_a_waiting_or_stopped_process_is_alive(proc: Path, state: str) -> None:
-    """A stopped process can go on at any time."""
+    """A stopped process can continue at any time."""
     run(proc, stat_line(HOLDER.pid, state=state))
     assert is_provably_dead(HOLDER, CLAIMANT, proc) is False
 
 
 @pytest.mark.parametrize("command", ["odd (name) Z 1 2", "a b", ")", "", ") Z 1 2 3"])
 def test_a_command_cannot_forge_its_state(proc: Path, command: str) -> None:
-    """Fields are counted behind the last parenthesis, whatever the command calls itself."""
+    """Fields are counted behind the last parenthesis, whatever the command's name contains."""
     run(proc, stat_line(HOLDER.pid, command=command))
     assert is_provably_dead(HOLDER, CLAIMANT, proc) is False
 
 
 def test_a_command_that_is_no_text_is_read_all_the_same(proc: Path) -> None:
-    """A name in another encoding hides nobody."""
+    """A name in another encoding does not hide a process."""
     (proc / str(HOLDER.pid)).mkdir()
     (proc / str(HOLDER.pid) / "stat").write_bytes(stat_line(HOLDER.pid, command="@").encode().replace(b"@", b"\xff"))
     assert is_provably_dead(HOLDER, CLAIMANT, proc) is False
@@ -95,42 +95,42 @@ def test_a_command_that_is_no_text_is_read_all_the_same(proc: Path) -> None:
     ids=["other boot", "other machine", "other namespace", "unknown"],
 )
 def test_whoever_cannot_see_the_holder_proves_nothing(proc: Path, claimant: LocalProcess | None) -> None:
-    """Only the same boot of the same machine and namespace can tell."""
+    """Only the same boot of the same machine and namespace can prove a death."""
     assert is_provably_dead(HOLDER, claimant, proc) is False
 
 
 def test_a_holder_that_did_not_say_where_it_runs_counts_as_alive(proc: Path) -> None:
-    """Without a description only time tells."""
+    """A holder without a description counts as alive until its lease expires."""
     assert is_provably_dead(None, CLAIMANT, proc) is False
 
 
 def test_without_proc_everybody_counts_as_alive(tmp_path: Path) -> None:
-    """Where there is no /proc, a missing entry proves nothing."""
+    """Without /proc, a missing entry proves nothing."""
     assert is_provably_dead(HOLDER, CLAIMANT, tmp_path / "missing") is False
     assert is_provably_dead(HOLDER, CLAIMANT, tmp_path) is False
 
 
 @pytest.mark.parametrize("line", ["", "4242 (python3) S 1 2", "4242", "\n"])
 def test_a_line_that_cannot_be_understood_proves_nothing(proc: Path, line: str) -> None:
-    """Half a line is not a dead process."""
+    """A truncated line does not prove a death."""
     run(proc, line)
     assert is_provably_dead(HOLDER, CLAIMANT, proc) is False
 
 
 def test_an_entry_that_cannot_be_read_proves_nothing(proc: Path) -> None:
-    """An error other than absence counts as alive; a folder in the place of the file gives one even to root."""
+    """An error other than absence counts as alive; a directory instead of the file raises one even for root."""
     (proc / str(HOLDER.pid) / "stat").mkdir(parents=True)
     assert is_provably_dead(HOLDER, CLAIMANT, proc) is False
 
 
 def test_where_processes_are_hidden_nobody_is_dead(proc: Path) -> None:
-    """With ``hidepid`` the processes of others cannot be seen; not even the first one, which always runs."""
+    """With ``hidepid`` other users' processes are invisible, even the first one, so nothing is proven."""
     (proc / "1").rmdir()
     assert is_provably_dead(HOLDER, CLAIMANT, proc) is False
 
 
 def test_a_process_that_ends_while_it_is_read_is_dead(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel then answers that there is no such process."""
+    """The kernel then reports that there is no such process."""
 
     def ended(*arguments: object, **options: object) -> str:
         raise ProcessLookupError
@@ -149,14 +149,14 @@ def test_this_process_describes_itself(proc: Path) -> None:
 
 @pytest.mark.parametrize("broken", ["self/ns/pid", "sys/kernel/random/boot_id", "stat"])
 def test_a_process_that_cannot_be_described_says_nothing(proc: Path, broken: str) -> None:
-    """A half description could be mistaken for another process."""
+    """Without all of its parts there is no description, as a partial one could match another process."""
     run(proc, stat_line(os.getpid()), os.getpid())
     (proc / (f"{os.getpid()}/stat" if broken == "stat" else broken)).unlink()
     assert current_process(proc) is None
 
 
 def test_a_boot_id_that_is_no_text_says_nothing(proc: Path) -> None:
-    """Damage is not an identity."""
+    """A damaged boot id is not used as an identity."""
     run(proc, stat_line(os.getpid()), os.getpid())
     (proc / "sys/kernel/random/boot_id").write_bytes(b"\xff")
     assert current_process(proc) is None
@@ -172,14 +172,14 @@ def test_every_owner_is_an_incarnation_of_its_own() -> None:
 
 
 def test_an_owner_without_a_name_is_called_after_machine_and_process() -> None:
-    """An empty name is kept as it is, so that the check of names can refuse it."""
+    """An empty name is kept, so that the check of names can refuse it."""
     assert current_owner().owner_id == f"{platform.node()}:{os.getpid()}"
     assert current_owner("").owner_id == ""
 
 
 @pytest.mark.skipif(not Path("/proc/self/ns/pid").is_symlink(), reason="needs a Linux /proc")
 def test_on_this_machine_the_living_and_the_dead_are_told_apart() -> None:
-    """The real /proc: this process lives, a child that was waited for is dead."""
+    """With the real /proc, this process is alive and a reaped child is dead."""
     here = current_process()
     assert here is not None
     assert is_provably_dead(here, here) is False

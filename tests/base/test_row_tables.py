@@ -1,4 +1,4 @@
-"""The tables that are moved with a storage, and their order."""
+"""Tables that are moved with a storage, and their order."""
 
 from __future__ import annotations
 

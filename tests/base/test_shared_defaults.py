@@ -1,4 +1,4 @@
-"""Equal values have equal encodings, and so equal hashes, whatever object they were given for a default."""
+"""Equal values have equal encodings and hashes, even where a default is an equal but different object."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXAMPLES = (
     ProcessWake(wake_id="w", process_id="p", sequence=1),
     frame("f"),
 )
-"""One of each record that is stored and has such a default."""
+"""One of each stored record with such a default."""
 NOT_STORED = {"CommitBudget": "an option of the storage"}
 
 
@@ -34,12 +34,12 @@ def _kinds(parent: type[Value] = Value) -> Iterator[type[Value]]:
 
 
 def _is_one_of_many(default: object) -> bool:
-    """Say whether an equal value may be another object: Python keeps only one of small numbers and short texts."""
+    """Return whether an equal value may be another object: Python shares small numbers and short texts."""
     return type(default) in (str, int, float, bytes) and pickle.loads(pickle.dumps(default)) is not default
 
 
 def test_every_such_record_has_an_example() -> None:
-    """A new field with a default of which there can be two equal objects needs an example below."""
+    """A new field whose default can exist as two equal objects needs an example below."""
     found = {
         kind.__name__
         for kind in _kinds()
@@ -51,7 +51,7 @@ def test_every_such_record_has_an_example() -> None:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: type(example).__name__)
 def test_an_equal_default_is_left_out_like_the_default(example: Value) -> None:
-    """A record that came from elsewhere, field by field, is stored as one that was made here."""
+    """A record built field by field from elsewhere encodes like one made here."""
     copied = pickle.loads(pickle.dumps(example))
     assert copied == example
     assert msgspec.json.encode(copied) == msgspec.json.encode(example)

@@ -1,4 +1,4 @@
-"""How long texts of records are packed, and what is noticed when they are unpacked."""
+"""Packing of long texts in records, and detection of damage when they are unpacked."""
 
 import contextlib
 import random
@@ -38,7 +38,7 @@ def noise(size: int) -> bytes:
     ],
 )
 def test_a_text_is_packed_exactly_from_the_threshold(profile: Compression, size: int, is_packed: bool) -> None:  # noqa: FBT001
-    """One byte less stays as it is; what was packed is far smaller, and comes back."""
+    """One byte less stays plain; a packed text is far smaller and comes back unchanged."""
     text = b"a" * size
     packed = pack_text(text, profile)
     assert (packed is not None) == is_packed
@@ -49,24 +49,24 @@ def test_a_text_is_packed_exactly_from_the_threshold(profile: Compression, size:
 
 @given(st.binary(max_size=40), st.integers(0, 200))
 def test_every_text_comes_back(seed: bytes, times: int) -> None:
-    """Whatever is packed is unpacked as it was."""
+    """Every packed text is unpacked unchanged."""
     packed = pack_text(seed * times, Compression.COMPACT)
     assert packed is None or unpack_text(packed, "x") == seed * times
 
 
 def test_a_text_that_does_not_get_smaller_is_not_packed() -> None:
-    """Bytes without a pattern stay as they are."""
+    """Incompressible texts stay plain."""
     assert pack_text(noise(4_096), Compression.BALANCED) is None
 
 
 def test_what_was_packed_before_can_be_read() -> None:
-    """The bytes of a text packed by the first version, which every later one must read."""
+    """A text packed by the first version can be read by every later one."""
     stored = bytes.fromhex(FIRST)
     assert unpack_text(stored, "x") == b'{"timestamp":"2025-06-01T12:00:00Z","entry":{"kind":"message"' + b" " * 1_000
 
 
 def test_many_threads_pack_at_once() -> None:
-    """The compressors that all share give each its own text."""
+    """Threads that share the compressors each get their own text back."""
     texts = [bytes([number]) * 2_000 + noise(200 + number) for number in range(200)]
     with ThreadPoolExecutor(8) as pool:
         packed = list(pool.map(lambda text: pack_text(text, Compression.BALANCED), texts))
@@ -75,14 +75,14 @@ def test_many_threads_pack_at_once() -> None:
 
 @pytest.mark.parametrize("damaged", [b"", b"\xff no text", packed_text()[:-3], packed_text() + b"more"])
 def test_damage_is_noticed(damaged: bytes) -> None:
-    """What is no packed text, is cut off or goes on is told apart from texts, by name."""
+    """A text that is not packed, is truncated or has trailing bytes raises CorruptData."""
     with pytest.raises(CorruptData, match="node 'n' cannot be decompressed"):
         unpack_text(damaged, "node 'n'")
 
 
 @given(st.integers(0, 8 * len(packed_text()) - 1))
 def test_a_flipped_bit_raises_nothing_else(bit: int) -> None:
-    """Damage gives other bytes, which the reader of the record judges, or CorruptData."""
+    """Damage gives other bytes, which the record's decoder checks, or CorruptData."""
     damaged = bytearray(packed_text())
     damaged[bit // 8] ^= 1 << bit % 8
     with contextlib.suppress(CorruptData):

@@ -1,4 +1,4 @@
-"""The hub of those who wait, on a log and on signals made by hand."""
+"""The hub of waiters, on a log and hints made by hand."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.base.waiting_kit import DONE, Log, made
 
 
 class Wait(Protocol):
-    """One of the two ways to wait."""
+    """One of the two kinds of waits."""
 
     async def __call__(
         self, waiter: SharedProcessWaiter, process_id: str = "p", *, timeout_s: float | None = None
@@ -38,7 +38,7 @@ async def event(waiter: SharedProcessWaiter, process_id: str = "p", *, timeout_s
 
 
 async def outcome(waiter: SharedProcessWaiter, process_id: str = "p", *, timeout_s: float | None = None) -> object:
-    """Wait for the end and return what it came to."""
+    """Wait for the end and return the outcome."""
     ended = await waiter.await_outcome(process_id, timeout_s=timeout_s)
     assert isinstance(ended, Success)
     return ended.value
@@ -52,12 +52,12 @@ def started(wait: Wait, waiter: SharedProcessWaiter, process_id: str = "p") -> a
 
 
 async def soon(task: asyncio.Task[object]) -> object:
-    """Return what the task returns; a wait that hangs fails the test."""
+    """Return the task's result; a wait that hangs fails the test."""
     return await asyncio.wait_for(task, 10)
 
 
 async def at_rest(log: Log) -> None:
-    """Wait until the hub waits for a hint, and nothing else is left to run."""
+    """Wait until the hub waits for a hint and nothing else is left to run."""
     await asyncio.wait_for(log.hints.resting.wait(), 10)
     for _ in range(5):
         await asyncio.sleep(0)
@@ -70,7 +70,7 @@ def hubs() -> int:
 
 @both
 async def test_what_is_there_is_returned_at_once(wait: Wait, fact: object) -> None:
-    """A fact that is in the log costs one look, and no task."""
+    """A fact that is in the log costs one read, and no task."""
     waiter, log = made("p")
     log.append("p")
     assert await wait(waiter) == fact
@@ -79,7 +79,7 @@ async def test_what_is_there_is_returned_at_once(wait: Wait, fact: object) -> No
 
 @both
 async def test_a_waiter_is_woken_by_a_hint(wait: Wait, fact: object) -> None:
-    """What is appended while somebody waits is returned, and the hub ends with the last waiter."""
+    """An event appended during a wait is returned, and the hub ends with the last waiter."""
     waiter, log = made("p")
     waiting = started(wait, waiter)
     await at_rest(log)
@@ -91,7 +91,7 @@ async def test_a_waiter_is_woken_by_a_hint(wait: Wait, fact: object) -> None:
 
 
 async def test_who_waits_for_an_end_is_told_without_a_look() -> None:
-    """The storage that has ended a process tells those who wait in it; each has an outcome of its own."""
+    """A storage that ends a process wakes its own waiters directly; each gets its own copy of the outcome."""
     waiter, log = made("p", "q")
     waiting = [asyncio.create_task(waiter.await_outcome("p")) for _ in range(2)]
     other = asyncio.create_task(waiter.await_outcome("q"))
@@ -118,7 +118,7 @@ async def test_who_waits_for_an_end_is_told_without_a_look() -> None:
 
 
 async def test_what_runs_here_is_not_asked_for() -> None:
-    """As long as this storage has the lease, waiting for the end takes no look, and hints no question."""
+    """While this storage holds the lease, waiting for the end costs no read, and hints no query."""
     waiter, log = made("p", "q", poll_s=3_600)
     waiter.note_lease("p", 60_000)
     waiting = asyncio.create_task(waiter.await_outcome("p"))
@@ -138,7 +138,7 @@ async def test_what_runs_here_is_not_asked_for() -> None:
 
 @pytest.mark.parametrize("ttl_ms", [60_000, 1])
 async def test_the_end_of_what_ran_here_is_found_if_nobody_tells(ttl_ms: int) -> None:
-    """Somebody else has ended it: it is seen at the next look by itself, and at once where the lease has run out."""
+    """An end by another storage is found at the next poll, or at once where the lease has expired."""
     waiter, log = made("p", minds_time=True, poll_s=0.05)
     waiter.note_lease("p", ttl_ms)
     waiting = asyncio.create_task(waiter.await_outcome("p"))
@@ -148,7 +148,7 @@ async def test_the_end_of_what_ran_here_is_found_if_nobody_tells(ttl_ms: int) ->
 
 
 async def test_old_leases_are_forgotten() -> None:
-    """Leases that nobody gave back do not add up."""
+    """Leases that were never released do not accumulate."""
     waiter, _ = made("p")
     for number in range(3_000):
         waiter.note_lease(f"gone-{number}", 0)
@@ -160,7 +160,7 @@ async def test_old_leases_are_forgotten() -> None:
 @both
 @pytest.mark.parametrize("number", [1, 2])
 async def test_nothing_is_lost_between_looking_and_waiting(wait: Wait, fact: object, number: int) -> None:
-    """An event that comes right after a look, with the only hint there will be, wakes the waiter."""
+    """An event right after a read, with the only hint there will be, wakes the waiter."""
     waiter, log = made("p")
 
     async def append(looks: int) -> None:
@@ -173,7 +173,7 @@ async def test_nothing_is_lost_between_looking_and_waiting(wait: Wait, fact: obj
 
 @both
 async def test_a_wake_during_a_look_counts(wait: Wait, fact: object) -> None:
-    """When the hub has used up the only hint before a look's outdated answer arrives, the waiter looks again."""
+    """If the hub used up the only hint before a read's outdated answer arrived, the waiter reads again."""
     waiter, log = made("p")
 
     async def append(looks: int) -> None:
@@ -187,7 +187,7 @@ async def test_a_wake_during_a_look_counts(wait: Wait, fact: object) -> None:
 
 @both
 async def test_nothing_is_lost_while_the_hub_asks(wait: Wait, fact: object) -> None:
-    """A hint that comes while a query is under way, too late for its answer, leads to another one."""
+    """A hint during a query, too late for its answer, leads to another query."""
     waiter, log = made("p")
     waiting = started(wait, waiter)
     await at_rest(log)
@@ -208,7 +208,7 @@ async def test_a_lost_hint_is_a_delay(wait: Wait, fact: object) -> None:
 
 
 async def test_a_thousand_waiters_cost_one_query() -> None:
-    """A hint leads to one query for all, and only those whose process moved look again."""
+    """A hint leads to one query for all, and only waiters whose process moved read again."""
     ids = [f"p{number}" for number in range(1_000)]
     waiter, log = made(*ids)
     waiting = {each: started(outcome, waiter, each) for each in ids}
@@ -228,7 +228,7 @@ async def test_a_thousand_waiters_cost_one_query() -> None:
 
 
 async def test_event_waiters_do_not_look_on_every_tick() -> None:
-    """Hints about other processes cost no look, for waiters who do not know how far theirs has come either."""
+    """Hints about other processes cost no read, even for waiters that do not know their process's position."""
     waiter, log = made("p", "q")
     waiting = started(event, waiter)
     await at_rest(log)
@@ -245,7 +245,7 @@ async def test_event_waiters_do_not_look_on_every_tick() -> None:
 
 
 async def test_waiters_of_one_process_ask_for_it_once() -> None:
-    """The query names each process once, however many wait for it, and all of them are woken."""
+    """The query names each process once, however many waiters it has, and all of them are woken."""
     waiter, log = made("p")
     waiting = [started(wait, waiter) for wait in (event, outcome, event)]
     await at_rest(log)
@@ -256,7 +256,7 @@ async def test_waiters_of_one_process_ask_for_it_once() -> None:
 
 @both
 async def test_a_cancelled_waiter_leaves_nothing_behind(wait: Wait, fact: object) -> None:
-    """The hub no longer asks for its process, and ends when nobody is left."""
+    """The hub no longer queries the process of a cancelled waiter, and ends with the last one."""
     waiter, log = made("p", "q")
     staying, leaving = started(wait, waiter, "p"), started(wait, waiter, "q")
     await at_rest(log)
@@ -285,7 +285,7 @@ async def test_waiting_works_again_after_the_hub_ended(wait: Wait, fact: object)
 
 @both
 async def test_a_query_that_fails_for_now_is_repeated(wait: Wait, fact: object) -> None:
-    """An error that asks for a retry gets it, without another hint, and the waiter hears nothing of it."""
+    """A retryable error is retried without another hint, and the waiter does not see it."""
     waiter, log = made("p")
     waiting = started(wait, waiter)
     await at_rest(log)
@@ -298,7 +298,7 @@ async def test_a_query_that_fails_for_now_is_repeated(wait: Wait, fact: object) 
 
 @both
 async def test_a_query_that_fails_for_good_ends_the_waits(wait: Wait, fact: object) -> None:
-    """Nobody waits for ever on a broken store: each waiter gets an error of its own, and may wait again."""
+    """On a broken store each waiter gets its own error, and may wait again."""
     waiter, log = made("p", "q")
     waiting = [started(wait, waiter, each) for each in ("p", "q")]
     await at_rest(log)
@@ -317,7 +317,7 @@ async def test_a_query_that_fails_for_good_ends_the_waits(wait: Wait, fact: obje
 
 @both
 async def test_a_process_that_vanishes_ends_the_wait(wait: Wait, fact: object) -> None:
-    """The waiter learns that the process is no longer kept."""
+    """A waiter for a pruned process gets an error."""
     waiter, log = made("p")
     waiting = started(wait, waiter)
     await at_rest(log)
@@ -328,7 +328,7 @@ async def test_a_process_that_vanishes_ends_the_wait(wait: Wait, fact: object) -
 
 @both
 async def test_an_unknown_process_is_an_error(wait: Wait, fact: object) -> None:
-    """Nobody waits for a process that was never registered."""
+    """Waiting for a process that was never registered raises."""
     waiter, log = made()
     with pytest.raises(ProcessNotFound, match="'p'"):
         await wait(waiter)
@@ -338,7 +338,7 @@ async def test_an_unknown_process_is_an_error(wait: Wait, fact: object) -> None:
 @both
 @pytest.mark.parametrize("timeout_s", [0, 0.001])
 async def test_the_time_of_a_wait_ends(wait: Wait, fact: object, timeout_s: float) -> None:
-    """It ends as an error that says what was waited for and may be tried again, and leaves no task."""
+    """A wait that times out raises a retryable error that names what was awaited, and leaves no task."""
     waiter, _log = made("p")
     with pytest.raises(WaitTimedOut, match="'p'") as caught:
         await wait(waiter, timeout_s=timeout_s)
@@ -349,7 +349,7 @@ async def test_the_time_of_a_wait_ends(wait: Wait, fact: object, timeout_s: floa
 
 @both
 async def test_the_last_look_is_at_the_end_of_the_time(wait: Wait, fact: object) -> None:
-    """What is in the log when the time is over is returned, even if its hint was lost."""
+    """An event that is in the log at the deadline is returned, even if its hint was lost."""
     waiter, log = made("p")
     waiting = asyncio.create_task(wait(waiter, timeout_s=0.01))
     await at_rest(log)
@@ -360,7 +360,7 @@ async def test_the_last_look_is_at_the_end_of_the_time(wait: Wait, fact: object)
 @both
 @pytest.mark.parametrize("timeout_s", [-1, float("nan")])
 async def test_a_time_that_is_none_is_refused(wait: Wait, fact: object, timeout_s: float) -> None:
-    """A negative number and no number at all are mistakes of the caller."""
+    """A negative number, or a value that is not a number, is refused."""
     waiter, log = made("p")
     with pytest.raises(InvalidInput, match="timeout_s"):
         await wait(waiter, timeout_s=timeout_s)
@@ -369,7 +369,7 @@ async def test_a_time_that_is_none_is_refused(wait: Wait, fact: object, timeout_
 
 @both
 async def test_closing_ends_every_wait(wait: Wait, fact: object) -> None:
-    """Those who wait, and those who come later, are told that the storage is closed."""
+    """Waits under way and later ones raise StorageClosed."""
     waiter, log = made("p")
     waiting = started(wait, waiter)
     await at_rest(log)

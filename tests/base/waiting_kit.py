@@ -1,4 +1,4 @@
-"""Signals, processes and a waiter over them, made by hand."""
+"""Hints, processes and a waiter over them, made by hand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NEVER_S = 3_600.0
 
 
 class ManualHints:
-    """Hints that only the test gives; it never looks by itself unless told to mind the time."""
+    """Hints that only the test gives; without ``minds_time`` no poll happens."""
 
     def __init__(self, *, minds_time: bool = False) -> None:
         self.waits = 0
@@ -68,7 +68,7 @@ class ManualHints:
 
 
 class ManualListener(LocalListener):
-    """The one who waits for hints that the test gives."""
+    """A listener for the hints that the test gives."""
 
     def __init__(self, hints: ManualHints) -> None:
         super().__init__(LocalHints(), everything=False)
@@ -80,7 +80,7 @@ class ManualListener(LocalListener):
 
 
 class Log:
-    """Processes in memory, as far as waiting needs them, with a place to interfere."""
+    """Processes in memory, as far as waiting needs them, with hooks for the test."""
 
     def __init__(self, hints: ManualHints, *process_ids: str) -> None:
         self.hints = hints
@@ -94,7 +94,7 @@ class Log:
         self.after_query: Callable[[int], None] = lambda _number: None
 
     def append(self, process_id: str, *, hint: bool = True) -> None:
-        """Append an event that is also the end, and say so or not."""
+        """Append an event that is also the end, with or without a hint."""
         events = self.logs[process_id]
         events.append(
             ProcessEvent(process_id=process_id, sequence=len(events) + 1, event_type="tick", occurred_at_ms=0)
@@ -153,7 +153,7 @@ class Log:
         return self.logs[process_id]
 
     async def _looked(self) -> None:
-        """Count a look, and let the test do something before its answer, already made, arrives."""
+        """Count a read, and let the test act before its answer, already made, arrives."""
         self.looks += 1
         await self.during_look(self.looks)
 
@@ -162,7 +162,7 @@ async def _nothing(_number: int) -> None: ...
 
 
 def made(*process_ids: str, minds_time: bool = False, poll_s: float | None = None) -> tuple[SharedProcessWaiter, Log]:
-    """Return a waiter and the log under it; without ``minds_time`` only hints let it query."""
+    """Return a waiter and the log under it; without ``minds_time`` only hints make it query."""
     pace_s = (0.001 if minds_time else _NEVER_S) if poll_s is None else poll_s
     hints = ManualHints(minds_time=minds_time)
     log = Log(hints, *process_ids)

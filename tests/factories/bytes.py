@@ -1,4 +1,4 @@
-"""A byte store that does what a test tells it to do at the moment it is used."""
+"""A byte store that a test scripts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Hook: TypeAlias = Callable[[str], Awaitable[None]]
 
 
 class ScriptedBytes:
-    """Bytes in a dictionary. A hook is awaited before each call of its kind; what it raises is the call's failure."""
+    """Bytes in a dictionary. A hook is awaited before each call of its kind; its exception fails the call."""
 
     durability = Durability.INLINE
 

@@ -1,4 +1,4 @@
-"""Small builders for tests of effects: values that are valid, with only what matters written out."""
+"""Builders of valid values for tests of effects."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TURN: Final = TurnScope(session_id="s", turn_id="t")
 RUN: Final = ProcessScope(process_id="p")
 """The run of process ``p``."""
 OPERATION: Final = OperationScope(operation_id="o")
-"""An operation that belongs to nobody."""
+"""An operation of the host."""
 BROKEN: Final = EffectError(code="broken", message="it broke", raw={"at": [1, 2]})
 """A failure that is recorded."""
 
@@ -45,31 +45,31 @@ def effect(
     group: str | None = None,
     cause: CausalRef | None = None,
 ) -> Envelope:
-    """Return an envelope; its command is a step of no input unless one is given."""
+    """Return an envelope, by default of a step without input."""
     return Envelope(scope=scope, replay_key=key, command=command or Step(name="step"), caused_by=cause, group_key=group)
 
 
 def claimed(decision: EffectDecision, *, taken_over: bool = False) -> EffectClaim:
-    """Return the claim that was given; fail the test if it was not, or not like this."""
+    """Return the claim; fail the test if none was given, or not like this."""
     assert isinstance(decision, EffectClaimed), decision
     assert decision.taken_over is taken_over
     return decision.claim
 
 
 def replayed(decision: EffectDecision) -> EffectRecord:
-    """Return the record that was replayed; fail the test if none was."""
+    """Return the replayed record; fail the test if there is none."""
     assert isinstance(decision, EffectReplayed), decision
     return decision.record
 
 
 def busy(decision: EffectDecision) -> EffectBusy:
-    """Return who is running it; fail the test if nobody is."""
+    """Return the runner; fail the test if there is none."""
     assert isinstance(decision, EffectBusy), decision
     return decision
 
 
 def unknown(decision: EffectDecision) -> EffectRecord:
-    """Return what is known of an effect of which nobody knows whether it happened; fail the test otherwise."""
+    """Return the facts of an effect whose outcome is unknown; fail the test if it is known."""
     assert isinstance(decision, EffectUnknown), decision
     return decision.record
 

@@ -1,4 +1,4 @@
-"""Small builders for tests of processes: values that are valid, with only what matters written out."""
+"""Builders of valid values for tests of processes."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ from lash.stores.storage import Storage
 from tests.factories.session import acquired, owner
 
 NOTE: Final = EventType(name="note")
-"""Takes any payload and means nothing."""
+"""Accepts any payload and has no effect."""
 COUNT: Final = EventType(
     name="count", payload_schema={"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 )
-"""Takes an object with an integer ``n`` and nothing else."""
+"""Accepts an object with an integer ``n`` and nothing else."""
 NEWS: Final = EventType(name="news", semantics=EventSemantics(wake=WakeSpec(input=Pointer(path="/text"))))
 """Wakes a session with the ``text`` of its payload."""
 GO: Final = EventType(name="signal.go")
@@ -54,7 +54,7 @@ STOP: Final = EventType(name="signal.stop", payload_schema={"type": "string"})
 
 
 class RegistrationFields(TypedDict, total=False):
-    """What a registration may carry besides its id and its event types."""
+    """The optional fields of a registration."""
 
     input: ProcessInput
     recovery: Recovery
@@ -65,7 +65,7 @@ class RegistrationFields(TypedDict, total=False):
 
 
 def process(process_id: str = "p", *event_types: EventType, **fields: Unpack[RegistrationFields]) -> Registration:
-    """Return the registration of a process that workers run; it declares `NOTE` unless types are given."""
+    """Return the registration of a process that workers run; it declares `NOTE` by default."""
     fields.setdefault("input", EngineInput(kind="work"))
     if isinstance(fields["input"], EngineInput | ToolCallInput):
         fields.setdefault("environment_ref", "environment")
@@ -73,7 +73,7 @@ def process(process_id: str = "p", *event_types: EventType, **fields: Unpack[Reg
 
 
 def external(process_id: str = "p", *event_types: EventType, wake_session_id: str | None = None) -> Registration:
-    """Return the registration of a process that somebody else does."""
+    """Return the registration of an external process."""
     return process(process_id, *event_types, input=ExternalInput(), wake_session_id=wake_session_id)
 
 
@@ -125,7 +125,7 @@ def granted(
 
 
 def process_lease(outcome: ProcessLeaseOutcome) -> Lease:
-    """Return the lease that was acquired; fail the test if it was not."""
+    """Return the acquired lease; fail the test if there is none."""
     assert isinstance(outcome, ProcessAcquired), outcome
     return outcome.lease
 
@@ -139,14 +139,14 @@ async def registered(storage: Storage, *process_ids: str, outcome: Outcome | Non
 
 
 async def stored(storage: Storage, process_id: str = "p") -> ProcessRecord:
-    """Return the record of a process that must be there."""
+    """Return the record of a process that must exist."""
     record = await storage.processes.get(process_id)
     assert record is not None, process_id
     return record
 
 
 async def consume(storage: Storage, session_id: str = "s") -> tuple[Batch, ...]:
-    """Claim what comes next in a session's queue, commit its consumption, and return it."""
+    """Claim the next work of a session, commit its consumption, and return it."""
     lease = acquired(await storage.leases.claim(session_id, owner("consumer"), ttl_ms=60_000))
     claim = await storage.queue.claim(lease.fence, boundary=Boundary.IDLE, ttl_ms=60_000)
     assert isinstance(claim, Claim), claim

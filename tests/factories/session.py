@@ -1,4 +1,4 @@
-"""Small builders for tests: values that are valid, with only what matters written out."""
+"""Builders of valid values for tests of sessions."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from lash.stores.session import Session
 from lash.stores.storage import Storage
 
 MOMENT: Final = datetime(2024, 2, 29, 12, 30, 15, 123456, tzinfo=UTC)
-"""The time of everything made here, unless told otherwise."""
+"""The time of everything made here, unless another is given."""
 
 
 def node(node_id: str, parent: str | None = None, text: str | None = None, *, role: Role = Role.USER) -> Node:
-    """Return a message node; it says its own id unless a text is given."""
+    """Return a message node, by default with its id as the text."""
     message = Message.text(node_id, role, node_id if text is None else text)
     return Node(node_id=node_id, parent_node_id=parent, timestamp=MOMENT, entry=MessageEntry(message=message))
 
 
 def plugin_node(node_id: str, body: JSON, parent: str | None = None) -> Node:
-    """Return a node that carries any JSON value."""
+    """Return a node with any JSON value."""
     entry = PluginEntry(plugin_type="example", body=body)
     return Node(node_id=node_id, parent_node_id=parent, timestamp=MOMENT, entry=entry)
 
@@ -49,7 +49,7 @@ def append(*nodes: Node, leaf: str | None | UnsetType = UNSET) -> Append:
 
 
 class CommitFields(TypedDict, total=False):
-    """What a commit may carry besides its nodes."""
+    """The optional fields of a commit."""
 
     turn_id: str | None
     fence: LeaseFence | None
@@ -88,12 +88,12 @@ def spent(input_tokens: int, output_tokens: int = 0, *, source: str = "turn", mo
 
 
 def owner(owner_id: str, incarnation_id: str = "1", *, process: LocalProcess | None = None) -> LeaseOwner:
-    """Return somebody who can hold a lease."""
+    """Return an owner of leases."""
     return LeaseOwner(owner_id=owner_id, incarnation_id=incarnation_id, process=process)
 
 
 def acquired(outcome: LeaseOutcome) -> Lease:
-    """Return the lease that was acquired; fail the test if it was not."""
+    """Return the acquired lease; fail the test if there is none."""
     assert isinstance(outcome, Acquired), outcome
     return outcome.lease
 
@@ -105,7 +105,7 @@ async def created(storage: Storage, session_id: str = "s") -> Session:
 
 
 async def started(storage: Storage, session_id: str = "s", *node_ids: str) -> Session:
-    """Create a session with a first commit of message nodes in a row (``a`` if none are named): revision 1."""
+    """Create a session with a first commit of a chain of message nodes (``a`` by default): revision 1."""
     session = await created(storage, session_id)
     await session.commit(commit(0, *chain(*(node_ids or ("a",))), session_id=session_id))
     return session

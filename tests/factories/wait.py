@@ -1,4 +1,4 @@
-"""Small builders for tests of waits: values that are valid, with only what matters written out."""
+"""Builders of valid values for tests of waits."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ YES: Final = Resolved(value={"approved": True})
 
 
 async def placed(storage: Storage) -> Storage:
-    """Create session ``s`` and process ``p``, to which the scopes here belong."""
+    """Create session ``s`` and process ``p``, the owners of these scopes."""
     await created(storage)
     await registered(storage)
     return storage
@@ -66,7 +66,7 @@ def waiting(storage: Storage, key: WaitKey | str, timeout_ms: int | None = None)
 
 
 async def parked(storage: Storage, *keys: WaitKey) -> None:
-    """Return when all these waits are open, so that those who wait for them have begun."""
+    """Return once all these waits are open, so that their waiters have begun."""
 
     async def look() -> None:
         while not {key.key_id for key in keys} <= {each.key_id for each in await pending_all(storage)}:  # noqa: ASYNC110
@@ -76,7 +76,7 @@ async def parked(storage: Storage, *keys: WaitKey) -> None:
 
 
 async def pending_all(storage: Storage) -> list[WaitRecord]:
-    """Return everything that is waited for, page after page."""
+    """Return all pending waits, page after page."""
     found: list[WaitRecord] = []
     while page := await storage.waits.pending(limit=500, after=found[-1].key_id if found else None):
         found += page
@@ -84,5 +84,5 @@ async def pending_all(storage: Storage) -> list[WaitRecord]:
 
 
 async def soon(work: Awaitable[T]) -> T:
-    """Return what the work returns; one that hangs fails the test."""
+    """Return the result of the work; a hang fails the test."""
     return await asyncio.wait_for(work, 20)

@@ -1,4 +1,4 @@
-"""Values that the tests of `lash.plan` are built from. Nothing here asks the code under test for an answer."""
+"""Values that the tests of `lash.plan` are built from, made without the code under test."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ def sha256(content: bytes) -> str:
 
 
 def said(node_id: str, parent: str | None = None, text: str = "hello", role: Role = Role.USER) -> Node:
-    """A message node."""
+    """Return a message node."""
     message = Message.text(f"m-{node_id}", role, text)
     return Node(node_id=node_id, parent_node_id=parent, timestamp=NOON, entry=MessageEntry(message=message))
 
 
 def noted(node_id: str, parent: str | None = None, body: object = None) -> Node:
-    """A plugin node."""
+    """Return a plugin node."""
     entry = PluginEntry(plugin_type="note", body=body)  # type: ignore[arg-type]
     return Node(node_id=node_id, parent_node_id=parent, timestamp=NOON, entry=entry)
 
 
 def bare(node_id: str, parent: str | None = None, body: str = "{}") -> EncodedNode:
-    """A node of which only the place matters."""
+    """Return a node of which only the position matters."""
     return EncodedNode(node_id, parent, body, None, len(body))
 
 
@@ -73,7 +73,7 @@ def rules(
 def facts(
     head: HeadRow = EMPTY_HEAD, *stored_nodes: StoredNode, lease: LeaseRow = FREE_LEASE, now_ms: int = 0
 ) -> CommitFacts:
-    """The facts of a session in which neither turn nor ref is missing."""
+    """Return the facts of a session in which neither turn nor ref is missing."""
     return CommitFacts(
         head=head,
         turn=None,
@@ -91,12 +91,12 @@ OWNER = LeaseOwner(owner_id="worker", incarnation_id="first")
 
 
 def canonical_json(value: object) -> bytes:
-    """The canonical text of plain JSON, made without msgspec."""
+    """Return the canonical text of plain JSON, made without msgspec."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def registered(*event_types: EventType, process_id: str = PROCESS, **fields: object) -> Registration:
-    """A registration of external work that declares these types."""
+    """Return a registration of external work that declares these types."""
     given = {"process_id": process_id, "input": ExternalInput(), "event_types": event_types, **fields}
     return Registration(**given)  # type: ignore[arg-type]
 
@@ -104,7 +104,7 @@ def registered(*event_types: EventType, process_id: str = PROCESS, **fields: obj
 def happened(
     event_type: str, payload: JSON = None, *, sequence: int = 1, replay_key: str | None = None, now_ms: int = 0
 ) -> ProcessEvent:
-    """A fact in the log of the process."""
+    """Return a fact in the log of the process."""
     return ProcessEvent(
         process_id=PROCESS,
         sequence=sequence,

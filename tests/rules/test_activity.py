@@ -1,4 +1,4 @@
-"""What of activity is stored, where gaps are, what cursors mean, and what an observer is told."""
+"""Rules of activity: what is stored, where gaps are, what cursors mean, and what observers get."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def told(place: ObserveCursor, look: ActivityPage) -> tuple[ObserveCursor, list[
 
 
 def test_sizes_add_up_in_bytes() -> None:
-    """An item counts with the bytes of its stored form, together with all before it."""
+    """An item counts with the bytes of its stored form, added to all before it."""
     encoded = encode_activity([ActivityDraft(turn_id="t", payload="é"), ActivityDraft(turn_id="t", payload="e")])
     assert encoded.bodies == ['{"turn_id":"t","payload":"é"}', '{"turn_id":"t","payload":"e"}']
     assert encoded.sizes == [30, 59]
@@ -92,20 +92,20 @@ def test_sizes_add_up_in_bytes() -> None:
     ],
 )
 def test_what_cannot_be_shown_is_refused(items: object, why: str) -> None:
-    """The error says what is wrong with it."""
+    """The error names the fault."""
     with pytest.raises(InvalidInput, match=why):
         encode_activity(items)
 
 
 def test_as_much_as_may_be_is_taken() -> None:
-    """An append has up to 1,024 pieces, and a piece up to 65,536 bytes."""
+    """An append has at most 1,024 items, each of at most 65,536 bytes."""
     assert len(encode_activity([ActivityDraft(turn_id="t")] * 1_024).bodies) == 1_024
     room = 65_536 - len('{"turn_id":"t","payload":""}')
     assert encode_activity([ActivityDraft(turn_id="t", payload="x" * room)]).sizes == [65_536]
 
 
 def test_a_place_is_a_place() -> None:
-    """Nothing else will do; no place means that no activity is read."""
+    """Only a cursor is accepted; without one no activity is read."""
     assert check_cursor(None) is None
     assert check_cursor(HERE) is HERE
     with pytest.raises(InvalidInput, match="expected an ObserveCursor, got str"):
@@ -115,7 +115,7 @@ def test_a_place_is_a_place() -> None:
 
 
 def test_a_look_without_a_place_is_where_the_session_stands() -> None:
-    """What has no number yet has 0, and no epoch is an empty one."""
+    """A missing number counts as 0, and a missing epoch as empty."""
     assert plan_page(None, session(), []) == ActivityPage(newest=HERE)
     bare = SessionState(3, 0, None, None, 0, 0, None, 0, 0)
     assert plan_page(None, bare, []) == ActivityPage(newest=ObserveCursor(life=3, change=START))
@@ -123,7 +123,7 @@ def test_a_look_without_a_place_is_where_the_session_stands() -> None:
 
 
 def test_a_look_shows_what_follows_its_place() -> None:
-    """Rows behind the place are told; there is more if the last is not the newest."""
+    """Rows behind the cursor are returned; there is more if the last is not the newest."""
     look = plan_page(replace(HERE, position=2), session(), [row(3), row(4)])
     assert [item.position for item in look.activity] == [3, 4]
     assert look.more
@@ -149,19 +149,19 @@ def test_a_look_shows_what_follows_its_place() -> None:
     ],
 )
 def test_gaps(place: ObserveCursor, now: SessionState, rows: list[ActivityRow], gap: GapReason | None) -> None:
-    """A gap instead of a part, and never the activity of another life."""
+    """Missing activity is a gap, not a partial answer, and never that of another life."""
     look = plan_page(place, now, rows)
     assert (look.gap, look.activity) == (gap, ())
 
 
 def test_a_damaged_row_is_told() -> None:
-    """A row that cannot be read is an error, not absence."""
+    """An unreadable row is an error, not absence."""
     with pytest.raises(CorruptData, match="activity 5"):
         plan_page(replace(HERE, position=4), session(), [ActivityRow(5, 2, "{", 0)])
 
 
 def test_changes_that_were_pruned_are_a_gap() -> None:
-    """Only a cursor at or behind the floor of the feed is good."""
+    """Only a cursor at or above the floor of the feed is valid."""
     assert decode_seen_changes([], ChangeCursor(1, 4), ChangeCursor(1, 5)) is None
     seen = decode_seen_changes([], ChangeCursor(1, 5), ChangeCursor(1, 5))
     assert seen is not None
@@ -169,7 +169,7 @@ def test_changes_that_were_pruned_are_a_gap() -> None:
 
 
 def test_only_visible_changes_are_shown() -> None:
-    """The cursor stands behind all of the page, each change has the cursor behind itself."""
+    """The page's cursor is behind all of its changes, and each change has the cursor behind itself."""
     rows = [
         SeenChangeRow(1, "p", "event", 4, "completed", visible=True, transaction_id=7),
         SeenChangeRow(2, "q", "event", 1, "running", visible=False, transaction_id=7),
@@ -197,14 +197,14 @@ def test_only_visible_changes_are_shown() -> None:
 
 
 def test_cursors_are_golden() -> None:
-    """Cursors that are out in the world mean the same for ever; the three lengths of padding are left out."""
+    """Cursors of earlier versions keep their meaning permanently; padding of any length is omitted."""
     for session_id in ("q", "qq", "qqq"):
         assert encode_cursor(session_id, HERE) == cursor(f"o1:3:5:2:4:3:9:1:e:YzE6MDow:{session_id}")
 
 
 @pytest.mark.parametrize("session_id", ["s", "a:b:c", "é 𝄞", "x" * 255, "\N{PILE OF POO}" * 255])
 def test_a_cursor_means_its_place(session_id: str) -> None:
-    """What is written is read back, for any session, and needs no quoting in a URL."""
+    """A cursor decodes to its position, for any session, and needs no quoting in a URL."""
     for place in (HERE, ObserveCursor(), replace(HERE, position=2**63 - 1)):
         text = encode_cursor(session_id, place)
         assert set(text) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
@@ -244,7 +244,7 @@ def test_what_is_no_cursor_is_refused(text: str) -> None:
 
 
 def test_a_cursor_has_up_to_4096_characters() -> None:
-    """A longer text is not even read."""
+    """A longer text is refused unread."""
     start = "o1:3:5:2:4:3:9:1:e:YzE6MDow:"
     for size, fits in ((3_072, True), (3_073, False), (3_075, False)):
         session_id = "s" * (size - len(start))
@@ -258,13 +258,13 @@ def test_a_cursor_has_up_to_4096_characters() -> None:
 
 
 def test_a_cursor_names_a_session() -> None:
-    """One that names none is no cursor, rather than that of another session."""
+    """A cursor that names no session is refused, not taken for that of another session."""
     with pytest.raises(InvalidInput, match="expected a cursor of a session"):
         decode_cursor("s", cursor("o1:3:5:2:4:3:9:1:e::"))
 
 
 def test_a_cursor_belongs_to_its_session() -> None:
-    """That of another session is an error which names both."""
+    """A cursor of another session is an error that names both."""
     with pytest.raises(InvalidInput, match="belongs to session 'other', not to 's'"):
         decode_cursor("s", encode_cursor("other", HERE))
     with pytest.raises(InvalidInput, match="expected the text of a cursor, got int"):
@@ -272,7 +272,7 @@ def test_a_cursor_belongs_to_its_session() -> None:
 
 
 def test_commits_are_told_where_they_were_made() -> None:
-    """Activity of the old revision, the commit, activity of the new one; then what is newest, and the queue."""
+    """Activity of the old revision comes before the commit, that of the new one after it, the queue last."""
     rows = [row(4, revision=1), row(5, '"y"')]
     look = plan_page(replace(HERE, position=3), session(revision=3), rows)
     begin = replace(HERE, position=3, revision=1, queue=QueueMark())
@@ -305,7 +305,7 @@ def test_nothing_newer_is_told_before_all_activity_was() -> None:
 
 
 def test_a_loss_is_told_before_what_came_after_it() -> None:
-    """The writer's drops are gaps in their place, with their number; the cursor of such a gap tells it again."""
+    """The writer's drops are gaps at their position, with their number; a gap's cursor repeats it."""
     look = plan_page(replace(HERE, position=3), session(), [row(4, lost=6), row(5, "", lost=2)])
     place, observed = told(replace(HERE, position=3), look)
     before, after = encode_cursor("s", replace(HERE, position=3)), encode_cursor("s", HERE)
@@ -318,7 +318,7 @@ def test_a_loss_is_told_before_what_came_after_it() -> None:
 
 
 def test_a_gap_goes_on_from_now() -> None:
-    """It names the revision of the session, and nothing else is told with it."""
+    """A gap names the revision of the session, and nothing else comes with it."""
     look = plan_page(replace(HERE, life=2), session(), [])
     assert told(replace(HERE, life=2), look) == (
         HERE,
@@ -327,14 +327,14 @@ def test_a_gap_goes_on_from_now() -> None:
 
 
 def test_who_arrives_gets_the_numbers_of_the_session() -> None:
-    """Nobody is at the end of the session; who waited for it learns its life, epoch and feed, and has seen nothing."""
+    """A new observer starts at the session's life, epoch and feed, with nothing seen."""
     look = plan_page(ObserveCursor(), session(position=1), [row(1)])
     assert rebase(None, look) == look.newest
     assert rebase(ObserveCursor(), look) == ObserveCursor(life=3, epoch="e", change=START)
 
 
 def test_who_was_there_keeps_what_he_has_seen() -> None:
-    """The feed goes on from where it was left, and nothing is put in place of what a gap is told about."""
+    """The feed continues where it was left, and a gap replaces nothing that was seen."""
     seen = replace(HERE, change=cursor("c1:0:1"))
     assert rebase(seen, plan_page(seen, session(change=2), [])) == seen
     lost = replace(HERE, life=2)
@@ -342,7 +342,7 @@ def test_who_was_there_keeps_what_he_has_seen() -> None:
 
 
 def test_where_no_transactions_are_told_apart_the_feed_goes_by_number() -> None:
-    """A database of one writer stores no transaction with a change: all of them count as one and the same, 0."""
+    """A database with one writer stores no transaction with a change: all have transaction 0."""
     rows = [SeenChangeRow(1, "p", "event", 4, "completed", visible=True)]
     seen = decode_seen_changes(rows, ChangeCursor(0, 0), ChangeCursor(0, 0))
     assert seen is not None

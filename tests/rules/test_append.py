@@ -78,7 +78,7 @@ def test_the_lease_is_needed_only_where_a_condition_is_about_it(
     of: ProcessRecord,
     needed: bool,  # noqa: FBT001 (drawn by name)
 ) -> None:
-    """The end of a process that has ended is compared with the stored one, whatever its lease says."""
+    """The end of an ended process is compared with the stored one, whatever its lease is."""
     assert conditions.need_lease(of) is needed
 
 
@@ -91,7 +91,7 @@ def test_an_append_whose_conditions_hold_is_decided_by_the_rules_of_the_log() ->
 
 
 def test_a_known_event_is_replayed_and_other_content_conflicts() -> None:
-    """The rules of the log see the event of the replay key."""
+    """The rules of the log get the event of the replay key."""
     known = EventRow(2, CANCEL.event_type, "key", payload_hash(CANCEL.event_type, CANCEL.payload), "{}", None, 9)
     known = replace(known, payload='{"payload":{"reason":""}}')
     decision = plan_request(facts(known=known), draft=CANCEL, conditions=UNCONDITIONAL)
@@ -106,14 +106,14 @@ def test_a_known_event_is_replayed_and_other_content_conflicts() -> None:
 def test_a_fence_that_does_not_hold_stops_the_append(
     conditions: AppendConditions, lease: LeaseRow, now_ms: int
 ) -> None:
-    """The lease was released or has expired; a known event does not matter then."""
+    """A released or expired lease refuses the append, even of a known event."""
     with pytest.raises(LeaseLost) as raised:
         plan_request(facts(lease=lease, now_ms=now_ms), draft=CANCEL, conditions=conditions)
     assert raised.value.resource == RESOURCE
 
 
 def test_an_unread_lease_is_assumed_to_hold() -> None:
-    """The statement that writes guards the condition."""
+    """The statement that writes also checks the condition."""
     for conditions in (FENCED, ENDS, ABANDONS):
         assert isinstance(plan_request(facts(lease=None), draft=CANCEL, conditions=conditions), InsertEvent)
 
@@ -148,13 +148,13 @@ def test_a_request_carries_its_decision() -> None:
     ],
 )
 def test_a_request_is_checked(process_id: str, draft: EventDraft, fence: LeaseFence | None, message: str) -> None:
-    """Process, draft and fence, before anything is read."""
+    """Process, draft and fence are checked before anything is read."""
     with pytest.raises(InvalidInput, match=message):
         append_request(process_id, draft, AppendConditions(fence=fence))
 
 
 def test_a_start_is_an_event_of_its_owner() -> None:
-    """The replay key depends on process and owner, so that a second claim of the owner appends nothing."""
+    """The replay key depends on process and owner, so a second claim by the owner appends nothing."""
     request = start_request(PROCESS, OWNER)
     assert (request.process_id, request.draft.event_type, request.conditions) == (PROCESS, STARTED, UNCONDITIONAL)
     assert request.draft.replay_key == start_request(PROCESS, OWNER).draft.replay_key
@@ -162,7 +162,7 @@ def test_a_start_is_an_event_of_its_owner() -> None:
 
 
 def test_a_claim_of_a_process_carries_its_rules() -> None:
-    """Who may run the process, who holds its lease, and the event of the start."""
+    """A claim has the rules for who may run the process, its holder, and the event of the start."""
     claim = LeaseClaim(resource=RESOURCE, owner=OWNER, ttl_ms=100)
     run = run_claim(claim)
     assert run.claim is claim

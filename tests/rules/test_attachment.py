@@ -1,4 +1,4 @@
-"""The guard between puts and sweeps, and what the manifest's rows mean."""
+"""Rules of the byte guard between puts and sweeps, and of the manifest's rows."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def move(to: BytePhase) -> GuardStep:
 
 
 def test_phases_are_stored_by_these_names() -> None:
-    """A guard that another version has shut is found shut."""
+    """A guard closed by another version stays closed."""
     assert [phase.value for phase in (BytePhase.KEPT, BytePhase.CONDEMNED, BytePhase.DELETING)] == [
         "kept",
         "condemned",
@@ -68,7 +68,7 @@ def test_phases_are_stored_by_these_names() -> None:
 
 
 def test_a_put_makes_keeps_or_revokes_a_fence() -> None:
-    """A put begins a guard, changes the version of one that is kept or condemned, and waits for a deletion."""
+    """A put creates a guard, changes the version of a kept or condemned one, and waits for a deletion."""
     assert plan_announcement(None) == 1
     assert plan_announcement(guard(BytePhase.KEPT)) == 6
     assert plan_announcement(guard(BytePhase.CONDEMNED)) == 6
@@ -76,7 +76,7 @@ def test_a_put_makes_keeps_or_revokes_a_fence() -> None:
 
 
 def test_a_sweep_condemns_before_it_deletes() -> None:
-    """Kept is condemned, condemned is deleted by anybody, each step on the version that was seen."""
+    """A kept guard is condemned, a condemned one deleted by any sweep, each on the version it saw."""
     assert plan_removal(guard(BytePhase.KEPT), sweeper_is_dead=False, now_ms=1_000) == move(BytePhase.CONDEMNED)
     assert plan_removal(guard(BytePhase.CONDEMNED), sweeper_is_dead=False, now_ms=1_000) == move(BytePhase.DELETING)
     assert plan_removal(guard(BytePhase.CONDEMNED, HELD), sweeper_is_dead=False, now_ms=1_000) == move(
@@ -85,7 +85,7 @@ def test_a_sweep_condemns_before_it_deletes() -> None:
 
 
 def test_a_deletion_is_taken_over_only_when_it_was_given_up() -> None:
-    """Another sweep's deletion is left to it unless nobody holds it, its process is dead, or a day has passed."""
+    """A sweep takes over a deletion only if it has no holder, its process is dead, or a day has passed."""
     held = guard(BytePhase.DELETING, HELD)
     end = 1_000 + ABANDONED_AFTER_MS
     assert plan_removal(held, sweeper_is_dead=False, now_ms=end - 1) is None
@@ -95,7 +95,7 @@ def test_a_deletion_is_taken_over_only_when_it_was_given_up() -> None:
 
 
 def test_a_failed_deletion_opens_the_fence_only_if_it_is_over() -> None:
-    """A deletion that may still happen keeps puts out; one that certainly failed lets them revoke."""
+    """A deletion that may still happen keeps puts out; one that certainly failed lets them revoke it."""
     held = guard(BytePhase.DELETING, HELD)
     assert plan_failed_deletion(held, outcome_unknown=True) == move(BytePhase.DELETING)
     assert plan_failed_deletion(held, outcome_unknown=False) == move(BytePhase.CONDEMNED)
@@ -109,7 +109,7 @@ def test_a_step_changes_phase_version_and_holder() -> None:
 
 
 def test_a_fence_names_its_sweeper() -> None:
-    """The sweeper is read back; nobody is nobody, and nonsense is CorruptData."""
+    """The sweeper is decoded; an empty holder is None, and an invalid one raises CorruptData."""
     assert sweep_run_of(guard(BytePhase.DELETING, HELD)) == SWEEPER
     assert sweep_run_of(FENCE) is None
     with pytest.raises(CorruptData):
@@ -117,7 +117,7 @@ def test_a_fence_names_its_sweeper() -> None:
 
 
 class World:
-    """One digest, one putting session and one sweep, step by step, as the databases would carry them out."""
+    """One digest, one putting session and one sweep, step by step, as the databases run them."""
 
     def __init__(self) -> None:
         self.guard: ByteGuardRow | None = None
@@ -177,7 +177,7 @@ SWEEP = ("take_name", "look", "step", "step", "delete", "finish")
 
 @pytest.mark.parametrize("earlier", ["nothing", "condemned", "kept"])
 def test_no_order_of_steps_loses_bytes(earlier: str) -> None:
-    """However a put, its repeat and a sweep interleave, a put that was acknowledged has its bytes."""
+    """However a put, its retry and a sweep interleave, an acknowledged put has its bytes."""
     acknowledged = 0
     steps = (*PUT, *PUT)
     for places in itertools.combinations(range(len(steps) + len(SWEEP)), len(SWEEP)):
@@ -197,7 +197,7 @@ def test_no_order_of_steps_loses_bytes(earlier: str) -> None:
 
 
 def test_an_order_of_steps_without_the_check_would_lose_bytes() -> None:
-    """The search above can fail: a put that did not compare lives would be acknowledged without its bytes."""
+    """The search above can fail: without comparing lives, a put would be acknowledged without its bytes."""
     world = World()
     token = None
     for name in ("announce", "write", "take_name", "look", "step", "step", "delete", "finish", "announce"):
@@ -209,7 +209,7 @@ def test_an_order_of_steps_without_the_check_would_lose_bytes() -> None:
 
 
 def test_a_page_of_one_session_goes_on_behind_an_id() -> None:
-    """The cursor of a page is the last id on it; there is none at the end, and nonsense is refused."""
+    """The cursor of a page is the last id on it; the last page has none, and invalid ones are refused."""
     later = msgspec.structs.replace(ROW, attachment_id="f" * 64)
     assert decode_line_page([ROW, later], 1).next_cursor == ID
     assert [entry.ref.id for entry in decode_line_page([ROW, later], 1).entries] == [ID]
@@ -223,7 +223,7 @@ def test_a_page_of_one_session_goes_on_behind_an_id() -> None:
 
 
 def test_a_put_is_checked_and_described() -> None:
-    """The description follows from the bytes and what the caller says of them."""
+    """The description follows from the bytes and the arguments of the caller."""
     owner = AttachmentOwner(kind=OwnerKind.PROCESS, id="p")
     intent = prepare_put("s", CONTENT, "image/JPG", owner=owner, width=1, height=2, label="x")
     assert intent.ref == AttachmentRef(id=ID, media_type="image/jpeg", byte_len=7, width=1, height=2, label="x")
@@ -241,7 +241,7 @@ def test_what_is_no_media_type_is_refused(media_type: object) -> None:
 
 
 def test_the_longest_media_type() -> None:
-    """A type and a subtype of 127 characters each are one, and whatever is longer is said to be too long."""
+    """Type and subtype may have 127 characters each; longer ones are refused for their length."""
     longest = "a" * 127 + "/" + "b" * 127
     assert normal_media_type(longest) == longest
     with pytest.raises(InvalidInput, match="256 characters; at most 255"):
@@ -250,7 +250,7 @@ def test_the_longest_media_type() -> None:
 
 @pytest.mark.parametrize("name", ["width", "height"])
 def test_an_image_is_a_pixel_wide_and_high_at_least(name: str) -> None:
-    """A size that no image has is refused by its name."""
+    """An impossible image size is refused with its name."""
     assert getattr(prepare_put("s", b"", "a/b", **{name: 1}).ref, name) == 1
     with pytest.raises(InvalidInput, match=name):
         prepare_put("s", b"", "a/b", **{name: 0})
@@ -267,7 +267,7 @@ def test_what_is_no_owner_is_refused(owner: object) -> None:
 
 
 def test_ids_are_digests_each_once() -> None:
-    """Ids are checked, sorted and counted once; text is no collection of ids."""
+    """Ids are checked, sorted and counted once; text is not a collection of ids."""
     other = "0" * 64
     assert check_attachment_id(ID) == ID
     assert check_attachment_ids([ID, other, ID]) == tuple(sorted((ID, other)))
@@ -278,7 +278,7 @@ def test_ids_are_digests_each_once() -> None:
 
 
 def test_an_age_is_a_number_of_milliseconds() -> None:
-    """An age is not negative; one that no clock can reach is shortened to what can be subtracted."""
+    """An age is not negative; one beyond the clock's range is clamped."""
     assert [check_age(age) for age in (0, 5)] == [0, 5]
     assert check_age(2**63 - 1) == 2**62
     with pytest.raises(InvalidInput):
@@ -286,7 +286,7 @@ def test_an_age_is_a_number_of_milliseconds() -> None:
 
 
 def test_a_row_is_a_line_of_the_manifest() -> None:
-    """Every column comes back; an owner has both columns, and its kind is known."""
+    """Every column is decoded; an owner has both columns and a known kind."""
     ref = AttachmentRef(id=ID, media_type="image/png", byte_len=7, width=3, height=4, label="a cat")
     owner = AttachmentOwner(kind=OwnerKind.TURN, id="t")
     assert decode_entry(ROW) == AttachmentEntry(session_id="s", ref=ref, owner=owner, intent_at_ms=100)
@@ -298,7 +298,7 @@ def test_a_row_is_a_line_of_the_manifest() -> None:
 
 
 def test_bytes_must_be_the_ones_that_the_id_names() -> None:
-    """Missing bytes are absence only before a commit; other bytes never pass."""
+    """Missing bytes are absence only before a commit; other bytes are never returned."""
     entry = decode_entry(ROW)
     stored = verify(entry, CONTENT)
     assert (stored.ref, stored.content) == (entry.ref, CONTENT)
@@ -315,7 +315,7 @@ def test_bytes_must_be_the_ones_that_the_id_names() -> None:
 
 
 def test_a_page_ends_where_there_is_no_next_one() -> None:
-    """A cursor is given exactly if one more row was found, and means the last row shown."""
+    """A page has a cursor exactly if one more row was found, and it points to the last row shown."""
     rows = [ROW, msgspec.structs.replace(ROW, intent_at_ms=101)]
     assert decode_attachment_page(rows, 2).next_cursor is None
     page = decode_attachment_page(rows, 1)
@@ -327,7 +327,7 @@ def test_a_page_ends_where_there_is_no_next_one() -> None:
 
 
 def test_a_cursor_is_one_of_ours() -> None:
-    """No cursor is the beginning, before every number and text of a column; what is no place is InvalidInput."""
+    """No cursor is the beginning, before every number and text of a column; an invalid one is refused."""
     assert decode_page_key(None) == PageKey(-(2**63), "", 0)
     for text in ("!", "x", "bnVsbA==", encode_page_key(PageKey(2**70, ID, 1)), encode_page_key(PageKey(1, "x", 1))):
         with pytest.raises(InvalidInput):

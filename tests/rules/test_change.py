@@ -1,4 +1,4 @@
-"""The feed of changes where there is one writer at a time."""
+"""The change feed of a database with one writer at a time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lash.plan.process.change import ChangeCursor, ChangeRow, EventTailRow, deco
 
 
 def test_where_no_transactions_are_told_apart_a_place_is_a_number_alone() -> None:
-    """A database of one writer stores no transaction with a change: all of them count as one and the same, 0."""
+    """A database with one writer stores no transaction with a change: all have transaction 0."""
     behind_four = base64.urlsafe_b64encode(b"c1:0:4").decode()
     beginning = ChangeCursor(0, 0)
     assert decode_changes([ChangeRow(4, "p", "pruned", None, None)], beginning).cursor == behind_four

@@ -1,4 +1,4 @@
-"""What a checkpoint stores, its ref, and how damage to it is told."""
+"""Rules of checkpoints: what is stored, its ref, and how damage is reported."""
 
 import hashlib
 import string
@@ -31,7 +31,7 @@ MANIFEST = CheckpointManifest(
     plugin_snapshot_revision=2,
     components={"zeta": ALPHA, "eta": BETA},
 )
-# Written by hand: fields in the order of their definition, keys sorted, no white space, defaults left out.
+# Written by hand: fields in the order of their definition, keys sorted, no white space, no defaults.
 MANIFEST_TEXT = (
     b'{"turn_state":{"turn_index":3,"token_usage":{"input_tokens":7},"protocol_turn_options":{"a":2,"b":1}},'
     b'"plugin_snapshot_revision":2,'
@@ -52,7 +52,7 @@ def test_the_golden_ref_is_the_hash_of_the_written_manifest() -> None:
 
 
 def test_a_manifest_has_its_golden_ref() -> None:
-    """The ref of a checkpoint is the checked-in one, whatever order its components come in."""
+    """The ref of a checkpoint is the checked-in one, in any order of its components."""
     turned = CheckpointManifest(
         turn_state=MANIFEST.turn_state, plugin_snapshot_revision=2, components={"eta": BETA, "zeta": ALPHA}
     )
@@ -61,7 +61,7 @@ def test_a_manifest_has_its_golden_ref() -> None:
 
 
 def test_a_draft_becomes_its_manifest_and_its_golden_ref() -> None:
-    """Turn state, revision of the plugins and components all are part of what is committed."""
+    """Turn state, revision of the plugins and components are all part of the manifest."""
     whole = CheckpointDraft(
         turn_state=MANIFEST.turn_state, plugin_snapshot_revision=2, components={"zeta": b"alpha", "eta": BETA}
     )
@@ -70,7 +70,7 @@ def test_a_draft_becomes_its_manifest_and_its_golden_ref() -> None:
 
 
 def test_bytes_are_stored_and_refs_are_required() -> None:
-    """Each component is known by the hash of its bytes, in the order of the keys."""
+    """Each component is stored by the hash of its bytes, in the order of the keys."""
     encoded = encode_checkpoint(draft(zeta=b"alpha", eta=BETA), Compression.LOW_LATENCY)
     assert list(encoded.manifest.components.items()) == [("eta", BETA), ("zeta", ALPHA)]
     assert encoded.blobs == {ALPHA: (ALPHA, Codec.PLAIN, 5, b"alpha")}
@@ -79,7 +79,7 @@ def test_bytes_are_stored_and_refs_are_required() -> None:
 
 
 def test_a_checkpoint_is_the_same_however_a_component_was_given() -> None:
-    """Bytes and their ref lead to one manifest and one ref."""
+    """Bytes and their ref give one manifest and one ref."""
     by_bytes = encode_checkpoint(draft(a=b"alpha", b=b"beta"), Compression.COMPACT)
     by_ref = encode_checkpoint(draft(b=BETA, a=ALPHA), Compression.LOW_LATENCY)
     assert by_bytes.ref == by_ref.ref
@@ -88,14 +88,14 @@ def test_a_checkpoint_is_the_same_however_a_component_was_given() -> None:
 
 
 def test_a_ref_whose_bytes_come_along_need_not_resolve() -> None:
-    """Bytes that this very checkpoint brings satisfy its refs, and are stored once."""
+    """Bytes in the same checkpoint satisfy its refs, and are stored once."""
     encoded = encode_checkpoint(draft(a=b"alpha", b=ALPHA, c=b"alpha"), Compression.LOW_LATENCY)
     assert encoded.required_refs == frozenset()
     assert list(encoded.blobs) == [ALPHA]
 
 
 def test_an_empty_checkpoint_is_one_too() -> None:
-    """Nothing to store is stored as nothing."""
+    """An empty checkpoint stores nothing."""
     encoded = encode_checkpoint(CheckpointDraft(), Compression.BALANCED)
     assert (encoded.turn_state, encoded.blobs, encoded.required_refs) == ("{}", {}, frozenset())
 
@@ -116,13 +116,13 @@ def test_an_empty_checkpoint_is_one_too() -> None:
     ],
 )
 def test_a_checkpoint_that_cannot_be_stored_is_refused(wrong: CheckpointDraft, message: str) -> None:
-    """The error says which part is wrong."""
+    """The error names the wrong part."""
     with pytest.raises(InvalidInput, match=message):
         encode_checkpoint(wrong, Compression.BALANCED)
 
 
 def test_only_changed_components_are_written() -> None:
-    """What went ends, what came begins, what has other bytes does both, and the rest is left alone."""
+    """A removed component ends, a new one begins, a changed one does both, and the rest is not written."""
     current = [CurrentComponent(key, digest) for key, digest in (("same", ALPHA), ("other", ALPHA), ("gone", BETA))]
     changes = change_components(current, {"same": ALPHA, "other": BETA, "new": ALPHA}, keep_ended=True)
     assert changes.ended == ("other", "gone")
@@ -133,7 +133,7 @@ def test_only_changed_components_are_written() -> None:
 
 
 def test_a_component_is_replaced_where_nothing_is_kept_of_it() -> None:
-    """What has other bytes is told once, with both; what went still ends, what came still begins."""
+    """A changed component is one row with both hashes; a removed one still ends, a new one still begins."""
     current = [CurrentComponent(key, digest) for key, digest in (("same", ALPHA), ("other", ALPHA), ("gone", BETA))]
     changes = change_components(current, {"same": ALPHA, "other": BETA, "new": ALPHA}, keep_ended=False)
     assert changes.ended == ("gone",)
@@ -142,7 +142,7 @@ def test_a_component_is_replaced_where_nothing_is_kept_of_it() -> None:
 
 
 def test_a_ref_is_64_lowercase_hex_digits() -> None:
-    """A ref is returned as it is, anything else is refused."""
+    """A valid ref is returned unchanged, anything else is refused."""
     assert check_ref("ref", "0123456789abcdef" * 4) == "0123456789abcdef" * 4
 
 
@@ -154,7 +154,7 @@ def test_what_is_no_ref_is_refused(wrong: object) -> None:
 
 
 def test_no_other_character_stands_in_a_ref() -> None:
-    """Of all that can be printed, sixteen characters are lowercase hex digits."""
+    """Of all printable characters, sixteen are lowercase hex digits."""
     for character in set(string.printable) - set("0123456789abcdef"):
         with pytest.raises(InvalidInput, match="ref of 64 lowercase hex digits"):
             check_ref("ref", character * 64)
@@ -187,7 +187,7 @@ def test_a_stored_checkpoint_is_put_together_with_its_bytes() -> None:
 def test_a_checkpoint_that_is_not_the_committed_one_is_corrupt(
     row: CheckpointRow, components: list[ComponentRow]
 ) -> None:
-    """Rows that do not add up to the ref are never returned."""
+    """Rows that do not match the ref are never returned."""
     with pytest.raises(CorruptData, match="the checkpoint of revision 9 is not the one that was committed"):
         decode_checkpoint(row, components)
 
@@ -212,6 +212,6 @@ def test_an_unreadable_turn_state_is_corrupt() -> None:
     ],
 )
 def test_bytes_that_are_missing_or_damaged_are_corrupt(row: ComponentRow, message: str) -> None:
-    """A component without its proven bytes is an error, never an absent component."""
+    """A component without verified bytes is an error, never an absent component."""
     with pytest.raises(CorruptData, match=message):
         decode_component(row)

@@ -88,7 +88,7 @@ def test_a_turn_is_named_after_its_first_batch() -> None:
 
 
 def test_the_claim_of_a_turn_reads_both_lanes_without_live_claims() -> None:
-    """A new lease holder inherits no claims, so no fencing number of a lease is asked for."""
+    """A new lease holder inherits no claims, so the query uses a fencing number that no lease has."""
     expected = HeadRequest(session_id=SESSION, fencing=-1, lanes=("early", "late"), limit=64)
     assert turn_head(SESSION) == expected
 

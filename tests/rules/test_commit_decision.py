@@ -1,4 +1,4 @@
-"""Whether a commit may be written, given what the database says, and the head it then publishes."""
+"""Rules of a commit: whether it may be written, given the facts, and the head that it publishes."""
 
 import msgspec
 import pytest
@@ -63,7 +63,7 @@ def leaf_of(decision: Apply) -> tuple[str | None, int | None, int | None, bool]:
 
 
 def test_the_first_commit_publishes_the_first_head() -> None:
-    """Counters begin at nothing and count what was placed."""
+    """Counters start at zero and count the placed nodes."""
     decision = applied(
         Append(nodes=(said("a"), said("b", "a", "bye", Role.ASSISTANT), said("c", "b", "more"))), head=EMPTY_HEAD
     )
@@ -86,21 +86,21 @@ def test_an_append_elsewhere_opens_a_segment() -> None:
 
 
 def test_the_first_user_message_is_found_when_it_comes_later() -> None:
-    """A session that began without a user gets its line from the first one who speaks, in the order given."""
+    """A session that began without a user message gets its line from the first one, in the given order."""
     silent = replace(HEAD, first_user_message="", user_message_count=0)
     decision = applied(Append(nodes=(noted("f", "e"), said("g", "f", "one"), said("h", "g", "two"))), LEAF, head=silent)
     assert (decision.head.first_user_message, decision.head.user_message_count) == ("one", 2)
 
 
 def test_a_first_user_message_without_text_stays_the_first() -> None:
-    """The line for the list is empty then; a later message does not take its place."""
+    """Its line for the list is empty; a later message does not replace it."""
     wordless = replace(HEAD, first_user_message="", user_message_count=1)
     decision = applied(Append(nodes=(said("f", "e", "later"),)), LEAF, head=wordless)
     assert (decision.head.first_user_message, decision.head.user_message_count) == ("", 2)
 
 
 def test_without_nodes_and_without_a_leaf_the_leaf_stays() -> None:
-    """Unchanged, and an append of nothing, keep the place of the leaf as the head has it."""
+    """Unchanged, and an append of nothing, keep the position of the leaf."""
     expected = ("e", 2, 3, True)
     assert leaf_of(applied(Unchanged())) == expected
     assert leaf_of(applied(Append(nodes=()))) == expected
@@ -116,13 +116,13 @@ def test_the_leaf_can_be_moved() -> None:
 
 
 def test_an_append_can_leave_the_leaf_behind() -> None:
-    """A named leaf that gets a child on its segment is no tip any more."""
+    """A named leaf that gets a child on its segment is no longer a tip."""
     decision = applied(Append(nodes=(noted("f", "e"),), leaf_node_id="e"), LEAF)
     assert leaf_of(decision) == ("e", 2, 3, False)
 
 
 def test_appending_what_is_stored_writes_no_node() -> None:
-    """The leaf becomes the last node named, new or not; only new nodes are counted."""
+    """The leaf becomes the last named node, new or not; only new nodes are counted."""
     body = '{"timestamp":"2025-06-01T12:00:00Z","entry":{"kind":"plugin","plugin_type":"note","body":null}}'
     known = replace(LEAF, body=body)
     decision = applied(Append(nodes=(noted("e", "d"),)), known, stored("d", 2, 2, tip=False))
@@ -132,7 +132,7 @@ def test_appending_what_is_stored_writes_no_node() -> None:
 
 
 def test_a_replacement_counts_anew_and_numbers_on() -> None:
-    """Segments and sequence numbers are never used twice; counts and the first message are the new ones."""
+    """Segments and sequence numbers are never reused; counts and the first message are the new ones."""
     graph = ReplaceFull(nodes=(said("x", None, "new"), noted("y", "x")), leaf_node_id="x", replaced_node_count=5)
     decision = applied(graph)
     assert decision.head == HeadRow(7, 5, True, "x", 4, 0, False, 4, 13, 2, "new", 1)
@@ -140,7 +140,7 @@ def test_a_replacement_counts_anew_and_numbers_on() -> None:
 
 
 def test_the_first_message_of_a_replacement_goes_by_the_order_given() -> None:
-    """Children named before their parents do not change who spoke first."""
+    """Children listed before their parents do not change which message is first."""
     nodes = (said("y", "x", "second in the tree"), said("x", None, "first in the tree"))
     decision = applied(ReplaceFull(nodes=nodes, leaf_node_id="y", replaced_node_count=5))
     assert decision.head.first_user_message == "second in the tree"
@@ -154,7 +154,7 @@ def test_a_replacement_by_nothing_empties_the_session() -> None:
 
 @pytest.mark.parametrize("nodes", [(), (noted("x"),)])
 def test_a_replacement_cannot_keep_a_leaf_that_it_removes(nodes: tuple[Node, ...]) -> None:
-    """The leaf of a replacement is one of its own nodes, not the one it replaces."""
+    """The leaf of a replacement is one of its own nodes, not one that it replaces."""
     with pytest.raises(NodeNotFound) as caught:
         applied(ReplaceFull(nodes=nodes, leaf_node_id="e", replaced_node_count=5), LEAF)
     assert caught.value.node_id == "e"
@@ -162,14 +162,14 @@ def test_a_replacement_cannot_keep_a_leaf_that_it_removes(nodes: tuple[Node, ...
 
 @pytest.mark.parametrize("seen", [0, 4, 6])
 def test_a_replacement_of_a_partial_view_is_a_conflict(seen: int) -> None:
-    """Whoever did not see every node cannot delete any."""
+    """A caller that did not see every node cannot delete any."""
     with pytest.raises(GraphConflict) as caught:
         applied(ReplaceFull(nodes=(), leaf_node_id=None, replaced_node_count=seen))
     assert (caught.value.expected, caught.value.actual) == (seen, 5)
 
 
 def test_a_graph_that_a_fork_inherits_is_not_replaced() -> None:
-    """Neither with all nodes seen, nor does a partial view hide behind it; appending goes on."""
+    """It is refused with all nodes seen and with a partial view; appending is allowed."""
     inherited = msgspec.structs.replace(facts(HEAD), is_inherited=True)
     with pytest.raises(GraphShared) as caught:
         decide(changing(ReplaceFull(nodes=(), leaf_node_id=None, replaced_node_count=5)), inherited)
@@ -189,7 +189,7 @@ def test_a_graph_that_a_fork_inherits_is_not_replaced() -> None:
     ],
 )
 def test_a_node_that_is_not_live_cannot_be_built_on(graph: GraphDelta, known: tuple[StoredNode, ...]) -> None:
-    """Neither as a leaf nor as a parent."""
+    """A node that is not live can be neither a leaf nor a parent."""
     with pytest.raises(NodeNotFound) as caught:
         applied(graph, *known)
     assert (caught.value.session_id, caught.value.node_id) == (SESSION, "ghost")
@@ -203,14 +203,14 @@ def test_a_taken_node_id_is_a_conflict() -> None:
 
 @pytest.mark.parametrize("actual", [3, 5])
 def test_another_revision_is_a_conflict(actual: int) -> None:
-    """A head that moved, or has not got there yet, is not written to."""
+    """A head at another revision, higher or lower, is not written to."""
     with pytest.raises(RevisionConflict) as caught:
         decide(changing(Unchanged()), facts(replace(HEAD, revision=actual)))
     assert (caught.value.session_id, caught.value.expected, caught.value.actual) == (SESSION, 4, actual)
 
 
 def test_a_live_fence_lets_the_commit_pass() -> None:
-    """A commit without a fence passes too, whoever holds the lease."""
+    """A commit without a fence passes too, whichever owner holds the lease."""
     for fence in (FENCE, None):
         decision = decide(changing(Unchanged(), fence=fence), facts(HEAD, lease=LIVE, now_ms=1_999))
         assert isinstance(decision, Apply)
@@ -225,20 +225,20 @@ def test_a_live_fence_lets_the_commit_pass() -> None:
     ],
 )
 def test_a_fence_that_does_not_hold_stops_the_commit(fence: LeaseFence, now_ms: int, reason: str) -> None:
-    """A worker that lost its lease publishes nothing."""
+    """A worker that lost its lease cannot commit."""
     with pytest.raises(LeaseLost, match=reason) as caught:
         decide(changing(Unchanged(), fence=fence), facts(HEAD, lease=LIVE, now_ms=now_ms))
     assert caught.value.resource == session_resource(SESSION)
 
 
 def test_a_stale_release_stops_nothing() -> None:
-    """Releasing is a wish; only a fence is a condition."""
+    """A release is optional; only a fence is a condition."""
     stale = replace(FENCE, token="old")
     assert isinstance(decide(changing(Unchanged(), release=stale), facts(HEAD, lease=LIVE)), Apply)
 
 
 def test_a_ref_that_does_not_resolve_is_named() -> None:
-    """Of several missing refs the first in order is reported, so that the answer is always the same."""
+    """Of several missing refs the first in order is reported, so the answer is always the same."""
     missing = frozenset({BlobRef("b" * 64), BlobRef("a" * 64)})
     with pytest.raises(BlobNotFound) as caught:
         decide(changing(Unchanged()), replace(facts(HEAD), missing_refs=missing))
@@ -254,13 +254,13 @@ def with_turn(commit: Commit, known: CommitFacts, *, same: bool = True) -> Commi
     return replace(known, turn=TurnRow(own if same else "0" * 64, RESULT_TEXT))
 
 
-# Everything is wrong with this commit but its turn: no lease, an old revision, an unknown parent, a missing ref.
+# Everything except its turn is wrong with this commit: no lease, an old revision, an unknown parent, a missing ref.
 HOPELESS = changing(Append(nodes=(noted("f", "ghost"),)), turn_id="turn", fence=FENCE, expected_revision=1)
 HOPELESS_FACTS = replace(facts(HEAD), missing_refs=frozenset({BlobRef("a" * 64)}))
 
 
 def test_a_repeated_turn_is_answered_before_anything_else_is_asked() -> None:
-    """The first result comes back without a lease and long after the head moved on."""
+    """The first result is returned without a lease and long after the head moved."""
     decision = decide(HOPELESS, with_turn(HOPELESS, HOPELESS_FACTS))
     assert isinstance(decision, Replay)
     assert isinstance(decision.result, CommitResult)
@@ -268,13 +268,13 @@ def test_a_repeated_turn_is_answered_before_anything_else_is_asked() -> None:
 
 
 def test_other_content_under_a_known_turn_is_a_conflict_before_anything_else() -> None:
-    """It is the turn that is wrong, not the lease or the revision."""
+    """The turn is reported, not the lease or the revision."""
     with pytest.raises(TurnConflict):
         decide(HOPELESS, with_turn(HOPELESS, HOPELESS_FACTS, same=False))
 
 
 def test_failures_are_told_in_a_fixed_order() -> None:
-    """Fence, then revision, then graph, then bytes: as each is mended, the next one shows."""
+    """Fence, revision, graph, bytes: as each is fixed, the next failure is reported."""
     with pytest.raises(LeaseLost):
         decide(HOPELESS, HOPELESS_FACTS)
     fenced = replace(HOPELESS_FACTS, lease=LIVE)
@@ -305,7 +305,7 @@ def test_an_append_on_the_known_leaf_needs_no_reading(fence: LeaseFence | None) 
 
 @pytest.mark.parametrize("graph", [Unchanged(), Unchanged(leaf_node_id=None), Append(nodes=(noted("root"),))])
 def test_a_commit_that_names_no_stored_node_needs_no_reading(graph: GraphDelta) -> None:
-    """With or without a leaf in the head."""
+    """This holds with or without a leaf in the head."""
     assert assumed(graph) is not None
     assert assumed(graph, replace(EMPTY_HEAD, revision=4)) is not None
 
@@ -336,12 +336,12 @@ def test_a_commit_that_names_no_stored_node_needs_no_reading(graph: GraphDelta) 
 def test_nothing_is_assumed_that_the_head_does_not_tell(
     graph: GraphDelta, head: HeadRow, fence: LeaseFence | None
 ) -> None:
-    """Whenever more than the leaf must be known, the database is asked."""
+    """If a commit needs more than the leaf, the database is read."""
     assert assumed(graph, head, fence) is None
 
 
 def test_the_first_commit_of_a_session_can_be_assumed() -> None:
-    """A new session's head tells everything that its first commit needs."""
+    """A new session's head has all that its first commit needs."""
     guess = assume_facts(prepare_commit(appending(said("a")), SESSION, rules()), EMPTY_HEAD)
     assert guess is not None
     assert guess.stored_nodes == {}
@@ -370,14 +370,14 @@ def test_a_commit_consumes_claims_that_hold() -> None:
     ],
 )
 def test_a_commit_whose_claim_is_lost_is_refused(held: dict[str, frozenset[str]], lost: str) -> None:
-    """The first claim that holds less, more or something else is named."""
+    """The first claim that holds fewer, more or other batches is named."""
     with pytest.raises(ClaimLost) as refused:
         decide(changing(Unchanged(), completions=DONE), replace(facts(HEAD), held_batches=held))
     assert (refused.value.session_id, refused.value.claim_id) == (SESSION, lost)
 
 
 def test_claims_are_checked_behind_the_revision_and_before_the_graph() -> None:
-    """A stale head is told first, and a lost claim before a missing parent."""
+    """A stale head is reported first, and a lost claim before a missing parent."""
     orphan = Append(nodes=(noted("f", "nowhere"),))
     with pytest.raises(RevisionConflict):
         decide(changing(orphan, completions=DONE, expected_revision=3), facts(HEAD))
@@ -386,7 +386,7 @@ def test_claims_are_checked_behind_the_revision_and_before_the_graph() -> None:
 
 
 def test_claims_can_be_assumed_to_hold() -> None:
-    """A plan made before the database is asked takes each claim at its word."""
+    """A plan made before any read assumes that each claim holds."""
     prepared = prepare_commit(changing(Unchanged(), completions=DONE), SESSION, rules())
     assumed = assume_facts(prepared, HEAD)
     assert assumed is not None

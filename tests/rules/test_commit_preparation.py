@@ -1,4 +1,4 @@
-"""What a commit becomes before the database is asked, and what is refused there."""
+"""What a commit becomes before any read, and what is refused there."""
 
 import msgspec
 import pytest
@@ -38,7 +38,7 @@ def used(source: str, input_tokens: int) -> UsageEntry:
 
 
 def test_a_commit_becomes_rows() -> None:
-    """Everything that does not depend on the database is worked out beforehand."""
+    """Everything that does not depend on the database is computed beforehand."""
     frame = AgentFrame(frame_id="f", created_at=NOON, execution_state=b"running")
     rows = prepared(
         commit(
@@ -69,7 +69,7 @@ def test_a_commit_becomes_rows() -> None:
 
 
 def test_bytes_of_one_part_satisfy_the_ref_of_another() -> None:
-    """A frame may name bytes that the checkpoint brings, and the other way round."""
+    """A frame may name bytes that the checkpoint brings, and the reverse."""
     frame = AgentFrame(frame_id="f", created_at=NOON, execution_state_ref=BlobRef(sha256(b"a")))
     other = AgentFrame(frame_id="g", created_at=NOON, execution_state=b"b")
     components: dict[str, bytes | BlobRef] = {"a": b"a", "b": BlobRef(sha256(b"b")), "c": BlobRef(sha256(b"c"))}
@@ -78,7 +78,7 @@ def test_bytes_of_one_part_satisfy_the_ref_of_another() -> None:
 
 
 def test_bytes_are_packed_by_the_profile_of_the_storage() -> None:
-    """The profile reaches checkpoint and frames alike, and changes no ref."""
+    """The profile applies to checkpoint and frames, and changes no ref."""
     frame = AgentFrame(frame_id="f", created_at=NOON, execution_state=b"f" * 1_024)
     given = commit(frames=(frame,), checkpoint=CheckpointDraft(components={"a": b"a" * 1_024}))
     compact, plain = prepared(given, compression=Compression.COMPACT), prepared(given)
@@ -105,7 +105,7 @@ def test_older_checkpoints_are_dropped_by_the_retention(keep: int | None, floor:
     ],
 )
 def test_the_nodes_to_look_up_are_named_once_in_a_fixed_order(graph: object, names: tuple[str, ...]) -> None:
-    """New nodes, their parents and a named leaf; a replacement needs to know none."""
+    """New nodes, their parents and a named leaf; a replacement looks up none."""
     assert prepared(commit(graph=graph)).named_nodes == names
 
 
@@ -117,7 +117,7 @@ def test_a_commit_for_another_session_is_refused() -> None:
 
 
 def test_a_commit_cannot_release_the_lease_of_another_session() -> None:
-    """The release is data of the commit's own session, or the commit is refused."""
+    """A release must name the commit's own session."""
     with pytest.raises(SessionBindingMismatch) as caught:
         prepared(commit(release=replace(FENCE, resource=session_resource("other"))))
     assert (caught.value.bound_session_id, caught.value.attempted_session_id) == (SESSION, "other")
@@ -163,7 +163,7 @@ def test_a_commit_that_cannot_be_stored_is_refused(wrong: object, message: str, 
 
 
 def test_lists_are_taken_like_tuples() -> None:
-    """Nodes, frames and usage may come as lists."""
+    """Nodes, frames and usage may be lists."""
     frame = AgentFrame(frame_id="f", created_at=NOON)
     given = commit(frames=[frame], usage=[used("turn", 1)], graph=Append(nodes=[noted("n")]))  # type: ignore[arg-type]
     rows = prepared(given)
@@ -203,7 +203,7 @@ def test_bytes_beyond_the_budget_are_refused() -> None:
 
 
 def test_the_budget_counts_bytes_not_characters() -> None:
-    """Text outside ASCII weighs what it takes to store it."""
+    """Text outside ASCII counts with its encoded size."""
     node = len(
         '{"timestamp":"2025-06-01T12:00:00Z","entry":{"kind":"plugin","plugin_type":"note","body":"😀"}}'.encode()
     )
@@ -213,7 +213,7 @@ def test_the_budget_counts_bytes_not_characters() -> None:
 
 
 def test_compression_does_not_stretch_the_budget() -> None:
-    """Bytes count as they are before compression."""
+    """Bytes count at their size before compression."""
     given = commit(checkpoint=CheckpointDraft(components={"a": b"a" * 10_000}))
     with pytest.raises(CommitTooLarge):
         prepared(given, compression=Compression.COMPACT, budget=CommitBudget(max_bytes=9_999))
@@ -230,7 +230,7 @@ def test_what_a_commit_leaves_of_checkpoints() -> None:
 
 @pytest.mark.parametrize("keep", [2, None])
 def test_a_commit_that_keeps_others_leaves_any_checkpoints(keep: int | None) -> None:
-    """Neither their number nor what they hold is known then."""
+    """Neither the number of checkpoints nor their contents are known then."""
     assert not prepared(commit(), keep=keep).leaves_one_checkpoint
 
 

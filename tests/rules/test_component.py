@@ -1,4 +1,4 @@
-"""Which components get new bytes in the place of old ones."""
+"""Components whose bytes are replaced in place."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MORE: Final = {
 
 @pytest.mark.parametrize("case", SIMPLE)
 def test_bytes_in_the_place_of_others(case: str) -> None:
-    """Where nothing but bytes of components changes, each change names what goes and what comes."""
+    """If only bytes of components change, each change names the old and the new hash."""
     before, after, brought, expected = SIMPLE[case]
     found = replacements(before, after, [blob(ref) for ref in brought])
     assert found == tuple(Replacement(old, blob(new)) for old, new in expected)
@@ -47,6 +47,6 @@ def test_bytes_in_the_place_of_others(case: str) -> None:
 
 @pytest.mark.parametrize("case", MORE)
 def test_more_than_bytes(case: str) -> None:
-    """Components that come or go, and bytes that are shared or not at hand, are for a statement that looks."""
+    """New or removed components, and shared or unknown bytes, need a statement that reads."""
     before, after, brought = MORE[case]
     assert replacements(before, after, [blob(ref) for ref in brought]) is None

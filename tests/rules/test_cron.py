@@ -1,4 +1,4 @@
-"""When cron lines tick, with times worked out by hand."""
+"""Ticks of cron lines, with times computed by hand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lash.plan.trigger.cron import check_cron, instant, newest_tick, next_tick, 
 
 
 def ms(text: str) -> int:
-    """Return a moment written in ISO 8601; UTC unless it says otherwise."""
+    """Return a moment written in ISO 8601, by default in UTC."""
     moment = datetime.fromisoformat(text)
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()) * 1000
 
@@ -36,14 +36,14 @@ def ticks(cron: str, zone: str, after: str, count: int) -> list[str]:
 @pytest.mark.parametrize(
     ("cron", "zone", "after", "expected"),
     [
-        # 02:30 does not exist in Berlin on 2026-03-29: the line ticks when the gap ends, at 03:00 of the summer.
+        # 02:30 does not exist in Berlin on 2026-03-29: the line ticks at the end of the gap, at 03:00 summer time.
         (
             *("30 2 * * *", "Europe/Berlin", "2026-03-28"),
             ["2026-03-28 01:30", "2026-03-29 01:00", "2026-03-30 00:30"],
         ),
         # Two times in the gap are one tick.
         ("0,30 2 * * *", "Europe/Berlin", "2026-03-28T22:00", ["2026-03-29 01:00", "2026-03-30 00:00"]),
-        # A line that says "every …" knows no fixed time: what does not exist does not tick.
+        # A line with "every …" has no fixed time: a time that does not exist does not tick.
         ("*/30 2 * * *", "Europe/Berlin", "2026-03-28T22:00", ["2026-03-30 00:00", "2026-03-30 00:30"]),
         ("0 * * * *", "Europe/Berlin", "2026-03-28T23:30", ["2026-03-29 00:00", "2026-03-29 01:00"]),
         # 02:30 comes twice on 2026-10-25: the first one counts.
@@ -51,7 +51,7 @@ def ticks(cron: str, zone: str, after: str, count: int) -> list[str]:
             *("30 2 * * *", "Europe/Berlin", "2026-10-24"),
             ["2026-10-24 00:30", "2026-10-25 00:30", "2026-10-26 01:30"],
         ),
-        # Asked between the two, the first one is over and the second one does not count.
+        # From between the two, the first one is over and the second one does not count.
         ("30 2 * * *", "Europe/Berlin", "2026-10-25T00:45", ["2026-10-26 01:30"]),
         ("30 2 * * *", "Europe/Berlin", "2026-10-25T01:05", ["2026-10-26 01:30"]),
         # Every half hour of the doubled hour.
@@ -66,7 +66,7 @@ def ticks(cron: str, zone: str, after: str, count: int) -> list[str]:
         ("15 * * * *", "America/New_York", "2026-11-01T05:00", ["2026-11-01 05:15", "2026-11-01 06:15"]),
         # In Cairo the gap begins at midnight, on 2026-04-24: there is no 00:00.
         ("0 0 * * *", "Africa/Cairo", "2026-04-23T12:00", ["2026-04-23 22:00", "2026-04-24 21:00"]),
-        # India is half an hour off and knows no summer time.
+        # India is half an hour off and has no summer time.
         ("0 9 * * *", "Asia/Kolkata", "2026-05-01T04:00", ["2026-05-02 03:30"]),
         # Leap years: 2028 and 2096 are, 2100 is not.
         ("0 0 29 2 *", "UTC", "2026-01-01", ["2028-02-29 00:00", "2032-02-29 00:00"]),
@@ -86,7 +86,7 @@ def test_ticks(cron: str, zone: str, after: str, expected: list[str]) -> None:
 
 
 def test_a_tick_is_after_the_moment_to_the_millisecond() -> None:
-    """The moment of a tick belongs to the past once it is there."""
+    """The next tick is strictly after the given moment."""
     minute, zone = ms("2026-05-01T12:00"), ZoneInfo("UTC")
     assert next_tick("* * * * *", zone, minute - 1) == minute
     assert next_tick("* * * * *", zone, minute) == minute + 60_000
@@ -96,7 +96,7 @@ def test_a_tick_is_after_the_moment_to_the_millisecond() -> None:
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/New_York"])
 @pytest.mark.parametrize("cron", ["30 2 * * *", "*/20 1,2 * * *", "0 */3 * * *", "17 1 * * 0"])
 def test_the_ticks_do_not_depend_on_where_one_starts(cron: str, zone: str) -> None:
-    """Whoever asks at any moment around a change of clocks gets the first of the same ticks."""
+    """From any moment around a change of clocks the next tick is the first of the same ticks."""
     for day in ("2026-03-08", "2026-03-29", "2026-10-25", "2026-11-01"):
         start, place = ms(day) - 86_400_000, ZoneInfo(zone)
         walked = [start]
@@ -118,7 +118,7 @@ def test_the_ticks_do_not_depend_on_where_one_starts(cron: str, zone: str) -> No
     ],
 )
 def test_lines_that_cannot_be(cron: object) -> None:
-    """A line that cannot be read, or that never happens, is refused."""
+    """A line that cannot be parsed, or that never ticks, is refused."""
     with pytest.raises(InvalidInput, match="cron"):
         check_cron(cron, "UTC")
 
@@ -131,13 +131,13 @@ def test_lines_that_cannot_be(cron: object) -> None:
     ],
 )
 def test_zones_that_are_not_known(zone: object) -> None:
-    """What is no IANA name of a zone on this machine is refused, whatever the machine has under that name."""
+    """A name that is not an IANA zone is refused, whatever the machine has under that name."""
     with pytest.raises(InvalidInput, match=r"time.zone"):
         check_cron("* * * * *", zone)
 
 
 def test_the_longest_line_and_the_longest_name_are_looked_at() -> None:
-    """1,024 characters are a line and 255 a name; beyond that the length is what is wrong."""
+    """A line may have 1,024 characters and a zone name 255; longer ones are refused for their length."""
     check_cron("10" + ",0" * 507 + " * * * *", "UTC")
     with pytest.raises(InvalidInput, match="cron has 1,025 characters"):
         check_cron("10" + ",0" * 506 + ",10 * * * *", "UTC")
@@ -148,7 +148,7 @@ def test_the_longest_line_and_the_longest_name_are_looked_at() -> None:
 
 
 def test_a_line_that_cannot_be_read_has_no_next_tick() -> None:
-    """It is refused, and not taken for one that never happens."""
+    """An unparsable line is refused, not treated as one that never ticks."""
     with pytest.raises(InvalidInput, match=r"^cron line '60 \* \* \* \*': "):
         next_tick("60 * * * *", ZoneInfo("UTC"), 0)
 
@@ -156,7 +156,7 @@ def test_a_line_that_cannot_be_read_has_no_next_tick() -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.text("0123456789*/,-#LWMONFEB ", max_size=30), st.integers(0, 4_000_000_000_000))
 def test_any_text_is_a_line_or_is_refused(line: str, after_ms: int) -> None:
-    """Nothing but InvalidInput comes out of a line, and a tick is always after the moment."""
+    """Any text is parsed or raises InvalidInput, and a tick is always after the moment."""
     try:
         check_cron(line, "Europe/Berlin")
     except InvalidInput:
@@ -173,7 +173,7 @@ def test_there_is_an_end_of_time() -> None:
 
 @pytest.mark.parametrize("cron", ["* * * * *", "0 0 1 1 *", "* * * 1 *", "30 2 * * *"])
 def test_the_newest_tick(cron: str) -> None:
-    """Of many years of ticks the newest is found, up to the moment itself."""
+    """The newest tick up to and including the moment is found among those of many years."""
     zone = zone_of("Europe/Berlin")
     first = next_tick(cron, zone, ms("2000-01-01"))
     assert first is not None
@@ -186,7 +186,7 @@ def test_the_newest_tick(cron: str) -> None:
 
 
 def test_the_newest_tick_is_found_in_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fifty years of minutes, 26 million ticks, take as many steps as the number of milliseconds has bits."""
+    """Fifty years of minutes, 26 million ticks, take as many steps as the milliseconds have bits."""
     asked: list[int] = []
 
     def counted(line: str, zone: ZoneInfo, after_ms: int) -> int | None:
@@ -203,7 +203,7 @@ def test_the_newest_tick_is_found_in_few_steps(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_newest_tick_may_be_the_first() -> None:
-    """Without another one, the known tick is the newest."""
+    """If there is no later one, the known tick is the newest."""
     first = ms("2026-01-01")
     for until in (first - 1, first, first + 1):
         assert newest_tick("0 0 1 1 *", zone_of("UTC"), first, until) == first

@@ -1,4 +1,4 @@
-"""Which claims may be buried, and what a dead letter is written as and read from."""
+"""Rules of dead letters: which claims may be buried, and the stored form."""
 
 import msgspec
 import pytest
@@ -55,7 +55,7 @@ ROW = DeadLetterRow(
     ("error", "written"), [(None, '{"error":null}'), ("boom", '{"error":"boom"}'), ({"k": [1]}, '{"error":{"k":[1]}}')]
 )
 def test_a_burial_is_written_with_its_reason(error: JSON, written: str) -> None:
-    """The error is kept as JSON, whatever it is, and the batches are those of the claim."""
+    """Any error is stored as JSON, and the batches are those of the claim."""
     burial = prepare_burial(CLAIM, reason=" it fails ", error=error)
     assert (burial.claim, burial.reason, burial.error, burial.batch_ids) == (CLAIM, " it fails ", written, ["b", "b2"])
 
@@ -75,13 +75,13 @@ def test_a_burial_is_written_with_its_reason(error: JSON, written: str) -> None:
     ],
 )
 def test_a_burial_that_cannot_be_written_is_refused(claim: object, reason: object, error: object, message: str) -> None:
-    """Before anything is asked of a database, with what is wrong."""
+    """An invalid burial is refused before any read, with the reason."""
     with pytest.raises(InvalidInput, match=message):
         prepare_burial(claim, reason=reason, error=error)
 
 
 def test_a_claim_is_buried_once() -> None:
-    """What it holds is buried if that is all of it; if all of it died under it before, there is nothing to do."""
+    """A claim that holds all its batches is buried; if all were buried under it before, nothing is done."""
     burial = prepare_burial(CLAIM, reason="r", error=None)
     assert plan_burial(burial, ["b2", "b"], []) is True
     assert plan_burial(burial, [], ["b2", "b"]) is False
@@ -107,7 +107,7 @@ def test_a_claim_that_lost_something_is_not_buried(held: list[str], buried: list
 
 
 def test_a_stored_letter_is_read_back() -> None:
-    """A row becomes the letter it was, with the attempts of its batch."""
+    """A row decodes to its letter, with the attempts of its batch."""
     letter = decode_dead_letter(ROW)
     expected = DeadLetter(position=3, batch=BATCH, reason="it fails", error={"type": "ValueError"}, died_at_ms=77)
     assert letter == expected
@@ -123,7 +123,7 @@ def test_a_row_that_cannot_be_read_is_corrupt(damage: dict[str, str]) -> None:
 
 
 def test_a_page_begins_behind_a_place() -> None:
-    """No place is the beginning; a place is a number of one."""
+    """No cursor is the beginning; a cursor is a number from one up."""
     assert [check_after(each) for each in (None, 0, 7)] == [0, 0, 7]
     for wrong in (-1, "1", True, 1.0):
         with pytest.raises(InvalidInput, match="after must"):

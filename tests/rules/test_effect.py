@@ -1,4 +1,4 @@
-"""What an effect is identified by, how its key is made, and which envelopes and outcomes are refused."""
+"""Rules of effects: their identity, their keys, and which envelopes and outcomes are refused."""
 
 import json
 from pathlib import Path
@@ -69,7 +69,7 @@ def test_the_vectors_know_every_kind_of_command() -> None:
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: str(vector["name"]))
 def test_golden_vectors(vector: dict[str, Any]) -> None:
-    """The stored text is sorted JSON without white space, the hash that of the domain and the text, for ever."""
+    """The stored text is sorted JSON without white space, and the hash covers domain and text; both never change."""
     text = json.dumps(vector["envelope"], sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     encoded = encode_envelope(msgspec.convert(vector["envelope"], Envelope))
     assert (encoded.text, encoded.scope_id) == (text, vector["scope_id"])
@@ -96,14 +96,14 @@ def test_every_part_changes_the_hash() -> None:
 
 
 def test_absent_and_default_are_the_same() -> None:
-    """A field that holds its default takes no part, so that new optional fields leave old hashes alone."""
+    """A field with its default is omitted, so new optional fields leave old hashes unchanged."""
     assert encode_envelope(envelope(Step(name="n", input=None))).text == encode_envelope(envelope()).text
     with_none = envelope(ProcessCommand(op="list", arguments={}))
     assert "arguments" not in encode_envelope(with_none).text
 
 
 def test_what_an_encoded_effect_tells() -> None:
-    """The times of a sleep and the names of the effect are at hand."""
+    """An encoded effect has the times of a sleep and the names of the effect."""
     plain = encode_envelope(envelope(group_key="g"))
     assert (plain.replay_key, plain.group_key, plain.duration_ms, plain.until_ms) == ("k", "g", None, None)
     assert encode_envelope(envelope(Sleep(duration_ms=5))).duration_ms == 5
@@ -148,7 +148,7 @@ def test_what_an_encoded_effect_tells() -> None:
     ids=lambda each: type(each).__name__,
 )
 def test_impossible_commands_are_refused(command: object) -> None:
-    """What nobody could run, name or store is refused, with the key in the message."""
+    """A command that could not be run, named or stored is refused, with the key in the message."""
     with pytest.raises(InvalidInput, match="'k'"):
         encode_envelope(envelope(command))
 
@@ -179,26 +179,26 @@ def test_possible_commands_are_not(command: Command) -> None:
 
 @pytest.mark.parametrize("fields", [{"replay_key": ""}, {"replay_key": "x" * 256}, {"group_key": " "}, {"scope": "s"}])
 def test_unusable_names_are_refused(fields: dict[str, Any]) -> None:
-    """Blank and oversize keys, and what is no scope, are refused."""
+    """Blank and oversize keys, and invalid scopes, are refused."""
     with pytest.raises(InvalidInput):
         encode_envelope(envelope(**fields))
 
 
 def test_an_envelope_is_needed() -> None:
-    """Anything else is refused by its type."""
+    """Anything but an envelope is refused with its type."""
     with pytest.raises(InvalidInput, match="got dict"):
         encode_envelope({})
 
 
 def test_envelopes_are_bounded() -> None:
-    """What is larger than 4 MiB is refused, with the key in the message."""
+    """An envelope larger than 4 MiB is refused, with the key in the message."""
     assert len(encode_envelope(envelope(ExecCode(language="l", code="x" * 4_000_000))).text) > 4_000_000
     with pytest.raises(InvalidInput, match=r"'k' of turn:1:s:t has 4,200,\d+ bytes"):
         encode_envelope(envelope(ExecCode(language="l", code="x" * 4_200_000)))
 
 
 def test_the_largest_envelope_has_exactly_4_mib() -> None:
-    """4,194,304 bytes of canonical text are an envelope, one more is not."""
+    """4,194,304 bytes of canonical text are accepted, one more is not."""
     rest = (
         '{"command":{"code":"","kind":"exec_code","language":"l"},"replay_key":"k",'
         '"scope":{"session_id":"s","turn_id":"t","type":"turn"}}'
@@ -210,7 +210,7 @@ def test_the_largest_envelope_has_exactly_4_mib() -> None:
 
 
 def test_the_largest_outcome_has_exactly_1_mib() -> None:
-    """1,048,576 characters of JSON are an outcome, one more is not."""
+    """1,048,576 characters of JSON are accepted, one more is not."""
     room = 1_048_576 - len('{"outcome":""}')
     assert len(encode_outcome("it", "x" * room).outcome or "") == 1_048_576
     with pytest.raises(InvalidInput, match="the outcome of it has 1,048,577 characters"):
@@ -229,7 +229,7 @@ def test_the_longest_names_that_fit_an_index() -> None:
 
 
 def test_names_must_fit_an_index() -> None:
-    """A scope and a key of many bytes are refused together, where a database could not index them."""
+    """A scope and a key that are together too long for an index are refused."""
     wide = "\N{GRINNING FACE}" * 255
     long = TurnScope(session_id=wide, turn_id=wide)
     assert encode_envelope(envelope(scope=long, replay_key="x" * 255)).scope_id == f"turn:255:{wide}:{wide}"
@@ -257,7 +257,7 @@ SCOPES: list[tuple[ExecutionScope, str, str | None, str | None]] = [
 
 @pytest.mark.parametrize(("scope", "name", "session", "process"), SCOPES)
 def test_scopes_have_full_names(scope: ExecutionScope, name: str, session: str | None, process: str | None) -> None:
-    """The name tells kind, session and turn, however the ids are cut."""
+    """The name has kind, session and turn, and is unambiguous for any ids."""
     assert (scope_id(scope), scope_session_id(scope), scope_process_id(scope)) == (name, session, process)
 
 
@@ -277,7 +277,7 @@ def test_names_of_turns_do_not_collide(session: str, turn: str, other_session: s
 
 
 def test_replay_keys_are_readable() -> None:
-    """Plain parts are joined as they are; what would be ambiguous is escaped."""
+    """Plain parts are joined unchanged; ambiguous ones are escaped."""
     assert replay_key("model", 1, "retry") == "model:1:retry"
     assert replay_key("a:b", "c~d", "5%") == "a%3Ab:c%7Ed:5%25"
     assert replay_key("a", "") == "a:"
@@ -305,27 +305,27 @@ def test_long_replay_keys_end_with_a_hash() -> None:
 
 @pytest.mark.parametrize("parts", [(), ("",), (" ",), ("a\0",), ("\ud800",), (True,), (1.5,), (2**63,)])
 def test_impossible_replay_keys_are_refused(parts: tuple[Any, ...]) -> None:
-    """A key of nothing, or of what is no text and no number, is refused."""
+    """An empty key, or a part that is neither text nor number, is refused."""
     with pytest.raises(InvalidInput):
         replay_key(*parts)
 
 
 def test_a_replay_key_of_nothing_is_told_so() -> None:
-    """What is missing is a part, not a better text."""
+    """The error says that a part is missing."""
     with pytest.raises(InvalidInput, match="a replay key needs at least one part"):
         replay_key()
 
 
 @pytest.mark.parametrize("outcome", [None, 0, 1.5, "x", [1, [2]], {"a": None}])
 def test_outcomes_come_back(outcome: Any) -> None:  # noqa: ANN401 - any JSON
-    """What is encoded is decoded unchanged."""
+    """An encoded outcome decodes unchanged."""
     settlement = encode_outcome("it", outcome)
     assert (settlement.status, settlement.error) == (EffectStatus.COMPLETED, None)
     assert decode_outcome(settlement.outcome or "", "it") == outcome
 
 
 def test_errors_are_encoded() -> None:
-    """An EffectError is a failure, whichever way it comes."""
+    """An EffectError is a failure, raised or returned."""
     error = EffectError(code="c", message="m", raw=[1])
     for settlement in (encode_outcome("it", error), encode_error("it", error)):
         assert (settlement.status, settlement.outcome) == (EffectStatus.FAILED, None)
@@ -333,7 +333,7 @@ def test_errors_are_encoded() -> None:
 
 
 def test_impossible_outcomes_are_refused() -> None:
-    """Too large, not JSON, no error, or an error without a code."""
+    """An outcome that is too large, not JSON, not an error, or an error without a code is refused."""
     with pytest.raises(InvalidInput, match="the outcome of it has"):
         encode_outcome("it", "x" * 1_048_576)
     with pytest.raises(InvalidInput, match="the error of it has"):
@@ -364,12 +364,12 @@ def test_impossible_outcomes_are_refused() -> None:
     ],
 )
 def test_the_first_difference_is_found(recorded: object, given_: object, difference: object) -> None:
-    """The path that differs first, by name and index, and what stands there on each side."""
+    """The first differing path, by name and index, is returned with both values."""
     assert first_difference(recorded, given_) == difference
 
 
 def test_a_mismatch_names_both() -> None:
-    """The error tells scope, key, path and both values."""
+    """The error names scope, key, path and both values."""
     encoded = encode_envelope(envelope(Step(name="n", input={"q": "new"})))
     recorded = encode_envelope(envelope(Step(name="n", input={"q": "old"})))
     error = mismatch(encoded, recorded.text)
@@ -378,7 +378,7 @@ def test_a_mismatch_names_both() -> None:
 
 
 def test_an_envelope_that_belies_its_hash_is_corrupt() -> None:
-    """Equal envelopes under different hashes, or one that cannot be read, are damage."""
+    """Equal envelopes with different hashes, or an unreadable one, are damage."""
     encoded = encode_envelope(envelope())
     with pytest.raises(CorruptData, match="hash"):
         mismatch(encoded, encoded.text)

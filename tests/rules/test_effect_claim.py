@@ -1,4 +1,4 @@
-"""Who may run an effect, what a replay answers, and whose claim still holds."""
+"""Rules of effect claims: who may run an effect, what a replay returns, and which claims hold."""
 
 from typing import Any
 
@@ -148,21 +148,21 @@ def record(row: EffectRow) -> EffectRecord:
     ],
 )
 def test_the_decision(row: EffectRow | None, now_ms: int, terms: dict[str, Any], plan: object) -> None:
-    """InsertEffect, replay, wait, take over, unknown, and our own claim found again."""
+    """The decision is to insert, replay, wait, take over, report unknown, or return our own claim."""
     assert begin(row, now_ms, **terms) == plan
 
 
 @pytest.mark.parametrize("row", [None, LIVE, ONCE, RELEASED])
 @pytest.mark.parametrize("now_ms", [50, 100])
 def test_strict_runs_nothing(row: EffectRow | None, now_ms: int) -> None:
-    """Without an outcome there is nothing to replay, whoever began it."""
+    """Without an outcome there is nothing to replay, whichever worker began it."""
     with pytest.raises(EffectNotRecorded, match="'k' of turn:1:s:t"):
         begin(row, now_ms, strict=True)
 
 
 @pytest.mark.parametrize("row", [LIVE, ONCE, RELEASED, COMPLETED, FAILED])
 def test_a_mismatch_comes_first(row: EffectRow) -> None:
-    """Another envelope under the key is refused whatever the status."""
+    """Another envelope under the key is refused in every status."""
     with pytest.raises(EffectMismatch, match=r"command\.name was 'n', now 'm'"):
         plan_begin(OTHER, row, token="new", once=False, now_ms=50)
     with pytest.raises(EffectMismatch):
@@ -172,7 +172,7 @@ def test_a_mismatch_comes_first(row: EffectRow) -> None:
 
 
 def test_taking_over() -> None:
-    """What lapsed or was given back is taken, also what must not run twice, and stays so."""
+    """A lapsed or released effect is taken over, and one that must not run twice stays marked as such."""
     assert plan_take_over(ENCODED, ONCE, token="new", now_ms=100) == TakeEffect(row=ONCE, once=True, taken_over=True)
     assert plan_take_over(ENCODED, RELEASED, token="new", now_ms=50) == TakeEffect(
         row=RELEASED, once=False, taken_over=False
@@ -196,7 +196,7 @@ def facts(row: EffectRow | None = None, lease: LeaseRow | None = HELD, group: Gr
 
 
 def test_what_stands_in_the_way_of_recording() -> None:
-    """The fence first, then what is recorded already; None if nothing is in the way."""
+    """The fence is checked first, then what is recorded already; None means that recording may proceed."""
     assert explain_record(ENCODED, FENCE, facts()) is None
     assert explain_record(ENCODED, FENCE, facts(COMPLETED)) == record(COMPLETED)
     with pytest.raises(LeaseLost):
@@ -213,7 +213,7 @@ def test_what_stands_in_the_way_of_recording() -> None:
 
 
 def test_settling_may_be_repeated_likewise() -> None:
-    """The same claim, status and outcome; anything else has lost its right."""
+    """Repeating with the same claim, status and outcome is accepted; anything else is refused."""
     done = StoredOutcome(status=EffectStatus.COMPLETED, outcome='{"outcome":[1]}')
     assert explain_outcome(CLAIM, done, COMPLETED) == record(COMPLETED)
     for claim, settlement, row in (
@@ -230,7 +230,7 @@ def test_settling_may_be_repeated_likewise() -> None:
 
 
 def test_room_in_a_group() -> None:
-    """An effect without a group needs none; one with a group needs it open and not full."""
+    """An effect without a group needs no room; one with a group needs it open and not full."""
     grouped = encode_envelope(msgspec.structs.replace(ENVELOPE, group_key="g"))
     require_room(ENCODED, None)
     require_room(grouped, GroupRow(2, 1, 0))
@@ -243,7 +243,7 @@ def test_room_in_a_group() -> None:
 
 
 def test_a_new_effect_needs_room_in_its_group() -> None:
-    """An effect without a row joins its group only if there is room; one with a row has joined it before."""
+    """An effect without a row joins its group only if there is room; one with a row has already joined."""
     grouped = encode_envelope(msgspec.structs.replace(ENVELOPE, group_key="g"))
     stored = msgspec.structs.replace(LIVE, envelope_hash=grouped.hash)
     full, open_ = GroupRow(2, 2, 0), GroupRow(2, 1, 0)
@@ -256,7 +256,7 @@ def test_a_new_effect_needs_room_in_its_group() -> None:
 
 
 def test_taking_over_by_facts() -> None:
-    """The row and the time of the facts decide, as they do in a plan."""
+    """The row and the time of the facts decide, as in a plan."""
     taken = decide_take_over(EffectFacts(now_ms=100, lease=None, group=None, row=LIVE), encoded=ENCODED, token="new")
     assert taken == TakeEffect(row=LIVE, once=False, taken_over=True)
     with pytest.raises(Conflict, match="is running"):
@@ -264,7 +264,7 @@ def test_taking_over_by_facts() -> None:
 
 
 def test_a_renewed_claim_has_the_written_expiry() -> None:
-    """The expiry and the due time are those that were written; without them the claim is lost."""
+    """The expiry and the due time are the written ones; without them the claim is lost."""
     assert renewed(CLAIM, ClaimRow(3, 200, 7)) == msgspec.structs.replace(CLAIM, expires_at_ms=200, due_at_ms=7)
     with pytest.raises(EffectLeaseLost):
         renewed(CLAIM, None)
@@ -277,7 +277,7 @@ def test_a_guard_has_the_values_of_its_claim() -> None:
 
 
 def test_a_claimant_describes_its_process() -> None:
-    """The process of a claimant is stored as JSON, and left out if it cannot be described."""
+    """A claimant's process is stored as JSON, and omitted if it cannot be described."""
     assert Claimant(owner=ANN, token="T", ttl_ms=1).process is None
     process = LocalProcess(host_id="h", boot_id="b", pid=1, process_start="2")
     owner = msgspec.structs.replace(ANN, process=process)
@@ -302,7 +302,7 @@ def test_groups_are_decoded() -> None:
 
 
 def test_who_is_live() -> None:
-    """Up to the moment of expiry, that moment excluded."""
+    """A claim is live before its expiry, and not at that moment."""
     assert [is_live(LIVE, now) for now in (99, 100, 101)] == [True, False, False]
     assert not is_live(RELEASED, 50)
     assert not is_live(msgspec.structs.replace(LIVE, token=None), 50)
@@ -319,12 +319,12 @@ def test_who_is_live() -> None:
     ],
 )
 def test_due_times(command: Step | Sleep, due: int | None) -> None:
-    """A duration counts from now, a moment is itself, and nothing leaves the range."""
+    """A duration counts from now, a moment is itself, and both are clamped to the range."""
     assert due_at(encode_envelope(msgspec.structs.replace(ENVELOPE, command=command)), 10) == due
 
 
 def test_claims_are_made_from_rows() -> None:
-    """A claim carries what was written; a row without an expiry or a holder is damaged."""
+    """A claim has the written values; a row without an expiry or a holder is damaged."""
     assert claim_of(ENCODED, LIVE) == CLAIM
     assert new_claim(ENCODED, ANN, "T", ClaimRow(3, 100, None)) == CLAIM
     assert claim_of(ENCODED, msgspec.structs.replace(LIVE, due_at_ms=7)).due_at_ms == 7
@@ -337,7 +337,7 @@ def test_claims_are_made_from_rows() -> None:
 
 
 def test_records_are_decoded() -> None:
-    """A record says all that is stored."""
+    """A record has everything that is stored."""
     assert decode_record(msgspec.structs.replace(LIVE, due_at_ms=7), TURN).due_at_ms == 7
     process = '{"host_id":"h","boot_id":"b","pid":1,"process_start":"1"}'
     done = decode_record(msgspec.structs.replace(COMPLETED, process=process), TURN)
@@ -360,7 +360,7 @@ def test_records_are_decoded() -> None:
 
 
 def test_a_new_record_is_as_it_will_be_read() -> None:
-    """What a record answers is what a replay will."""
+    """A new record is equal to its later replay."""
     settlement = StoredOutcome(status=EffectStatus.COMPLETED, outcome='{"outcome":[1]}')
     found = new_record(ENCODED, settlement, RecordedRow(9, 10, 2))
     row = msgspec.structs.replace(
@@ -400,7 +400,7 @@ def test_damaged_rows_are_corrupt(damage: dict[str, Any]) -> None:
 
 
 def test_claims_are_checked() -> None:
-    """A claim of the wrong kind is refused before anything is looked at."""
+    """An invalid claim is refused before anything is read."""
     assert check_effect_claim(CLAIM) == "turn:1:s:t"
     assert check_effect_claim(msgspec.structs.replace(CLAIM, fencing=1)) == "turn:1:s:t"
     assert name_claim(CLAIM) == "effect 'k' of turn:1:s:t"
@@ -412,7 +412,7 @@ def test_claims_are_checked() -> None:
 
 
 def test_fences_belong_to_their_scope() -> None:
-    """The fence must be that of the session or the process of the scope, and of its kind."""
+    """The fence must be of the scope's own session or process, and of its kind."""
     assert check_scope_fence(TURN, FENCE) is FENCE
     assert check_scope_fence(RUN, RUN_FENCE) is RUN_FENCE
     refused: list[tuple[ExecutionScope, object, type[Exception]]] = [

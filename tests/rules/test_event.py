@@ -1,4 +1,4 @@
-"""What an appended event is, and whether it may be appended."""
+"""Rules of events: the stored form, and whether one may be appended."""
 
 import msgspec
 import pytest
@@ -63,7 +63,7 @@ def append(
     last_sequence: int = 0,
     wakes: str | None = None,
 ) -> InsertEvent:
-    """The decision to insert; the test fails on any other."""
+    """Return the decision to insert; any other fails the test."""
     decision = plan_append(
         registration,
         projection,
@@ -84,7 +84,7 @@ def again(
     registration: Registration = PROJECT,
     projection: Projection = RUNNING,
 ) -> ProcessEvent:
-    """The event that an append under a known key returns."""
+    """Return the event that an append under a known key returns."""
     decision = plan_append(
         registration, projection, draft, life=1, last_sequence=9, wake_session_id=SESSION, known=known, now_ms=50
     )
@@ -106,7 +106,7 @@ def test_the_golden_vectors_are_the_hashes_of_the_written_content() -> None:
 
 
 def test_events_have_their_golden_hashes() -> None:
-    """What a replay key remembers never changes, so that old keys keep recognising their events."""
+    """The hash behind a replay key never changes, so old keys keep recognising their events."""
     assert payload_hash("process.cancel_requested", {"reason": "stop"}) == CANCEL_GOLDEN
     assert payload_hash("note", {"a": [1, None, "ä"], "b": {"c": 1.5, "d": True}}) == NOTE_GOLDEN
 
@@ -124,12 +124,12 @@ def test_the_order_of_keys_does_not_change_the_hash() -> None:
     )
 )
 def test_hashes_agree_with_another_encoder(payload: dict[str, JSON]) -> None:
-    """The hash of any payload is the one that the standard library's JSON gives."""
+    """The hash of any payload is the one computed with the standard library's JSON."""
     assert payload_hash("note", payload) == sha256(b"lash.event.v1\0" + canonical_json(["note", payload]))
 
 
 def test_an_event_is_inserted_under_the_next_number() -> None:
-    """It carries its process, number, type, payload, key and time; the row holds the same as text."""
+    """It has its process, number, type, payload, key and time; the row has the same as text."""
     draft = EventDraft(event_type="note", payload={"b": 1, "a": None}, replay_key="key")
     assert append(draft, last_sequence=6) == InsertEvent(
         event=happened("note", {"b": 1, "a": None}, sequence=7, replay_key="key", now_ms=50),
@@ -167,7 +167,7 @@ def test_a_replay_returns_the_first_event() -> None:
     ids=["payload", "no payload", "type", "undeclared type"],
 )
 def test_another_event_under_the_key_is_a_conflict(other: EventDraft) -> None:
-    """Type and payload are the content, and the key is looked at before the declaration."""
+    """Type and payload are the content, and the key is checked before the declaration."""
     with pytest.raises(EventConflict) as raised:
         again(other)
     assert (raised.value.process_id, raised.value.replay_key) == (PROCESS, "key")
@@ -179,14 +179,14 @@ def test_whom_a_draft_wakes_is_no_content() -> None:
 
 
 def test_a_replay_comes_before_every_other_check() -> None:
-    """What is stored is returned, though it could not be appended now."""
+    """A stored event is returned, even if it could not be appended now."""
     draft = EventDraft(event_type="gone", payload={"n": "text"})
     row = EventRow(3, "gone", None, payload_hash("gone", {"n": "text"}), '{"payload":{"n":"text"}}', None, 9)
     assert again(draft, row, registered(), ENDED).sequence == 3
 
 
 def test_the_other_checks_come_in_their_order() -> None:
-    """Declaration, key, payload, selectors, end: each is seen only when those before it are content."""
+    """Declaration, key, payload, selectors, end are checked in this order."""
     end = EventType(
         name="end",
         payload_schema={"type": "object"},
@@ -208,13 +208,13 @@ def test_the_other_checks_come_in_their_order() -> None:
 
 
 def test_an_undeclared_event_is_refused() -> None:
-    """Also a signal that the process does not know."""
+    """An undeclared signal is refused too."""
     with pytest.raises(InvalidInput, match=r"^process 'process-1' has undeclared event type 'signal.stop'$"):
         append(signal_draft(PROCESS, "stop", "1", None))
 
 
 def test_a_payload_that_does_not_fit_is_refused() -> None:
-    """The message names process, type and place."""
+    """The message names process, type and position in the payload."""
     with pytest.raises(InvalidInput, match=r"^process 'process-1': payload of 'counted'.n: "):
         append(EventDraft(event_type="counted", payload={"n": "one"}))
     assert append(EventDraft(event_type="counted", payload={"n": 1})).event.payload == {"n": 1}
@@ -228,7 +228,7 @@ def test_a_payload_that_does_not_fit_is_refused() -> None:
     ],
 )
 def test_what_ends_or_stops_a_process_needs_a_key(event_type: str) -> None:
-    """Such events must be safe to repeat."""
+    """Events that end or stop a process must be idempotent."""
     registration = registered(ending(TerminalState.COMPLETED, None))
     with pytest.raises(InvalidInput, match=f"event '{event_type}' requires a replay key"):
         append(EventDraft(event_type=event_type, payload={"outcome": None, "reason": ""}), registration)
@@ -236,12 +236,12 @@ def test_what_ends_or_stops_a_process_needs_a_key(event_type: str) -> None:
 
 @pytest.mark.parametrize("event_type", ["process.abandon_requested", "process.resumed", "note"])
 def test_other_events_need_no_key(event_type: str) -> None:
-    """A key is a choice."""
+    """Other events may have a key."""
     assert append(EventDraft(event_type=event_type)).event.replay_key is None
 
 
 def test_signals_of_any_name_can_be_declared_at_once() -> None:
-    """A type named signal.* stands for signals without a type of their own, and for nothing else."""
+    """A type named signal.* covers signals without a type of their own, and nothing else."""
     any_signal, own = EventType(name="signal.*"), EventType(name="signal.own", payload_schema={"type": "string"})
     registration = registered(own, any_signal)
     assert declared_type(registration, "signal.go") == any_signal
@@ -251,7 +251,7 @@ def test_signals_of_any_name_can_be_declared_at_once() -> None:
 
 
 def test_every_process_has_the_core_types() -> None:
-    """They are there without being declared, accept any JSON, and end the process by their names."""
+    """Core types need no declaration, accept any JSON, and end the process by their names."""
     names = {
         "process.cancel_requested": None,
         "process.abandon_requested": None,
@@ -287,20 +287,20 @@ def test_every_process_has_the_core_types() -> None:
     ],
 )
 def test_drafts_that_cannot_be_stored_are_refused(wrong: object, message: str) -> None:
-    """Before anything is asked of a database."""
+    """An invalid draft is refused before any read."""
     with pytest.raises(InvalidInput, match=message):
         check_draft(wrong)
 
 
 def test_a_draft_that_can_be_stored_is_returned() -> None:
-    """With and without the keys that it may leave out."""
+    """A valid draft is returned, with and without its optional keys."""
     assert check_draft(STOP) is STOP
     whole = replace(STOP, wake_session_id=SESSION)
     assert check_draft(whole) is whole
 
 
 def test_stored_events_are_read_back() -> None:
-    """A row means the event that was inserted."""
+    """A row decodes to the inserted event."""
     decision = append(EventDraft(event_type="waking", payload={"text": "x"}, replay_key="k"), wakes=SESSION)
     row = EventRow(1, "waking", "k", decision.payload_hash, decision.payload, decision.wake, 50)
     assert decode_event(row, PROCESS) == decision.event
@@ -311,13 +311,13 @@ def test_stored_events_are_read_back() -> None:
     [replace(STOP_ROW, payload="{"), replace(STOP_ROW, payload="{}"), replace(STOP_ROW, wake='{"wake_id":1}')],
 )
 def test_damaged_events_are_reported_as_damage(damaged: EventRow) -> None:
-    """Never as absent or as another event."""
+    """Damage is never reported as absence or as another event."""
     with pytest.raises(CorruptData, match=r"^event 4 of process 'process-1' cannot be read"):
         decode_event(damaged, PROCESS)
 
 
 def test_the_largest_payload_fits() -> None:
-    """1,048,576 characters of stored text are a payload, one more is not."""
+    """1,048,576 characters of stored text are accepted, one more is not."""
     room = 1_048_576 - len('{"payload":""}')
     assert len(append(EventDraft(event_type="note", payload="x" * room)).payload) == 1_048_576
     with pytest.raises(InvalidInput, match="has 1,048,577 characters"):

@@ -52,7 +52,7 @@ from lash.plan.wait import (
 
 SECRET: Final = bytes(range(32))
 SIGNAL: Final = SignalIdentity(process_id="p", signal_name="go", ordinal=3)
-# Made with openssl from the payloads that they hold; keys that are out in the world must fit for ever.
+# Made with openssl from the payloads that they hold; keys in use must stay valid permanently.
 GOLDEN: Final[list[tuple[ExecutionScope, WaitIdentity, str, str, str, StoredKey]]] = [
     (
         TurnScope(session_id="s", turn_id="t"),

@@ -79,13 +79,13 @@ def test_what_ended_is_not_woken(event_type: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("event_type", "after", "told"),
+    ("event_type", "after", "expected"),
     [("note", RUNNING, set()), ("signal.go", RUNNING, {"wakes"}), ("process.completed", ENDED, {"ends"})],
 )
-def test_an_event_means_no_more_than_it_says(event_type: str, after: Projection, told: set[str]) -> None:
+def test_an_event_means_no_more_than_it_says(event_type: str, after: Projection, expected: set[str]) -> None:
     """An event that wakes a process does not end it, and other events neither end nor wake a process."""
     change = plan_work(registration(), RUNNING, event_type, after)
-    assert {name for name in ("wakes", "ends", "wakes_parent") if getattr(change, name)} == told
+    assert {name for name in ("wakes", "ends", "wakes_parent") if getattr(change, name)} == expected
 
 
 def test_an_append_says_what_it_means_for_the_work_list() -> None:
