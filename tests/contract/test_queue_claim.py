@@ -172,7 +172,9 @@ class TestQueueClaim:
         await created(storage, "other")
         foreign = await leased(storage, session_id="other")
         (batch,) = await queued(storage, early("a"))
-        await queued(storage, command("c"))
+        # Delayed work that has become due: only a holder of the lease may make it ready.
+        await queued(storage, command("c"), early("due", available_at_ms=harness.clock.now_ms() + 1))
+        await harness.clock.advance(1)
         if fault == "released":
             await storage.leases.release(fence)
         if fault in ("expired", "taken over"):

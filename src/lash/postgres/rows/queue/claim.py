@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import msgspec
 
@@ -25,6 +26,8 @@ from lash.plan.queue.queue import (
 from lash.postgres.engine.database import Database
 from lash.postgres.rows.session.lookup import missing, require_session
 from lash.sqlkit.rows import Number
+
+D = TypeVar("D")
 
 
 class _HeadAnswer(msgspec.Struct, frozen=True, array_like=True):
@@ -60,8 +63,7 @@ class PostgresClaimRows:
         self, request: HeadRequest, decide: DecideClaim, claim: NewClaim, fence: LeaseFence
     ) -> ClaimedRows | NothingClaimed:
         for _ in range(MAX_PLANS):
-            answer = await self._head(request)
-            seqs = decide(answer.head)
+            answer, seqs = await self._decided(request, decide)
             if isinstance(seqs, NothingClaimed):
                 return seqs
             # A retry after a lost connection is harmless: it finds the batches held by this claim.
@@ -85,8 +87,7 @@ class PostgresClaimRows:
         lease: NewLease,
     ) -> tuple[TurnClaim, ClaimedTurnRows] | Busy | NothingClaimed:
         for _ in range(MAX_PLANS):
-            answer = await self._head(request)
-            decision = decide(answer.head)
+            answer, decision = await self._decided(request, decide)
             if not isinstance(decision, TurnClaim):
                 return decision
             claimed = await self._claim_turn(answer.session_key, decision, claim, lease)
@@ -108,15 +109,19 @@ class PostgresClaimRows:
             raise await missing(self._database, claim.session_id)
         return released.number
 
-    async def _head(self, request: HeadRequest) -> _HeadAnswer:
-        """Return the facts of a claim, after due work was made ready."""
+    async def _decided(self, request: HeadRequest, decide: Callable[[QueueHead], D]) -> tuple[_HeadAnswer, D]:
+        """Return the head of the queue, after due work was made ready, and what was decided about it.
+
+        Each head is decided about before anything is written: the decision raises if the caller has lost its lease.
+        """
         arguments = (request.session_id, request.fencing, list(request.lanes), request.limit)
         for _ in range(MAX_PLANS):
             answer = await self._database.read_one(_HeadAnswer, "queue_facts", *arguments)
             if answer is None:
                 raise await missing(self._database, request.session_id)
+            decision = decide(answer.head)
             if not answer.any_due:
-                return answer
+                return answer, decision
             await self._database.write_one(Number, "queue_promote", answer.session_key, repeatable=True)
         raise StoreUnavailable(f"work of session {request.session_id!r} became due {MAX_PLANS} times during a claim")
 
