@@ -1,4 +1,4 @@
-"""The events that lash itself appends: their payloads and the keys that make them safe to repeat."""
+"""Rules of the events that lash itself appends: their payloads and idempotency keys."""
 
 import msgspec
 import pytest
@@ -85,7 +85,7 @@ def test_a_completion_ends_the_process_with_its_outcome(outcome: Outcome, event_
     ],
 )
 def test_what_is_no_outcome_is_refused(wrong: Outcome, message: str) -> None:
-    """Before anything is asked of a database."""
+    """An invalid outcome is refused before any read."""
     with pytest.raises(InvalidInput, match=message):
         completion_draft(PROCESS, wrong)
 
@@ -101,7 +101,7 @@ def test_a_cancellation_has_one_key_for_each_reason() -> None:
 
 
 def test_the_keys_of_the_other_drafts() -> None:
-    """They name process, act and what makes the act the same, and never change."""
+    """The keys name process, act and the act's identity, and never change."""
     assert abandon_request_draft("p", "stuck") == EventDraft(
         event_type="process.abandon_requested",
         payload={"reason": "stuck"},
@@ -126,7 +126,7 @@ def test_the_keys_of_the_other_drafts() -> None:
 
 
 def test_a_start_is_one_for_each_owner() -> None:
-    """All that is known about the owner is in the event, and so in its key."""
+    """Everything known about the owner is in the event, and so in its key."""
     known = LeaseOwner(
         owner_id="worker",
         incarnation_id="first",
@@ -158,13 +158,13 @@ def test_a_process_is_given_up_with_an_abandonment_only() -> None:
 
 
 def test_every_character_of_a_name_may_stand_in_it() -> None:
-    """All at once, too."""
+    """Every allowed character works alone and together with all others."""
     name = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
     assert check_signal_name(name) == name
 
 
 def test_keys_stay_keys_for_the_longest_ids() -> None:
-    """An id of full length leaves room for no prefix; a hash of the long key then stands for it."""
+    """An id of full length leaves no room for a prefix, so a hash replaces the long key."""
     longest = "p" * 255
     drafts = (
         completion_draft(longest, Success()),
@@ -185,7 +185,7 @@ def test_keys_stay_keys_for_the_longest_ids() -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "a.b", "ä", "a:b", "a\n", None, 7])
 def test_names_that_no_signal_can_have(name: str) -> None:
-    """ASCII letters, digits, underscore and hyphen make a name."""
+    """A name has only ASCII letters, digits, underscore and hyphen."""
     message = "a signal's name is made of"
     with pytest.raises(InvalidInput, match=message):
         check_signal_name(name)
@@ -205,7 +205,7 @@ def test_names_that_no_signal_can_have(name: str) -> None:
     ],
 )
 def test_waits_that_cannot_be_stored_are_refused(wrong: SignalWait, message: str) -> None:
-    """For parking and for going on alike."""
+    """Both parking and resuming refuse an invalid wait."""
     for draft in (waiting_draft, resumed_draft):
         with pytest.raises(InvalidInput, match=message):
             draft(PROCESS, wrong)
@@ -225,7 +225,7 @@ def test_other_drafts_that_cannot_be_stored_are_refused() -> None:
 
 
 def test_giving_up_is_no_ordinary_end() -> None:
-    """An abandonment has conditions of its own and is not written as an end without a lease."""
+    """An abandonment has its own conditions and is not written as an end without a lease."""
     with pytest.raises(InvalidInput, match="abandon"):
         unleased_end_draft(PROCESS, Abandonment(message="lost"))
     assert unleased_end_draft(PROCESS, Success(value=1)).event_type == "process.completed"

@@ -1,4 +1,4 @@
-"""What a log adds up to."""
+"""Rules of folding a log to its record."""
 
 import msgspec
 import pytest
@@ -63,7 +63,7 @@ def append(
     last_sequence: int = 0,
     wakes: str | None = None,
 ) -> InsertEvent:
-    """The decision to insert; the test fails on any other."""
+    """Return the decision to insert; any other fails the test."""
     decision = plan_append(
         registration,
         projection,
@@ -97,7 +97,7 @@ def test_a_process_ends_once(status: ProcessStatus) -> None:
 
 
 def test_other_events_follow_the_end() -> None:
-    """They are facts like others and do not change how the process ended."""
+    """Events after the end are stored and do not change how the process ended."""
     for draft in (EventDraft(event_type="note"), signal_draft(PROCESS, "go", "1", None), resumed_draft(PROCESS, WAIT)):
         assert append(draft, projection=ENDED).projection == ENDED
     assert append(cancel_draft(PROCESS, "late"), projection=ENDED).projection == replace(
@@ -128,7 +128,7 @@ def test_other_events_follow_the_end() -> None:
 def test_a_declared_end_makes_the_outcome(
     state: TerminalState, await_output: Selector | None, payload: JSON, outcome: Outcome
 ) -> None:
-    """A selection that is an outcome is taken as it is, anything else is wrapped by the declared state."""
+    """A selected outcome is kept unchanged, any other value is wrapped in the declared state."""
     draft = EventDraft(event_type="end", payload=payload, replay_key="key")
     assert append(draft, registered(ending(state, await_output))).projection == Projection(
         status=ProcessStatus(state.value), outcome=outcome
@@ -136,7 +136,7 @@ def test_a_declared_end_makes_the_outcome(
 
 
 def test_an_outcome_of_another_state_is_refused() -> None:
-    """An event that means success cannot carry a failure, declared or core."""
+    """An event of success cannot carry a failure, declared or core."""
     failure: JSONObject = {"type": "failure", "code": "x", "message": "m"}
     message = "^process 'process-1': an event that means completed carries a Failure$"
     with pytest.raises(InvalidInput, match=message):
@@ -176,12 +176,12 @@ def test_an_outcome_of_another_state_is_refused() -> None:
     ],
 )
 def test_what_events_do_to_the_record(draft: EventDraft, projection: Projection) -> None:
-    """Each core type changes its own facet; declared types change none."""
+    """Each core type changes its own part of the record; declared types change none."""
     assert append(draft).projection == projection
 
 
 def test_going_on_clears_the_wait() -> None:
-    """Whatever the process waited for."""
+    """Resuming clears any wait."""
     assert append(resumed_draft(PROCESS, WAIT), projection=Projection(wait=WAIT)).projection == RUNNING
 
 
@@ -198,24 +198,24 @@ def test_going_on_clears_the_wait() -> None:
     ],
 )
 def test_a_core_event_that_says_nothing_usable_is_refused(event_type: str, payload: JSON) -> None:
-    """Hosts may append core events by hand; nonsense in them is their error, not the storage's."""
+    """Hosts may append core events; an invalid payload is InvalidInput, not damage."""
     with pytest.raises(InvalidInput, match=rf"^process 'process-1': payload of '{event_type}': "):
         append(EventDraft(event_type=event_type, payload=payload))
 
 
 def test_the_record_is_written_without_what_is_usual() -> None:
-    """A fresh record is an empty object, and an ended one says how it ended."""
+    """A fresh record is an empty object, and an ended one has its outcome."""
     assert encode_projection(RUNNING) == "{}"
     assert encode_projection(ENDED) == '{"status":"completed","outcome":{"type":"success","value":1}}'
 
 
 def test_an_empty_log_adds_up_to_a_running_process() -> None:
-    """Nothing has happened yet."""
+    """An empty log folds to a running process."""
     assert refold(PROJECT, ()) == Projection(status=ProcessStatus.RUNNING)
 
 
 def test_a_log_adds_up_to_its_record() -> None:
-    """Begun, parked, resumed, asked to stop, ended and noted upon: each leaves its mark and no other."""
+    """Start, park, resume, cancel request, end and later notes each change their own part of the record."""
     log = (
         happened("process.started", {"owner": {"owner_id": "worker", "incarnation_id": "first"}}, sequence=1),
         happened("process.external_ref_set", {"backend": "b", "id": "1"}, sequence=2),
@@ -262,7 +262,7 @@ DRAFTS = st.sampled_from(
 
 @given(st.lists(DRAFTS, max_size=12))
 def test_the_record_is_the_fold_of_its_stored_log(drafts: list[EventDraft]) -> None:
-    """Appending one by one, through the stored text, and refolding the whole log lead to the same record."""
+    """Appending one by one through the stored text, and refolding the whole log, give the same record."""
     projection, rows = RUNNING, list[EventRow]()
     for draft in drafts:
         try:

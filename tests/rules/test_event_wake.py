@@ -1,4 +1,4 @@
-"""What wakes an event means, and how they are delivered."""
+"""Rules of the wakes of an event, and of their delivery."""
 
 import msgspec
 import pytest
@@ -52,7 +52,7 @@ WAKE = Wake(wake_id="w", target_session_id="s", input="hi", dedupe_key="k")
 
 
 def append(draft: EventDraft, registration: Registration, *, last_sequence: int = 0, wakes: str | None) -> InsertEvent:
-    """The decision to insert; the test fails on any other."""
+    """Return the decision to insert; any other fails the test."""
     decision = plan_append(
         registration,
         Projection(),
@@ -81,7 +81,7 @@ def test_the_golden_vectors_are_the_hashes_of_the_written_content() -> None:
 
 
 def test_a_wake_is_made_of_the_event() -> None:
-    """The input is selected, and without a key every event is a wake of its own."""
+    """The input is selected, and without a key every event is a separate wake."""
     decision = append(EventDraft(event_type="waking", payload={"text": "hello"}), registered(WAKING), wakes=SESSION)
     assert decision.event.wake == Wake(
         wake_id=f"wake:{OWN_WAKE_GOLDEN}", target_session_id=SESSION, input="hello", dedupe_key="process-1:1"
@@ -93,7 +93,7 @@ def test_a_wake_is_made_of_the_event() -> None:
 
 
 def test_a_wake_of_nobody_is_kept() -> None:
-    """The event says whom it would have woken with what."""
+    """The event keeps its wake without a target."""
     assert woken(WAKE_SPEC, {"text": ""}, wakes=None) == Wake(
         wake_id=f"wake:{UNTARGETED_WAKE_GOLDEN}", target_session_id=None, input="", dedupe_key="process-1:1"
     )
@@ -103,7 +103,7 @@ def test_a_wake_of_nobody_is_kept() -> None:
     ("record", "draft", "target"), [("a", None, "a"), ("a", "b", "b"), (None, "b", "b"), (None, None, None)]
 )
 def test_whom_a_wake_goes_to(record: str | None, draft: str | None, target: str | None) -> None:
-    """The draft's session comes before the record's."""
+    """The draft's session takes precedence over the record's."""
     wake = woken(WAKE_SPEC, {"text": ""}, wakes=record, draft_wakes=draft)
     assert wake is not None
     assert wake.target_session_id == target
@@ -120,7 +120,7 @@ def test_whom_a_wake_goes_to(record: str | None, draft: str | None, target: str 
     ],
 )
 def test_inputs_of_wakes(selector: Selector, text: str) -> None:
-    """Whatever is selected becomes text."""
+    """Any selected value becomes text."""
     wake = woken(WakeSpec(input=selector), {"text": "hello", "n": 7})
     assert wake is not None
     assert wake.input == text
@@ -138,13 +138,13 @@ def test_inputs_of_wakes(selector: Selector, text: str) -> None:
     ],
 )
 def test_when_a_wake_is_one(when: Selector, payload: JSON, wakes: bool) -> None:  # noqa: FBT001
-    """Only if the condition selects something that counts as true; the input is not looked at otherwise."""
+    """A wake needs a condition that selects a true value; without one the input is not evaluated."""
     wake = woken(WakeSpec(input=Constant(value="x") if wakes else Pointer(path="/missing"), when=when), payload)
     assert (wake is not None) is wakes
 
 
 def test_equal_keys_are_one_wake() -> None:
-    """To one session, across events, processes and ways of selecting the key."""
+    """Equal keys to one session are one wake, across events, processes and selectors."""
     spec = WakeSpec(input=Constant(value=""), dedupe_key=Constant(value="daily"))
     other = registered(EventType(name="o", semantics=EventSemantics(wake=spec)), process_id="other")
     selected = woken(WakeSpec(input=Constant(value="hi"), dedupe_key=Pointer(path="/k")), {"k": "daily"})
@@ -159,7 +159,7 @@ def test_equal_keys_are_one_wake() -> None:
 
 
 def test_other_keys_and_other_sessions_are_other_wakes() -> None:
-    """Also a chosen key that looks like an event's own is another one."""
+    """A chosen key that looks like an event's own key is still a different one."""
     own = woken(WAKE_SPEC, {"text": ""})
     alike = WakeSpec(input=Constant(value=""), dedupe_key=Constant(value="process-1:1"))
     wakes = [own, woken(alike, None), woken(alike, None, wakes="other"), woken(alike, None, wakes=None)]
@@ -192,7 +192,7 @@ def test_an_end_can_wake() -> None:
 
 
 def test_stored_wakes_are_read_back() -> None:
-    """A wake and what became of it, alone and among those of all processes."""
+    """A wake is decoded with its state, alone and among those of all processes."""
     record = WakeRecord(process_id=PROCESS, sequence=3, event_type="e", wake=WAKE, state=WakeState.QUEUED, batch_id="b")
     assert decode_wake(WakeRow(3, "e", WAKE_TEXT, "queued", "b"), PROCESS) == record
     assert decode_lost_wake(LostWakeRow(PROCESS, 3, "e", WAKE_TEXT, "undeliverable", None)) == replace(
@@ -202,7 +202,7 @@ def test_stored_wakes_are_read_back() -> None:
 
 @pytest.mark.parametrize("damaged", [WakeRow(3, "e", "{}", "queued", None), WakeRow(3, "e", WAKE_TEXT, "wat", None)])
 def test_damaged_wakes_are_reported_as_damage(damaged: WakeRow) -> None:
-    """Both its text and its state are looked at."""
+    """Both text and state of a wake are checked."""
     with pytest.raises(CorruptData, match=r"^the wake of event 3 of process 'process-1' cannot be read"):
         decode_wake(damaged, PROCESS)
 
@@ -216,7 +216,7 @@ def test_a_wake_in_the_queue_gives_its_session_work(state: WakeState) -> None:
 
 
 def test_a_wake_becomes_queued_work() -> None:
-    """Its id is the source key and all of its content, so that the first of equal wakes stands for all."""
+    """Its id is the source key and its only content, so the first of equal wakes stands for all."""
     batch = wake_batch(replace(happened("waking", sequence=3), wake=WAKE), "s")
     assert batch.draft == BatchDraft(
         session_id="s",
@@ -238,13 +238,13 @@ def test_a_wake_becomes_queued_work() -> None:
 
 
 def test_an_event_without_a_wake_is_no_queued_work() -> None:
-    """It says which event."""
+    """The error names the event."""
     with pytest.raises(InvalidInput, match=r"^event 3 of process 'process-1' has no wake$"):
         wake_batch(happened("note", sequence=3), "s")
 
 
 def test_the_record_of_a_wake_names_its_event() -> None:
-    """An event without a wake has no record, and neither has one whose wake was not stored."""
+    """An event without a wake, or with one that was not stored, has no wake record."""
     event = happened("woken", sequence=3)
     assert wake_record(event, WakeState.QUEUED, "b") is None
     wake = Wake(wake_id="wake:1", target_session_id=SESSION, input="hello", dedupe_key="k")

@@ -1,4 +1,4 @@
-"""Where a fork begins, and when an existing session is that very fork."""
+"""Rules of forks: where one begins, and when an existing session is the same fork."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def row(relation: SessionRelation) -> MetaRow:
 
 
 def test_a_fork_is_named_like_its_id_unless_told() -> None:
-    """The metadata is what was given, and nothing of the source's."""
+    """The metadata is what was given, and none of the source's."""
     assert prepare(node_id="n").meta.relation == ForkRelation(source_session_id="s", node_id="n")
     assert prepare().meta.name == "t"
     named = prepare(name="branch", model="m", node_id="n")
@@ -48,20 +48,20 @@ def test_a_fork_is_named_like_its_id_unless_told() -> None:
     ],
 )
 def test_bad_ids_are_refused(source: str, new: str, node_id: str | None, what: str) -> None:
-    """Before the database is asked, and by name."""
+    """Invalid ids are refused by name before any read."""
     with pytest.raises(InvalidInput, match=what):
         prepare(source, new, node_id=node_id)
 
 
 def test_bad_metadata_is_refused() -> None:
-    """A name that cannot be stored is found before the database is asked."""
+    """An invalid name is refused before any read."""
     with pytest.raises(InvalidInput, match="name"):
         prepare(name="a\0b")
 
 
 @pytest.mark.parametrize(("asked", "found"), [(None, "n"), ("n", "n"), (None, None)])
 def test_the_same_fork_is_recognised(asked: str | None, found: str | None) -> None:
-    """From the same source, and at the same node if one was named."""
+    """The source must be the same, and the node too if one was named."""
     existing = existing_fork(prepare(node_id=asked), row(ForkRelation(source_session_id="s", node_id=found)))
     assert (existing.created, existing.revision, existing.meta.session_id) == (False, 4, "t")
 
@@ -77,21 +77,21 @@ def test_the_same_fork_is_recognised(asked: str | None, found: str | None) -> No
     ],
 )
 def test_another_session_is_not_taken_for_the_fork(asked: str | None, relation: SessionRelation) -> None:
-    """Whatever else has the id, it is in the way."""
+    """Any other session with the id is a conflict."""
     with pytest.raises(SessionExists) as caught:
         existing_fork(prepare(node_id=asked), row(relation))
     assert caught.value.session_id == "t"
 
 
 def test_a_fork_begins_after_the_leaf_or_the_named_node() -> None:
-    """The leaf is the default; a source without one is forked from before its first node."""
+    """The leaf is the default; a source without one is forked before its first node."""
     assert prepare().start_node(SOURCE) == "leaf"
     assert prepare(node_id="n").start_node(SOURCE) == "n"
     assert prepare().start_node(SourceRow(3, False, None)) is None
 
 
 def test_the_leaf_of_a_fork_lies_on_segment_0() -> None:
-    """At the depth of the last node that is inherited, wherever that really lies."""
+    """The leaf is at the depth of the last inherited node, whatever segment that node is on."""
     runs = [InheritedRun(1, 4, -1, 2), InheritedRun(3, 1, 2, 7)]
     point = fork_point(prepare(), SOURCE, runs)
     assert (point.source_key, point.committed, point.node_id, point.runs) == (3, True, "leaf", tuple(runs))
@@ -101,13 +101,13 @@ def test_the_leaf_of_a_fork_lies_on_segment_0() -> None:
 
 
 def test_a_fork_without_nodes_has_no_leaf() -> None:
-    """Its segment 0 would continue nothing."""
+    """Without nodes there is nothing to inherit on segment 0."""
     point = fork_point(prepare(), SourceRow(3, False, None), [])
     assert (point.leaf_segment, point.leaf_depth, point.node_id, point.committed) == (None, None, None, False)
 
 
 def test_a_node_without_a_path_is_not_live() -> None:
-    """It is unknown, removed, or out of sight."""
+    """The node is unknown, removed, or not visible."""
     with pytest.raises(NodeNotFound) as caught:
         fork_point(prepare(node_id="n"), SOURCE, [])
     assert (caught.value.session_id, caught.value.node_id) == ("s", "n")

@@ -1,4 +1,4 @@
-"""How agent frames become rows, and their execution states bytes beside them."""
+"""Rules of agent frames: their rows, and the bytes of their execution states."""
 
 import pytest
 
@@ -12,7 +12,7 @@ STATE = BlobRef(sha256(b"state"))
 
 
 def text(frame_id: str, rest: str = "", more: str = "") -> str:
-    """The stored form of a frame that was created at noon."""
+    """Return the stored form of a frame that was created at noon."""
     return '{"frame_id":"' + frame_id + '",' + rest + '"created_at":"2025-06-01T12:00:00Z"' + more + "}"
 
 
@@ -25,7 +25,7 @@ def encoded(*frames: AgentFrame, current: str | None = None) -> EncodedFrames:
 
 
 def test_frames_become_rows_in_their_order() -> None:
-    """Each frame has its position and its body, without the fields that hold their default."""
+    """Each frame has its position and its body, without the fields at their defaults."""
     result = encoded(frame("a"), frame("b", previous_frame_id="a", status=FrameStatus.SUPERSEDED), current="b")
     assert result.rows == (
         FrameRow("a", 0, text("a")),
@@ -35,7 +35,7 @@ def test_frames_become_rows_in_their_order() -> None:
 
 
 def test_an_execution_state_is_stored_beside_its_frame() -> None:
-    """The row keeps the ref, the bytes are stored once under the frame's own component key."""
+    """The row has the ref; the bytes are stored once under the frame's own component key."""
     result = encoded(frame("a", execution_state=b"state"), frame("b", execution_state_ref=STATE))
     assert result.rows[0].body == text("a", more=',"execution_state_ref":"' + STATE + '"')
     assert result.components == {"frame:a": STATE, "frame:b": STATE}
@@ -44,12 +44,12 @@ def test_an_execution_state_is_stored_beside_its_frame() -> None:
 
 
 def test_a_ref_alone_must_resolve() -> None:
-    """A state that is only named has to be there already."""
+    """A state given only by ref must already be stored."""
     assert encoded(frame("a", execution_state_ref=STATE)).required_refs == {STATE}
 
 
 def test_empty_bytes_are_a_state() -> None:
-    """No bytes at all is not the same as no state."""
+    """Empty bytes are a state, unlike None."""
     assert encoded(frame("a", execution_state=b"")).components == {"frame:a": sha256(b"")}
 
 

@@ -1,4 +1,4 @@
-"""Which grants can be stored."""
+"""Limits of grants."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Who gets a session's lease, who keeps it, and whose fence holds."""
+"""Rules of leases: who gets a session's lease, who keeps it, and which fences hold."""
 
 import msgspec
 import pytest
@@ -81,7 +81,7 @@ def test_a_live_lease_is_refused_to_others_and_names_its_holder() -> None:
 
 @pytest.mark.parametrize("now_ms", [2_000, 2_001, MOST])
 def test_a_lapsed_lease_is_taken_over(now_ms: int) -> None:
-    """At the moment of expiry the lease is free, and the winner learns whom it displaced."""
+    """At the moment of expiry the lease is free, and the new holder learns whom it displaced."""
     assert claim(ROW, RIVAL, now_ms) == Acquire(fencing=6, displaced=LEASE)
 
 
@@ -91,12 +91,12 @@ def test_the_same_holder_reenters_a_live_lease() -> None:
 
 
 def test_reentry_never_shortens() -> None:
-    """A shorter time to live leaves the expiry where it was."""
+    """A shorter time to live does not move the expiry."""
     assert claim(ROW, HOLDER, 1_100, ttl_ms=10) == Reenter(lease=LEASE)
 
 
 def test_the_same_holder_acquires_anew_after_expiry() -> None:
-    """A lapsed lease is never re-entered: what was done under it may have been overtaken."""
+    """A lapsed lease is never re-entered: another holder may have had it since."""
     assert claim(ROW, HOLDER, 2_000) == Acquire(fencing=6, displaced=LEASE)
 
 
@@ -114,20 +114,20 @@ def test_holders_are_the_same_only_when_both_ids_agree(other: LeaseOwner) -> Non
 
 
 def test_expiry_saturates_at_the_largest_integer() -> None:
-    """Times at the end of the range overflow nothing."""
+    """Times at the end of the range do not overflow."""
     row = LeaseRow(5, "worker", "first", PROCESS_TEXT, "token", 1_000, MOST)
     assert claim(row, HOLDER, MOST - 1) == Reenter(lease=replace(LEASE, expires_at_ms=MOST))
 
 
 def test_exhausted_fencing_numbers_are_refused() -> None:
-    """The last number is never followed by a smaller one."""
+    """After the last fencing number no lease is granted."""
     assert claim(LeaseRow(MOST - 1, None, None, None, None, 0, 0), RIVAL, 0) == Acquire(fencing=MOST, displaced=None)
     with pytest.raises(InvalidInput, match="exhausted"):
         claim(LeaseRow(MOST, None, None, None, None, 0, 0), RIVAL, 0)
 
 
 def test_the_observed_dead_holder_is_displaced_before_its_time() -> None:
-    """A holder that was seen dead loses its live lease to the next number."""
+    """A holder observed dead loses its live lease to the next number."""
     assert reclaim() == Acquire(fencing=6, displaced=LEASE)
 
 
@@ -154,7 +154,7 @@ def test_a_reclaim_is_a_claim_where_nobody_is_in_the_way() -> None:
 
 
 def test_a_renewal_moves_the_expiry_and_never_back() -> None:
-    """The longer of the two times holds."""
+    """The later of the two expiries holds."""
     later = plan_renewal(ROW, 1_500, fence=FENCE, ttl_ms=900)
     assert later == replace(LEASE, expires_at_ms=2_400)
     assert plan_renewal(ROW, 1_500, fence=FENCE, ttl_ms=0) == LEASE
@@ -172,7 +172,7 @@ def test_a_renewal_moves_the_expiry_and_never_back() -> None:
     ],
 )
 def test_a_fence_that_does_not_hold_is_a_lost_lease(row: LeaseRow, fence: LeaseFence, now_ms: int, reason: str) -> None:
-    """Released, overtaken, foreign or expired: the error says which, for renewals as for writes."""
+    """A released, superseded, foreign or expired fence is reported as such, for renewals and for writes."""
     with pytest.raises(LeaseLost, match=reason) as caught:
         require_fence(row, fence, now_ms)
     assert caught.value.resource == RESOURCE
@@ -181,7 +181,7 @@ def test_a_fence_that_does_not_hold_is_a_lost_lease(row: LeaseRow, fence: LeaseF
 
 
 def test_a_fence_that_holds_proves_its_lease() -> None:
-    """The lease is returned whole, and its own fence is the one that was shown."""
+    """The whole lease is returned, and its fence is the given one."""
     assert require_fence(ROW, FENCE, 1_999) == LEASE
     assert LEASE.fence == FENCE
 
@@ -205,13 +205,13 @@ def test_a_row_without_a_token_carries_no_lease() -> None:
     ],
 )
 def test_a_row_that_contradicts_itself_is_corrupt(row: LeaseRow) -> None:
-    """A token without a readable holder is never taken for a free lease."""
+    """A token without a readable holder is never treated as a free lease."""
     with pytest.raises(CorruptData):
         held_lease(row, RESOURCE)
 
 
 def test_callers_are_told_what_was_decided() -> None:
-    """Re-entry is an acquisition that must not be released by the inner work; refusal names the holder."""
+    """A re-entry is marked, so inner work does not release it; a refusal names the holder."""
     assert outcome_of(Reenter(lease=LEASE)) == Acquired(lease=LEASE, reentered=True, displaced=None)
     assert outcome_of(Refuse(holder=LEASE)) == Busy(holder=LEASE)
 
@@ -272,7 +272,7 @@ def test_the_observed_lease_is_the_one_of_a_busy_answer() -> None:
     ],
 )
 def test_a_fence_of_the_wrong_kind_is_refused(fence: object, message: str) -> None:
-    """No database has to compare nonsense."""
+    """A fence of the wrong type is refused before any read."""
     with pytest.raises(InvalidInput, match=message):
         check_fence("fence", fence, ResourceKind.SESSION)
 
@@ -283,7 +283,7 @@ def test_a_good_fence_is_returned() -> None:
 
 
 def test_a_claim_carries_the_process_of_its_owner_as_it_is_stored() -> None:
-    """The text is the one that a lease row is decoded from; an owner without a process has none."""
+    """The text is the one that a lease row decodes from; an owner without a process has none."""
     assert LeaseClaim(resource=RESOURCE, owner=HOLDER, ttl_ms=1).process == PROCESS_TEXT
     assert LeaseClaim(resource=RESOURCE, owner=RIVAL, ttl_ms=1).process is None
     assert (encode_process(HOLDER), encode_process(RIVAL)) == (PROCESS_TEXT, None)

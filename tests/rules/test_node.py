@@ -1,4 +1,4 @@
-"""How nodes are encoded, compared with stored ones, and read back as paths."""
+"""Rules of nodes: how they are encoded, compared with stored ones, and read as paths."""
 
 from datetime import datetime
 
@@ -39,7 +39,7 @@ def part(content: str, kind: PartKind = PartKind.TEXT) -> Part:
 
 
 def test_a_node_is_written_as_ids_and_a_body() -> None:
-    """Ids have columns of their own; the rest is JSON without the fields that hold their default."""
+    """Ids have their own columns; the rest is JSON without the fields at their defaults."""
     (encoded,) = encode_nodes([noted("n-1", "n-0", {"a": 1})], Compression.BALANCED)
     text = NOTE_TEXT % '{"a":1}'
     assert encoded == ("n-1", "n-0", text, None, len(text), None)
@@ -62,7 +62,7 @@ def test_a_node_is_read_back_as_it_was_written() -> None:
 
 
 def test_a_node_is_written_with_its_frame_and_its_cause() -> None:
-    """What has no column of its own and is not the default stands in the body."""
+    """A field without a column that is not at its default is in the body."""
     cause = ProcessCause(process_id="p")
     entry = PluginEntry(plugin_type="note", body=1)
     node = Node(node_id="n", timestamp=NOON, entry=entry, agent_frame_id="f", caused_by=cause)
@@ -80,7 +80,7 @@ def test_an_unreadable_body_is_corrupt_data(body: str) -> None:
 
 
 def test_a_long_body_is_stored_compressed() -> None:
-    """It stands in a column of its own, and the node comes back as it was; a short one stays readable text."""
+    """A long body has its own column and decodes unchanged; a short one stays readable text."""
     node = noted("n-1", None, "some words, " * 200)
     (encoded,) = encode_nodes([node], Compression.BALANCED)
     assert encoded.packed is not None
@@ -93,13 +93,13 @@ def test_a_long_body_is_stored_compressed() -> None:
 
 
 def test_a_damaged_compressed_body_is_corrupt_data() -> None:
-    """It is reported with the id of its node."""
+    """The error has the id of the node."""
     with pytest.raises(CorruptData, match="node 'n-1' cannot be decompressed"):
         decode_node(PathRow("n-1", None, 0, False, "", b"no frame"))
 
 
 def test_a_stored_node_is_the_same_however_it_is_stored() -> None:
-    """A body that was stored compressed and the same one in plain text are no conflict."""
+    """A compressed body and the same body in plain text do not conflict."""
     node = noted("n-1", None, "some words, " * 200)
     (packed,), (plain,) = (encode_nodes([node], each) for each in (Compression.BALANCED, Compression.LOW_LATENCY))
     for given, other in ((packed, plain), (plain, packed), (packed, packed)):
@@ -108,7 +108,7 @@ def test_a_stored_node_is_the_same_however_it_is_stored() -> None:
 
 
 def test_an_id_may_occur_once_in_a_commit() -> None:
-    """Two new nodes of one id are refused by name."""
+    """Two new nodes with one id are refused by name."""
     with pytest.raises(InvalidInput, match="node 'n-1' occurs twice"):
         encode_nodes([noted("n-1"), noted("n-2"), noted("n-1")], Compression.BALANCED)
 
@@ -133,7 +133,7 @@ def test_an_id_may_occur_once_in_a_commit() -> None:
     ],
 )
 def test_a_node_that_cannot_be_stored_is_refused_by_its_path(node: Node, message: str) -> None:
-    """The error names the position of the node and the field that is wrong."""
+    """The error names the position of the node and the wrong field."""
     with pytest.raises(InvalidInput, match=message):
         encode_nodes([noted("first"), node], Compression.BALANCED)
 
@@ -147,7 +147,7 @@ def test_ids_are_taken_once_each_in_their_order() -> None:
 
 @pytest.mark.parametrize("wrong", ["abc", b"abc", 7, iter(["a"])])
 def test_what_is_no_collection_of_ids_is_refused(wrong: object) -> None:
-    """A single id given as text is not taken for a collection of letters."""
+    """A single id given as text is not treated as a collection of letters."""
     with pytest.raises(InvalidInput, match="node_ids must be a collection of ids"):
         check_node_ids(wrong)  # type: ignore[arg-type]
 
@@ -159,7 +159,7 @@ def test_a_bad_id_among_good_ones_is_refused() -> None:
 
 
 def test_a_stored_node_of_the_same_content_is_left_out() -> None:
-    """Appending what is there already is no change, however the stored text is spelt."""
+    """Appending a stored node changes nothing, however its stored text is written."""
     spelt_otherwise = (
         '{"entry": {"body": {"b": 1, "a": 2}, "plugin_type": "note", "kind": "plugin"},'
         ' "timestamp": "2025-06-01T14:00:00+02:00"}'
@@ -174,7 +174,7 @@ def test_a_stored_node_of_the_same_content_is_left_out() -> None:
 
 
 def test_the_same_text_is_the_same_content() -> None:
-    """It is not read for that, whatever it says."""
+    """Equal texts are compared without decoding, even if they are unreadable."""
     assert new_nodes(SESSION, [bare("n-1", body="?")], {"n-1": stored("n-1", 1, 0, body="?")}) == []
 
 
@@ -199,25 +199,25 @@ def ids(nodes: tuple[Node, ...]) -> list[str]:
 
 
 def test_a_path_is_read_from_its_first_row_to_its_last() -> None:
-    """Rows that hang together are the path, in order."""
+    """Rows linked by their parents are the path, in order."""
     rows = [row("a", None, 0), row("b", "a", 1), row("c", "b", 2)]
     assert ids(path_nodes(rows)) == ["a", "b", "c"]
     assert path_nodes([]) == ()
 
 
 def test_a_path_is_cut_at_a_removed_ancestor() -> None:
-    """What lies above a removed node is not part of the path below it."""
+    """Nodes above a removed node are not part of the path below it."""
     rows = [row("a", None, 0), row("b", "a", 1, tombstoned=True), row("c", "b", 2), row("d", "c", 3)]
     assert ids(path_nodes(rows)) == ["c", "d"]
 
 
 def test_a_path_whose_leaf_is_removed_is_empty() -> None:
-    """Nothing is left of a path that ends in a removed node."""
+    """A path that ends in a removed node is empty."""
     assert path_nodes([row("a", None, 0), row("b", "a", 1, tombstoned=True)]) == ()
 
 
 def test_a_path_is_cut_where_an_ancestor_is_missing() -> None:
-    """A gap in depth ends the path; what lies above the gap is not joined to it."""
+    """A gap in depth ends the path; nodes above the gap are not joined to it."""
     rows = [row("a", None, 0), row("c", "b", 2), row("d", "c", 3)]
     assert ids(path_nodes(rows)) == ["c", "d"]
 
@@ -229,7 +229,7 @@ def test_neighbours_in_depth_that_are_not_parent_and_child_are_corrupt() -> None
 
 
 def test_the_texts_of_a_user_message_are_joined_for_the_list() -> None:
-    """Parts are separated by a blank line; blank parts, tool calls and tool results are left out."""
+    """Parts are separated by a blank line; blank parts, tool calls and tool results are omitted."""
     node = message(
         part("  one"),
         part(" \n"),
@@ -248,18 +248,18 @@ def test_the_line_for_the_list_is_cut_at_500_characters_and_has_no_nul() -> None
 
 
 def test_a_user_message_without_text_still_counts_as_one() -> None:
-    """Empty is not the same as being no message of a user."""
+    """An empty text is still a user message."""
     assert user_text(message()) == ""
 
 
 def test_only_messages_of_users_have_a_line() -> None:
-    """Other roles and other entries give none."""
+    """Other roles and other entries have no line."""
     assert user_text(said("n", role=Role.ASSISTANT)) is None
     assert user_text(noted("n")) is None
 
 
 def test_a_list_shows_the_first_user_message() -> None:
-    """Its text as it is stored; nothing where there is no message, or no message of a user."""
+    """The stored text is returned, or nothing if there is no user message."""
     (encoded,) = encode_nodes([message(part("hello"))], Compression.BALANCED)
     assert first_user_text(PathRow("n", None, 0, False, encoded.stored_body, encoded.packed)) == "hello"
     assert first_user_text(row("n", None, 0)) == ""
@@ -267,6 +267,6 @@ def test_a_list_shows_the_first_user_message() -> None:
 
 
 def test_roles_and_kinds_may_be_given_as_their_text() -> None:
-    """What is stored as a user's message is counted as one, however its role was spelt in Python."""
+    """A stored user message counts as one, whether its role was given as text or as an enum member."""
     plain = Part(id="p", kind="image", content="")  # type: ignore[arg-type]
     assert user_text(message(plain, role="user")) == "[Image attached]"  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Where nodes are placed: on which segment, at which depth, in which order."""
+"""Rules of placing nodes: on which segment, at which depth, in which order."""
 
 import dataclasses
 import itertools
@@ -22,7 +22,7 @@ from tests.rules.kit import SESSION, bare, stored
 
 
 def where(placement: Placement) -> dict[str, tuple[int, int, int]]:
-    """Segment, depth and sequence number of every placed node."""
+    """Return segment, depth and sequence number of every placed node."""
     return {each.node.node_id: (each.segment, each.depth, each.seq) for each in placement.nodes}
 
 
@@ -58,7 +58,7 @@ def test_an_append_on_the_end_of_a_segment_stays_on_it() -> None:
 
 
 def test_an_append_elsewhere_opens_a_segment() -> None:
-    """A branch names the segment and the depth that it left."""
+    """A branch names its parent's segment and depth."""
     placement = append(bare("n", "mid"), known=(stored("mid", 3, 7, tip=False),), segment_count=5)
     assert where(placement) == {"n": (6, 8, 1)}
     assert placement.segments == (NewSegment(6, 3, 7),)
@@ -89,21 +89,21 @@ def test_several_roots_open_a_segment_each() -> None:
 def test_an_append_needs_a_live_parent_that_comes_first(
     nodes: tuple[EncodedNode, ...], known: tuple[StoredNode, ...], missing: str
 ) -> None:
-    """Nothing is ever placed below a node that is not there."""
+    """No node is placed below a missing one."""
     with pytest.raises(NodeNotFound) as caught:
         append(*nodes, known=known)
     assert (caught.value.session_id, caught.value.node_id) == (SESSION, missing)
 
 
 def test_a_replacement_may_name_children_before_parents() -> None:
-    """Nodes are placed parents first, and keep the order in which they came as their sequence."""
+    """Nodes are placed parents first, and keep the given order as their sequence."""
     placement = replaced(bare("c", "b"), bare("b", "a"), bare("a"), bare("d", "a"))
     assert where(placement) == {"a": (5, 0, 13), "b": (5, 1, 12), "c": (5, 2, 11), "d": (6, 1, 14)}
     assert placement.segments == (NewSegment(5, None, None), NewSegment(6, 5, 0))
 
 
 def test_an_orphan_of_a_replacement_begins_a_path_of_its_own() -> None:
-    """A parent that is not part of the replacement leaves its child at depth zero."""
+    """A child whose parent is not part of the replacement starts at depth zero."""
     assert where(replaced(bare("b", "ghost"), bare("c", "b"))) == {"b": (5, 0, 11), "c": (5, 1, 12)}
 
 
@@ -111,13 +111,13 @@ def test_an_orphan_of_a_replacement_begins_a_path_of_its_own() -> None:
     "nodes", [(bare("a", "a"),), (bare("a", "b"), bare("b", "a")), (bare("x", "a"), bare("a", "b"), bare("b", "a"))]
 )
 def test_a_replacement_that_runs_in_a_circle_is_refused(nodes: tuple[EncodedNode, ...]) -> None:
-    """No node is its own ancestor."""
+    """A cyclic replacement is refused."""
     with pytest.raises(InvalidInput, match=r"node '[ab]' is its own ancestor"):
         replaced(*nodes)
 
 
 def test_a_long_chain_named_backwards_is_placed_without_recursion() -> None:
-    """Depth is limited by the number of nodes only."""
+    """Depth is limited only by the number of nodes."""
     nodes = [bare(f"n{number}", f"n{number - 1}" if number else None) for number in range(5_000)]
     placement = replaced(*reversed(nodes))
     assert len(placement.segments) == 1
@@ -142,7 +142,7 @@ def test_no_path_is_climbed_twice() -> None:
 
 @dataclasses.dataclass
 class Shelf:
-    """What a database would hold: the placed nodes by place, and where each segment left its parent."""
+    """What a database would hold: the nodes by position, and where each segment left its parent."""
 
     at: dict[tuple[int, int], str] = dataclasses.field(default_factory=dict)
     place_of: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
@@ -165,7 +165,7 @@ class Shelf:
         return stored(node_id, segment, depth, parent=parent, tip=(segment, depth + 1) not in self.at)
 
     def climb(self, node_id: str) -> list[str]:
-        """Read a path as a database does: a range on each segment, from the leaf's to the root's."""
+        """Read a path as a database does: one range per segment, from the leaf's to the root's."""
         path: list[str] = []
         segment: int | None
         depth: int | None
@@ -178,7 +178,7 @@ class Shelf:
 
 
 def ancestry(parents: dict[str, str | None], node_id: str) -> list[str]:
-    """The path according to the parents alone."""
+    """Return the path according to the parents alone."""
     path, current = [node_id], parents[node_id]
     while current is not None:
         path.append(current)
@@ -188,7 +188,7 @@ def ancestry(parents: dict[str, str | None], node_id: str) -> list[str]:
 
 @st.composite
 def forests(draw: st.DrawFn) -> dict[str, str | None]:
-    """Parents of up to 40 nodes, each below an earlier one or none; recent ones are likelier, as in a conversation."""
+    """Generate parents of up to 40 nodes, each below an earlier one or none, recent ones more often."""
     parents: dict[str, str | None] = {}
     for number in range(draw(st.integers(1, 40))):
         back = draw(st.sampled_from([1, 1, 1, 1, 2, 3, 7, 100]))
@@ -209,7 +209,7 @@ def check_shelf(shelf: Shelf, parents: dict[str, str | None]) -> None:
 def test_any_forest_appended_in_any_batches_is_read_back_by_climbing(
     parents: dict[str, str | None], data: st.DataObject
 ) -> None:
-    """Places are unique, each node lies one deeper than its parent, and the climb gives its ancestry."""
+    """Positions are unique, each node is one deeper than its parent, and climbing gives its ancestry."""
     shelf, rest = Shelf(), list(parents)
     while rest:
         size = data.draw(st.integers(1, len(rest)), label="batch")
@@ -228,7 +228,7 @@ def test_any_forest_appended_in_any_batches_is_read_back_by_climbing(
 def test_any_forest_given_whole_in_any_order_is_read_back_by_climbing(
     parents: dict[str, str | None], seed: int
 ) -> None:
-    """A replacement gives the same guarantees, whatever order its nodes come in."""
+    """A replacement has the same guarantees, in any order of its nodes."""
     order = list(parents)
     random.Random(seed).shuffle(order)
     shelf = Shelf()

@@ -1,4 +1,4 @@
-"""What a registration is, when two are the same, and what a stored process means."""
+"""Rules of registrations: their content, when two are equal, and the stored form of a process."""
 
 import json
 
@@ -128,7 +128,7 @@ def hash_of(registration: Registration) -> str:
 
 
 def turned(value: object) -> object:
-    """The same JSON with the keys of all its objects the other way round."""
+    """Return the same JSON with the keys of all its objects in reverse order."""
     if isinstance(value, dict):
         return {key: turned(item) for key, item in reversed(value.items())}
     return [turned(item) for item in value] if isinstance(value, list) else value
@@ -141,13 +141,13 @@ def test_the_golden_vectors_are_the_hashes_of_the_written_content() -> None:
 
 
 def test_registrations_have_their_golden_hashes() -> None:
-    """What a process id remembers never changes, so that old processes keep recognising their registrations."""
+    """The hash behind a process id never changes, so old processes keep recognising their registrations."""
     assert hash_of(EXTERNAL) == GOLDEN
     assert hash_of(TOOL) == TOOL_GOLDEN
 
 
 def test_a_registration_is_written_with_its_columns() -> None:
-    """Lists filter by kind, label, definition and the session that began it."""
+    """Lists filter by kind, label, definition and the originating session."""
     encoded = encode_registration(TOOL)
     assert encoded.registration == TOOL
     assert json.loads(encoded.body) == json.loads(TOOL_CONTENT)
@@ -156,7 +156,7 @@ def test_a_registration_is_written_with_its_columns() -> None:
 
 
 def test_a_plain_registration_has_empty_columns() -> None:
-    """The host began it, and nothing is said about it."""
+    """The host is its originator, and the optional columns are empty."""
     encoded = encode_registration(EXTERNAL)
     assert (encoded.kind, encoded.label, encoded.definition_hash) == ("external", None, None)
     assert encoded.originator_session_id is None
@@ -177,12 +177,12 @@ def test_a_plain_registration_has_empty_columns() -> None:
     ids=["recovery", "recovery as text", "identity", "metadata", "provenance", "originator", "list"],
 )
 def test_what_is_said_and_what_is_meant_hash_alike(same: Registration) -> None:
-    """Giving a default is the same as leaving it out."""
+    """Giving a default is the same as omitting it."""
     assert hash_of(same) == GOLDEN
 
 
 def test_equal_event_types_hash_alike_however_they_are_made() -> None:
-    """Defaults inside event types are the same whether given or left out."""
+    """Defaults inside event types are the same whether given or omitted."""
     left_out = registered(EventType(name="x"))
     given_all = registered(EventType(name="x", payload_schema={}, semantics=EventSemantics(terminal=None, wake=None)))
     assert hash_of(left_out) == hash_of(given_all) == hash_of(registered(EventType(name="x", semantics=PLAIN)))
@@ -210,7 +210,7 @@ def test_equal_event_types_hash_alike_however_they_are_made() -> None:
     ],
 )
 def test_another_registration_has_another_hash(other: Registration) -> None:
-    """Every part of a registration counts, also the order of its types."""
+    """Every part of a registration counts, even the order of its types."""
     assert hash_of(other) != TOOL_GOLDEN
 
 
@@ -226,7 +226,7 @@ def test_another_registration_has_another_hash(other: Registration) -> None:
     )
 )
 def test_the_order_of_keys_does_not_change_the_hash(free: JSONObject) -> None:
-    """Wherever free JSON stands in a registration, its keys may come in any order."""
+    """Keys of free JSON anywhere in a registration may come in any order."""
 
     def build(value: JSONObject) -> Registration:
         return Registration(
@@ -271,7 +271,7 @@ def test_the_order_of_keys_does_not_change_the_hash(free: JSONObject) -> None:
     ],
 )
 def test_the_identity_is_taken_from_the_input(process_input: ProcessInput, identity: ProcessIdentity) -> None:
-    """The first of label, name and title that is there, if it is text."""
+    """The identity has the first of label, name and title that is present as text."""
     needs = isinstance(process_input, ToolCallInput | EngineInput)
     registration = Registration(process_id="p", input=process_input, environment_ref="env" if needs else None)
     assert encode_registration(registration).registration.identity == identity
@@ -287,7 +287,7 @@ def test_the_identity_is_taken_from_the_input(process_input: ProcessInput, ident
     ],
 )
 def test_what_is_done_elsewhere_is_external(registration: Registration, recovery: Recovery) -> None:
-    """No worker runs it, and the host need not say so."""
+    """No worker runs an external input, and the host need not declare it."""
     assert encode_registration(registration).registration.recovery is recovery
 
 
@@ -322,7 +322,7 @@ def test_what_is_done_elsewhere_is_external(registration: Registration, recovery
     ],
 )
 def test_registrations_that_cannot_be_stored_are_refused(wrong: Registration, message: str) -> None:
-    """Before anything is asked of a database."""
+    """An invalid registration is refused before any read."""
     with pytest.raises(InvalidInput, match=message):
         encode_registration(wrong)
 
@@ -370,7 +370,7 @@ def waking(**selectors: Selector) -> EventSemantics:
     ],
 )
 def test_event_types_that_cannot_be_used_are_refused(event_types: tuple[EventType, ...], message: str) -> None:
-    """Names are distinct and not the core's; schemas and selectors are looked at once, here."""
+    """Names are unique and not those of core types; schemas and selectors are checked once, here."""
     with pytest.raises(InvalidInput, match=message):
         encode_registration(replace(EXTERNAL, event_types=event_types))
 
@@ -387,12 +387,12 @@ def test_only_success_may_leave_its_outcome_unsaid(state: TerminalState) -> None
 
 
 def test_an_equal_registration_returns_the_stored_record() -> None:
-    """Whatever became of it since, also if its wake target was changed."""
+    """The stored record is returned in any state, even if its wake target was changed."""
     assert same_registration(encode_registration(EXTERNAL), ROW) == RECORD
 
 
 def test_another_registration_of_the_id_is_a_conflict() -> None:
-    """Both hashes are named."""
+    """The error has both hashes."""
     other = encode_registration(registered(EventType(name="x")))
     with pytest.raises(RegistrationConflict) as raised:
         same_registration(other, ROW)
@@ -401,7 +401,7 @@ def test_another_registration_of_the_id_is_a_conflict() -> None:
 
 
 def test_a_stored_process_is_read_back() -> None:
-    """The row means the record; a fresh one runs and waits for nothing."""
+    """The row decodes to the record; a fresh one is running and not waiting."""
     assert decode_process(ROW) == RECORD
     assert decode_process(ROW).is_terminal
     fresh = decode_process(replace(ROW, projection="{}"))
@@ -409,7 +409,7 @@ def test_a_stored_process_is_read_back() -> None:
 
 
 def test_an_event_moves_a_row_and_its_record_alike() -> None:
-    """What a process stands at after one more event is known without reading it: number, projection and time."""
+    """Number, projection and time after one more event are known without reading the row."""
     before = replace(ROW, projection="{}")
     after = row_after(before, ROW.projection, 77)
     assert after == replace(ROW, last_sequence=ROW.last_sequence + 1, updated_at_ms=77)
@@ -428,13 +428,13 @@ def test_an_event_moves_a_row_and_its_record_alike() -> None:
     ],
 )
 def test_a_damaged_process_is_reported_as_damage(damaged: ProcessRow) -> None:
-    """Never as one that does not exist."""
+    """Damage is never reported as absence."""
     with pytest.raises(CorruptData, match=r"^process 'process-1' cannot be read"):
         decode_process(damaged)
 
 
 def test_a_process_that_is_gone_is_told_from_one_that_never_was() -> None:
-    """The caller learns which."""
+    """A pruned process and an unknown one raise different errors."""
     never, gone = missing_process("p", pruned=False), missing_process("p", pruned=True)
     assert (type(never), never.process_id) == (ProcessNotFound, "p")
     assert (type(gone), gone.process_id) == (ProcessPruned, "p")
@@ -451,5 +451,5 @@ def test_a_process_that_is_gone_is_told_from_one_that_never_was() -> None:
     ],
 )
 def test_definitions_are_found_by_their_hash(definition: JSON, expected: str | None) -> None:
-    """No definition has none; every other value has one, also falsy values."""
+    """No definition has no hash; every other value has one, even a falsy one."""
     assert definition_hash(definition) == expected

@@ -1,4 +1,4 @@
-"""Who may run a process, who may see it, and how lists of processes and changes are read."""
+"""Rules of running processes, of seeing them, and of lists of processes and changes."""
 
 import base64
 
@@ -110,7 +110,7 @@ def test_who_may_run_a_process(recovery: Recovery, began: LeaseOwner | None, rea
 @pytest.mark.parametrize("recovery", Recovery)
 @pytest.mark.parametrize("status", [status for status in ProcessStatus if status is not ProcessStatus.RUNNING])
 def test_nobody_runs_what_has_ended(recovery: Recovery, status: ProcessStatus) -> None:
-    """Its end is the first thing that is said."""
+    """The end is reported before any other reason."""
     ended = record(recovery, Projection(status=status, started_by=RIVAL))
     assert refuse_run(ended, OWNER) == ProcessRefused(reason=RefusalReason.TERMINAL)
 
@@ -135,14 +135,14 @@ def test_a_process_is_not_given_up_unasked_or_while_it_is_run(
 
 
 def test_a_process_can_be_given_up_once_nobody_runs_it() -> None:
-    """After its lease lapsed or was released; one that ended is left to the append."""
+    """It can be abandoned once its lease lapsed or was released; an ended one is left to the append."""
     require_abandonable(record(projection=ASKED), LEASE_ROW, 2_000)
     require_abandonable(record(projection=ASKED), FREE_LEASE, 0)
     require_abandonable(record(projection=Projection(status=ProcessStatus.ABANDONED)), LEASE_ROW, 0)
 
 
 def test_ids_are_a_collection_of_different_ones() -> None:
-    """Their order is kept, and none of them is fine."""
+    """Their order is kept, and an empty collection is allowed."""
     assert check_process_ids(["b", "a"]) == ("b", "a")
     assert check_process_ids(()) == ()
 
@@ -159,7 +159,7 @@ def test_ids_are_a_collection_of_different_ones() -> None:
     ],
 )
 def test_what_are_no_ids_is_refused(wrong: object, message: str) -> None:
-    """A single text is not taken for its letters."""
+    """A single text is not treated as its letters."""
     with pytest.raises(InvalidInput, match=message):
         check_process_ids(wrong)
 
@@ -173,7 +173,7 @@ def test_what_are_no_ids_is_refused(wrong: object, message: str) -> None:
     ],
 )
 def test_what_is_no_scope_is_refused(wrong: AgentScope, message: str) -> None:
-    """Alone and in a grant; an empty frame is not taken for the whole session."""
+    """An invalid scope is refused alone and in a grant; an empty frame does not mean the whole session."""
     with pytest.raises(InvalidInput, match=message):
         check_agent_scope("grant.scope", wrong)
     with pytest.raises(InvalidInput, match=message):
@@ -190,13 +190,13 @@ def test_what_is_no_scope_is_refused(wrong: AgentScope, message: str) -> None:
     ],
 )
 def test_grants_that_cannot_be_stored_are_refused(wrong: object, message: str) -> None:
-    """Before anything is asked of a database."""
+    """An invalid grant is refused before any read."""
     with pytest.raises(InvalidInput, match=message):
         check_grant(wrong)
 
 
 def test_grants_are_stored_by_session_and_frame() -> None:
-    """The whole session is a scope of its own, beside its frames."""
+    """The whole session is a separate scope beside its frames."""
     whole, framed = Grant(scope=SCOPE, process_id="p"), Grant(scope=FRAME, process_id="p", kind="k", label="")
     assert [check_grant(grant) for grant in (whole, framed)] == [whole, framed]
     assert [check_agent_scope("scope", scope) for scope in (SCOPE, FRAME)] == [SCOPE, FRAME]
@@ -206,7 +206,7 @@ def test_grants_are_stored_by_session_and_frame() -> None:
 
 
 def test_a_grant_is_listed_with_its_process() -> None:
-    """One row holds both."""
+    """One row has both the grant and its process."""
     row = GrantEntryRow(SESSION, "frame", PROCESS, "k", "l", *msgspec.structs.astuple(ROW))
     grant = Grant(scope=FRAME, process_id=PROCESS, kind="k", label="l")
     assert decode_grant_entry(row) == GrantEntry(grant=grant, record=decode_process(ROW))
@@ -228,7 +228,7 @@ def test_a_grant_is_listed_with_its_process() -> None:
     ],
 )
 def test_filters_that_cannot_be_used_are_refused(wrong: object, message: str) -> None:
-    """A misspelt wish is not taken for none."""
+    """A misspelt filter is refused, not ignored."""
     with pytest.raises(InvalidInput, match=message):
         check_filter(wrong)
 
@@ -253,12 +253,12 @@ def test_filters_that_cannot_be_used_are_refused(wrong: object, message: str) ->
     ],
 )
 def test_usable_filters_are_returned(wanted: ProcessFilter) -> None:
-    """As they were given."""
+    """A valid filter is returned unchanged."""
     assert check_filter(wanted) is wanted
 
 
 def test_a_list_is_read_by_what_narrows_most() -> None:
-    """Each wish leads unless a narrower one is there; not waiting narrows nothing."""
+    """Each filter leads unless a narrower one is given; not waiting narrows nothing."""
     wanted = ProcessFilter(waiting=False, created_after_ms=1)
     assert leading_filter(ProcessFilter()) == leading_filter(wanted) == "all"
     for name, change in (
@@ -275,14 +275,14 @@ def test_a_list_is_read_by_what_narrows_most() -> None:
 
 
 def test_a_definition_is_asked_for_by_its_hash() -> None:
-    """Asking for none at all matches nothing, which is not the same as not asking."""
+    """A filter for no definition matches nothing, unlike the absence of a filter."""
     assert wanted_definition(ProcessFilter()) is None
     assert wanted_definition(ProcessFilter(definition={"b": 1, "a": 2})) == sha256(b'{"a":2,"b":1}')
     assert wanted_definition(ProcessFilter(definition=None)) == "none"
 
 
 def test_a_page_holds_what_was_asked_for_and_the_way_on() -> None:
-    """One row more than asked for means that there is more; its cursor stands behind the last that is shown."""
+    """One row more than the limit means that there is more; the cursor is behind the last row shown."""
     rows = [replace(ROW, process_key=key) for key in (9, 8, 7)]
     shown = decode_process(ROW)
     assert decode_process_page(rows, 2) == ProcessPage(processes=(shown,) * 2, next_cursor=cursor("p1:8"))
@@ -293,13 +293,13 @@ def test_a_page_holds_what_was_asked_for_and_the_way_on() -> None:
 
 @pytest.mark.parametrize("key", [0, 1, MOST])
 def test_a_cursor_leads_back_to_its_place(key: int) -> None:
-    """And is written like this."""
+    """A cursor decodes to its position, and has this text."""
     assert encode_process_cursor(key) == cursor(f"p1:{key}")
     assert decode_process_cursor(cursor(f"p1:{key}")) == key
 
 
 def test_no_cursor_is_the_beginning() -> None:
-    """Of lists and of the feed."""
+    """Without a cursor, lists and the feed start at the beginning."""
     assert decode_process_cursor(None) is None
     assert decode_change_cursor(None) == ChangeCursor(0, 0)
 
@@ -312,7 +312,7 @@ def test_no_cursor_is_the_beginning() -> None:
     ],
 )
 def test_what_is_no_cursor_is_refused(wrong: str) -> None:
-    """Also the cursor of the other kind."""
+    """A cursor of the other kind is refused too."""
     if wrong != cursor("c1:1:1"):
         with pytest.raises(InvalidInput, match="is not a cursor of the change feed"):
             decode_change_cursor(wrong)
@@ -322,7 +322,7 @@ def test_what_is_no_cursor_is_refused(wrong: str) -> None:
 
 @pytest.mark.parametrize("number", [-1, 2**63])
 def test_a_cursor_beyond_all_places_is_refused(number: int) -> None:
-    """No database is asked for it."""
+    """A cursor out of range is refused before any read."""
     for read, text in (
         (decode_process_cursor, f"p1:{number}"),
         (decode_change_cursor, f"c1:{number}:0"),
@@ -335,7 +335,7 @@ def test_a_cursor_beyond_all_places_is_refused(number: int) -> None:
 
 
 def test_changes_are_read_with_the_place_behind_them() -> None:
-    """Registrations, events and prunings, each with what it is about."""
+    """Registrations, events and prunings are decoded, each with its subject."""
     rows = [
         ChangeRow(1, "p", "registered", None, "running", 3),
         ChangeRow(2, "p", "event", 4, "completed", 3),
@@ -354,13 +354,13 @@ def test_changes_are_read_with_the_place_behind_them() -> None:
 
 
 def test_an_empty_page_stays_where_it_was() -> None:
-    """Asking again from its cursor misses nothing."""
+    """Reading again from its cursor misses nothing."""
     assert decode_changes([], ChangeCursor(3, 4)) == ChangePage(changes=(), cursor=cursor("c1:3:4"))
 
 
 @pytest.mark.parametrize("damaged", [ChangeRow(4, "p", "wat", None, None), ChangeRow(4, "p", "event", 1, "wat")])
 def test_damaged_changes_are_reported_as_damage(damaged: ChangeRow) -> None:
-    """The feed says which change cannot be read."""
+    """The error names the unreadable change."""
     with pytest.raises(CorruptData, match=r"^change 4 of process 'p' cannot be read: 'wat'"):
         decode_changes([damaged], ChangeCursor(0, 0))
 
@@ -379,7 +379,7 @@ def test_a_session_is_cut_off_and_nothing_else() -> None:
 
 
 def test_a_tail_is_events_and_the_place_behind_them() -> None:
-    """Events of any processes come back as they were stored, and the cursor goes on behind the last of them."""
+    """Events of any processes are decoded, and the cursor is behind the last of them."""
     rows = [
         EventTailRow(7, "p", 1, "note", None, "hash", '{"payload":1}', None, 50, 3),
         EventTailRow(9, "q", 4, "note", "key", "hash", '{"payload":null}', None, 60, 4),

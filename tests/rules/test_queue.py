@@ -1,4 +1,4 @@
-"""What queued work is written as, what is recognised, and when a claim still holds."""
+"""Rules of queued work: the stored form, known source keys, and when a claim holds."""
 
 import msgspec
 import pytest
@@ -120,7 +120,7 @@ def test_the_golden_vectors_are_the_hashes_of_the_written_content() -> None:
 
 
 def test_a_batch_has_its_golden_hash() -> None:
-    """What a source key remembers of its content never changes, so that old keys keep recognising it."""
+    """The hash behind a source key never changes, so old keys keep recognising their content."""
     assert encode_batch(DRAFT).content_hash == GOLDEN
     assert encode_batch(FULL_DRAFT).content_hash == FULL_GOLDEN
 
@@ -136,7 +136,7 @@ def test_a_batch_has_its_golden_hash() -> None:
     ids=["session", "source key", "availability", "list"],
 )
 def test_what_is_no_content_does_not_change_the_hash(same: BatchDraft) -> None:
-    """Where, under which key and from when on the work waits is not what the work is."""
+    """Session, key and due time are not part of the content."""
     assert encode_batch(same).content_hash == GOLDEN
 
 
@@ -152,7 +152,7 @@ def test_what_is_no_content_does_not_change_the_hash(same: BatchDraft) -> None:
     ids=["text", "more", "delivery", "slot", "merge key"],
 )
 def test_other_content_has_another_hash(other: BatchDraft) -> None:
-    """Payloads and the rules of their delivery are the content."""
+    """Payloads and their delivery rules are the content."""
     assert encode_batch(other).content_hash != GOLDEN
 
 
@@ -167,7 +167,7 @@ def test_other_content_has_another_hash(other: BatchDraft) -> None:
     ],
 )
 def test_a_batch_waits_in_the_lane_of_its_kind_and_delivery(payload: Payload, delivery: Delivery, lane: str) -> None:
-    """Commands have a lane of their own, whatever their delivery."""
+    """Commands have their own lane, whatever their delivery."""
     assert encode_batch(replace(DRAFT, payloads=(payload,), delivery=delivery)).lane == lane
 
 
@@ -199,13 +199,13 @@ def test_a_batch_waits_in_the_lane_of_its_kind_and_delivery(payload: Payload, de
     ],
 )
 def test_a_draft_that_cannot_be_stored_is_refused(wrong: BatchDraft, message: str) -> None:
-    """The error names what is wrong, before the database is asked."""
+    """The error names the fault, before any read."""
     with pytest.raises(InvalidInput, match=message):
         encode_batch(wrong)
 
 
 def test_a_stored_batch_is_read_back() -> None:
-    """A row becomes the batch it was, and items are named by their places."""
+    """A row decodes to its batch, and items are named by their positions."""
     assert decode_batch(ROW, SESSION) == BATCH
     two = replace(BATCH, payloads=(HELLO, HELLO))
     assert two.item_ids == ("b:item:0", "b:item:1")
@@ -219,14 +219,14 @@ def test_a_row_that_cannot_be_read_is_corrupt(damage: dict[str, str]) -> None:
 
 
 def test_a_batch_gives_its_session_work_unless_it_is_delayed() -> None:
-    """What is queued and ready; delayed work comes later, and a batch that is gone was done before."""
+    """Queued, ready work counts; delayed work does not yet, and a removed batch does not any more."""
     assert ready_session(replace(BATCH, available_at_ms=0)) == SESSION
     assert ready_session(replace(BATCH, available_at_ms=1)) is None
     assert ready_session(None) is None
 
 
 def test_a_known_source_key_tells_of_its_batch() -> None:
-    """While it is queued the batch is returned, and afterwards what became of it."""
+    """While the batch is queued it is returned, afterwards its final state."""
     encoded = encode_batch(DRAFT)
     pending = decode_enqueued(encoded, KnownKey(key=SourceKeyRow("b", GOLDEN, "pending"), batch=ROW))
     assert pending == Enqueued(batch_id="b", created=False, state=BatchState.PENDING, batch=BATCH)
@@ -246,7 +246,7 @@ def test_a_written_batch_is_answered_as_created() -> None:
 
 @pytest.mark.parametrize(("ttl_ms", "expires_at_ms"), [(50, 1_050), (MOST, MOST)])
 def test_a_written_claim_lasts_from_the_time_of_the_database(ttl_ms: int, expires_at_ms: int) -> None:
-    """A claim carries its ids, the fencing number of its lease, its batches, and an expiry that cannot overflow."""
+    """A claim has its ids, its lease's fencing number, its batches, and an expiry that cannot overflow."""
     made = new_claim(SESSION, 7, NewClaim(claim_id="c", token="t", ttl_ms=ttl_ms), ClaimedRows(1_000, [ROW]))
     assert made == Claim(
         session_id=SESSION,
@@ -260,7 +260,7 @@ def test_a_written_claim_lasts_from_the_time_of_the_database(ttl_ms: int, expire
 
 
 def test_a_renewed_claim_has_the_stored_expiry() -> None:
-    """The stored expiry counts, later or earlier than that of the caller's copy; without one the claim is lost."""
+    """The stored expiry counts, later or earlier than the caller's; without one the claim is lost."""
     claim = new_claim(SESSION, 7, NewClaim(claim_id="c", token="t", ttl_ms=50), ClaimedRows(1_000, [ROW]))
     for expires_at_ms in (0, 1_049, 5_000):
         assert renewed_claim(claim, expires_at_ms) == replace(claim, expires_at_ms=expires_at_ms)
@@ -270,7 +270,7 @@ def test_a_renewed_claim_has_the_stored_expiry() -> None:
 
 
 def test_held_batches_are_gathered_by_token() -> None:
-    """Each token has the set of what it holds."""
+    """Each token has the set of its held batches."""
     rows = [HeldBatch("t1", "a"), HeldBatch("t2", "b"), HeldBatch("t1", "c")]
     assert held_by_token(rows) == {"t1": frozenset({"a", "c"}), "t2": frozenset({"b"})}
     assert held_by_token([]) == {}
@@ -278,7 +278,7 @@ def test_held_batches_are_gathered_by_token() -> None:
 
 @pytest.mark.parametrize("held", [[], ["b"], ["b", "b3"], ["b", "b2", "b3"], ["b3", "b4"]])
 def test_a_claim_completes_whole_or_not_at_all(held: list[str]) -> None:
-    """The batches held and the batches listed are equal sets; equal numbers are not enough."""
+    """The held and the listed batches are equal sets; equal numbers are not enough."""
     require_completion(SESSION, CLAIM.completion, ["b2", "b"])
     with pytest.raises(ClaimLost) as lost:
         require_completion(SESSION, CLAIM.completion, held)
@@ -286,7 +286,7 @@ def test_a_claim_completes_whole_or_not_at_all(held: list[str]) -> None:
 
 
 def test_a_claim_takes_up_to_a_thousand_batches() -> None:
-    """None is allowed, and so is the bound itself."""
+    """Zero is allowed, and so is the bound itself."""
     assert [check_claim_size(size) for size in (0, 1, 1_000)] == [0, 1, 1_000]
     for wrong, message in ((1_001, "at most 1,000"), (-1, "between 0"), (True, "an integer"), ("5", "an integer")):
         with pytest.raises(InvalidInput, match=message):
@@ -294,7 +294,7 @@ def test_a_claim_takes_up_to_a_thousand_batches() -> None:
 
 
 def test_whether_an_attempt_counts_is_said_plainly() -> None:
-    """Something that is only nearly true is refused."""
+    """A truthy value that is not a bool is refused."""
     assert [check_count_attempt(each) for each in (True, False)] == [True, False]
     for wrong in (0, 1, None, "no"):
         with pytest.raises(InvalidInput, match="count_attempt must be True or False"):
@@ -302,7 +302,7 @@ def test_whether_an_attempt_counts_is_said_plainly() -> None:
 
 
 def test_a_boundary_is_one_of_the_two() -> None:
-    """A label that only looks like one is refused."""
+    """An unknown label is refused."""
     assert check_boundary(Boundary.IDLE) is Boundary.IDLE
     for wrong in ("idle", "tomorrow", None):
         with pytest.raises(InvalidInput, match="boundary must be a Boundary"):
@@ -320,7 +320,7 @@ def test_a_boundary_is_one_of_the_two() -> None:
     ],
 )
 def test_batch_ids_that_make_no_sense_are_refused(wrong: object, message: str) -> None:
-    """The error says what is wrong with the list."""
+    """The error names the fault of the list."""
     assert check_batch_ids(["b", "a"]) == ("b", "a")
     assert len(check_batch_ids([f"b{number}" for number in range(1_000)])) == 1_000
     with pytest.raises(InvalidInput, match=message):
@@ -339,14 +339,14 @@ def test_batch_ids_that_make_no_sense_are_refused(wrong: object, message: str) -
     ],
 )
 def test_a_claim_of_the_wrong_kind_is_refused(wrong: object, message: str) -> None:
-    """No database has to compare nonsense."""
+    """A claim of the wrong type is refused before any read."""
     assert check_work_claim(CLAIM) is CLAIM
     with pytest.raises(InvalidInput, match=message):
         check_work_claim(wrong)
 
 
 def test_completions_are_of_different_claims() -> None:
-    """A claim is settled once; the error tells which completion is wrong."""
+    """A claim is completed once; the error names the wrong completion."""
     first = ClaimCompletion(claim_id="c", token="t", batch_ids=("b",))
     assert check_completion("completion", first) is first
     check_completions([])

@@ -1,4 +1,4 @@
-"""Which queued work comes next, what joins it, and why nothing does."""
+"""Rules of choosing queued work: which comes next, which joins it, and why none does."""
 
 import pytest
 
@@ -61,7 +61,7 @@ def test_turn_work_is_taken_from_the_lanes_of_the_boundary() -> None:
     ],
 )
 def test_the_first_batch_takes_along_those_directly_behind_it(known: QueueFacts, chosen: list[int]) -> None:
-    """Neighbours join by delivery and merge key; what is exclusive or has no key comes alone."""
+    """Neighbours join by delivery and merge key; an exclusive batch or one without a key comes alone."""
     assert turn_work(known) == chosen
 
 
@@ -87,7 +87,7 @@ def test_a_group_is_as_large_as_allowed(limit: int, chosen: list[int]) -> None:
     ],
 )
 def test_an_empty_claim_says_why(known: QueueFacts, boundary: Boundary, reason: EmptyReason) -> None:
-    """The reason that stands first in the way is given, with the time of delayed work."""
+    """The first reason that applies is given, with the due time of delayed work."""
     expected = NothingClaimed(reason=reason, next_available_at_ms=known.next_available_at_ms)
     assert turn_work(known, boundary) == expected
 
@@ -130,7 +130,7 @@ def test_a_command_comes_when_no_turn_work_is_before_it(known: QueueFacts, chose
 def test_exact_batches_are_chosen_if_they_come_next(
     known: QueueFacts, batch_ids: list[str], chosen: list[int] | EmptyReason
 ) -> None:
-    """Asking for batches never skips, reorders or widens."""
+    """A claim by ids never skips, reorders or widens."""
     expected: list[int] | NothingClaimed
     if isinstance(chosen, EmptyReason):
         expected = NothingClaimed(reason=chosen, next_available_at_ms=known.next_available_at_ms)
@@ -140,5 +140,5 @@ def test_exact_batches_are_chosen_if_they_come_next(
 
 
 def test_a_claim_of_nothing_needs_no_reason_of_the_queue() -> None:
-    """The answer says that nothing was asked for."""
+    """The answer says that no batch was requested."""
     assert nothing_asked_for() == NothingClaimed(reason=EmptyReason.NOTHING_ASKED_FOR)

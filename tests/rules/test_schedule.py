@@ -1,4 +1,4 @@
-"""What a schedule's row means, and how it changes."""
+"""Rules of schedules: what a row means, and how it changes."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ GONE = stored(definition=None, enabled=False, next_tick_ms=None, next_fire_ms=No
 
 
 class TestCheck:
-    """What can be stored."""
+    """Rules of input."""
 
     def test_a_draft_comes_back_with_members_of_enums(self) -> None:
-        """Texts that name a policy are taken for it."""
+        """Texts that name a policy become its member."""
         given = msgspec.structs.replace(HOURLY, catch_up="all")
         assert check_schedule(given).catch_up is CatchUp.ALL
         assert check_schedule(HOURLY) == HOURLY
@@ -87,12 +87,12 @@ class TestCheck:
         ],
     )
     def test_what_is_refused(self, changes: dict[str, Any], named: str) -> None:
-        """The error names what is wrong."""
+        """The error names the fault."""
         with pytest.raises(InvalidInput, match=named):
             check_schedule(msgspec.structs.replace(HOURLY, **changes))
 
     def test_the_largest_that_is_accepted(self) -> None:
-        """A jitter of a day, the shortest grace, and a definition of as many characters as may be."""
+        """A jitter of a day, the shortest grace, and a definition of the maximum length are accepted."""
         bounds = msgspec.structs.replace(HOURLY, jitter_ms=86_400_000, grace_ms=1_000)
         assert check_schedule(bounds) == bounds
         room = 65_536 - len('{"key":"k","cron":"0 * * * *","payload":{"x":""}}')
@@ -102,12 +102,12 @@ class TestCheck:
             check_schedule(msgspec.structs.replace(HOURLY, payload={"x": "y" * (room + 1)}))
 
     def test_only_drafts_are_drafts(self) -> None:
-        """Anything else is refused by its type."""
+        """Anything else is refused with its type."""
         with pytest.raises(InvalidInput, match="expected a ScheduleDraft, got dict"):
             check_schedule({"key": "k"})
 
     def test_targets(self) -> None:
-        """A session is meant by its id, the host by nothing."""
+        """A session is stored by its id, the host as empty."""
         assert check_target(HOST, "k") == ("", "k")
         assert check_target(OF_SESSION, "k") == ("s", "k")
         assert target_of(HOURLY) == ("", "k")
@@ -121,17 +121,17 @@ class TestCheck:
 
     @pytest.mark.parametrize("revision", [0, -1, "1", None, True, 2**63])
     def test_revisions(self, revision: object) -> None:
-        """What can be no revision is refused."""
+        """An invalid revision is refused."""
         with pytest.raises(InvalidInput, match="revision"):
             check_revision(revision)
         assert check_revision(1) == 1
 
 
 class TestRow:
-    """What rows mean."""
+    """Rules of rows."""
 
     def test_a_schedule(self) -> None:
-        """The row says all there is; the source is the schedule's own unless it names another."""
+        """The row has every field; the source is the schedule's own unless it names another."""
         schedule = found_schedule(stored())
         assert (schedule.schedule_id, schedule.source_key) == (HOST_K, HOST_K)
         assert (schedule.definition, schedule.enabled, schedule.revision) == (HOURLY, True, 3)
@@ -143,18 +143,18 @@ class TestRow:
         assert (named.schedule_id, named.source_key) == (HOST_K, "mine")
 
     def test_what_was_deleted(self) -> None:
-        """What is left of a schedule is no schedule."""
+        """A tombstone decodes to no schedule."""
         assert decode_schedule(GONE) is None
         with pytest.raises(ScheduleNotFound, match="the host has no schedule 'k'"):
             found_schedule(GONE)
 
     def test_damage_is_named(self) -> None:
-        """A definition that cannot be read is no absence."""
+        """An unreadable definition is damage, not absence."""
         with pytest.raises(CorruptData, match="schedule 'k' of session 's'"):
             decode_schedule(stored(owner_session_id="s", definition="{"))
 
     def test_pages(self) -> None:
-        """A page that is full has a cursor, which leads behind its last row; what is damaged is listed by id."""
+        """A full page has a cursor behind its last row; damaged rows are listed by id."""
         rows = [stored(key="a"), stored(definition="{"), stored(key="z")]
         page = decode_schedule_page(rows, 2)
         assert (len(page.schedules), page.damaged) == (1, (HOST_K,))
@@ -168,16 +168,16 @@ class TestRow:
 
     @pytest.mark.parametrize("cursor", ["x", "%%%", base64.urlsafe_b64encode(b'["a"]').decode(), "ä", 5])
     def test_wrong_cursors(self, cursor: object) -> None:
-        """What is no cursor is refused."""
+        """An invalid cursor is refused."""
         with pytest.raises(InvalidInput, match="cursor"):
             decode_schedule_cursor(cursor)
 
 
 class TestChange:
-    """Compare-and-set, and where the ticks go on."""
+    """Compare-and-set, and where ticks continue."""
 
     def test_the_first_tick_is_the_next_one_after_now(self) -> None:
-        """A new schedule does not fire for the moment in which it is made."""
+        """A new schedule does not fire for the moment at which it is registered."""
         assert plan_registration(HOURLY, None, NOON) == ScheduleChange(
             owner_session_id="",
             key="k",
@@ -191,7 +191,7 @@ class TestChange:
         )
 
     def test_a_schedule_needs_the_session_that_it_belongs_to(self) -> None:
-        """One of the host needs none, and neither does one that is deleted, whose session may be gone already."""
+        """A schedule of the host needs no session, and neither does a deletion, whose session may be gone."""
         of_host = plan_registration(HOURLY, None, NOON)
         of_session = plan_registration(msgspec.structs.replace(HOURLY, owner=OF_SESSION), None, NOON)
         assert of_host is not None
@@ -201,7 +201,7 @@ class TestChange:
         assert needed == [None, "s", None]
 
     def test_registering_again(self) -> None:
-        """The same definition is there already, from whichever frame; another one is a conflict."""
+        """An equal definition from any frame is kept; another one is a conflict."""
         assert plan_registration(HOURLY, stored(), NOON) is None
         assert plan_registration(HOURLY, stored(enabled=False, next_tick_ms=None, next_fire_ms=None), NOON) is None
         of_session = msgspec.structs.replace(HOURLY, owner=OF_SESSION)
@@ -215,14 +215,14 @@ class TestChange:
                 plan_registration(msgspec.structs.replace(HOURLY, **other), stored(), NOON)
 
     def test_registering_what_was_deleted(self) -> None:
-        """The new life goes on from the revision and the last tick of the old one."""
+        """The new schedule continues from the revision and the last tick of the deleted one."""
         change = plan_registration(HOURLY, msgspec.structs.replace(GONE, last_tick_ms=NOON + HOUR), NOON)
         assert change is not None
         assert (change.expected_revision, change.created_at_ms) == (3, NOON)
         assert change.next == Moment(NOON + 2 * HOUR, NOON + 2 * HOUR), "no tick twice, though the clock went back"
 
     def test_updating(self) -> None:
-        """The next tick is that of the new line after now; the same definition changes nothing."""
+        """The next tick is that of the new line after now; an equal definition changes nothing."""
         other = msgspec.structs.replace(HOURLY, cron="30 * * * *")
         change = plan_update(other, stored(), 3, NOON)
         assert change is not None
@@ -238,7 +238,7 @@ class TestChange:
         assert plan_update(HOURLY, stored(), 3, NOON) is None
 
     def test_switching(self) -> None:
-        """A disabled schedule has no next tick, an enabled one has one after now."""
+        """A disabled schedule has no next tick; an enabled one has one after now."""
         off = plan_switch(Target("", "k"), stored(), 3, NOON, enabled=False)
         assert off is not None
         assert (off.enabled, off.next, off.definition) == (False, None, BODY)
@@ -250,7 +250,7 @@ class TestChange:
         assert plan_switch(Target("", "k"), resting, 3, NOON, enabled=False) is None
 
     def test_deleting(self) -> None:
-        """What cannot be read can be deleted, and its numbers are kept."""
+        """An unreadable schedule can be deleted, and its numbers are kept."""
         damaged = stored(owner_session_id="s", definition="{")
         assert plan_deletion(Target("s", "k"), damaged, 3, NOON) == ScheduleChange(
             owner_session_id="s",
@@ -266,7 +266,7 @@ class TestChange:
 
     @pytest.mark.parametrize("row", [None, GONE])
     def test_what_is_not_there(self, row: ScheduleRow | None) -> None:
-        """A schedule that is not there, or not any more, cannot be changed."""
+        """An unknown or deleted schedule cannot be changed."""
         with pytest.raises(ScheduleNotFound, match="the host has no schedule 'k'"):
             plan_update(HOURLY, row, 3, NOON)
         with pytest.raises(ScheduleNotFound, match="the host has no schedule 'k'"):
@@ -286,10 +286,10 @@ class TestChange:
 
 
 class TestTicks:
-    """What is emitted."""
+    """Rules of emission."""
 
     def test_a_tick_is_an_occurrence(self) -> None:
-        """Its key is the time of the tick, its payload the schedule's and that time."""
+        """Its key is the time of the tick; its payload is the schedule's with that time."""
         plan = plan_ticks(stored(), NOON + 5)
         assert plan is not None
         [(tick, encoded)] = plan.occurrences
@@ -303,13 +303,13 @@ class TestTicks:
         assert (plan.last_tick_ms, plan.next) == (NOON, Moment(NOON + HOUR, NOON + HOUR))
 
     def test_what_is_not_due(self) -> None:
-        """Before its time, and while it is disabled, nothing is emitted."""
+        """Before its time, and while disabled, nothing is emitted."""
         assert plan_ticks(stored(), NOON - 1) is None
         assert plan_ticks(stored(next_fire_ms=NOON + 1), NOON) is None
         assert plan_ticks(stored(enabled=False, next_tick_ms=None, next_fire_ms=None), NOON) is None
 
     def test_reports(self) -> None:
-        """A report names the schedule, what was emitted, and when it goes on."""
+        """A report has the schedule, the emitted ticks, and the next one."""
         plan = plan_ticks(stored(), NOON)
         assert plan is not None
         tick = FiredTick(tick_ms=NOON, report=EmitReport(occurrence_id="o"))
@@ -323,7 +323,7 @@ class TestTicks:
         assert unreadable(Target("", "k"), InvalidInput("x"), NOON).owner_session_id is None
 
     def test_a_report_names_the_session(self) -> None:
-        """A session's schedule is told by the session's id."""
+        """The report of a session's schedule has the session's id."""
         body = '{"owner":{"type":"session","scope":{"session_id":"s"}},' + BODY[1:]
         plan = plan_ticks(stored(owner_session_id="s", definition=body), NOON)
         assert plan is not None

@@ -1,4 +1,4 @@
-"""Which payloads fit a JSON schema."""
+"""Validation of payloads against JSON schemas."""
 
 import pytest
 
@@ -37,7 +37,7 @@ DRAFT_7 = "http://json-schema.org/draft-07/schema#"
     ],
 )
 def test_payloads_that_fit(schema: JSONObject, payload: JSON) -> None:
-    """What a schema allows, and all where it says nothing."""
+    """What a schema allows is accepted, and so is everything that it does not mention."""
     check_schema("schema", schema)
     check_payload("payload", schema, payload)
 
@@ -60,7 +60,7 @@ def test_payloads_that_fit(schema: JSONObject, payload: JSON) -> None:
     ],
 )
 def test_payloads_that_do_not_fit(schema: JSONObject, payload: JSON, place: str) -> None:
-    """The message names the place in the payload."""
+    """The message names the position in the payload."""
     check_schema("schema", schema)
     with pytest.raises(InvalidInput) as raised:
         check_payload("payload", schema, payload)
@@ -87,7 +87,7 @@ def test_payloads_that_do_not_fit(schema: JSONObject, payload: JSON, place: str)
     ],
 )
 def test_unlisted_properties_are_refused_where_some_are_listed(schema: JSONObject, payload: JSON) -> None:
-    """A misspelt property is an error wherever the object stands, unless its schema says otherwise."""
+    """A misspelt property is an error at any depth, unless its schema allows others."""
     check_schema("schema", schema)
     with pytest.raises(InvalidInput, match="payload"):
         check_payload("payload", schema, payload)
@@ -111,7 +111,7 @@ def test_a_part_of_a_schema_speaks_only_of_what_it_names(part: JSONObject) -> No
 
 
 def test_a_condition_is_met_by_an_object_with_more_properties() -> None:
-    """What hangs on a condition is demanded, though the condition names one property only."""
+    """A condition applies even if it names only one of the object's properties."""
     schema: JSONObject = {
         "properties": {"kind": {}, "url": {}, "note": {}},
         "if": {"properties": {"kind": {"const": "link"}}},
@@ -123,7 +123,7 @@ def test_a_condition_is_met_by_an_object_with_more_properties() -> None:
 
 
 def test_a_schema_that_speaks_of_what_no_part_lists_is_left_to_it() -> None:
-    """``unevaluatedProperties`` says about others what ``additionalProperties`` would have said."""
+    """``unevaluatedProperties`` replaces the implicit ``additionalProperties``."""
     schema: JSONObject = {"allOf": [LISTED], "properties": {"b": {}}, "unevaluatedProperties": False}
     check_payload("payload", schema, {"a": 1, "b": 2})
     with pytest.raises(InvalidInput, match="'c'"):

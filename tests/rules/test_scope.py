@@ -1,4 +1,4 @@
-"""The one text of an execution scope."""
+"""The text of an execution scope."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ _SCOPES = st.one_of(
     ],
 )
 def test_every_kind_has_its_text(scope: ExecutionScope, text: str, session_id: str | None) -> None:
-    """Kind, session and id stand in it; lengths count characters."""
+    """The text has kind, session and id; lengths count characters."""
     assert (scope_id(scope), scope_session_id(scope)) == (text, session_id)
 
 
 @given(_SCOPES, _SCOPES)
 def test_only_equal_scopes_have_equal_texts(first: ExecutionScope, second: ExecutionScope) -> None:
-    """Whatever colons and numbers the ids hold."""
+    """Texts differ for any ids, even with colons and numbers in them."""
     assert (scope_id(first) == scope_id(second)) == (first == second)
 
 
@@ -72,6 +72,6 @@ def test_bad_ids_are_refused(scope: ExecutionScope, bad: Any) -> None:  # noqa: 
 
 @pytest.mark.parametrize("bad", [None, "turn:1:s:t", {"type": "turn"}, 5])
 def test_what_is_no_scope_is_refused(bad: object) -> None:
-    """A value of another kind is a mistake of the caller."""
+    """A value of another type is refused."""
     with pytest.raises(InvalidInput, match="execution scope"):
         check_execution_scope(bad)

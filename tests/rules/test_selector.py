@@ -1,4 +1,4 @@
-"""What selectors take out of payloads."""
+"""Selection of values from payloads."""
 
 import json
 import re
@@ -35,7 +35,7 @@ ABSENT = object()
 
 
 def walk(steps: list[str], value: JSON) -> object:
-    """An independent lookup: by steps that need no escapes, one after the other."""
+    """Look a value up independently: step by step, without escapes."""
     for step in steps:
         if isinstance(value, dict) and step in value:
             value = value[step]
@@ -52,7 +52,7 @@ def escaped(steps: list[str]) -> str:
 
 @st.composite
 def places(draw: st.DrawFn) -> tuple[JSON, list[str]]:
-    """A payload and steps into it, most of which lead somewhere."""
+    """Generate a payload and steps into it, most of which exist."""
     payload = draw(PAYLOADS)
     steps: list[str] = []
     value = payload
@@ -81,7 +81,7 @@ def places(draw: st.DrawFn) -> tuple[JSON, list[str]]:
     ],
 )
 def test_pointers_are_those_of_the_standard(path: str, value: JSON) -> None:
-    """All examples of RFC 6901 find what it says."""
+    """All examples of RFC 6901 give its results."""
     assert select(Pointer(path=path), DOCUMENT) == value
     assert select(Present(path=path), DOCUMENT) is True
 
@@ -94,14 +94,14 @@ def test_pointers_are_those_of_the_standard(path: str, value: JSON) -> None:
     ],
 )
 def test_a_pointer_that_leads_nowhere_is_said_so(path: str) -> None:
-    """A miss is an error; indices have no sign, no leading zero and no end of digits."""
+    """A miss is an error; indices have no sign and no leading zero, and may have any number of digits."""
     with pytest.raises(InvalidInput, match=r"^payload pointer '/.* did not match$"):
         select(Pointer(path=path), DOCUMENT)
     assert select(Present(path=path), DOCUMENT) is False
 
 
 def test_a_null_is_there() -> None:
-    """A null at a pointer counts as a value, for finding and for being present."""
+    """A null at a pointer is a value and is present."""
     assert select(Pointer(path="/a"), {"a": None}) is None
     assert select(Present(path="/a"), {"a": None}) is True
 
@@ -112,7 +112,7 @@ def test_an_escaped_escape_is_read_once() -> None:
 
 
 def test_a_tuple_is_a_list() -> None:
-    """Plain JSON may come as tuples, which are stored as lists."""
+    """Tuples are treated as lists, as which they are stored."""
     assert select(Pointer(path="/a/1"), {"a": ("x", "y")}) == "y"
 
 
@@ -137,13 +137,13 @@ def test_the_payload_and_a_constant_are_taken_as_they_are() -> None:
     ],
 )
 def test_a_template_is_filled_in_one_pass(template: str, fields: dict[str, Selector], text: str) -> None:
-    """Text verbatim, all else as compact JSON; what looks like a field in a value stays as it is."""
+    """Text is inserted unchanged, other values as compact JSON; braces in a value stay unchanged."""
     payload: JSON = {"state": "done", "n": 7, "of": [1.5, None]}
     assert select(Template(template=template, fields=fields), payload) == text
 
 
 def test_a_template_with_a_pointer_that_misses_fails() -> None:
-    """A template is never filled in part, even if the field stands nowhere in it."""
+    """A template is never filled in part, even if the missing field is not used in it."""
     with pytest.raises(InvalidInput, match="pointer '/a' did not match"):
         select(Template(template="x", fields={"a": Pointer(path="/a")}), {})
 
@@ -156,31 +156,31 @@ def test_a_template_with_a_pointer_that_misses_fails() -> None:
     ],
 )
 def test_values_become_text(value: JSON, text: str) -> None:
-    """Strings verbatim, anything else compact JSON with sorted keys."""
+    """Strings are unchanged, other values are compact JSON with sorted keys."""
     assert as_text(value) == text
 
 
 @pytest.mark.parametrize("value", [True, 0, 0.0, -1, "0", " ", [None], [0], {"": None}])
 def test_what_counts_as_true(value: JSON) -> None:
-    """Every number does, and whatever is not empty."""
+    """Every number counts as true, and so does every non-empty value."""
     assert is_truthy(value) is True
 
 
 @pytest.mark.parametrize("value", [None, False, "", [], {}])
 def test_what_does_not_count_as_true(value: JSON) -> None:
-    """Null, false and what is empty do not."""
+    """Null, false and empty values do not count as true."""
     assert is_truthy(value) is False
 
 
 @pytest.mark.parametrize("path", ["", "/", "/a/0", "/~x"])
 def test_a_pointer_begins_with_a_slash_or_is_empty(path: str) -> None:
-    """What can be looked up is accepted."""
+    """A valid pointer is accepted."""
     check_pointer(path)
 
 
 @pytest.mark.parametrize("path", ["a", " /a", "#/a", None, 0])
 def test_what_is_no_pointer_is_refused(path: object) -> None:
-    """A forgotten slash is found when the process is registered, not when its event comes."""
+    """A missing slash is found at registration, not at the first event."""
     with pytest.raises(InvalidInput, match="expected a JSON pointer that starts with a slash"):
         check_pointer(path)
 
@@ -196,7 +196,7 @@ def test_what_is_no_pointer_is_refused(path: object) -> None:
     ],
 )
 def test_usable_selectors_are_accepted(selector: Selector) -> None:
-    """Only pointers and fields can be wrong."""
+    """Only pointers and fields can be invalid."""
     check_selector(selector)
 
 
@@ -216,14 +216,14 @@ def test_usable_selectors_are_accepted(selector: Selector) -> None:
     ],
 )
 def test_unusable_selectors_are_refused(selector: Selector, message: str) -> None:
-    """However deep they stand, and a field that could never be filled in is no field."""
+    """Invalid selectors are found at any depth, and so is a field that could never be filled."""
     with pytest.raises(InvalidInput, match=message):
         check_selector(selector)
 
 
 @given(places())
 def test_pointers_agree_with_a_walk_by_steps(place: tuple[JSON, list[str]]) -> None:
-    """A pointer finds exactly what going step by step finds."""
+    """A pointer finds exactly what a walk step by step finds."""
     payload, steps = place
     found = walk(steps, payload)
     assert select(Present(path=escaped(steps)), payload) is (found is not ABSENT)
@@ -236,7 +236,7 @@ def test_pointers_agree_with_a_walk_by_steps(place: tuple[JSON, list[str]]) -> N
     st.dictionaries(st.sampled_from("ab"), PAYLOADS, min_size=2),
 )
 def test_templates_agree_with_filling_piece_by_piece(pieces: list[str], payload: dict[str, JSON]) -> None:
-    """Cutting the text at its fields and filling each alone gives the same text."""
+    """Splitting the text at its fields and filling each alone gives the same text."""
     template = "".join(pieces)
     expected = ""
     for piece in re.split(r"(\{[ab]\})", template):

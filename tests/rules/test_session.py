@@ -1,4 +1,4 @@
-"""What a session's row means: heads, metadata, scopes, pages and cursors."""
+"""Rules of a session's row: heads, metadata, scopes, pages and cursors."""
 
 import base64
 
@@ -69,7 +69,7 @@ META_ROW = MetaRow(7, SESSION, "A chat", 50, "large", "/tmp", '{"relation":{"kin
 
 
 def test_the_leaf_is_found_by_its_id_only() -> None:
-    """The head knows where its own leaf lies and nothing of other nodes."""
+    """The head has the position of its own leaf and of no other node."""
     assert HEAD_ROW.leaf_position("e") == NodePosition(2, 3, is_tip=True)
     assert HEAD_ROW.leaf_position("x") is None
     assert EMPTY_HEAD.leaf_position("e") is None
@@ -77,7 +77,7 @@ def test_the_leaf_is_found_by_its_id_only() -> None:
 
 
 def test_the_leaf_can_be_built_on() -> None:
-    """A head with a leaf gives a live node at its place; one without gives none."""
+    """A head with a leaf has a live node at its position; one without has none."""
     assert HEAD_ROW.leaf_as_stored_node() == StoredNode("e", None, 2, 3, True, False, "")
     assert EMPTY_HEAD.leaf_as_stored_node() is None
     assert replace(HEAD_ROW, leaf_segment=None).leaf_as_stored_node() is None
@@ -94,19 +94,19 @@ def test_a_new_session_is_named_after_its_id_unless_it_has_a_name() -> None:
 
 
 def test_a_session_begins_without_nodes_at_the_revision_it_was_given() -> None:
-    """A session that is created again after its deletion begins above its old revision."""
+    """A session recreated after its deletion starts above its old revision."""
     assert new_head(META_ROW) == HeadRow(7, 4, False, None, None, None, False, 0, 0, 0, "", 0)
 
 
 def test_a_missing_session_was_deleted_or_never_there() -> None:
-    """The two are told apart, and both name the session."""
+    """A deleted session and an unknown one raise different errors, which name it."""
     gone, never = missing_session(SESSION, deleted=True), missing_session(SESSION, deleted=False)
     assert (type(gone), gone.session_id) == (SessionDeleted, SESSION)
     assert (type(never), never.session_id) == (SessionNotFound, SESSION)
 
 
 def test_a_committed_row_is_a_head() -> None:
-    """Every column has its field."""
+    """Every column is decoded to its field."""
     assert decode_head(READ_ROW) == HEAD
 
 
@@ -118,7 +118,7 @@ def test_a_row_without_a_commit_is_no_head(missing: dict[str, None]) -> None:
 
 @pytest.mark.parametrize("missing", [{"config": None}, {"checkpoint_ref": None}])
 def test_a_session_without_a_commit_has_no_revision(missing: dict[str, None]) -> None:
-    """Its head is its only row, and reading it returns None."""
+    """Its head is its only row, and loading it returns None."""
     row = replace(READ_ROW, **missing)
     assert READ_ROW.is_committed
     assert not row.is_committed
@@ -126,7 +126,7 @@ def test_a_session_without_a_commit_has_no_revision(missing: dict[str, None]) ->
 
 
 def test_an_unreadable_configuration_is_corrupt() -> None:
-    """An option that this version does not know is never dropped silently."""
+    """An unknown option is never dropped silently."""
     with pytest.raises(CorruptData, match="the configuration of session 'session-1'"):
         decode_head(replace(READ_ROW, config='{"provider":"p"}'))
 
@@ -169,7 +169,7 @@ def shown(result: SessionRead) -> tuple[list[str], str | None]:
 
 
 def test_one_revision_is_put_together_from_its_rows() -> None:
-    """Head, frames, checkpoint and ledger come whole, whatever part of the graph was asked for."""
+    """Head, frames, checkpoint and ledger are complete, whatever part of the graph was requested."""
     result = read(ActivePath(), NODES)
     assert result.head == HEAD
     assert [frame.frame_id for frame in result.frames] == ["f"]
@@ -181,7 +181,7 @@ def test_one_revision_is_put_together_from_its_rows() -> None:
 
 
 def test_the_active_path_ends_with_the_leaf_that_is_meant() -> None:
-    """The head's leaf, or the one named; only the last nodes when they are asked for."""
+    """The path ends with the head's leaf or the named one, limited to the last nodes if requested."""
     assert shown(read(ActivePath(), NODES)) == (["a", "b", "c"], "c")
     assert shown(read(ActivePath(leaf_node_id="b"), NODES[:2])) == (["a", "b"], "b")
     assert shown(read(ActivePath(last=2), NODES)) == (["b", "c"], "c")
@@ -195,7 +195,7 @@ def test_the_full_graph_keeps_the_order_of_its_rows() -> None:
 
 
 def test_a_head_without_its_checkpoint_is_corrupt() -> None:
-    """A missing checkpoint is never an empty one."""
+    """A missing checkpoint is damage, never an empty one."""
     with pytest.raises(CorruptData, match="session 'session-1' has no checkpoint for its revision 4"):
         read(FullGraph(), NODES, checkpoint=None)
 
@@ -204,7 +204,7 @@ def test_a_head_without_its_checkpoint_is_corrupt() -> None:
     "scope", [FullGraph(), ActivePath(), ActivePath(leaf_node_id="n"), ActivePath(last=1), ActivePath(last=2**63 - 1)]
 )
 def test_a_scope_is_returned_as_it_is(scope: ReadScope) -> None:
-    """Checking changes nothing."""
+    """A valid scope is returned unchanged."""
     assert check_scope(scope) is scope
 
 
@@ -232,14 +232,14 @@ CHILD_TEXT = (
 
 
 def test_the_relation_is_stored_with_its_kind() -> None:
-    """Root and child are told apart by a tag."""
+    """A tag distinguishes root and child."""
     assert encode_meta(META, SESSION) == '{"relation":{"kind":"root"}}'
     assert encode_meta(replace(META, model="m" * 255), SESSION) == '{"relation":{"kind":"root"}}'
     assert encode_meta(replace(META, relation=CHILD, cwd=None), SESSION) == CHILD_TEXT
 
 
 def test_metadata_is_read_back_as_it_was_written() -> None:
-    """Every column has its field, and the relation its type."""
+    """Every column is decoded to its field, and the relation to its type."""
     assert decode_meta(META_ROW) == META
     assert decode_meta(replace(META_ROW, relation=CHILD_TEXT, cwd=None)) == replace(META, relation=CHILD, cwd=None)
     assert decode_meta(META_ROW).relation == RootRelation()
@@ -287,7 +287,7 @@ def rows(*keys: int) -> list[MetaRow]:
 
 
 def test_a_page_shows_what_a_picker_needs() -> None:
-    """Metadata, revision, first message, count and time of the last change."""
+    """A page has metadata, revision, first message, count and time of the last change."""
     page = decode_page([META_ROW], 10)
     assert page.next_cursor is None
     assert page.sessions == (
@@ -296,7 +296,7 @@ def test_a_page_shows_what_a_picker_needs() -> None:
 
 
 def test_a_page_has_a_cursor_only_when_there_is_more() -> None:
-    """The row beyond the limit is not shown, and the cursor means the last one that is."""
+    """The row beyond the limit is not shown, and the cursor points to the last row that is."""
     more = decode_page(rows(9, 8, 7), 2)
     assert [summary.meta.session_id for summary in more.sessions] == ["s9", "s8"]
     assert more.next_cursor == base64.urlsafe_b64encode(b"s1:8").decode()
@@ -318,13 +318,13 @@ def test_a_page_holds_between_one_and_a_thousand() -> None:
 
 @pytest.mark.parametrize("key", [0, 1, 12_345, 2**63 - 1])
 def test_a_cursor_means_the_place_it_was_made_for(key: int) -> None:
-    """A cursor is read back as its place, and no cursor as none."""
+    """A cursor decodes to its position, and no cursor to none."""
     assert decode_cursor(encode_cursor(key)) == key
     assert decode_cursor(None) is None
 
 
 def test_a_cursor_is_text_that_fits_a_url() -> None:
-    """The form is versioned, so that an old cursor is refused rather than misread."""
+    """The text is versioned, so an old cursor is refused rather than misread."""
     assert encode_cursor(12) == "czE6MTI="
 
 
@@ -350,13 +350,13 @@ def encoded(text: bytes) -> str:
     ],
 )
 def test_what_is_no_cursor_is_refused(wrong: str) -> None:
-    """Damaged, foreign or made up: never a crash, never another page."""
+    """Damaged, foreign and invented cursors are refused; none crashes or returns another page."""
     with pytest.raises(InvalidInput, match="cursor"):
         decode_cursor(wrong)
 
 
 def test_a_whole_graph_begins_with_what_is_inherited() -> None:
-    """A fork shows the inherited path, then its own nodes; the rows of a path hold both already."""
+    """A fork has the inherited path, then its own nodes; the rows of a path already have both."""
     inherited = (NODES[0], NODES[1])
     assert shown(read(FullGraph(), [NODES[2]], inherited=inherited)) == (["a", "b", "c"], HEAD.leaf_node_id)
     with pytest.raises(CorruptData):
@@ -372,7 +372,7 @@ def test_a_whole_graph_begins_with_what_is_inherited() -> None:
     ],
 )
 def test_a_node_that_is_needed_cannot_be_removed(held: HeldNode, message: str) -> None:
-    """Of several that cannot, the first is told, with who needs it."""
+    """The first node that cannot be removed is reported, with the reason."""
     require_removable(SESSION, [])
     with pytest.raises(InvalidInput) as caught:
         require_removable(SESSION, [held, HeldNode("z", "path")])

@@ -1,4 +1,4 @@
-"""Which ticks are emitted, and when: the policies and the jitter."""
+"""Rules of ticks: which are emitted and when, by policy and jitter."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def test_ids_are_golden() -> None:
 
 
 def test_one_tick_in_time_is_emitted_under_every_policy() -> None:
-    """A worker that is there emits each tick once."""
+    """A running worker emits each tick once."""
     for policy in CatchUp:
         assert due_ticks(hourly(policy), at(NOON), NOON) == ((NOON,), NOON)
         assert due_ticks(hourly(policy), at(NOON), NOON + MINUTE) == ((NOON,), NOON)
 
 
 def test_skip_drops_what_is_late() -> None:
-    """A tick later than the grace is dropped, be it the newest or not."""
+    """A tick later than the grace is dropped, the newest included."""
     draft = hourly(CatchUp.SKIP)
     assert due_ticks(draft, at(NOON), NOON + MINUTE + 1) == ((), NOON)
     assert due_ticks(draft, at(NOON - 50 * HOUR), NOON + MINUTE) == ((NOON,), NOON)
@@ -56,7 +56,7 @@ def test_skip_keeps_all_that_are_within_a_long_grace() -> None:
 
 
 def test_the_first_moment_is_the_one_that_was_stored() -> None:
-    """Whether a tick is late is judged by when it was to be emitted, not by what this machine would work out now."""
+    """Lateness is measured from the stored due time, not from one computed now."""
     assert due_ticks(hourly(CatchUp.SKIP), Moment(NOON, NOON + 5), NOON + MINUTE + 3) == ((NOON,), NOON)
 
 
@@ -69,14 +69,14 @@ def test_last_emits_the_newest() -> None:
 
 
 def test_years_of_minutes_are_not_walked_through() -> None:
-    """What is emitted after ten years is what would have been emitted after a day."""
+    """The result after ten years is the same as after a day."""
     first = NOON - 3_653 * DAY
     assert due_ticks(hourly(CatchUp.LAST, cron="* * * * *"), at(first), NOON + 7) == ((NOON,), NOON)
     assert due_ticks(hourly(CatchUp.SKIP, cron="* * * * *"), at(first), NOON + 7) == ((NOON,), NOON)
 
 
 def test_all_emits_a_bounded_number_in_order() -> None:
-    """Every tick is emitted, some at a time."""
+    """Every tick is emitted, a bounded number per call."""
     draft = hourly(CatchUp.ALL)
     first = NOON - 150 * HOUR
     due, last = due_ticks(draft, at(first), NOON)
@@ -88,7 +88,7 @@ def test_all_emits_a_bounded_number_in_order() -> None:
 
 
 def test_all_stops_where_the_line_does() -> None:
-    """The last tick there is has none behind it."""
+    """The last tick of a line has no next one."""
     # 9999-01-01T00:00:00Z.
     last = 253_370_764_800_000
     assert due_ticks(hourly(CatchUp.ALL, cron="0 0 1 1 *"), at(last), last + DAY) == ((last,), last)
@@ -104,7 +104,7 @@ def test_jitter_is_golden() -> None:
         owner=SessionOriginator(scope=AgentScope(session_id="s")), key="k", cron="0 * * * *", jitter_ms=600_000
     )
     assert moment_after(other, NOON - 1) == Moment(NOON, NOON + 324_857)
-    # A jitter longer than the minute between two ticks is taken modulo 60,000: the last moment is one before the next.
+    # A jitter longer than the minute between two ticks is taken modulo 60,000, so a tick stays before the next.
     each_minute = hourly(CatchUp.ALL, jitter_ms=HOUR, cron="* * * * *")
     assert moment_after(each_minute, NOON - 1) == Moment(NOON, NOON + 13_648)
 
@@ -112,7 +112,7 @@ def test_jitter_is_golden() -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 2 * HOUR), st.text(min_size=1, max_size=8), st.sampled_from(["* * * * *", "*/7 1-5 * * *"]))
 def test_jitter_stays_within_its_bounds_and_before_the_next_tick(jitter_ms: int, key: str, cron: str) -> None:
-    """Ticks are due in their order, each at most the jitter after its time."""
+    """Ticks are due in order, each at most the jitter after its time."""
     draft = ScheduleDraft(key=key, cron=cron, jitter_ms=jitter_ms)
     moment = moment_after(draft, NOON)
     for _ in range(5):
@@ -125,7 +125,7 @@ def test_jitter_stays_within_its_bounds_and_before_the_next_tick(jitter_ms: int,
 
 
 def test_jitter_spreads() -> None:
-    """Many schedules of one line do not fire at once."""
+    """Many schedules of one line do not fire at the same moment."""
     fires = set()
     for number in range(50):
         moment = moment_after(ScheduleDraft(key=f"k{number}", cron="0 0 * * *", jitter_ms=HOUR), NOON)
@@ -135,7 +135,7 @@ def test_jitter_spreads() -> None:
 
 
 def test_the_smallest_jitter_counts() -> None:
-    """A jitter of a millisecond delays some schedules by it and some not at all."""
+    """A jitter of one millisecond delays some schedules by it and others not at all."""
     delays = set()
     for number in range(50):
         moment = moment_after(ScheduleDraft(key=f"k{number}", cron="0 0 * * *", jitter_ms=1), NOON)
@@ -146,7 +146,7 @@ def test_the_smallest_jitter_counts() -> None:
 
 @pytest.mark.parametrize("policy", list(CatchUp))
 def test_a_tick_is_not_emitted_before_its_jitter_is_over(policy: CatchUp) -> None:
-    """Of ticks that are there, one whose moment has not come stays next."""
+    """A tick whose jittered moment has not come stays the next one."""
     draft = hourly(policy, jitter_ms=HOUR // 2, grace_ms=MINUTE)
     newest = moment_after(draft, NOON - 1)
     before = moment_after(draft, NOON - HOUR - 1)

@@ -97,7 +97,7 @@ def identity(commit: Commit) -> str | None:
 
 
 def with_nodes(commit: Commit, change: Callable[[Node], Node]) -> Commit:
-    """The commit with every node changed and everything else as it was."""
+    """Return the commit with every node changed and everything else unchanged."""
     assert isinstance(commit.graph, Append)
     return replace(commit, graph=replace(commit.graph, nodes=tuple(change(node) for node in commit.graph.nodes)))
 
@@ -142,12 +142,12 @@ def test_a_full_commit_has_its_golden_identity() -> None:
 
 
 def test_the_empty_commit_has_its_golden_identity() -> None:
-    """The identity of a commit that publishes nothing is the checked-in one."""
+    """The identity of an empty commit is the checked-in one."""
     assert commit_hash(Commit(session_id="any", expected_revision=0), {}) == EMPTY_GOLDEN
 
 
 def test_a_commit_without_a_turn_has_no_identity() -> None:
-    """Only a commit that names a turn can be repeated."""
+    """Only a commit with a turn can be repeated."""
     assert identity(replace(COMMIT, turn_id=None)) is None
 
 
@@ -177,7 +177,7 @@ IGNORED = {
 
 @pytest.mark.parametrize("name", IGNORED)
 def test_what_a_retry_may_do_differently_does_not_change_the_identity(name: str) -> None:
-    """Ids, clocks, fences and the expected revision are no part of the identity."""
+    """Ids, clocks, fences and the expected revision are not part of the identity."""
     assert IGNORED[name] != COMMIT or name == "the order of components"
     assert identity(IGNORED[name]) == GOLDEN
 
@@ -241,14 +241,14 @@ CHANGING = {
 
 @pytest.mark.parametrize("name", CHANGING)
 def test_other_content_has_another_identity(name: str) -> None:
-    """Whatever the turn publishes is part of the identity."""
+    """Everything that the turn publishes is part of the identity."""
     changed = identity(CHANGING[name])
     assert changed is not None
     assert changed != GOLDEN
 
 
 def test_every_change_of_content_gives_an_identity_of_its_own() -> None:
-    """No two of the changed commits are taken for one another."""
+    """All changed commits have different identities."""
     assert len({identity(commit) for commit in CHANGING.values()}) == len(CHANGING)
 
 
@@ -271,19 +271,19 @@ RESULT_TEXT = '{"revision":8,"checkpoint_ref":"' + "c" * 64 + '","manifest":{"co
 
 
 def test_a_repeated_commit_gets_the_first_result() -> None:
-    """The same content under the same turn returns what was stored then."""
+    """The same content under the same turn returns the stored result."""
     assert replay(SESSION, "turn-1", TurnRow("hash", RESULT_TEXT), "hash") == RESULT
 
 
 def test_other_content_under_the_same_turn_is_a_conflict() -> None:
-    """A turn is committed with one content only, and the error names session and turn."""
+    """A turn is committed with one content only; the error names session and turn."""
     with pytest.raises(TurnConflict) as caught:
         replay(SESSION, "turn-1", TurnRow("hash", RESULT_TEXT), "other")
     assert (caught.value.session_id, caught.value.turn_id) == (SESSION, "turn-1")
 
 
 def test_an_unreadable_result_is_corrupt_data() -> None:
-    """A stored result that cannot be read is never taken for a missing one."""
+    """An unreadable stored result is damage, never absence."""
     with pytest.raises(CorruptData, match="the result of turn 'turn-1'"):
         replay(SESSION, "turn-1", TurnRow("hash", '{"revision":"eight"}'), "hash")
 
@@ -307,7 +307,7 @@ def test_a_default_spelt_out_is_the_default(spelt_out: dict[str, Any], left_out:
 
 
 def test_a_moved_leaf_is_another_commit() -> None:
-    """Whether the leaf stays, moves to a node or before all nodes is content; which id the node has is not."""
+    """Whether the leaf stays, moves to a node or before all nodes is content; the node's id is not."""
     hashes = [
         commit_hash(Commit(session_id="s", expected_revision=0, graph=graph), {})
         for graph in (
@@ -322,7 +322,7 @@ def test_a_moved_leaf_is_another_commit() -> None:
 
 
 def projected(**parts: object) -> str:
-    """The identity of a commit that publishes nothing but these parts, written by hand."""
+    """Return the identity of a commit with only these parts, written by hand."""
     content = {**json.loads(EMPTY_PROJECTION), **parts}
     return sha256(b"lash.turn-commit.v1\0" + canonical_json(content))
 
@@ -359,12 +359,12 @@ SAID_TEXT = [
     ids=["leaf moved", "no leaf", "append", "leaf by id", "leaf before", "append, no leaf", "replacement"],
 )
 def test_the_identity_of_each_change_of_the_graph_is_written_down(graph: GraphDelta, written: object) -> None:
-    """A turn that was committed by an older lash is recognised by a newer one, whatever it did to the graph."""
+    """A turn committed by an older lash is recognised by a newer one, for every change of the graph."""
     assert commit_hash(Commit(session_id="s", expected_revision=0, graph=graph), {}) == projected(graph=written)
 
 
 def test_the_identity_of_attachments_is_written_down() -> None:
-    """They stand under their own name, sorted and once each."""
+    """Attachments have their own field, sorted and without duplicates."""
     given = Commit(session_id="s", expected_revision=0, attachments=("b" * 64, "a" * 64, "b" * 64))
     assert commit_hash(given, {}) == projected(attachments=["a" * 64, "b" * 64])
 
@@ -380,7 +380,7 @@ CONSUMING_GOLDEN = "8e567a1eb46c6a83d2112752d97d2ac55eb7ebd024b15d05752473f90ea8
 
 
 def test_what_is_consumed_is_part_of_the_identity() -> None:
-    """The batches count, in sorted order; who claimed them, and in how many claims, does not."""
+    """The batches count, in sorted order; their claims do not."""
     consumed = PROJECTION.replace('"current_frame"', '"consumed":["b1","b2","b3"],"current_frame"', 1)
     assert hashlib.sha256(b"lash.turn-commit.v1\0" + consumed.encode()).hexdigest() == CONSUMING_GOLDEN
     assert identity(CONSUMING) == CONSUMING_GOLDEN
@@ -390,7 +390,7 @@ def test_what_is_consumed_is_part_of_the_identity() -> None:
 
 
 def test_attachments_are_content_in_no_order() -> None:
-    """Which attachments a commit names is part of it; how often and in which order is not."""
+    """The set of attachments is part of the identity; order and repetition are not."""
     none, one, both, turned = (
         commit_hash(Commit(session_id="s", expected_revision=0, attachments=ids), {})
         for ids in ((), ("a" * 64,), ("a" * 64, "b" * 64), ("b" * 64, "a" * 64, "b" * 64))

@@ -1,4 +1,4 @@
-"""How token usage is checked, summed and read back."""
+"""Rules of token usage: how it is checked, summed and decoded."""
 
 from collections import Counter
 
@@ -20,7 +20,7 @@ def entry(source: str = "turn", model: str = "large", **counters: int) -> UsageE
 
 
 def test_each_counting_entry_becomes_a_row() -> None:
-    """Four counters are kept apart; an entry without any tokens leaves no row."""
+    """Four counters are stored separately; an entry without tokens leaves no row."""
     full = entry(input_tokens=1, output_tokens=2, cached_input_tokens=3, reasoning_tokens=4)
     assert encode_usage((full, entry("idle"))) == (UsageRow("turn", "large", 1, 2, 3, 4),)
 
@@ -56,13 +56,13 @@ def test_usage_that_cannot_be_stored_is_refused_by_its_path(wrong: UsageEntry, m
 
 @pytest.mark.parametrize("counter", ["input_tokens", "output_tokens", "cached_input_tokens", "reasoning_tokens"])
 def test_no_counter_goes_backwards(counter: str) -> None:
-    """A counter below nothing is refused by its name."""
+    """A negative counter is refused by its name."""
     with pytest.raises(InvalidInput, match=rf"usage\[0\]\.{counter} must lie between 0 and {MOST}"):
         encode_usage((UsageEntry(source="turn", model="large", usage=replace(TokenUsage(), **{counter: -1})),))
 
 
 def test_the_longest_names_fit() -> None:
-    """255 characters are a source and a model."""
+    """Source and model may have 255 characters."""
     (row,) = encode_usage((entry("s" * 255, "m" * 255, input_tokens=1),))
     assert (row.source, row.model) == ("s" * 255, "m" * 255)
 

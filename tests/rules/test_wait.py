@@ -1,4 +1,4 @@
-"""Keys of waits, and what stored waits mean."""
+"""Rules of wait keys and of stored waits."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ OF_THE_FUTURE: Final = (
     "lw1.W3sidHlwZSI6InVuaGVhcmRfb2YiLCJzZXNzaW9uX2lkIjoicyJ9LHsidHlwZSI6ImN1c3RvbSIsImtleSI6ImsifSwiMS4wIl0."
     "Zlc4oHXQaCOGpPNK-hdG_mDT3d6VNwQdbl0VVF0FulQ"
 )
-"""A genuine key whose kind of scope nobody has heard of."""
+"""A genuine key with an unknown kind of scope."""
 _ANYTHING: Final[Any] = {1, 2}
 ROW: Final = WaitRow(
     key_id="a" * 64,
@@ -129,14 +129,14 @@ ROW: Final = WaitRow(
 def test_keys_are_the_golden_ones(
     scope: ExecutionScope, identity: WaitIdentity, generation: str, key_id: str, text: str, stored: StoredKey
 ) -> None:
-    """A key is a function of the secret, the scope, the wait and the generation, and is read back as that."""
+    """A key depends on the secret, the scope, the wait and the generation, and decodes to them."""
     key = sign_key(SECRET, scope, identity, generation)
     assert key == WaitKey(scope=scope, identity=identity, generation=generation, key_id=key_id, text=text)
     assert verify_key(SECRET, key) == verify_key(SECRET, text) == stored
 
 
 def test_another_secret_signs_otherwise() -> None:
-    """The id of a key is everybody's, its signature is not."""
+    """The id of a key is the same under every secret; its signature differs."""
     scope, identity, generation, key_id, text, _ = GOLDEN[0]
     other = sign_key(b"x" * 32, scope, identity, generation)
     assert other.key_id == key_id
@@ -148,14 +148,14 @@ def test_another_secret_signs_otherwise() -> None:
 
 @pytest.mark.parametrize("place", range(len(TEXT)))
 def test_every_letter_counts(place: int) -> None:
-    """No letter can be another one, even where the same bytes could be written with it."""
+    """No letter can be replaced, even where another encodes the same bytes."""
     for letter in "ABab01-_.=":
         changed = TEXT[:place] + letter + TEXT[place + 1 :]
         assert (verify_key(SECRET, changed) is not None) == (changed == TEXT)
 
 
 def test_the_letters_that_carry_no_bits_count_too() -> None:
-    """A payload whose last letter is written otherwise stands for the same bytes and is refused."""
+    """A payload whose last letter differs only in unused bits is refused."""
     version, payload, signature = TEXT.split(".")
     same = [
         letter
@@ -175,26 +175,26 @@ def test_no_text_is_a_key_by_chance(text: str) -> None:
 
 @given(st.binary(), st.binary(min_size=32, max_size=32))
 def test_no_signed_looking_text_is_a_key_by_chance(payload: bytes, signature: bytes) -> None:
-    """Texts of the right form are refused, whatever they hold."""
+    """Texts of the right form are refused, whatever their content."""
     parts = [base64.urlsafe_b64encode(each).rstrip(b"=").decode() for each in (payload, signature)]
     assert verify_key(SECRET, "lw1." + ".".join(parts)) is None
 
 
 @given(st.integers(0, len(TEXT)), st.integers(0, len(TEXT)), st.text(max_size=3))
 def test_no_change_of_a_key_is_a_key(start: int, end: int, insert: str) -> None:
-    """Whatever is cut out or put in, only the very text fits."""
+    """With anything cut out or inserted, only the exact text is valid."""
     changed = TEXT[:start] + insert + TEXT[end:]
     assert (verify_key(SECRET, changed) is not None) == (changed == TEXT)
 
 
 @pytest.mark.parametrize("payload", ["A", "AAAAA", "A" * MAX_KEY_LENGTH])
 def test_texts_of_impossible_length_are_refused(payload: str) -> None:
-    """No bytes have this many letters, and no key has so many."""
+    """No encoding has this number of letters, and no key has so many."""
     assert verify_key(SECRET, f"lw1.{payload}.{'A' * 43}") is None
 
 
 def test_the_longest_key_is_within_the_limit() -> None:
-    """Ids of the most letters, each of which takes the most room, still fit."""
+    """Ids of maximum length, in letters of the most bytes, still fit."""
     longest = "\x01" * 255
     key = sign_key(
         SECRET,
@@ -207,7 +207,7 @@ def test_the_longest_key_is_within_the_limit() -> None:
 
 
 def test_a_text_beyond_the_limit_is_not_read() -> None:
-    """A text as long as may be is a key if it is signed; one that is longer is none, whoever signed it."""
+    """A text of the maximum length is a key if it is signed; a longer one is refused, signed or not."""
 
     def unpadded(content: bytes) -> str:
         return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
@@ -229,13 +229,13 @@ def test_a_key_of_the_future_is_unknown() -> None:
 
 @pytest.mark.parametrize("field", WaitKey.__struct_fields__)
 def test_every_field_must_say_what_the_text_says(field: str) -> None:
-    """All of a key must match."""
+    """Every field of a key must match its text."""
     keys = [sign_key(SECRET, *each[:3]) for each in GOLDEN[:2]]
     assert verify_key(SECRET, msgspec.structs.replace(keys[0], **{field: getattr(keys[1], field)})) is None
 
 
 def test_generations() -> None:
-    """Sessions by life and revocations, processes by life, operations have but one."""
+    """Sessions have one per life and revocation, processes one per life, operations just one."""
     assert generation_of(SessionLife(7, 2)) == "7.2"
     assert generation_of(12) == "12"
     assert generation_of(None) == "0"
@@ -243,7 +243,7 @@ def test_generations() -> None:
 
 @pytest.mark.parametrize("bad", [None, "k", {"type": "custom"}, TurnScope(session_id="s", turn_id="t")])
 def test_what_is_no_identity_is_refused(bad: object) -> None:
-    """A value of another kind is a mistake of the caller."""
+    """A value of another type is refused."""
     with pytest.raises(InvalidInput, match="identity"):
         check_wait_identity(bad)
 
@@ -260,7 +260,7 @@ def test_what_is_no_identity_is_refused(bad: object) -> None:
     ],
 )
 def test_bad_parts_of_an_identity_are_refused(identity: WaitIdentity, field: str) -> None:
-    """Blank parts and the ordinal 0; the message names the field."""
+    """Blank parts and the ordinal 0 are refused; the message names the field."""
     with pytest.raises(InvalidInput, match=f"identity.{field}"):
         check_wait_identity(identity)
     with pytest.raises(InvalidInput, match=f"identity.{field}"):
@@ -274,7 +274,7 @@ def test_the_first_signal_has_the_ordinal_1() -> None:
 
 
 def test_arguments_are_checked() -> None:
-    """Keys, times and places of the right kind pass, others do not."""
+    """Valid keys, times and cursors pass, others are refused."""
     assert (check_key("text"), check_timeout(None), check_timeout(0), check_after(None)) == ("text", None, 0, "")
     assert check_after("a" * 64) == "a" * 64
     for check, bad in ((check_key, b"text"), (check_timeout, -1), (check_timeout, 0.5), (check_after, "x")):
@@ -294,13 +294,13 @@ def test_arguments_are_checked() -> None:
     ],
 )
 def test_resolutions_are_stored_and_read(resolution: Resolution, text: str) -> None:
-    """Every kind keeps its form."""
+    """Every kind of resolution decodes unchanged."""
     assert encode_resolution(resolution) == text
     assert decode_resolution(text) == resolution
 
 
 def test_the_timeout_is_a_resolution() -> None:
-    """It is written by whoever notices."""
+    """A timeout is stored as a resolution."""
     assert decode_resolution(TIMED_OUT) == TimedOut()
 
 
@@ -316,13 +316,13 @@ def test_the_timeout_is_a_resolution() -> None:
     ],
 )
 def test_what_is_no_resolution_is_refused(bad: object, why: str) -> None:
-    """Before anything is written, with what is wrong."""
+    """An invalid resolution is refused with the fault, before anything is written."""
     with pytest.raises(InvalidInput, match=why):
         encode_resolution(bad)
 
 
 def test_large_resolutions_are_refused() -> None:
-    """A resolution of a mebibyte is stored, one of a letter more is not."""
+    """A resolution of one mebibyte is stored, one more letter is refused."""
     largest = "x" * (2**20 - len('{"resolution":{"status":"ok","value":""}}'))
     assert len(encode_resolution(Resolved(value=largest))) == 2**20
     with pytest.raises(InvalidInput, match="1,048,577 characters"):
@@ -330,7 +330,7 @@ def test_large_resolutions_are_refused() -> None:
 
 
 def test_rows_are_read() -> None:
-    """A row means a record; one that cannot be read is damage, not absence."""
+    """A row decodes to a record; an unreadable one is damage, not absence."""
     record = WaitRecord(
         key_id="a" * 64,
         scope=ProcessScope(process_id="p"),
@@ -349,7 +349,7 @@ def test_rows_are_read() -> None:
 
 
 def test_answers() -> None:
-    """The first is accepted, later ones are told, the unknown are told nothing."""
+    """The first resolution is accepted, later ones get it, and unknown keys get nothing."""
     assert resolve_answer(WaitAnswer(1, lives=True, written=True, row=ROW)) == Accepted()
     told = resolve_answer(WaitAnswer(1, lives=True, written=False, row=ROW))
     assert told == AlreadyResolved(terminal=Resolved(value=[1]))

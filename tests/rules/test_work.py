@@ -1,4 +1,4 @@
-"""Which events make whom ready to run, and what a look may ask for."""
+"""Rules of the work list: which events make which process ready, and the arguments of a poll."""
 
 from __future__ import annotations
 
@@ -48,27 +48,27 @@ def registration(cause: CausalRef | None = None, **fields: Any) -> Registration:
 
 @pytest.mark.parametrize("event_type", ["signal.go", "process.cancel_requested", "process.abandon_requested"])
 def test_what_others_ask_wakes_a_running_process(event_type: str) -> None:
-    """Signals and requests wake; the parent is not concerned."""
+    """Signals and requests wake the process, not its parent."""
     change = plan_work(registration(ProcessCause(process_id="q")), RUNNING, event_type, RUNNING)
     assert change == WorkChange(wakes=True)
 
 
 @pytest.mark.parametrize("event_type", ["note", "signal", "signals.go", "process.started", "process.waiting"])
 def test_other_events_wake_nobody(event_type: str) -> None:
-    """What a run writes itself is no reason to run."""
+    """Events that a run writes are not reasons to run."""
     assert plan_work(registration(), RUNNING, event_type, RUNNING) == WorkChange()
 
 
 @pytest.mark.parametrize("cause", [ProcessCause(process_id="q"), ProcessEventCause(process_id="q", sequence=3)])
 def test_an_end_wakes_the_parent(cause: CausalRef) -> None:
-    """An end takes the process off the list and wakes the one that started it, by itself or by an event."""
+    """An end takes the process off the list and wakes its parent, the starter or the owner of the causing event."""
     change = plan_work(registration(cause), RUNNING, "process.completed", ENDED)
     assert change == WorkChange(ends=True, wakes_parent=True)
 
 
 @pytest.mark.parametrize("cause", [None, NodeCause(session_id="q", node_id="q"), ProcessCause(process_id="p")])
 def test_an_end_without_a_parent_wakes_nobody(cause: CausalRef | None) -> None:
-    """Without a process that started it, or as its own parent, an end concerns the process alone."""
+    """An end without a parent, or as its own parent, wakes no process."""
     assert plan_work(registration(cause), RUNNING, "process.completed", ENDED) == WorkChange(ends=True)
 
 
@@ -99,7 +99,7 @@ def test_an_append_says_what_it_means_for_the_work_list() -> None:
 
 
 def test_a_registration_tells_its_parent_and_whether_it_is_run() -> None:
-    """Both are columns of their own; what is done elsewhere is external though it did not say so."""
+    """Parent and recovery are columns; an external input is stored as external, declared or not."""
     encoded = encode_registration(registration(ProcessCause(process_id="q")))
     assert (encoded.parent_process_id, encoded.runnable) == ("q", False)
     run_here = registration(input=EngineInput(kind="k"), environment_ref="e")
@@ -111,7 +111,7 @@ def test_a_registration_tells_its_parent_and_whether_it_is_run() -> None:
 
 @pytest.mark.parametrize("parent", ["", "\0", "x" * 256])
 def test_a_parent_that_cannot_be_stored_is_refused(parent: str) -> None:
-    """The id of the parent is a column, and checked like every id."""
+    """The parent's id is a column, and is checked like every id."""
     with pytest.raises(InvalidInput, match=r"caused_by\.process_id"):
         encode_registration(registration(ProcessCause(process_id=parent)))
 
@@ -136,20 +136,20 @@ def test_a_poll_is_checked() -> None:
     ],
 )
 def test_a_look_that_cannot_be_is_refused(given: tuple[Any, ...]) -> None:
-    """Whatever the databases could not compare is refused here."""
+    """An invalid poll is refused before any query."""
     with pytest.raises(InvalidInput):
         check_poll(*given)
 
 
 @pytest.mark.parametrize(("wake_seq", "until_ms"), [(0, None), (2**63 - 1, 0), (3, 2**63 - 1)])
 def test_any_moment_can_be_parked_until(wake_seq: int, until_ms: int | None) -> None:
-    """Every moment of the clock will do, and none at all."""
+    """Any moment of the clock is accepted, and so is None."""
     check_park(wake_seq, until_ms)
 
 
 @pytest.mark.parametrize(("wake_seq", "until_ms"), [(-1, None), (None, None), (0, -1), (0, 1.5), (0, 2**63)])
 def test_parking_needs_numbers(wake_seq: Any, until_ms: Any) -> None:  # noqa: ANN401
-    """Nonsense is refused."""
+    """Invalid numbers are refused."""
     with pytest.raises(InvalidInput):
         check_park(wake_seq, until_ms)
 
@@ -163,7 +163,7 @@ def test_a_pause_lasts_up_to_a_day() -> None:
 
 
 def test_what_was_found_is_decoded() -> None:
-    """Leases come back as leases of sessions and of processes, sessions first."""
+    """Leases are decoded as leases of sessions and of processes, sessions first."""
     process = LocalProcess(host_id="h", boot_id="b", pid=3, process_start="7")
     text = '{"host_id":"h","boot_id":"b","pid":3,"process_start":"7"}'
     held = LeaseOwner(owner_id="o", incarnation_id="2", process=process)
@@ -186,7 +186,7 @@ def test_what_was_found_is_decoded() -> None:
 
 
 def test_a_holder_without_a_lease_is_corrupt() -> None:
-    """A row that was found by its holder must have one."""
+    """A row found by its holder must have a lease."""
     answer = WorkAnswer(9, [], [], [], [], [HeldRow("t", 1, None, None, "{}", None, 0, 0)], [], None, None)
     with pytest.raises(CorruptData, match="'t'"):
         decode_work(answer)
@@ -199,6 +199,6 @@ def test_a_holder_without_a_lease_is_corrupt() -> None:
 def test_timers_are_due_or_a_moment_to_look_again(
     next_at_ms: int | None, timer_at_ms: int | None, *, due: bool, soonest: int | None
 ) -> None:
-    """A schedule or a wait whose time has come is said to be due; a later one says when to look."""
+    """A schedule or a wait whose time has come is due; a later one gives the next moment to poll."""
     work = decode_work(WorkAnswer(9, [], [], [], [], [], [], next_at_ms, timer_at_ms))
     assert (work.timers_due, work.next_at_ms) == (due, soonest)
