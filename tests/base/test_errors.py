@@ -114,7 +114,7 @@ def test_a_wait_may_be_for_no_process() -> None:
 
 
 def test_an_unknown_outcome_is_said_so() -> None:
-    """Only errors of calls that may have been applied say so."""
+    """An error says that the call may have been applied only if it was made so."""
     assert errors.StoreUnavailable("lost", outcome_unknown=True).outcome_unknown is True
     assert errors.StoreUnavailable("busy").outcome_unknown is False
     assert errors.StorageFailure("full").outcome_unknown is False

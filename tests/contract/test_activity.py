@@ -167,7 +167,7 @@ class TestActivity:
         assert look.newest.life != old.life
 
     async def test_a_place_of_another_epoch_is_a_gap(self, harness: Harness) -> None:
-        """A cursor of an earlier epoch is a gap: its positions are not mistaken for current ones."""
+        """A cursor of another epoch is a gap: its positions are not mistaken for current ones."""
         storage = await sessions(harness, "s")
         await show(storage, "a", "b")
         here = (await storage.activity.read("s")).newest

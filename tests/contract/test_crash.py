@@ -64,7 +64,7 @@ class TestCrash:
         assert texts(again.batches) == ["1", "2"]
 
     async def test_a_checkpoint_racing_a_deletion_is_refused_by_name(self, harness: Harness) -> None:
-        """A commit concurrent with a deletion lands before it or raises SessionDeleted; no bytes come back."""
+        """A commit concurrent with a deletion lands before it or is refused; neither session nor bytes come back."""
         storage, other = await harness.open(), await harness.open()
         for attempt in range(8):
             name = f"s{attempt}"

@@ -327,14 +327,14 @@ def test_a_gap_goes_on_from_now() -> None:
 
 
 def test_who_arrives_gets_the_numbers_of_the_session() -> None:
-    """A new observer starts at the session's life, epoch and feed, with nothing seen."""
+    """A new observer starts at the end; one from before the session gets its life, epoch and feed."""
     look = plan_page(ObserveCursor(), session(position=1), [row(1)])
     assert rebase(None, look) == look.newest
     assert rebase(ObserveCursor(), look) == ObserveCursor(life=3, epoch="e", change=START)
 
 
 def test_who_was_there_keeps_what_he_has_seen() -> None:
-    """The feed continues where it was left, and a gap replaces nothing that was seen."""
+    """An observer keeps its cursor, across a page and across a gap."""
     seen = replace(HERE, change=cursor("c1:0:1"))
     assert rebase(seen, plan_page(seen, session(change=2), [])) == seen
     lost = replace(HERE, life=2)

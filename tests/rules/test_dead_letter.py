@@ -123,7 +123,7 @@ def test_a_row_that_cannot_be_read_is_corrupt(damage: dict[str, str]) -> None:
 
 
 def test_a_page_begins_behind_a_place() -> None:
-    """No cursor is the beginning; a cursor is a number from one up."""
+    """No cursor is the beginning; a cursor is an integer, zero or more."""
     assert [check_after(each) for each in (None, 0, 7)] == [0, 0, 7]
     for wrong in (-1, "1", True, 1.0):
         with pytest.raises(InvalidInput, match="after must"):

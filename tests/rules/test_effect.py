@@ -325,7 +325,7 @@ def test_outcomes_come_back(outcome: Any) -> None:  # noqa: ANN401 - any JSON
 
 
 def test_errors_are_encoded() -> None:
-    """An EffectError is a failure, raised or returned."""
+    """An EffectError is encoded as a failure, given as an outcome or as an error."""
     error = EffectError(code="c", message="m", raw=[1])
     for settlement in (encode_outcome("it", error), encode_error("it", error)):
         assert (settlement.status, settlement.outcome) == (EffectStatus.FAILED, None)

@@ -138,7 +138,7 @@ def test_inputs_of_wakes(selector: Selector, text: str) -> None:
     ],
 )
 def test_when_a_wake_is_one(when: Selector, payload: JSON, wakes: bool) -> None:  # noqa: FBT001
-    """A wake needs a condition that selects a true value; without one the input is not evaluated."""
+    """An event wakes only if its condition selects a true value; if not, the input is not evaluated."""
     wake = woken(WakeSpec(input=Constant(value="x") if wakes else Pointer(path="/missing"), when=when), payload)
     assert (wake is not None) is wakes
 

@@ -294,7 +294,7 @@ def test_a_claim_takes_up_to_a_thousand_batches() -> None:
 
 
 def test_whether_an_attempt_counts_is_said_plainly() -> None:
-    """A truthy value that is not a bool is refused."""
+    """A value that is not a bool is refused."""
     assert [check_count_attempt(each) for each in (True, False)] == [True, False]
     for wrong in (0, 1, None, "no"):
         with pytest.raises(InvalidInput, match="count_attempt must be True or False"):

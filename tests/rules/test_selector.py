@@ -94,7 +94,7 @@ def test_pointers_are_those_of_the_standard(path: str, value: JSON) -> None:
     ],
 )
 def test_a_pointer_that_leads_nowhere_is_said_so(path: str) -> None:
-    """A miss is an error; indices have no sign and no leading zero, and may have any number of digits."""
+    """A miss is an error, and so is a signed, zero-padded or very long index."""
     with pytest.raises(InvalidInput, match=r"^payload pointer '/.* did not match$"):
         select(Pointer(path=path), DOCUMENT)
     assert select(Present(path=path), DOCUMENT) is False

@@ -61,7 +61,7 @@ def test_other_events_wake_nobody(event_type: str) -> None:
 
 @pytest.mark.parametrize("cause", [ProcessCause(process_id="q"), ProcessEventCause(process_id="q", sequence=3)])
 def test_an_end_wakes_the_parent(cause: CausalRef) -> None:
-    """An end takes the process off the list and wakes its parent, the starter or the owner of the causing event."""
+    """An end takes the process off the list and wakes its parent, which started it directly or by an event."""
     change = plan_work(registration(cause), RUNNING, "process.completed", ENDED)
     assert change == WorkChange(ends=True, wakes_parent=True)
 
