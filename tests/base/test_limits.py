@@ -2,7 +2,15 @@
 
 import pytest
 
-from lash.base.limits import check_content, check_digest, check_identifier, check_integer, check_text, saturating_add
+from lash.base.limits import (
+    check_content,
+    check_digest,
+    check_identifier,
+    check_integer,
+    check_limit,
+    check_text,
+    saturating_add,
+)
 from lash.errors import InvalidInput
 
 MOST = 9_223_372_036_854_775_807
@@ -108,3 +116,13 @@ def test_a_digest_is_64_lowercase_hex_digits() -> None:
     ):
         with pytest.raises(InvalidInput, match="ref must be 64 lowercase hex digits"):
             check_digest("ref", wrong)
+
+
+def test_a_page_holds_between_one_and_a_thousand() -> None:
+    """The bounds themselves are allowed."""
+    assert (check_limit(1), check_limit(1_000)) == (1, 1_000)
+    with pytest.raises(InvalidInput, match="limit must be at most 1,000"):
+        check_limit(1_001)
+    for wrong in (0, -1, True, "5"):
+        with pytest.raises(InvalidInput, match="limit must"):
+            check_limit(wrong)

@@ -28,11 +28,11 @@ from lash.model.trigger.trigger import (
     WholeEvent,
 )
 from lash.plan.trigger.emit import (
+    DeliveryRetry,
     DeliveryRow,
     OccurrenceRow,
     Planned,
     RejectDelivery,
-    Retry,
     RetryFacts,
     StartDelivery,
     check_delivery,
@@ -315,7 +315,7 @@ def test_reading_a_delivery() -> None:
         decode_delivery(delivery("lost"))
 
 
-def retry(delivered: DeliveryRow, subscribed: TriggerRow | None) -> Retry | TriggerDelivery:
+def retry(delivered: DeliveryRow, subscribed: TriggerRow | None) -> DeliveryRetry | TriggerDelivery:
     return plan_retry((OCCURRENCE, "id"), RetryFacts(occurrence(), delivered, subscribed))
 
 
@@ -323,7 +323,9 @@ def test_retries() -> None:
     """A rejected delivery is decided again, a started one is returned; a subscription must still match."""
     started = delivery("started")
     assert retry(started, None) == decode_delivery(started)
-    assert retry(delivery(), subscription()) == Retry(occurrence_key=3, planned=plan(subscription()), attempts=4)
+    assert retry(delivery(), subscription()) == DeliveryRetry(
+        occurrence_key=3, planned=plan(subscription()), attempts=4
+    )
     with pytest.raises(TriggerNotFound, match="session 's'"):
         retry(delivery(), None)
     with pytest.raises(TriggerConflict, match="disabled"):

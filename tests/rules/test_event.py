@@ -327,7 +327,7 @@ def test_the_largest_payload_fits() -> None:
 def test_a_payload_that_is_too_large_is_refused_by_the_process_s_name() -> None:
     """A payload that is too large is refused; the message names the process and where large values belong."""
     draft = EventDraft(event_type="note", payload="x" * 1_048_577)
-    with pytest.raises(InvalidInput, match=r"process-1.*1,048,\d+ characters.*artifacts"):
+    with pytest.raises(InvalidInput, match=r"process-1.*1,048,\d+ characters.*artifact"):
         plan_append(
             registered(EventType(name="note")),
             Projection(),

@@ -186,7 +186,7 @@ def test_keys_stay_keys_for_the_longest_ids() -> None:
 @pytest.mark.parametrize("name", ["", "a b", "a.b", "ä", "a:b", "a\n", None, 7])
 def test_names_that_no_signal_can_have(name: str) -> None:
     """A name has only ASCII letters, digits, underscore and hyphen."""
-    message = "a signal's name is made of"
+    message = "expected a signal name of"
     with pytest.raises(InvalidInput, match=message):
         check_signal_name(name)
     with pytest.raises(InvalidInput, match=message):
@@ -196,8 +196,8 @@ def test_names_that_no_signal_can_have(name: str) -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (replace(WAIT, name="a b"), "a signal's name is made of"),
-        (replace(WAIT, name=""), "a signal's name is made of"),
+        (replace(WAIT, name="a b"), "expected a signal name of"),
+        (replace(WAIT, name=""), "expected a signal name of"),
         (replace(WAIT, ordinal=-1), "wait: Expected `int` >= 0"),
         (replace(WAIT, ordinal=None), "wait: Expected `int`"),
         (replace(WAIT, ordinal=2**63), "wait.ordinal is an integer beyond 64 bits"),

@@ -314,9 +314,9 @@ def test_no_cursor_is_the_beginning() -> None:
 def test_what_is_no_cursor_is_refused(wrong: str) -> None:
     """A cursor of the other kind is refused too."""
     if wrong != cursor("c1:1:1"):
-        with pytest.raises(InvalidInput, match="is not a cursor of the change feed"):
+        with pytest.raises(InvalidInput, match="expected a cursor of the change feed"):
             decode_change_cursor(wrong)
-    with pytest.raises(InvalidInput, match="is not a cursor of a process list"):
+    with pytest.raises(InvalidInput, match="expected a cursor of a list of processes"):
         decode_process_cursor(wrong)
 
 

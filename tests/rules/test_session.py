@@ -32,7 +32,6 @@ from lash.plan.session.session import (
     MetaRow,
     ReadRow,
     RevisionRows,
-    check_limit,
     check_scope,
     decode_cursor,
     decode_head,
@@ -304,16 +303,6 @@ def test_a_page_has_a_cursor_only_when_there_is_more() -> None:
     exact = decode_page(rows(9, 8), 2)
     assert (len(exact.sessions), exact.next_cursor) == (2, None)
     assert decode_page([], 2).sessions == ()
-
-
-def test_a_page_holds_between_one_and_a_thousand() -> None:
-    """The bounds themselves are allowed."""
-    assert (check_limit(1), check_limit(1_000)) == (1, 1_000)
-    with pytest.raises(InvalidInput, match="limit must be at most 1,000"):
-        check_limit(1_001)
-    for wrong in (0, -1, True, "5"):
-        with pytest.raises(InvalidInput, match="limit must"):
-            check_limit(wrong)
 
 
 @pytest.mark.parametrize("key", [0, 1, 12_345, 2**63 - 1])

@@ -307,9 +307,9 @@ def test_the_timeout_is_a_resolution() -> None:
 @pytest.mark.parametrize(
     ("bad", "why"),
     [
-        (None, "a wait is resolved by a resolution, not by NoneType"),
-        ("ok", "a wait is resolved by a resolution, not by str"),
-        (Accepted(), "a wait is resolved by a resolution, not by Accepted"),
+        (None, "expected Resolved, Rejected, TimedOut or Cancelled, got NoneType"),
+        ("ok", "expected Resolved, Rejected, TimedOut or Cancelled, got str"),
+        (Accepted(), "expected Resolved, Rejected, TimedOut or Cancelled, got Accepted"),
         (Resolved(value=_ANYTHING), "resolution.value"),
         (Rejected(code="", message="m"), "resolution.code is blank"),
         (Rejected(code="c", message=_ANYTHING), "resolution.message"),

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lash.base.limits import check_identifier
+from lash.base.limits import check_identifier, check_limit
 from lash.model.activity import ActivityDraft, ActivityPage, ObserveCursor, SeenChanges
 from lash.plan.activity import check_cursor, decode_seen_changes, encode_activity, plan_page, read_after
 from lash.plan.process.change import decode_change_cursor
-from lash.plan.session.session import check_limit
 from lash.stores.activity import ActivityRows
 from lash.stores.hints import Hints
 

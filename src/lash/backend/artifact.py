@@ -6,7 +6,7 @@ from functools import partial
 
 from lash.base.cache import ByteCache
 from lash.base.compression import Compression
-from lash.base.limits import check_identifier
+from lash.base.limits import check_identifier, check_limit
 from lash.errors import ArtifactNotFound
 from lash.model.artifact import ArtifactPage, ArtifactRef, ProcessEnvironment
 from lash.plan.artifact import (
@@ -19,7 +19,6 @@ from lash.plan.artifact import (
     pack_artifact,
     unpack_artifact,
 )
-from lash.plan.session.session import check_limit
 from lash.stores.artifact import ArtifactRows
 
 

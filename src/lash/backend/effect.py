@@ -6,7 +6,7 @@ from functools import partial
 
 from lash.base.backoff import MAX_PLANS
 from lash.base.ids import new_id
-from lash.base.limits import check_integer
+from lash.base.limits import check_integer, check_limit
 from lash.errors import StoreUnavailable
 from lash.model.effect import (
     EffectClaim,
@@ -42,7 +42,6 @@ from lash.plan.effect.claim import (
 )
 from lash.plan.effect.effect import StoredOutcome, check_key, encode_envelope, encode_error, encode_outcome
 from lash.plan.lease import check_claim, check_ttl
-from lash.plan.session.session import check_limit
 from lash.stores.effect import EffectRows
 from lash.stores.hints import Hints
 

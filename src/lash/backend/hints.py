@@ -58,7 +58,7 @@ class LocalListener:
         """Clean up after a wait, however it ended."""
 
     def catch_up(self, hint: Hint) -> Hint:
-        """Return what the caller must read again: the hint, and whatever this call takes as seen beside it."""
+        """Return the hint, widened by the changes of other processes that this call counts as seen."""
         return hint
 
     def __enter__(self) -> Self:

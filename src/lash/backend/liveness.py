@@ -1,6 +1,6 @@
 """Whether another process of this machine is provably dead.
 
-A process is known by its machine, boot, pid namespace and the moment it started, so neither a reused pid nor a
+A process is identified by its machine, boot, pid namespace and the moment it started, so neither a reused pid nor a
 neighbouring container is mistaken for it. Whatever cannot be read counts as alive.
 """
 
@@ -32,7 +32,7 @@ def current_owner(owner_id: str | None = None) -> LeaseOwner:
 
 
 def current_process(proc: Path = _PROC) -> LocalProcess | None:
-    """Describe this process so that others on the machine can tell when it is dead; None where /proc is missing."""
+    """Describe this process so that others on the machine can detect its death; None where /proc is missing."""
     start = _process_start(os.getpid(), proc)
     try:
         boot_id = (proc / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -47,7 +47,7 @@ def current_process(proc: Path = _PROC) -> LocalProcess | None:
 
 
 def is_provably_dead(holder: LocalProcess | None, claimant: LocalProcess | None, proc: Path = _PROC) -> bool:
-    """Say whether the claimant, on the same boot of the same machine, can see that the holder is gone."""
+    """Return whether the claimant, on the same boot of the same machine, can observe that the holder has ended."""
     if holder is None or claimant is None:
         return False
     if (holder.host_id, holder.boot_id) != (claimant.host_id, claimant.boot_id):
@@ -57,16 +57,16 @@ def is_provably_dead(holder: LocalProcess | None, claimant: LocalProcess | None,
 
 
 def _process_start(pid: int, proc: Path) -> str | None:
-    """Return the start mark of a process, ``_GONE`` when there is none of this pid, None when it cannot be told."""
+    """Return the start mark of a process, ``_GONE`` if no process has this pid, None if that is unknown."""
     try:
         status = (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
-        # Where not even the first process can be seen, processes of others are hidden, not gone.
+        # If even the first process is invisible, processes of other users are hidden, not gone.
         return _GONE if (proc / "1").exists() else None
     except OSError:
         return None
     fields = status.rpartition(")")[2].split()
     if len(fields) <= _START_FIELD:
         return None
-    # A zombie has finished; only its parent has not asked for its exit code yet.
+    # A zombie has ended; only its parent has not read its exit code yet.
     return _GONE if fields[_STATE_FIELD] in ("Z", "X") else fields[_START_FIELD]

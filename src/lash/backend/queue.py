@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from lash.base.ids import new_id
-from lash.base.limits import check_identifier, check_integer
+from lash.base.limits import check_identifier, check_integer, check_limit
 from lash.errors import DeadLetterNotFound
 from lash.model.lease import LeaseFence, LeaseOwner, ResourceKind
 from lash.model.queue import (
@@ -46,7 +46,6 @@ from lash.plan.queue.queue import (
     ready_session,
     renewed_claim,
 )
-from lash.plan.session.session import check_limit
 from lash.stores.hints import Hints
 from lash.stores.queue import ClaimRows, DeadLetterRows, QueueRows
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from functools import partial
 
 from lash.base.compression import BlobRef
-from lash.base.limits import check_identifier, check_integer
+from lash.base.limits import check_identifier, check_integer, check_limit
 from lash.errors import BlobNotFound
 from lash.model.session.checkpoint import Checkpoint
 from lash.model.session.commit import Commit, CommitResult
@@ -29,7 +29,6 @@ from lash.plan.session.fork import existing_fork, fork_point, prepare_fork
 from lash.plan.session.node import check_node_ids, decode_node
 from lash.plan.session.session import (
     MetaRow,
-    check_limit,
     check_scope,
     decode_cursor,
     decode_head,
@@ -93,7 +92,7 @@ class Sessions:
         return deleted
 
     def handle(self, session_id: str) -> BoundSession:
-        """Return a handle without asking whether the session exists."""
+        """Return a handle without checking that the session exists."""
         return BoundSession(self._rows, self._rules, self._hints, check_identifier("session_id", session_id))
 
 

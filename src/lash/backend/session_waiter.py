@@ -79,8 +79,8 @@ class SharedSessionWaiter:
     def observing(self, session_id: str) -> AbstractContextManager[_ObserverWatch]:
         return self._observers.watching(_ObserverWatch(session_id))
 
-    async def read(self, session_id: str, place: ObserveCursor | None) -> ActivityPage:
-        return await self._reads.share((session_id, place), lambda: self._activity.read(session_id, place))
+    async def read(self, session_id: str, cursor: ObserveCursor | None) -> ActivityPage:
+        return await self._reads.share((session_id, cursor), lambda: self._activity.read(session_id, cursor))
 
     async def process_changes(self, session_id: str, cursor: str) -> SeenChanges | None:
         return await self._reads.share((session_id, cursor), lambda: self._activity.process_changes(session_id, cursor))

@@ -7,7 +7,7 @@ import contextlib
 from typing import Final
 
 from lash.backend.change_waiter import ChangeWaiter, Watch
-from lash.base.limits import check_identifier, check_integer
+from lash.base.limits import check_identifier, check_integer, check_limit
 from lash.errors import CorruptData, InvalidInput, WaitTimedOut, WaitUnknown
 from lash.model.effect import ExecutionScope, ProcessScope
 from lash.model.scope import check_execution_scope, scope_id, scope_session_id
@@ -20,7 +20,6 @@ from lash.model.wait import (
     WaitKey,
     WaitRecord,
 )
-from lash.plan.session.session import check_limit
 from lash.plan.wait import (
     StoredKey,
     WaitAnswer,
@@ -184,5 +183,5 @@ def _record(answer: WaitAnswer) -> WaitRecord:
     if not answer.lives:
         raise WaitUnknown
     if answer.row is None:
-        raise CorruptData("a wait was opened and is not there")
+        raise CorruptData("query wait_open returned no row for a wait that it opened")
     return decode_wait(answer.row)

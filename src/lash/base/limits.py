@@ -8,11 +8,19 @@ from typing import Final
 from lash.errors import InvalidInput
 
 MAX_IDENTIFIER_LENGTH: Final = 255
+"""Ids and keys are indexed, several in one index entry."""
 MAX_TEXT_LENGTH: Final = 4_096
+"""Names and labels are shown in lists; longer text belongs in content."""
 MAX_INTEGER: Final = 2**63 - 1
+"""The largest integer of a column in both databases."""
 MIN_INTEGER: Final = -(2**63)
+"""The smallest integer of a column in both databases."""
 MAX_JSON_DEPTH: Final = 100
+"""The deepest nesting of stored JSON, far below the depth at which encoders and decoders fail."""
 MAX_CONTENT_BYTES: Final = 512 * 1024 * 1024
+"""The most bytes in one row: about half of what either database can store in one value."""
+MAX_PAGE: Final = 1_000
+"""The largest page of any list: it is decoded on the event loop."""
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 
 
@@ -46,6 +54,14 @@ def check_integer(what: str, value: object, *, at_least: int = MIN_INTEGER) -> i
     if not at_least <= value <= MAX_INTEGER:
         raise InvalidInput(f"{what} must lie between {at_least} and {MAX_INTEGER}")
     return value
+
+
+def check_limit(limit: object) -> int:
+    """Return the page size, or raise InvalidInput if a page cannot have it."""
+    size = check_integer("limit", limit, at_least=1)
+    if size > MAX_PAGE:
+        raise InvalidInput(f"limit must be at most {MAX_PAGE:,}")
+    return size
 
 
 def saturating_add(left: int, right: int) -> int:

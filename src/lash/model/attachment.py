@@ -9,7 +9,7 @@ from lash.model.value import Count, Value
 
 
 class OwnerKind(enum.StrEnum):
-    """What can own an attachment before a commit does."""
+    """The kinds of owners of an attachment that is not committed."""
 
     TURN = "turn"
     PROCESS = "process"

@@ -8,7 +8,7 @@ from lash.model.value import Count, Value
 
 
 class _Cause(Value, frozen=True, kw_only=True, tag_field="type"):
-    """A reference to a cause; the ``type`` key tells which."""
+    """A reference to a cause; the ``type`` key is the kind."""
 
 
 class TurnCause(_Cause, frozen=True, kw_only=True, tag="turn"):

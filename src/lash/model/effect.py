@@ -13,18 +13,18 @@ from lash.model.value import JSON, Count, JSONObject, Positive, Value
 
 
 class _Scope(Value, frozen=True, kw_only=True, tag_field="type"):
-    """The piece of execution to which an effect or a wait belongs; the ``type`` key tells which."""
+    """The unit of execution to which an effect or a wait belongs; the ``type`` key is the kind."""
 
 
 class TurnScope(_Scope, frozen=True, kw_only=True, tag="turn"):
-    """One turn of a session. Its effects go when the turn commits."""
+    """One turn of a session. Its effects are deleted when the turn commits."""
 
     session_id: str
     turn_id: str
 
 
 class ProcessScope(_Scope, frozen=True, kw_only=True, tag="process"):
-    """One process. Its effects go when it is pruned."""
+    """One process. Its effects are deleted when the process is pruned."""
 
     process_id: str
 
@@ -51,12 +51,12 @@ class OperationScope(_Scope, frozen=True, kw_only=True, tag="runtime_operation")
 ExecutionScope: TypeAlias = TurnScope | ProcessScope | QueueDrainScope | SessionDeleteScope | OperationScope
 
 
-class _Command(Value, frozen=True, kw_only=True, tag_field="kind"):
-    """What an effect does; the ``kind`` key tells which."""
+class _EffectCommand(Value, frozen=True, kw_only=True, tag_field="kind"):
+    """What an effect does; the ``kind`` key is the kind of command."""
 
 
-class Step(_Command, frozen=True, kw_only=True, tag="step"):
-    """A named function of the application; ``input`` takes part in the identity of the step."""
+class Step(_EffectCommand, frozen=True, kw_only=True, tag="step"):
+    """A named function of the application; ``input`` is part of the identity of the step."""
 
     name: str
     input: JSON = None
@@ -72,7 +72,7 @@ class PreparedCall(Value, frozen=True, kw_only=True):
     prepared_payload: JSON = None
 
 
-class ToolAttempt(_Command, frozen=True, kw_only=True, tag="tool_attempt"):
+class ToolAttempt(_EffectCommand, frozen=True, kw_only=True, tag="tool_attempt"):
     """One attempt of one tool call, counted from 1."""
 
     call: PreparedCall
@@ -81,27 +81,27 @@ class ToolAttempt(_Command, frozen=True, kw_only=True, tag="tool_attempt"):
 
 
 class BatchCall(Value, frozen=True, kw_only=True):
-    """One call of a batch, and what is added to the batch's key to name it."""
+    """One call of a batch, and the suffix that makes its replay key from that of the batch."""
 
     call: PreparedCall
     replay_suffix: str
 
 
-class ToolBatch(_Command, frozen=True, kw_only=True, tag="tool_batch"):
+class ToolBatch(_EffectCommand, frozen=True, kw_only=True, tag="tool_batch"):
     """Several tool calls that a model asked for at once."""
 
     batch_id: str
     calls: tuple[BatchCall, ...]
 
 
-class ProcessCommand(_Command, frozen=True, kw_only=True, tag="process"):
+class ProcessCommand(_EffectCommand, frozen=True, kw_only=True, tag="process"):
     """An order to the process registry: start, list, transfer, delete_session, await, cancel or signal."""
 
     op: str
     arguments: JSONObject = msgspec.field(default_factory=dict)
 
 
-class ExecCode(_Command, frozen=True, kw_only=True, tag="exec_code"):
+class ExecCode(_EffectCommand, frozen=True, kw_only=True, tag="exec_code"):
     language: str
     code: str
 
@@ -111,21 +111,21 @@ class CheckpointPoint(enum.StrEnum):
     BEFORE_COMPLETION = "before_completion"
 
 
-class TurnCheckpoint(_Command, frozen=True, kw_only=True, tag="checkpoint"):
-    """A safe boundary of a turn, where plugins and early input have their say."""
+class TurnCheckpoint(_EffectCommand, frozen=True, kw_only=True, tag="checkpoint"):
+    """A safe boundary of a turn, at which plugins run and early input joins."""
 
     checkpoint: CheckpointPoint
 
 
-class Sleep(_Command, frozen=True, kw_only=True, tag="sleep"):
-    """A pause: for a while from the first time it is begun, or until a moment. Exactly one of the two is given."""
+class Sleep(_EffectCommand, frozen=True, kw_only=True, tag="sleep"):
+    """A pause: for a duration from its first start, or until a moment. Exactly one of the two is given."""
 
     duration_ms: Count | None = None
     until_ms: int | None = None
 
 
-class AwaitEvent(_Command, frozen=True, kw_only=True, tag="await_event"):
-    """A durable wait, by the id of its key; signatures are no part of the identity."""
+class AwaitEvent(_EffectCommand, frozen=True, kw_only=True, tag="await_event"):
+    """A durable wait, by the id of its key; the signature of the key is not part of the identity."""
 
     key_id: str
 
@@ -134,10 +134,10 @@ Command: TypeAlias = Step | ToolAttempt | ToolBatch | ProcessCommand | ExecCode 
 
 
 class Envelope(Value, frozen=True, kw_only=True):
-    """One effect, described whole: where it belongs, under which key it is recorded, what it does.
+    """The complete description of one effect: its scope, the key under which it is recorded, and its command.
 
     ``replay_key`` is the stable name of the step within its scope; a run after a crash must compute it again. The
-    identity of the effect is the hash of the envelope: everything here takes part in it.
+    identity of the effect is the hash of the whole envelope.
     """
 
     scope: ExecutionScope
@@ -145,7 +145,7 @@ class Envelope(Value, frozen=True, kw_only=True):
     command: Command
     caused_by: CausalRef | None = None
     group_key: str | None = None
-    """The group in which the order of settling matters, opened before."""
+    """The group that records the order in which its effects finish; it must be open."""
 
 
 class EffectError(Value, frozen=True, kw_only=True):
@@ -163,7 +163,7 @@ class EffectStatus(enum.StrEnum):
 
 
 class EffectRecord(Value, frozen=True, kw_only=True):
-    """One recorded effect as it stands. ``due_at_ms`` is set once, for sleeps."""
+    """The current record of one effect. ``due_at_ms`` is set once, for sleeps."""
 
     scope: ExecutionScope
     replay_key: str
@@ -179,7 +179,7 @@ class EffectRecord(Value, frozen=True, kw_only=True):
     fencing: Count = 0
     expires_at_ms: int | None = None
     settled_rank: Positive | None = None
-    """The place in which it settled among its group, from 1."""
+    """The rank in which the effect finished in its group, from 1."""
     created_at_ms: int
     updated_at_ms: int
 
@@ -198,29 +198,29 @@ class EffectClaim(Value, frozen=True, kw_only=True):
 
 
 class EffectClaimed(Value, frozen=True, kw_only=True):
-    """Run it. ``taken_over`` says that somebody else began it and may have run it."""
+    """The caller must run the effect. ``taken_over`` is true if another runner began it and may have run it."""
 
     claim: EffectClaim
     taken_over: bool = False
 
 
 class EffectReplayed(Value, frozen=True, kw_only=True):
-    """Do not run it: this is its recorded outcome, or its recorded error."""
+    """The effect has a recorded outcome or error; the caller must not run it."""
 
     record: EffectRecord
 
 
 class EffectBusy(Value, frozen=True, kw_only=True):
-    """Somebody else is running it; ask again at that time or when something changes."""
+    """Another runner has a live claim; retry at ``until_ms``, or earlier after a hint."""
 
     holder: LeaseOwner
     until_ms: int
 
 
 class EffectUnknown(Value, frozen=True, kw_only=True):
-    """It must not run twice, somebody began it and is gone, and nobody knows whether it happened.
+    """The effect must not run twice, its runner died, and it is unknown whether it happened.
 
-    Look it up where it would have happened, then ``take_over`` to run it again, or to record what is known.
+    Check with the service that it calls. Then call ``take_over``, and run it again or record its outcome.
     """
 
     record: EffectRecord
@@ -230,7 +230,7 @@ EffectDecision: TypeAlias = EffectClaimed | EffectReplayed | EffectBusy | Effect
 
 
 class EffectGroup(Value, frozen=True, kw_only=True):
-    """Effects of which the order of settling is recorded. ``settled`` names them by rank."""
+    """Effects whose order of finishing is recorded. ``settled`` has the keys of the finished ones, by rank."""
 
     scope: ExecutionScope
     group_key: str

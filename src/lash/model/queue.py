@@ -216,7 +216,7 @@ class ClaimedTurn(Value, frozen=True, kw_only=True):
 
 
 class DeadLetter(Value, frozen=True, kw_only=True):
-    """Work that was given up: the batch, the reason and the time. ``position`` orders dead letters by their death.
+    """A batch that was given up, with the reason and the time. ``position`` orders dead letters by their death.
 
     It is called ``place`` in JSON, as in the database.
     """

@@ -20,7 +20,7 @@ Positive: TypeAlias = Annotated[int, msgspec.Meta(gt=0)]
 
 
 def share_default(value: msgspec.Struct, name: str, default: msgspec.Struct | str | int) -> None:
-    """Put the default itself in the place of an equal value.
+    """Replace an equal value by the default itself.
 
     A field is left out of the stored form when it holds the default object; an equal one would be written. Sharing
     makes equal values equal in every encoding, and so in every hash.

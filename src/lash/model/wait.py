@@ -9,11 +9,11 @@ from lash.model.value import JSON, Positive, Value
 
 
 class _Identity(Value, frozen=True, kw_only=True, tag_field="type"):
-    """What is waited for within a scope; the ``type`` key tells which."""
+    """What a wait is for, unique within its scope; the ``type`` key is the kind."""
 
 
 class ToolCompletion(_Identity, frozen=True, kw_only=True, tag="tool_completion"):
-    """The end of a tool call that is finished outside."""
+    """The end of a tool call that another system finishes."""
 
     tool_call_id: str
 
@@ -36,9 +36,9 @@ WaitIdentity: TypeAlias = ToolCompletion | SignalIdentity | CustomIdentity
 
 
 class WaitKey(Value, frozen=True, kw_only=True):
-    """The right to resolve one wait. ``text`` is safe in URLs and to hand to a third party, and cannot be guessed.
+    """The right to resolve one wait. ``text`` is safe in URLs, can be given to a third party and cannot be guessed.
 
-    ``generation`` names the life of the session or process: keys of a deleted one never fit a new one of its id.
+    ``generation`` identifies one life of the session or process: a key never matches a later one of the same id.
     """
 
     scope: ExecutionScope
@@ -49,7 +49,7 @@ class WaitKey(Value, frozen=True, kw_only=True):
 
 
 class _Resolution(Value, frozen=True, kw_only=True, tag_field="status"):
-    """How a wait ended; the ``status`` key tells which."""
+    """How a wait ended; the ``status`` key is the kind."""
 
 
 class Resolved(_Resolution, frozen=True, kw_only=True, tag="ok"):
@@ -63,35 +63,35 @@ class Rejected(_Resolution, frozen=True, kw_only=True, tag="err"):
 
 
 class TimedOut(_Resolution, frozen=True, kw_only=True, tag="timeout"):
-    """Its deadline passed first."""
+    """The deadline passed before a resolution."""
 
 
 class Cancelled(_Resolution, frozen=True, kw_only=True, tag="cancelled"):
-    """The one who waited gave up first."""
+    """The wait was cancelled before a resolution."""
 
 
 Resolution: TypeAlias = Resolved | Rejected | TimedOut | Cancelled
 
 
 class Accepted(Value, frozen=True, kw_only=True, tag_field="status", tag="accepted"):
-    """The resolution was the first and stands."""
+    """This resolution was the first one and is stored."""
 
 
 class AlreadyResolved(Value, frozen=True, kw_only=True, tag_field="status", tag="already_resolved"):
-    """Another resolution was first; it stands."""
+    """Another resolution was the first one; it stays."""
 
     terminal: Resolution
 
 
 class UnknownOrRevoked(Value, frozen=True, kw_only=True, tag_field="status", tag="unknown_or_revoked"):
-    """No such wait: a tampered key, one of a deleted session, a revoked one. All alike, on purpose."""
+    """The key is tampered with, revoked, or of a deleted session; the answer deliberately does not say which."""
 
 
 ResolveAnswer: TypeAlias = Accepted | AlreadyResolved | UnknownOrRevoked
 
 
 class WaitRecord(Value, frozen=True, kw_only=True):
-    """One wait as it stands. ``deadline_ms`` is absolute and set once; ``resolution`` is None while it is pending."""
+    """The current state of a wait. ``deadline_ms`` is absolute and set once; ``resolution`` is None while pending."""
 
     key_id: str
     scope: ExecutionScope

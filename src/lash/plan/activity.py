@@ -1,4 +1,4 @@
-"""How much activity is kept, where an observer has a gap, and what it receives."""
+"""Rules of activity: how much is kept, where an observer has a gap, and the values that it receives."""
 
 from __future__ import annotations
 

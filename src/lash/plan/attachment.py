@@ -1,4 +1,4 @@
-"""Which attachments may be put, stamped and swept; and the byte guard that keeps putting and sweeping apart.
+"""Rules of attachments: puts, stamps and sweeps, and the byte guard that serialises puts and sweeps.
 
 The bytes of an attachment have one guard for all sessions::
 

@@ -1,4 +1,4 @@
-"""Who may hold the lease of a session or a process, and which fence still holds."""
+"""Rules of leases: which owner may hold the lease of a session or process, and whether a fence still holds."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ ClaimDecision: TypeAlias = Acquire | Reenter | Refuse
 
 
 class LeaseClaim(msgspec.Struct, frozen=True, kw_only=True):
-    """A checked claim: who claims which resource, and for how long."""
+    """A checked claim: the owner, the resource and the duration."""
 
     resource: Resource
     owner: LeaseOwner

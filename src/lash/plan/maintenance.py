@@ -1,4 +1,4 @@
-"""The kinds of rows that maintenance removes, and how its findings add up."""
+"""Rules of maintenance: the kinds of rows that it removes, and its reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys of waits, what a stored wait means, and how an attempt to resolve one is answered."""
+"""Rules of durable waits: signed keys, stored rows, and the answer to a resolution."""
 
 from __future__ import annotations
 
@@ -31,16 +31,19 @@ from lash.model.wait import (
 )
 
 SECRET_BYTES: Final = 32
+"""The length of the output of SHA-256; a longer secret adds no strength."""
 MAX_KEY_LENGTH: Final = 16_384
-"""More than any key has: its ids are short, and every character of them takes at most eight here."""
+"""No key is longer: each of its ids has at most 255 characters, and each of those takes at most eight here."""
 
 MAX_RESOLUTION_LENGTH: Final = 1_048_576
+"""The most characters of a resolution as JSON: a query returns those of many waits at once."""
 
 _ID_DOMAIN: Final = b"lash.wait.id.v1\0"
 _SIGNATURE_DOMAIN: Final = b"lash.wait.signature.v1\0"
 _VERSION: Final = "lw1"
 _TEXT: Final = re.compile(r"lw1\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]{43})")
 _NO_LIFE: Final = "0"
+"""The generation of keys of operations, which live as long as the storage."""
 
 
 class SessionLife(msgspec.Struct, frozen=True, array_like=True):
@@ -63,7 +66,7 @@ class WaitRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class WaitState(msgspec.Struct, frozen=True, array_like=True):
-    """How a wait stands; ``due`` says that it is pending and its deadline has passed."""
+    """The state of a wait; ``due`` is true if it is pending and its deadline has passed."""
 
     key_id: str
     resolution: str | None
@@ -71,7 +74,7 @@ class WaitState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class WaitAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """What became of a write to a wait: when, whether its owner lives, whether it was written, how it stands."""
+    """The answer to a write: the time, whether the owner exists, whether the write was made, and the stored wait."""
 
     now_ms: int
     lives: bool
@@ -80,7 +83,7 @@ class WaitAnswer(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A genuine key in the columns of the row that it names, and the life of its owner for which it is good."""
+    """A verified key as the columns of its row, and the life of the owner for which it is valid."""
 
     key_id: str
     scope_id: str
@@ -104,7 +107,7 @@ class _ResolutionBox(Value, frozen=True, kw_only=True):
 
 
 class _KeyPayload(NamedTuple):
-    """What a key says, in this order, and what its id is the hash of."""
+    """The content of a key, in this order; the id of the key is its hash."""
 
     scope: ExecutionScope
     identity: WaitIdentity
@@ -112,9 +115,9 @@ class _KeyPayload(NamedTuple):
 
 
 def check_wait_identity(identity: object) -> WaitIdentity:
-    """Return the identity if it is one, without blank parts."""
+    """Return the identity, or raise InvalidInput if it is not one or has a blank part."""
     if not isinstance(identity, WaitIdentity):
-        raise InvalidInput(f"identity must be that of a wait, not {type(identity).__name__}")
+        raise InvalidInput(f"expected the identity of a wait, got {type(identity).__name__}")
     for name in identity.__struct_fields__:
         if name != "ordinal":
             check_identifier(f"identity.{name}", getattr(identity, name))
@@ -124,24 +127,24 @@ def check_wait_identity(identity: object) -> WaitIdentity:
 
 
 def check_key(key: object) -> WaitKey | str:
-    """Return the key if it is of a kind that can be one; whether it is genuine is not asked here."""
+    """Return the key, or raise InvalidInput unless it has the type of one; its signature is checked by `verify_key`."""
     if not isinstance(key, WaitKey | str):
-        raise InvalidInput(f"a wait is named by a WaitKey or its text, not by {type(key).__name__}")
+        raise InvalidInput(f"expected a WaitKey or its text, got {type(key).__name__}")
     return key
 
 
 def check_timeout(timeout_ms: object) -> int | None:
-    """Return the time after which a wait is over, if there is one."""
+    """Return the timeout, or raise InvalidInput unless it is None or a number of milliseconds from 0 up."""
     return None if timeout_ms is None else check_integer("timeout_ms", timeout_ms, at_least=0)
 
 
 def check_after(after: object) -> str:
-    """Return the id of a key behind which a list goes on; the empty text is before all."""
+    """Return the key id after which a page starts; the empty text for the first page."""
     return "" if after is None else check_digest("after", after)
 
 
 def generation_of(life: SessionLife | int | None) -> str:
-    """Return the generation of keys: of a session, of a process by its key, or of what lives as long as the storage."""
+    """Return the generation of the keys of a session, of a process by its key, or (None) of an operation."""
     if isinstance(life, SessionLife):
         return f"{life.session_key}.{life.revocations}"
     return _NO_LIFE if life is None else str(life)
@@ -161,9 +164,9 @@ def sign_key(secret: bytes, scope: ExecutionScope, identity: WaitIdentity, gener
 
 
 def verify_key(secret: bytes, key: WaitKey | str) -> StoredKey | None:
-    """Return what a genuine key names; None for every other, without a word on why.
+    """Return the columns of a genuine key; None for any other, without the reason.
 
-    Nothing of a text is read before its signature fits. A `WaitKey` must say in its fields what its text says.
+    The text is decoded only after its signature was verified. The fields of a `WaitKey` must match its text.
     """
     text = key if isinstance(key, str) else key.text
     payload = _genuine_payload(secret, text)
@@ -172,7 +175,7 @@ def verify_key(secret: bytes, key: WaitKey | str) -> StoredKey | None:
     try:
         read = msgspec.json.decode(payload, type=_KeyPayload)
     except msgspec.DecodeError:
-        # Signed by a lash that knows kinds of scopes or waits which this one does not.
+        # Signed by a newer version, which has other kinds of scopes or waits.
         return None
     if isinstance(key, WaitKey) and key != sign_key(secret, read.scope, read.identity, read.generation):
         return None
@@ -180,27 +183,27 @@ def verify_key(secret: bytes, key: WaitKey | str) -> StoredKey | None:
 
 
 def encode_resolution(resolution: object) -> str:
-    """Check how a wait is to end and return its stored form."""
+    """Check a resolution and return its stored form."""
     if not isinstance(resolution, Resolution):
-        raise InvalidInput(f"a wait is resolved by a resolution, not by {type(resolution).__name__}")
+        raise InvalidInput(f"expected Resolved, Rejected, TimedOut or Cancelled, got {type(resolution).__name__}")
     if isinstance(resolution, Rejected):
         check_identifier("resolution.code", resolution.code)
     text = encode(_ResolutionBox(resolution=resolution), _ResolutionBox, "resolution")
     if len(text) > MAX_RESOLUTION_LENGTH:
         raise InvalidInput(
             f"resolution has {len(text):,} characters as JSON; at most {MAX_RESOLUTION_LENGTH:,} are allowed: "
-            "keep large things as artifacts or attachments"
+            "store large content as an artifact or attachment"
         )
     return text
 
 
 def decode_resolution(text: str) -> Resolution:
-    """Return how a wait ended."""
+    """Return the resolution of a stored text, or raise CorruptData."""
     return decode(text, _ResolutionBox, "the resolution of a wait").resolution
 
 
 TIMED_OUT: Final = encode_resolution(TimedOut())
-"""The stored form of a deadline that passed."""
+"""The stored resolution of a wait whose deadline passed."""
 
 
 def decode_wait(row: WaitRow) -> WaitRecord:
@@ -218,13 +221,13 @@ def decode_wait(row: WaitRow) -> WaitRecord:
 
 
 def resolve_answer(answer: WaitAnswer) -> ResolveAnswer:
-    """Return what an attempt to resolve a wait came to."""
+    """Return the answer to an attempt to resolve a wait."""
     if not answer.lives:
         return UnknownOrRevoked()
     if answer.written:
         return Accepted()
     if answer.row is None or answer.row.resolution is None:
-        raise CorruptData("a wait refused its resolution and has none")
+        raise CorruptData("a wait refused a resolution but has none stored")
     return AlreadyResolved(terminal=decode_resolution(answer.row.resolution))
 
 
@@ -237,7 +240,7 @@ def _signature(secret: bytes, key_id: str) -> str:
 
 
 def _genuine_payload(secret: bytes, text: str) -> bytes | None:
-    """Return the payload of a text that was signed with this secret, letter for letter."""
+    """Return the payload of a text if this secret signed exactly this text; None otherwise."""
     parts = _TEXT.fullmatch(text) if len(text) <= MAX_KEY_LENGTH else None
     if parts is None:
         return None
@@ -245,7 +248,7 @@ def _genuine_payload(secret: bytes, text: str) -> bytes | None:
     if len(encoded) % 4 == 1:
         return None
     payload = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
-    # Several texts stand for the same bytes; only the one that was given out counts.
+    # Base64 has several texts for the same bytes; only the canonical one is a key.
     is_canonical = _unpadded(payload) == encoded
     is_signed = hmac.compare_digest(_signature(secret, _key_id(payload)), signature)
     return payload if is_signed and is_canonical else None

@@ -1,4 +1,4 @@
-"""Which events make a process ready to run, and what a poll of the work list asks for and returns.
+"""Rules of the work list: which events make a process ready to run, and the arguments and answer of a poll.
 
 Readiness is scheduling state, as the lease is: it is not part of the record, and no event is written for it.
 """
@@ -24,7 +24,7 @@ MAX_HOLDERS: Final = 64
 
 
 class WorkChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What an appended event means for the work list."""
+    """The change of the work list that an appended event causes."""
 
     wakes: bool = False
     """The process has one more reason to run."""
@@ -84,7 +84,7 @@ class WorkPoll(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_work(registration: Registration, before: Projection, event_type: str, after: Projection) -> WorkChange:
-    """Decide what an event means for the work list, from the projections before and after it."""
+    """Return the change of the work list by an event, given the projections before and after it."""
     if before.status is not ProcessStatus.RUNNING:
         return WorkChange()
     if after.status is not ProcessStatus.RUNNING:
@@ -122,7 +122,7 @@ def check_poll(
 
 
 def decode_work(answer: WorkAnswer) -> WorkList:
-    """Return the work list that the rows mean."""
+    """Return the work list of the rows."""
     timer = answer.timer_at_ms
     timers_due = timer is not None and timer <= answer.now_ms
     moments = [each for each in (answer.next_at_ms, None if timers_due else timer) if each is not None]

@@ -1,8 +1,8 @@
 """Rows that this storage has seen, so that a write needs no read before it.
 
-Every write is guarded by what it takes from here: a head by its revision and node count, a process by its number of
-events and its wake target. A row of the same guard values never changes. A stale row therefore costs a second round
-trip and never correctness.
+Every write is guarded by the values that it takes from here: a head by its revision and node count, a process by its
+number of events and its wake target. A row of the same guard values never changes. A stale row therefore costs a
+second round trip and never correctness.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from lash.plan.process.process import ProcessRow
 from lash.plan.session.session import HeadRow
 
 CAPACITY: Final = 4_096
-"""How many rows each cache keeps: enough for the sessions and processes that one worker has in hand."""
+"""How many rows each cache keeps: enough for the sessions and processes that one worker runs."""
 
 
 class KnownCheckpoint(msgspec.Struct, frozen=True):
-    """What a commit of this storage left behind: the session has one checkpoint, that of its head, without frames."""
+    """A checkpoint that a commit of this storage wrote: the only one of its session, and without frames."""
 
     components: Mapping[str, BlobRef]
     inherits: bool
@@ -58,7 +58,7 @@ class HeadCache:
             self.forget(next(iter(self._heads)))
 
     def checkpoint(self, session_id: str, head: HeadRow) -> KnownCheckpoint | None:
-        """Return what is known of the session's checkpoint at the revision of this head."""
+        """Return the checkpoint of the session at the revision of this head, if it is known."""
         known = self._checkpoints.get(session_id)
         return known[2] if known is not None and known[:2] == (head.session_key, head.revision) else None
 

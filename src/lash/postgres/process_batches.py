@@ -19,7 +19,7 @@ MAX_TOGETHER: Final = 32
 """How many processes one statement takes; the statements have the same LIMIT, for the estimates of the planner."""
 
 Arguments: TypeAlias = tuple[object, ...]
-"""What a statement takes of one process, in the order of its arrays."""
+"""The arguments of one process, in the order of the statement's arrays."""
 
 
 class ProcessAcquireAnswer(msgspec.Struct, frozen=True, array_like=True):
@@ -48,7 +48,7 @@ class ProcessEndAnswer(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ProcessBatches:
-    """Reads, claims and ends of processes; those of several callers share statements."""
+    """Reads, claims and ends of processes; concurrent callers share statements."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -15,7 +15,7 @@ import msgspec
 from lash.sqlkit.queries import package_folder
 
 
-class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CatalogueColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A column's type, as the database spells it, and whether it refuses NULL."""
 
     type: str
@@ -40,7 +40,7 @@ class ForeignKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One table: its columns by name, and its keys. A primary key is among the unique keys."""
 
-    columns: dict[str, Column]
+    columns: dict[str, CatalogueColumn]
     unique: frozenset[UniqueKey] = frozenset()
     foreign_keys: frozenset[ForeignKey] = frozenset()
 
@@ -81,11 +81,11 @@ def group_catalogue(
     columns: Iterable[ColumnRow], unique: Iterable[UniqueRow], foreign_keys: Iterable[ForeignKeyRow]
 ) -> Catalogue:
     """Build a catalogue from the rows of a live one, in any order. A table exists when it has a column."""
-    columns_of: dict[str, dict[str, Column]] = defaultdict(dict)
+    columns_of: dict[str, dict[str, CatalogueColumn]] = defaultdict(dict)
     unique_of: dict[str, set[UniqueKey]] = defaultdict(set)
     foreign_keys_of: dict[str, set[ForeignKey]] = defaultdict(set)
     for table, column, type_name, not_null in columns:
-        columns_of[table][column] = Column(type=type_name, not_null=bool(not_null))
+        columns_of[table][column] = CatalogueColumn(type=type_name, not_null=bool(not_null))
     for table, names, predicate in unique:
         unique_of[table].add(UniqueKey(columns=_split(names), predicate=predicate))
     for table, names, other, referenced in foreign_keys:

@@ -12,7 +12,7 @@ NO_TAGS: Final[frozenset[str]] = frozenset()
 
 
 class Hint(NamedTuple):
-    """What the hints since a listener's last wait were about; the default is no hint at all.
+    """The union of the hints since a listener's last wait; the default is no hint.
 
     Two sessions can share a tag, so a hint may name a session that did not change.
     """
@@ -75,8 +75,8 @@ class HintListener(Protocol):
 class Hints(Protocol):
     """Hints that this storage, or another one on the same database, may have changed something.
 
-    A hint says when to read, never what was written. Hints can be late, spurious or lost, so a waiting task also reads
-    at intervals. No task runs, and no connection is held, while there are no listeners.
+    A hint means that a read may find something new; it has no content. Hints can be late, spurious or lost, so a
+    waiting task also reads at intervals. No task runs, and no connection is held, while there are no listeners.
     """
 
     def listen(self, *, everything: bool = False, work: bool = False, by_session: bool = False) -> HintListener:

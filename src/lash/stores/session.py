@@ -54,7 +54,7 @@ class Session(Protocol):
         """Return one committed revision, never a mixture of two; None before the first commit.
 
         The scope defaults to the active path of the head. A path ends where an ancestor was removed; the path of
-        an unknown leaf is empty. Damaged data raises CorruptData, it is never left out.
+        an unknown leaf is empty. Damaged data raises CorruptData; it is never left out.
         """
         ...
 
@@ -71,7 +71,7 @@ class Session(Protocol):
         ...
 
     async def commit(self, commit: Commit) -> CommitResult:
-        """Publish a new head with all that belongs to it, whole or not at all, durably.
+        """Publish a new head with everything that belongs to it, atomically and durably.
 
         The checks come in this order, and the first failure wins: binding (SessionBindingMismatch), existence,
         turn replay (TurnConflict), fence (LeaseLost), revision (RevisionConflict), claims (ClaimLost), graph
@@ -120,7 +120,7 @@ class SessionStore(Protocol):
         """Create a session, or return the one that exists, unchanged.
 
         Of any number of concurrent calls one creates. An id that was deleted may be created again; its revision
-        and fencing numbers then start above the old ones, so that nothing old can match.
+        and fencing numbers then start above the old ones, so that no old revision or fence matches.
         """
         ...
 
@@ -154,11 +154,11 @@ class SessionStore(Protocol):
         ...
 
     async def list(self, *, limit: int = 100, cursor: str | None = None) -> SessionPage:
-        """Return sessions, the newest first, with what a picker shows. Pages do not overlap."""
+        """Return sessions, the newest first, with the columns that a picker shows. Pages do not overlap."""
         ...
 
     async def delete(self, session_id: str) -> bool:
-        """Delete a session with all it owns, and leave a tombstone; return whether there was one.
+        """Delete a session with everything that it owns, and leave a tombstone; return whether it existed.
 
         Its schedules and trigger subscriptions go first, then its ties to processes, then the rest, in one transaction.
         Nodes that a fork inherits stay, invisible to all but the forks, until the last of these is deleted too.
@@ -170,10 +170,10 @@ class SessionStore(Protocol):
 class SessionRows(Protocol):
     """The rows of sessions in one database; `lash.backend.session.Sessions` makes a `SessionStore` of them.
 
-    A method that is given a session raises SessionNotFound or SessionDeleted if it has no row, unless it says
-    otherwise. ``decide`` functions are called inside the transaction that applies their decision, or before a
-    statement that is guarded by the facts they were given, and then again if those were stale. ``decode`` functions
-    are called where the rows are read, which may be a thread.
+    A method that names a session raises SessionNotFound or SessionDeleted if it has no row; ``find`` returns None and
+    ``delete`` False instead. ``decide`` functions are called inside the transaction that applies their decision, or
+    before a statement that is guarded by the facts they were given, and then again if those were stale. ``decode``
+    functions are called where the rows are read, which may be a thread.
     """
 
     async def create(self, meta: SessionMeta, relation: str) -> tuple[MetaRow, bool]:
@@ -193,7 +193,7 @@ class SessionRows(Protocol):
         ...
 
     async def delete(self, session_id: str) -> bool:
-        """Delete the session with all it owns in one transaction; return whether there was one."""
+        """Delete the session with everything that it owns, in one transaction; return whether it existed."""
         ...
 
     async def meta(self, session_id: str) -> MetaRow: ...

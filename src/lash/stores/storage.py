@@ -102,7 +102,7 @@ class Storage(Protocol):
 
     @property
     def session_waiter(self) -> SessionWaiter:
-        """Waits for replies and news of sessions; the runtime's own seam."""
+        """Waits for replies and news of sessions; used by the runtime only."""
         ...
 
     @property

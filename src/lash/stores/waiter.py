@@ -33,10 +33,10 @@ class ProcessWaiter(Protocol):
 
 
 class ReplyWatch(Protocol):
-    """One caller's wait for what becomes of a message."""
+    """One caller's wait for the end of a message in the queue."""
 
     def set_batch(self, batch_id: str) -> None:
-        """Say which batch the message is, once that is known."""
+        """Set the batch of the message, once it is known."""
         ...
 
     async def changed(self) -> object:
@@ -56,7 +56,7 @@ class SessionWaiter(Protocol):
     """Waits for replies and news of sessions; reads are shared, so many callers cost few queries."""
 
     def awaiting_reply(self, session_id: str) -> AbstractContextManager[ReplyWatch]:
-        """Watch a session from here on for what becomes of a message. Hints about other sessions cause no read."""
+        """Watch a session from here on for the reply to a message. Hints about other sessions cause no read."""
         ...
 
     def observing(self, session_id: str) -> AbstractContextManager[ObserverWatch]:
@@ -73,7 +73,7 @@ class SessionWaiter(Protocol):
 
 
 class ReplyRows(Protocol):
-    """What a backend must be able to do for a `SessionWaiter`."""
+    """The query that a backend supplies for a `SessionWaiter`."""
 
     async def queued(self, batches: Collection[tuple[str, str]]) -> set[str]:
         """Return the ids of the batches that are still queued, of pairs of a session and a batch, in one query."""

@@ -516,8 +516,8 @@ class HintListener:
 class Hints:
     """Hints that this storage, or another one on the same database, may have changed something.
 
-    A hint says when to read, never what was written. Hints can be late, spurious or lost, so a waiting task also reads
-    at intervals. No task runs, and no connection is held, while there are no listeners.
+    A hint means that a read may find something new; it has no content. Hints can be late, spurious or lost, so a
+    waiting task also reads at intervals. No task runs, and no connection is held, while there are no listeners.
     """
     def listen(self, *, everything: bool = False, work: bool = False, by_session: bool = False) -> HintListener:
         """Start listening: for changes of processes; for everything, such as queued input and commits; or for work.
@@ -936,7 +936,7 @@ class Session:
         """Return one committed revision, never a mixture of two; None before the first commit.
 
         The scope defaults to the active path of the head. A path ends where an ancestor was removed; the path of
-        an unknown leaf is empty. Damaged data raises CorruptData, it is never left out.
+        an unknown leaf is empty. Damaged data raises CorruptData; it is never left out.
         """
     def node(self, node_id: str) -> Node | None:
         """Return a live node of any branch, own or inherited; None if there is none of this id."""
@@ -945,7 +945,7 @@ class Session:
     def blob(self, ref: BlobRef) -> bytes:
         """Return bytes that the session holds, or raise BlobNotFound."""
     def commit(self, commit: Commit) -> CommitResult:
-        """Publish a new head with all that belongs to it, whole or not at all, durably.
+        """Publish a new head with everything that belongs to it, atomically and durably.
 
         The checks come in this order, and the first failure wins: binding (SessionBindingMismatch), existence,
         turn replay (TurnConflict), fence (LeaseLost), revision (RevisionConflict), claims (ClaimLost), graph
@@ -1033,7 +1033,7 @@ class SessionStore:
         """Create a session, or return the one that exists, unchanged.
 
         Of any number of concurrent calls one creates. An id that was deleted may be created again; its revision
-        and fencing numbers then start above the old ones, so that nothing old can match.
+        and fencing numbers then start above the old ones, so that no old revision or fence matches.
         """
     def fork(
         self,
@@ -1061,9 +1061,9 @@ class SessionStore:
     def open(self, session_id: str) -> Session | None:
         """Return a handle if the session exists; never create one."""
     def list(self, *, limit: int = 100, cursor: str | None = None) -> SessionPage:
-        """Return sessions, the newest first, with what a picker shows. Pages do not overlap."""
+        """Return sessions, the newest first, with the columns that a picker shows. Pages do not overlap."""
     def delete(self, session_id: str) -> bool:
-        """Delete a session with all it owns, and leave a tombstone; return whether there was one.
+        """Delete a session with everything that it owns, and leave a tombstone; return whether it existed.
 
         Its schedules and trigger subscriptions go first, then its ties to processes, then the rest, in one transaction.
         Nodes that a fork inherits stay, invisible to all but the forks, until the last of these is deleted too.
@@ -1127,7 +1127,7 @@ class Storage:
         """Waits for events and ends of processes."""
     @property
     def session_waiter(self) -> SessionWaiter:
-        """Waits for replies and news of sessions; the runtime's own seam."""
+        """Waits for replies and news of sessions; used by the runtime only."""
     @property
     def waits(self) -> WaitStore: ...
     def session(self, session_id: str) -> Session:

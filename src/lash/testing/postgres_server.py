@@ -55,7 +55,7 @@ class ServerFailed(Exception):
     """The private server could not be created or started; the text holds what it wrote."""
 
 
-class _Identity(TypedDict, total=False):
+class _ServerUser(TypedDict, total=False):
     """Whom to run the server as; empty for the current user."""
 
     user: int
@@ -189,7 +189,7 @@ class PostgresServer:
         self._run_initdb(binaries, folder, identity)
         return binaries
 
-    def _run_initdb(self, binaries: Path, folder: Path, identity: _Identity) -> None:
+    def _run_initdb(self, binaries: Path, folder: Path, identity: _ServerUser) -> None:
         password_file = folder / "password"
         password_file.touch(mode=0o600)
         password_file.write_text(self._password)
@@ -263,14 +263,14 @@ def _candidate_folders() -> Iterator[Path]:
         yield from sorted(Path("/").glob(pattern), reverse=True)
 
 
-def _identity() -> _Identity:
+def _identity() -> _ServerUser:
     if os.geteuid() != 0:
         return {}
     nobody = pwd.getpwnam("nobody")
     return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
 
 
-def _can_run(binaries: Path, identity: _Identity) -> bool:
+def _can_run(binaries: Path, identity: _ServerUser) -> bool:
     """Say whether the server's user can reach the binaries; below /root, say, ``nobody`` cannot."""
     try:
         done = subprocess.run(

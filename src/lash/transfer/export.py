@@ -60,7 +60,7 @@ async def export_session(
     """
     taken = await take(storage, session_id, with_queue=with_queue)
     snapshot, header = taken.snapshot, taken.header(FORMAT, VERSION)
-    writer = _Writer(stream, Meter("line", _line_count(snapshot), progress))
+    writer = _LineWriter(stream, Meter("line", _line_count(snapshot), progress))
     await writer.write([header])
     await writer.write(_session_lines(snapshot))
     for attachment in snapshot.attachments:
@@ -96,7 +96,7 @@ def _session_lines(snapshot: Snapshot) -> Iterator[Line]:
             yield from data_lines(snapshot.blobs[line.ref])
 
 
-class _Writer:
+class _LineWriter:
     """Writes lines in a thread, in chunks, and hashes them."""
 
     def __init__(self, stream: ByteSink, meter: Meter) -> None:

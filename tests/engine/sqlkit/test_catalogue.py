@@ -9,7 +9,7 @@ import pytest
 
 from lash.sqlkit.catalogue import (
     Catalogue,
-    Column,
+    CatalogueColumn,
     ForeignKey,
     Table,
     UniqueKey,
@@ -20,11 +20,14 @@ from lash.sqlkit.catalogue import (
 )
 
 PARENT = Table(
-    columns={"id": Column(type="TEXT", not_null=True), "note": Column(type="TEXT", not_null=False)},
+    columns={"id": CatalogueColumn(type="TEXT", not_null=True), "note": CatalogueColumn(type="TEXT", not_null=False)},
     unique=frozenset({UniqueKey(columns=("id",)), UniqueKey(columns=("note",), predicate="note IS NOT NULL")}),
 )
 CHILD = Table(
-    columns={"parent": Column(type="TEXT", not_null=True), "place": Column(type="INTEGER", not_null=True)},
+    columns={
+        "parent": CatalogueColumn(type="TEXT", not_null=True),
+        "place": CatalogueColumn(type="INTEGER", not_null=True),
+    },
     unique=frozenset({UniqueKey(columns=("parent", "place"))}),
     foreign_keys=frozenset({ForeignKey(columns=("parent",), table="parent", referenced_columns=("id",))}),
 )
@@ -65,7 +68,7 @@ def test_a_catalogue_is_read_from_json(package: Path) -> None:
         '{"tables": {"t": {"columns": {"a": {"type": "TEXT", "not_null": true}},'
         ' "unique": [{"columns": ["a"]}], "foreign_keys": []}}}'
     )
-    column = Column(type="TEXT", not_null=True)
+    column = CatalogueColumn(type="TEXT", not_null=True)
     table = Table(columns={"a": column}, unique=frozenset({UniqueKey(columns=("a",))}))
     assert load_catalogue("catalogue_under_test") == Catalogue(tables={"t": table})
 
@@ -96,7 +99,7 @@ def test_equal_catalogues_have_no_differences() -> None:
 
 def test_what_the_host_added_is_no_difference() -> None:
     """Tables, columns, indexes and references of the host are its own."""
-    column = Column(type="BLOB", not_null=False)
+    column = CatalogueColumn(type="BLOB", not_null=False)
     richer = Table(
         columns={**CHILD.columns, "host": column},
         unique=CHILD.unique | {UniqueKey(columns=("host",))},
@@ -115,7 +118,7 @@ def test_a_missing_table_is_named_once() -> None:
     [
         (
             Table(
-                columns={"parent": Column(type="TEXT", not_null=True)},
+                columns={"parent": CatalogueColumn(type="TEXT", not_null=True)},
                 unique=CHILD.unique,
                 foreign_keys=CHILD.foreign_keys,
             ),
@@ -123,7 +126,7 @@ def test_a_missing_table_is_named_once() -> None:
         ),
         (
             Table(
-                columns={**CHILD.columns, "place": Column(type="TEXT", not_null=True)},
+                columns={**CHILD.columns, "place": CatalogueColumn(type="TEXT", not_null=True)},
                 unique=CHILD.unique,
                 foreign_keys=CHILD.foreign_keys,
             ),
@@ -131,7 +134,7 @@ def test_a_missing_table_is_named_once() -> None:
         ),
         (
             Table(
-                columns={**CHILD.columns, "place": Column(type="INTEGER", not_null=False)},
+                columns={**CHILD.columns, "place": CatalogueColumn(type="INTEGER", not_null=False)},
                 unique=CHILD.unique,
                 foreign_keys=CHILD.foreign_keys,
             ),
@@ -163,7 +166,9 @@ def test_each_lack_is_named(table: Table, expected: str) -> None:
 
 def test_a_column_that_wrongly_refuses_null_is_named() -> None:
     """A stricter column would refuse rows that the code writes."""
-    stricter = Table(columns={**PARENT.columns, "note": Column(type="TEXT", not_null=True)}, unique=PARENT.unique)
+    stricter = Table(
+        columns={**PARENT.columns, "note": CatalogueColumn(type="TEXT", not_null=True)}, unique=PARENT.unique
+    )
     assert differences(NEEDED, changed(parent=stricter)) == ("column parent.note must accept NULL",)
 
 
@@ -192,7 +197,10 @@ def test_parentheses_inside_a_predicate_do_matter() -> None:
 def test_spelling_of_types_and_order_of_key_columns_do_not_matter() -> None:
     """The same guarantee in other words is the same guarantee."""
     respelt = Table(
-        columns={"parent": Column(type="text", not_null=True), "place": Column(type=" integer ", not_null=True)},
+        columns={
+            "parent": CatalogueColumn(type="text", not_null=True),
+            "place": CatalogueColumn(type=" integer ", not_null=True),
+        },
         unique=frozenset({UniqueKey(columns=("place", "parent"))}),
         foreign_keys=CHILD.foreign_keys,
     )

@@ -8,7 +8,7 @@ from typing import Final
 
 from lash.backend.attachment.sweep import Sweep
 from lash.base.backoff import backoff, jitter
-from lash.base.limits import check_identifier
+from lash.base.limits import check_identifier, check_limit
 from lash.base.threads import off_loop
 from lash.errors import AttachmentNotFound, InvalidInput, StoreUnavailable
 from lash.model.attachment import AttachmentEntry, AttachmentOwner, AttachmentPage, StoredAttachment, SweepReport
@@ -28,7 +28,6 @@ from lash.plan.attachment import (
     prepare_put,
     verify,
 )
-from lash.plan.session.session import check_limit
 from lash.stores.attachment import AttachmentManifest, ByteStore, IsOwnerGone
 
 _MAX_TRIES: Final = 14

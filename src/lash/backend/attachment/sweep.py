@@ -85,11 +85,11 @@ class Sweep:
     async def _sweep_manifest(self, older_than_ms: int) -> None:
         # Fixed at the start, so that attachments that are put again meanwhile do not extend the sweep.
         newest_ms = await self._manifest.now_ms() - older_than_ms
-        place = FIRST_PAGE
-        while rows := await self._manifest.uncommitted(newest_ms, place, _PAGE):
+        after = FIRST_PAGE
+        while rows := await self._manifest.uncommitted(newest_ms, after, _PAGE):
             for row in rows:
                 await self._sweep_row(row)
-            place = page_key(rows[-1])
+            after = page_key(rows[-1])
 
     async def _sweep_row(self, row: AttachmentRow) -> None:
         entry = decode_entry(row)

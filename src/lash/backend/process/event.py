@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from lash.base.limits import check_identifier, check_integer
+from lash.base.limits import check_identifier, check_integer, check_limit
 from lash.model.lease import LeaseFence
 from lash.model.process.event import SIGNAL_PREFIX, Appended, EventDraft, EventPage, ProcessEvent, WakeRecord
 from lash.model.process.process import ChangePage
@@ -15,7 +15,6 @@ from lash.plan.process.event import decode_event
 from lash.plan.process.event_draft import check_signal_name, signal_draft
 from lash.plan.process.grant import check_process_ids
 from lash.plan.process.wake import decode_lost_wake, decode_wake, woken_session
-from lash.plan.session.session import check_limit
 from lash.stores.hints import Hints
 from lash.stores.process.event import EventRows
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from lash.base.limits import check_identifier, check_integer, check_text
+from lash.base.limits import check_identifier, check_integer, check_limit, check_text
 from lash.model.lease import LeaseFence
 from lash.model.process.event import EventDraft
 from lash.model.process.process import (
@@ -41,7 +41,6 @@ from lash.plan.process.process import (
     same_registration,
     wanted_definition,
 )
-from lash.plan.session.session import check_limit
 from lash.stores.hints import Hints
 from lash.stores.process.event import EventRows
 from lash.stores.process.process import ProcessRows

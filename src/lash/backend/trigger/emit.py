@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from lash.base.limits import check_identifier, check_integer
+from lash.base.limits import check_identifier, check_integer, check_limit
 from lash.errors import OccurrenceNotFound
 from lash.model.trigger.trigger import EmitReport, Occurrence, OccurrenceRequest, PrunedOccurrences, TriggerDelivery
-from lash.plan.session.session import check_limit
 from lash.plan.trigger.emit import check_delivery, decode_delivery, decode_occurrence, encode_occurrence, plan_retry
 from lash.stores.hints import Hints
 from lash.stores.trigger.emit import OccurrenceRows

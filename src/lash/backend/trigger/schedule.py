@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from lash.base.limits import check_identifier, check_integer
+from lash.base.limits import check_identifier, check_integer, check_limit
 from lash.model.trigger.schedule import Fired, RegisteredSchedule, Schedule, ScheduleDraft, SchedulePage
 from lash.model.trigger.trigger import TriggerOwner
-from lash.plan.session.session import check_limit
 from lash.plan.trigger.schedule import (
     RETRY_MS,
     UNREADABLE,
@@ -36,7 +35,7 @@ from lash.stores.hints import Hints
 from lash.stores.trigger.schedule import ScheduleRows
 
 Decide: TypeAlias = Callable[[ScheduleRow | None, int], ScheduleChange | None]
-"""Decides on a row and the time what to write."""
+"""Decides what to write, from a row and the time."""
 
 
 class Schedules:

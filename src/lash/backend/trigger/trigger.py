@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from lash.base.ids import new_id
-from lash.base.limits import check_identifier, check_integer
+from lash.base.limits import check_identifier, check_integer, check_limit
 from lash.model.trigger.trigger import (
     EVERY_TRIGGER,
     DeletedTrigger,
@@ -17,7 +17,6 @@ from lash.model.trigger.trigger import (
     TriggerSubscription,
 )
 from lash.model.value import JSON
-from lash.plan.session.session import check_limit
 from lash.plan.trigger.list import check_trigger_filter, decode_trigger_cursor, decode_trigger_page
 from lash.plan.trigger.receipt import plan_operation
 from lash.plan.trigger.trigger import (

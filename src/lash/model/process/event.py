@@ -1,4 +1,4 @@
-"""Process events: facts in the log of one process, and what their types mean."""
+"""Process events: facts in the log of one process, and the semantics of their types."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class EventDraft(Value, frozen=True, kw_only=True):
 
 
 class Wake(Value, frozen=True, kw_only=True):
-    """A wake that an event means, whether or not its target session exists."""
+    """A wake that an event causes, whether or not its target session exists."""
 
     wake_id: str
     target_session_id: str | None
@@ -152,7 +152,7 @@ class EventPage(Value, frozen=True, kw_only=True):
 
 
 class WakeState(enum.StrEnum):
-    """What became of a wake."""
+    """The state of a wake."""
 
     NO_TARGET = "no_target"
     """The wake has no target session."""
@@ -167,7 +167,7 @@ class WakeState(enum.StrEnum):
 
 
 class WakeRecord(Value, frozen=True, kw_only=True):
-    """A wake and what became of it."""
+    """A wake and its state."""
 
     process_id: str
     sequence: Count

@@ -153,7 +153,7 @@ class Cancellation(_Outcome, frozen=True, kw_only=True, tag="cancelled"):
 
 
 class Abandonment(_Outcome, frozen=True, kw_only=True, tag="abandoned"):
-    """The outcome is unknown and stays so; ``evidence`` says why."""
+    """The outcome is unknown and stays so; ``evidence`` is the reason."""
 
     message: str
     evidence: JSONObject = msgspec.field(default_factory=dict)

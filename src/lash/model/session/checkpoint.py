@@ -19,7 +19,7 @@ EXECUTION_STATE: Final = "execution_state"
 _NO_TOKENS: Final = TokenUsage()
 
 FRAME_PREFIX: Final = "frame:"
-"""Component keys with this prefix are the execution states of agent frames; checkpoints may not use them."""
+"""Component keys with this prefix are the execution states of agent frames; other components must not use it."""
 
 
 class TurnState(Value, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ class CheckpointDraft(Value, frozen=True, kw_only=True):
     """The state to save with a commit.
 
     A component given as bytes is stored; given as the ref of bytes this session already holds, it is kept;
-    left out, it is gone.
+    left out, it is removed.
     """
 
     turn_state: TurnState = _FIRST_TURN

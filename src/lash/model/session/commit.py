@@ -33,7 +33,7 @@ class Append(Value, frozen=True, kw_only=True, tag=True):
 class ReplaceFull(Value, frozen=True, kw_only=True, tag=True):
     """Exactly these nodes, and no others.
 
-    States how many live nodes the caller saw, so that a partial view of the graph can never delete branches.
+    It states how many live nodes the caller saw, so that a partial view of the graph never deletes branches.
     """
 
     nodes: tuple[Node, ...]
@@ -69,7 +69,7 @@ class Commit(Value, frozen=True, kw_only=True):
 
 
 class CommitResult(Value, frozen=True, kw_only=True):
-    """What a commit published; a repeated commit returns what the first one did."""
+    """The result of a commit; a repeated commit returns that of the first one."""
 
     revision: Count
     checkpoint_ref: BlobRef

@@ -25,7 +25,7 @@ _LIMITS: Final = ModelLimits()
 
 
 class ModelSpec(ClosedValue, frozen=True, kw_only=True):
-    """Which model is asked, and what it can hold."""
+    """The model that is called, and its limits."""
 
     id: str = ""
     variant: str | None = None
@@ -76,7 +76,7 @@ class SubagentAssignment(Value, frozen=True, kw_only=True):
 
 
 class AgentFrameAssignment(Value, frozen=True, kw_only=True):
-    """What the agent of a frame may do, and on whose behalf."""
+    """The permissions of the agent of a frame, and its assignment if it is a subagent."""
 
     policy: SessionPolicy = _POLICY
     plugin_options: JSONObject = msgspec.field(default_factory=dict)
@@ -99,10 +99,10 @@ class FrameStatus(enum.StrEnum):
 
 
 class AgentFrame(Value, frozen=True, kw_only=True):
-    """One context boundary. ``reason`` is an open label: unknown ones are kept as they are.
+    """One context boundary. ``reason`` is an open label: unknown labels are kept unchanged.
 
     ``execution_state`` is for committing only: its bytes are stored once, and the frame is read back with their
-    ``execution_state_ref``; ``session.blob(ref)`` returns them. A later commit names the ref and sends no bytes.
+    ``execution_state_ref``; ``session.blob(ref)`` returns them. A later commit sends the ref instead of the bytes.
     """
 
     frame_id: str

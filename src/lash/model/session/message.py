@@ -1,4 +1,4 @@
-"""Messages: what people, models and tools said."""
+"""Messages of users, models and tools."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PartKind(enum.StrEnum):
 
 
 class _PruneState(Value, frozen=True, kw_only=True, tag_field="state"):
-    """What became of a part's content when the context was pruned."""
+    """The state of a part's content after the context was pruned."""
 
 
 class Intact(_PruneState, frozen=True, kw_only=True, tag="intact"):
@@ -41,14 +41,14 @@ class Cleared(_PruneState, frozen=True, kw_only=True, tag="cleared"):
 
 
 class Deleted(_PruneState, frozen=True, kw_only=True, tag="deleted"):
-    """The content was moved to an archive; a breadcrumb stands in its place."""
+    """The content was moved to an archive; a breadcrumb replaces it."""
 
     breadcrumb: str
     archive_hash: str
 
 
 class Summarized(_PruneState, frozen=True, kw_only=True, tag="summarized"):
-    """The content was moved to an archive; a summary stands in its place."""
+    """The content was moved to an archive; a summary replaces it."""
 
     summary: str
     archive_hash: str
@@ -59,7 +59,7 @@ INTACT: Final = Intact()
 
 
 class AttachmentRef(Value, frozen=True, kw_only=True):
-    """A user file, with what is needed to show it. The id is the lowercase hex SHA-256 of its bytes."""
+    """A file of a user, with the facts needed to show it. The id is the lowercase hex SHA-256 of its bytes."""
 
     id: str
     media_type: str
@@ -70,7 +70,7 @@ class AttachmentRef(Value, frozen=True, kw_only=True):
 
 
 class ToolReplay(Value, frozen=True, kw_only=True):
-    """What a provider wants back when a tool call is replayed to it."""
+    """The values that a provider requires when a tool call is replayed to it."""
 
     item_id: str | None = None
     opaque: JSON = None
@@ -109,7 +109,7 @@ class Part(Value, frozen=True, kw_only=True):
 
 
 class PluginOrigin(Value, frozen=True, kw_only=True, tag_field="kind", tag="plugin"):
-    """The message was made by a plugin; a transient one is not part of the conversation people read."""
+    """The message was made by a plugin; a transient one is not shown as part of the conversation."""
 
     plugin_id: str
     transient: bool = False
@@ -126,7 +126,7 @@ class ProcessOrigin(Value, frozen=True, kw_only=True, tag_field="kind", tag="pro
 
 
 class Message(Value, frozen=True, kw_only=True):
-    """One utterance, made of parts."""
+    """One message of a user, a model or a tool, in parts."""
 
     id: str
     role: Role

@@ -16,7 +16,7 @@ class MessageEntry(Value, frozen=True, kw_only=True, tag_field="kind", tag="mess
 
 
 class ProtocolEntry(Value, frozen=True, kw_only=True, tag_field="kind", tag="protocol"):
-    """The node is an event of an agent protocol; only that protocol understands it."""
+    """The node is an event of an agent protocol; lash does not interpret it."""
 
     plugin_id: str
     payload: JSON
@@ -44,7 +44,7 @@ class Node(Value, frozen=True, kw_only=True):
 
 
 class Graph(Value, frozen=True, kw_only=True):
-    """Nodes in the order of their insertion, and the leaf of the path that is meant."""
+    """Nodes in the order of their insertion, and the leaf of the path that was read."""
 
     nodes: tuple[Node, ...] = ()
     leaf_node_id: str | None = None

@@ -1,4 +1,4 @@
-"""Sessions: durable conversations and what a reader sees of them."""
+"""Sessions: durable conversations, their heads and metadata, and the values that reads return."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from lash.model.value import ClosedValue, Count, Positive, Value, share_default
 
 
 class Durability(enum.StrEnum):
-    """What an acknowledged write survives."""
+    """The failures that an acknowledged write survives."""
 
     INLINE = "inline"
-    """Nothing: it lives as long as the storage object."""
+    """None: the data lives as long as the storage object."""
     DURABLE = "durable"
-    """A crash of the process and of the machine."""
+    """Crashes of the process and of the machine."""
 
 
 class RootRelation(Value, frozen=True, kw_only=True, tag_field="kind", tag="root"):
-    """The session stands alone."""
+    """The session has no parent and no source."""
 
 
 class ChildRelation(Value, frozen=True, kw_only=True, tag_field="kind", tag="child"):
@@ -50,7 +50,7 @@ _MODEL: Final = ModelSpec()
 
 
 class SessionConfig(ClosedValue, frozen=True, kw_only=True):
-    """The configuration in force, saved with the head."""
+    """The current configuration, saved with the head."""
 
     provider_id: str = ""
     model: ModelSpec = _MODEL
@@ -60,7 +60,7 @@ class SessionConfig(ClosedValue, frozen=True, kw_only=True):
 
 
 class SessionMeta(Value, frozen=True, kw_only=True):
-    """What people see of a session in a list. It can be edited and is independent of the head."""
+    """The description of a session in lists. It can be edited and is independent of the head."""
 
     session_id: str
     name: str
@@ -71,7 +71,7 @@ class SessionMeta(Value, frozen=True, kw_only=True):
 
 
 class SessionHead(Value, frozen=True, kw_only=True):
-    """The row that says what is current. ``revision`` is what the next commit must expect."""
+    """The current state of a session. The next commit must expect its ``revision``."""
 
     session_id: str
     revision: Count
@@ -84,7 +84,7 @@ class SessionHead(Value, frozen=True, kw_only=True):
 
 
 class FullGraph(Value, frozen=True, kw_only=True):
-    """Read every live node of every branch, in the order of insertion; what a fork inherits comes first, as a path."""
+    """Read every live node of every branch, in the order of insertion; inherited nodes come first, as a path."""
 
 
 class ActivePath(Value, frozen=True, kw_only=True):
@@ -98,7 +98,7 @@ ReadScope: TypeAlias = FullGraph | ActivePath
 
 
 class SessionRead(Value, frozen=True, kw_only=True):
-    """One revision of a session, whole or in the part that the scope named."""
+    """One revision of a session; its graph has the nodes that the scope asked for."""
 
     head: SessionHead
     frames: tuple[AgentFrame, ...]
@@ -118,14 +118,14 @@ class SessionSummary(Value, frozen=True, kw_only=True):
 
 
 class SessionPage(Value, frozen=True, kw_only=True):
-    """Some sessions, newest first, and the cursor with which to ask for the next ones."""
+    """Some sessions, newest first, and the cursor of the next page."""
 
     sessions: tuple[SessionSummary, ...]
     next_cursor: str | None = None
 
 
 class CreatedSession(Value, frozen=True, kw_only=True):
-    """What ``create`` found or made. The first commit must expect ``revision``."""
+    """The answer to ``create`` and ``fork``. The first commit must expect ``revision``."""
 
     meta: SessionMeta
     revision: Count
@@ -137,7 +137,7 @@ class VacuumReport(Value, frozen=True, kw_only=True):
 
 
 class Retention(Value, frozen=True, kw_only=True):
-    """How many checkpoints of a session are kept: the last ``keep``, or all of them when it is None."""
+    """How many checkpoints of a session are kept: the last ``keep``, or all of them if it is None."""
 
     keep: Positive | None = 1
 

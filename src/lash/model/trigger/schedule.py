@@ -111,8 +111,8 @@ class FiredTick(Value, frozen=True, kw_only=True):
 class Fired(Value, frozen=True, kw_only=True):
     """What one worker did for one due schedule.
 
-    Without ticks, all due ticks were dropped as too late. ``problem`` says why this machine cannot read the schedule,
-    if so: the first free worker tries it again after a minute, and no tick is lost.
+    Without ticks, all due ticks were dropped as too late. ``problem`` is the reason if this machine cannot
+    read the schedule: a worker tries it again after a minute, and no tick is lost.
     """
 
     schedule_id: str

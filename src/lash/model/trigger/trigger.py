@@ -155,7 +155,7 @@ class DeliveryState(enum.StrEnum):
     STARTED = "started"
     """Its process is registered."""
     REJECTED = "rejected"
-    """There is no process; the reason says why."""
+    """There is no process; ``reason`` has the cause."""
 
 
 class TriggerDelivery(Value, frozen=True, kw_only=True):
@@ -186,7 +186,7 @@ class EmitReport(Value, frozen=True, kw_only=True):
 
 
 class PrunedOccurrences(Value, frozen=True, kw_only=True):
-    """The occurrences that a call removed; ``more`` says that another call may remove more."""
+    """The occurrences that a call removed; ``more`` is true if another call may remove more."""
 
     occurrence_ids: tuple[str, ...] = ()
     more: bool = False

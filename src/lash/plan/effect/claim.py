@@ -1,4 +1,4 @@
-"""Who may run an effect, what a replay returns, and which claim still holds."""
+"""Rules of running effects: which caller may run one, what a replay returns, and whether a claim still holds."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from lash.plan.lease import LeaseRow, check_any_fence, require_fence
 
 
 class EffectRow(msgspec.Struct, frozen=True, array_like=True):
-    """A stored effect. Its last runner stays written after it has finished."""
+    """A stored effect. The last runner is kept after the effect has finished."""
 
     replay_key: str
     envelope: str
@@ -75,7 +75,7 @@ class RecordedRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GroupRow(msgspec.Struct, frozen=True, array_like=True):
-    """A stored group: for how many effects it is, how many were begun, how many have finished."""
+    """A stored group: the number of effects it was opened for, and how many have begun and finished."""
 
     size: int
     members: int
@@ -210,7 +210,7 @@ def plan_take_over(
 
 
 def explain_record(encoded: EncodedEffect, fence: LeaseFence, facts: EffectFacts) -> EffectRecord | None:
-    """Return the record if there is one, None if one can be written; otherwise raise the reason why not."""
+    """Return the record if there is one, None if one can be written; raise the reason if it cannot."""
     if facts.lease is None:
         raise CorruptData(f"{encoded.scope_id} has no lease row")
     require_fence(facts.lease, fence, facts.now_ms)

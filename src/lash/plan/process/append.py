@@ -1,4 +1,4 @@
-"""One append to the log of a process: what is asked for, what has to be read, and the decision from it."""
+"""One append to the log of a process: the request, the facts to read, and the decision."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lash.plan.process.event_draft import started_draft
 
 
 class AppendConditions(msgspec.Struct, frozen=True, kw_only=True):
-    """What must hold for an append in addition to the rules of the log."""
+    """Conditions of an append in addition to the rules of the log."""
 
     fence: LeaseFence | None = None
     """The lease must be live under this fence."""
@@ -41,7 +41,7 @@ UNCONDITIONAL: Final = AppendConditions()
 
 
 class AppendFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What was read before an append.
+    """The facts that were read before an append.
 
     Without a ``lease`` the conditions are assumed to hold. A writer that has not read it must guard them.
     """
@@ -55,7 +55,7 @@ class AppendFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 DecideAppend: TypeAlias = Callable[[AppendFacts], AppendDecision]
-"""Decides about one append. Raises what callers are to see: LeaseLost or Conflict first, then the errors of the log."""
+"""Decides about one append. Checks for LeaseLost and Conflict first, then for the errors of the log."""
 
 
 class AppendRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -79,7 +79,7 @@ def decode_change_cursor(cursor: str | None) -> ChangeCursor:
             )
     except (binascii.Error, ValueError):
         pass
-    raise InvalidInput(f"{cursor!r:.80} is not a cursor of the change feed")
+    raise InvalidInput(f"expected a cursor of the change feed, got {cursor!r:.80}")
 
 
 def _cursor_after(rows: Sequence[ChangeRow] | Sequence[EventTailRow], after: ChangeCursor) -> str:

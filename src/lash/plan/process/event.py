@@ -1,4 +1,4 @@
-"""What an event means, whether it may be appended, and the state that a log adds up to."""
+"""Rules of process events: whether one may be appended, its effect, and the fold of a log into a state."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from lash.model.process.process import (
 )
 from lash.model.value import JSON, Value
 from lash.plan.process.schema import check_payload
-from lash.plan.process.wake import EventPlace, make_wake
+from lash.plan.process.wake import EventPosition, make_wake
 from lash.plan.trigger.selector import as_text, select_for
 from lash.plan.work import WorkChange, plan_work
 
@@ -73,7 +73,7 @@ CORE_EVENT_TYPES: Final = (
 """The types that every process has. A registration cannot declare their names."""
 
 MAX_PAYLOAD_LENGTH: Final = 1_048_576
-"""The most characters that the payload of one event may have, encoded; larger values belong into artifacts."""
+"""The most characters that the payload of one event may have, encoded; larger values belong in artifacts."""
 
 CORE_NAMES: Final = frozenset(event_type.name for event_type in CORE_EVENT_TYPES)
 STATE_OF: Final[Mapping[type, TerminalState]] = {
@@ -177,16 +177,16 @@ def plan_append(
     if len(body) > MAX_PAYLOAD_LENGTH:
         raise InvalidInput(
             f"process {process_id!r}: the payload of {draft.event_type!r} has {len(body):,} characters; at most "
-            f"{MAX_PAYLOAD_LENGTH:,} are allowed: keep large things as artifacts or attachments"
+            f"{MAX_PAYLOAD_LENGTH:,} are allowed: store large content as an artifact or attachment"
         )
-    place = EventPlace(process_id, life, last_sequence + 1)
+    position = EventPosition(process_id, life, last_sequence + 1)
     event = ProcessEvent(
         process_id=process_id,
-        sequence=place.sequence,
+        sequence=position.sequence,
         event_type=draft.event_type,
         payload=draft.payload,
         replay_key=draft.replay_key,
-        wake=make_wake(declared.semantics.wake, draft, place, wake_session_id),
+        wake=make_wake(declared.semantics.wake, draft, position, wake_session_id),
         occurred_at_ms=now_ms,
     )
     after = fold(registration, projection, event)
@@ -235,7 +235,7 @@ def refold(registration: Registration, events: Iterable[ProcessEvent]) -> Projec
 
 
 def decode_event(row: EventRow, process_id: str) -> ProcessEvent:
-    """Return the event that the row means."""
+    """Return the event of a row, or raise CorruptData."""
     what = f"event {row.sequence} of process {process_id!r}"
     return ProcessEvent(
         process_id=process_id,
@@ -282,7 +282,7 @@ def _read(event: ProcessEvent, value: object, shape: type[T]) -> T:
 
 
 def _terminal_outcome(process_id: str, terminal: TerminalSpec, payload: JSON) -> Outcome:
-    """Return the outcome for waiters: the selected value if it is an outcome, otherwise one made from it."""
+    """Return the outcome for waiters: the selected value if it is an outcome, else one made from it."""
     value = payload if terminal.await_output is None else select_for(process_id, terminal.await_output, payload)
     try:
         outcome = msgspec.convert({"outcome": value}, OutcomeBox).outcome

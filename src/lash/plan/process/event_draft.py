@@ -111,7 +111,7 @@ def started_draft(process_id: str, owner: LeaseOwner) -> EventDraft:
 def check_signal_name(name: object) -> str:
     """Return the name, or raise InvalidInput if a signal cannot have it."""
     if not isinstance(name, str) or not name or not set(name) <= _SIGNAL_CHARACTERS:
-        raise InvalidInput(f"a signal's name is made of ASCII letters, digits, _ and -, not {name!r:.80}")
+        raise InvalidInput(f"expected a signal name of ASCII letters, digits, _ and -, got {name!r:.80}")
     return name
 
 

@@ -85,13 +85,13 @@ def frame_of(scope: AgentScope) -> str:
 
 
 def decode_grant(row: GrantRow) -> Grant:
-    """Return the grant that the row means."""
+    """Return the grant of a row."""
     scope = AgentScope(session_id=row.session_id, agent_frame_id=row.frame_id or None)
     return Grant(scope=scope, process_id=row.process_id, kind=row.kind, label=row.label)
 
 
 def decode_grant_entry(row: GrantEntryRow) -> GrantEntry:
-    """Return the grant and the process that the row means."""
+    """Return the grant and the process of a row."""
     grant = GrantRow(row.session_id, row.frame_id, row.granted_process_id, row.kind, row.label)
     process = ProcessRow(
         row.process_key,

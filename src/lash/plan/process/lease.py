@@ -1,4 +1,4 @@
-"""Which owner may run a process."""
+"""Rules of process leases: which owner may run a process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class RunClaim(msgspec.Struct, frozen=True, kw_only=True):
 
     claim: LeaseClaim
     refuse: Callable[[ProcessRecord], ProcessRefused | None]
-    """Returns why the owner may not run the process, whatever its lease says."""
+    """Returns why the owner may not run the process, whatever the state of its lease."""
     decide: DecideClaim
     started: AppendRequest
     """The event of the start, to be appended with an acquisition unless the log has it."""
@@ -35,7 +35,7 @@ def run_claim(claim: LeaseClaim) -> RunClaim:
 
 
 def refuse_run(record: ProcessRecord, owner: LeaseOwner) -> ProcessRefused | None:
-    """Return why this owner may not run the process, whatever its lease says; None if it may claim the lease."""
+    """Return why this owner may not run the process, whatever the state of its lease; None if it may claim it."""
     if record.is_terminal:
         return ProcessRefused(reason=RefusalReason.TERMINAL)
     if record.registration.recovery is Recovery.EXTERNAL:

@@ -1,4 +1,4 @@
-"""What the row of a process means, how a process is registered, and how processes are listed."""
+"""Rules of processes: their rows, registrations and lists."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ def wanted_definition(wanted: ProcessFilter) -> str | None:
 
 
 def decode_process_page(rows: Sequence[ProcessRow], limit: int) -> ProcessPage:
-    """Return the page; the rows hold one more than the limit if there is a next page."""
+    """Return the page; one row more than the limit means that there is a next page."""
     shown = rows[:limit]
     more = len(rows) > limit
     return ProcessPage(
@@ -256,7 +256,7 @@ def decode_process_cursor(cursor: str | None) -> int | None:
             return check_integer("cursor", int(digits), at_least=0)
     except (binascii.Error, ValueError):
         pass
-    raise InvalidInput(f"{cursor!r:.80} is not a cursor of a process list")
+    raise InvalidInput(f"expected a cursor of a list of processes, got {cursor!r:.80}")
 
 
 def _check_environment(what: str, registration: Registration) -> None:

@@ -42,8 +42,8 @@ def check_payload(what: str, schema: JSONObject, payload: JSON) -> None:
         return
     error = next(iter(_validator(canonical(schema)).iter_errors(payload)), None)
     if error is not None:
-        place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.instance_path)
-        raise InvalidInput(f"{what}{place}: {error.message}")
+        path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.instance_path)
+        raise InvalidInput(f"{what}{path}: {error.message}")
 
 
 @functools.lru_cache(maxsize=_CACHED_SCHEMAS)
@@ -79,8 +79,8 @@ def _closed(schema: JSONObject) -> JSONObject:
     return closed
 
 
-def _closed_at(place: object) -> object:
+def _closed_at(schema: object) -> object:
     """Close a schema or a list of schemas; return a boolean unchanged."""
-    if isinstance(place, list):
-        return [_closed_at(each) for each in place]
-    return _closed(place) if isinstance(place, dict) else place
+    if isinstance(schema, list):
+        return [_closed_at(each) for each in schema]
+    return _closed(schema) if isinstance(schema, dict) else schema

@@ -1,4 +1,4 @@
-"""Which wake an event means, and how it is delivered."""
+"""Rules of wakes: which wake an event causes, and how it is delivered."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lash.plan.trigger.selector import as_text, is_truthy, select_for
 
 
 class WakeRow(msgspec.Struct, frozen=True, array_like=True):
-    """A stored wake and what became of it."""
+    """A stored wake and its state."""
 
     sequence: int
     event_type: str
@@ -43,7 +43,7 @@ class LostWakeRow(msgspec.Struct, frozen=True, array_like=True):
     batch_id: str | None
 
 
-class EventPlace(NamedTuple):
+class EventPosition(NamedTuple):
     """The position of an event: the process, which life of it, and the number in its log."""
 
     process_id: str
@@ -56,15 +56,17 @@ def woken_session(record: WakeRecord | None) -> str | None:
     return record.wake.target_session_id if record is not None and record.state is WakeState.QUEUED else None
 
 
-def make_wake(spec: WakeSpec | None, draft: EventDraft, place: EventPlace, default_target: str | None) -> Wake | None:
+def make_wake(
+    spec: WakeSpec | None, draft: EventDraft, position: EventPosition, default_target: str | None
+) -> Wake | None:
     """Return the wake of an event at this position; None if its type has none, or its condition does not hold."""
-    process_id = place.process_id
+    process_id = position.process_id
     if spec is None or (spec.when is not None and not is_truthy(select_for(process_id, spec.when, draft.payload))):
         return None
     target = draft.wake_session_id if draft.wake_session_id is not None else default_target
     if spec.dedupe_key is None:
-        key = f"{process_id}:{place.sequence}"
-        identity = canonical([target, key, place.life])
+        key = f"{process_id}:{position.sequence}"
+        identity = canonical([target, key, position.life])
     else:
         key = as_text(select_for(process_id, spec.dedupe_key, draft.payload))
         identity = canonical([target, key])
@@ -77,7 +79,7 @@ def make_wake(spec: WakeSpec | None, draft: EventDraft, place: EventPlace, defau
 
 
 def wake_record(event: ProcessEvent, state: WakeState | None, batch_id: str | None) -> WakeRecord | None:
-    """Return what became of the wake of an event; None if the event has none."""
+    """Return the wake of an event with its state; None if the event has none."""
     if event.wake is None or state is None:
         return None
     return WakeRecord(
@@ -91,7 +93,7 @@ def wake_record(event: ProcessEvent, state: WakeState | None, batch_id: str | No
 
 
 def decode_wake(row: WakeRow, process_id: str) -> WakeRecord:
-    """Return the wake that the row means."""
+    """Return the wake of a row, or raise CorruptData."""
     what = f"the wake of event {row.sequence} of process {process_id!r}"
     try:
         state = WakeState(row.state)
@@ -108,7 +110,7 @@ def decode_wake(row: WakeRow, process_id: str) -> WakeRecord:
 
 
 def decode_lost_wake(row: LostWakeRow) -> WakeRecord:
-    """Return the wake that the row means."""
+    """Return the wake of a row, or raise CorruptData."""
     return decode_wake(WakeRow(row.sequence, row.event_type, row.wake, row.state, row.batch_id), row.process_id)
 
 

@@ -1,4 +1,4 @@
-"""Which queued work may be claimed, and which claim still holds."""
+"""Rules of the queue: its rows, which work may be claimed, and whether a claim still holds."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def ready_session(batch: Batch | None) -> str | None:
 
 
 def decode_enqueued(encoded: EncodedBatch, written: BatchRow | KnownKey) -> Enqueued:
-    """Return the answer to an enqueue: the batch that was written, or what became of the one with its source key.
+    """Return the answer to an enqueue: the batch that was written, or the state of the one with its source key.
 
     Raises SourceKeyConflict if the key was reserved for other content.
     """

@@ -52,7 +52,7 @@ class ReplacedComponent(msgspec.Struct, frozen=True):
 
 
 class ComponentChanges(msgspec.Struct, frozen=True, kw_only=True):
-    """Which components end with the revision before a commit, which begin with it, and which only change."""
+    """The components that a commit ends, begins and replaces."""
 
     ended: tuple[str, ...]
     begun: tuple[CurrentComponent, ...]
@@ -70,7 +70,7 @@ class EncodedCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode_checkpoint(draft: CheckpointDraft, compression: Compression) -> EncodedCheckpoint:
-    """Turn a draft into what is written. The result does not depend on how a component was given."""
+    """Return the encoded draft. It is the same whether a component was given as bytes or as a ref."""
     _check_draft(draft)
     if draft.plugin_snapshot_revision is not None:
         check_integer("plugin_snapshot_revision", draft.plugin_snapshot_revision, at_least=0)
@@ -107,7 +107,7 @@ def add_component(
     stored: dict[BlobRef, StoredBlob],
     required: set[BlobRef],
 ) -> BlobRef:
-    """Note the bytes to store or the ref that must resolve, and return the ref of either."""
+    """Add the bytes to store, or the ref that must resolve; return the ref."""
     if isinstance(component, bytes):
         packed = blobs.pack(component, compression)
         stored[packed.ref] = packed
@@ -120,7 +120,7 @@ def add_component(
 def change_components(
     current: Iterable[CurrentComponent], wanted: Mapping[str, BlobRef], *, keep_ended: bool
 ) -> ComponentChanges:
-    """Compare what the head uses with what the next one will; what stays the same is not written.
+    """Compare the components of the head with those of the next one; equal ones are not written.
 
     A component that changes ends and begins, or, unless ``keep_ended``, is replaced.
     """
@@ -145,7 +145,7 @@ def check_component_key(key: object) -> str:
     """Return the key if a checkpoint may use it."""
     text = check_identifier("component key", key)
     if text.startswith(FRAME_PREFIX):
-        raise InvalidInput(f"component key {text!r} is reserved: keys may not begin with {FRAME_PREFIX!r}")
+        raise InvalidInput(f"component key {text!r} is reserved: keys must not start with {FRAME_PREFIX!r}")
     return text
 
 
@@ -155,7 +155,7 @@ def manifest_ref(manifest: CheckpointManifest) -> BlobRef:
 
 
 def decode_checkpoint(row: CheckpointRow, components: Sequence[ComponentRow]) -> Checkpoint:
-    """Put a stored checkpoint together, or raise CorruptData if a part is missing or damaged."""
+    """Return a stored checkpoint, or raise CorruptData if a part is missing or damaged."""
     payloads = {component.key: decode_component(component) for component in components}
     refs = {component.key: BlobRef(component.hash) for component in components}
     manifest = CheckpointManifest(

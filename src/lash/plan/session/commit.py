@@ -1,4 +1,4 @@
-"""What a commit writes, and whether it may.
+"""Rules of commits: the rows of a commit, and whether it may be written.
 
 ``prepare_commit`` turns a commit into rows, without reading the database. ``plan_commit`` decides on the facts that the
 database holds, in the order of checks that callers rely on: existence, turn replay, fence, revision, claims, graph,
@@ -114,7 +114,7 @@ class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CommitFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the database holds of everything that a commit touches."""
+    """The stored facts that a commit depends on."""
 
     head: HeadRow
     turn: TurnRow | None
@@ -130,7 +130,7 @@ class CommitFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Apply(msgspec.Struct, frozen=True, kw_only=True):
-    """Write the prepared rows, at these positions, and this head. ``assumed`` is the head the plan was made on."""
+    """Write the prepared rows, at these positions, and this head. ``assumed`` is the head that the plan is based on."""
 
     assumed: HeadRow
     head: HeadRow
@@ -228,7 +228,7 @@ def plan_commit(prepared: PreparedCommit, facts: CommitFacts) -> CommitDecision:
 def assume_nodes(prepared: PreparedCommit, head: HeadRow) -> dict[str, StoredNode] | None:
     """Return the stored nodes that a commit needs, if they follow from the head; None if they do not.
 
-    The caller must then make sure that no new node id is taken, neither by an own node nor by an inherited one.
+    The caller must then ensure that no new node id is taken, neither by its own nodes nor by inherited ones.
     """
     leaf = head.leaf_as_stored_node()
     known = {} if leaf is None else {leaf.node_id: leaf}

@@ -26,7 +26,7 @@ class InheritedRun(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SourceRow(msgspec.Struct, frozen=True, array_like=True):
-    """What a fork needs of its source."""
+    """The columns of its source that a fork needs."""
 
     session_key: int
     committed: bool

@@ -1,4 +1,4 @@
-"""How agent frames are stored: each in a row of its own, its execution state as bytes beside it."""
+"""Encoding and decoding of agent frames: one row each, with the execution state as a separate blob."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class FrameRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class EncodedFrames(msgspec.Struct, frozen=True, kw_only=True):
-    """Frames ready to be written, with the bytes and refs that they bring along."""
+    """Frames ready to be written, with their bytes and refs."""
 
     rows: tuple[FrameRow, ...]
     components: dict[str, BlobRef]

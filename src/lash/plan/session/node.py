@@ -209,7 +209,7 @@ def user_text(node: Node) -> str | None:
 
 
 def first_user_text(row: PathRow | None) -> str:
-    """Return what a list of sessions shows of the first user message; nothing if there is none."""
+    """Return the text of the first user message as a list of sessions shows it; empty if there is none."""
     return "" if row is None else user_text(decode_node(row)) or ""
 
 

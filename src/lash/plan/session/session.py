@@ -32,8 +32,6 @@ from lash.plan.session.frame import FrameRow, decode_frames
 from lash.plan.session.node import NodePosition, PathRow, StoredNode, decode_node, path_nodes
 from lash.plan.session.usage import UsageRow, decode_usage
 
-MAX_PAGE: Final = 1_000
-"""The largest page of any list: it is decoded on the event loop."""
 _HOLDERS: Final = {
     "path": "lies on the active path of",
     "source": "belongs to the source of",
@@ -42,7 +40,7 @@ _HOLDERS: Final = {
 
 
 class HeadRow(msgspec.Struct, frozen=True, array_like=True):
-    """What a commit needs of a session. It changes only together with the revision or the node count."""
+    """The columns of a session that a commit needs. They change only with the revision or the node count."""
 
     session_key: int
     revision: int
@@ -73,7 +71,7 @@ class HeadRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReadRow(msgspec.Struct, frozen=True, array_like=True):
-    """The head of a session, as readers get it."""
+    """The columns of a session's head that readers need."""
 
     session_key: int
     session_id: str
@@ -104,7 +102,7 @@ class RevisionRows(msgspec.Struct, frozen=True, array_like=True):
 
 
 class MetaRow(msgspec.Struct, frozen=True, array_like=True):
-    """The metadata of a session, and what a list shows of it."""
+    """The metadata of a session, and the columns that a list shows."""
 
     session_key: int
     session_id: str
@@ -120,7 +118,7 @@ class MetaRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class HeldNode(msgspec.Struct, frozen=True, array_like=True):
-    """A node that cannot be removed, and what needs it."""
+    """A node that cannot be removed, and the reason."""
 
     node_id: str
     holder: Literal["path", "source", "fork"]
@@ -168,7 +166,7 @@ def missing_session(session_id: str, *, deleted: bool) -> SessionNotFound | Sess
 
 
 def decode_head(row: ReadRow) -> SessionHead | None:
-    """Return the head, or None if nothing was committed yet."""
+    """Return the head, or None before the first commit."""
     if row.config is None or row.checkpoint_ref is None:
         return None
     return SessionHead(
@@ -184,7 +182,7 @@ def decode_head(row: ReadRow) -> SessionHead | None:
 
 
 def decode_read(rows: RevisionRows, scope: ReadScope) -> SessionRead | None:
-    """Return the revision that the rows mean, or None if nothing was committed yet."""
+    """Return the revision of the rows, or None before the first commit."""
     head = decode_head(rows.read)
     if head is None:
         return None
@@ -243,7 +241,7 @@ def decode_meta(row: MetaRow) -> SessionMeta:
 
 
 def decode_page(rows: Sequence[MetaRow], limit: int) -> SessionPage:
-    """Return the page; the rows hold one more than the limit when there is a next page."""
+    """Return the page; one row more than the limit means that there is a next page."""
     shown = rows[:limit]
     more = len(rows) > limit
     return SessionPage(
@@ -261,14 +259,6 @@ def decode_page(rows: Sequence[MetaRow], limit: int) -> SessionPage:
     )
 
 
-def check_limit(limit: object) -> int:
-    """Return the page size, or raise InvalidInput if a page cannot have it."""
-    size = check_integer("limit", limit, at_least=1)
-    if size > MAX_PAGE:
-        raise InvalidInput(f"limit must be at most {MAX_PAGE:,}")
-    return size
-
-
 def encode_cursor(session_key: int) -> str:
     """Return the opaque cursor that continues a list of sessions after this one."""
     return base64.urlsafe_b64encode(b"s1:%d" % session_key).decode()
@@ -284,7 +274,7 @@ def decode_cursor(cursor: str | None) -> int | None:
             return check_integer("cursor", int(digits), at_least=0)
     except (binascii.Error, ValueError):
         pass
-    raise InvalidInput(f"{cursor!r:.80} is not a cursor of a session list")
+    raise InvalidInput(f"expected a cursor of a list of sessions, got {cursor!r:.80}")
 
 
 def require_removable(session_id: str, held: Iterable[HeldNode]) -> None:

@@ -1,8 +1,8 @@
-"""The identity of a turn's commit: what must be the same for a repeated commit to be the same commit.
+"""The identity of a turn's commit: a hash that is equal for a retry of the same commit.
 
-The projection is written out field by field. Left out is what a retry may do differently: clocks, fences, the
-expected revision, claim tokens, and the ids of nodes, messages and parts. How nodes hang together stays in, by their
-positions. Fields that hold their default are left out too, so that a field added later changes no old identity.
+The hashed fields are listed one by one. Fields that may differ between retries are left out: clocks, fences, the
+expected revision, claim tokens, and the ids of nodes, messages and parts. Parents of nodes are included as positions.
+Fields that hold their default are left out too, so that adding a field later does not change existing identities.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from lash.model.session.node import MessageEntry, Node
 
 _DOMAIN: Final = b"lash.turn-commit.v1\0"
 _EARLIER: Final = "earlier"
+"""Stands for any node of an earlier commit, whose id may differ between retries."""
 _encoder: Final = msgspec.json.Encoder(order="sorted")
 
 
@@ -34,7 +35,7 @@ class TurnRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 def commit_hash(commit: Commit, components: Mapping[str, BlobRef]) -> str:
-    """Return the identity of the commit; ``components`` holds the ref of every component, frames' included."""
+    """Return the identity of the commit; ``components`` has the ref of every component, those of frames included."""
     projection: dict[str, object] = {
         "config": commit.config,
         "frames": [_frame(frame, components) for frame in commit.frames],

@@ -1,4 +1,4 @@
-"""How token usage adds up."""
+"""Sums of token usage."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def require_room(totals: Iterable[UsageRow]) -> None:
 
 
 def decode_usage(rows: Iterable[UsageRow]) -> tuple[UsageEntry, ...]:
-    """Return the ledger that the stored totals mean."""
+    """Return the ledger of the stored totals."""
     return tuple(
         UsageEntry(
             source=row.source,

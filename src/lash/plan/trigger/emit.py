@@ -68,7 +68,7 @@ class DeliveryRow(msgspec.Struct, frozen=True, array_like=True):
     attempts: int
 
 
-class RegisteredRow(msgspec.Struct, frozen=True, array_like=True):
+class RegistrationHashRow(msgspec.Struct, frozen=True, array_like=True):
     """The registration hash of the process under an id."""
 
     process_id: str
@@ -125,7 +125,7 @@ class RetryFacts(NamedTuple):
     subscription: TriggerRow | None
 
 
-class Retry(msgspec.Struct, frozen=True, kw_only=True):
+class DeliveryRetry(msgspec.Struct, frozen=True, kw_only=True):
     """Try a delivery again."""
 
     occurrence_key: int
@@ -297,7 +297,7 @@ def decode_delivery(row: DeliveryRow) -> TriggerDelivery:
         raise CorruptData(f"the delivery to {row.subscription_id!r} cannot be read: {error}") from None
 
 
-def plan_retry(names: tuple[str, str], facts: RetryFacts) -> Retry | TriggerDelivery:
+def plan_retry(names: tuple[str, str], facts: RetryFacts) -> DeliveryRetry | TriggerDelivery:
     """Decide on a rejected delivery again, with the current subscription; return a started delivery unchanged.
 
     Raises OccurrenceNotFound without the occurrence or the delivery, TriggerNotFound without the subscription, and
@@ -319,7 +319,7 @@ def plan_retry(names: tuple[str, str], facts: RetryFacts) -> Retry | TriggerDeli
     definition = decode_subscription(subscription).definition
     if (definition.source_type, definition.source_key) != (request.source_type, request.source_key):
         raise TriggerConflict(owner, delivery.key, f"no longer watches the source of {names[0]!r}")
-    return Retry(
+    return DeliveryRetry(
         occurrence_key=facts.occurrence.occurrence_key,
         planned=plan_delivery(names[0], request.payload, subscription),
         attempts=delivery.attempts + 1,

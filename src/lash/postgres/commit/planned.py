@@ -12,7 +12,7 @@ from lash.postgres.cache import KnownCheckpoint
 
 
 class PlannedCommit(msgspec.Struct, frozen=True, kw_only=True):
-    """What was decided about a commit, and what this storage knows of the session's checkpoint before it."""
+    """A decided commit, and the checkpoint before it as far as this storage knows it."""
 
     prepared: PreparedCommit
     decision: Apply
@@ -29,7 +29,7 @@ class PlannedCommit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def claims(self) -> list[tuple[str, str, str]]:
-        """The token, the claim id and the batch id of everything that it consumes."""
+        """The token, the claim id and the batch id of each batch that the commit consumes."""
         return [
             (each.token, each.claim_id, name) for each in self.prepared.commit.completions for name in each.batch_ids
         ]
@@ -41,5 +41,5 @@ def columns(rows: Iterable[Iterable[object]], width: int) -> list[list[object]]:
 
 
 def fence_values(fence: LeaseFence | None) -> tuple[str, str, str, int] | None:
-    """Return what proves a lease, in the order in which the statements take it."""
+    """Return the values of a fence, in the order in which the statements take them."""
     return None if fence is None else (fence.owner_id, fence.incarnation_id, fence.token, fence.fencing)

@@ -31,7 +31,7 @@ from lash.postgres.commit.planned import PlannedCommit
 from lash.postgres.commit.together import arguments_in_place, arguments_together
 
 MOST_ALONE: Final = 256
-"""How many nodes ``commit_alone`` takes at most; with more, the steps are not what a commit costs."""
+"""How many nodes ``commit_alone`` takes at most; with more, the nodes cost more than the steps that are saved."""
 
 
 def choose_statement(commits: Sequence[PlannedCommit]) -> tuple[str, tuple[object, ...]]:
@@ -57,7 +57,7 @@ def _replaced_if_ordinary(planned: PlannedCommit) -> tuple[Replacement, ...] | N
 def _may_go_alone(planned: PlannedCommit) -> bool:
     """Return whether ``commit_alone`` can write an ordinary turn."""
     prepared, before = planned.prepared, planned.before
-    # In a fork, new node ids must be looked for among the inherited nodes too.
+    # In a fork, new node ids must differ from those of inherited nodes too.
     if before is None or before.inherits or not _is_run(planned.decision.placement.nodes):
         return False
     # Two rows of one source and model must be summed before they are added to the total.

@@ -1,4 +1,4 @@
-"""Writes planned commits; those of concurrent callers share statements."""
+"""Writes planned commits; commits of concurrent callers share statements."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class WrittenCommit(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CommitWriter:
-    """Writes each commit whole or not at all."""
+    """Writes commits, each of them atomically."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -31,7 +31,7 @@ class CommitWriter:
         )
 
     async def write(self, commit: PlannedCommit) -> WrittenCommit | None:
-        """Write one commit; return None if its guard found the plan stale. Raises what the database raises."""
+        """Write one commit; return None if its guard found the plan stale. Errors of the database are not caught."""
         return await self._batcher.submit(commit.session_key, commit)
 
     async def _write_all(self, commits: Mapping[Hashable, PlannedCommit]) -> Mapping[Hashable, WrittenCommit]:

@@ -86,8 +86,8 @@ class PostgresAttachmentManifest:
         return 0 if answer is None else answer.number
 
     async def uncommitted(self, newest_ms: int, after: PageKey, limit: int) -> Sequence[AttachmentRow]:
-        place = (after.intent_at_ms, after.attachment_id, after.session_key)
-        return await self._database.read_all(AttachmentRow, "attachment_uncommitted", newest_ms, *place, limit)
+        key = (after.intent_at_ms, after.attachment_id, after.session_key)
+        return await self._database.read_all(AttachmentRow, "attachment_uncommitted", newest_ms, *key, limit)
 
     async def forget(self, session_id: str, attachment_id: str) -> bool:
         forgotten = await self._database.write_one(

@@ -14,6 +14,7 @@ from lash.postgres.rows.session.lookup import missing
 from lash.sqlkit.rows import Content, Flag, Number
 
 _MAX_TRIES: Final = 5
+"""More concurrent writes of one wait are a fault, not a race: each resolves it, or sets its deadline, once."""
 
 
 class PostgresWaitRows:
@@ -26,11 +27,11 @@ class PostgresWaitRows:
         kept = await self._database.read_one(Content, "wait_secret")
         if kept is None:
             made = secrets.token_bytes(SECRET_BYTES)
-            # Somebody may be faster: the one that is kept counts, for all.
+            # Another storage may store one first; every storage uses the stored one.
             await self._database.write_one(Flag, "wait_keep_secret", made, repeatable=True)
             kept = await self._database.read_one(Content, "wait_secret")
         if kept is None:
-            raise CorruptData("the secret of waits was kept and is not there")
+            raise CorruptData("query wait_secret returned no row after the secret was stored")
         return kept.content
 
     async def session_life(self, session_id: str) -> SessionLife:
@@ -65,7 +66,7 @@ class PostgresWaitRows:
 
     async def revoke(self, session_id: str) -> int:
         async with self._database.transaction() as transaction:
-            # Before the others and by itself: the statements after it see what those wrote whom it waited for.
+            # A separate statement, so that the next ones see what others committed while this one waited.
             session = await transaction.one(Number, "wait_lock_session", session_id)
             if session is None:
                 return 0
@@ -84,7 +85,7 @@ class PostgresWaitRows:
     async def _write(
         self, query: str, key: StoredKey, value: str | int | None, could_write: Callable[[WaitRow], bool] | None
     ) -> WaitAnswer:
-        """Run a guarded statement, again while another one writes the same wait at the same moment."""
+        """Run a guarded statement; retry it if a concurrent one wrote the same wait."""
         for _ in range(_MAX_TRIES):
             answer = await self._database.write_one(
                 WaitAnswer,
@@ -107,9 +108,9 @@ def _has_no_deadline(row: WaitRow) -> bool:
 
 
 def _is_overtaken(answer: WaitAnswer, could_write: Callable[[WaitRow], bool] | None) -> bool:
-    """Say whether another statement wrote the wait at the same moment, so that the answer tells of the time before.
+    """Return whether a concurrent statement wrote the wait, so that the answer shows the state before that write.
 
-    Either the row was not there yet, or it was one that this statement would have written to, and yet it did not.
+    Then the snapshot has no row, or has one that this statement should have written to but did not.
     """
     if not answer.lives or answer.written:
         return False

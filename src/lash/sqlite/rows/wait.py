@@ -19,7 +19,7 @@ from lash.sqlite.rows.session.lookup import is_deleted
 from lash.sqlkit.rows import Content, Flag, Number
 
 _LONG_READ: Final = 100
-"""From how many waits on a query about them runs in a thread."""
+"""A read about more waits than this runs in a thread: it would block the event loop for too long."""
 
 
 class _Process(msgspec.Struct, frozen=True, array_like=True):
@@ -131,16 +131,16 @@ class SQLiteWaitRows:
 
 
 def _keep_secret(transaction: Transaction, made: bytes) -> Content:
-    """Keep a secret unless somebody was faster, and return the one that is kept."""
+    """Store the secret unless another storage stored one first; return the stored one."""
     transaction.run("wait_keep_secret", secret=made, now_ms=transaction.now_ms)
     kept = transaction.one(Content, "wait_secret")
     if kept is None:
-        raise CorruptData("the secret of waits was kept and is not there")
+        raise CorruptData("query wait_secret returned no row after the secret was stored")
     return kept
 
 
 def _note_resolved(transaction: Transaction, processes: Sequence[_Process]) -> None:
-    """Do what every resolution of waits brings with it, in the transaction that writes it."""
+    """Count the change and wake the processes of resolved waits, in the transaction of the resolution."""
     transaction.run("wait_note_change")
     for process_key in {process.process_key for process in processes} - {None}:
         transaction.run("work_wake_own", process_key=process_key, now_ms=transaction.now_ms)

@@ -22,7 +22,7 @@ class SQLiteWorkRows:
 
 
 def change_work(transaction: Transaction, process_key: int, change: WorkChange) -> None:
-    """Write what an event means for the work list, in the transaction of the event."""
+    """Write the change of the work list by an event, in the transaction of the event."""
     if change.wakes:
         transaction.run("work_wake_own", process_key=process_key, now_ms=transaction.now_ms)
     if change.ends:

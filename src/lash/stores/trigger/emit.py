@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from lash.model.trigger.trigger import EmitReport, Occurrence, OccurrenceRequest, PrunedOccurrences, TriggerDelivery
 
 if TYPE_CHECKING:
-    from lash.plan.trigger.emit import DeliveryRow, EncodedOccurrence, OccurrenceRow, Retry, RetryFacts
+    from lash.plan.trigger.emit import DeliveryRetry, DeliveryRow, EncodedOccurrence, OccurrenceRow, RetryFacts
 
 
 class OccurrenceStore(Protocol):
@@ -67,7 +67,7 @@ class OccurrenceRows(Protocol):
         ...
 
     async def retry(
-        self, names: tuple[str, str], decide: Callable[[RetryFacts], Retry | TriggerDelivery]
+        self, names: tuple[str, str], decide: Callable[[RetryFacts], DeliveryRetry | TriggerDelivery]
     ) -> TriggerDelivery:
         """Read the facts, decide, start the process and record the attempt, in one transaction."""
         ...

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from lash.testing.postgres_server import PostgresServer, ServerFailed, _environment, _Identity, find_binaries
+from lash.testing.postgres_server import PostgresServer, ServerFailed, _environment, _ServerUser, find_binaries
 from tests.backends import run_sql
 
 
@@ -23,7 +23,7 @@ class StandbyServer(PostgresServer):
         """Make it take writes, and wait until it does."""
         run_sql(self.url, "SELECT pg_promote(true, 60)")
 
-    def _run_initdb(self, binaries: Path, folder: Path, identity: _Identity) -> None:
+    def _run_initdb(self, binaries: Path, folder: Path, identity: _ServerUser) -> None:
         source = f"--host={self._primary._private_folder()}", f"--port={self._primary._port}", "--username=postgres"
         target = f"--pgdata={folder / 'data'}", "--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast"
         command = [str(binaries / "pg_basebackup"), *source, *target, "--no-sync"]

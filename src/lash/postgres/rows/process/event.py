@@ -1,6 +1,6 @@
 """The rows of process events on PostgreSQL.
 
-An append is decided on what is known, written in one guarded statement, and decided again if a fact was stale.
+An append is decided on cached facts, written in one guarded statement, and decided again if a fact was stale.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FREE_PLANS: Final = 3
 
 
 class _KnownEvent(msgspec.Struct, frozen=True, array_like=True):
-    """A stored event, and what became of its wake if it has one."""
+    """A stored event, and the state of its wake if it has one."""
 
     event: EventRow
     state: WakeState | None
@@ -41,7 +41,7 @@ class _KnownEvent(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Facts(msgspec.Struct, frozen=True, array_like=True):
-    """What a decision about an append needs; ``known`` is the event of its replay key."""
+    """The facts of a decision about an append; ``known`` is the event of its replay key."""
 
     now_ms: int
     process: ProcessRow
@@ -50,7 +50,7 @@ class _Facts(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _AppendAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """When an event was appended, and what became of its wake if it has one."""
+    """When an event was appended, and the state of its wake if it has one."""
 
     now_ms: int
     state: WakeState | None
@@ -71,7 +71,7 @@ class _WakesAnswer(msgspec.Struct, frozen=True, array_like=True):
     wakes: list[WakeRow]
 
 
-class _Written(msgspec.Struct, frozen=True):
+class _WrittenEvent(msgspec.Struct, frozen=True):
     """The answer to an append, and the row of the process after it."""
 
     result: AppendResult
@@ -174,7 +174,7 @@ class PostgresEventRows:
             after = record_after(record, projection, answer.now_ms)
             return AppendResult(appended=Appended(event=event), record=after)
 
-    async def _append_freely(self, request: AppendRequest) -> _Written | None:
+    async def _append_freely(self, request: AppendRequest) -> _WrittenEvent | None:
         """Append without a lock; None if other writers changed the process each time."""
         row = self._cache.get(request.process_id)
         # The lease has to be read before a process is abandoned.
@@ -192,7 +192,7 @@ class PostgresEventRows:
             written = await _append(self._database, facts, request)
         return written
 
-    async def _append_under_lock(self, request: AppendRequest) -> _Written:
+    async def _append_under_lock(self, request: AppendRequest) -> _WrittenEvent:
         """Append under a row lock, for a process with so many writers that deciding without one never wins."""
         async with self._database.transaction() as transaction:
             facts = None
@@ -225,8 +225,8 @@ def _decide_unread(row: ProcessRow, request: AppendRequest) -> tuple[ProcessReco
         return None
 
 
-async def _append(source: Database | Transaction, facts: _Facts, request: AppendRequest) -> _Written | None:
-    """Append on what is stored; None if it changed meanwhile."""
+async def _append(source: Database | Transaction, facts: _Facts, request: AppendRequest) -> _WrittenEvent | None:
+    """Append on the stored facts; None if they changed meanwhile."""
     record, known = decode_process(facts.process), facts.known
     decision = request.decide(
         AppendFacts(
@@ -241,7 +241,7 @@ async def _append(source: Database | Transaction, facts: _Facts, request: Append
         return await _write(source, facts.process, record, decision, request.conditions)
     wake = None if known is None else wake_record(decision.event, known.state, known.batch_id)
     appended = Appended(event=decision.event, replayed=True, wake=wake)
-    return _Written(AppendResult(appended=appended, record=record), facts.process)
+    return _WrittenEvent(AppendResult(appended=appended, record=record), facts.process)
 
 
 async def _write(
@@ -250,7 +250,7 @@ async def _write(
     record: ProcessRecord,
     decision: InsertEvent,
     conditions: AppendConditions,
-) -> _Written | None:
+) -> _WrittenEvent | None:
     """Write the decision; None if the guard refused it."""
     projection = encode_projection(decision.projection)
     arguments = _append_arguments(row, decision, projection, conditions)
@@ -265,7 +265,7 @@ async def _write(
     event = msgspec.structs.replace(decision.event, occurred_at_ms=answer.now_ms)
     appended = Appended(event=event, wake=wake_record(event, answer.state, answer.batch_id))
     after = record_after(record, projection, answer.now_ms)
-    return _Written(AppendResult(appended=appended, record=after), row_after(row, projection, answer.now_ms))
+    return _WrittenEvent(AppendResult(appended=appended, record=after), row_after(row, projection, answer.now_ms))
 
 
 def _append_arguments(
@@ -295,7 +295,7 @@ def _wake_arguments(event: ProcessEvent) -> tuple[str | None, ...]:
 
 
 def _end_arguments(row: ProcessRow, decision: InsertEvent, projection: str, fence: LeaseFence) -> Arguments:
-    """Return what ``process_lease_complete`` takes of one process, in its order."""
+    """Return the arguments of ``process_lease_complete`` for one process, in their order."""
     event = decision.event
     return (
         *(row.process_key, row.last_sequence, row.wake_session_id),

@@ -22,7 +22,7 @@ class _GrantsAnswer(msgspec.Struct, frozen=True, array_like=True):
     grants: list[GrantRow]
 
 
-class _HeldAnswer(msgspec.Struct, frozen=True, array_like=True):
+class _GrantedAnswer(msgspec.Struct, frozen=True, array_like=True):
     """The processes that a scope has a grant of."""
 
     process_ids: list[str]
@@ -49,7 +49,7 @@ class PostgresGrantRows:
     ) -> Collection[str]:
         arguments = (*_columns(from_scope), *_columns(to_scope), list(process_ids))
         # Not repeated after a lost connection: a repetition after a success would not find the grants.
-        held = await self._database.write_one(_HeldAnswer, "grant_transfer", *arguments, repeatable=False)
+        held = await self._database.write_one(_GrantedAnswer, "grant_transfer", *arguments, repeatable=False)
         return frozenset() if held is None else frozenset(held.process_ids)
 
     async def page(self, scope: AgentScope, *, live_only: bool) -> list[GrantEntryRow]:

@@ -50,7 +50,7 @@ class _ExtendAnswer(msgspec.Struct, frozen=True, array_like=True):
     wake_seq: int
 
 
-class _BeginAnswer(msgspec.Struct, frozen=True, array_like=True):
+class _RegisteredAnswer(msgspec.Struct, frozen=True, array_like=True):
     """A process that was registered and claimed, and the fencing number of its lease."""
 
     process: ProcessRow
@@ -127,7 +127,7 @@ class PostgresProcessLeaseRows:
     async def park(self, fence: LeaseFence, wake_seq: int, until_ms: int | None, decide: DecideRenewal) -> bool:
         arguments = (*fence_arguments(fence), wake_seq, until_ms)
         for _ in range(_MAX_PLANS):
-            # Not repeated after a lost connection: the fence that the first try gave up would look like a lost one.
+            # Not repeated after a lost connection: the fence that the first try gave up would be reported as lost.
             parked = await self._database.write_one(Flag, "process_lease_park", *arguments, repeatable=False)
             if parked is not None:
                 return parked.value
@@ -175,7 +175,7 @@ class PostgresProcessLeaseRows:
         started = run.started.decide_insert(0, record)
         event = started.event
         answer = await self._database.write_one(
-            _BeginAnswer,
+            _RegisteredAnswer,
             "process_register_and_claim",
             *registration_arguments(encoded, encode_projection(started.projection), event.sequence),
             *(claim.owner.owner_id, claim.owner.incarnation_id, claim.process, token, claim.ttl_ms),

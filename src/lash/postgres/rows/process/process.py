@@ -1,4 +1,4 @@
-"""The rows of processes on PostgreSQL, and what the other rows of a process share."""
+"""The rows of processes on PostgreSQL, and functions that the other rows of a process share."""
 
 from __future__ import annotations
 

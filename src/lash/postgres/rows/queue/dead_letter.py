@@ -14,7 +14,7 @@ from lash.postgres.rows.session.lookup import missing
 from lash.sqlkit.rows import Flag, Text
 
 
-class _HeldAnswer(msgspec.Struct, frozen=True, array_like=True):
+class _ClaimedAnswer(msgspec.Struct, frozen=True, array_like=True):
     """The ids of the batches that a claim held."""
 
     held: list[str]
@@ -37,7 +37,7 @@ class PostgresDeadLetterRows:
         session_id, token, batch_ids = burial.claim.session_id, burial.claim.token, burial.batch_ids
         # A retry after a lost connection is harmless: it finds that the batches died under this claim.
         answer = await self._database.write_one(
-            _HeldAnswer,
+            _ClaimedAnswer,
             "dead_letter_bury",
             *(session_id, token, burial.claim.claim_id, batch_ids),
             *(burial.reason, burial.error),

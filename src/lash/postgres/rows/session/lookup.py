@@ -1,4 +1,4 @@
-"""The error for a session that does not exist; a statement finds a session's row on its own."""
+"""The error for a session that does not exist; each statement finds the row of its session itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which messages are still to be answered, on PostgreSQL."""
+"""Which messages are still queued, on PostgreSQL."""
 
 from __future__ import annotations
 

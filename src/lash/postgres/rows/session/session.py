@@ -173,7 +173,7 @@ class PostgresSessionRows:
         self, session_id: str, node_ids: Sequence[str], check: Callable[[Sequence[HeldNode]], None]
     ) -> int:
         async with self._database.transaction() as transaction:
-            # The lock keeps the active path, and with it the answer to what may go, until the transaction ends.
+            # The lock keeps the active path, and so the set of nodes that may be removed, until the transaction ends.
             session = await transaction.one(Number, "node_lock_session", session_id)
             if session is not None:
                 return await _tombstone(transaction, session.number, list(node_ids), check)
@@ -200,7 +200,7 @@ async def _untie(transaction: Transaction, session_id: str) -> None:
     if ties is None or ties.has_declarations:
         # Schedules before subscriptions, as firing a schedule locks it and then the subscriptions.
         await transaction.run("schedule_delete_session", session_id)
-        # Subscriptions before processes: an emission holds them, so the processes that it starts are seen below.
+        # Subscriptions before processes: an emission locks them, so the processes that it starts are visible below.
         await delete_subscriptions(transaction, session_id)
     if ties is None or ties.has_declarations or ties.has_processes:
         await transaction.run("grant_detach", session_id)

@@ -11,12 +11,12 @@ from lash.model.process.process import Projection
 from lash.model.trigger.trigger import EmitReport, PrunedOccurrences, TriggerDelivery
 from lash.plan.process.event import encode_projection
 from lash.plan.trigger.emit import (
+    DeliveryRetry,
     DeliveryRow,
     EncodedOccurrence,
     OccurrenceRow,
     Planned,
-    RegisteredRow,
-    Retry,
+    RegistrationHashRow,
     RetryFacts,
     StartDelivery,
     delivery_columns,
@@ -57,7 +57,7 @@ class PostgresOccurrenceRows:
         return await self._database.read_all(DeliveryRow, "emit_all_deliveries", row.occurrence_key)
 
     async def retry(
-        self, names: tuple[str, str], decide: Callable[[RetryFacts], Retry | TriggerDelivery]
+        self, names: tuple[str, str], decide: Callable[[RetryFacts], DeliveryRetry | TriggerDelivery]
     ) -> TriggerDelivery:
         async with self._database.transaction() as transaction:
             # Locked in this order, as an emission does.
@@ -66,7 +66,7 @@ class PostgresOccurrenceRows:
             delivery = await transaction.one(DeliveryRow, "emit_delivery", key, names[1])
             subscription = await transaction.one(TriggerRow, "emit_subscription", names[1])
             decided = decide(RetryFacts(occurrence, delivery, subscription))
-            return await _retry(transaction, decided) if isinstance(decided, Retry) else decided
+            return await _retry(transaction, decided) if isinstance(decided, DeliveryRetry) else decided
 
     async def prune(self, before_ms: int, limit: int) -> PrunedOccurrences:
         async with self._database.transaction() as transaction:
@@ -129,11 +129,11 @@ async def _start(transaction: Transaction, planned: Sequence[Planned]) -> list[P
 async def _taken(transaction: Transaction, starts: Sequence[StartDelivery]) -> dict[str, str]:
     """Return the registration hashes of the ids that were not free."""
     ids = [each.process_id for each in starts]
-    found = await transaction.all(RegisteredRow, "emit_registered", ids) if ids else []
+    found = await transaction.all(RegistrationHashRow, "emit_registered", ids) if ids else []
     return {each.process_id: each.registration_hash for each in found}
 
 
-async def _retry(transaction: Transaction, retry: Retry) -> TriggerDelivery:
+async def _retry(transaction: Transaction, retry: DeliveryRetry) -> TriggerDelivery:
     (started,) = await _start(transaction, [retry.planned])
     delivery = delivery_of(started, attempts=retry.attempts)
     attempt = (delivery.subscription_id, delivery.state.value, delivery.reason, delivery.attempts)

@@ -119,7 +119,7 @@ async def _emit(transaction: Transaction, schedule_key: int, plan: TickPlan) -> 
         try:
             ticks.append(FiredTick(tick_ms=tick_ms, report=await emit_in(transaction, encoded)))
         except OccurrenceConflict:
-            # The source has another occurrence at this moment, which takes the place of the tick.
+            # The source has another occurrence at this moment, which replaces the tick.
             ticks.append(FiredTick(tick_ms=tick_ms, report=None))
     following = (None, None) if plan.next is None else plan.next
     await transaction.run("schedule_advance", schedule_key, plan.last_tick_ms, *following)

@@ -158,7 +158,7 @@ def _replayed(transaction: Transaction, process_key: int, decision: ReplayEvent)
 
 
 def _write(transaction: Transaction, process_key: int, decision: InsertEvent) -> str:
-    """Write an event and what it means for its process, and return the projection as it is stored."""
+    """Write an event and its effect on its process, and return the projection as it is stored."""
     event, status = decision.event, decision.projection.status
     projection = encode_projection(decision.projection)
     transaction.run(

@@ -27,7 +27,7 @@ from lash.sqlkit.rows import Flag, Number
 T = TypeVar("T")
 
 
-class _AcquireAnswer(msgspec.Struct, frozen=True, array_like=True):
+class _AcquiredRunAnswer(msgspec.Struct, frozen=True, array_like=True):
     """How many reasons there are to run the process, and whether it has recorded effects."""
 
     wake_seq: int
@@ -116,7 +116,7 @@ def _claim(transaction: Transaction, row: ProcessRow, run: RunClaim) -> ProcessL
 
 def _acquire(
     transaction: Transaction, process_key: int, fencing: int, claim: LeaseClaim
-) -> tuple[Lease, _AcquireAnswer]:
+) -> tuple[Lease, _AcquiredRunAnswer]:
     lease = Lease(
         resource=claim.resource,
         owner=claim.owner,
@@ -126,7 +126,7 @@ def _acquire(
         expires_at_ms=saturating_add(transaction.now_ms, claim.ttl_ms),
     )
     answer = transaction.one(
-        _AcquireAnswer,
+        _AcquiredRunAnswer,
         "process_lease_acquire",
         process_key=process_key,
         fencing=lease.fencing,

@@ -1,4 +1,4 @@
-"""The rows of processes on SQLite, and what the other rows of a process share."""
+"""The rows of processes on SQLite, and functions that the other rows of a process share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commits on SQLite: read the facts, have the plan decide, write the decision."""
+"""Commits on SQLite: read the facts, decide, write the decision, in one transaction."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def _write_components(transaction: Transaction, prepared: PreparedCommit, head: 
 def _replace_component(
     transaction: Transaction, head: HeadRow, change: ReplacedComponent, blobs: dict[BlobRef, StoredBlob]
 ) -> None:
-    """Give a component other bytes, in place of the old ones if no other uses them, and take them off ``blobs``."""
+    """Replace the bytes of a component, in the same row if no other uses them; remove them from ``blobs`` then."""
     key, blob = head.session_key, blobs.get(change.hash)
     transaction.run(
         "commit_replace_component", session_key=key, key=change.key, hash=change.hash, revision=head.revision

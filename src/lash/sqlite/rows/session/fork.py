@@ -15,7 +15,7 @@ from lash.sqlkit.rows import Number
 from lash.stores.session import DecideFork
 
 _COPIES: Final = ("fork_frames", "fork_blobs", "fork_components", "fork_checkpoint", "fork_attachments")
-"""What a fork gets of its source's head, each by one query."""
+"""The queries that copy the head of the source into a fork."""
 
 
 def apply_fork(transaction: Transaction, prepared: PreparedFork, decide: DecideFork) -> tuple[MetaRow, bool]:
@@ -67,7 +67,7 @@ def reclaim_graphs(transaction: Transaction, session_keys: Iterable[int]) -> Non
 
 
 def recount(transaction: Transaction, session_key: int) -> None:
-    """Count the live nodes that a session sees, its own and the inherited ones, anew."""
+    """Count the live nodes that a session sees again, its own and the inherited ones."""
     first = transaction.one(PathRow, "node_first_user", session_key=session_key)
     transaction.run("node_recount", session_key=session_key, first_user_message=first_user_text(first))
 

@@ -1,4 +1,4 @@
-"""Finding a session's row before anything is done to it, or the error that it does not exist."""
+"""Finds the row of a session, or returns the error for one that does not exist."""
 
 from __future__ import annotations
 

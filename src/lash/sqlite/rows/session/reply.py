@@ -1,4 +1,4 @@
-"""Which messages are still to be answered, on SQLite."""
+"""Which messages are still queued, on SQLite."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lash.sqlite.engine.database import Database, Reader
 from lash.sqlkit.rows import Text
 
 _LONG_READ: Final = 100
-"""From how many batches on the query runs in a thread: it would block the event loop for too long."""
+"""A query about more batches than this runs in a thread: it would block the event loop for too long."""
 
 
 class SQLiteReplyRows:

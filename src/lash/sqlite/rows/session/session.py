@@ -55,8 +55,8 @@ class SQLiteSessionRows:
 
     async def delete(self, session_id: str) -> bool:
         def body(transaction: Transaction) -> bool:
-            # The order of all nouns: schedules and subscriptions, so that nothing more is started; then the processes
-            # that were; then the session, with which its effects, waits, queue and dead letters go.
+            # The order of all nouns: schedules and subscriptions first, so that they start no more processes; then the
+            # ties to processes; then the session with its effects, waits, queue and dead letters.
             delete_session_schedules(transaction, session_id)
             delete_subscriptions(transaction, session_id)
             detach_session(transaction, session_id)

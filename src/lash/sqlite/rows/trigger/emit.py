@@ -12,12 +12,12 @@ from lash.model.process.process import Projection
 from lash.model.trigger.trigger import EmitReport, PrunedOccurrences, TriggerDelivery
 from lash.plan.process.event import encode_projection
 from lash.plan.trigger.emit import (
+    DeliveryRetry,
     DeliveryRow,
     EncodedOccurrence,
     OccurrenceRow,
     Planned,
-    RegisteredRow,
-    Retry,
+    RegistrationHashRow,
     RetryFacts,
     StartDelivery,
     delivery_columns,
@@ -64,11 +64,11 @@ class SQLiteOccurrenceRows:
         return await self._database.read_in_thread(body)
 
     async def retry(
-        self, names: tuple[str, str], decide: Callable[[RetryFacts], Retry | TriggerDelivery]
+        self, names: tuple[str, str], decide: Callable[[RetryFacts], DeliveryRetry | TriggerDelivery]
     ) -> TriggerDelivery:
         def body(transaction: Transaction) -> TriggerDelivery:
             decided = decide(_facts(transaction, *names))
-            return _retry(transaction, decided) if isinstance(decided, Retry) else decided
+            return _retry(transaction, decided) if isinstance(decided, DeliveryRetry) else decided
 
         return await self._database.write(body)
 
@@ -140,7 +140,7 @@ def _taken(transaction: Transaction, starts: Sequence[StartDelivery]) -> dict[st
     if not starts:
         return {}
     process_ids = json_array(each.process_id for each in starts)
-    rows = transaction.all(RegisteredRow, "emit_registered", process_ids=process_ids)
+    rows = transaction.all(RegistrationHashRow, "emit_registered", process_ids=process_ids)
     return {row.process_id: row.registration_hash for row in rows}
 
 
@@ -158,7 +158,7 @@ def _facts(transaction: Transaction, occurrence_id: str, subscription_id: str) -
     )
 
 
-def _retry(transaction: Transaction, retry: Retry) -> TriggerDelivery:
+def _retry(transaction: Transaction, retry: DeliveryRetry) -> TriggerDelivery:
     delivery = delivery_of(_start(transaction, [retry.planned])[0], attempts=retry.attempts)
     transaction.run(
         "emit_record_attempt",

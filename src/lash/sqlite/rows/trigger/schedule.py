@@ -143,7 +143,7 @@ def _emit(transaction: Transaction, schedule_key: int, plan: TickPlan) -> Fired:
 
 
 def _emit_tick(transaction: Transaction, encoded: EncodedOccurrence) -> EmitReport | None:
-    """Emit a tick; None if the source has another occurrence at this moment, which takes its place."""
+    """Emit a tick; None if the source has another occurrence at this moment, which replaces the tick."""
     try:
         return emit_in(transaction, encoded)
     except OccurrenceConflict:
