@@ -149,7 +149,8 @@ class StepFailed(ExecutionError):
 class OutcomeUnknown(ExecutionError):
     """A step that must not run twice was started by a worker that died; it is unknown whether it took effect.
 
-    Check with the service that the step calls, then record the outcome with ``handle.settle``, or ``handle.run_again``.
+    Check with the service that the step calls, then record the outcome with ``handle.record_outcome``, or call
+    ``handle.run_again``.
     """
 
     def __init__(self, scope: str, step: str) -> None:
@@ -607,7 +608,7 @@ class StorageClosed(StoreError):
 
 
 class SchemaMismatch(StoreError):
-    """The tables differ from those that this version of lash needs."""
+    """The tables differ from what this version of lash needs."""
 
 
 class NewerSchema(SchemaMismatch):

@@ -132,6 +132,6 @@ def session_tag(session_id: str) -> str:
     """Return a short hash that identifies the session in a notification.
 
     Every role that may connect to a database can read its notifications, including roles that may read none of its
-    tables. The hash is therefore too short to tell which session it was.
+    tables. The hash is therefore too short to identify the session to them.
     """
     return hashlib.sha256(session_id.encode()).hexdigest()[:4]

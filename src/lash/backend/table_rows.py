@@ -69,10 +69,10 @@ class MovableRows:
 
 
 def row_tables(catalogue: Catalogue) -> tuple[RowTable, ...]:
-    """Return the tables of a move, each after those that its rows refer to, and then by name.
+    """Return the tables of a move, each after the tables that its rows refer to, and then by name.
 
     By name, the floor of the change feed precedes the changes. PostgreSQL needs that: the transaction that writes the
-    floor must not be later than those that write the changes.
+    floor must not be later than the ones that write the changes.
     """
     moved = {name: table for name, table in catalogue.tables.items() if name not in NOT_MOVED}
     order = TopologicalSorter({name: {key.table for key in table.foreign_keys} for name, table in moved.items()})

@@ -46,7 +46,7 @@ async def ps(
     limit: int,
     everything: bool,  # noqa: FBT001 (click's)
 ) -> None:
-    """List processes, the newest first; by default those that have not ended."""
+    """List processes, the newest first; by default only running ones."""
     from lash.model.process.process import ProcessFilter, ProcessStatus
 
     wanted = ProcessFilter(

@@ -56,7 +56,7 @@ def _visible(letter: str) -> str:
     # The joiners belong to the writing of several languages, and to emoji.
     if letter in "\n\t\u200c\u200d":
         return letter
-    # Cc: control characters; Cf: invisible ones, such as those that reverse the direction; Cs: half characters.
+    # Cc: control characters; Cf: invisible ones, such as marks that reverse the direction; Cs: half characters.
     return letter.encode("unicode_escape").decode() if unicodedata.category(letter) in {"Cc", "Cf", "Cs"} else letter
 
 

@@ -27,10 +27,10 @@ THANKS: Final = "And thanks already!"
 
 def run(url: str | None) -> int:
     """Run the demo on a temporary file or on the given storage, and return 0 if every claim holds."""
-    with tempfile.TemporaryDirectory(prefix="lash-demo-") as folder:
-        ledger = Path(folder) / "ledger.txt"
+    with tempfile.TemporaryDirectory(prefix="lash-demo-") as directory:
+        ledger = Path(directory) / "ledger.txt"
         ledger.touch()
-        return asyncio.run(_show(url or f"sqlite:///{Path(folder) / 'demo.db'}", ledger))
+        return asyncio.run(_show(url or f"sqlite:///{Path(directory) / 'demo.db'}", ledger))
 
 
 async def _show(url: str, ledger: Path) -> int:

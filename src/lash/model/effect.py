@@ -230,7 +230,7 @@ EffectDecision: TypeAlias = EffectClaimed | EffectReplayed | EffectBusy | Effect
 
 
 class EffectGroup(Value, frozen=True, kw_only=True):
-    """Effects whose order of finishing is recorded. ``settled`` has the keys of the finished ones, by rank."""
+    """Effects whose order of finishing is recorded. `settled` has the keys of the finished ones, by rank."""
 
     scope: ExecutionScope
     group_key: str

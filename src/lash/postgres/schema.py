@@ -47,7 +47,7 @@ async def prepare_schema(database: Database, *, migrate: bool) -> None:
     lines = differences(load_catalogue("lash.postgres.sql"), await read_catalogue(database, schema))
     if lines:
         raise SchemaMismatch(
-            f"the tables in schema {schema!r} differ from those that this version of lash needs: " + "; ".join(lines)
+            f"the tables in schema {schema!r} differ from what this version of lash needs: " + "; ".join(lines)
         )
 
 

@@ -23,12 +23,11 @@ _log: Final = logging.getLogger("lash")
 
 
 class Hook:
-    """The base of hooks: every method does nothing. Override those that you need, and hand the hook to the App.
+    """The base class of hooks: every method does nothing. Override the ones that you need, and pass it to the App.
 
-    A hook watches; it never decides. An error that it raises is logged, the first one of each method with its
-    traceback, and changes nothing for the turn, the process or the step that it watches; neither does a manager that
-    swallows an error. Hooks are called where the work is done, so whatever takes long belongs elsewhere. A method that
-    is not overridden costs nothing.
+    A hook observes; it never decides. An error that it raises is logged, the first one of each method with its
+    traceback, and does not affect the turn, process or step; neither does a manager that swallows an error. Hooks run
+    where the work runs, so they must not block. A method that is not overridden costs nothing.
 
     A hook that counts and measures::
 
@@ -54,9 +53,9 @@ class Hook:
     def span(self, kind: str, attributes: Attributes) -> AbstractContextManager[None]:  # noqa: ARG002 (a base)
         """Surround one attempt of a ``turn``, a ``step``, or one run of a ``process``.
 
-        An error that ends it, also one after which it is tried again, reaches the manager's ``__exit__``. A run that
-        is parked, released or cancelled has not failed. The manager is entered and left in one task, in which the
-        work is done or from which its tasks are started: context variables reach all of it.
+        An error that ends it reaches the manager's ``__exit__``, even if another attempt follows. A run that is parked,
+        released or cancelled has not failed. The manager is entered and left in one task, which does the work or
+        starts its tasks: context variables reach all of it.
 
         A turn has ``session_id``, ``turn_id`` and ``attempt``; a process has ``process_id`` and ``process``; a step has
         ``step`` (its key), ``name``, ``attempt``, and the ids of what it belongs to.
@@ -64,12 +63,12 @@ class Hook:
         return contextlib.nullcontext()
 
     def note(self, kind: str, attributes: Attributes) -> None:
-        """Hear of a moment.
+        """Called for a single event.
 
-        These are ``step.replayed``, ``turn.retried``, ``turn.buried`` (it is a dead letter now), ``process.retried``,
-        ``process.parked``, ``lease.lost``, ``lease.reclaimed``, ``definition.unknown``, ``command.unknown`` (to a
-        session, by a newer version), ``activity.lost``, ``loop.blocked``, ``worker.trouble`` (it goes on) and
-        ``worker.failed`` (it does not); more may come.
+        The kinds are ``step.replayed``, ``turn.retried``, ``turn.buried`` (it is a dead letter now),
+        ``process.retried``, ``process.parked``, ``lease.lost``, ``lease.reclaimed``, ``definition.unknown``,
+        ``command.unknown`` (sent to a session by a newer version), ``activity.lost``, ``loop.blocked``,
+        ``worker.trouble`` (the worker continues) and ``worker.failed`` (it does not). More kinds may be added.
         """
 
     def statement(self, name: str) -> None:
@@ -114,7 +113,7 @@ class Hooks:
 
     @property
     def on_statement(self) -> Callable[[str], None] | None:
-        """What a storage should call for each statement; None if no hook wants to know."""
+        """The callback of a storage for each statement; None if no hook overrides it."""
         return self.statement if self._stating else None
 
     def span(self, kind: str, **attributes: str | float | bool) -> AbstractContextManager[None]:
@@ -150,7 +149,7 @@ class Hooks:
         self.note("step.replayed", step=key, name=_step_name(key), **scope_attributes(scope))
 
     def enter(self, kind: str, attributes: Attributes) -> list[tuple[Hook, AbstractContextManager[None]]]:
-        """Enter the managers of all hooks, and return those that were entered."""
+        """Enter the managers of all hooks, and return the entered ones."""
         entered: list[tuple[Hook, AbstractContextManager[None]]] = []
         for hook in self._spanning:
             try:

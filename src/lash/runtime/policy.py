@@ -39,7 +39,7 @@ class WorkerOptions(Value, frozen=True, kw_only=True):
     sessions: int = 16
     """How many turns it runs at once; 0 leaves sessions to other workers."""
     processes: int = 64
-    """How many processes it runs at once. Those that sleep or wait are parked and do not count."""
+    """How many processes it runs at once. Sleeping and waiting ones are parked and do not count."""
     lease_ttl_s: float = 30.0
     poll_s: float = 1.5
     """How often an idle worker polls without a hint, in case one was lost."""

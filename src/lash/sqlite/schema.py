@@ -80,7 +80,7 @@ class SchemaKeeper:
         found = read_catalogue(connection, self._queries)
         lines = differences(load_catalogue("lash.sqlite.sql"), found)
         if lines:
-            raise SchemaMismatch("the tables differ from those that this version of lash needs: " + "; ".join(lines))
+            raise SchemaMismatch("the tables differ from what this version of lash needs: " + "; ".join(lines))
 
 
 def read_version(connection: apsw.Connection, queries: Mapping[str, str]) -> int:

@@ -227,7 +227,7 @@ class SessionRows(Protocol):
     async def tombstone(
         self, session_id: str, node_ids: Sequence[str], check: Callable[[Sequence[HeldNode]], None]
     ) -> int:
-        """Remove the nodes unless ``check`` raises over those that are in use; return how many were live."""
+        """Remove the nodes unless ``check`` raises over nodes in use; return how many were live."""
         ...
 
     async def removed_count(self, session_id: str) -> int: ...

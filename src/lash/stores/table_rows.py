@@ -26,7 +26,7 @@ class RowStore(Protocol):
 
     @property
     def tables(self) -> tuple[RowTable, ...]:
-        """The tables that are moved, each after those that its rows refer to; the same on every backend."""
+        """The tables that are moved, each after the tables that its rows refer to; the same on every backend."""
         ...
 
     async def schema_number(self) -> int:

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, and the way into it for everybody else."""
+"""An event loop in a thread of its own, and calls into it from other threads."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from lash.errors import ConfigError, LashError, StorageClosed
 T = TypeVar("T")
 
 _LAST_WORD_S: Final = 5.0
+"""How long the interpreter waits at exit for each thread to close its object."""
 _open_portals: Final[weakref.WeakSet[Portal]] = weakref.WeakSet()
 _leaving: Final[set[_LoopThread]] = set()
-"""Threads that have been told to end and that nobody waits for, until the program ends."""
+"""Threads that are ending and that only the exit of the interpreter waits for."""
 
 
 class Portal:
-    """Runs what belongs to one object in one event loop, whichever thread asks for it.
+    """Runs the calls of one object in one event loop, from any thread.
 
-    The thread begins with `open` and ends with `close`. It is a daemon: a program that ends without closing ends all
-    the same, after a last try to close what is open.
+    The thread starts with `open` and ends with `close`. It is a daemon: a program that exits without closing still
+    exits, after a last attempt to close what is open.
     """
 
     def __init__(self, name: str, closed: Callable[[], LashError] = StorageClosed) -> None:
@@ -57,9 +58,9 @@ class Portal:
             return True
 
     def guard(self, farewell: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Set what is to be run before the thread ends if nobody closes the portal: when it is forgotten, or at exit.
+        """Set the coroutine to run if the portal is not closed: when it is collected, or at exit.
 
-        It must not refer to the portal, which would then never be forgotten.
+        It must not refer to the portal, which would then never be collected.
         """
         loop = self._require()
         self._farewell = farewell
@@ -73,7 +74,7 @@ class Portal:
         return self._require_outside(function).call(function, args, kwargs, self._closed)
 
     def end(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Call the function that closes the object, then end the thread; harmless if that was done before."""
+        """Call the function that closes the object, then end the thread; idempotent."""
         if not self.is_open:
             return
         self._require_outside(function)
@@ -83,7 +84,7 @@ class Portal:
             self.close()
 
     def close(self) -> None:
-        """End the thread; a second close is harmless. What still runs in it is cancelled."""
+        """End the thread, and cancel what still runs in it; idempotent."""
         with self._guard:
             loop, self._loop = self._loop, None
         _open_portals.discard(self)
@@ -117,7 +118,7 @@ class _LoopThread:
 
     def __init__(self, name: str) -> None:
         self._process = os.getpid()
-        # A lock that can be taken twice: the collector of garbage may come by, and abandon us, while it is held.
+        # Reentrant: the garbage collector may run, and call abandon, while this thread holds it.
         self._guard = threading.RLock()
         self._accepting = True
         self._answers: set[concurrent.futures.Future[Any]] = set()
@@ -155,7 +156,7 @@ class _LoopThread:
             raise closed() from None
         except BaseException:
             if not answer.done():
-                # Somebody interrupted the wait. Nothing of the call goes on behind the caller's back.
+                # The wait was interrupted, as by Ctrl-C: cancel the call before the error leaves.
                 with contextlib.suppress(StorageClosed):
                     self._send(call.cancel, StorageClosed)
                 concurrent.futures.wait({answer})
@@ -163,7 +164,7 @@ class _LoopThread:
         finally:
             with self._guard:
                 self._answers.discard(answer)
-            # An error refers to this frame; without the reference back there is no circle to collect.
+            # An error refers to this frame; deleting these avoids a reference cycle.
             del answer, call
 
     def stop(self) -> None:
@@ -177,7 +178,7 @@ class _LoopThread:
         self._thread.join(timeout_s)
 
     def abandon(self, farewell: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run the last words and end the thread, without waiting: the caller may be in the middle of anything."""
+        """Run the farewell and end the thread, without waiting: the garbage collector may call this anywhere."""
 
         async def part() -> None:
             try:
@@ -192,26 +193,26 @@ class _LoopThread:
         try:
             self._send(begin, StorageClosed)
         except LashError:
-            # It ends already, or this is a fork, which does not have the thread.
+            # The thread is ending already, or this is a fork, which does not have it.
             _leaving.discard(self)
 
     def _stop_accepting(self) -> None:
         with self._guard:
             if self._accepting:
                 self._accepting = False
-                # Behind all that was accepted before, which has begun by then and is cancelled with the rest.
+                # Runs after every accepted call has started, so that it is cancelled with the rest.
                 self._loop.call_soon_threadsafe(self._stopping.set)
 
     def _send(self, begin: Callable[[], None], closed: Callable[[], LashError]) -> None:
         if not self.is_here:
-            raise ConfigError("this was opened before the process forked; open it anew in the child")
+            raise ConfigError("this was opened before the process forked; open it again in the child")
         with self._guard:
             if not self._accepting:
                 raise closed()
             try:
                 self._loop.call_soon_threadsafe(begin)
             except RuntimeError:
-                # The loop has ended by itself a moment ago.
+                # The loop has just ended on its own.
                 raise closed() from None
 
     def _run(self, began: concurrent.futures.Future[asyncio.AbstractEventLoop]) -> None:
@@ -230,7 +231,7 @@ class _LoopThread:
             if not began.done():
                 began.set_exception(error)
                 return
-            # A handler that ends the program, as sys.exit does, ends this thread; others must not wait for it.
+            # A callback that exits the program, as sys.exit does, ends this thread; its callers must not wait forever.
             if not isinstance(error, KeyboardInterrupt | SystemExit):
                 raise
         finally:
@@ -238,15 +239,15 @@ class _LoopThread:
             with self._guard:
                 self._accepting = False
                 for answer in self._answers:
-                    # What came too late to begin. All the others have their answer.
+                    # Calls that came too late to start; all others have their answer.
                     if not answer.done():
                         answer.set_exception(asyncio.CancelledError())
 
     def _end_calls(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Refuse further calls, and cancel those under way, what was sent before a loop ended by itself included."""
+        """Refuse further calls, and cancel the ones in flight, even if the loop ended on its own."""
         with self._guard:
             self._accepting = False
-        # Calls that were sent begin in its next turn; a loop that is closed before would leave half a task behind.
+        # Calls that were sent start in the next iteration; closing the loop before would leave a task half made.
         loop.run_until_complete(asyncio.sleep(0))
         while tasks := asyncio.all_tasks(loop):
             for task in tasks:
@@ -272,7 +273,7 @@ class _Call:
         self._task: asyncio.Task[Any] | None = None
 
     def begin(self) -> None:
-        """Begin, in the loop, with the caller's context variables."""
+        """Start, in the loop, with the caller's context variables."""
         loop = asyncio.get_running_loop()
         self._task = loop.create_task(self._call(), context=self._context)
         self._task.add_done_callback(self._end)

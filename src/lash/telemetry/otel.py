@@ -26,10 +26,10 @@ class OpenTelemetryHook(Hook):
     """Spans for turns, runs of processes and steps, and counters, for ``App(url, hooks=[OpenTelemetryHook()])``.
 
     A turn or a process's run is the root of a trace of its own, linked with the span in which its worker was started,
-    if there was one: work is taken from a queue, and its worker outlives whoever began it. Steps are its children, in
-    whichever task or thread they run, and what a step calls is the step's child. Attributes are named ``lash.`` and
-    what `lash.Hook` says. An error that ended an attempt is recorded with its traceback; being cancelled is none.
-    Moments, such as a replayed step, are events of the span in which they happen.
+    if there was one: work is taken from a queue, and its worker outlives the caller that queued it. Steps are its
+    children, in whichever task or thread they run, and spans started inside a step are the step's children. Attributes
+    have the names of `lash.Hook`, prefixed with ``lash.``. An error that ended an attempt is recorded with its
+    traceback; a cancellation is not an error. Single events, such as a replayed step, are events of the current span.
 
     The counters are ``lash.steps.replayed``; ``lash.retries``, by ``lash.kind``; ``lash.dead_letters``; and
     ``lash.statements``, by ``lash.statement``. Without providers the global ones are used.
@@ -40,9 +40,9 @@ class OpenTelemetryHook(Hook):
     ) -> None:
         self._tracer = trace.get_tracer("lash", __version__, tracer_provider)
         meter = metrics.get_meter("lash", __version__, meter_provider)
-        self._replayed = meter.create_counter("lash.steps.replayed", "{step}", "steps whose record stood for a run")
+        self._replayed = meter.create_counter("lash.steps.replayed", "{step}", "steps answered from their record")
         self._retries = meter.create_counter("lash.retries", "{attempt}", "attempts after which another one followed")
-        self._dead_letters = meter.create_counter("lash.dead_letters", "{turn}", "turns that failed for good")
+        self._dead_letters = meter.create_counter("lash.dead_letters", "{turn}", "turns that failed permanently")
         self._statements = meter.create_counter("lash.statements", "{statement}", "statements sent to the database")
 
     @contextlib.contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 START_MS: Final = 1_700_000_000_000
-"""Where a manual clock starts unless told otherwise: a moment in November 2023."""
+"""The default start of a manual clock: a moment in November 2023."""
 
 
 class ManualClock:

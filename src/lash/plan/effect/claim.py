@@ -341,11 +341,10 @@ def decode_record(row: EffectRow, scope: ExecutionScope) -> EffectRecord:
 
 
 def decode_group(scope: ExecutionScope, group_key: str, group: GroupRow, settled: list[str]) -> EffectGroup:
-    """Return the group that a row stores; ``settled`` are its finished effects by rank."""
-    if len(settled) != group.settled:
-        raise CorruptData(
-            f"group {group_key!r} of {scope_id(scope)} counts {group.settled} finished effects and has {len(settled)}"
-        )
+    """Return the group that a row stores; `settled` are its finished effects by rank."""
+    counted, found = group.settled, len(settled)
+    if found != counted:
+        raise CorruptData(f"group {group_key!r} of {scope_id(scope)} counts {counted} finished effects and has {found}")
     return EffectGroup(scope=scope, group_key=group_key, size=group.size, settled=tuple(settled))
 
 

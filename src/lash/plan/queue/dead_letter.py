@@ -68,7 +68,7 @@ def prepare_burial(claim: object, *, reason: object, error: object) -> Burial:
 def plan_burial(burial: Burial, held: Collection[str], buried: Collection[str]) -> bool:
     """Return True to bury the claim, False if it was buried before; raise ClaimLost if it holds other batches.
 
-    ``held`` are the batches that the claim holds now, ``buried`` those that died under it.
+    ``held`` are the batches that the claim holds now, ``buried`` the batches that died under it.
     """
     wanted = set(burial.batch_ids)
     if set(held) == wanted:

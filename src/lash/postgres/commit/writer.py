@@ -35,7 +35,7 @@ class CommitWriter:
         return await self._batcher.submit(commit.session_key, commit)
 
     async def _write_all(self, commits: Mapping[Hashable, PlannedCommit]) -> Mapping[Hashable, WrittenCommit]:
-        """Send commits in one statement, and return those that were written by the keys of their sessions."""
+        """Send commits in one statement, and return the written ones by the keys of their sessions."""
         together = list(commits.values())
         name, arguments = choose_statement(together)
         repeatable = all(commit.is_repeatable for commit in together)

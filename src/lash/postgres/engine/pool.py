@@ -31,7 +31,7 @@ _RELEASE_LIMIT_S: Final = 5.0
 _CLOSE_LIMIT_S: Final = 10.0
 """How long closing waits for calls in flight before it closes their connections."""
 _KEEP_S: Final = 1.0
-"""How often kept connections go back to the driver, which closes those that were idle for too long."""
+"""How often kept connections go back to the driver, which closes connections that were idle for too long."""
 
 
 class Connections:

@@ -1,1 +1,1 @@
-"""Calls of named statements and mapping of rows, one module or folder for each noun."""
+"""Calls of named statements and mapping of rows, one module or package for each noun."""

@@ -1,8 +1,8 @@
 -- name: activity_append
--- Shows the bodies $2, whose bytes add up to $3, in one statement: takes the next positions, writes the rows, and removes
--- the oldest rows up to the last one that is not kept any more (more than $4 items or $5 bytes behind, older than $6),
--- looking at no more than $7 of them. Answers the newest position; no row if nothing was shown in the session yet.
--- The lock on the tail puts appends in a row; nothing of the session itself is locked.
+-- Appends the bodies $2, whose bytes add up to $3, in one statement: takes the next positions, writes the rows, and
+-- removes the oldest rows that exceed a limit ($4 items, $5 bytes, age $6), checking at most $7 of them. Returns the
+-- newest position; no row if the session has no activity yet. The lock on the tail serialises appends; the session
+-- itself is not locked.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 tail AS (
     UPDATE :"schema".lash_activity_tails AS t
@@ -43,8 +43,8 @@ gone AS (
 SELECT tail.position FROM tail;
 
 -- name: activity_start
--- Begins the numbering of a session under the epoch $2, unless there is one. The lock keeps the session from being
--- deleted meanwhile; it does not wait for commits.
+-- Starts the numbering of a session under the epoch $2, unless it has one. The lock prevents a concurrent deletion of
+-- the session; it does not wait for commits.
 INSERT INTO :"schema".lash_activity_tails (session_key, epoch, position, written_bytes)
 SELECT s.session_key, $2::text, 0, 0
 FROM :"schema".lash_sessions AS s
@@ -54,8 +54,9 @@ ON CONFLICT (session_key) DO NOTHING
 RETURNING true;
 
 -- name: activity_read
--- Where a session stands, and its activity behind position $2 (NULL: none of it), at most $3; its queue is counted up to
--- $4. The end of the feed of changes is what nothing that still runs can overtake; pruned changes count.
+-- The state of a session, and its activity after position $2 (NULL: none), at most $3 rows; its queue is counted up to
+-- $4. The end of the change feed is the position below which no running transaction can still add a change; pruned
+-- changes count.
 SELECT
     s.session_key, s.revision, t.epoch, t.position, q.queued, q.claimed, q.newest_seq, d.dead, f.seq, f.xid::text,
     array(
@@ -107,8 +108,9 @@ CROSS JOIN LATERAL (
 WHERE s.session_id = $1::text;
 
 -- name: activity_process_changes
--- The changes behind the place $2, $3 in the feed, and whether the session $1 may see their processes; at most $4, and
--- how far the feed was pruned. What could yet be overtaken waits, as in the feed. No row if there is no session.
+-- The changes after the position $2, $3 of the feed, at most $4, whether the session $1 may see their processes, and
+-- how far the feed was pruned. Changes at or above the oldest running transaction are held back. No row if the session
+-- does not exist.
 SELECT
     coalesce(f.seq, 0), coalesce(f.xid, '0'::xid8)::text,
     array(

@@ -1,11 +1,11 @@
 -- name: attachment_now
--- The time.
+-- The time of the server.
 SELECT :"schema".lash_now_ms();
 
 -- name: attachment_announce
--- Writes a session's line and keeps the byte guard of its digest, or revokes its condemnation; nothing of both while the
--- bytes are being deleted. A line that was committed keeps its stamp, its owner and its time; an owner is not lost to a
--- put that names none. Answers the session's key and the guard's token.
+-- Writes the manifest line of a session, and keeps the byte guard of its digest or revokes its condemnation; writes
+-- neither while the bytes are being deleted. A committed line keeps its stamp, its owner and its time; a put without an
+-- owner keeps the owner. Returns the key of the session and the token of the guard.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 session AS (SELECT session_key FROM :"schema".lash_sessions WHERE session_id = $1::text FOR KEY SHARE),
 guard AS (
@@ -74,8 +74,8 @@ ORDER BY a.attachment_id
 LIMIT $3::bigint;
 
 -- name: attachment_stamp
--- Stamps the attachments of a session, where there is no stamp yet, and answers their ids. The condition stands in the
--- new value, not in the search: so the answer is right even if another stamp is just being written.
+-- Stamps the attachments of a session that have no stamp yet, and returns their ids. The condition stands in the new
+-- value, not in WHERE: the result is right even if another transaction is writing a stamp.
 UPDATE :"schema".lash_attachments AS a
 SET committed_at_ms = coalesce(a.committed_at_ms, :"schema".lash_now_ms())
 FROM :"schema".lash_sessions AS s
@@ -83,7 +83,7 @@ WHERE s.session_id = $1::text AND a.session_key = s.session_key AND a.attachment
 RETURNING a.attachment_id;
 
 -- name: attachment_uncommitted
--- The lines without a stamp that are old enough, after a place in the list.
+-- The lines without a stamp that are old enough, after a position of the list.
 SELECT
     a.session_key, s.session_id, a.attachment_id, a.media_type, a.byte_len, a.width, a.height, a.label, a.owner_kind,
     a.owner_id, a.intent_at_ms, a.committed_at_ms
@@ -137,8 +137,9 @@ SELECT
     );
 
 -- name: attachment_move
--- Changes a byte guard that still has the version seen, and whose digest no session names. The version alone would
--- do: whoever names the digest changes it. A repeat after a lost answer finds the step that it took, and answers so.
+-- Changes a byte guard that still has the version seen and whose digest no session names. The version alone would do,
+-- because each statement that names the digest changes it. A retry after a lost answer finds its own change, and
+-- succeeds.
 UPDATE :"schema".lash_attachment_fences AS f
 SET phase = $3::text, version = $2::bigint + 1, sweeper = $4::text, changed_at_ms = :"schema".lash_now_ms()
 WHERE f.attachment_id = $1::text
@@ -156,7 +157,7 @@ WHERE attachment_id = $1::text AND version = $2::bigint AND phase = 'deleting'
 RETURNING true;
 
 -- name: attachment_bytes_put
--- Keeps bytes; the same ones are not written again, damaged ones are replaced.
+-- Stores bytes; equal bytes are not written again, damaged ones are replaced.
 INSERT INTO :"schema".lash_attachment_bytes AS b (attachment_id, codec, size, content)
 VALUES ($1::text, $2::text, $3::bigint, $4::bytea)
 ON CONFLICT (attachment_id) DO UPDATE

@@ -6,7 +6,7 @@ FROM :"schema".lash_effects AS e
 WHERE e.scope_id = $1::text AND e.replay_key = $2::text;
 
 -- fragment: effect_has_owner
--- Whether the session $3 or the process $4 of a scope is there; a scope without either needs none.
+-- Whether the session $3 or the process $4 of a scope exists; a scope without either needs none.
     CASE
         WHEN $3::text IS NOT NULL
         THEN EXISTS (SELECT 1 FROM :"schema".lash_sessions AS s WHERE s.session_id = $3::text)
@@ -16,8 +16,8 @@ WHERE e.scope_id = $1::text AND e.replay_key = $2::text;
     END
 
 -- name: effect_page
--- Effects of a scope by their keys, at most $5, each with whether the owner of the scope is there; one row without an
--- effect if there is none.
+-- Effects of a scope by their keys, at most $5, each with whether the owner of the scope exists; one row without an
+-- effect if there are none.
 SELECT owner.is_there, page.effect
 FROM (
     SELECT
@@ -40,8 +40,8 @@ LEFT JOIN LATERAL (
 ORDER BY page.replay_key;
 
 -- name: effect_facts
--- What a plan must know about the effect of scope $1 and key $2, of session $3 or process $4, in group $5: the time,
--- whether the session or process is there, its lease, the group and the effect.
+-- The facts that decide about the effect of scope $1 and key $2, of session $3 or process $4, in group $5: the time,
+-- whether the session or process exists, its lease, the group and the effect.
 SELECT
     :"schema".lash_now_ms(),
 -- include: effect_has_owner
@@ -76,11 +76,11 @@ SELECT
     );
 
 -- name: effect_begin
--- Writes the effect of scope $1 and key $2 as begun under a first claim, unless it has a row, and counts it in its group
--- $5, which must have room. Its session $3 or process $4 must be there; both are null for an operation of the host.
--- Answers the claim, or no row.
+-- Starts the effect of scope $1 and key $2 under a first claim, unless it has a row, and counts it in its group $5,
+-- which must have room. Its session $3 or process $4 must exist; both are null for an operation of the host. Returns
+-- the claim, or no row.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
--- Locked, so that a deletion that is under way is waited for.
+-- Locked, to wait for a concurrent deletion.
 session AS (
     SELECT s.session_key FROM :"schema".lash_sessions AS s WHERE s.session_id = $3::text FOR KEY SHARE
 ),
@@ -125,8 +125,8 @@ joined AS (
 SELECT fencing, expires_at_ms, due_at_ms FROM begun;
 
 -- name: effect_take
--- Gives an effect to a new runner under the next fencing number, if it is still as it was seen under token $4 and number
--- $5; its due time stays.
+-- Gives an effect to a new runner under the next fencing number if it still has the token $4 and the fencing number $5;
+-- its due time stays.
 UPDATE :"schema".lash_effects AS e
 SET once = $6::boolean, owner_id = $7::text, incarnation_id = $8::text, process = $9::text, token = $10::text,
     fencing = e.fencing + 1, updated_at_ms = clock.now_ms,
@@ -150,15 +150,15 @@ WHERE e.scope_id = $1::text AND e.replay_key = $2::text AND e.envelope_hash = $3
 RETURNING e.fencing, e.expires_at_ms, e.due_at_ms;
 
 -- name: effect_finish
--- Records how an effect ended under a live claim, with its place in its group; the group counts it only then.
+-- Records the outcome of an effect under a live claim, with its rank in its group, and counts it in the group.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
--- The effect before its group, as all take them; the guard is looked at once the row is held.
+-- The effect is locked before its group, as in every statement; the guard is evaluated under the lock.
 held AS (
     SELECT e.scope_id, e.replay_key, e.group_key
     FROM clock, :"schema".lash_effects AS e
     WHERE e.scope_id = $1::text AND e.replay_key = $2::text AND e.envelope_hash = $3::text AND e.token = $4::text
         AND e.fencing = $5::bigint AND e.status = 'in_progress' AND e.expires_at_ms > clock.now_ms
-        -- A group that was retired while this effect was begun can rank nothing.
+        -- A group that was retired while this effect ran can rank nothing.
         AND (e.group_key IS NULL OR EXISTS (
             SELECT 1 FROM :"schema".lash_effect_groups AS g
             WHERE g.scope_id = e.scope_id AND g.group_key = e.group_key
@@ -183,7 +183,7 @@ RETURNING e.replay_key, e.envelope, e.envelope_hash, e.status, e.outcome, e.erro
     e.updated_at_ms;
 
 -- name: effect_release
--- Gives a claim back, expired or not, if nobody has taken the effect over; the fencing number stays.
+-- Releases a claim, expired or not, unless another runner has taken the effect over; the fencing number stays.
 UPDATE :"schema".lash_effects AS e
 SET owner_id = NULL, incarnation_id = NULL, process = NULL, token = NULL, expires_at_ms = NULL,
     updated_at_ms = :"schema".lash_now_ms()
@@ -192,11 +192,11 @@ WHERE e.scope_id = $1::text AND e.replay_key = $2::text AND e.envelope_hash = $3
 RETURNING true;
 
 -- name: effect_record
--- Records the effect of scope $1 and key $2 under the live lease of its session $3 or its process $4, unless something
--- is recorded under its key, and counts it in its group $5, which must have room. Answers the time, until when it
--- sleeps and its place in the group, or no row.
+-- Records the effect of scope $1 and key $2 under the live lease of its session $3 or its process $4, unless its key
+-- has a record, and counts it in its group $5, which must have room. Returns the time, until when it sleeps and its
+-- rank in the group, or no row.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
--- Held until the end of the statement, so that the lease cannot pass to somebody else meanwhile.
+-- Locked until the end of the statement, so that no other holder can acquire the lease meanwhile.
 session AS (
     SELECT l.session_key
     FROM clock, :"schema".lash_sessions AS s
@@ -247,10 +247,10 @@ joined AS (
 SELECT created_at_ms, due_at_ms, settled_rank FROM recorded;
 
 -- name: effect_record_by_key
--- Records an effect of the process with key $1, which is in no group, under the live lease of the process, unless
--- something is recorded under its key: what effect_record does, in fewer steps. Answers the same.
+-- Records an effect without a group of the process with key $1, under the live lease of the process, unless the key of
+-- the effect has a record: the work of effect_record in fewer steps, with the same columns in the result.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
--- Held until the end of the statement, so that the lease cannot pass to somebody else meanwhile.
+-- Locked until the end of the statement, so that no other holder can acquire the lease meanwhile.
 held AS (
     SELECT l.process_key, clock.now_ms
     FROM clock, :"schema".lash_process_leases AS l
@@ -271,8 +271,8 @@ RETURNING e.created_at_ms, e.due_at_ms, e.settled_rank;
 
 -- name: effect_record_in_process
 -- Records effects of processes, at most 32 and none of them in a group, in one statement: each under the live lease of
--- its process, unless something is recorded under its key. Answers which were recorded, the time, and until when they
--- sleep. The limit tells the planner how few they are.
+-- its process, unless its key has a record. Returns which were recorded, the time, and until when they sleep. The LIMIT
+-- keeps the estimate of the planner low.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 asked AS MATERIALIZED (
     SELECT *
@@ -285,7 +285,7 @@ asked AS MATERIALIZED (
     )
     LIMIT 32
 ),
--- Held until the end of the statement, so that no lease can pass to somebody else meanwhile.
+-- Locked until the end of the statement, so that no other holder can acquire a lease meanwhile.
 held AS (
     SELECT a.*, l.process_key, clock.now_ms
     FROM clock, asked AS a
@@ -308,7 +308,7 @@ ON CONFLICT (scope_id, replay_key) DO NOTHING
 RETURNING e.scope_id, e.replay_key, e.created_at_ms, e.due_at_ms;
 
 -- name: effect_retire
--- Forgets the effects and then the groups of a scope; answers how many effects those were.
+-- Deletes the effects and then the groups of a scope; returns how many effects there were.
 WITH gone AS (
     DELETE FROM :"schema".lash_effects AS e WHERE e.scope_id = $1::text RETURNING 1
 ),
@@ -319,8 +319,8 @@ groups AS (
 SELECT number FROM counted;
 
 -- name: effect_open_group
--- Opens a group for $5 effects, unless there is one of this key; no row where there is, or where the session $3 or
--- process $4 is not there.
+-- Opens a group for $5 effects, unless its key is taken; no row if it is, or if the session $3 or process $4 does not
+-- exist.
 WITH session AS (
     SELECT s.session_key FROM :"schema".lash_sessions AS s WHERE s.session_id = $3::text FOR KEY SHARE
 ),
@@ -341,7 +341,7 @@ ON CONFLICT (scope_id, group_key) DO NOTHING
 RETURNING true;
 
 -- name: effect_group
--- One group, and those of its effects that have settled, in the order in which they did.
+-- One group, and its finished effects in the order in which they finished.
 SELECT
     row(g.size, g.members, g.settled),
     array(

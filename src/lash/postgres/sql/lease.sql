@@ -77,8 +77,8 @@ claims AS (
 SELECT fencing, owner_id, incarnation_id, process, token, claimed_at_ms, expires_at_ms FROM extended;
 
 -- name: lease_release
--- Frees the lease if the fence still holds it, expired or not, and pauses the session for $6 milliseconds unless that is
--- zero; the fencing number stays.
+-- Frees the lease if the fence still holds it, expired or not, and pauses the session for $6 milliseconds unless that
+-- is zero; the fencing number stays.
 UPDATE :"schema".lash_session_leases AS l
 SET owner_id = NULL, incarnation_id = NULL, process = NULL, token = NULL, claimed_at_ms = 0, expires_at_ms = 0,
     paused_until_ms = CASE WHEN $6::bigint > 0 THEN :"schema".lash_now_ms() + $6::bigint END

@@ -15,7 +15,7 @@ ORDER BY c.session_key, c.key, c.first_revision
 LIMIT $4::bigint;
 
 -- name: maintenance_drop_components
--- Drops such components, except those that a checkpoint needs by now.
+-- Drops components that maintenance_find_components found, unless a checkpoint needs them by now.
 DELETE FROM :"schema".lash_components AS c
 USING unnest($1::bigint[], $2::text[], $3::bigint[]) AS found (session_key, key, revision)
 WHERE c.session_key = found.session_key AND c.key = found.key AND c.first_revision = found.revision
@@ -41,7 +41,7 @@ LIMIT $4::bigint;
 LOCK TABLE :"schema".lash_blobs IN SHARE ROW EXCLUSIVE MODE;
 
 -- name: maintenance_drop_blobs
--- Drops such bytes, except those that a component refers to by now.
+-- Drops bytes that maintenance_find_blobs found, unless a component refers to them by now.
 DELETE FROM :"schema".lash_blobs AS b
 USING unnest($1::bigint[], $2::text[], $3::bigint[]) AS found (session_key, hash, revision)
 WHERE b.session_key = found.session_key AND b.hash = found.hash
@@ -129,7 +129,7 @@ ORDER BY t.session_key, t.turn_id
 LIMIT $4::bigint;
 
 -- name: maintenance_drop_turns
--- Removes the records of such turns.
+-- Removes the records of turns that maintenance_find_turns found.
 DELETE FROM :"schema".lash_turns AS t
 USING unnest($1::bigint[], $2::text[], $3::bigint[]) AS found (session_key, turn_id, revision)
 WHERE t.session_key = found.session_key AND t.turn_id = found.turn_id;
@@ -144,7 +144,7 @@ ORDER BY k.session_key, k.source_key
 LIMIT $4::bigint;
 
 -- name: maintenance_drop_source_keys
--- Frees such source keys.
+-- Frees source keys that maintenance_find_source_keys found.
 DELETE FROM :"schema".lash_source_keys AS k
 USING unnest($1::bigint[], $2::text[], $3::bigint[]) AS found (session_key, source_key, revision)
 WHERE k.session_key = found.session_key AND k.source_key = found.source_key AND k.settled_at_ms IS NOT NULL;
@@ -159,7 +159,8 @@ ORDER BY a.session_key, a.position
 LIMIT $4::bigint;
 
 -- name: maintenance_drop_activity
--- Removes such activity and everything older. It takes the lock of appends, which remove the same rows.
+-- Removes activity that maintenance_find_activity found, and everything older. It takes the lock of appends, which
+-- remove the same rows.
 WITH old AS (
     SELECT found.session_key, max(found.position) AS position
     FROM unnest($1::bigint[], $2::text[], $3::bigint[]) AS found (session_key, key, position)
@@ -200,7 +201,8 @@ ORDER BY a.ref
 LIMIT $4::bigint;
 
 -- name: maintenance_drop_environments
--- Removes such environments, except those that one of them refers to by now.
+-- Removes environments that maintenance_find_environments found, unless a process or a subscription refers to them by
+-- now.
 DELETE FROM :"schema".lash_artifacts AS a
 USING unnest($1::bigint[], $2::text[], $3::bigint[]) AS found (session_key, ref, revision)
 WHERE a.namespace = 'process_environment' AND a.ref = found.ref

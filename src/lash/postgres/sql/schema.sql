@@ -1,17 +1,17 @@
 -- name: schema_lock
--- Lets one process at a time look at and change the tables of one schema.
+-- Lets one process at a time read and change the tables of one schema.
 SELECT pg_advisory_xact_lock(hashtextextended('lash migrations ' || $1::text, 0));
 
 -- name: schema_has_migrations
--- Says whether the table of migrations exists.
+-- Whether the table of migrations exists.
 SELECT to_regclass($1::text) IS NOT NULL;
 
 -- name: schema_create
--- Creates the schema unless it is there.
+-- Creates the schema unless it exists.
 CREATE SCHEMA IF NOT EXISTS :"schema";
 
 -- name: schema_exists
--- Says whether the schema exists.
+-- Whether the schema exists.
 SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1::text);
 
 -- name: schema_version
@@ -19,7 +19,7 @@ SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1::text);
 SELECT coalesce(max(number), 0) FROM :"schema".lash_migrations;
 
 -- name: schema_record_migration
--- Notes that a migration was applied.
+-- Records that a migration was applied.
 INSERT INTO :"schema".lash_migrations (number, name, applied_at_ms)
 VALUES ($1::bigint, $2::text, :"schema".lash_now_ms());
 

@@ -3,24 +3,24 @@
 SELECT secret FROM :"schema".lash_secrets WHERE name = 'waits';
 
 -- name: wait_keep_secret
--- Keeps a secret unless there is one.
+-- Stores a secret unless there is one.
 INSERT INTO :"schema".lash_secrets (name, secret, created_at_ms)
 VALUES ('waits', $1::bytea, :"schema".lash_now_ms())
 ON CONFLICT (name) DO NOTHING
 RETURNING true;
 
 -- name: wait_session_life
--- Which life of a session this is, and how often its keys were revoked.
+-- The life of a session (a new session of the same id has another), and how often its keys were revoked.
 SELECT session_key, wait_revocations FROM :"schema".lash_sessions WHERE session_id = $1::text;
 
 -- name: wait_process_life
--- Which life of a process this is.
+-- The life of a process: a new process of the same id has another.
 SELECT process_key FROM :"schema".lash_processes WHERE process_id = $1::text;
 
 -- name: wait_open
--- Notes that somebody waits, and the deadline $8 from now unless there is one or the wait is over. The owner must be the
--- one of the key and the key not revoked. Answers the time, whether that is so, whether something was written, and the
--- wait; no wait if another statement wrote it at this moment.
+-- Opens a wait, with the deadline $8 from now unless it has one or is resolved. The owner must be the owner of the key,
+-- and the key not revoked. Returns the time, whether that holds, whether something was written, and the wait; no wait
+-- if a concurrent statement wrote it.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 -- The locks keep out a revocation and the removal of the owner, and nothing else.
 session AS (
@@ -66,8 +66,8 @@ SELECT
 FROM clock, owner;
 
 -- name: wait_resolve
--- Resolves a wait, opened or not, unless it is resolved; the owner must be the one of the key and the key not revoked.
--- Answers like wait_open.
+-- Resolves a wait, opened or not, unless it is resolved; the owner must be the owner of the key, and the key not
+-- revoked. Returns the columns of wait_open.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 session AS (
     SELECT s.session_key FROM :"schema".lash_sessions AS s
@@ -93,7 +93,7 @@ written AS (
     WHERE w.resolution IS NULL
     RETURNING w.*
 ),
--- Those who wait in a process have one more reason to run; wait_expire does the same.
+-- A process that waits gets one more reason to run; wait_expire does the same.
 woken AS (
     UPDATE :"schema".lash_process_leases AS l
     SET wake_seq = l.wake_seq + 1, ready_at_ms = least(l.ready_at_ms, clock.now_ms)
@@ -124,14 +124,14 @@ FROM :"schema".lash_waits
 WHERE key_id = $1::text;
 
 -- name: wait_states
--- How some waits stand, and whether their deadline has passed.
+-- The states of some waits, and whether their deadlines have passed.
 SELECT w.key_id, w.resolution, w.resolution IS NULL AND coalesce(w.deadline_ms <= clock.now_ms, false)
 FROM (SELECT :"schema".lash_now_ms() AS now_ms) AS clock
 JOIN :"schema".lash_waits AS w ON w.key_id = ANY ($1::text[]);
 
 -- name: wait_expire
--- Resolves waits whose deadline has passed, the earliest first: those of $3, or any if that is null; at most $2 of them.
--- Answers how many.
+-- Resolves waits whose deadline has passed, the earliest first: those of $3, or any if $3 is null; at most $2. Returns
+-- how many.
 WITH clock AS MATERIALIZED (SELECT :"schema".lash_now_ms() AS now_ms),
 due AS (
     SELECT w.key_id
@@ -149,7 +149,7 @@ written AS (
     WHERE w.key_id = due.key_id
     RETURNING w.process_key
 ),
--- Those who wait in a process have one more reason to run; wait_resolve does the same.
+-- A process that waits gets one more reason to run; wait_resolve does the same.
 woken AS (
     UPDATE :"schema".lash_process_leases AS l
     SET wake_seq = l.wake_seq + 1, ready_at_ms = least(l.ready_at_ms, clock.now_ms)
@@ -159,7 +159,7 @@ woken AS (
 SELECT count(*) FROM written;
 
 -- name: wait_lock_session
--- Holds a session against everybody who opens or resolves a wait of it.
+-- Locks a session, so that no wait of it is opened or resolved meanwhile.
 SELECT session_key FROM :"schema".lash_sessions WHERE session_id = $1::text FOR UPDATE;
 
 -- name: wait_revoke
@@ -171,7 +171,7 @@ UPDATE :"schema".lash_sessions SET wait_revocations = wait_revocations + 1 WHERE
 DELETE FROM :"schema".lash_waits WHERE session_key = $1::bigint;
 
 -- name: wait_pending
--- Waits that are open, by the ids of their keys.
+-- Open waits, by the ids of their keys.
 SELECT key_id, scope, identity, deadline_ms, resolution, created_at_ms, resolved_at_ms
 FROM :"schema".lash_waits
 WHERE resolution IS NULL AND key_id > $1::text
@@ -179,7 +179,7 @@ ORDER BY key_id
 LIMIT $2::bigint;
 
 -- name: wait_pending_in_scope
--- The same, of one scope.
+-- Open waits of one scope, by the ids of their keys.
 SELECT key_id, scope, identity, deadline_ms, resolution, created_at_ms, resolved_at_ms
 FROM :"schema".lash_waits
 WHERE resolution IS NULL AND scope_id = $3::text AND key_id > $1::text
@@ -187,7 +187,7 @@ ORDER BY key_id
 LIMIT $2::bigint;
 
 -- name: wait_prune
--- Removes waits of operations that were resolved before a moment, and says how many.
+-- Removes waits of operations that were resolved before a moment, and returns how many.
 WITH chosen AS (
     SELECT w.key_id
     FROM :"schema".lash_waits AS w

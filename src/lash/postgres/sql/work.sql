@@ -51,7 +51,7 @@ due AS (
     ORDER BY b.available_at_ms
     LIMIT $1::bigint
 ),
--- Ready and free processes, without those that are bound to another owner.
+-- Ready and free processes that are not bound to another owner.
 free AS (
     SELECT p.process_id, l.ready_at_ms, l.process_key
     FROM :"schema".lash_process_leases AS l
@@ -95,7 +95,7 @@ chosen AS (
     ORDER BY found.ready_at_ms, found.process_key
     LIMIT $2::bigint
 ),
--- The incarnations on the boot of the caller's machine that hold sessions, and those that hold processes: one step
+-- The incarnations on the boot of the caller's machine that hold sessions, and the ones that hold processes: one step
 -- through the index per incarnation.
 session_holders AS (
     SELECT (

@@ -14,20 +14,21 @@ from lash.model.activity import GapReason, ObserveCursor, Observed
 from lash.plan.activity import ObserverStream, decode_cursor, encode_cursor, rebase
 from lash.stores.storage import Storage
 
-_LOOK_EVERY_S: Final = 1.0
 _FIRST_PAUSE_S: Final = 0.05
+"""The pause before the first retry of a failed read; it doubles each time."""
+_LONGEST_PAUSE_S: Final = 1.0
 
 
 def observe(storage: Storage, session_id: str, cursor: str | None = None) -> AsyncGenerator[Observed, None]:
-    """Return what happens in a session, from now on or from right behind a cursor, until the caller stops.
+    """Yield what happens in a session, from now on or after a cursor, until the caller closes the generator.
 
-    Now is when the first value is asked for; `current_cursor` fixes it earlier. A session that does not exist yet is
-    waited for; when it is deleted, the stream ends. Every value has the cursor with which another call, in any process,
-    goes on behind it: without a hole, without a repetition, or with a `Gap` that says so. Raises InvalidInput at once
-    for something that is no cursor of this session.
+    Without a cursor the stream starts when the first value is requested; `current_cursor` fixes the start earlier. If
+    the session does not exist yet, the stream waits for it; when it is deleted, the stream ends. Every value has a
+    cursor: another call with it, in any process, continues after that value without losing or repeating any, or yields
+    a `Gap`. Raises InvalidInput at once if the cursor does not belong to this session.
 
-    A slow observer does not slow others; nothing is buffered for it. It gets a `Gap` once what it has not seen is no
-    longer kept.
+    A slow observer does not slow others; nothing is buffered for it. It gets a `Gap` if values that it has not seen
+    are no longer kept.
     """
     check_identifier("session_id", session_id)
     place = None if cursor is None else decode_cursor(session_id, cursor)
@@ -35,7 +36,7 @@ def observe(storage: Storage, session_id: str, cursor: str | None = None) -> Asy
 
 
 async def current_cursor(storage: Storage, session_id: str) -> str:
-    """Return the cursor of where a session stands now; a reader who loads it afterwards misses nothing."""
+    """Return the cursor of the current state of a session; a reader that loads it afterwards misses nothing."""
     check_identifier("session_id", session_id)
     try:
         place = (await storage.activity.read(session_id)).newest
@@ -47,9 +48,9 @@ async def current_cursor(storage: Storage, session_id: str) -> str:
 async def _observe(observer: _Observer) -> AsyncGenerator[Observed, None]:
     with observer.storage.session_waiter.observing(observer.session_id) as watch:
         while True:
-            if not await observer.look():
+            if not await observer.read():
                 return
-            for observed in observer.told:
+            for observed in observer.observed:
                 yield observed
             if not observer.behind:
                 await watch.changed()
@@ -58,43 +59,43 @@ async def _observe(observer: _Observer) -> AsyncGenerator[Observed, None]:
 class _Observer:
     """One observer of a session: its cursor, and what to yield next."""
 
-    def __init__(self, storage: Storage, session_id: str, place: ObserveCursor | None) -> None:
+    def __init__(self, storage: Storage, session_id: str, cursor: ObserveCursor | None) -> None:
         self.storage = storage
-        self.told: list[Observed] = []
+        self.observed: list[Observed] = []
         self.behind = False
         self.session_id = session_id
-        self._place = place
+        self._cursor = cursor
 
-    async def look(self) -> bool:
-        """Find out what there is to tell, and return False if the session was deleted."""
+    async def read(self) -> bool:
+        """Read what to yield next, with retries; return False if the session was deleted."""
         pause_s = _FIRST_PAUSE_S
         while True:
-            self.told, self.behind = [], False
+            self.observed, self.behind = [], False
             try:
-                await self._look()
+                await self._read()
             except SessionDeleted:
                 return False
             except SessionNotFound:
                 # Once the session exists, report it from its first revision.
-                self._place = self._place or ObserveCursor()
+                self._cursor = self._cursor or ObserveCursor()
             except StoreError as error:
                 if error.advice is not Advice.RETRY:
                     raise
                 await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, _LOOK_EVERY_S)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
                 continue
             return True
 
-    async def _look(self) -> None:
-        look = await self.storage.session_waiter.read(self.session_id, self._place)
-        telling = ObserverStream(self.session_id, rebase(self._place, look))
-        telling.page(look)
-        newest = look.newest.change
-        if not look.more and telling.cursor.change != newest:
-            seen = await self.storage.session_waiter.process_changes(self.session_id, telling.cursor.change)
+    async def _read(self) -> None:
+        page = await self.storage.session_waiter.read(self.session_id, self._cursor)
+        stream = ObserverStream(self.session_id, rebase(self._cursor, page))
+        stream.page(page)
+        newest = page.newest.change
+        if not page.more and stream.cursor.change != newest:
+            seen = await self.storage.session_waiter.process_changes(self.session_id, stream.cursor.change)
             if seen is None:
-                telling.gap(GapReason.TRIMMED, replace(telling.cursor, change=newest))
+                stream.gap(GapReason.TRIMMED, replace(stream.cursor, change=newest))
             else:
-                telling.changes(seen)
-        self.told, self._place = telling.observed, telling.cursor
-        self.behind = look.more or telling.cursor.change != newest
+                stream.changes(seen)
+        self.observed, self._cursor = stream.observed, stream.cursor
+        self.behind = page.more or stream.cursor.change != newest

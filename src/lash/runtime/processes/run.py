@@ -107,7 +107,7 @@ class ProcessRun:
         self._parking = False
         self._cancel_reason = acquired.record.projection.cancel_reason or ""
         self._cancel_pending = acquired.record.projection.cancel_requested
-        self._told_to_stop = acquired.record.projection.cancel_requested
+        self._cancel_seen = acquired.record.projection.cancel_requested
         self._released = False
         self._lost = False
         self._journal = Journal(
@@ -143,15 +143,15 @@ class ProcessRun:
             return RunEnd.LOST
 
     def cancel(self, reason: str) -> None:
-        """Let the function see a cancellation at what it awaits."""
-        self._cancel_reason, self._told_to_stop = reason, True
+        """Raise CancelledError in the function at its current await."""
+        self._cancel_reason, self._cancel_seen = reason, True
         self._cancel_pending = self._task is None
         if self._task is not None:
             self._task.cancel()
 
     def cancel_once(self, reason: str) -> None:
-        """Cancel, unless this run has been told before."""
-        if not self._told_to_stop:
+        """Cancel, unless this run has seen a cancel request."""
+        if not self._cancel_seen:
             self.cancel(reason)
 
     async def renew(self) -> None:
@@ -303,7 +303,7 @@ class ProcessRun:
         if self._parking:
             return await self._park()
         if self._task.cancelled():
-            if self._told_to_stop:
+            if self._cancel_seen:
                 return await self._end(await self._reread_cancellation())
             # Something that the function awaited was cancelled; no caller asked the process to stop.
             return await self._fail(asyncio.CancelledError("what the function awaited was cancelled"))

@@ -182,7 +182,7 @@ def _signature_behind_context(function: Callable[..., object]) -> inspect.Signat
 
 @functools.lru_cache(maxsize=_KEPT_FUNCTIONS)
 def _hints_of(function: Callable[..., object]) -> dict[str, object]:
-    """Return the declared types, or raise; what cannot be told yet, because a name comes later, is not remembered."""
+    """Return the declared types. Raises, and caches nothing, while a name in them is not defined yet."""
     return get_type_hints(function, include_extras=True)
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 PLUGIN: Final = "lash"
 _MOST_CRASHES: Final = 20
-"""How many attempts may crash, beyond those that may fail, before the input becomes a dead letter."""
+"""How many attempts may crash, beyond the ones that may fail, before the input becomes a dead letter."""
 _INPUT_KEY: Final = "input"
 _HISTORY_KEY: Final = "history"
 _TAKEN: Final = TurnCheckpoint(checkpoint=CheckpointPoint.AFTER_WORK)

@@ -53,7 +53,7 @@ class Poller:
         self._reclaimer = reclaimer
 
     async def run(self) -> None:
-        """Poll until the worker is told to stop; raises only StorageClosed."""
+        """Poll until the worker stops; raises only StorageClosed."""
         failures = 0
         with self._core.storage.hints.listen(work=True) as listener:
             self._state.listener = listener

@@ -1,4 +1,4 @@
-"""Slots: how many runs of a kind a worker has at once, and what it leaves alone for a while."""
+"""Slots: how many runs of a kind a worker has at once, and what it avoids for a while."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ Run = TypeVar("Run")
 _FIRST_PAUSE_S: Final = 0.01
 """A claim that was refused is retried soon: most often the other worker is done by then."""
 _REMEMBERED_S: Final = 60.0
-"""How long it is remembered that a session has run, to let others go first."""
+"""How long a session that has run yields to others."""
 
 
 class Slots(Generic[Run]):
     """The running sessions, or the running processes, of one worker.
 
-    Those that have waited longest come first, so that sessions that always have work do not starve the others; the work
-    list has an order of its own. A session or process for which the work list promised work and there was none is left
-    alone for a pause that doubles each time: otherwise a worker whose claims are refused would retry in a busy loop.
+    Sessions that have waited longest come first, so that sessions that always have work do not starve the others; the
+    work list has an order of its own. If a poll listed a session or process and its claim found no work, the worker
+    avoids it for a pause that doubles each time: without the pause, a worker whose claims are refused would retry in a
+    busy loop.
     """
 
     def __init__(self, limit: int, *, longest_pause_s: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -43,7 +44,7 @@ class Slots(Generic[Run]):
         return len(self._runs) - len(self._finishing)
 
     def wanted(self) -> int:
-        """Return how many to poll for, allowing for those that are avoided or have just run, which a poll names too."""
+        """Return how many to poll for; a poll also lists names that are avoided or have just run."""
         self._forget()
         known = self._avoided.keys() | self._left.keys()
         return 0 if self.is_full else self._limit - self._working + len(known)
@@ -51,7 +52,7 @@ class Slots(Generic[Run]):
     def ranked(self, names: Sequence[str]) -> list[str]:
         """Return what a poll found, in the order in which to take it."""
         if names:
-            # Those that are not ready any more need not be remembered.
+            # Forget names that are not ready any more.
             self._left = {name: self._left[name] for name in names if name in self._left}
         return sorted(names, key=lambda name: self._left.get(name, 0.0))
 
@@ -75,7 +76,7 @@ class Slots(Generic[Run]):
             self._finishing.add(name)
 
     def empty(self, name: str) -> None:
-        """Note that nothing runs in the slot any more, and keep it."""
+        """Keep the slot, with no run in it."""
         self._runs[name] = None
 
     def get(self, name: str) -> Run | None:
@@ -98,11 +99,11 @@ class Slots(Generic[Run]):
         self.avoid(name, backoff(times, first_s=_FIRST_PAUSE_S, longest_s=self._longest_pause_s))
 
     def avoid(self, name: str, seconds: float) -> None:
-        """Take no slot for this for a while."""
+        """Refuse slots to this name for some seconds."""
         self._avoided[name] = self._clock() + seconds
 
     def next_try_s(self) -> float:
-        """Return how soon something that is avoided now may be tried."""
+        """Return the seconds until the first avoided name may be tried."""
         return min(self._avoided.values(), default=float("inf")) - self._clock()
 
     def _forget(self) -> None:

@@ -44,7 +44,7 @@ class WorkerState:
         self.core.hooks.note("worker.trouble", error=f"{type(error).__qualname__}: {error}")
 
     async def pause(self, seconds: float) -> None:
-        """Sleep, or return early when the worker is told to stop."""
+        """Sleep, or return early when the worker stops."""
         await either(self.stopping.wait(), asyncio.sleep(seconds))
 
     def _ended(self, task: asyncio.Task[None]) -> None:

@@ -90,7 +90,7 @@ class Worker:
         return (*self._turn_slots.filled(), *self._process_slots.filled())
 
     async def _finish(self) -> None:
-        """Let runs end within the grace time; give back those that have not, and abandon those that do not react."""
+        """Let runs end within the grace time, then release the others; abandon runs that ignore it."""
         self.state.stopping.set()
         tasks = self.state.tasks
         if tasks:

@@ -46,7 +46,7 @@ class Engine:
         )
 
     def acquire(self) -> None:
-        """Wait for the write lock, then check that the files are still those that were opened."""
+        """Wait for the write lock, then check that the files are still the opened ones."""
         self.write_lock.acquire()
         try:
             if self.file_guard is not None:

@@ -1,1 +1,1 @@
-"""Calls of named queries and mapping of rows, one module or folder for each noun."""
+"""Calls of named queries and mapping of rows, one module or package for each noun."""

@@ -1,5 +1,5 @@
 -- name: activity_move_tail
--- Takes the next positions of a session, and begins its numbering if there is none.
+-- Takes the next positions of a session, and starts its numbering if it has none.
 INSERT INTO lash_activity_tails (session_key, epoch, position, written_bytes)
 VALUES (:session_key, :epoch, :count, :size)
 ON CONFLICT (session_key) DO UPDATE
@@ -7,12 +7,12 @@ SET position = position + excluded.position, written_bytes = written_bytes + exc
 RETURNING position, written_bytes;
 
 -- name: activity_insert
--- Shows something.
+-- Adds one row of activity.
 INSERT INTO lash_activity (session_key, position, revision, written_bytes, created_at_ms, body)
 VALUES (:session_key, :position, :revision, :written_bytes, :now_ms, :body);
 
 -- name: activity_trim
--- Removes the oldest rows up to the last one that is not kept any more; only some of the oldest are looked at.
+-- Removes the oldest rows that exceed a limit; only some of the oldest are checked.
 DELETE FROM lash_activity
 WHERE session_key = :session_key AND position <= (
     SELECT MAX(a.position)
@@ -27,7 +27,7 @@ WHERE session_key = :session_key AND position <= (
 );
 
 -- name: activity_session
--- Where a session stands: its head, its activity, its queue (counted up to a limit) and the feed of changes.
+-- The state of a session: its head, its activity, its queue (counted up to a limit) and the change feed.
 SELECT
     s.session_key, s.revision, t.epoch, t.position, q.queued, q.claimed, q.newest_seq, d.dead,
     COALESCE((SELECT c.seq FROM sqlite_sequence AS c WHERE c.name = 'lash_process_changes'), 0)
@@ -55,7 +55,7 @@ CROSS JOIN (
 WHERE s.session_id = :session_id;
 
 -- name: activity_after
--- The activity of a session behind a position.
+-- The activity of a session after a position.
 SELECT position, revision, body, created_at_ms
 FROM lash_activity
 WHERE session_key = :session_key AND position > :position
@@ -63,7 +63,7 @@ ORDER BY position
 LIMIT :limit;
 
 -- name: activity_process_changes
--- The changes behind a place in the feed, and whether a session may see their processes.
+-- The changes after a position of the feed, and whether a session may see their processes.
 SELECT
     c.seq, c.process_id, c.kind, c.sequence, c.status,
     EXISTS (
@@ -84,7 +84,7 @@ LIMIT :limit;
 SELECT seq FROM lash_process_change_floor WHERE one = 1;
 
 -- name: activity_raise_change_floor
--- Notes how far the feed is pruned, but not beyond its end.
+-- Records how far the feed is pruned, but not beyond its end.
 INSERT INTO lash_process_change_floor (one, seq)
 SELECT 1, MIN(:through, c.seq)
 FROM sqlite_sequence AS c

@@ -13,8 +13,8 @@ SET phase = 'kept', version = excluded.version, changed_at_ms = excluded.changed
 RETURNING token;
 
 -- name: attachment_announce
--- Writes a session's line. One that was committed keeps its stamp, its owner and its time; an owner is not lost to a put
--- that names none.
+-- Writes the manifest line of a session. A committed line keeps its stamp, its owner and its time; a put without an
+-- owner keeps the owner.
 INSERT INTO lash_attachments AS a (
     session_key, attachment_id, media_type, byte_len, width, height, label, owner_kind, owner_id, intent_at_ms
 )
@@ -60,14 +60,14 @@ ORDER BY a.attachment_id
 LIMIT :limit;
 
 -- name: attachment_stamp
--- Stamps the attachments (a JSON array of ids) of a session, where there is no stamp yet, and answers their ids.
+-- Stamps the attachments (a JSON array of ids) of a session that have no stamp yet, and returns their ids.
 UPDATE lash_attachments
 SET committed_at_ms = coalesce(committed_at_ms, :now_ms)
 WHERE session_key = :session_key AND attachment_id IN (SELECT value FROM json_each(:attachment_ids))
 RETURNING attachment_id;
 
 -- name: attachment_uncommitted
--- The lines without a stamp that are old enough, after a place in the list.
+-- The lines without a stamp that are old enough, after a position of the list.
 SELECT
     a.session_key, s.session_id, a.attachment_id, a.media_type, a.byte_len, a.width, a.height, a.label, a.owner_kind,
     a.owner_id, a.intent_at_ms, a.committed_at_ms
@@ -121,7 +121,7 @@ DELETE FROM lash_attachment_fences
 WHERE attachment_id = :attachment_id AND version = :version AND phase = 'deleting';
 
 -- name: attachment_bytes_put
--- Keeps bytes; the same ones are not written again, damaged ones are replaced.
+-- Stores bytes; equal bytes are not written again, damaged ones are replaced.
 INSERT INTO lash_attachment_bytes AS b (attachment_id, codec, size, content)
 VALUES (:attachment_id, :codec, :size, :content)
 ON CONFLICT (attachment_id) DO UPDATE

@@ -19,7 +19,7 @@ LIMIT :limit;
 SELECT EXISTS (SELECT 1 FROM lash_effects WHERE scope_id = :scope_id);
 
 -- name: effect_begin
--- Writes an effect as begun under a first claim.
+-- Starts an effect under a first claim.
 INSERT INTO lash_effects (
     scope_id, replay_key, session_key, process_key, envelope, envelope_hash, status, once, owner_id, incarnation_id,
     process, token, fencing, expires_at_ms, due_at_ms, group_key, created_at_ms, updated_at_ms
@@ -30,7 +30,7 @@ VALUES (
 );
 
 -- name: effect_take
--- Gives an effect to a new runner under the next fencing number, if it is still as it was seen; its due time stays.
+-- Gives an effect to a new runner under the next fencing number if no other runner has changed it; its due time stays.
 UPDATE lash_effects
 SET once = :once, owner_id = :owner_id, incarnation_id = :incarnation_id, process = :process, token = :token,
     fencing = fencing + 1, expires_at_ms = :expires_at_ms, updated_at_ms = :now_ms
@@ -48,7 +48,7 @@ WHERE scope_id = :scope_id AND replay_key = :replay_key AND envelope_hash = :env
 RETURNING fencing, expires_at_ms, due_at_ms;
 
 -- name: effect_finish
--- Records how an effect ended under a live claim, and its place in its group.
+-- Records the outcome of an effect under a live claim, and its rank in its group.
 UPDATE lash_effects
 SET status = :status, outcome = :outcome, error = :error, expires_at_ms = NULL, updated_at_ms = :now_ms,
     settled_rank = (
@@ -61,7 +61,7 @@ RETURNING replay_key, envelope, envelope_hash, status, outcome, error, once, own
     fencing, expires_at_ms, due_at_ms, settled_rank, created_at_ms, updated_at_ms;
 
 -- name: effect_finish_group
--- Counts an effect that has just settled in its group.
+-- Counts an effect that has just finished in its group.
 UPDATE lash_effect_groups
 SET settled = settled + 1
 WHERE scope_id = :scope_id AND group_key = (
@@ -69,14 +69,14 @@ WHERE scope_id = :scope_id AND group_key = (
 );
 
 -- name: effect_release
--- Gives a claim back, expired or not, if nobody has taken the effect over; the fencing number stays.
+-- Releases a claim, expired or not, unless another runner has taken the effect over; the fencing number stays.
 UPDATE lash_effects
 SET owner_id = NULL, incarnation_id = NULL, process = NULL, token = NULL, expires_at_ms = NULL, updated_at_ms = :now_ms
 WHERE scope_id = :scope_id AND replay_key = :replay_key AND envelope_hash = :envelope_hash AND token = :token
     AND fencing = :fencing AND status = 'in_progress';
 
 -- name: effect_record
--- Records an effect under the live lease of its session, unless something is recorded under its key.
+-- Records an effect under the live lease of its session, unless its key has a record.
 INSERT INTO lash_effects (
     scope_id, replay_key, session_key, process_key, envelope, envelope_hash, status, outcome, error, once, fencing,
     due_at_ms, group_key, settled_rank, created_at_ms, updated_at_ms
@@ -91,7 +91,8 @@ WHERE s.session_id = :owned_by AND l.owner_id = :owner_id AND l.incarnation_id =
 ON CONFLICT (scope_id, replay_key) DO NOTHING;
 
 -- name: effect_record_in_process
--- The same under the lease of its process. One statement for both would copy what it inserts, and take twice as long.
+-- Records an effect under the live lease of its process, unless its key has a record. One statement for sessions and
+-- processes would copy the inserted values, and take twice as long.
 INSERT INTO lash_effects (
     scope_id, replay_key, session_key, process_key, envelope, envelope_hash, status, outcome, error, once, fencing,
     due_at_ms, group_key, settled_rank, created_at_ms, updated_at_ms
@@ -106,21 +107,21 @@ WHERE p.process_id = :owned_by AND l.owner_id = :owner_id AND l.incarnation_id =
 ON CONFLICT (scope_id, replay_key) DO NOTHING;
 
 -- name: effect_retire
--- Forgets the effects of a scope.
+-- Deletes the effects of a scope.
 DELETE FROM lash_effects WHERE scope_id = :scope_id;
 
 -- name: effect_retire_groups
--- Forgets the groups of a scope.
+-- Deletes the groups of a scope.
 DELETE FROM lash_effect_groups WHERE scope_id = :scope_id;
 
 -- name: effect_open_group
--- Opens a group, unless there is one of this key.
+-- Opens a group, unless its key is taken.
 INSERT INTO lash_effect_groups (scope_id, group_key, session_key, process_key, size, created_at_ms)
 VALUES (:scope_id, :group_key, :session_key, :process_key, :size, :now_ms)
 ON CONFLICT (scope_id, group_key) DO NOTHING;
 
 -- name: effect_join_group
--- Counts an effect that begins, or is recorded at once, in its group.
+-- Counts an effect that starts, or is recorded at once, in its group.
 UPDATE lash_effect_groups
 SET members = members + 1, settled = settled + :settled
 WHERE scope_id = :scope_id AND group_key = :group_key;
@@ -130,7 +131,7 @@ WHERE scope_id = :scope_id AND group_key = :group_key;
 SELECT size, members, settled FROM lash_effect_groups WHERE scope_id = :scope_id AND group_key = :group_key;
 
 -- name: effect_finished
--- The effects of a group that have settled, in the order in which they did.
+-- The finished effects of a group, in the order in which they finished.
 SELECT replay_key FROM lash_effects
 WHERE scope_id = :scope_id AND group_key = :group_key AND settled_rank IS NOT NULL
 ORDER BY settled_rank;

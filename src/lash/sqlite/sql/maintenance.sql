@@ -15,7 +15,7 @@ ORDER BY c.session_key, c.key, c.first_revision
 LIMIT :limit;
 
 -- name: maintenance_drop_components
--- Drops such a component, unless a checkpoint needs it by now.
+-- Drops a component that maintenance_find_components found, unless a checkpoint needs it by now.
 DELETE FROM lash_components
 WHERE session_key = :session_key AND key = :key AND first_revision = :revision AND last_revision IS NOT NULL
     AND NOT EXISTS (
@@ -34,7 +34,7 @@ ORDER BY b.session_key, b.hash
 LIMIT :limit;
 
 -- name: maintenance_drop_blobs
--- Drops such bytes, unless a component refers to them by now.
+-- Drops bytes that maintenance_find_blobs found, unless a component refers to them by now.
 DELETE FROM lash_blobs
 WHERE session_key = :session_key AND hash = :key AND :revision = 0
     AND NOT EXISTS (
@@ -116,7 +116,7 @@ ORDER BY t.session_key, t.turn_id
 LIMIT :limit;
 
 -- name: maintenance_drop_turns
--- Removes the record of such a turn.
+-- Removes the record of a turn that maintenance_find_turns found.
 DELETE FROM lash_turns WHERE session_key = :session_key AND turn_id = :key AND :revision = 0;
 
 -- name: maintenance_find_source_keys
@@ -128,7 +128,7 @@ ORDER BY k.session_key, k.source_key
 LIMIT :limit;
 
 -- name: maintenance_drop_source_keys
--- Frees such a source key.
+-- Frees a source key that maintenance_find_source_keys found.
 DELETE FROM lash_source_keys
 WHERE session_key = :session_key AND source_key = :key AND :revision = 0 AND settled_at_ms IS NOT NULL;
 
@@ -141,7 +141,7 @@ ORDER BY a.session_key, a.position
 LIMIT :limit;
 
 -- name: maintenance_drop_activity
--- Removes such activity and everything older.
+-- Removes activity that maintenance_find_activity found, and everything older.
 DELETE FROM lash_activity WHERE session_key = :session_key AND position <= :revision AND :key = '';
 
 -- name: maintenance_table_rows
@@ -289,7 +289,8 @@ ORDER BY a.ref
 LIMIT :limit;
 
 -- name: maintenance_drop_environments
--- Removes such an environment, unless one of them refers to it by now.
+-- Removes an environment that maintenance_find_environments found, unless a process or a subscription refers to it by
+-- now.
 DELETE FROM lash_artifacts
 WHERE namespace = 'process_environment' AND ref = :key AND :session_key = 0 AND :revision = 0
     AND NOT EXISTS (SELECT 1 FROM lash_processes AS p WHERE p.environment_ref = lash_artifacts.ref)

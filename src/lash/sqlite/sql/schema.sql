@@ -3,11 +3,11 @@
 SELECT COALESCE(MAX(number), 0) FROM lash_migrations;
 
 -- name: schema_has_migrations
--- Says whether the table of migrations exists.
+-- Whether the table of migrations exists.
 SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'lash_migrations');
 
 -- name: schema_record_migration
--- Notes that a migration was applied.
+-- Records that a migration was applied.
 INSERT INTO lash_migrations (number, name, applied_at_ms) VALUES (:number, :name, :now_ms);
 
 -- name: schema_columns

@@ -3,21 +3,21 @@
 SELECT secret FROM lash_secrets WHERE name = 'waits';
 
 -- name: wait_keep_secret
--- Keeps a secret unless there is one.
+-- Stores a secret unless there is one.
 INSERT INTO lash_secrets (name, secret, created_at_ms)
 VALUES ('waits', :secret, :now_ms)
 ON CONFLICT (name) DO NOTHING;
 
 -- name: wait_session_life
--- Which life of a session this is, and how often its keys were revoked.
+-- The life of a session (a new session of the same id has another), and how often its keys were revoked.
 SELECT session_key, wait_revocations FROM lash_sessions WHERE session_id = :session_id;
 
 -- name: wait_process_life
--- Which life of a process this is.
+-- The life of a process: a new process of the same id has another.
 SELECT process_key FROM lash_processes WHERE process_id = :process_id;
 
 -- name: wait_owner_lives
--- Whether the owner of a wait is still the one of its key, and the key not revoked.
+-- Whether the owner of a wait is still the owner of its key, and the key not revoked.
 SELECT
     (:session_key IS NULL OR EXISTS (
         SELECT 1 FROM lash_sessions WHERE session_key = :session_key AND wait_revocations = :revocations
@@ -25,7 +25,7 @@ SELECT
     AND (:process_key IS NULL OR EXISTS (SELECT 1 FROM lash_processes WHERE process_key = :process_key));
 
 -- name: wait_open
--- Notes that somebody waits, and the deadline unless there is one or the wait is over.
+-- Opens a wait, with a deadline unless it has one or is resolved.
 INSERT INTO lash_waits AS w (key_id, scope_id, scope, identity, session_key, process_key, deadline_ms, created_at_ms)
 VALUES (:key_id, :scope_id, :scope, :identity, :session_key, :process_key, :deadline_ms, :now_ms)
 ON CONFLICT (key_id) DO UPDATE SET deadline_ms = excluded.deadline_ms
@@ -41,7 +41,7 @@ ON CONFLICT (key_id) DO UPDATE SET resolution = excluded.resolution, resolved_at
 WHERE w.resolution IS NULL;
 
 -- name: wait_note_change
--- Lets those who wait in other processes see that something may have changed.
+-- Makes waiters in other operating system processes see that something may have changed.
 INSERT INTO lash_wait_changes AS c (id, number) VALUES (1, 1)
 ON CONFLICT (id) DO UPDATE SET number = c.number + 1;
 
@@ -52,13 +52,13 @@ FROM lash_waits
 WHERE key_id = :key_id;
 
 -- name: wait_states
--- How some waits stand, and whether their deadline has passed.
+-- The states of some waits, and whether their deadlines have passed.
 SELECT w.key_id, w.resolution, w.resolution IS NULL AND COALESCE(w.deadline_ms <= :now_ms, 0)
 FROM json_each(:key_ids) AS wanted
 CROSS JOIN lash_waits AS w ON w.key_id = wanted.value;
 
 -- name: wait_expire
--- Resolves waits whose deadline has passed, the earliest first: those of key_ids, or any if that is null. Answers their
+-- Resolves waits whose deadline has passed, the earliest first: those of key_ids, or any if that is null. Returns their
 -- processes.
 UPDATE lash_waits SET resolution = :resolution, resolved_at_ms = :now_ms
 WHERE key_id IN (
@@ -79,7 +79,7 @@ UPDATE lash_sessions SET wait_revocations = wait_revocations + 1 WHERE session_i
 DELETE FROM lash_waits WHERE session_key = :session_key;
 
 -- name: wait_pending
--- Waits that are open, by the ids of their keys.
+-- Open waits, by the ids of their keys.
 SELECT key_id, scope, identity, deadline_ms, resolution, created_at_ms, resolved_at_ms
 FROM lash_waits INDEXED BY lash_waits_pending
 WHERE resolution IS NULL AND key_id > :after
@@ -87,7 +87,7 @@ ORDER BY key_id
 LIMIT :limit;
 
 -- name: wait_pending_in_scope
--- The same, of one scope.
+-- Open waits of one scope, by the ids of their keys.
 SELECT key_id, scope, identity, deadline_ms, resolution, created_at_ms, resolved_at_ms
 FROM lash_waits INDEXED BY lash_waits_scope
 WHERE resolution IS NULL AND scope_id = :scope_id AND key_id > :after

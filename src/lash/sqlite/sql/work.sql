@@ -21,8 +21,8 @@ WHERE runnable AND process_key = (
 UPDATE lash_process_leases SET runnable = 0, ready_at_ms = NULL WHERE process_key = :process_key;
 
 -- name: work_sessions
--- Sessions that have ready work, no live lease and no pause: one step through the index per session, not per batch, plus
--- the sessions whose delayed work has been due for longest.
+-- Sessions that have ready work, no live lease and no pause: one step through the index per session, not per batch,
+-- plus the sessions whose delayed work has been due for longest.
 WITH RECURSIVE walk (session_key) AS (
     SELECT MIN(session_key) FROM lash_batches INDEXED BY lash_batches_ready WHERE available_at_ms = 0
     UNION ALL
@@ -58,7 +58,7 @@ ORDER BY s.session_key
 LIMIT :limit;
 
 -- name: work_processes
--- Ready processes that are free or whose lease expired, without those that are bound to another owner.
+-- Ready processes that are free or whose lease expired, and that are not bound to another owner.
 WITH free (process_id, ready_at_ms, process_key) AS (
     SELECT p.process_id, l.ready_at_ms, l.process_key
     FROM lash_process_leases AS l INDEXED BY lash_process_leases_ready
@@ -181,10 +181,11 @@ WHERE l.process IS NOT NULL AND l.process ->> '$.boot_id' = :boot_id AND l.incar
 LIMIT :limit;
 
 -- name: work_marks
--- Which lists of a poll are not empty: ready or due work of sessions; ready or expired processes; sessions and processes
--- that other incarnations of one boot hold. Then the next moment at which something becomes ready without a write, one
--- arm per kind, and the moment at which the first schedule or deadline of a wait is due, which may have passed. Each is a
--- step or two through an index; the query of a list costs tens of microseconds even if the list is empty.
+-- Which lists of a poll are not empty: ready or due work of sessions; ready or expired processes; sessions and
+-- processes that other incarnations of one boot hold. Then the next moment at which something becomes ready without a
+-- write, one arm per kind, and the moment at which the first schedule or deadline of a wait is due, which may have
+-- passed. Each is a step or two through an index; the query of a list costs tens of microseconds even if the list is
+-- empty.
 SELECT
     (SELECT MIN(session_key) FROM lash_batches INDEXED BY lash_batches_ready WHERE available_at_ms = 0) IS NOT NULL
     OR EXISTS (

@@ -138,7 +138,7 @@ def _startup() -> bytes:
 @asynccontextmanager
 async def pooler_before(server: PostgresServer, *, size: int) -> AsyncIterator[tuple[Pooler, str]]:
     """Put a pooler before a private server; gives it and the URL that leads through it."""
-    folder, port = server._private_folder(), server._port
+    folder, port = server._private_directory(), server._port
     pooler = Pooler(f"{folder}/.s.PGSQL.{port}", size)
     await pooler.start()
     listening = await asyncio.start_server(pooler.serve, "127.0.0.1", 0)

@@ -24,7 +24,7 @@ class StandbyServer(PostgresServer):
         run_sql(self.url, "SELECT pg_promote(true, 60)")
 
     def _run_initdb(self, binaries: Path, folder: Path, identity: _ServerUser) -> None:
-        source = f"--host={self._primary._private_folder()}", f"--port={self._primary._port}", "--username=postgres"
+        source = f"--host={self._primary._private_directory()}", f"--port={self._primary._port}", "--username=postgres"
         target = f"--pgdata={folder / 'data'}", "--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast"
         command = [str(binaries / "pg_basebackup"), *source, *target, "--no-sync"]
         done = subprocess.run(

@@ -50,7 +50,7 @@ async def reclaim_graphs(transaction: Transaction, schema: str, session_keys: It
 
 
 async def recount(transaction: Transaction, session_key: int) -> None:
-    """Count the live nodes that a session sees again, its own and the inherited ones."""
+    """Recount the live nodes that a session sees, its own and the inherited ones."""
     first = await transaction.one(PathRow, "node_first_user", session_key)
     await transaction.run("node_recount", session_key, first_user_text(first))
 

@@ -1,13 +1,14 @@
 -- name: dead_letter_of_claim
--- Which batches of the ids $2 died under the claim of token $3.
+-- The batches of the ids $2 that died under the claim of token $3.
 SELECT d.batch_id
 FROM :"schema".lash_sessions AS s
 JOIN :"schema".lash_dead_letters AS d ON d.session_key = s.session_key
 WHERE s.session_id = $1::text AND d.batch_id = ANY ($2::text[]) AND d.claim_token = $3::text;
 
 -- name: dead_letter_bury
--- Moves what the claim of token $2 and id $3 holds to the dead letters, in the order of the queue, if that is exactly
--- the batches $4. Answers what it held; no row if there is no session. The lease row is held as by a commit.
+-- Moves the batches that the claim of token $2 and id $3 holds to the dead letters, in the order of the queue, if they
+-- are exactly the batches $4. Returns what it held; no row if the session does not exist. The lease row is locked as by
+-- a commit.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 lease AS (
     SELECT l.session_key
@@ -49,8 +50,8 @@ gone AS (
 SELECT array(SELECT held.batch_id FROM held) FROM lease;
 
 -- name: dead_letter_revive
--- Moves a dead letter to the end of the queue, as if it had never been claimed, and answers its batch; no row if there
--- is no session. The lock keeps the session from being deleted meanwhile; it does not wait for commits.
+-- Moves a dead letter to the end of the queue, as if it had never been claimed, and returns its batch; no row if the
+-- session does not exist. The lock prevents a concurrent deletion of the session; it does not wait for commits.
 WITH s AS (SELECT session_key FROM :"schema".lash_sessions WHERE session_id = $1::text FOR KEY SHARE),
 gone AS (
     DELETE FROM :"schema".lash_dead_letters AS d
@@ -81,8 +82,8 @@ SELECT
 FROM s;
 
 -- name: dead_letter_remove
--- Removes a dead letter, settles the source key of its batch, acknowledges its wake and answers whether it was there;
--- no row if there is no session.
+-- Removes a dead letter, marks the source key of its batch as finished, acknowledges its wake, and returns whether the
+-- letter existed; no row if the session does not exist.
 WITH s AS (SELECT session_key FROM :"schema".lash_sessions WHERE session_id = $1::text),
 clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 gone AS (
@@ -106,7 +107,7 @@ settled AS (
 SELECT EXISTS (SELECT 1 FROM gone) FROM s;
 
 -- name: dead_letter_page
--- The dead letters of all sessions behind place $1, as they died.
+-- The dead letters of all sessions after position $1, in the order in which they died.
 SELECT
     d.place, s.session_id, d.seq, d.batch_id, d.source_key, d.delivery, d.slot, d.merge_key, d.enqueued_at_ms,
     d.claim_count, d.payloads, d.reason, d.error, d.died_at_ms
@@ -117,7 +118,8 @@ ORDER BY d.place + 0
 LIMIT $2::bigint;
 
 -- name: dead_letter_page_of_session
--- The dead letters of one session behind place $2, as they died; no row if there is no session.
+-- The dead letters of one session after position $2, in the order in which they died; no row if the session does not
+-- exist.
 SELECT
     s.session_key,
     array(

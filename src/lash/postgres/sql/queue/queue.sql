@@ -1,6 +1,6 @@
 -- name: queue_enqueue
--- Adds a batch to the end of the queue, unless its source key is known or there is no session. The lock keeps the
--- session from being deleted meanwhile; it does not wait for commits.
+-- Adds a batch to the end of the queue, unless its source key is known or the session does not exist. The lock prevents
+-- a concurrent deletion of the session; it does not wait for commits.
 WITH s AS (SELECT session_key FROM :"schema".lash_sessions WHERE session_id = $1::text FOR KEY SHARE),
 clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 reserved AS (
@@ -23,7 +23,7 @@ RETURNING
     seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, payloads;
 
 -- name: queue_known_key
--- What is known of a source key, and its batch if it is still queued.
+-- The record of a source key, and its batch if it is still queued.
 SELECT
     row(k.batch_id, k.content_hash, k.state),
     array(
@@ -39,18 +39,17 @@ JOIN :"schema".lash_source_keys AS k ON k.session_key = s.session_key
 WHERE s.session_id = $1::text AND k.source_key = $2::text;
 
 -- name: queue_promote
--- Makes delayed work ready that has become due, so that the order of the queue alone decides from then on.
+-- Makes delayed work ready once it is due; from then on only its position in the queue decides.
 UPDATE :"schema".lash_batches
 SET available_at_ms = 0
 WHERE session_key = $1::bigint AND available_at_ms > 0 AND available_at_ms <= :"schema".lash_now_ms()
 RETURNING seq;
 
 -- name: queue_facts
--- The time, the lease and the head of a session's queue: the first $4 of each lane of $3 that are ready and that no
--- live claim under the lease of fencing number $2 holds, the first such command, and what stands behind. An
--- order instead of EXISTS, which may search the work of all sessions for one batch of this one. A lane is asked for as a
--- range, whose order only the index on lanes has: going by the key of the table would read a whole queue that has
--- nothing in the lane.
+-- The time, the lease and the head of a session's queue: in each lane of $3 the first $4 batches that are ready and not
+-- held by a live claim under the lease of fencing number $2, the first such command, and what follows. ORDER BY instead
+-- of EXISTS, which may scan the work of all sessions for one batch. A lane is given as a range, an order that only the
+-- index on lanes has: by the key of the table the statement would read a whole queue that has nothing in the lane.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms)
 SELECT
     s.session_key,
@@ -105,7 +104,7 @@ JOIN :"schema".lash_session_leases AS l ON l.session_key = s.session_key
 WHERE s.session_id = $1::text;
 
 -- fragment: stamped
--- Answers the batches that an update called stamped has claimed, in their order, after the time.
+-- Returns the time and the batches claimed by an update called stamped, in their order.
     RETURNING
         b.seq, b.batch_id, b.source_key, b.delivery, b.slot, b.merge_key, b.available_at_ms, b.enqueued_at_ms,
         b.claim_count, b.payloads
@@ -122,8 +121,8 @@ SELECT
     )
 
 -- name: queue_stamp
--- Puts a claim on the batches of places $2, all or none: the lease must be live under the fence ($3 to $6), and every
--- batch still there and not held by a live claim, unless by this one. Answers the time and the batches.
+-- Puts a claim on the batches at positions $2, all or none: the lease must be live under the fence ($3 to $6), and
+-- every batch must exist and not be held by another live claim. Returns the time and the batches.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 lease AS (
     SELECT l.fencing, l.expires_at_ms
@@ -132,7 +131,7 @@ lease AS (
         AND l.token = $5::text AND l.fencing = $6::bigint
     FOR NO KEY UPDATE
 ),
--- Locked after the lease, as everybody does.
+-- Locked after the lease, as in every statement.
 free AS (
     SELECT b.seq
     FROM :"schema".lash_batches AS b, clock
@@ -152,7 +151,7 @@ guard AS (
 ),
 stamped AS (
     UPDATE :"schema".lash_batches AS b
-    -- A repeat after a lost answer finds its own claim, and that is one attempt.
+    -- A retry after a lost answer finds its own claim, and does not count another attempt.
     SET claim_count = b.claim_count + CASE WHEN b.claim_token = $8::text THEN 0 ELSE 1 END, claim_id = $7::text,
         claim_token = $8::text, claim_lease_fencing = $6::bigint, claim_expires_at_ms = guard.now_ms + $9::bigint
     FROM guard
@@ -161,9 +160,9 @@ stamped AS (
 FROM guard;
 
 -- name: queue_claim_turn
--- Gives the lease to a new holder ($4 to $7) under the number $3, and puts a claim on the batches of places $2, all of it
--- or nothing: the number before must be the last one, its lease free or lapsed, and every batch still there. Answers the
--- time, the batches, the revision, and whether scope $11 has effects.
+-- Gives the lease to a new holder ($4 to $7) under the fencing number $3, and puts a claim on the batches at positions
+-- $2; does all of it or nothing. The previous number must be the last one, its lease free or expired, and every batch
+-- must exist. Returns the time, the batches, the revision, and whether scope $11 has effects.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 lease AS (
     SELECT l.session_key
@@ -171,12 +170,12 @@ lease AS (
     WHERE l.session_key = $1::bigint
         AND (
             (l.fencing = $3::bigint - 1 AND (l.token IS NULL OR l.expires_at_ms <= clock.now_ms))
-            -- A repeat after a lost answer.
+            -- A retry after a lost answer.
             OR (l.fencing = $3::bigint AND l.token = $7::text)
         )
     FOR NO KEY UPDATE OF l
 ),
--- Locked after the lease, as everybody does; no claim made under an earlier lease is live.
+-- Locked after the lease, as in every statement; no claim made under an earlier lease is live.
 free AS (
     SELECT b.seq
     FROM :"schema".lash_batches AS b
@@ -209,8 +208,8 @@ stamped AS (
 FROM guard;
 
 -- name: queue_extend
--- Moves the expiry of a claim of $3 batches, never to an earlier moment, if it still holds all of them. Answers the
--- expiry; no row if it does not, or if there is no session.
+-- Moves the expiry of a claim of $3 batches, never to an earlier moment, if it still holds all of them. Returns the
+-- expiry; no row if it does not hold them, or if the session does not exist.
 WITH s AS (SELECT session_key FROM :"schema".lash_sessions WHERE session_id = $1::text),
 held AS (
     SELECT b.seq FROM :"schema".lash_batches AS b, s
@@ -229,7 +228,8 @@ extended AS (
 SELECT min(claim_expires_at_ms) FROM extended HAVING count(*) > 0;
 
 -- name: queue_abandon
--- Gives back what a claim holds, takes back $3 attempts, and counts the batches; no row if there is no session.
+-- Releases the batches of a claim, takes back $3 attempts, and counts the batches; no row if the session does not
+-- exist.
 WITH s AS (SELECT session_key FROM :"schema".lash_sessions WHERE session_id = $1::text),
 given_back AS (
     UPDATE :"schema".lash_batches AS b
@@ -242,8 +242,8 @@ given_back AS (
 SELECT (SELECT count(*) FROM given_back) FROM s;
 
 -- name: queue_cancel
--- Removes a batch that no live claim holds, settles its source key and acknowledges its wake; no row if there is no
--- session. The lease row is held, so that no claim is made meanwhile.
+-- Removes a batch that no live claim holds, marks its source key as finished and acknowledges its wake; no row if the
+-- session does not exist. The lease row is locked, so that no claim is made meanwhile.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 lease AS (
     SELECT l.session_key, l.fencing, l.token
@@ -288,7 +288,8 @@ SELECT
 FROM lease;
 
 -- name: queue_page
--- What is queued for a session behind place $2, in order; only what no live claim holds if $4. No row without session.
+-- The queued batches of a session after position $2, in order; if $4, only the ones that no live claim holds. No row if
+-- the session does not exist.
 SELECT
     s.session_key,
     array(
@@ -310,8 +311,8 @@ JOIN :"schema".lash_session_leases AS l ON l.session_key = s.session_key
 WHERE s.session_id = $1::text;
 
 -- name: queue_ready_sessions
--- Sessions behind a place that have ready work and no live lease: one step through the index for each session, not
--- for each batch, and besides them those whose delayed work has been due for longest.
+-- Sessions after the given one that have ready work and no live lease: one step through the index per session, not per
+-- batch, plus the sessions whose delayed work has been due for longest.
 WITH RECURSIVE clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 start AS (
     SELECT coalesce((SELECT session_key FROM :"schema".lash_sessions WHERE session_id = $2::text), 0) AS session_key
@@ -345,7 +346,7 @@ idle AS (
     LIMIT $1::bigint
 ),
 due AS (
-    -- Subqueries and not joins: whatever the statistics say, the index gives the batches in this order, up to now.
+    -- Subqueries, not joins: the index then gives the batches in this order, up to now, whatever the statistics are.
     SELECT b.session_key
     FROM :"schema".lash_batches AS b
     WHERE b.available_at_ms > 0 AND b.available_at_ms <= (SELECT now_ms FROM clock)

@@ -1,8 +1,8 @@
 -- name: commit_facts
 -- The facts for a commit of turn $2 that names the nodes $3, the refs $4, the claims of tokens $5 and ids $6, and the
--- attachments $7: the time, the head, the turn's commit if it has one, the lease, those of the nodes that are stored
--- (inherited ones on segment 0), those of the refs whose bytes are stored, the batches that the claims hold, those of
--- the attachments that the session has, and whether a fork inherits from the session.
+-- attachments $7: the time, the head, the turn's commit if it has one, the lease, the given nodes that are stored
+-- (inherited ones on segment 0), the given refs whose bytes are stored, the batches that the claims hold, the given
+-- attachments that the session has, and whether a fork inherits from the session.
 SELECT
     :"schema".lash_now_ms(),
     row(

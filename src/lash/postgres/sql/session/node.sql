@@ -1,5 +1,5 @@
 -- name: node_one
--- One live node by its id, own or inherited, or none; no row if there is no session.
+-- One live node by its id, own or inherited, or none; no row if the session does not exist.
 SELECT
     s.session_key,
     array(
@@ -95,7 +95,7 @@ SET (node_count, user_message_count) = (
 WHERE session_key = $1::bigint;
 
 -- name: node_removed_count
--- Counts the removed nodes of one session; no row if there is no session.
+-- Counts the removed nodes of one session; no row if the session does not exist.
 SELECT (
     SELECT count(*)
     FROM :"schema".lash_nodes AS n
@@ -105,8 +105,8 @@ FROM :"schema".lash_sessions AS s
 WHERE s.session_id = $1::text;
 
 -- name: node_vacuum
--- Deletes the removed nodes of one session for good, and counts them; no row if there is no session. The segments they
--- lay on are closed, so that their positions are not used again.
+-- Deletes the removed nodes of one session permanently, and counts them; no row if the session does not exist. Their
+-- segments are closed, so that their positions are not used again.
 WITH s AS (SELECT session_key FROM :"schema".lash_sessions WHERE session_id = $1::text),
 gone AS (
     DELETE FROM :"schema".lash_nodes AS n

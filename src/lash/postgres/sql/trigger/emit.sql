@@ -12,7 +12,7 @@ FROM :"schema".lash_trigger_occurrences
 WHERE occurrence_id = $1::text;
 
 -- name: emit_lock
--- The same, locked until the transaction ends.
+-- One occurrence, locked until the transaction ends.
 SELECT occurrence_key, occurrence_id, request_hash, request, report, occurred_at_ms
 FROM :"schema".lash_trigger_occurrences
 WHERE occurrence_id = $1::text
@@ -147,7 +147,7 @@ LIMIT $2::bigint
 FOR UPDATE OF o SKIP LOCKED;
 
 -- name: emit_prune
--- Removes those of them that got no process before they were locked; returns the oldest first.
+-- Removes the occurrences that emit_prunable locked and that got no process before; returns the oldest first.
 WITH gone AS (
     DELETE FROM :"schema".lash_trigger_occurrences AS o
     USING unnest($1::bigint[]) AS held (occurrence_key)

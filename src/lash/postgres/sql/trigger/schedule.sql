@@ -29,7 +29,7 @@ RETURNING
 
 -- name: schedule_change
 -- Writes the next revision of a schedule; no row if it was changed since it was read, or if the session is gone. The
--- session is locked, as above.
+-- session is locked, so that its deletion sees the schedule.
 WITH session AS (
     SELECT 1 FROM :"schema".lash_session_ids WHERE session_id = $1::text AND deleted_at_ms IS NULL FOR SHARE
 )

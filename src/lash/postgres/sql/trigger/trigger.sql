@@ -23,7 +23,7 @@ ORDER BY subscription_key DESC
 LIMIT $2::bigint;
 
 -- name: trigger_lock
--- The same, locked until the transaction ends.
+-- One subscription by its name, locked until the transaction ends.
 SELECT
     t.subscription_key, t.subscription_id, t.owner_session_id, t.key, t.revision, t.fingerprint, t.definition, t.enabled,
     t.created_at_ms, t.updated_at_ms

@@ -67,7 +67,7 @@ def reclaim_graphs(transaction: Transaction, session_keys: Iterable[int]) -> Non
 
 
 def recount(transaction: Transaction, session_key: int) -> None:
-    """Count the live nodes that a session sees again, its own and the inherited ones."""
+    """Recount the live nodes that a session sees, its own and the inherited ones."""
     first = transaction.one(PathRow, "node_first_user", session_key=session_key)
     transaction.run("node_recount", session_key=session_key, first_user_message=first_user_text(first))
 

@@ -1,12 +1,12 @@
 -- name: dead_letter_of_claim
--- Which batches (of a JSON array of ids) died under a claim.
+-- The batches (of a JSON array of ids) that died under a claim.
 SELECT batch_id
 FROM lash_dead_letters INDEXED BY lash_dead_letters_id
 WHERE session_key = :session_key AND claim_token = :claim_token
     AND batch_id IN (SELECT value FROM json_each(:batch_ids));
 
 -- name: dead_letter_bury
--- Copies what a claim holds to the dead letters, in the order of the queue.
+-- Copies the batches that a claim holds to the dead letters, in the order of the queue.
 INSERT INTO lash_dead_letters (
     session_key, batch_id, seq, source_key, lane, delivery, slot, merge_key, enqueued_at_ms, claim_count, payloads,
     claim_token, reason, error, died_at_ms
@@ -30,13 +30,13 @@ RETURNING
     seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, payloads;
 
 -- name: dead_letter_remove
--- Removes a dead letter, and answers the source key of its batch.
+-- Removes a dead letter, and returns the source key of its batch.
 DELETE FROM lash_dead_letters
 WHERE session_key = :session_key AND batch_id = :batch_id
 RETURNING source_key;
 
 -- name: dead_letter_page
--- The dead letters of all sessions behind a place, as they died.
+-- The dead letters of all sessions after a position, in the order in which they died.
 SELECT
     d.place, s.session_id, d.seq, d.batch_id, d.source_key, d.delivery, d.slot, d.merge_key, d.enqueued_at_ms,
     d.claim_count, d.payloads, d.reason, d.error, d.died_at_ms
@@ -47,7 +47,7 @@ ORDER BY d.place
 LIMIT :limit;
 
 -- name: dead_letter_page_of_session
--- The dead letters of one session behind a place, as they died.
+-- The dead letters of one session after a position, in the order in which they died.
 SELECT
     d.place, s.session_id, d.seq, d.batch_id, d.source_key, d.delivery, d.slot, d.merge_key, d.enqueued_at_ms,
     d.claim_count, d.payloads, d.reason, d.error, d.died_at_ms

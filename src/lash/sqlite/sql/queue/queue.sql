@@ -5,7 +5,7 @@ VALUES (:session_key, :source_key, :batch_id, :content_hash, 'pending')
 ON CONFLICT (session_key, source_key) DO NOTHING;
 
 -- name: queue_known_key
--- What is known of a source key.
+-- The record of a source key.
 SELECT batch_id, content_hash, state
 FROM lash_source_keys
 WHERE session_key = :session_key AND source_key = :source_key;
@@ -30,7 +30,7 @@ FROM lash_batches
 WHERE session_key = :session_key AND batch_id = :batch_id;
 
 -- name: queue_promote
--- Makes delayed work ready that has become due, so that the order of the queue alone decides from then on.
+-- Makes delayed work ready once it is due; from then on only its position in the queue decides.
 UPDATE lash_batches
 SET available_at_ms = 0
 WHERE session_key = :session_key AND available_at_ms > 0 AND available_at_ms <= :now_ms;
@@ -61,7 +61,7 @@ SELECT
     );
 
 -- name: queue_stamp
--- Puts a claim on batches (a JSON array of their places), and answers them, in no order.
+-- Puts a claim on batches (a JSON array of their positions), and returns them in any order.
 UPDATE lash_batches
 SET claim_count = claim_count + 1, claim_id = :claim_id, claim_token = :claim_token,
     claim_lease_fencing = :lease_fencing, claim_expires_at_ms = :expires_at_ms
@@ -70,8 +70,8 @@ RETURNING
     seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, payloads;
 
 -- name: queue_extend
--- Extends a claim that still holds as many batches as it was made for, never to an earlier moment. Returns the expiry of
--- each batch.
+-- Extends a claim that still holds as many batches as it was made for, never to an earlier moment. Returns the expiry
+-- of each batch.
 UPDATE lash_batches
 SET claim_expires_at_ms = MAX(claim_expires_at_ms, :expires_at_ms)
 WHERE session_key = :session_key AND claim_token = :claim_token
@@ -89,7 +89,7 @@ WHERE session_key = (SELECT session_key FROM lash_sessions WHERE session_id = :s
     AND claim_token IS NOT NULL AND claim_lease_fencing = :fencing;
 
 -- name: queue_abandon
--- Gives back what a claim holds, and takes back the attempts that do not count.
+-- Releases the batches of a claim, and takes back the attempts that do not count.
 UPDATE lash_batches
 SET claim_count = MAX(claim_count - :uncounted, 0), claim_id = NULL, claim_token = NULL, claim_lease_fencing = NULL,
     claim_expires_at_ms = NULL
@@ -108,13 +108,13 @@ RETURNING
     seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, payloads;
 
 -- name: queue_finish_key
--- Notes what became of the batch of a source key.
+-- Records what became of the batch of a source key.
 UPDATE lash_source_keys
 SET state = :state, settled_at_ms = :now_ms
 WHERE session_key = :session_key AND source_key = :source_key;
 
 -- name: queue_page
--- What is queued for a session, in order.
+-- The queued batches of a session, in order.
 SELECT
     seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, payloads
 FROM lash_batches
@@ -123,7 +123,7 @@ ORDER BY seq
 LIMIT :limit;
 
 -- name: queue_page_pending
--- What is queued for a session and not held by a live claim, in order.
+-- The queued batches of a session that no live claim holds, in order.
 SELECT
     b.seq, b.batch_id, b.source_key, b.delivery, b.slot, b.merge_key, b.available_at_ms, b.enqueued_at_ms,
     b.claim_count, b.payloads
@@ -138,8 +138,8 @@ ORDER BY b.seq
 LIMIT :limit;
 
 -- name: queue_ready_sessions
--- Sessions behind a place that have ready work and no live lease: one step through the index for each session, not
--- for each batch, and besides them those whose delayed work has been due for longest.
+-- Sessions after the given one that have ready work and no live lease: one step through the index per session, not per
+-- batch, plus the sessions whose delayed work has been due for longest.
 WITH RECURSIVE start (session_key) AS (
     SELECT COALESCE((SELECT session_key FROM lash_sessions WHERE session_id = :after), 0)
 ),

@@ -1,6 +1,6 @@
 -- name: node_stored
--- Those of some nodes (a JSON array of ids) that are stored, for writers; inherited ones on segment 0. CROSS
--- JOIN makes SQLite look each id up instead of reading the whole graph.
+-- The given nodes (a JSON array of ids) that are stored, for writers; inherited ones on segment 0. CROSS JOIN makes
+-- SQLite look each id up instead of reading the whole graph.
 SELECT
     n.node_id, n.parent_node_id, n.segment, n.depth,
     NOT EXISTS (
@@ -169,11 +169,11 @@ WHERE session_key = :session_key
     AND segment IN (SELECT segment FROM lash_nodes WHERE session_key = :session_key AND tombstoned_at_ms IS NOT NULL);
 
 -- name: node_removed_count
--- Counts the removed nodes of one session; no row if there is no session.
+-- Counts the removed nodes of one session; no row if the session does not exist.
 SELECT (SELECT COUNT(*) FROM lash_nodes AS n WHERE n.session_key = s.session_key AND n.tombstoned_at_ms IS NOT NULL)
 FROM lash_sessions AS s
 WHERE s.session_id = :session_id;
 
 -- name: node_vacuum
--- Deletes the removed nodes of one session for good.
+-- Deletes the removed nodes of one session permanently.
 DELETE FROM lash_nodes WHERE session_key = :session_key AND tombstoned_at_ms IS NOT NULL;
