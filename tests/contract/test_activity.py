@@ -89,7 +89,7 @@ class TestActivity:
         assert (look.gap, look.activity, look.newest.revision, look.newest.position) == (None, (), 1, 2)
 
     async def test_what_is_too_much_is_trimmed(self, harness: Harness) -> None:
-        """The last 2,048 items are kept; a reader who missed older ones gets a gap, never part of them."""
+        """The last 2,048 items are kept; a reader that missed older ones gets a gap, never part of them."""
         storage = await sessions(harness, "s")
         begin = (await storage.activity.read("s")).newest
         for _ in range(4):
@@ -129,7 +129,7 @@ class TestActivity:
         assert [item.payload for item in await seen(storage, after=1)] == ["young", "new"]
 
     async def test_pruning_forgets_sessions_that_fell_silent(self, harness: Harness) -> None:
-        """Maintenance removes old activity; positions continue, and a reader who missed it gets a gap."""
+        """Maintenance removes old activity; positions continue, and a reader that missed it gets a gap."""
         storage = await sessions(harness, "s", "other")
         begin = (await storage.activity.read("s")).newest
         await show(storage, "a", "b")

@@ -44,9 +44,9 @@ BAD_EVENTS: Final[dict[str, Any]] = {
     "undeclared": event("unheard"),
     "undeclared with the name of a method": event("__class__"),
     "wrong type in the payload": event("count", {"n": "1"}),
-    "float where an integer is due": event("count", {"n": 1.5}),
+    "float instead of an integer": event("count", {"n": 1.5}),
     "property missing": event("count", {}),
-    "property too much": event("count", {"n": 1, "m": 2}),
+    "extra property": event("count", {"n": 1, "m": 2}),
     "payload missing": event("count"),
     "pointer of a wake that finds nothing": event("news", {"txt": "x"}),
     "pointer into a number": event("news", 5),
@@ -56,9 +56,9 @@ BAD_EVENTS: Final[dict[str, Any]] = {
     "end without a key": event("end", {"why": 1}),
     "core end without a key": event("process.completed", {"outcome": {"type": "success"}}),
     "cancel request without a key": event("process.cancel_requested", {"reason": "r"}),
-    "wait that is none": event("process.waiting", {"wait": {"name": "go"}}),
-    "owner that is none": event("process.started", {"owner": 5}),
-    "reference that is none": event("process.external_ref_set", {"backend": 1}),
+    "invalid wait": event("process.waiting", {"wait": {"name": "go"}}),
+    "invalid owner": event("process.started", {"owner": 5}),
+    "invalid reference": event("process.external_ref_set", {"backend": 1}),
 }
 """Events that a process with the types of `TYPES` refuses; the message names the process."""
 

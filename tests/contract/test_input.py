@@ -144,7 +144,7 @@ BAD_COMMITS: Final[dict[str, dict[str, Any]]] = {
     "usage entry of another type": {"usage": (("turn", "m", 5),)},
     "usage below zero": {"usage": (_usage(input_tokens=-1),)},
     "usage too large": {"usage": (_usage(output_tokens=2**63),)},
-    "usage that adds up to too much": {"usage": (_usage(input_tokens=MAX_INTEGER), _usage(input_tokens=1))},
+    "usage with an oversize sum": {"usage": (_usage(input_tokens=MAX_INTEGER), _usage(input_tokens=1))},
     "usage as float": {"usage": (_usage(cached_input_tokens=1.5),)},
     "usage as bool": {"usage": (_usage(reasoning_tokens=True),)},
     "usage source with NUL": {"usage": (spent(1, source="a\0b"),)},
@@ -154,7 +154,7 @@ BAD_COMMITS: Final[dict[str, dict[str, Any]]] = {
     "config missing": {"config": None},
     "config of another type": {"config": {"provider_id": "p"}},
     "config with a surrogate": {"config": SessionConfig(provider_id=SURROGATE)},
-    "config with no window": {"config": SessionConfig(model=ModelSpec(limits=ModelLimits(context_window_tokens=0)))},
+    "config without a window": {"config": SessionConfig(model=ModelSpec(limits=ModelLimits(context_window_tokens=0)))},
 }
 """Changes that make a commit impossible to store, whatever the session holds."""
 
@@ -213,7 +213,7 @@ BY_OPTIONAL_ID: Final[dict[str, CallWith]] = {
 """Calls that take an id or None."""
 
 BAD_CALLS: Final[dict[str, BadCall]] = {
-    "page of nothing": lambda storage: storage.sessions.list(limit=0),
+    "page of zero": lambda storage: storage.sessions.list(limit=0),
     "page too large": lambda storage: storage.sessions.list(limit=1_001),
     "page size as text": lambda storage: storage.sessions.list(limit="5"),  # type: ignore[arg-type]
     "page size as bool": lambda storage: storage.sessions.list(limit=True),

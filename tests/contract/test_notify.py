@@ -104,7 +104,7 @@ async def _end_child(storage: Storage, _fence: LeaseFence, _claim: Claim) -> obj
 RUNNABLE: Final[dict[str, Act]] = {
     "register": _register,
     "cancel a process": _cancel_process,
-    "give a process back": _give_back,
+    "release a process": _give_back,
     "park": _park,
     "end a child": _end_child,
 }

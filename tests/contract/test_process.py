@@ -62,7 +62,7 @@ def _changed(base: Registration, **changes: Any) -> Registration:  # noqa: ANN40
 OTHERWISE: Final[dict[str, dict[str, Any]]] = {
     "input": {"input": EngineInput(kind="work", payload={"k": 2})},
     "identity": {"identity": ProcessIdentity(kind="work", label="another")},
-    "one event type more": {"event_types": (NOTE, GO, EventType(name="more"))},
+    "one more event type": {"event_types": (NOTE, GO, EventType(name="more"))},
     "event types in another order": {"event_types": (GO, NOTE)},
     "cause": {"provenance": Provenance(caused_by=ProcessCause(process_id="parent"))},
     "originator": {"provenance": Provenance(originator=SessionOriginator(scope=scope("s")))},
@@ -84,7 +84,7 @@ BAD_REGISTRATIONS: Final[dict[str, dict[str, Any]]] = {
     "failure without output": {"event_types": (ending("bad", TerminalState.FAILED),)},
     "cancellation without output": {"event_types": (ending("bad", TerminalState.CANCELLED),)},
     "pointer without a slash": {"event_types": (ending("bad", TerminalState.FAILED, Pointer(path="a")),)},
-    "schema that is none": {"event_types": (EventType(name="bad", payload_schema={"type": "nonsense"}),)},
+    "invalid schema": {"event_types": (EventType(name="bad", payload_schema={"type": "nonsense"}),)},
     "input of another type": {"input": {"type": "engine"}},
     "external recovery of a worker's process": {"recovery": Recovery.EXTERNAL},
     "recovery unknown": {"recovery": "maybe"},

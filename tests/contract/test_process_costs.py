@@ -186,7 +186,7 @@ LISTS: Final[dict[str, Ask]] = {
     "by kind and status": _listing(kind="kind8", status=ProcessStatus.RUNNING),
     "nothing of that kind": _listing(kind="none"),
     "runnable": lambda storage: storage.processes.runnable(),
-    "more that is runnable": lambda storage: storage.processes.runnable(after="p050000"),
+    "more runnable": lambda storage: storage.processes.runnable(after="p050000"),
     "grants of a session": lambda storage: storage.grants.list(scope("session7")),
     "live grants of a session": lambda storage: storage.grants.list(scope("session7"), live_only=True),
     "one grant": lambda storage: storage.grants.has(scope("session7"), "p000007"),

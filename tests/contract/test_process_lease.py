@@ -115,7 +115,7 @@ class TestProcessLease:
         assert await storage.process_leases.holder("p") == outcome.lease
 
     async def test_a_claim_says_whether_anything_is_recorded(self, harness: Harness) -> None:
-        """A first claim says that nothing is recorded; a claim after a recorded effect says so, as does a re-entry."""
+        """A first claim reports no recorded effects; a later claim or re-entry reports those recorded since."""
         storage = await _storage(harness)
         await storage.processes.register(process("q", NOTE))
         first = await storage.process_leases.claim("p", ANN, ttl_ms=TTL)

@@ -32,11 +32,11 @@ from tests.factories.session import created, started
 IDLE, CHECKPOINT = Boundary.IDLE, Boundary.ACTIVE_TURN_CHECKPOINT
 
 GROUPS: Final[dict[str, tuple[list[BatchDraft], list[list[str]]]]] = {
-    "exclusive come singly": ([early("a"), early("b")], [["a"], ["b"]]),
+    "exclusive batches come alone": ([early("a"), early("b")], [["a"], ["b"]]),
     "neighbours of one key join": ([joining("a"), joining("b"), joining("c")], [["a", "b", "c"]]),
-    "no key never joins": ([joining("a", None), joining("b", None)], [["a"], ["b"]]),
-    "other keys part": ([joining("a"), joining("b", "h"), joining("c")], [["a"], ["b"], ["c"]]),
-    "other deliveries part": (
+    "without a key none joins": ([joining("a", None), joining("b", None)], [["a"], ["b"]]),
+    "another key splits": ([joining("a"), joining("b", "h"), joining("c")], [["a"], ["b"], ["c"]]),
+    "another delivery splits": (
         [joining("a"), late("b", slot=Slot.JOIN, merge_key="g"), joining("c")],
         [["a"], ["b"], ["c"]],
     ),
@@ -44,7 +44,7 @@ GROUPS: Final[dict[str, tuple[list[BatchDraft], list[list[str]]]]] = {
     "exclusive is claimed alone": ([early("a", merge_key="g"), joining("b"), joining("c")], [["a"], ["b", "c"]]),
     "exclusive joins no group": ([joining("a"), early("b", merge_key="g"), joining("c")], [["a"], ["b"], ["c"]]),
     "the limit caps": ([joining(text) for text in "abcdefg"], [["a", "b", "c"], ["d", "e", "f"], ["g"]]),
-    "delayed work does not part": (
+    "delayed work does not split": (
         [joining("a"), joining("x", "h", available_at_ms=2**62), joining("b")],
         [["a", "b"]],
     ),

@@ -24,7 +24,7 @@ _BIG: Final = "x" * 262_144
 
 BAD_DRAFTS: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "a tool call as the target": ({"target": _TOOL}, "ToolCallInput"),
-    "something external as the target": ({"target": ExternalInput()}, "ExternalInput"),
+    "an external target": ({"target": ExternalInput()}, "ExternalInput"),
     "no target": ({"target": None}, "target"),
     "a target without payload": ({"target": EngineInput(kind="work")}, "object"),
     "a list as the target's payload": ({"target": EngineInput(kind="work", payload=[1])}, "object"),
@@ -36,7 +36,7 @@ BAD_DRAFTS: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "a long source type": ({"source_type": "x" * 129}, "source_type"),
     "no environment": ({"environment_ref": None}, "environment"),
     "a blank environment": ({"environment_ref": " "}, "environment"),
-    "a schema that is none": ({"payload_schema": {"type": "integre"}}, "payload_schema"),
+    "an invalid schema": ({"payload_schema": {"type": "integre"}}, "payload_schema"),
     "a schema that refers elsewhere": ({"payload_schema": {"$ref": "https://example.com/s.json"}}, "payload_schema"),
     "text as the schema": ({"payload_schema": "object"}, "payload_schema"),
     "two labels": ({"label": "a", "identity": ProcessIdentity(kind="k", label="b")}, "expected label 'b'"),
@@ -54,12 +54,12 @@ BAD_DRAFTS: Final[dict[str, tuple[dict[str, Any], str]]] = {
     ),
     "a bad pointer": ({"input_template": {"x": EventPointer(path="no slash")}}, "no slash"),
     "a blank input": ({"input_template": {"": FixedInput(value=1)}}, "input"),
-    "a binding that is none": ({"input_template": {"x": 5}}, "input_template"),
+    "an invalid binding": ({"input_template": {"x": 5}}, "input_template"),
     "NaN as an input": ({"input_template": {"x": FixedInput(value=math.nan)}}, "nan"),
     "a blank session to wake": ({"wake_session_id": ""}, "wake_session_id"),
     "external recovery": ({"recovery": Recovery.EXTERNAL}, "external"),
     "unknown recovery": ({"recovery": "sometimes"}, "recovery"),
-    "too much": ({"source": _BIG}, "262,144"),
+    "oversize": ({"source": _BIG}, "262,144"),
 }
 
 

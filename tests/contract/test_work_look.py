@@ -24,18 +24,18 @@ HERE: Final = LocalProcess(host_id="host/ns", boot_id="boot", pid=1, process_sta
 ELSEWHERE: Final = {
     "another boot": msgspec.structs.replace(HERE, boot_id="other"),
     "another host": msgspec.structs.replace(HERE, host_id="other/ns"),
-    "nowhere known": None,
+    "unknown process": None,
 }
 ME: Final = owner("me", process=HERE)
 BAD: Final[dict[str, dict[str, Any]]] = {
     "too many sessions": {"sessions": 1_001},
     "too many processes": {"processes": 1_001},
-    "fewer than none": {"processes": -1},
-    "no number": {"sessions": "1"},
-    "no owner": {"owner": "me"},
-    "one text": {"running_sessions": "s"},
-    "no ids": {"running_processes": [1]},
-    "no collection": {"running_processes": 1},
+    "negative limit": {"processes": -1},
+    "limit as text": {"sessions": "1"},
+    "owner as text": {"owner": "me"},
+    "ids as one text": {"running_sessions": "s"},
+    "ids as numbers": {"running_processes": [1]},
+    "ids as a number": {"running_processes": 1},
 }
 
 

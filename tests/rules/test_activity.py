@@ -119,7 +119,7 @@ def test_a_look_without_a_place_is_where_the_session_stands() -> None:
     assert plan_page(None, session(), []) == ActivityPage(newest=HERE)
     bare = SessionState(3, 0, None, None, 0, 0, None, 0, 0)
     assert plan_page(None, bare, []) == ActivityPage(newest=ObserveCursor(life=3, change=START))
-    assert plan_page(None, session(), [row(5)]) == ActivityPage(newest=HERE), "nothing of before is shown"
+    assert plan_page(None, session(), [row(5)]) == ActivityPage(newest=HERE), "a read without a cursor shows items"
 
 
 def test_a_look_shows_what_follows_its_place() -> None:

@@ -1,4 +1,4 @@
-"""Who may claim a turn, and with which batches."""
+"""Rules of claiming a turn: who may, and with which batches."""
 
 import pytest
 

@@ -329,7 +329,7 @@ def test_a_commit_that_names_no_stored_node_needs_no_reading(graph: GraphDelta) 
         "the leaf again",
         "the leaf as a root",
         "other leaf",
-        "unknown place",
+        "unknown position",
         "foreign fence",
     ],
 )

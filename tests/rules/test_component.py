@@ -30,7 +30,7 @@ MORE: Final = {
     "another one": ({"k": A}, {"l": A}, ()),
     "bytes of an earlier commit": ({"k": A}, {"k": B}, ()),
     "bytes of another component": ({"k": A, "l": B}, {"k": B, "l": B}, (B,)),
-    "bytes that change places": ({"k": A, "l": B}, {"k": B, "l": A}, (A, B)),
+    "bytes moved between keys": ({"k": A, "l": B}, {"k": B, "l": A}, (A, B)),
     "old bytes that another still has": ({"k": A, "l": A}, {"k": B, "l": A}, (B,)),
     "old bytes that two had": ({"k": A, "l": A}, {"k": B, "l": C}, (B, C)),
     "new bytes that two get": ({"k": A, "l": B}, {"k": C, "l": C}, (C,)),

@@ -30,7 +30,7 @@ def row(relation: SessionRelation) -> MetaRow:
 
 
 def test_a_fork_is_named_like_its_id_unless_told() -> None:
-    """The metadata is what was given, and none of the source's."""
+    """The metadata is the given one, without any of the source's."""
     assert prepare(node_id="n").meta.relation == ForkRelation(source_session_id="s", node_id="n")
     assert prepare().meta.name == "t"
     named = prepare(name="branch", model="m", node_id="n")
