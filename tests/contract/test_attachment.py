@@ -220,7 +220,7 @@ class TestAttachment:
             await storage.attachments.get("s", ref.id)
 
     async def test_uncommitted_attachments_are_listed_by_time_and_id(self, harness: Harness) -> None:
-        """Oldest first, then by id; an age selects attachments announced at least that long ago; pages do not overlap."""
+        """Oldest first, then by id; an age selects those at least that old; pages do not overlap."""
         storage = await harness.open()
         await created(storage)
         await created(storage, "other")

@@ -162,7 +162,7 @@ def test_a_start_is_an_event_of_its_owner() -> None:
 
 
 def test_a_claim_of_a_process_carries_its_rules() -> None:
-    """A claim checks recovery and holder, and carries the event of the start."""
+    """A claim checks status and holder, and carries the event of the start."""
     claim = LeaseClaim(resource=RESOURCE, owner=OWNER, ttl_ms=100)
     run = run_claim(claim)
     assert run.claim is claim
