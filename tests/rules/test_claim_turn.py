@@ -6,6 +6,7 @@ from lash.errors import LeaseLost
 from lash.model.lease import Busy, LeaseOwner
 from lash.model.queue import EmptyReason, NothingClaimed, turn_id_of
 from lash.plan.lease import NEVER_HELD, LeaseRow
+from lash.plan.queue.claim import CandidateRow, HeadRequest, NewClaim, QueueFacts, QueueHead, decide_claim
 from lash.plan.queue.claim_turn import (
     ClaimedTurnRows,
     NewLease,
@@ -15,7 +16,6 @@ from lash.plan.queue.claim_turn import (
     plan_turn_claim,
     turn_head,
 )
-from lash.plan.queue.queue import CandidateRow, HeadRequest, NewClaim, QueueFacts, QueueHead, decide_claim
 from tests.rules.kit import SESSION
 from tests.rules.test_lease import HOLDER, LEASE, RIVAL, ROW
 

@@ -37,12 +37,7 @@ from lash.model.lease import LeaseFence, LeaseOwner, LocalProcess, process_resou
 from lash.plan.effect.claim import (
     Claimant,
     ClaimGuard,
-    ClaimRow,
-    EffectFacts,
-    EffectRow,
-    GroupRow,
     InsertEffect,
-    RecordedRow,
     TakeEffect,
     check_effect_claim,
     check_scope_fence,
@@ -67,6 +62,7 @@ from lash.plan.effect.claim import (
     require_same_size,
 )
 from lash.plan.effect.effect import StoredOutcome, encode_envelope
+from lash.plan.effect.row import ClaimRow, EffectFacts, EffectRow, GroupRow, RecordedRow
 from lash.plan.lease import LeaseRow
 
 TURN = TurnScope(session_id="s", turn_id="t")

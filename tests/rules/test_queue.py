@@ -20,13 +20,10 @@ from lash.model.queue import (
     Slot,
     TurnInput,
 )
-from lash.plan.queue.queue import (
-    BatchRow,
+from lash.plan.queue.claim import (
     ClaimedRows,
     HeldBatch,
-    KnownKey,
     NewClaim,
-    SourceKeyRow,
     check_batch_ids,
     check_boundary,
     check_claim_size,
@@ -34,14 +31,19 @@ from lash.plan.queue.queue import (
     check_completions,
     check_count_attempt,
     check_work_claim,
+    held_by_token,
+    new_claim,
+    renewed_claim,
+    require_completion,
+)
+from lash.plan.queue.queue import (
+    BatchRow,
+    KnownKey,
+    SourceKeyRow,
     decode_batch,
     decode_enqueued,
     encode_batch,
-    held_by_token,
-    new_claim,
     ready_session,
-    renewed_claim,
-    require_completion,
 )
 from tests.rules.kit import SESSION, sha256
 

@@ -3,7 +3,7 @@
 import pytest
 
 from lash.model.queue import Boundary, EmptyReason, NothingClaimed, Slot
-from lash.plan.queue.queue import (
+from lash.plan.queue.claim import (
     CandidateRow,
     QueueFacts,
     choose_command,

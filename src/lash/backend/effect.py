@@ -23,7 +23,6 @@ from lash.model.scope import scope_id
 from lash.model.value import JSON
 from lash.plan.effect.claim import (
     Claimant,
-    RecordedRow,
     WrittenClaim,
     check_scope_fence,
     decide_begin,
@@ -41,6 +40,7 @@ from lash.plan.effect.claim import (
     require_same_size,
 )
 from lash.plan.effect.effect import StoredOutcome, check_key, encode_envelope, encode_error, encode_outcome
+from lash.plan.effect.row import RecordedRow
 from lash.plan.lease import check_claim, check_ttl
 from lash.stores.effect import EffectRows
 from lash.stores.hints import Hints

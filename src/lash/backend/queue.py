@@ -22,9 +22,7 @@ from lash.model.queue import (
 )
 from lash.model.value import JSON
 from lash.plan.lease import check_claim, check_fence, check_ttl
-from lash.plan.queue.claim_turn import NewLease, claimed_turn, plan_turn_claim, turn_head
-from lash.plan.queue.dead_letter import check_after, decode_dead_letter, plan_burial, prepare_burial
-from lash.plan.queue.queue import (
+from lash.plan.queue.claim import (
     Choose,
     HeadRequest,
     NewClaim,
@@ -37,15 +35,14 @@ from lash.plan.queue.queue import (
     choose_exactly,
     choose_turn_work,
     decide_claim,
-    decode_batch,
-    decode_enqueued,
-    encode_batch,
     lanes_at,
     new_claim,
     nothing_asked_for,
-    ready_session,
     renewed_claim,
 )
+from lash.plan.queue.claim_turn import NewLease, claimed_turn, plan_turn_claim, turn_head
+from lash.plan.queue.dead_letter import check_after, decode_dead_letter, plan_burial, prepare_burial
+from lash.plan.queue.queue import decode_batch, decode_enqueued, encode_batch, ready_session
 from lash.stores.hints import Hints
 from lash.stores.queue import ClaimRows, DeadLetterRows, QueueRows
 

@@ -16,7 +16,7 @@ from lash.sqlkit.rows import Flag, Number
 MIGRATIONS: Final = "lash.postgres.sql.migrations"
 
 
-class _CatalogueColumn(msgspec.Struct, frozen=True, array_like=True):
+class _ColumnAnswer(msgspec.Struct, frozen=True, array_like=True):
     table: str
     column: str
     type: str
@@ -53,7 +53,7 @@ async def prepare_schema(database: Database, *, migrate: bool) -> None:
 
 async def read_catalogue(database: Database, schema: str) -> Catalogue:
     """Return the catalogue of lash's tables in this schema."""
-    columns = await database.read_all(_CatalogueColumn, "schema_columns", schema)
+    columns = await database.read_all(_ColumnAnswer, "schema_columns", schema)
     unique = await database.read_all(_CatalogueUnique, "schema_unique_keys", schema)
     foreign = await database.read_all(_CatalogueForeignKey, "schema_foreign_keys", schema)
     return group_catalogue(

@@ -20,19 +20,9 @@ from lash.model.value import JSON
 
 if TYPE_CHECKING:
     # Only backends use these; without them, import lash stays light.
-    from lash.plan.effect.claim import (
-        BeginPlan,
-        Claimant,
-        ClaimGuard,
-        ClaimRow,
-        EffectFacts,
-        EffectRow,
-        GroupState,
-        RecordedRow,
-        TakeEffect,
-        WrittenClaim,
-    )
+    from lash.plan.effect.claim import BeginPlan, Claimant, ClaimGuard, TakeEffect, WrittenClaim
     from lash.plan.effect.effect import EncodedEffect, StoredOutcome
+    from lash.plan.effect.row import ClaimRow, EffectFacts, EffectRow, GroupState, RecordedRow
 
 
 class EffectStore(Protocol):

@@ -21,18 +21,10 @@ from lash.model.value import JSON
 
 if TYPE_CHECKING:
     # Only backends use these; without them, import lash stays light.
+    from lash.plan.queue.claim import ClaimedRows, DecideClaim, HeadRequest, NewClaim, QueueHead
     from lash.plan.queue.claim_turn import ClaimedTurnRows, NewLease, TurnClaim, TurnClaimDecision
     from lash.plan.queue.dead_letter import Burial, DeadLetterRow
-    from lash.plan.queue.queue import (
-        BatchRow,
-        ClaimedRows,
-        DecideClaim,
-        EncodedBatch,
-        HeadRequest,
-        KnownKey,
-        NewClaim,
-        QueueHead,
-    )
+    from lash.plan.queue.queue import BatchRow, EncodedBatch, KnownKey
 
 
 class QueueStore(Protocol):

@@ -11,16 +11,8 @@ from lash.model.lease import Busy, Lease, LeaseOwner, session_resource
 from lash.model.queue import Boundary, ClaimedTurn, EmptyReason, NothingClaimed, turn_id_of
 from lash.model.scope import turn_scope_id
 from lash.plan.lease import Acquire, LeaseClaim, Reenter, plan_claim
-from lash.plan.queue.queue import (
-    BatchRow,
-    ClaimedRows,
-    HeadRequest,
-    NewClaim,
-    QueueHead,
-    choose_turn_work,
-    lanes_at,
-    new_claim,
-)
+from lash.plan.queue.claim import ClaimedRows, HeadRequest, NewClaim, QueueHead, choose_turn_work, lanes_at, new_claim
+from lash.plan.queue.queue import BatchRow
 
 MAX_INPUT: Final = 64
 """How many batches one turn starts with at most."""

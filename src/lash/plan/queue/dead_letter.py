@@ -11,7 +11,8 @@ from lash.base.limits import check_integer, check_text
 from lash.errors import ClaimLost, InvalidInput
 from lash.model.queue import Claim, DeadLetter
 from lash.model.value import JSON, Value
-from lash.plan.queue.queue import BatchRow, check_work_claim, decode_batch
+from lash.plan.queue.claim import check_work_claim
+from lash.plan.queue.queue import BatchRow, decode_batch
 
 
 class _ErrorDocument(Value, frozen=True, kw_only=True):

@@ -32,7 +32,7 @@ from lash.model.scope import turn_scope_id
 from lash.model.session.commit import Append, Commit, CommitBudget, CommitResult, GraphDelta, ReplaceFull, Unchanged
 from lash.model.session.session import Retention, SessionConfig
 from lash.plan.lease import NEVER_HELD, LeaseRow, check_fence, require_fence
-from lash.plan.queue.queue import check_completions, require_completion
+from lash.plan.queue.claim import check_completions, require_completion
 from lash.plan.session.checkpoint import EncodedCheckpoint, encode_checkpoint
 from lash.plan.session.frame import FrameRow, encode_frames
 from lash.plan.session.node import (

@@ -12,21 +12,9 @@ from lash.errors import StoreUnavailable
 from lash.model.effect import EffectClaimed, EffectDecision, EffectRecord, ExecutionScope
 from lash.model.lease import LeaseFence, ResourceKind
 from lash.model.scope import scope_id, scope_process_id, scope_session_id
-from lash.plan.effect.claim import (
-    BeginPlan,
-    Claimant,
-    ClaimGuard,
-    ClaimRow,
-    EffectFacts,
-    EffectRow,
-    GroupRow,
-    GroupState,
-    InsertEffect,
-    RecordedRow,
-    TakeEffect,
-    WrittenClaim,
-)
+from lash.plan.effect.claim import BeginPlan, Claimant, ClaimGuard, InsertEffect, TakeEffect, WrittenClaim
 from lash.plan.effect.effect import EncodedEffect, StoredOutcome
+from lash.plan.effect.row import ClaimRow, EffectFacts, EffectRow, GroupRow, GroupState, RecordedRow
 from lash.plan.lease import LeaseRow
 from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.batcher import StatementBatcher

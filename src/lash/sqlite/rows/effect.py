@@ -9,22 +9,9 @@ from lash.errors import CorruptData
 from lash.model.effect import EffectClaimed, EffectDecision, EffectRecord, ExecutionScope
 from lash.model.lease import LeaseFence, ResourceKind
 from lash.model.scope import scope_id, scope_process_id, scope_session_id
-from lash.plan.effect.claim import (
-    BeginPlan,
-    Claimant,
-    ClaimGuard,
-    ClaimRow,
-    EffectFacts,
-    EffectRow,
-    GroupRow,
-    GroupState,
-    InsertEffect,
-    RecordedRow,
-    TakeEffect,
-    WrittenClaim,
-    due_at,
-)
+from lash.plan.effect.claim import BeginPlan, Claimant, ClaimGuard, InsertEffect, TakeEffect, WrittenClaim, due_at
 from lash.plan.effect.effect import EncodedEffect, StoredOutcome
+from lash.plan.effect.row import ClaimRow, EffectFacts, EffectRow, GroupRow, GroupState, RecordedRow
 from lash.plan.lease import LeaseRow
 from lash.sqlite.engine.database import Database, Reader, SQLiteValue, Transaction
 from lash.sqlite.rows.lease import lease_row

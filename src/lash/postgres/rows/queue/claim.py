@@ -13,16 +13,8 @@ from lash.errors import StoreUnavailable
 from lash.model.lease import Busy, LeaseFence, LocalProcess
 from lash.model.queue import Claim, NothingClaimed
 from lash.plan.lease import LeaseRow
+from lash.plan.queue.claim import CandidateRow, ClaimedRows, DecideClaim, HeadRequest, NewClaim, QueueFacts, QueueHead
 from lash.plan.queue.claim_turn import ClaimedTurnRows, NewLease, TurnClaim, TurnClaimDecision
-from lash.plan.queue.queue import (
-    CandidateRow,
-    ClaimedRows,
-    DecideClaim,
-    HeadRequest,
-    NewClaim,
-    QueueFacts,
-    QueueHead,
-)
 from lash.postgres.engine.database import Database
 from lash.postgres.rows.session.lookup import missing, require_session
 from lash.sqlkit.rows import Number

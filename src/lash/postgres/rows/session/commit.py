@@ -10,7 +10,7 @@ from lash.base.compression import BlobRef
 from lash.errors import StoreUnavailable
 from lash.model.session.commit import CommitResult
 from lash.plan.lease import LeaseRow
-from lash.plan.queue.queue import HeldBatch, held_by_token
+from lash.plan.queue.claim import HeldBatch, held_by_token
 from lash.plan.session.commit import Apply, CommitFacts, PreparedCommit, Replay, assume_facts
 from lash.plan.session.node import StoredNode
 from lash.plan.session.session import HeadRow

@@ -8,11 +8,8 @@ from lash.base.limits import saturating_add
 from lash.errors import CorruptData
 from lash.model.lease import Busy, LeaseFence
 from lash.model.queue import Claim, NothingClaimed
-from lash.plan.queue.claim_turn import ClaimedTurnRows, NewLease, TurnClaim, TurnClaimDecision
-from lash.plan.queue.queue import (
-    COMMAND_LANE,
+from lash.plan.queue.claim import (
     BacklogRow,
-    BatchRow,
     CandidateRow,
     ClaimedRows,
     DecideClaim,
@@ -21,6 +18,8 @@ from lash.plan.queue.queue import (
     QueueFacts,
     QueueHead,
 )
+from lash.plan.queue.claim_turn import ClaimedTurnRows, NewLease, TurnClaim, TurnClaimDecision
+from lash.plan.queue.queue import COMMAND_LANE, BatchRow
 from lash.sqlite.engine.database import Database, Transaction
 from lash.sqlite.engine.parameters import json_array
 from lash.sqlite.rows.lease import lease_row, take_lease

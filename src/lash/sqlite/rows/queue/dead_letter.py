@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from lash.errors import CorruptData
+from lash.plan.queue.claim import HeldBatch
 from lash.plan.queue.dead_letter import Burial, DeadLetterRow, RemovedRow
-from lash.plan.queue.queue import BatchRow, HeldBatch
+from lash.plan.queue.queue import BatchRow
 from lash.sqlite.engine.database import Database, Reader, Transaction
 from lash.sqlite.engine.parameters import json_array
 from lash.sqlite.rows.queue.queue import mark_cancelled

@@ -7,7 +7,7 @@ from lash.base.compression import BlobRef, StoredBlob
 from lash.errors import CorruptData
 from lash.model.session.commit import CommitResult, ReplaceFull
 from lash.plan.lease import NEVER_HELD, LeaseRow
-from lash.plan.queue.queue import HeldBatch, held_by_token
+from lash.plan.queue.claim import HeldBatch, held_by_token
 from lash.plan.session.checkpoint import CurrentComponent, ReplacedComponent, change_components
 from lash.plan.session.commit import Apply, CommitFacts, PreparedCommit, Replay, assume_nodes
 from lash.plan.session.node import StoredNode
