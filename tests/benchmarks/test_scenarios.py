@@ -1,4 +1,4 @@
-"""Every scenario that needs no peer runs, in a form so small that its figures mean nothing."""
+"""Every scenario that needs no peer library runs, at a size too small for its figures to mean anything."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.proof
 
 _KEYS = {"scenario", "ours", "other", "ratio", "unit", "versions"}
 _WIDE = ("postgres-commit", "postgres-append", "postgres-claim")
-"""Like postgres-steps they are measured with 1, 8 and 32 callers; here 8 suffice."""
+"""Like postgres-steps, these are measured with 1, 8 and 32 callers; 8 suffice here."""
 _ALONE = tuple(
     f"{name}-8" if name in _WIDE else name
     for name, each in load_all().items()
@@ -32,7 +32,7 @@ flat-claim flat-active-tail flat-idle wake-latency signal-latency enqueue-latenc
 
 
 def test_every_scenario_is_there() -> None:
-    """Every scenario that was promised can be named."""
+    """Every promised scenario exists."""
     assert set(_PROMISED.split()) <= set(load_all())
 
 
@@ -40,7 +40,7 @@ def test_every_scenario_is_there() -> None:
 def test_a_scenario_ends_with_one_json_object(
     name: str, postgres_server: PostgresServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The last line is one object of six keys whose ratio is that of its two figures."""
+    """The last line is one object with six keys, whose ratio is that of its two figures."""
     scenario = load_all()[name]
     with workspace(tmp_path, rounds=1, scale=0.004, server=postgres_server) as here:
         tell(scenario, scenario.run(here))
@@ -54,7 +54,7 @@ def test_a_scenario_ends_with_one_json_object(
 
 
 def test_an_unknown_scenario_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """A name that there is not is answered with those that there are."""
+    """An unknown name is answered with the list of known names."""
     monkeypatch.setattr(sys, "argv", ["benchmarks.run", "no-such"])
     assert main() == 2
     assert "sqlite-commit" in capsys.readouterr().err
@@ -63,7 +63,7 @@ def test_an_unknown_scenario_is_refused(monkeypatch: pytest.MonkeyPatch, capsys:
 def test_a_missing_rival_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without the environments of the peers, a scenario says how to get them instead of failing somewhere."""
+    """Without the environments of the peer libraries, a scenario prints how to install them."""
     for name in load_all()["reopen"].peers:
         (tmp_path / name).mkdir()
         (tmp_path / name / "requirements.txt").write_text("something==1\n")
@@ -78,7 +78,7 @@ def test_a_missing_rival_is_told(
 
 
 def test_nothing_is_left_behind(tmp_path: Path) -> None:
-    """A workspace removes what was made in it."""
+    """A workspace removes everything made in it."""
     with workspace(tmp_path, rounds=1, scale=0.01) as here, here.file() as path:
         path.write_text("x")
         assert list(tmp_path.iterdir())
@@ -86,7 +86,7 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
 
 
 def test_the_runner_is_a_program() -> None:
-    """It can be started as the Makefile does."""
+    """It starts in the way that the Makefile starts it."""
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.run", "--help"], check=True, capture_output=True, text=True
     )

@@ -1,4 +1,4 @@
-"""Bytes in files: whole or absent, whatever dies and whatever was left behind."""
+"""Bytes in files are whole or absent, whichever process dies and whatever files it left behind."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_a_file_lies_under_its_digest(files: FileBytes, root: Path) -> Non
 
 
 async def test_what_is_not_there_is_none(files: FileBytes) -> None:
-    """Nothing is read, deleted or tidied from a folder that does not exist, and that is no error."""
+    """Reads, deletes and sweeps of a directory that does not exist find nothing and raise no error."""
     assert await files.get(ID) is None
     await files.delete(ID)
     assert await files.sweep_stale() == 0
@@ -63,7 +63,7 @@ async def test_a_deleted_file_is_gone(files: FileBytes) -> None:
 async def test_file_and_folders_are_forced_to_the_disk(
     files: FileBytes, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before a put returns, the file was forced before its rename, and every new folder's parent after."""
+    """Before a put returns, it has synced the file before its rename, and each new directory's parent after."""
     events: list[str] = []
     real_fsync, real_replace = os.fsync, Path.replace
 
@@ -84,12 +84,12 @@ async def test_file_and_folders_are_forced_to_the_disk(
     assert {str(root.parent.parent), str(root.parent), str(root), str(root / "sha256")} <= set(events[:renamed])
     events.clear()
     await files.put(ID, CONTENT)
-    assert events == [str(path_of(root)), str(path_of(root).parent)], "whoever wrote it may have died before forcing it"
+    assert events == [str(path_of(root)), str(path_of(root).parent)], "its writer may have died before the fsync"
 
 
 @pytest.mark.parametrize("left", [b"", CONTENT[:50], b"x" * len(CONTENT)])
 async def test_a_damaged_file_is_replaced(files: FileBytes, root: Path, left: bytes) -> None:
-    """A put over a truncated or swapped file mends it."""
+    """A put over a truncated or swapped file repairs it."""
     path_of(root).parent.mkdir(parents=True)
     path_of(root).write_bytes(left)
     await files.put(ID, CONTENT)
@@ -97,7 +97,7 @@ async def test_a_damaged_file_is_replaced(files: FileBytes, root: Path, left: by
 
 
 async def test_a_truncated_file_is_corrupt_data(tmp_path: Path, root: Path) -> None:
-    """What is read is checked against the id, so half a file is never handed out."""
+    """Reads check the bytes against the id, so half a file is never returned."""
     url = f"sqlite:///{tmp_path / 'lash.db'}"
     async with await lash.open(url, attachment_bytes=FileBytes(root)) as storage:
         await storage.sessions.create("s")
@@ -113,7 +113,7 @@ async def test_a_truncated_file_is_corrupt_data(tmp_path: Path, root: Path) -> N
 
 
 async def test_stale_temporaries_are_ignored_and_tidied(files: FileBytes, root: Path) -> None:
-    """What a dead put left does not disturb the next one, and is removed once no put can be writing it."""
+    """Files left by a dead put do not disturb the next put, and are removed once no put can be writing them."""
     await files.put(ID, CONTENT)
     stale, fresh = root / "temporary" / f"{ID}.stale", root / "temporary" / f"{ID}.fresh"
     for path in (stale, fresh):
@@ -142,7 +142,7 @@ async def test_a_sweep_tidies(tmp_path: Path, root: Path) -> None:
 
 
 async def test_a_failed_write_leaves_nothing(files: FileBytes, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the disk refuses before the rename, there is neither a file nor a temporary one, and a repeat works."""
+    """If the disk refuses before the rename, neither the file nor a temporary file exists, and a retry works."""
 
     def refuse(descriptor: int) -> None:
         if "temporary/" in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
@@ -158,7 +158,7 @@ async def test_a_failed_write_leaves_nothing(files: FileBytes, root: Path, monke
 
 
 async def test_what_the_disk_refuses_is_a_storage_failure(files: FileBytes, root: Path) -> None:
-    """Driver exceptions never escape: a folder where a file should be fails every call with our error."""
+    """Driver exceptions never escape: with a directory in place of a file, every call raises lash's error."""
     path_of(root).mkdir(parents=True)
     (path_of(root) / "x").touch()
     for call in (files.put(ID, CONTENT), files.get(ID), files.delete(ID)):
@@ -172,7 +172,7 @@ async def test_what_the_disk_refuses_is_a_storage_failure(files: FileBytes, root
 
 @pytest.mark.parametrize("bad", ["", "..", "../" + "0" * 61, "/etc/passwd", "A" * 64, "0" * 64 + "/x", "\0" * 64])
 async def test_no_other_text_becomes_a_path(files: FileBytes, root: Path, bad: str) -> None:
-    """An id that is not 64 lowercase hex digits never touches the file system, whoever asks."""
+    """An id that is not 64 lowercase hex digits never reaches the file system."""
     for call in (files.put(bad, CONTENT), files.get(bad), files.delete(bad)):
         with pytest.raises(InvalidInput):
             await call
@@ -186,6 +186,6 @@ async def test_many_puts_of_the_same_bytes_agree(files: FileBytes, root: Path) -
 
 
 def test_the_folder_must_be_absolute() -> None:
-    """A relative folder would depend on where the process was started."""
+    """A relative directory is refused: it would depend on where the process was started."""
     with pytest.raises(ConfigError, match="absolute"):
         FileBytes("attachments")

@@ -1,4 +1,4 @@
-"""Bytes in a real S3 server, also when it dies half-way."""
+"""Bytes in a real S3 server, including one that dies half-way."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def objects(s3_server: S3Server) -> S3Bytes:
 
 @pytest.fixture
 def mortal() -> Iterator[S3Server]:
-    """A server of the test's own, to be killed."""
+    """A private server that the test can kill."""
     with S3Server() as server:
         yield server
 
@@ -39,7 +39,7 @@ async def gone(entry: lash.model.AttachmentEntry) -> bool:
 
 
 async def test_bytes_come_back(objects: S3Bytes) -> None:
-    """What was put is returned, until it is deleted; deleting again is no error."""
+    """Stored bytes are returned until they are deleted; deleting again is no error."""
     assert await objects.get(ID) is None
     await objects.put(ID, CONTENT)
     await objects.put(ID, CONTENT)
@@ -51,7 +51,7 @@ async def test_bytes_come_back(objects: S3Bytes) -> None:
 
 
 async def test_prefixes_are_apart(s3_server: S3Server) -> None:
-    """Two storages share a bucket under prefixes of their own."""
+    """Two storages share a bucket under separate prefixes."""
     one, two = s3_server.byte_store(prefix=uuid.uuid4().hex), s3_server.byte_store(prefix=uuid.uuid4().hex)
     await one.put(ID, CONTENT)
     assert await two.get(ID) is None
@@ -60,7 +60,7 @@ async def test_prefixes_are_apart(s3_server: S3Server) -> None:
 
 
 async def test_large_bytes_are_one_object(objects: S3Bytes) -> None:
-    """Bytes beyond the size of a part come back whole."""
+    """Bytes larger than one part come back whole."""
     content = bytes(range(256)) * 50_000
     digest = hashlib.sha256(content).hexdigest()
     await objects.put(digest, content)
@@ -68,7 +68,7 @@ async def test_large_bytes_are_one_object(objects: S3Bytes) -> None:
 
 
 async def test_a_missing_bucket_is_a_failure_not_absence(s3_server: S3Server) -> None:
-    """Reads never turn failure into absence: without its bucket every call fails."""
+    """A failing read is never reported as absence: without its bucket every call fails."""
     objects = s3_server.byte_store(bucket="no-such-bucket")
     for call in (objects.put(ID, CONTENT), objects.get(ID), objects.delete(ID)):
         with pytest.raises(StorageFailure, match="no-such-bucket"):
@@ -85,7 +85,7 @@ async def test_no_other_text_becomes_a_key(objects: S3Bytes, bad: str) -> None:
 
 @asynccontextmanager
 async def killed_after(server: S3Server, sent: int) -> AsyncIterator[str]:
-    """Give an endpoint that leads to the server and kills it once so many bytes of one request have passed."""
+    """Give an endpoint in front of the server that kills it once this many bytes of one request have passed."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -117,7 +117,7 @@ async def _forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 @pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 async def test_a_server_killed_half_way_loses_nothing(backend_url: str, mortal: S3Server) -> None:
-    """A put that the server does not survive fails clearly, and so do reads and sweeps; with a server all is well."""
+    """Puts, reads and sweeps fail clearly when the server dies, and work once it is back."""
     large = bytes(range(256)) * 20_000
     async with killed_after(mortal, len(large) // 2) as endpoint:
         byte_store = mortal.byte_store(endpoint=endpoint, timeout_s=2.0)
@@ -140,13 +140,13 @@ async def test_a_server_killed_half_way_loses_nothing(backend_url: str, mortal: 
 
 
 def test_wrong_options_are_refused() -> None:
-    """A bucket that is no text is a ConfigError when the store is made."""
+    """A bucket name that is not text raises ConfigError when the store is made."""
     with pytest.raises(ConfigError, match="bucket"):
         S3Bytes(5)  # type: ignore[arg-type]
 
 
 def test_the_extra_is_named_when_it_is_missing(tmp_path: Path) -> None:
-    """Without obstore, making the store says what to install."""
+    """Without obstore, the store raises an error that names the package to install."""
     program = (
         "import sys; sys.modules['obstore'] = None\n"
         "import lash\n"

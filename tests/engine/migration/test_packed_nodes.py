@@ -1,4 +1,4 @@
-"""What the migration to compressed nodes makes of the sessions that a storage holds already."""
+"""The migration to compressed nodes keeps the sessions that a storage already holds."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _OLD = (
 
 
 async def test_an_old_session_is_kept(backend_url: str, backend_name: str) -> None:
-    """Its nodes, checkpoint and turns are those that it had, and it can be continued with long nodes."""
+    """The session keeps its nodes, checkpoint and turns, and accepts further long nodes."""
     schema = None if backend_name == "sqlite" else PostgresOptions.from_url(backend_url).schema
     steps = load_migrations(f"lash.{backend_name}.sql.migrations", schema=schema)
     place = [step.name for step in steps].index("packed_nodes")

@@ -1,4 +1,4 @@
-"""Commits of many callers share statements on PostgreSQL, and each is still whole or not at all."""
+"""Commits of many callers share statements on PostgreSQL, and each is still applied whole or not at all."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MOST_TOKENS = 2**63 - 1
 
 
 class Statements:
-    """Counts statements, and breaks the connection before the commits of one number."""
+    """Counts statements, and breaks the connection before the n-th group of commits."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -59,7 +59,7 @@ async def storage(postgres_storage_url: str, statements: Statements) -> AsyncIte
 
 
 def turn(number: int, revision: int, *, tokens: int = 1, turn_id: str | None = "") -> Commit:
-    """Return a commit to one of the sessions, of a size that depends on which."""
+    """Return a commit to one of the sessions; its size depends on the session."""
     names = [f"{revision}-{index}" for index in range(number % 4 + 1)]
     return commit(
         revision,
@@ -78,13 +78,13 @@ async def read(storage: lash.Storage, number: int) -> SessionRead:
 
 
 async def commit_all(storage: lash.Storage, *commits: Commit) -> list[CommitResult | BaseException]:
-    """Commit at the same moment."""
+    """Commit to all of them concurrently."""
     calls = (storage.session(each.session_id).commit(each) for each in commits)
     return await asyncio.gather(*calls, return_exceptions=True)
 
 
 async def test_commits_that_wait_share_a_statement(storage: lash.Storage, statements: Statements) -> None:
-    """Forty callers with three commits each need a third of the statements, and every session has what is its own."""
+    """Forty callers with three commits each need a third of the statements, and each session has its own rows."""
 
     async def three(number: int) -> None:
         for revision in range(3):
@@ -102,7 +102,7 @@ async def test_commits_that_wait_share_a_statement(storage: lash.Storage, statem
 
 
 async def test_a_refusal_concerns_one_commit(storage: lash.Storage) -> None:
-    """Stale, repeated and impossible commits in the same statement leave the others alone."""
+    """Stale, repeated and impossible commits do not affect the others in the same statement."""
     await commit_all(storage, *(turn(number, 0, tokens=MOST_TOKENS) for number in range(20)))
     stale, repeated, impossible = turn(3, 0, turn_id="other"), turn(4, 0, tokens=MOST_TOKENS), turn(5, 1)
     others = [turn(number, 1, tokens=0) for number in range(6, 20)]
@@ -118,7 +118,7 @@ async def test_a_refusal_concerns_one_commit(storage: lash.Storage) -> None:
 
 
 async def test_two_commits_to_one_session_are_told_apart(storage: lash.Storage) -> None:
-    """Of rivals that meet in one moment exactly one lands, however they are sent."""
+    """Of concurrent rivals exactly one lands, whether they share a statement or not."""
     rivals = [turn(number, 0, turn_id=f"{number}-{rival}") for number in range(10) for rival in range(4)]
     results = await commit_all(storage, *rivals)
     landed = Counter(
@@ -129,7 +129,7 @@ async def test_two_commits_to_one_session_are_told_apart(storage: lash.Storage) 
 
 
 async def test_a_caller_that_gives_up_costs_nobody_else(storage: lash.Storage) -> None:
-    """A commit whose caller is cancelled while it waits is whole or absent; its neighbours land."""
+    """A commit whose caller is cancelled while it waits is whole or absent; the other commits land."""
     calls = [asyncio.create_task(storage.session(f"s{number}").commit(turn(number, 0))) for number in range(12)]
     await asyncio.sleep(0)
     for call in calls[6:]:
@@ -143,10 +143,10 @@ async def test_a_caller_that_gives_up_costs_nobody_else(storage: lash.Storage) -
 async def test_a_lost_connection_is_told_to_those_who_cannot_repeat(
     storage: lash.Storage, statements: Statements
 ) -> None:
-    """Turns are sent again, which is harmless; a commit without a turn may have landed, and its caller hears so."""
+    """A turn is sent again safely; a commit without a turn may have landed, so its caller gets outcome_unknown."""
     first = [*range(30, 32), *range(MAX_TOGETHER)]
     await commit_all(storage, *(turn(number, 0) for number in first))
-    # The first two are sent at once, the others together.
+    # The first two are sent at once, the others in one statement.
     statements.break_at = statements.counts["commit_apply"] + 3
     second = [turn(number, 1, turn_id=None if number == 5 else "") for number in first]
     results = await commit_all(storage, *second)
@@ -157,7 +157,7 @@ async def test_a_lost_connection_is_told_to_those_who_cannot_repeat(
 
 
 async def test_locked_sessions_do_not_hold_up_the_others(storage: lash.Storage, postgres_storage_url: str) -> None:
-    """While somebody holds as many sessions as there are lanes, commits to others land; the held ones land later."""
+    """While other transactions lock as many sessions as there are lanes, commits to free sessions land."""
     await commit_all(storage, *(turn(number, 0) for number in range(12)))
     options = PostgresOptions.from_url(postgres_storage_url)
     connection = await asyncpg.connect(options.dsn, server_settings={"search_path": options.schema})
@@ -178,7 +178,7 @@ async def test_locked_sessions_do_not_hold_up_the_others(storage: lash.Storage, 
 async def test_a_fault_of_our_own_is_told_to_everybody_who_waits(
     storage: lash.Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An exception that is none of lash's reaches the callers; nobody waits for ever."""
+    """An exception from outside lash reaches all callers; none of them waits without end."""
     await commit_all(storage, *(turn(number, 0) for number in range(12)))
 
     sent: list[Sequence[PlannedCommit]] = []
@@ -209,14 +209,14 @@ SELECT (jsonb_populate_record(b, jsonb_build_object(
 ))).*
 FROM lash_batches AS b, generate_series(1, 5000) AS n;
 """
-"""Five thousand sessions beside those of the test, and as much in the queue of its own."""
+"""Five thousand other sessions, and as many batches in the queue of the test's own."""
 
 
 @pytest.mark.parametrize("statement", ["commit_alone", "commit_alone_leased", "commit_turns", "commit_apply"])
 async def test_a_commit_reads_few_rows_however_many_sessions_there_are(
     storage: lash.Storage, postgres_storage_url: str, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
-    """No step of the statement touches more than a few rows, although one plan serves one commit and sixteen."""
+    """No step of the statement touches more than a few rows, although the same plan serves one commit and sixteen."""
     await commit_all(storage, turn(1, 0))
     await storage.queue.enqueue(
         lash.model.BatchDraft(session_id="s1", payloads=(lash.model.TurnInput.of_text("next"),))

@@ -40,7 +40,7 @@ def registration(process_id: str = "p") -> Registration:
 
 @asynccontextmanager
 async def opened(url: str, *, poll_s: float = 3_600) -> AsyncIterator[Storage]:
-    """Open a storage with a process ``p``, whose waiters poll at this interval only."""
+    """Open a storage with a process ``p`` whose waiters poll at this interval only."""
     async with await lash.open(url) as storage:
         await storage.processes.register(registration())
         changes_of(storage)._poll_s = poll_s
@@ -53,14 +53,14 @@ async def soon(waiting: Awaitable[ProcessEvent]) -> int:
 
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until something holds; fail the test if it never does."""
+    """Wait until the condition holds; fail the test if it never does."""
     async with asyncio.timeout(20):
-        while not await holds():  # noqa: ASYNC110 (the server does not tell)
+        while not await holds():  # noqa: ASYNC110 (the server sends no event)
             await asyncio.sleep(0.01)
 
 
 async def listeners(url: str) -> list[int]:
-    """Return the server's processes that serve a listening connection of the schema."""
+    """Return the server processes that serve listening connections of the schema."""
     async with raw_connection(url) as connection:
         rows = await connection.fetch(_LISTENERS, channel_of(PostgresOptions.from_url(url).schema))
     return [row["pid"] for row in rows]
@@ -109,7 +109,7 @@ class Overheard:
 
 @asynccontextmanager
 async def overheard(url: str) -> AsyncIterator[Overheard]:
-    """Listen on a connection of the test's own."""
+    """Listen on a separate connection of the test."""
     channel = channel_of(PostgresOptions.from_url(url).schema)
     async with raw_connection(url) as connection:
         heard = Overheard(connection, channel)
@@ -118,7 +118,7 @@ async def overheard(url: str) -> AsyncIterator[Overheard]:
 
 
 async def test_a_lost_listener_is_replaced(postgres_schema_url: str) -> None:
-    """After the server has cut the listening connection, hints arrive again on a new one."""
+    """After the server cut the listening connection, hints arrive again on a new one."""
     url = postgres_schema_url
     async with opened(url) as storage, await lash.open(url) as other:
         waiting = asyncio.create_task(storage.waiter.wait_event_after("p", "tick"))
@@ -143,7 +143,7 @@ async def test_what_was_written_while_nobody_listened_is_found(postgres_schema_u
 
 
 async def test_nobody_listens_before_somebody_waits(postgres_schema_url: str) -> None:
-    """The connection beside the pool is opened once, for the first listener, and closed with the storage."""
+    """The connection outside the pool is opened once, for the first listener, and closed with the storage."""
     url = postgres_schema_url
     async with opened(url) as storage:
         await storage.events.append("p", TICK)
@@ -185,7 +185,7 @@ async def test_all_listeners_share_a_connection(postgres_schema_url: str) -> Non
 
 
 async def test_telling_leaves_the_connection_as_it_was(postgres_schema_url: str) -> None:
-    """A hint need not reach the disk, and what is written on the same connection afterwards still does."""
+    """A hint does not wait for the disk, but later writes on the same connection do."""
     async with opened(postgres_schema_url) as storage, overheard(postgres_schema_url) as heard:
         assert isinstance(storage, PostgresStorage)
         async with storage._database.transaction() as transaction:
@@ -200,7 +200,7 @@ async def test_telling_leaves_the_connection_as_it_was(postgres_schema_url: str)
 
 
 async def test_a_burst_is_told_once(postgres_schema_url: str) -> None:
-    """A hundred hints at once are one notification."""
+    """A hundred hints at once become one notification."""
     url = postgres_schema_url
     async with opened(url):
         pass
@@ -225,7 +225,7 @@ async def test_closing_tells_the_last_write(postgres_schema_url: str) -> None:
 
 
 async def test_a_storage_does_not_answer_itself(postgres_schema_url: str) -> None:
-    """A storage's own write causes one query for its waiters, not a second one when its notification arrives."""
+    """A storage's own write causes one query for its waiters, and no second one when its notification arrives."""
     url, names = postgres_schema_url, list[str]()
     async with await lash.open(url, on_statement=names.append) as storage, overheard(url) as heard:
         await storage.processes.register(registration("p"))
@@ -258,7 +258,7 @@ async def test_claims_and_ends_let_no_worker_look(postgres_schema_url: str) -> N
                 each.cancel()
             await asyncio.wait(waiting)
             for listener in (here, there):
-                # What was before is spent.
+                # Drop the hints received so far.
                 await listener.wait(0.1)
             waiting = [asyncio.create_task(each.wait(3_600)) for each in (here, there)]
             lease = process_lease(await storage.process_leases.claim("p", owner("ann"), ttl_ms=60_000))
@@ -271,7 +271,7 @@ async def test_claims_and_ends_let_no_worker_look(postgres_schema_url: str) -> N
 
 @pytest.mark.parametrize("own_pool", [False, True])
 async def test_without_listening_the_slow_poll_remains(postgres_schema_url: str, own_pool: bool) -> None:  # noqa: FBT001
-    """Behind a pooler, and on a pool of the caller, nothing listens; the poll finds writes of other storages."""
+    """Behind a pooler, and on a pool of the caller, no connection listens; the poll finds writes of other storages."""
     url = postgres_schema_url
     dsn = PostgresOptions.from_url(url).dsn
     async with asyncpg.create_pool(dsn, min_size=0) as pool, opened(url) as other:
@@ -286,7 +286,7 @@ async def test_without_listening_the_slow_poll_remains(postgres_schema_url: str,
 
 
 async def test_idle_waiters_cost_less_than_two_round_trips_a_second(postgres_schema_url: str) -> None:
-    """A hundred idle waiters share one query a second, and send nothing else."""
+    """A hundred idle waiters share one query a second, and send no other."""
     async with proxy_before(postgres_schema_url) as (proxy, url), await lash.open(url) as storage:
         ids = [f"p{number}" for number in range(100)]
         for each in ids:
@@ -310,7 +310,7 @@ async def test_idle_waiters_cost_less_than_two_round_trips_a_second(postgres_sch
 
 @pytest.mark.parametrize("schema", ["public", "s" * 63, 'odd "name"; --', "ä" * 31])
 def test_the_channel_fits(schema: str) -> None:
-    """The name of the channel needs no quotes and fits into an identifier, whatever the schema is called."""
+    """The channel name needs no quotes and fits into an identifier, whatever the schema name is."""
     channel = channel_of(schema)
     assert channel.isidentifier()
     assert channel.isascii()
@@ -320,7 +320,7 @@ def test_the_channel_fits(schema: str) -> None:
 
 
 async def test_another_storage_is_told_which_session_has_work(postgres_storage_url: str) -> None:
-    """The tag of the session that received a message or a wake, and none for two sessions."""
+    """A hint carries the tag of the session that received a message or a wake, and none for two sessions."""
     name = "a name, with spaces: \u00e9\u4e2d"
     tag = hashlib.sha256(name.encode()).hexdigest()[:4]
     async with await lash.open(postgres_storage_url) as sender, await lash.open(postgres_storage_url) as other:

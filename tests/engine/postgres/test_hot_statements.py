@@ -1,4 +1,4 @@
-"""The statements of turns, steps and events touch one session or one process each, so that a storage can be divided."""
+"""The statements of turns, steps and events touch one session or process each, so that a storage can be partitioned."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ HOT: Final = (
     *("process_register", "process_row", "process_lease_row", "process_lease_acquire", "process_lease_extend"),
     *("process_lease_release", "process_lease_park", "wait_open", "wait_resolve", "wait_row"),
 )
-"""What is sent for every turn, step, event, message and wait. Looking for work is not among them: it asks a storage."""
+"""The statements of turns, steps, events, messages and waits. Polls for work are excluded: they read the storage."""
 OWN_KEYS: Final = re.compile(
     r"\b(?:session_key|session_id|process_key|process_id|scope_id|owner_key|owner_session_id|batch_id|claim_token|key_id)\b"
 )
-"""What belongs to one session or process: their own keys, and ids under which one of their rows is found."""
+"""Keys of one session or process, and ids under which one of their rows is found."""
 SHARED: Final = {"lash_secrets", "lash_process_change_floor", "lash_process_changes"}
-"""Tables of the whole storage that hot statements add to, or read one row of."""
+"""Tables of the whole storage to which hot statements add rows, or of which they read one row."""
 
 
 def _scans(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -44,9 +44,9 @@ def _scans(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 async def test_hot_statements_stay_within_one_session_or_process(postgres_schema_url: str) -> None:
-    """Whatever they read is found by the key of a session, process or scope; no table is read across them.
+    """Every row they read is found by the key of a session, process or scope; no table is scanned across them.
 
-    On tables that nobody has analysed, where the server does not know that a whole table would be as cheap.
+    The tables are not analysed, so the server does not know that a sequential scan would be as cheap.
     """
     await (await lash.open(postgres_schema_url)).close()
     options = PostgresOptions.from_url(postgres_schema_url)
@@ -70,7 +70,7 @@ async def _plan(connection: asyncpg.Connection[asyncpg.Record], name: str, text:
 
 
 def _is_own(scan: dict[str, Any]) -> bool:
-    # A bitmap heap scan takes its rows from the index scan below it, which is looked at itself.
+    # A bitmap heap scan takes its rows from the index scan below it, which is checked itself.
     if scan["Node Type"] == "Bitmap Heap Scan" or scan.get("Relation Name") in SHARED:
         return True
     condition = str(scan.get("Index Cond", scan.get("TID Cond", "")))

@@ -1,4 +1,4 @@
-"""Store calls that are retried after a lost answer take effect once."""
+"""Store calls that are retried after a lost reply take effect once."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ async def test_a_claim_whose_answer_was_lost_is_one_attempt(postgres_storage_url
 
 
 async def test_a_turn_whose_begin_was_lost_is_one_attempt(postgres_storage_url: str) -> None:
-    """The retry finds its own lease and claim: one fencing number and one attempt were used."""
+    """The retry finds its own lease and claim: one fencing number and one attempt are used."""
     async with proxy_before(postgres_storage_url) as (proxy, url), await lash.open(url) as storage:
         await created(storage)
         await queued(storage, late("x"))
-        # The statement that writes has the name of the holder among its values; the one that reads has not.
+        # Only the statement that writes has the name of the holder among its arguments.
         proxy.cut_once(b"the-only-worker", Cut.BEFORE_ANSWERING)
         begun = await storage.queue.claim_turn("s", owner("the-only-worker"), ttl_ms=60_000)
         assert isinstance(begun, lash.model.ClaimedTurn)
@@ -37,7 +37,7 @@ async def test_a_turn_whose_begin_was_lost_is_one_attempt(postgres_storage_url: 
 
 
 async def test_a_sweep_goes_on_after_a_lost_answer(postgres_storage_url: str) -> None:
-    """A step of a deletion whose answer was lost is recognised as its own, and the bytes are deleted."""
+    """A deletion step whose reply was lost recognises its own write, and the bytes are deleted."""
 
     async def gone(_entry: AttachmentEntry) -> bool:
         return True
@@ -46,6 +46,6 @@ async def test_a_sweep_goes_on_after_a_lost_answer(postgres_storage_url: str) ->
         await created(storage)
         ref = await storage.attachments.put("s", b"picture", "image/png")
         await storage.attachments.forget("s", ref.id)
-        # The statement has the phase to which it moves among its values, and nobody else has it.
+        # Only this statement has the phase to which it moves among its arguments.
         proxy.cut_once(b"\x00\x00\x00\x09condemned", Cut.BEFORE_ANSWERING)
         assert (await storage.attachments.sweep(0, gone)).deleted == (ref.id,)

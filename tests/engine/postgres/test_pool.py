@@ -1,4 +1,4 @@
-"""A returned connection is kept for the next caller, without a disadvantage to others."""
+"""A returned connection is kept for the next caller, without starving other callers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.engine.postgres.kit import RUNNING, Item, opened, raw_connection, unt
 async def test_the_pool_is_not_asked_for_every_statement(
     postgres_schema_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A hundred statements, one after the other, take one connection from the driver's pool."""
+    """A hundred consecutive statements take one connection from the driver's pool."""
     taken = 0
     acquire = asyncpg.Pool.acquire
 
@@ -32,9 +32,9 @@ async def test_the_pool_is_not_asked_for_every_statement(
 
 
 async def test_a_kept_connection_that_died_is_not_lent(postgres_schema_url: str) -> None:
-    """A statement that may not be repeated is not lost on a connection that the server had closed before.
+    """A statement that must not be retried is not lost on a connection that the server closed before.
 
-    The driver hears of the end in two steps, each in a turn of the event loop of its own: the reason, then the end.
+    The driver sees the close in two event loop iterations: first the reason, then the end of the connection.
     """
     async with opened(postgres_schema_url, max_size=1, application_name="dying") as database:
         await with_items(database, 1)
@@ -44,14 +44,14 @@ async def test_a_kept_connection_that_died_is_not_lent(postgres_schema_url: str)
                 end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'dying'"
                 await watcher.execute(end)
                 await until_count(watcher, RUNNING, "dying", 0)
-                # The word of it is on its way to us, and comes before the next answer from the same server.
+                # The notice is in flight, and arrives before the next reply from the same server.
                 await watcher.fetchval("SELECT 1")
                 for _ in range(number % 4):
                     await asyncio.sleep(0)
 
 
 async def test_who_waits_is_served_before_a_connection_is_kept(postgres_schema_url: str) -> None:
-    """Callers beyond the size of the pool get connections in order, also while others return theirs."""
+    """Callers beyond the pool size get connections in order, also while others return theirs."""
     async with opened(postgres_schema_url, max_size=2, acquire_timeout_s=5) as database:
 
         async def several() -> int:
@@ -63,7 +63,7 @@ async def test_who_waits_is_served_before_a_connection_is_kept(postgres_schema_u
 async def test_what_is_kept_goes_back_and_ends_when_idle(
     postgres_schema_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The driver closes connections that were idle for long, kept ones included."""
+    """The driver closes connections that were idle for long, including the kept one."""
     monkeypatch.setattr("lash.postgres.engine.pool._KEEP_S", 0.01)
     name = "resting"
     async with opened(postgres_schema_url, idle_lifetime_s=0.05, application_name=name) as database:
@@ -74,7 +74,7 @@ async def test_what_is_kept_goes_back_and_ends_when_idle(
 
 
 async def test_nothing_of_a_callers_pool_is_kept(postgres_schema_url: str) -> None:
-    """A pool of the caller gets its connection back as soon as the statement is done."""
+    """A pool of the caller gets its connection back as soon as the statement ends."""
     dsn = PostgresOptions.from_url(postgres_schema_url).dsn
     async with asyncpg.create_pool(dsn, min_size=1, max_size=1) as pool, opened(postgres_schema_url, pool=pool) as ours:
         assert await ours.read_one(Item, "one") == Item(1, 2)

@@ -87,7 +87,7 @@ async def test_the_socket_and_the_port_lead_to_the_same_server(own_server: Postg
 
 
 async def test_only_the_durable_server_waits_for_the_disk(own_server: PostgresServer) -> None:
-    """Speed is the default; tests of durability ask for the real thing."""
+    """Speed is the default; durability tests ask for fsync."""
     async with opened(own_server.url) as database:
         assert await database.read_one(Text, "setting", "fsync") == Text(0, "off")
         assert await database.read_one(Text, "setting", "max_connections") == Text(0, "200")
@@ -98,7 +98,7 @@ async def test_only_the_durable_server_waits_for_the_disk(own_server: PostgresSe
 
 
 async def test_binaries_that_the_servers_user_cannot_reach_are_copied(tmp_path: Path) -> None:
-    """Below a directory that ``nobody`` cannot enter, nothing is found, and no permission is changed."""
+    """Below a directory that the user `nobody` cannot enter, nothing is found, and no permission is changed."""
     if os.geteuid() != 0:
         pytest.skip("only root runs the server as another user")
     binaries = find_binaries()
@@ -116,7 +116,7 @@ async def test_binaries_that_the_servers_user_cannot_reach_are_copied(tmp_path: 
 
 
 def test_a_named_server_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a URL in the environment nothing is started, and nothing can be stopped."""
+    """With a URL in the environment, no server is started, and none can be stopped."""
     monkeypatch.setenv(URL_VARIABLE, "postgresql://ann@db.example/agents")
     with PostgresServer() as server:
         assert (server.url, server.private) == ("postgresql://ann@db.example/agents", False)
@@ -135,7 +135,7 @@ def test_missing_binaries_are_reported_with_the_ways_to_get_them(monkeypatch: py
 
 
 def test_a_server_that_cannot_start_says_why() -> None:
-    """The error holds what the server wrote, and nothing is left behind."""
+    """The error holds the server's output, and no file or process is left behind."""
     with PostgresServer(binaries=find_binaries()) as server:
         server.stop()
         folder = Path(server.socket_url.partition("host=")[2].partition("&")[0])

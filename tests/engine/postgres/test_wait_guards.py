@@ -1,4 +1,4 @@
-"""What keeps a wait of an old key out of the table while others write at the same moment."""
+"""Guards that keep a wait of an old key out of the table under concurrent writes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BLOCKED: Final = (
 
 @asynccontextmanager
 async def rival(url: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
-    """Give a connection of somebody else, in a transaction that the test ends."""
+    """Give another connection, in a transaction that the test ends."""
     options = PostgresOptions.from_url(url)
     connection = await asyncpg.connect(options.dsn, server_settings={"search_path": options.schema})
     try:
@@ -43,7 +43,7 @@ async def blocked(url: str) -> None:
     """Return once a statement on this schema waits for a lock."""
 
     async def look() -> None:
-        while await raw(url, _BLOCKED) == [(0,)]:  # noqa: ASYNC110 (the server tells nobody)
+        while await raw(url, _BLOCKED) == [(0,)]:  # noqa: ASYNC110 (the server sends no event)
             await asyncio.sleep(0.01)
 
     await soon(look())
@@ -65,7 +65,7 @@ calls = pytest.mark.parametrize("call", [_resolve, _open])
 
 @calls
 async def test_a_revocation_under_way_is_waited_for(postgres_schema_url: str, call: Call) -> None:
-    """Whoever writes to a wait while its keys are revoked waits, and is then refused; no row is left."""
+    """A writer to a wait whose keys are being revoked blocks, and is then refused; no row is left."""
     async with await lash.open(postgres_schema_url) as storage, rival(postgres_schema_url) as connection:
         await placed(storage)
         key = await key_of(storage)
@@ -80,7 +80,7 @@ async def test_a_revocation_under_way_is_waited_for(postgres_schema_url: str, ca
 
 @pytest.mark.parametrize("timeout_ms", [None, 60_000])
 async def test_a_resolution_under_way_is_told(postgres_schema_url: str, timeout_ms: int | None) -> None:
-    """Whoever resolves an open wait while another does is told of the other's resolution."""
+    """Of two callers that resolve an open wait concurrently, the later one gets the other's resolution."""
     async with await lash.open(postgres_schema_url) as storage, rival(postgres_schema_url) as connection:
         await placed(storage)
         key = await key_of(storage)
@@ -93,7 +93,7 @@ async def test_a_resolution_under_way_is_told(postgres_schema_url: str, timeout_
 
 
 async def test_a_deadline_under_way_is_seen(postgres_schema_url: str) -> None:
-    """Whoever opens a wait while another sets its deadline sees that deadline, not none."""
+    """A caller that opens a wait while another sets its deadline sees that deadline."""
     async with await lash.open(postgres_schema_url) as storage, rival(postgres_schema_url) as connection:
         await placed(storage)
         key = await key_of(storage)
@@ -106,7 +106,7 @@ async def test_a_deadline_under_way_is_seen(postgres_schema_url: str) -> None:
 
 
 async def test_a_revocation_waits_for_who_writes(postgres_schema_url: str) -> None:
-    """What is written to a wait while its keys are about to be revoked goes with them."""
+    """A write to a wait whose keys are about to be revoked is removed with them."""
     async with await lash.open(postgres_schema_url) as storage, rival(postgres_schema_url) as connection:
         await placed(storage)
         key = await key_of(storage)
@@ -128,7 +128,7 @@ async def test_a_revocation_waits_for_who_writes(postgres_schema_url: str) -> No
 async def test_a_removal_under_way_is_waited_for(
     postgres_schema_url: str, call: Call, scope: lash.model.TurnScope | lash.model.ProcessScope
 ) -> None:
-    """Whoever writes to a wait while its owner is removed is refused, without an error of the database."""
+    """A writer to a wait whose owner is being removed gets lash's refusal, not a database error."""
     async with await lash.open(postgres_schema_url) as storage, rival(postgres_schema_url) as connection:
         await placed(storage)
         key = await key_of(storage, scope=scope)
@@ -141,7 +141,7 @@ async def test_a_removal_under_way_is_waited_for(
 
 @calls
 async def test_a_wait_written_at_the_same_moment_is_seen(postgres_schema_url: str, call: Call) -> None:
-    """Whoever comes upon a row that another just commits sees what it says."""
+    """A writer that blocks on a row another transaction commits sees the committed values."""
     async with await lash.open(postgres_schema_url) as storage, rival(postgres_schema_url) as connection:
         await placed(storage)
         key = await key_of(storage, scope=PROCESS)
@@ -163,7 +163,7 @@ async def test_a_wait_written_at_the_same_moment_is_seen(postgres_schema_url: st
 
 
 async def test_a_commit_and_a_claim_do_not_stand_in_the_way(postgres_schema_url: str) -> None:
-    """A session that is being committed to and a process that is being run can be resolved for."""
+    """Waits of a session with a running commit, and of a running process, can be resolved."""
     async with await lash.open(postgres_schema_url) as storage, rival(postgres_schema_url) as connection:
         await placed(storage)
         keys = [await key_of(storage, scope=scope) for scope in (TURN, PROCESS)]
@@ -175,7 +175,7 @@ async def test_a_commit_and_a_claim_do_not_stand_in_the_way(postgres_schema_url:
 
 
 async def test_pruning_and_resolving_at_once(postgres_schema_url: str) -> None:
-    """Whatever is first, no process is left half removed and nobody meets an error of the database."""
+    """In any order, no process is left half removed and no caller gets a database error."""
     async with await lash.open(postgres_schema_url) as storage:
         await placed(storage)
         await storage.processes.complete("p", DONE)

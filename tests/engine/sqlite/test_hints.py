@@ -21,7 +21,7 @@ TICK = EventDraft(event_type="tick")
 
 
 class Counted:
-    """A storage with processes ``p`` and ``q`` whose waiters depend on hints, and what it does at the database."""
+    """A storage with processes ``p`` and ``q`` whose waiters depend on hints, and a log of its database calls."""
 
     def __init__(self, storage: SQLiteStorage, names: list[str]) -> None:
         self.storage = storage
@@ -53,9 +53,9 @@ class Counted:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds; fail the test if it never does."""
+    """Wait until the condition holds; fail the test if it never does."""
     async with asyncio.timeout(20):
-        while not holds():  # noqa: ASYNC110 (nobody tells)
+        while not holds():  # noqa: ASYNC110 (there is no event to wait for)
             await asyncio.sleep(0.005)
 
 
@@ -132,7 +132,7 @@ async def test_commits_to_sessions_cost_waiters_nothing(counted: Counted, url: s
 async def test_own_writes_are_one_hint_each(counted: Counted) -> None:
     """A storage does not take its own write for one of another storage.
 
-    The file can be asked between a commit and the moment at which the store tells of it; then one hint is too many.
+    The file can be polled between a commit and the store's own hint; then one hint is redundant.
     """
     task = await counted.waiting()
     counted.names.clear()

@@ -1,4 +1,4 @@
-"""Brief writes on the event loop itself: when they run there, and that their guarantees are those of other writes."""
+"""Brief writes on the event loop: when they run there, and that they have the guarantees of other writes."""
 
 from __future__ import annotations
 
@@ -79,14 +79,14 @@ async def test_bodies_of_one_iteration_share_a_transaction(tmp_path: Path, in_me
 
 
 async def test_bodies_of_one_iteration_stay_together_in_the_thread(tmp_path: Path) -> None:
-    """On a slow disk they share one fsync: the thread does not start with the first of them alone."""
+    """On a slow disk they share one fsync: the thread does not start with the first write alone."""
     names: list[str] = []
     database = await open_database(tmp_path / "x.db", options=SQLiteOptions(loop_commit_ms=0), hook=names.append)
     await database.write(insert(100))
     names.clear()
 
     async def call(number: int) -> bool:
-        # Whoever hashes much lets other threads go on meanwhile.
+        # Hashing much data releases the GIL, so other threads run meanwhile.
         hashlib.sha256(bytes(500_000)).digest()
         return await database.write_briefly(insert_and_tell_thread(number))
 
@@ -138,7 +138,7 @@ async def test_a_task_alone_does_not_hold_the_loop(tmp_path: Path, monkeypatch: 
 
 
 async def test_two_tasks_that_write_share_transactions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When several tasks write continuously, no write but the first goes alone."""
+    """When several tasks write continuously, only the first write is committed alone."""
     monkeypatch.setattr(inline_writes, "_MAX_HOLD_S", 0.0)
     names: list[str] = []
     database = await open_database(tmp_path / "x.db", options=QUICK, hook=names.append)
@@ -291,7 +291,7 @@ async def test_brief_bodies_wait_for_the_thread(tmp_path: Path) -> None:
 
 
 async def test_the_log_is_kept_short(tmp_path: Path) -> None:
-    """The thread checkpoints the log of a database that only the loop writes to."""
+    """The thread checkpoints the WAL of a database that only the loop writes to."""
     names: list[tuple[str, bool]] = []
 
     def hook(name: str) -> None:
@@ -346,7 +346,7 @@ def test_a_closed_loop_with_waiting_bodies(tmp_path: Path) -> None:
     calling = database.write_briefly(insert(1))
 
     def ask_and_be_interrupted() -> None:
-        # The loop ends in the turn in which the call was accepted, before it comes to the body.
+        # The loop ends in the iteration in which the call was accepted, before the body runs.
         calling.send(None)
         raise KeyboardInterrupt
 

@@ -23,22 +23,22 @@ def engine_threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("lash-sqlite")]
 
 
-def open_files(folder: Path) -> list[str]:
+def open_files(directory: Path) -> list[str]:
     """The files below the directory that this process holds open."""
     links: list[str] = []
     for descriptor in Path("/proc/self/fd").iterdir():
-        # The one that lists the folder is gone by now.
+        # The descriptor that listed the directory is closed by now.
         with suppress(FileNotFoundError):
             links.append(str(descriptor.readlink()))
-    return [link for link in links if link.startswith(str(folder))]
+    return [link for link in links if link.startswith(str(directory))]
 
 
-def names_in(folder: Path) -> list[str]:
-    return sorted(file.name for file in folder.iterdir())
+def names_in(directory: Path) -> list[str]:
+    return sorted(file.name for file in directory.iterdir())
 
 
 async def test_closing_drains_and_tidies(tmp_path: Path) -> None:
-    """Accepted writes are committed, no thread or file stays open, and the log is removed."""
+    """Accepted writes are committed, no thread or file stays open, and the WAL is removed."""
     database = await open_database(tmp_path / "x.db")
     gate = Gate()
     first = asyncio.create_task(database.write(gate))
@@ -74,7 +74,7 @@ async def test_a_closed_database_says_so() -> None:
 
 
 async def test_two_closes_at_once() -> None:
-    """Both wait for the end; one that is cancelled does not keep the database open."""
+    """Both callers wait for the end; cancelling one does not keep the database open."""
     database = await open_database()
     gate = Gate()
     writing = asyncio.create_task(database.write(gate))
@@ -296,7 +296,7 @@ async def test_durability_is_visible(tmp_path: Path) -> None:
 
 
 async def test_two_databases_on_one_file(tmp_path: Path) -> None:
-    """Two databases of one process alternate and see each other's commits; the last to close removes the log."""
+    """Two databases of one process alternate and see each other's commits; the last to close removes the WAL."""
     one, two = await open_database(tmp_path / "x.db"), await open_database(tmp_path / "x.db")
     await asyncio.gather(*(one.write(insert(number)) for number in range(20)), two.write(insert(100)))
     await asyncio.gather(*(two.write(insert(number)) for number in range(20, 40)), one.write(insert(101)))

@@ -27,8 +27,8 @@ C:\\134 /mnt/c 9p rw 0 0
 """
 
 
-def names_in(folder: Path) -> list[str]:
-    return sorted(file.name for file in folder.iterdir())
+def names_in(directory: Path) -> list[str]:
+    return sorted(file.name for file in directory.iterdir())
 
 
 def writer_threads() -> list[str]:
@@ -37,7 +37,7 @@ def writer_threads() -> list[str]:
 
 async def test_a_folder_is_no_database(tmp_path: Path) -> None:
     """A directory instead of a file raises ConfigError."""
-    with pytest.raises(ConfigError, match="folder"):
+    with pytest.raises(ConfigError, match="directory"):
         await open_database(tmp_path)
 
 
@@ -134,16 +134,16 @@ except StorageFailure as error:
 """
 
 
-@pytest.mark.parametrize("what", ["file", "folder"])
+@pytest.mark.parametrize("what", ["file", "directory"])
 def test_what_may_not_be_written(what: str) -> None:
     """A file or directory without write permission is refused with that reason, for an ordinary user."""
     with tempfile.TemporaryDirectory() as name:
-        folder, file = Path(name), Path(name) / "x.db"
+        directory, file = Path(name), Path(name) / "x.db"
         connection = apsw.Connection(str(file))
         connection.execute("CREATE TABLE t (x)")
         connection.close()
         file.chmod(0o444 if what == "file" else 0o666)
-        folder.chmod(0o777 if what == "file" else 0o555)
+        directory.chmod(0o777 if what == "file" else 0o555)
         done = subprocess.run(
             [sys.executable, "-c", READ_ONLY, str(file)],
             capture_output=True,
@@ -152,12 +152,12 @@ def test_what_may_not_be_written(what: str) -> None:
             timeout=30,
             cwd=ROOT,
         )
-        folder.chmod(0o700)
+        directory.chmod(0o700)
     assert done.stdout.startswith("refused:"), done.stderr
 
 
 @pytest.mark.parametrize(
-    ("folder", "kind"),
+    ("directory", "kind"),
     [
         ("/srv", "ext4"),
         ("/mnt/shared", "nfs4"),
@@ -169,14 +169,14 @@ def test_what_may_not_be_written(what: str) -> None:
         ("/mnt/c/Users", "9p"),
     ],
 )
-def test_the_file_system_of_a_folder(folder: str, kind: str) -> None:
+def test_the_file_system_of_a_folder(directory: str, kind: str) -> None:
     """The innermost mount decides, by whole names and with escapes read."""
-    assert location.file_system_of(folder, mounts=MOUNTS) == kind
+    assert location.file_system_of(directory, mounts=MOUNTS) == kind
     if kind == "ext4":
-        location.check_file_system(folder, mounts=MOUNTS)
+        location.check_file_system(directory, mounts=MOUNTS)
     else:
         with pytest.raises(ConfigError, match="network file system"):
-            location.check_file_system(folder, mounts=MOUNTS)
+            location.check_file_system(directory, mounts=MOUNTS)
 
 
 async def test_a_network_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""One file for everything, whatever the sessions are called."""
+"""One file holds all sessions, whatever their ids."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import lash
 from tests.factories.session import commit, node
 
 
-def _files_below(folder: Path) -> set[str]:
-    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+def _files_below(directory: Path) -> set[str]:
+    return {path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file()}
 
 
 async def test_session_ids_name_no_files(tmp_path: Path) -> None:
-    """All sessions share one file, so that an id like a path touches nothing beside it."""
-    folder = tmp_path / "deep" / "storage"
-    folder.mkdir(parents=True)
-    async with await lash.open(f"sqlite:///{folder / 'lash.db'}") as storage:
+    """All sessions share one file, so an id that looks like a path touches no other file."""
+    directory = tmp_path / "deep" / "storage"
+    directory.mkdir(parents=True)
+    async with await lash.open(f"sqlite:///{directory / 'lash.db'}") as storage:
         for session_id in ("../../escape", "/etc/passwd", "a/b", "..", "x" * 255):
             revision = (await storage.sessions.create(session_id)).revision
             await storage.session(session_id).commit(commit(revision, node("a"), session_id=session_id))

@@ -49,11 +49,11 @@ def changed(**tables: Table) -> Catalogue:
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    folder = tmp_path / "catalogue_under_test"
-    folder.mkdir()
-    (folder / "__init__.py").touch()
+    directory = tmp_path / "catalogue_under_test"
+    directory.mkdir()
+    (directory / "__init__.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
-    yield folder
+    yield directory
     sys.modules.pop("catalogue_under_test", None)
 
 

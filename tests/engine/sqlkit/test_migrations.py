@@ -1,4 +1,4 @@
-"""Migrations are numbered 1..n, and what is pending follows from one number."""
+"""Migrations are numbered 1..n, and one number determines which are pending."""
 
 import sys
 from collections.abc import Iterator
@@ -15,16 +15,16 @@ SECOND = Migration(number=2, name="second", statement="CREATE TABLE b (x);")
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder without ``__init__.py``, as the migrations of the backends are."""
-    folder = tmp_path / "migrations_under_test"
-    folder.mkdir()
+    """A directory without ``__init__.py``, like the migrations of the backends."""
+    directory = tmp_path / "migrations_under_test"
+    directory.mkdir()
     monkeypatch.syspath_prepend(tmp_path)
-    yield folder
+    yield directory
     sys.modules.pop("migrations_under_test", None)
 
 
 def test_migrations_are_loaded_in_order_and_in_the_schema(package: Path) -> None:
-    """The number and the name come from the file's name, the statement from its text."""
+    """The number and the name come from the file name, the statement from its text."""
     (package / "0002_second.sql").write_text('CREATE TABLE :"schema".b (x);')
     (package / "0001_first.sql").write_text('CREATE TABLE :"schema".a (x);')
     assert load_migrations("migrations_under_test", schema="s") == (
@@ -51,7 +51,7 @@ def test_an_empty_folder_has_no_migrations(tmp_path: Path) -> None:
     ],
 )
 def test_gaps_doubles_and_odd_names_are_refused(tmp_path: Path, names: list[str], complaint: str) -> None:
-    """A file that would be skipped or applied in the wrong place is an error."""
+    """A file that would be skipped or applied out of order is an error."""
     for name in names:
         (tmp_path / name).touch()
     with pytest.raises(ValueError, match=complaint):
@@ -67,7 +67,7 @@ def test_pending_is_what_lies_above_the_applied_number(applied: int, expected: t
 
 
 def test_a_newer_schema_is_refused_with_both_numbers() -> None:
-    """An older lash never touches what a newer one made."""
+    """An older lash refuses tables that a newer one made."""
     with pytest.raises(NewerSchema, match=r"schema 3.*up to 2") as caught:
         pending(3, (FIRST, SECOND))
     assert (caught.value.found, caught.value.supported) == (3, 2)

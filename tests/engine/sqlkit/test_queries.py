@@ -11,11 +11,11 @@ from lash.sqlkit.queries import argument_names, in_schema, load_queries, parse_q
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    folder = tmp_path / "queries_under_test"
-    folder.mkdir()
-    (folder / "__init__.py").touch()
+    directory = tmp_path / "queries_under_test"
+    directory.mkdir()
+    (directory / "__init__.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
-    yield folder
+    yield directory
     sys.modules.pop("queries_under_test", None)
 
 

@@ -1,7 +1,7 @@
 """A process that puts or sweeps attachments until it is killed.
 
 ``python -m tests.proof.concurrency.attachment_worker put URL FILES NAME`` prints a line for each attachment that it
-means to keep, after its commit was acknowledged; with ``sweep`` it prints a line for each sweep. FILES is a folder
+keeps, after its commit was acknowledged; with ``sweep`` it prints a line for each sweep. FILES is a directory
 for the bytes, or ``-`` for the database.
 """
 
@@ -15,7 +15,7 @@ import sys
 import lash
 
 ROUND = 12
-"""Of so many puts of the same bytes a process keeps the last; the others make the bytes free again and again."""
+"""Each process keeps one of this many puts of the same bytes; after the others the bytes become free again."""
 
 
 def content_of(number: int) -> bytes:
@@ -29,12 +29,12 @@ async def opened(url: str, files: str) -> lash.Storage:
 
 
 async def nobody_lives(entry: lash.model.AttachmentEntry) -> bool:
-    """Answer that the owner is gone."""
+    """Report that the owner is gone."""
     return True
 
 
 async def put_forever(url: str, files: str, name: str) -> None:
-    """Put, commit, read and mostly forget the same bytes as all the others."""
+    """Put, commit, read and mostly forget the same bytes as all other processes."""
     async with await opened(url, files) as storage:
         await storage.sessions.create(name)
         for number in itertools.count():
@@ -59,7 +59,7 @@ async def put_and_commit(storage: lash.Storage, name: str, content: bytes) -> la
 
 
 async def sweep_forever(url: str, files: str, name: str) -> None:
-    """Sweep almost without pause, and with no mercy for age."""
+    """Sweep almost without pause, at age zero."""
     async with await opened(url, files) as storage:
         while True:
             report = await storage.attachments.sweep(0, nobody_lives)

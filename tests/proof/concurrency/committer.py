@@ -15,7 +15,7 @@ from tests.factories.session import commit, draft, node, spent
 
 
 async def commit_forever(url: str, session_id: str, name: str) -> None:
-    """Commit under ever new turn ids; a conflict means that somebody else was first, so look and try again."""
+    """Commit under new turn ids; on a conflict another process was first, so read the head and try again."""
     async with await lash.open(url) as storage:
         session = storage.session(session_id)
         for number in itertools.count():

@@ -1,6 +1,6 @@
 """A process that runs effects and is killed at a chosen moment, or races others for them.
 
-``python -m tests.proof.concurrency.effect_child ROLE URL …`` prints what it heard.
+``python -m tests.proof.concurrency.effect_child ROLE URL …`` prints the results that it received.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FOREVER = 3_600_000
 
 
 class Bomb:
-    """Kills this process before a statement is sent, or right after; armed, it counts from 1."""
+    """Kills this process before or right after a statement is sent; once armed, it counts from 1."""
 
     def __init__(self, moment: str, number: int) -> None:
         self._moment = moment
@@ -55,7 +55,7 @@ def say(text: str) -> None:
 
 
 async def crash(url: str, way: str, moment: str, number: str, ran: str) -> None:
-    """Run one effect of an own session, once by recording it and once under a claim, and die on the way."""
+    """Run one effect of its own session, once by recording it and once under a claim, and die on the way."""
     bomb = Bomb(moment, int(number))
     storage = await lash.open(url, clock=ManualClock(), on_statement=bomb)
     name = f"{way}-{moment}-{number}"
@@ -71,19 +71,19 @@ async def crash(url: str, way: str, moment: str, number: str, ran: str) -> None:
             claim = claimed(await storage.effects.begin(envelope, owner("child"), ttl_ms=TTL))
             happen(ran, key)
             await storage.effects.finish(claim, "child")
-    say("heard")
+    say("acknowledged")
     die()
 
 
 def happen(ran: str, key: str) -> None:
-    """Do what cannot be undone."""
+    """Run the side effect, which cannot be undone."""
     if key == "k":
         with Path(ran).open("a") as file:
             file.write("child\n")
 
 
 async def stall(url: str) -> None:
-    """Begin an effect, and finish it when told to, however late that is."""
+    """Begin an effect, and finish it on request, however late that is."""
     storage = await lash.open(url, clock=ManualClock())
     claim = claimed(await storage.effects.begin(effect(), owner("stalled"), ttl_ms=TTL))
     say("begun")
@@ -98,7 +98,7 @@ async def stall(url: str) -> None:
 
 
 async def race(url: str, name: str, keys: str) -> None:
-    """Want every key, run those that nobody else runs, and tell the outcome of each."""
+    """Request every key, run the effects that no other process runs, and print the outcome of each."""
     async with await lash.open(url) as storage:
         say("ready")
         await asyncio.to_thread(sys.stdin.readline)

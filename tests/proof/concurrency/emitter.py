@@ -1,4 +1,4 @@
-"""Processes that emit occurrences, started by the tests; some kill themselves at a point that the test names."""
+"""Processes that emit occurrences for the tests; some kill themselves at a point that the test names."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ import lash
 from tests.factories.trigger import pressed
 
 DELAYS: tuple[float, ...] = (0.0, 0.0005)
-"""How long a statement runs, in seconds, before the process that sent it is killed inside of it."""
+"""How long a statement runs, in seconds, before its process is killed during it."""
 
 
 class Reaper:
-    """Kills its own process with SIGKILL at the ``at``-th statement of what is done once it is armed.
+    """Kills its own process with SIGKILL at the ``at``-th statement after it is armed.
 
-    Without a delay that is before the statement is run, and so after the one before; else while it runs.
+    Without a delay, before the statement runs, and so after the previous one; with a delay, while it runs.
     """
 
     def __init__(self, at: int, delay: float | None) -> None:
@@ -49,12 +49,12 @@ class Reaper:
 
 
 def die() -> None:
-    """End this process as a power cut would."""
+    """End this process without cleanup."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def emit_and_die(url: str, key: str, at: int, delay: float | None) -> None:
-    """Emit one occurrence and be killed at the latest when it is acknowledged."""
+    """Emit one occurrence; the process is killed at the acknowledgement at the latest."""
 
     async def run() -> None:
         reaper = Reaper(at, delay)
@@ -67,7 +67,7 @@ def emit_and_die(url: str, key: str, at: int, delay: float | None) -> None:
 
 
 def emit_many(url: str, name: str, count: int, barrier: Barrier, reports: Connection) -> None:
-    """Emit the same occurrences as all others, in an order of one's own, and as many that nobody else knows."""
+    """Emit the same occurrences as all other processes, in random order, and as many of its own."""
 
     async def run() -> list[bytes]:
         shared = [f"shared{number}" for number in range(count)]

@@ -1,7 +1,7 @@
-"""A process that appends one event to one process for each line it is told.
+"""A process that appends one event for each line of standard input.
 
-``python -m tests.proof.concurrency.event_appender URL PROCESS`` says ``ready`` when it has opened the storage. Each
-line is the type of an event to append. It answers with the moment of the acknowledgement, in nanoseconds of the
+``python -m tests.proof.concurrency.event_appender URL PROCESS`` prints ``ready`` once the storage is open. Each
+line is the type of an event to append. It prints the time of the acknowledgement, in nanoseconds of the
 machine's monotonic clock.
 """
 
@@ -15,8 +15,8 @@ import lash
 from lash.model.process.event import EventDraft
 
 
-async def append_as_told(url: str, process_id: str) -> None:
-    """Append what the lines name until there are no more."""
+async def append_each_line(url: str, process_id: str) -> None:
+    """Append the event that each line names until the input ends."""
     async with await lash.open(url) as storage:
         _say("ready")
         while line := await asyncio.to_thread(sys.stdin.readline):
@@ -30,4 +30,4 @@ def _say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(append_as_told(*sys.argv[1:]))
+    asyncio.run(append_each_line(*sys.argv[1:]))

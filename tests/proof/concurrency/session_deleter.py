@@ -1,7 +1,7 @@
-"""A process that deletes a session and is killed at it.
+"""A process that deletes a session and is killed while doing so.
 
-``python -m tests.proof.concurrency.session_deleter URL SESSION STATEMENT`` kills itself before that statement of it,
-and prints a line if it lives to hear of its success.
+``python -m tests.proof.concurrency.session_deleter URL SESSION STATEMENT`` kills itself before that statement,
+and prints a line if it survives until the acknowledgement.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A process that writes to a SQLite file, started and steered by the tests.
+"""A process that writes to a SQLite file, started and controlled by the tests.
 
-``python -m tests.proof.concurrency.sqlite_child ROLE PATH ARGUMENT…`` prints ``ready`` once the file is open, does
-its part when it is told to on standard input, and prints what it did.
+``python -m tests.proof.concurrency.sqlite_child ROLE PATH ARGUMENT…`` prints ``ready`` once the file is open, plays
+its role after a line on standard input, and prints what it did.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-async def open_entries(path: str, options: SQLiteOptions, told: Callable[[bool], None] | None = None) -> Database:
+async def open_entries(path: str, options: SQLiteOptions, report: Callable[[bool], None] | None = None) -> Database:
     def prepare(connection: apsw.Connection, new: bool) -> None:  # noqa: FBT001
         connection.execute(SCHEMA)
-        if told is not None:
-            told(new)
+        if report is not None:
+            report(new)
 
     return await Database.open(path, queries=QUERIES, prepare=prepare, options=options, clock=SystemClock())
 
@@ -46,7 +46,7 @@ def pair(writer: str, number: int) -> Callable[[Transaction], None]:
 
 
 async def compete(path: str, writer: str, fair_lock: str, commits: str) -> None:
-    """Write with two callers and without a pause, each commit one row."""
+    """Write with two callers without a pause, one row per commit."""
     database = await open_entries(path, SQLiteOptions(fair_lock=fair_lock == "yes"))
     say("ready")
     sys.stdin.readline()
@@ -60,7 +60,7 @@ async def compete(path: str, writer: str, fair_lock: str, commits: str) -> None:
 
 
 async def first_open(path: str, writer: str) -> None:
-    """Open a file that may not exist yet, tell whether it was new, and write one row."""
+    """Open a file that may not exist yet, print whether it was new, and write one row."""
     say("ready")
     sys.stdin.readline()
     new: list[bool] = []
@@ -83,7 +83,7 @@ async def hold(path: str) -> None:
 
 
 async def until_killed(path: str, writer: str) -> None:
-    """Write pairs of rows with four callers and name each number once it is acknowledged."""
+    """Write pairs of rows with four callers and print each number once it is acknowledged."""
     database = await open_entries(path, SQLiteOptions(checkpoint_pages=20))
     say("ready")
     numbers = iter(range(10**9))

@@ -1,4 +1,4 @@
-"""Real processes run effects and are killed or stalled: each outcome is recorded once, and nobody is believed late."""
+"""Real processes run effects and are killed or stalled: each outcome is recorded once, late finishes are refused."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _MOST_STATEMENTS: Final = {
     ("postgres", "record"): 2,
     ("postgres", "claim"): 3,
 }
-"""One more than each way takes, so that the last child lives to hear of its success."""
+"""One more than each way takes, so that the last child survives until its acknowledgement."""
 
 
 @pytest_asyncio.fixture
 async def harness(backend_url: str, backend_name: str) -> AsyncIterator[URLHarness]:
-    """A database whose time the test moves, for children that stand still in it."""
+    """A database whose time the test moves, for children that stop in it."""
     if backend_name == "postgres":
         opened: URLHarness = PostgresHarness(backend_url)
     else:
@@ -63,7 +63,7 @@ def _end(child: subprocess.Popen[str]) -> list[str]:
 async def test_a_killed_runner_leaves_one_outcome(
     harness: URLHarness, backend_url: str, backend_name: str, tmp_path: Path, way: str
 ) -> None:
-    """Killed before or at any statement, the effect is run again at most once, and recorded exactly once."""
+    """Killed before or at any statement, the effect is run again at most once and recorded exactly once."""
     storage = await harness.open()
     moments = ["before"] if backend_name == "sqlite" else ["before", "sent"]
     numbers = range(1, _MOST_STATEMENTS[backend_name, way] + 1)
@@ -86,9 +86,9 @@ async def test_a_killed_runner_leaves_one_outcome(
     assert rows == [(len(names),)]
 
 
-async def _recover(storage: Storage, way: str, name: str, folder: Path, *, acknowledged: bool) -> int:
-    """Do what the dead child left undone, and return how often the effect was run."""
-    ran = folder / f"{name}.ran"
+async def _recover(storage: Storage, way: str, name: str, directory: Path, *, acknowledged: bool) -> int:
+    """Finish what the dead child left, and return how often the effect was run."""
+    ran = directory / f"{name}.ran"
     envelope = effect(scope=TurnScope(session_id=name, turn_id="t"))
     known = await storage.effects.get(envelope.scope, "k")
     recorded = known is not None and known.status is EffectStatus.COMPLETED
@@ -137,7 +137,7 @@ async def test_a_stalled_runner_is_not_believed(harness: URLHarness, backend_url
 
 
 async def test_of_racing_processes_one_runs_each_effect(harness: URLHarness, backend_url: str) -> None:
-    """Several processes want the same effects at once; each is run by one, and all see its outcome."""
+    """Several processes request the same effects at once; one of them runs each, and all see its outcome."""
     storage = await harness.open()
     await created(storage)
     children = [_child("race", backend_url, f"w{number}", str(_KEYS)) for number in range(_RACERS)]

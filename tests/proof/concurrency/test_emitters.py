@@ -1,4 +1,4 @@
-"""Real processes emit and are killed: every delivery has exactly one process, whatever happened to whoever emitted."""
+"""Real processes emit and are killed: every delivery has exactly one process, wherever the emitter died."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EACH = 12
 
 @pytest.fixture(scope="module")
 def context() -> multiprocessing.context.ForkServerContext:
-    """Processes of their own that need not import everything anew."""
+    """Forked processes, which need not import everything again."""
     server = multiprocessing.get_context("forkserver")
     server.set_forkserver_preload(["tests.proof.concurrency.emitter", "lash.sqlite.storage", "lash.postgres.storage"])
     return server
@@ -38,7 +38,7 @@ async def _prepare(storage: lash.Storage) -> None:
 
 
 async def _check(url: str, keys: int) -> None:
-    """Past lash: each occurrence once, and for each of its deliveries one process with all that belongs to one."""
+    """Raw SQL: each occurrence once, and for each of its deliveries one complete process."""
     wanted = [(keys * SUBSCRIPTIONS,)]
     assert await raw(url, "SELECT count(*) FROM lash_trigger_occurrences WHERE report <> ''") == [(keys,)]
     assert await raw(url, "SELECT count(*) FROM lash_trigger_occurrences") == [(keys,)]
@@ -91,7 +91,7 @@ async def test_kills_around_every_statement_of_an_emission(
 async def test_processes_emit_the_same_and_different_things(
     backend_url: str, context: multiprocessing.context.ForkServerContext
 ) -> None:
-    """Processes that emit the same at the same time get the same bytes; what each emits alone is there too."""
+    """Processes that emit the same occurrences concurrently get the same bytes; their own occurrences exist too."""
     async with await lash.open(backend_url) as storage:
         await _prepare(storage)
     barrier = context.Barrier(EMITTERS)
@@ -108,7 +108,7 @@ async def test_processes_emit_the_same_and_different_things(
     for process in processes:
         await asyncio.to_thread(process.join, 30)
     assert [process.exitcode for process in processes] == [0] * EMITTERS
-    # Sorted by key, what is shared comes last.
+    # Sorted by key, the shared occurrences come last.
     assert {tuple(each[EACH:]) for each in reports} == {tuple(reports[0][EACH:])}
     seen = {msgspec.json.decode(report)["occurrence_id"] for each in reports for report in each}
     assert len(seen) == EACH * (EMITTERS + 1)

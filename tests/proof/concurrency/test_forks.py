@@ -1,4 +1,4 @@
-"""Several processes fork, commit to and delete the same sessions: no fork loses a node, nothing is left behind."""
+"""Several processes fork, commit to and delete the same sessions: no fork loses a node, and no orphan is left."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _MISSING_BLOBS = "SELECT session_key, hash FROM lash_components EXCEPT SELECT se
 
 
 def _race(url: str) -> dict[str, int]:
-    """Let the processes run to their end, and return how often each operation succeeded in all of them together."""
+    """Run the processes to their end, and return how often each operation succeeded in all of them."""
     command = [sys.executable, "-m", "tests.proof.concurrency.forker", url]
     processes = [
         subprocess.Popen([*command, str(seed), str(_ROUNDS), *_SESSION_IDS], stdout=subprocess.PIPE, text=True)
@@ -59,7 +59,7 @@ def _race(url: str) -> dict[str, int]:
 
 
 async def test_racing_forks_and_deletions_keep_every_path_whole(backend_url: str) -> None:
-    """Afterwards every inherited run is complete, and nothing exists that nobody needs."""
+    """Afterwards every inherited run is complete, and no unreferenced row exists."""
     async with await lash.open(backend_url) as storage:
         await storage.sessions.create(_SESSION_IDS[0])
         first = lash.model.Commit(session_id=_SESSION_IDS[0], expected_revision=0)

@@ -48,7 +48,7 @@ async def test_acknowledged_turns_survive_sigkill_exactly_once(backend_url: str)
 
     turns = {turn for (turn,) in await raw(backend_url, "SELECT turn_id FROM lash_turns")}
     assert acknowledged <= turns
-    assert len(turns) - len(acknowledged) <= _ROUNDS * _PROCESSES, "at most one unheard commit for each kill"
+    assert len(turns) - len(acknowledged) <= _ROUNDS * _PROCESSES, "at most one unacknowledged commit for each kill"
     nodes = [node for (node,) in await raw(backend_url, "SELECT node_id FROM lash_nodes ORDER BY seq")]
     assert sorted(nodes) == sorted(turns)
     ((revision, node_count),) = await raw(backend_url, "SELECT revision, node_count FROM lash_sessions")

@@ -1,4 +1,4 @@
-"""One process shows and commits, another observes, is killed and comes back with its last cursor."""
+"""One process shows and commits; another observes, is killed, and resumes from its last cursor."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def start(program: str, *arguments: str) -> subprocess.Popen[bytes]:
 
 
 def read(lines: IO[bytes], count: int) -> list[Observed]:
-    """Return the next values, at most this many; fewer once the last commit was told."""
+    """Return the next values, at most this many; fewer once the last commit was observed."""
     told: list[Observed] = []
     while len(told) < count and (line := lines.readline()):
         observed = msgspec.json.decode(line, type=Observed)
@@ -40,7 +40,7 @@ def read(lines: IO[bytes], count: int) -> list[Observed]:
 
 
 async def test_a_killed_observer_comes_back_without_a_hole(backend_url: str) -> None:
-    """Across processes and kills every piece is told once, in order, each turn before its commit."""
+    """Across processes and kills every piece is observed once, in order, each turn before its commit."""
     async with await lash.open(backend_url) as storage:
         await started(storage)
         cursor = await current_cursor(storage, "s")

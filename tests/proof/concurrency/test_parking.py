@@ -1,4 +1,4 @@
-"""Two storages race parking against what wakes a process: no reason to run is lost, and nothing that ended is ready."""
+"""Two storages race parking against wakes: no reason to run is lost, and no ended process is ready."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.contract.work_state import ANN, BOB, child, park, ready, run
 from tests.factories.process import DONE, GO, NOTE, process
 
 ROUNDS: Final = {"sqlite": 60, "postgres": 300}
-"""On PostgreSQL both storages write at once; on SQLite one after the other, in an order that varies."""
+"""On PostgreSQL both storages write concurrently; on SQLite one after the other, in varying order."""
 Race: TypeAlias = Callable[[Storage, str], Awaitable[object]]
 Pair: TypeAlias = tuple[Storage, Storage]
 
@@ -44,13 +44,13 @@ WAKERS: Final[dict[str, Race]] = {
 
 @pytest.mark.parametrize("waker", WAKERS)
 async def test_parking_loses_no_reason_to_run(pair: Pair, backend_name: str, waker: str) -> None:
-    """Issue 6: whichever comes first, afterwards the process is ready, and a run of it sees the reason."""
+    """In either order, the process is ready afterwards, and a run of it sees the reason."""
     mine, theirs = pair
     for number in range(ROUNDS[backend_name]):
         process_id = await _parent(mine, number)
         held = await run(mine, process_id, ANN)
         racers: list[Awaitable[object]] = [park(mine, held), WAKERS[waker](theirs, process_id)]
-        # Every third round begins at the same moment, the others a step apart.
+        # Every third round starts at the same moment, the others a step apart.
         await asyncio.gather(*(_after(number % 3 * place, racer) for place, racer in enumerate(racers)))
         assert process_id in await ready(mine), number
         again = await run(mine, process_id, ANN)
@@ -62,7 +62,7 @@ async def test_parking_loses_no_reason_to_run(pair: Pair, backend_name: str, wak
 
 @pytest.mark.parametrize("racer", ["child", "park"])
 async def test_what_ended_is_never_ready(pair: Pair, backend_name: str, racer: str) -> None:
-    """Issue 6: a process whose end races the end of its child, or its own parking, is not on the work list."""
+    """A process whose end races the end of its child, or its own parking, is not on the work list."""
     mine, theirs = pair
     for number in range(ROUNDS[backend_name]):
         process_id = await _parent(mine, number)
@@ -77,7 +77,7 @@ async def test_what_ended_is_never_ready(pair: Pair, backend_name: str, racer: s
 
 
 async def test_a_burst_wakes_a_process_that_parks_again_and_again(pair: Pair, backend_name: str) -> None:
-    """Issue 6: a process that parks whenever its log holds nothing new has read every signal in the end."""
+    """A process that parks whenever its log holds nothing new has read every signal in the end."""
     mine, theirs = pair
     await mine.processes.register(process("p", NOTE, GO))
     count, read = 200, 0
@@ -93,14 +93,14 @@ async def test_a_burst_wakes_a_process_that_parks_again_and_again(pair: Pair, ba
         read = await mine.events.count_through("p", "signal.go", 2**62)
         parked = await park(mine, held)
         if parked and sending.done() and read < count:
-            # All are sent: were one of them not seen and not a reason, nobody would ever run it.
+            # All are sent: a signal neither seen nor counted as a reason would leave the process parked.
             assert await ready(mine) == ["p"]
     await sending
     assert read == count
 
 
 async def _parent(storage: Storage, number: int) -> str:
-    """Register a process, and another one that it started."""
+    """Register a process and a child that it started."""
     process_id = f"p{number}"
     await storage.processes.register(process(process_id, NOTE, GO))
     await storage.processes.register(child(f"{process_id}-child", process_id))

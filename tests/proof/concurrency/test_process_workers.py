@@ -1,6 +1,6 @@
-"""Four real processes append, claim, park, end and cancel, and are killed: what is stored then is looked at past lash.
+"""Four real processes append, claim, park, end and cancel, and are killed; raw SQL checks the rows.
 
-``LASH_SOAK_SECONDS`` makes it longer than usual.
+``LASH_SOAK_SECONDS`` makes the run longer.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ pytestmark = [
 
 
 class Gang:
-    """Workers that are killed and replaced, and what all of them said."""
+    """Workers that are killed and replaced, and everything they printed."""
 
-    def __init__(self, url: str, folder: Path) -> None:
+    def __init__(self, url: str, directory: Path) -> None:
         self._url = url
-        self._folder = folder
+        self._directory = directory
         self._names = itertools.count()
         self._alive: list[subprocess.Popen[bytes]] = []
         self.kills = 0
 
     def hire(self) -> None:
         name = f"w{next(self._names)}"
-        with (self._folder / f"{name}.said").open("wb") as said:
+        with (self._directory / f"{name}.said").open("wb") as said:
             command = [sys.executable, "-m", "tests.proof.concurrency.process_worker", self._url, name]
             self._alive.append(subprocess.Popen(command, stdout=said, cwd=ROOT))
 
     def kill_one(self) -> None:
-        """Kill a worker at random; one that ended by itself failed."""
+        """Kill a random worker; a worker that ended on its own failed."""
         worker = self._alive.pop(random.randrange(len(self._alive)))
         assert worker.poll() is None, "a worker failed; see its traceback above"
         worker.kill()
@@ -69,14 +69,14 @@ class Gang:
             self.kill_one()
 
     def said(self) -> list[Said]:
-        """Return every acknowledgement, but for a last line that the kill tore."""
-        lines = [line for file in self._folder.glob("*.said") for line in file.read_text().splitlines(keepends=True)]
+        """Return every acknowledgement, except a last line that the kill truncated."""
+        lines = [line for file in self._directory.glob("*.said") for line in file.read_text().splitlines(keepends=True)]
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 @contextmanager
-def gang(url: str, folder: Path) -> Iterator[Gang]:
-    hired = Gang(url, folder)
+def gang(url: str, directory: Path) -> Iterator[Gang]:
+    hired = Gang(url, directory)
     try:
         yield hired
     finally:
@@ -84,7 +84,7 @@ def gang(url: str, folder: Path) -> Iterator[Gang]:
 
 
 async def test_killed_workers_leave_whole_processes(backend_url: str, tmp_path: Path) -> None:
-    """Logs are dense and end once, fences grew, and the feed missed nothing."""
+    """Logs are dense and end once, fences grew, and the feed missed no change."""
     async with await lash.open(backend_url) as storage:
         await created(storage)
         seen: list[ProcessChange] = []
@@ -107,7 +107,7 @@ async def test_killed_workers_leave_whole_processes(backend_url: str, tmp_path: 
 
 
 async def _rampage(workers: Gang) -> None:
-    """Let the workers live and kill one about every second, at random moments."""
+    """Run the workers and kill one about every second, at random moments."""
     for _ in range(WORKERS):
         workers.hire()
     loop = asyncio.get_running_loop()
@@ -119,7 +119,7 @@ async def _rampage(workers: Gang) -> None:
 
 
 async def _follow(storage: Storage, seen: list[ProcessChange], stop: asyncio.Event) -> None:
-    """Read the feed in small pages while it grows, and to its end once nobody writes any more."""
+    """Read the feed in small pages while it grows, and to its end once the workers have stopped."""
     cursor: str | None = None
     idle = 0
     while idle < 20:
@@ -159,7 +159,7 @@ async def _check_rows(url: str) -> None:
 
 
 async def _check_work(url: str) -> None:
-    """Raw SQL: what ended is off the work list, and every signal and request before the end counted as a reason."""
+    """Raw SQL: ended processes are off the work list, and each signal or request before the end counted as a reason."""
     rows = await raw(
         url,
         "SELECT p.process_id, p.status, l.runnable, l.ready_at_ms, l.wake_seq, ("
@@ -176,7 +176,7 @@ async def _check_work(url: str) -> None:
 
 
 async def _check_acknowledged(storage: Storage, said: list[Said]) -> None:
-    """What was acknowledged is there, under its number, and happened once."""
+    """Every acknowledged event is there, under its number, once."""
     kept = {(each.process_id, each.sequence): each for name in _names(said) for each in await log(storage, name)}
     payloads = Counter(json.dumps(each.payload) for each in kept.values() if each.event_type in {"note", "signal.go"})
     assert max(payloads.values()) == 1
@@ -194,7 +194,7 @@ async def _check_acknowledged(storage: Storage, said: list[Said]) -> None:
 
 
 async def _check_fences(url: str, storage: Storage, said: list[Said]) -> None:
-    """Numbers grew with the log, one acquisition each; the last one ended its process; bound work had one owner."""
+    """Fencing numbers grew, one per acquisition; the last one ended its process; owner-bound work had one owner."""
     claims: defaultdict[str, dict[int, tuple[str, int, str]]] = defaultdict(dict)
     for each in said:
         if each["did"] == "claim":
@@ -223,7 +223,7 @@ async def _check_fences(url: str, storage: Storage, said: list[Said]) -> None:
 
 
 async def _check_feed(url: str, seen: list[ProcessChange]) -> None:
-    """The reader saw every registration and every event once; writers that race may pass each other in the feed."""
+    """The reader saw every registration and every event once; concurrent writers may overtake each other."""
     logs: dict[str, int] = dict(await raw(url, "SELECT process_id, last_sequence FROM lash_processes"))
     followed: defaultdict[str, list[tuple[ChangeKind, int | None]]] = defaultdict(list)
     for change in seen:

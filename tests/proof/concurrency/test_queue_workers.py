@@ -27,7 +27,7 @@ def _text(session_id: str, number: int) -> str:
 
 
 def _draft(session_id: str, number: int) -> lash.model.BatchDraft:
-    """Return a keyed input; most join their neighbours, and some come alone."""
+    """Return a keyed input; most join their neighbours, some are claimed alone."""
     return lash.model.BatchDraft(
         session_id=session_id,
         payloads=(lash.model.TurnInput.of_text(_text(session_id, number)),),
@@ -38,7 +38,7 @@ def _draft(session_id: str, number: int) -> lash.model.BatchDraft:
 
 
 async def _enqueue(storage: lash.Storage, numbers: range) -> None:
-    """Enqueue the inputs of these numbers to every session, in order in each, and some of them again."""
+    """Enqueue the inputs of these numbers to every session, in order in each, and some of them twice."""
 
     async def fill(session_id: str) -> None:
         for number in numbers:
@@ -50,7 +50,7 @@ async def _enqueue(storage: lash.Storage, numbers: range) -> None:
 
 
 class Crew:
-    """The processes that work, and those that were killed."""
+    """The running processes, and the killed ones."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -63,12 +63,12 @@ class Crew:
         self._working.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
 
     def kill_some(self) -> None:
-        """Kill one process after the other, each time the one that has worked longest, and replace it."""
+        """Kill one process after the other, always the oldest, and replace it."""
         for _ in range(KILLS):
             self._kill_one()
 
     def _kill_one(self) -> None:
-        """Wait until a process has claimed something, kill it, and start another one."""
+        """Wait until a process has claimed work, kill it, and start another one."""
         victim = self._working.pop(0)
         assert victim.stdout is not None
         for _ in range(random.randint(1, 6)):
@@ -79,7 +79,7 @@ class Crew:
         self.start()
 
     def end(self) -> None:
-        """Kill all that are left, and fail if one had ended by itself."""
+        """Kill all remaining processes, and fail if one had ended on its own."""
         ended = [process.args for process in self._working if process.poll() is not None]
         for process in self._working:
             process.kill()
@@ -89,12 +89,12 @@ class Crew:
 
 async def _drained(url: str) -> None:
     async with asyncio.timeout(90):
-        while await raw(url, "SELECT count(*) FROM lash_batches") != [(0,)]:  # noqa: ASYNC110 - others do the work
+        while await raw(url, "SELECT count(*) FROM lash_batches") != [(0,)]:  # noqa: ASYNC110 - other processes do the work
             await asyncio.sleep(0.05)
 
 
 async def _work_off(url: str, storage: lash.Storage) -> int:
-    """Let the processes work while inputs come in and some of them are killed; return how many were."""
+    """Run the processes while inputs arrive and some of them are killed; return the number of kills."""
     crew = Crew(url)
     try:
         for _ in range(PROCESSES):
@@ -107,7 +107,7 @@ async def _work_off(url: str, storage: lash.Storage) -> int:
 
 
 async def test_every_input_is_handled_once_in_order(backend_url: str) -> None:
-    """8 workers, half of their processes killed with SIGKILL, lose nothing and repeat nothing."""
+    """8 workers, half of their processes killed with SIGKILL, lose no input and repeat none."""
     async with await lash.open(backend_url) as storage:
         for session_id in SESSIONS:
             await storage.sessions.create(session_id)

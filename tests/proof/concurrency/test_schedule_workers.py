@@ -21,15 +21,15 @@ MINUTE: Final = 60_000
 SCHEDULES: Final = ("a", "b", "c")
 SUBSCRIPTIONS: Final = ("one", "two")
 MISSED: Final = 150
-"""How many ticks each schedule has to make up for."""
+"""How many ticks each schedule is behind."""
 WORKERS: Final = 3
 KILLS: Final = 6
 _ENGINE_STATEMENTS: Final = frozenset({"emit_occurrence", "emit_processes", "emit_deliveries", "schedule_advance"})
-"""Statements of a transaction that emits: a worker is killed right before or while one of them runs."""
+"""Statements of a transaction that emits: a worker is killed right before one of them, or while it runs."""
 
 
 async def _prepare(storage: lash.Storage, url: str) -> int:
-    """Make schedules that tick every minute and are behind; return their first tick."""
+    """Create schedules that tick every minute and are behind; return their first tick."""
     for key in SCHEDULES:
         draft = lash.model.ScheduleDraft(key=key, cron="* * * * *", catch_up=lash.CatchUp.ALL)
         source_key = (await storage.schedules.register(draft)).schedule.source_key
@@ -56,7 +56,7 @@ def _start(url: str) -> subprocess.Popen[str]:
 
 
 def _kill_in_a_transaction(victim: subprocess.Popen[str]) -> bool:
-    """Kill a worker amid an emission and return true, or return false if there was nothing left for it to emit."""
+    """Kill a worker during an emission and return true, or return false if it had nothing left to emit."""
     assert victim.stdout is not None
     wanted = random.randint(1, 60)
     idle = 0
@@ -76,17 +76,17 @@ async def _behind(url: str, until_ms: int) -> bool:
 
 
 async def _work_off(url: str, until_ms: int) -> int:
-    """Let workers fire and be killed until nothing is behind; return how many were killed amid an emission."""
+    """Run and kill workers until no schedule is behind; return how many were killed during an emission."""
     workers = [_start(url) for _ in range(WORKERS)]
     killed = 0
     try:
         for _ in range(KILLS):
             killed += await asyncio.to_thread(_kill_in_a_transaction, workers.pop(0))
             workers.append(_start(url))
-        # Nobody reads on; a pipe that is full would stop them.
+        # Nothing reads these pipes any more; a full pipe would block the workers.
         drains = [asyncio.create_task(asyncio.to_thread(worker.communicate)) for worker in workers]
         async with asyncio.timeout(90):
-            while await _behind(url, until_ms):  # noqa: ASYNC110 - others do the work
+            while await _behind(url, until_ms):  # noqa: ASYNC110 - other processes do the work
                 await asyncio.sleep(0.05)
     finally:
         for worker in workers:
@@ -96,7 +96,7 @@ async def _work_off(url: str, until_ms: int) -> int:
 
 
 async def test_every_tick_is_emitted_once(backend_url: str) -> None:
-    """Workers killed with SIGKILL amid their transactions lose no tick and repeat none."""
+    """Workers killed with SIGKILL inside their transactions lose no tick and repeat none."""
     async with await lash.open(backend_url) as storage:
         first = await _prepare(storage, backend_url)
         last = first + (MISSED - 1) * MINUTE
@@ -119,7 +119,7 @@ async def test_every_tick_is_emitted_once(backend_url: str) -> None:
 
 
 async def _processes(storage: lash.Storage) -> Counter[tuple[str, str]]:
-    """Return how many processes there are of each kind and time."""
+    """Return the number of processes of each kind and time."""
     found: Counter[tuple[str, str]] = Counter()
     cursor: str | None = None
     while True:

@@ -1,4 +1,4 @@
-"""A deletion is one transaction over all nouns: whoever is killed in it leaves the session whole or nothing of it."""
+"""A deletion is one transaction over all nouns: a process killed in it leaves the whole session or nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def _rows(url: str, session_key: object) -> list[int]:
 
 
 async def test_a_killed_deletion_is_whole_or_none(backend_url: str, backend_name: str) -> None:
-    """Killed before each of its statements in turn, then repeated: never a part of a session, and gone in the end."""
+    """Killed before each of its statements in turn, then retried: the session is never partial, and gone in the end."""
     async with await lash.open(backend_url) as storage:
         statement, deleted = 0, False
         while not deleted:

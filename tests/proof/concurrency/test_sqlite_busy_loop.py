@@ -14,16 +14,16 @@ TRIES = 8
 
 
 class Observed:
-    """What came through while the event loop was busy."""
+    """Commits and reads that finished while the event loop was busy."""
 
     def __init__(self) -> None:
         self.commits = 0
         self.reads = 0
         self.longest_stall = 0
-        """The most turns of the loop from one commit to the next."""
+        """The most iterations of the loop between two commits."""
 
     async def burn(self) -> None:
-        """Keep the event loop busy: it gets back to its other work only between slices of 0.2 ms."""
+        """Keep the event loop busy: it runs other tasks only between slices of 0.2 ms."""
         seen, stall = self.commits, 0
         for _ in range(TURNS):
             end = time.perf_counter() + 0.0002
@@ -37,7 +37,7 @@ class Observed:
 
 async def observe(path: Path, *, yield_gil: bool) -> Observed:
     """Commit and read while the loop is busy."""
-    # Without fsync: how long a busy disk takes is not what is asked here.
+    # Without fsync: the speed of a busy disk is not measured here.
     database = await open_database(path, options=SQLiteOptions(yield_gil=yield_gil, synchronous="normal"))
     await database.write(insert(0))
     observed = Observed()
@@ -65,9 +65,9 @@ async def observe(path: Path, *, yield_gil: bool) -> Observed:
 
 
 async def test_a_busy_loop_does_not_starve_its_threads(tmp_path: Path) -> None:
-    """While the loop is busy there is a commit and a long read every ten turns on average.
+    """While the loop is busy there is a commit and a long read every ten iterations on average.
 
-    On a loaded machine the threads may wait for a processor instead: one of a few tries has to show it.
+    On a loaded machine the threads may wait for a processor instead, so one of a few tries must show it.
     """
     seen: list[tuple[int, int]] = []
     while len(seen) < TRIES:
@@ -79,15 +79,15 @@ async def test_a_busy_loop_does_not_starve_its_threads(tmp_path: Path) -> None:
 
 
 async def test_without_lending_commits_stall(tmp_path: Path) -> None:
-    """Without lending a commit waits many times longer for the same loop, often until the loop is idle.
+    """Without the GIL yield a commit waits many times longer for the same loop, often until the loop is idle.
 
-    A loaded machine interrupts the loop and so lets the threads in by chance: one of a few tries has to show it.
+    A loaded machine interrupts the loop and so lets the threads in by chance; one of a few tries must show it.
     """
     stalls: list[tuple[int, int]] = []
     while len(stalls) < TRIES:
-        lent = await observe(tmp_path / f"lent-{len(stalls)}.db", yield_gil=True)
+        lent = await observe(tmp_path / f"yielding-{len(stalls)}.db", yield_gil=True)
         kept = await observe(tmp_path / f"kept-{len(stalls)}.db", yield_gil=False)
         if lent.longest_stall * 3 < kept.longest_stall:
             return
         stalls.append((lent.longest_stall, kept.longest_stall))
-    pytest.fail(f"longest stalls with and without lending: {stalls}")
+    pytest.fail(f"longest stalls with and without the GIL yield: {stalls}")

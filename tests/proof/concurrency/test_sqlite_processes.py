@@ -20,7 +20,7 @@ Child = subprocess.Popen[str]
 
 @contextmanager
 def children(*commands: list[str]) -> Iterator[list[Child]]:
-    """Start the processes, wait until all are ready, and leave none behind."""
+    """Start the processes, wait until all are ready, and end them all afterwards."""
     started = [
         subprocess.Popen(
             [sys.executable, "-m", "tests.proof.concurrency.sqlite_child", *command],
@@ -43,7 +43,7 @@ def children(*commands: list[str]) -> Iterator[list[Child]]:
 
 
 def go(started: list[Child]) -> list[str]:
-    """Let them all begin, and return what each printed."""
+    """Start them all, and return what each printed."""
     for child in started:
         assert child.stdin is not None
         child.stdin.write("go\n")
@@ -60,7 +60,7 @@ def entries(path: Path) -> list[tuple[str, int]]:
 
 
 def longest_run(writers: list[str]) -> int:
-    """The most commits that one writer made in a row while all the others still had some to make."""
+    """The most consecutive commits of one writer while all the others still had some to make."""
     remaining = Counter(writers)
     longest, previous, run = 0, "", 0
     for writer in writers:
@@ -83,8 +83,8 @@ def compete(path: Path, *, fair_lock: bool) -> int:
 
 
 def test_processes_take_turns(tmp_path: Path) -> None:
-    """Three processes that write without a pause alternate; without turns one of them gets far ahead."""
-    # On a busy machine others disturb both measurements; a second look is not disturbed in the same way.
+    """Three processes that write without a pause alternate; without the write lock one of them gets far ahead."""
+    # Other load on the machine disturbs both measurements; a second try is not disturbed in the same way.
     leads = []
     for attempt in range(3):
         with_turns = compete(tmp_path / f"turns{attempt}.db", fair_lock=True)
@@ -95,7 +95,7 @@ def test_processes_take_turns(tmp_path: Path) -> None:
 
 
 def test_several_processes_open_a_new_file(tmp_path: Path) -> None:
-    """However many open a file that does not exist yet, all succeed and exactly one is told that it is new."""
+    """However many processes open a file that does not exist yet, all succeed and exactly one creates it."""
     names = ["a", "b", "c", "d"]
     with children(*(["first_open", str(tmp_path / "x.db"), name] for name in names)) as started:
         told = go(started)

@@ -1,4 +1,4 @@
-"""Waits between real processes: one resolution for all, whoever resolves, and whoever is killed."""
+"""Waits between real processes: one resolution for all, whichever process resolves or is killed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], ind
 
 
 class Resolver:
-    """Another process that resolves what it is told."""
+    """Another process that resolves the given keys."""
 
     def __init__(self, child: asyncio.subprocess.Process) -> None:
         assert child.stdin is not None
@@ -30,13 +30,13 @@ class Resolver:
     def tell(self, lines: Sequence[str]) -> None:
         self._stdin.write("".join(line + "\n" for line in lines).encode())
 
-    async def heard(self) -> str:
+    async def read_line(self) -> str:
         return (await soon(self._stdout.readline())).decode().strip()
 
 
 @contextlib.asynccontextmanager
 async def resolvers(url: str, *names: str) -> AsyncIterator[list[Resolver]]:
-    """Run one process for each name, and leave none behind."""
+    """Run one process for each name, and end them all afterwards."""
     children = [
         await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tests.proof.concurrency.wait_resolver", url, name),
@@ -49,7 +49,7 @@ async def resolvers(url: str, *names: str) -> AsyncIterator[list[Resolver]]:
     try:
         started = [Resolver(child) for child in children]
         for each in started:
-            assert await each.heard() == "ready"
+            assert await each.read_line() == "ready"
         yield started
     finally:
         for child in children:
@@ -59,7 +59,7 @@ async def resolvers(url: str, *names: str) -> AsyncIterator[list[Resolver]]:
 
 
 async def test_two_processes_agree_on_each_resolution(backend_url: str) -> None:
-    """Both resolve the same 50 waits at once; of each, one is accepted and the other is told of it."""
+    """Both resolve the same 50 waits at once; for each, one is accepted and the other gets that resolution."""
     async with await lash.open(backend_url) as storage, resolvers(backend_url, "a", "b") as (first, second):
         await placed(storage)
         keys = [await key_of(storage, str(number)) for number in range(50)]
@@ -67,7 +67,7 @@ async def test_two_processes_agree_on_each_resolution(backend_url: str) -> None:
         first.tell(texts)
         second.tell(texts)
         for key in keys:
-            answers = {"a": json.loads(await first.heard()), "b": json.loads(await second.heard())}
+            answers = {"a": json.loads(await first.read_line()), "b": json.loads(await second.read_line())}
             (winner,) = [name for name, answer in answers.items() if answer["status"] == "accepted"]
             (told,) = [answer for answer in answers.values() if answer["status"] != "accepted"]
             assert told == {"status": "already_resolved", "terminal": {"status": "ok", "value": winner}}
@@ -75,7 +75,7 @@ async def test_two_processes_agree_on_each_resolution(backend_url: str) -> None:
 
 
 async def test_another_process_wakes_who_waits(backend_url: str) -> None:
-    """A resolution from another process reaches those who wait here, time after time, without a poll."""
+    """A resolution from another process reaches the waiters here every time, without a poll."""
     async with await lash.open(backend_url) as storage, resolvers(backend_url, "a") as (other,):
         changes_of(storage)._poll_s = 3_600
         await placed(storage)
@@ -88,24 +88,24 @@ async def test_another_process_wakes_who_waits(backend_url: str) -> None:
 
 
 async def test_processes_that_are_all_the_first_share_a_secret(backend_url: str) -> None:
-    """The secret is made once, however many need it for the first time at the same moment."""
+    """The secret is made once, however many processes need it first at the same moment."""
     names = ("a", "b", "c", "d")
     async with await lash.open(backend_url) as storage, resolvers(backend_url, *names) as others:
         for other in others:
             other.tell(["make k"])
-        texts = {await other.heard() for other in others}
+        texts = {await other.read_line() for other in others}
         assert len(texts) == 1
         assert await storage.waits.resolve(texts.pop(), YES) == lash.model.Accepted()
 
 
 async def test_what_was_acknowledged_survives_a_kill(backend_url: str) -> None:
-    """The resolver is killed right after its answer, and whoever waits later gets what it gave."""
+    """The resolver is killed right after its call returned; later waiters get its value."""
     async with await lash.open(backend_url) as storage:
         await placed(storage)
         for number in range(3):
             key = await key_of(storage, str(number))
             async with resolvers(backend_url, "a") as (other,):
                 other.tell([key.text])
-                assert json.loads(await other.heard()) == {"status": "accepted"}
+                assert json.loads(await other.read_line()) == {"status": "accepted"}
                 other.child.kill()
             assert await soon(storage.waits.wait(key)) == lash.model.Resolved(value="a")

@@ -1,7 +1,7 @@
-"""A process that resolves the waits whose keys it is told.
+"""A process that resolves the waits whose keys it reads from standard input.
 
-``python -m tests.proof.concurrency.wait_resolver URL NAME`` says ``ready`` when it has opened the storage. Each line
-is the text of a key; it is resolved with the name, and the answer is printed as JSON. ``make NAME`` prints the text
+``python -m tests.proof.concurrency.wait_resolver URL NAME`` prints ``ready`` once the storage is open. Each line
+is the text of a key; it is resolved with the name, and the outcome is printed as JSON. ``make NAME`` prints the text
 of the key of that name instead, of an operation.
 """
 
@@ -16,7 +16,7 @@ import lash
 
 
 async def resolve_as_told(url: str, name: str) -> None:
-    """Resolve what the lines name until there are no more."""
+    """Resolve the key on each line until the input ends."""
     async with await lash.open(url) as storage:
         _say("ready")
         while line := await asyncio.to_thread(sys.stdin.readline):

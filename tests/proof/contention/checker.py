@@ -1,7 +1,7 @@
-"""Judges a history of many processes on one storage, together with what was stored in the end.
+"""Checks a history of many processes on one storage, and the rows stored in the end.
 
-It is pure and knows nothing of lash: what it is told are operations and rows. Each law has a name, by which the tests
-of the checker tell that a broken history was refused for the right reason.
+It is pure and does not import lash: its input is operations and rows. Each law has a name, so that the tests of the
+checker can assert that a broken history was refused for the right reason.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from tests.proof.contention.history import (
     ReadAct,
 )
 from tests.proof.contention.register import Call, first_impossible
-from tests.proof.contention.verdict import Law, Stored, StoredSession, Told, Violation
+from tests.proof.contention.verdict import Law, Stored, StoredSession, TypedOperation, Violation
 
 A = TypeVar("A", bound=Act)
 
 
 def judge(history: Sequence[Operation], stored: Stored) -> list[Violation]:
-    """Return every law that was broken, in a readable order."""
-    commits: defaultdict[str, list[Told[CommitAct]]] = defaultdict(list)
-    for told in _of(history, CommitAct):
-        commits[told.act.session].append(told)
+    """Return every broken law, in a readable order."""
+    commits: defaultdict[str, list[TypedOperation[CommitAct]]] = defaultdict(list)
+    for typed in _of(history, CommitAct):
+        commits[typed.act.session].append(typed)
     return [
         *_registers(history, commits),
         *_chains(commits, stored),
@@ -45,8 +45,8 @@ def judge(history: Sequence[Operation], stored: Stored) -> list[Violation]:
     ]
 
 
-def _of(history: Sequence[Operation], kind: type[A]) -> list[Told[A]]:
-    return [Told(operation, operation.act) for operation in history if isinstance(operation.act, kind)]
+def _of(history: Sequence[Operation], kind: type[A]) -> list[TypedOperation[A]]:
+    return [TypedOperation(operation, operation.act) for operation in history if isinstance(operation.act, kind)]
 
 
 # Heads.
@@ -54,113 +54,117 @@ def _of(history: Sequence[Operation], kind: type[A]) -> list[Told[A]]:
 Head = tuple[int, str | None]
 
 
-def _registers(history: Sequence[Operation], commits: Mapping[str, list[Told[CommitAct]]]) -> Iterator[Violation]:
+def _registers(
+    history: Sequence[Operation], commits: Mapping[str, list[TypedOperation[CommitAct]]]
+) -> Iterator[Violation]:
     calls: defaultdict[str, list[tuple[Act, Call[Head]]]] = defaultdict(list)
-    for told in _of(history, ReadAct):
-        if told.is_ok:
-            calls[told.act.session].append((told.act, _reading(told)))
+    for typed in _of(history, ReadAct):
+        if typed.is_ok:
+            calls[typed.act.session].append((typed.act, _reading(typed)))
     for session, made in commits.items():
-        calls[session] += [(told.act, _refusing(told)) for told in made if told.act.actual is not None]
-        calls[session] += [(told.act, _publishing(told)) for told in _merged(made)]
+        calls[session] += [(typed.act, _refusing(typed)) for typed in made if typed.act.actual is not None]
+        calls[session] += [(typed.act, _publishing(typed)) for typed in _merged(made)]
     for session, each in sorted(calls.items()):
         number = first_impossible([call for _, call in each], (0, None))
         if number is not None:
             yield Violation(Law.REGISTER, session, f"no order explains the answer to {each[number][0]}")
 
 
-def _reading(told: Told[ReadAct]) -> Call[Head]:
-    seen = (told.act.revision, told.act.leaf)
-    return Call(told.operation.start, told.operation.end, lambda head: (head,) if head == seen else ())
+def _reading(typed: TypedOperation[ReadAct]) -> Call[Head]:
+    seen = (typed.act.revision, typed.act.leaf)
+    return Call(typed.operation.start, typed.operation.end, lambda head: (head,) if head == seen else ())
 
 
-def _refusing(told: Told[CommitAct]) -> Call[Head]:
-    act = told.act
+def _refusing(typed: TypedOperation[CommitAct]) -> Call[Head]:
+    act = typed.act
     return Call(
-        told.operation.start,
-        told.operation.end,
+        typed.operation.start,
+        typed.operation.end,
         lambda head: (head,) if head[0] == act.actual and act.actual != act.expected else (),
     )
 
 
-def _publishing(told: Told[CommitAct]) -> Call[Head]:
-    act = told.act
+def _publishing(typed: TypedOperation[CommitAct]) -> Call[Head]:
+    act = typed.act
 
     def publish(head: Head) -> tuple[Head, ...]:
         fits = head[0] == act.expected and (not act.nodes or head[1] == act.seen_leaf)
         return ((act.expected + 1, act.nodes[-1] if act.nodes else head[1]),) if fits else ()
 
-    return Call(told.operation.start, told.operation.end, publish)
+    return Call(typed.operation.start, typed.operation.end, publish)
 
 
-def _merged(made: Sequence[Told[CommitAct]]) -> Iterator[Told[CommitAct]]:
-    """Return the tries of turns that may have taken effect; of a turn that was acknowledged only one.
+def _merged(made: Sequence[TypedOperation[CommitAct]]) -> Iterator[TypedOperation[CommitAct]]:
+    """Return the tries of turns that may have taken effect; one per acknowledged turn.
 
-    That one took effect between the beginning of the first that could and the first acknowledgement.
+    It took effect between the start of the first try that could and the first acknowledgement.
     """
     answered: dict[str, Operation] = {}
-    for told in made:
-        if told.is_ok:
-            first = answered.setdefault(told.act.turn, told.operation)
-            answered[told.act.turn] = min(first, told.operation, key=lambda operation: operation.end or 0)
+    for typed in made:
+        if typed.is_ok:
+            first = answered.setdefault(typed.act.turn, typed.operation)
+            answered[typed.act.turn] = min(first, typed.operation, key=lambda operation: operation.end or 0)
     for turn, tries in _effective(made).items():
         if turn in answered:
-            start = min(told.operation.start for told in tries)
-            yield Told(msgspec.structs.replace(answered[turn], start=start), tries[0].act)
+            start = min(typed.operation.start for typed in tries)
+            yield TypedOperation(msgspec.structs.replace(answered[turn], start=start), tries[0].act)
         else:
             yield from tries
 
 
-def _effective(made: Sequence[Told[CommitAct]]) -> dict[str, list[Told[CommitAct]]]:
-    """Return, for each turn, the tries of which one may have published it; the others were answered with its result.
+def _effective(made: Sequence[TypedOperation[CommitAct]]) -> dict[str, list[TypedOperation[CommitAct]]]:
+    """Return, for each turn, the tries of which one may have published it; the others received its result.
 
-    Of a turn that was acknowledged that is one that began before and expected the revision below.
+    For an acknowledged turn, these are the tries that began before and expected the revision below.
     """
-    turns: defaultdict[str, list[Told[CommitAct]]] = defaultdict(list)
-    for told in made:
-        if told.may_have_happened:
-            turns[told.act.turn].append(told)
+    turns: defaultdict[str, list[TypedOperation[CommitAct]]] = defaultdict(list)
+    for typed in made:
+        if typed.may_have_happened:
+            turns[typed.act.turn].append(typed)
     for turn, tries in turns.items():
-        answered = [told for told in tries if told.is_ok]
+        answered = [typed for typed in tries if typed.is_ok]
         if answered:
-            first = min(answered, key=lambda told: told.operation.end or 0)
+            first = min(answered, key=lambda typed: typed.operation.end or 0)
             turns[turn] = [
-                told
-                for told in tries
-                if told.act.expected + 1 == first.act.revision and not first.operation.ended_before(told.operation)
+                typed
+                for typed in tries
+                if typed.act.expected + 1 == first.act.revision and not first.operation.ended_before(typed.operation)
             ] or [first]
     return turns
 
 
-def _chains(commits: Mapping[str, list[Told[CommitAct]]], stored: Stored) -> Iterator[Violation]:
+def _chains(commits: Mapping[str, list[TypedOperation[CommitAct]]], stored: Stored) -> Iterator[Violation]:
     for session, made in sorted(commits.items()):
         yield from _turns(session, made, stored.sessions[session])
         yield from _line(session, made, stored.sessions[session])
 
 
-def _turns(session: str, made: Sequence[Told[CommitAct]], kept: StoredSession) -> Iterator[Violation]:
-    """Compare what was answered with the turns that are stored."""
-    happened = {told.act.turn for told in made if told.may_have_happened}
-    for told in made:
-        turn, revision = told.act.turn, kept.turns.get(told.act.turn)
-        if told.is_ok and revision != told.act.revision:
+def _turns(session: str, made: Sequence[TypedOperation[CommitAct]], kept: StoredSession) -> Iterator[Violation]:
+    """Compare the acknowledgements with the stored turns."""
+    happened = {typed.act.turn for typed in made if typed.may_have_happened}
+    for typed in made:
+        turn, revision = typed.act.turn, kept.turns.get(typed.act.turn)
+        if typed.is_ok and revision != typed.act.revision:
             yield Violation(
-                Law.TURN, session, f"turn {turn} was acknowledged as revision {told.act.revision} and is {revision}"
+                Law.TURN, session, f"turn {turn} was acknowledged as revision {typed.act.revision} and is {revision}"
             )
-        if not told.may_have_happened and turn in kept.turns and turn not in happened:
+        if not typed.may_have_happened and turn in kept.turns and turn not in happened:
             yield Violation(Law.TURN, session, f"turn {turn} was refused and is there")
     if sorted(kept.turns.values()) != list(range(1, kept.revision + 1)):
         yield Violation(Law.TURN, session, f"the turns are not numbered from 1 to {kept.revision}, each once")
 
 
-def _line(session: str, made: Sequence[Told[CommitAct]], kept: StoredSession) -> Iterator[Violation]:
-    """Compare the nodes with those of the turns, one behind the other."""
+def _line(session: str, made: Sequence[TypedOperation[CommitAct]], kept: StoredSession) -> Iterator[Violation]:
+    """Compare the stored nodes with those of the turns, in order."""
     acts = {
-        (turn, told.act.expected + 1): told.act for turn, tries in _effective(made).items() for told in reversed(tries)
+        (turn, typed.act.expected + 1): typed.act
+        for turn, tries in _effective(made).items()
+        for typed in reversed(tries)
     }
     order = [acts.get(turn) for turn in sorted(kept.turns.items(), key=lambda each: each[1])]
     known = [act for act in order if act is not None]
     if len(known) < len(order):
-        yield Violation(Law.NOTHING_MADE_UP, session, f"{len(order) - len(known)} commits that nobody made")
+        yield Violation(Law.NOTHING_MADE_UP, session, f"{len(order) - len(known)} commits that no client made")
         return
     found, expected = [node.node_id for node in kept.nodes], [node for act in known for node in act.nodes]
     if found != expected:
@@ -179,32 +183,32 @@ def _line(session: str, made: Sequence[Told[CommitAct]], kept: StoredSession) ->
 
 
 def _inputs(history: Sequence[Operation], stored: Stored) -> Iterator[Violation]:
-    asked: defaultdict[str, list[Told[EnqueueAct]]] = defaultdict(list)
-    for told in _of(history, EnqueueAct):
-        asked[told.act.session].append(told)
+    asked: defaultdict[str, list[TypedOperation[EnqueueAct]]] = defaultdict(list)
+    for typed in _of(history, EnqueueAct):
+        asked[typed.act.session].append(typed)
     for session, kept in sorted(stored.sessions.items()):
         yield from _account(session, asked[session], kept)
-        made = {told.act.key: told.operation for told in asked[session] if told.act.created}
+        made = {typed.act.key: typed.operation for typed in asked[session] if typed.act.created}
         places = [made[key] for key in (*kept.consumed, *kept.queued) if key in made]
         yield from _in_order(session, places)
 
 
-def _account(session: str, asked: Sequence[Told[EnqueueAct]], kept: StoredSession) -> Iterator[Violation]:
+def _account(session: str, asked: Sequence[TypedOperation[EnqueueAct]], kept: StoredSession) -> Iterator[Violation]:
     there = Counter((*kept.consumed, *kept.queued, *kept.dead))
     for key, times in there.items():
         if times > 1:
             yield Violation(Law.CONSUMED_ONCE, session, f"{key} is there {times} times")
-    for key in sorted({told.act.key for told in asked if told.is_ok} - there.keys()):
+    for key in sorted({typed.act.key for typed in asked if typed.is_ok} - there.keys()):
         yield Violation(Law.NOTHING_LOST, session, f"{key} was acknowledged and is gone")
-    for key in sorted(there.keys() - {told.act.key for told in asked if told.may_have_happened}):
-        yield Violation(Law.NOTHING_MADE_UP, session, f"nobody enqueued {key}")
-    for key, times in Counter(told.act.key for told in asked if told.act.created).items():
+    for key in sorted(there.keys() - {typed.act.key for typed in asked if typed.may_have_happened}):
+        yield Violation(Law.NOTHING_MADE_UP, session, f"no client enqueued {key}")
+    for key, times in Counter(typed.act.key for typed in asked if typed.act.created).items():
         if times > 1:
             yield Violation(Law.CONSUMED_ONCE, session, f"{key} was added {times} times")
 
 
 def _in_order(subject: str, places: Sequence[Operation]) -> Iterator[Violation]:
-    """Say where something precedes what was acknowledged before it began."""
+    """Report where an item precedes one that was acknowledged before it began."""
     latest: Operation | None = None
     for operation in places:
         if latest is not None and operation.ended_before(latest):
@@ -218,12 +222,12 @@ def _in_order(subject: str, places: Sequence[Operation]) -> Iterator[Violation]:
 
 
 def _fences(
-    history: Sequence[Operation], commits: Mapping[str, list[Told[CommitAct]]], stored: Stored
+    history: Sequence[Operation], commits: Mapping[str, list[TypedOperation[CommitAct]]], stored: Stored
 ) -> Iterator[Violation]:
-    taken: defaultdict[str, list[Told[AcquireAct]]] = defaultdict(list)
-    for told in _of(history, AcquireAct):
-        if told.is_ok:
-            taken[told.act.subject].append(told)
+    taken: defaultdict[str, list[TypedOperation[AcquireAct]]] = defaultdict(list)
+    for typed in _of(history, AcquireAct):
+        if typed.is_ok:
+            taken[typed.act.subject].append(typed)
     for subject, made in sorted(taken.items()):
         yield from _growing(subject, made, stored.fences.get(subject, 0))
     yield from _stale(history, commits, taken)
@@ -231,34 +235,34 @@ def _fences(
     yield from _ended_once(history)
 
 
-def _growing(subject: str, made: Sequence[Told[AcquireAct]], last: int) -> Iterator[Violation]:
+def _growing(subject: str, made: Sequence[TypedOperation[AcquireAct]], last: int) -> Iterator[Violation]:
     tokens: dict[int, str] = {}
-    for told in made:
-        if tokens.setdefault(told.act.fencing, told.act.token) != told.act.token:
-            yield Violation(Law.FENCES_GROW, subject, f"two acquisitions under the number {told.act.fencing}")
-    for told, highest in _with_highest_before(made, [each.operation for each in made]):
-        if highest > told.act.fencing:
-            yield Violation(Law.FENCES_GROW, subject, f"number {told.act.fencing} was given after {highest}")
+    for typed in made:
+        if tokens.setdefault(typed.act.fencing, typed.act.token) != typed.act.token:
+            yield Violation(Law.FENCES_GROW, subject, f"two acquisitions under the number {typed.act.fencing}")
+    for typed, highest in _with_highest_before(made, [each.operation for each in made]):
+        if highest > typed.act.fencing:
+            yield Violation(Law.FENCES_GROW, subject, f"number {typed.act.fencing} was given after {highest}")
     if max(tokens) > last:
         yield Violation(Law.FENCES_GROW, subject, f"number {max(tokens)} was given and {last} is stored")
 
 
 def _stale(
     history: Sequence[Operation],
-    commits: Mapping[str, list[Told[CommitAct]]],
-    taken: Mapping[str, list[Told[AcquireAct]]],
+    commits: Mapping[str, list[TypedOperation[CommitAct]]],
+    taken: Mapping[str, list[TypedOperation[AcquireAct]]],
 ) -> Iterator[Violation]:
-    """Yield what was accepted under a fence after a larger one was given."""
+    """Yield operations accepted under a fence after a larger one was given."""
     fenced: defaultdict[str, list[list[tuple[Operation, int]]]] = defaultdict(list)
-    for told in _of(history, FencedAct):
-        if told.is_ok and told.act.outcome is None:
-            fenced[told.act.subject].append([(told.operation, told.act.fencing)])
+    for typed in _of(history, FencedAct):
+        if typed.is_ok and typed.act.outcome is None:
+            fenced[typed.act.subject].append([(typed.operation, typed.act.fencing)])
     for ends in _ends(history):
-        fenced[ends[0].act.subject].append([(told.operation, told.act.fencing) for told in ends])
+        fenced[ends[0].act.subject].append([(typed.operation, typed.act.fencing) for typed in ends])
     for session, made in commits.items():
         for tries in _effective(made).values():
-            under = [(told.operation, told.act.fencing) for told in tries if told.act.fencing is not None]
-            if len(under) == len(tries) and any(told.is_ok for told in tries):
+            under = [(typed.operation, typed.act.fencing) for typed in tries if typed.act.fencing is not None]
+            if len(under) == len(tries) and any(typed.is_ok for typed in tries):
                 fenced[f"session:{session}"].append([(operation, fencing or 0) for operation, fencing in under])
     for subject, groups in sorted(fenced.items()):
         highest = iter(_highest_before(taken.get(subject, []), [each for group in groups for each, _ in group]))
@@ -269,24 +273,24 @@ def _stale(
                 yield Violation(Law.STALE_FENCE, subject, f"{operation.process}'s {operation.act}")
 
 
-def _ends(history: Sequence[Operation]) -> Iterator[list[Told[FencedAct]]]:
+def _ends(history: Sequence[Operation]) -> Iterator[list[TypedOperation[FencedAct]]]:
     """Yield, for each acknowledged outcome of a process, the tries of which one recorded it.
 
     That one began before the first acknowledgement. All later tries repeat a stored outcome, which writes nothing.
     """
-    ends: defaultdict[tuple[str, str], list[Told[FencedAct]]] = defaultdict(list)
-    for told in _of(history, FencedAct):
-        if told.may_have_happened and told.act.outcome is not None:
-            ends[told.act.subject, told.act.outcome].append(told)
+    ends: defaultdict[tuple[str, str], list[TypedOperation[FencedAct]]] = defaultdict(list)
+    for typed in _of(history, FencedAct):
+        if typed.may_have_happened and typed.act.outcome is not None:
+            ends[typed.act.subject, typed.act.outcome].append(typed)
     for tries in ends.values():
-        acknowledged = [told.operation for told in tries if told.is_ok]
+        acknowledged = [typed.operation for typed in tries if typed.is_ok]
         if acknowledged:
             first = min(acknowledged, key=lambda operation: operation.end or 0)
-            yield [told for told in tries if not first.ended_before(told.operation)]
+            yield [typed for typed in tries if not first.ended_before(typed.operation)]
 
 
 def _ended_once(history: Sequence[Operation]) -> Iterator[Violation]:
-    """Yield the processes for which two outcomes were acknowledged."""
+    """Yield the processes with two acknowledged outcomes."""
     outcomes: defaultdict[str, list[str]] = defaultdict(list)
     for tries in _ends(history):
         outcomes[tries[0].act.subject].append(str(tries[0].act.outcome))
@@ -295,8 +299,8 @@ def _ended_once(history: Sequence[Operation]) -> Iterator[Violation]:
             yield Violation(Law.SET_ONCE, subject, f"acknowledged were the outcomes {sorted(found)}")
 
 
-def _going_back(commits: Mapping[str, list[Told[CommitAct]]], stored: Stored) -> Iterator[Violation]:
-    """Say where a commit under a smaller fence follows one under a larger."""
+def _going_back(commits: Mapping[str, list[TypedOperation[CommitAct]]], stored: Stored) -> Iterator[Violation]:
+    """Report where a commit under a smaller fence follows one under a larger."""
     for session, made in sorted(commits.items()):
         turns = stored.sessions[session].turns
         fences = sorted(
@@ -309,14 +313,14 @@ def _going_back(commits: Mapping[str, list[Told[CommitAct]]], stored: Stored) ->
 
 
 def _with_highest_before(
-    made: Sequence[Told[AcquireAct]], operations: Sequence[Operation]
-) -> Iterator[tuple[Told[AcquireAct], int]]:
+    made: Sequence[TypedOperation[AcquireAct]], operations: Sequence[Operation]
+) -> Iterator[tuple[TypedOperation[AcquireAct], int]]:
     return zip(made, _highest_before(made, operations), strict=True)
 
 
-def _highest_before(made: Sequence[Told[AcquireAct]], operations: Sequence[Operation]) -> list[int]:
+def _highest_before(made: Sequence[TypedOperation[AcquireAct]], operations: Sequence[Operation]) -> list[int]:
     """Return, for each operation, the highest number that was acknowledged before it began."""
-    ends = sorted((told.operation.end or 0, told.act.fencing) for told in made)
+    ends = sorted((typed.operation.end or 0, typed.act.fencing) for typed in made)
     numbers: dict[int, int] = {}
     highest = place = 0
     for index in sorted(range(len(operations)), key=lambda each: operations[each].start):
@@ -327,51 +331,51 @@ def _highest_before(made: Sequence[Told[AcquireAct]], operations: Sequence[Opera
     return [numbers[index] for index in range(len(operations))]
 
 
-# What is set once, and logs.
+# Values that are set once, and logs.
 
 
 def _cells(history: Sequence[Operation], stored: Stored) -> Iterator[Violation]:
-    offers: defaultdict[str, list[Told[OfferAct]]] = defaultdict(list)
-    for told in _of(history, OfferAct):
-        offers[told.act.cell].append(told)
+    offers: defaultdict[str, list[TypedOperation[OfferAct]]] = defaultdict(list)
+    for typed in _of(history, OfferAct):
+        offers[typed.act.cell].append(typed)
     for cell, made in sorted(offers.items()):
-        standing = {told.act.standing for told in made if told.is_ok}
+        standing = {typed.act.standing for typed in made if typed.is_ok}
         if not standing:
             continue
         kept = stored.cells.get(cell)
-        if kept is None and not any(told.act.lasting for told in made):
+        if kept is None and not any(typed.act.lasting for typed in made):
             kept = next(iter(standing))
         if standing != {kept}:
             yield Violation(Law.SET_ONCE, cell, f"answered were {sorted(map(str, standing))}, stored is {kept}")
-        winners = [told.act.value for told in made if told.act.won]
+        winners = [typed.act.value for typed in made if typed.act.won]
         if len(winners) > 1 or any(value is not None and value != kept for value in winners):
             yield Violation(Law.SET_ONCE, cell, f"accepted were {winners}, stored is {kept}")
-        offered = {told.act.value for told in made if told.may_have_happened and told.act.value is not None}
+        offered = {typed.act.value for typed in made if typed.may_have_happened and typed.act.value is not None}
         if offered and kept not in offered:
-            yield Violation(Law.NOTHING_MADE_UP, cell, f"nobody offered {kept}")
+            yield Violation(Law.NOTHING_MADE_UP, cell, f"no client offered {kept}")
 
 
 def _logs(history: Sequence[Operation], stored: Stored) -> Iterator[Violation]:
-    appended: defaultdict[str, list[Told[AppendAct]]] = defaultdict(list)
-    for told in _of(history, AppendAct):
-        appended[told.act.process].append(told)
+    appended: defaultdict[str, list[TypedOperation[AppendAct]]] = defaultdict(list)
+    for typed in _of(history, AppendAct):
+        appended[typed.act.process].append(typed)
     for process, made in sorted(appended.items()):
         log = stored.logs.get(process, ())
         yield from _log(process, made, log)
-        first = {told.act.payload: told.operation for told in reversed(made) if told.is_ok}
+        first = {typed.act.payload: typed.operation for typed in reversed(made) if typed.is_ok}
         yield from _in_order(process, [first[payload] for payload in log if payload in first])
 
 
-def _log(process: str, made: Sequence[Told[AppendAct]], log: tuple[str | None, ...]) -> Iterator[Violation]:
-    for told in made:
-        number = told.act.sequence
-        if told.is_ok and (number is None or not 0 < number <= len(log) or log[number - 1] != told.act.payload):
+def _log(process: str, made: Sequence[TypedOperation[AppendAct]], log: tuple[str | None, ...]) -> Iterator[Violation]:
+    for typed in made:
+        number = typed.act.sequence
+        if typed.is_ok and (number is None or not 0 < number <= len(log) or log[number - 1] != typed.act.payload):
             yield Violation(
-                Law.LOG, process, f"{told.act.payload} was acknowledged as number {number} and is not there"
+                Law.LOG, process, f"{typed.act.payload} was acknowledged as number {number} and is not there"
             )
     there = Counter(payload for payload in log if payload is not None)
     for payload, times in there.items():
         if times > 1:
             yield Violation(Law.LOG, process, f"{payload} is there {times} times")
-    for payload in sorted(there.keys() - {told.act.payload for told in made if told.may_have_happened}):
-        yield Violation(Law.NOTHING_MADE_UP, process, f"nobody appended {payload}")
+    for payload in sorted(there.keys() - {typed.act.payload for typed in made if typed.may_have_happened}):
+        yield Violation(Law.NOTHING_MADE_UP, process, f"no client appended {payload}")

@@ -1,4 +1,4 @@
-"""A client of an app and of its storage that does all kinds of things at random, beside the app's own worker."""
+"""A client of an app and its storage that makes random calls of all kinds, beside the app's own worker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.factories.process import NOTE, event, external
 from tests.factories.session import commit, node, spent
 
 GENERATION_S: Final = 3
-"""After how many seconds everybody turns to new sessions and processes, so that none grows without bound."""
+"""After how many seconds all clients switch to new sessions and processes, so that none grows without bound."""
 SHARED: Final = 3
 """How many sessions, and how many processes of each kind, are shared at a time."""
 TTL_MS: Final = 300
@@ -39,7 +39,7 @@ Chain: TypeAlias = "lash.ProcessDefinition[[int], list[str]]"
 
 
 class Client:
-    """One client; being too late is part of the game."""
+    """One client; lost leases and conflicts are expected."""
 
     def __init__(self, app: lash.App, chain: Chain, name: str, chance: random.Random) -> None:
         self._app = app
@@ -52,7 +52,7 @@ class Client:
         self._said: list[tuple[str, str]] = []
 
     async def run(self, is_over: Callable[[], bool]) -> None:
-        """Act until it is over."""
+        """Make calls until the test ends."""
         while not is_over():
             (act,) = self._chance.choices(_ACTS, _WEIGHTS)
             with contextlib.suppress(*_TOO_LATE):
@@ -62,7 +62,7 @@ class Client:
     # Sessions.
 
     async def say(self) -> None:
-        """Send a message as an application does, sometimes an old one again."""
+        """Send a message as an application does, sometimes a repeated one."""
         session_id, key = await self._session(), self._unique()
         if self._said and self._chance.random() < 0.2:
             session_id, key = self._chance.choice(self._said[-20:])
@@ -75,7 +75,7 @@ class Client:
         await self._storage.queue.enqueue(joining(key, session_id=await self._session(), source_key=key))
 
     async def turn(self) -> None:
-        """Turn inputs into nodes under a lease, slowly at times, and not always with the fence."""
+        """Turn inputs into nodes under a lease, sometimes slowly, and not always with the fence."""
         session_id = await self._session()
         outcome = await self._storage.leases.claim(session_id, self._owner, ttl_ms=TTL_MS)
         if isinstance(outcome, lash.model.Busy):
@@ -93,7 +93,7 @@ class Client:
                 await self._dawdle(fence)
                 await self._consume(fence, claim)
             except lash.LashError:
-                # Whoever keeps it and comes back under the same lease gets what lies behind it, and overtakes itself.
+                # A client that keeps it and returns under the same lease gets the work behind it, and overtakes itself.
                 await self._storage.queue.abandon(claim, count_attempt=False)
                 raise
         elif self._chance.random() < 0.8:
@@ -114,14 +114,14 @@ class Client:
         await self._publish(consuming(values, claim))
 
     async def publish(self) -> None:
-        """Commit beside the lease, if nobody else is first."""
+        """Commit without the lease, if no other client is first."""
         await self._publish(await self._next_commit(await self._session()))
 
     async def look(self) -> None:
         await self._storage.session(await self._session()).head()
 
     async def _next_commit(self, session_id: str, *keys: str) -> lash.model.Commit:
-        """Return a commit behind the head as it is: a node for each input, under new ids, and one more."""
+        """Return a commit after the current head: a node for each input, under new ids, and one more."""
         head = await self._storage.session(session_id).head()
         leaf = None if head is None else head.leaf_node_id
         nodes: list[lash.model.Node] = []
@@ -143,7 +143,7 @@ class Client:
             await session.commit(values)
 
     async def _dawdle(self, fence: lash.model.LeaseFence) -> None:
-        """Take one's time, in the worst case longer than the lease; or renew it."""
+        """Sleep, in the worst case longer than the lease; or renew it."""
         chance = self._chance.random()
         if chance < 0.2:
             await asyncio.sleep(self._chance.uniform(0, _DAWDLING_S))
@@ -153,14 +153,14 @@ class Client:
     # Processes.
 
     async def start(self) -> None:
-        """Start a process of the app that wakes a session; whoever comes first makes it."""
+        """Start a process of the app that wakes a session; the first client creates it."""
         wake = await self._session()
         process_id = self._shared("chain")
         if await self._storage.processes.get(process_id) is None:
             await self._app.starting(process_id=process_id, wake=wake).start(self._chain, 3)
 
     async def meddle(self) -> None:
-        """Take a process from the workers for a while, record something under the lease, and give it back or not."""
+        """Take a process from the workers for a while, record an event under the lease, and release it or not."""
         process_id = self._shared("chain")
         if await self._storage.processes.get(process_id) is None:
             return
@@ -181,17 +181,17 @@ class Client:
             await leases.park(fence, wake_seq=outcome.wake_seq, until_ms=0)
 
     async def append(self) -> None:
-        """Append to a log that many append to, sometimes twice at once under one key."""
+        """Append to a log shared by many clients, sometimes twice at once under one key."""
         process_id, payload = self._shared("log"), self._unique()
         await self._storage.processes.register(external(process_id, NOTE))
         draft = event(payload=payload, key=payload if self._chance.random() < 0.5 else None)
         times = 2 if draft.replay_key is not None else 1
         await asyncio.gather(*(self._storage.events.append(process_id, draft) for _ in range(times)))
 
-    # What is set once.
+    # Values that are set once.
 
     async def run_effect(self) -> None:
-        """Run an effect that others want too, slowly at times."""
+        """Run an effect that other clients request too, sometimes slowly."""
         envelope = effect(self._shared("key"), scope=OperationScope(operation_id="shared"))
         decision = await self._storage.effects.begin(envelope, self._owner, ttl_ms=TTL_MS)
         if isinstance(decision, EffectClaimed):

@@ -1,8 +1,8 @@
-"""What processes did on one storage: written down as they go, read back, and paired into operations.
+"""What processes did on one storage: recorded as they run, read back, and paired into operations.
 
 Every line is one entry: a process begins an act (``invoke``) or learns how it ended (``ok``, ``fail`` or ``unknown``).
-The times are of the machine's monotonic clock, which all its processes share. A process that is killed leaves its last
-act without an end, and that act may have happened or not.
+The times are of the machine's monotonic clock, which all its processes share. A killed process leaves its last
+act without an end; that act may or may not have happened.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ class State(enum.StrEnum):
     INVOKE = "invoke"
     OK = "ok"
     FAIL = "fail"
-    """It was refused, and has changed nothing."""
+    """It was refused, and changed nothing."""
     UNKNOWN = "unknown"
-    """Nobody can say whether it happened."""
+    """It is unknown whether it happened."""
 
 
 class _Act(msgspec.Struct, frozen=True, kw_only=True, tag_field="did"):
-    """What is asked for; the fields with a default are what is answered."""
+    """The request; the fields with a default are the result."""
 
 
 class CommitAct(_Act, frozen=True, kw_only=True, tag="commit"):
-    """Publish a head: ``nodes`` behind the leaf that was seen, for what is consumed.
+    """Publish a head: ``nodes`` after the leaf that was read, for the consumed inputs.
 
-    Without nodes the leaf stays what it is. A turn may be tried several times, by several processes; an answer of
-    another revision than the one behind ``expected`` says that an earlier try had succeeded.
+    Without nodes the leaf stays. A turn may be tried several times, by several processes; a result with
+    another revision than ``expected`` + 1 means that an earlier try succeeded.
     """
 
     session: str
@@ -52,7 +52,7 @@ class CommitAct(_Act, frozen=True, kw_only=True, tag="commit"):
 
 
 class ReadAct(_Act, frozen=True, kw_only=True, tag="read"):
-    """Look at the head; revision 0 and no leaf before the first commit."""
+    """Read the head; revision 0 and no leaf before the first commit."""
 
     session: str
     revision: int = 0
@@ -74,9 +74,9 @@ class AcquireAct(_Act, frozen=True, kw_only=True, tag="acquire"):
 
 
 class FencedAct(_Act, frozen=True, kw_only=True, tag="fenced"):
-    """Do anything else that a lease is needed for.
+    """Any other call that needs a lease.
 
-    ``outcome`` is what a process ends with. Repeating a stored outcome writes nothing and needs no lease.
+    ``outcome`` is the end of a process. Repeating a stored outcome writes nothing and needs no lease.
     """
 
     subject: str
@@ -86,9 +86,9 @@ class FencedAct(_Act, frozen=True, kw_only=True, tag="fenced"):
 
 
 class OfferAct(_Act, frozen=True, kw_only=True, tag="offer"):
-    """Give a value to what is set once: an effect, a wait, an occurrence; without one, only ask.
+    """Offer a value for something that is set once: an effect, a wait, an occurrence; without a value, only read.
 
-    ``lasting`` is false for what is forgotten once it is no longer needed.
+    ``lasting`` is false for values that are deleted once they are no longer needed.
     """
 
     cell: str
@@ -118,7 +118,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """An act from its beginning to its end; ``end`` is None where nobody learned of it."""
+    """An act from its start to its end; ``end`` is None where no process learned of it."""
 
     process: str
     start: int
@@ -127,12 +127,12 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     act: Act
 
     def ended_before(self, other: Operation) -> bool:
-        """Say whether this was over before the other began."""
+        """Return whether this ended before the other began."""
         return self.end is not None and self.end < other.start
 
 
 class Recorder:
-    """Writes the history of one process; what is written survives its kill."""
+    """Writes the history of one process; written lines survive its kill."""
 
     def __init__(self, path: Path, process: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -140,13 +140,13 @@ class Recorder:
         self._number = 0
 
     def invoke(self, act: Act) -> int:
-        """Note that an act begins, and return its number."""
+        """Record the start of an act, and return its number."""
         self._number += 1
         self._write(self._number, State.INVOKE, act)
         return self._number
 
     def end(self, number: int, state: State, act: Act) -> None:
-        """Note how an act ended, with what was answered."""
+        """Record how an act ended, with its result."""
         self._write(number, state, act)
 
     def close(self) -> None:
@@ -158,14 +158,14 @@ class Recorder:
 
 
 def read_history(paths: Iterable[Path]) -> list[Operation]:
-    """Return the operations of all files, by their beginning; a last line that a kill has torn is left out."""
+    """Return the operations of all files, by start; a last line that a kill truncated is left out."""
     decoder = msgspec.json.Decoder(Entry)
     lines = [line for path in paths for line in path.read_bytes().splitlines(keepends=True)]
     return paired(decoder.decode(line) for line in lines if line.endswith(b"\n"))
 
 
 def paired(entries: Iterable[Entry]) -> list[Operation]:
-    """Return the operations of which these are the beginnings and ends."""
+    """Pair starts and ends into operations."""
     begun: dict[tuple[str, int], Entry] = {}
     ended: dict[tuple[str, int], Entry] = {}
     for entry in entries:

@@ -1,7 +1,7 @@
-"""Ways to spoil a history that was right, each by one lie, for the tests of the checker.
+"""Ways to falsify a valid history, each by one false entry, for the tests of the checker.
 
-Each takes the operations and what is stored and returns both with a lie in them and the law that it breaks; None if
-this history gives no occasion for it.
+Each takes the operations and the stored rows and returns both with one false entry, and the law that it breaks; None
+if this history offers no place for it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def stale_read(chance: random.Random, history: Sequence[Operation], stored: Stor
 
 
 def lost_update(chance: random.Random, history: Sequence[Operation], stored: Stored) -> Spoiled:
-    """A commit that was refused, because another was first, is told to have succeeded too."""
+    """A commit that was refused because another was first is recorded as successful."""
     for place, operation, act in _shuffled(chance, history, CommitAct):
         if operation.state is State.FAIL and act.actual is not None:
             lie = msgspec.structs.replace(act, actual=None, revision=act.expected + 1)
@@ -60,7 +60,7 @@ def lost_update(chance: random.Random, history: Sequence[Operation], stored: Sto
 
 
 def vanished_commit(chance: random.Random, history: Sequence[Operation], stored: Stored) -> Spoiled:
-    """The last commit of a session was acknowledged and is gone."""
+    """The last commit of a session was acknowledged and is missing."""
     for _, operation, act in _shuffled(chance, history, CommitAct):
         kept = stored.sessions[act.session]
         if operation.state is State.OK and act.revision == kept.revision:
@@ -72,7 +72,7 @@ def vanished_commit(chance: random.Random, history: Sequence[Operation], stored:
 
 
 def torn_commit(chance: random.Random, history: Sequence[Operation], stored: Stored) -> Spoiled:
-    """A node is missing from the middle of history."""
+    """A node is missing from the middle of the history."""
 
     def tear(nodes: list[StoredNode]) -> list[StoredNode]:
         del nodes[chance.randrange(len(nodes))]
@@ -82,7 +82,7 @@ def torn_commit(chance: random.Random, history: Sequence[Operation], stored: Sto
 
 
 def forked_chain(chance: random.Random, history: Sequence[Operation], stored: Stored) -> Spoiled:
-    """A node hangs below another than the one before it."""
+    """A node has another parent than the node before it."""
 
     def fork(nodes: list[StoredNode]) -> list[StoredNode]:
         at = chance.randrange(1, len(nodes))
@@ -121,14 +121,14 @@ def vanished_input(chance: random.Random, history: Sequence[Operation], stored: 
 
 
 def invented_input(chance: random.Random, history: Sequence[Operation], stored: Stored) -> Spoiled:
-    """Something is in the queue that nobody put there."""
+    """The queue holds an input that no client enqueued."""
     name, kept = _sessions(chance, stored)[0]
     invented = dataclasses.replace(kept, queued=(*kept.queued, "invented"))
     return list(history), _with_session(stored, name, invented), Law.NOTHING_MADE_UP
 
 
 def same_fence(chance: random.Random, history: Sequence[Operation], stored: Stored) -> Spoiled:
-    """Two acquisitions have one number."""
+    """Two acquisitions share one number."""
     taken = [each for each in _shuffled(chance, history, AcquireAct) if each[1].state is State.OK]
     for place, _, act in taken:
         for _, _, other in taken:
@@ -168,7 +168,7 @@ def second_end(chance: random.Random, history: Sequence[Operation], stored: Stor
 
 
 def second_outcome(chance: random.Random, history: Sequence[Operation], stored: Stored) -> Spoiled:
-    """Somebody is told of another outcome than the one that stands."""
+    """A caller gets another outcome than the stored one."""
     for place, operation, act in _shuffled(chance, history, OfferAct):
         if operation.state is State.OK and not act.won:
             lie = msgspec.structs.replace(act, standing=act.value, won=True)
@@ -177,7 +177,7 @@ def second_outcome(chance: random.Random, history: Sequence[Operation], stored: 
 
 
 def vanished_event(chance: random.Random, history: Sequence[Operation], stored: Stored) -> Spoiled:
-    """An event that was acknowledged is not in the log."""
+    """An acknowledged event is missing from the log."""
     acknowledged = [act for _, each, act in _shuffled(chance, history, AppendAct) if each.state is State.OK]
     if not acknowledged:
         return None

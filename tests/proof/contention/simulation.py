@@ -1,7 +1,7 @@
-"""Histories of a storage that does everything right, in one atomic step each, for the tests of the checker.
+"""Histories of a correct storage, whose every operation is one atomic step, for the tests of the checker.
 
 Clients begin acts, the acts take effect at some moment, and the clients learn of it later, in an order that a seed
-decides. Some clients die with an act on their hands.
+decides. Some clients die during an act.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Session:
 
 @dataclass
 class _Client:
-    """Somebody at work: what it saw of each session, which leases it took, and what it is doing."""
+    """A client: what it saw of each session, which leases it took, and its current act."""
 
     name: str
     seen: dict[str, tuple[int, str | None]] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class Simulation:
         self._clients = [self._hire() for _ in range(_CLIENTS)]
 
     def run(self, steps: int) -> tuple[list[Operation], Stored]:
-        """Let somebody do something, as often as this; return what they wrote and what is stored."""
+        """Run this many steps of random clients; return their history and the stored rows."""
         for _ in range(steps):
             client = self._random.choice(self._clients)
             if client.act is not None and self._random.random() < _DEATH:
@@ -121,7 +121,7 @@ class Simulation:
         fences = {f"session:{name}": each.fencing for name, each in self._sessions.items()}
         return Stored(sessions=sessions, cells=self._cells, logs={"p": tuple(self._log)}, fences=fences)
 
-    # What a client may begin.
+    # Acts that a client may begin.
 
     def read(self, client: _Client, session: str) -> Act:
         return ReadAct(session=session)
@@ -153,7 +153,7 @@ class Simulation:
         return FencedAct(subject=f"session:{session}", fencing=client.fences.get(session, 0), what="renew")
 
     def complete(self, client: _Client, session: str) -> Act:
-        """Record one of two outcomes, so that an outcome is often repeated and often contradicted."""
+        """Record one of two outcomes, so that outcomes are often repeated and often contradicted."""
         outcome = self._random.choice(("x", "y"))
         fencing = client.fences.get(session, 0)
         return FencedAct(subject=f"session:{session}", fencing=fencing, what="complete", outcome=outcome)
@@ -164,7 +164,7 @@ class Simulation:
     def append(self, client: _Client, session: str) -> Act:
         return AppendAct(process="p", payload=f"e{self._unique()}")
 
-    # How it takes effect.
+    # How an act takes effect.
 
     def _apply(self, client: _Client, act: Act) -> tuple[State, Act]:
         match act:

@@ -1,7 +1,7 @@
-"""A process that holds every kind of right, is stopped, and tries to use each of them when it wakes up.
+"""A process that takes every kind of lease and claim, is stopped, and tries to use each of them when it wakes up.
 
-``python -m tests.proof.contention.sleeper URL`` says ``holds`` once it does. Then it waits for a line, and prints
-what each attempt was answered with.
+``python -m tests.proof.contention.sleeper URL`` prints ``holds`` once it has them. Then it waits for a line, and
+prints the result of each attempt.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FAR: Final = 3_600_000
 
 
 class Rights:
-    """What somebody holds of one session, one process and one effect."""
+    """The leases and claims of one session, one process and one effect."""
 
     def __init__(self, storage: Storage, who: str, ttl_ms: int) -> None:
         self._storage = storage
@@ -38,7 +38,7 @@ class Rights:
         self._ttl_ms = ttl_ms
 
     async def take(self) -> None:
-        """Take the leases, the input and the effect; others must have let go of them."""
+        """Take the leases, the input and the effect; other holders must have released them."""
         storage, ttl_ms = self._storage, self._ttl_ms
         self.fence = acquired(await storage.leases.claim("s", self._owner, ttl_ms=ttl_ms)).fence
         self.claim = claimed(await storage.queue.claim(self.fence, boundary=lash.model.Boundary.IDLE, ttl_ms=ttl_ms))
@@ -54,7 +54,7 @@ class Rights:
 
 
 def attempts(storage: Storage, rights: Rights) -> dict[str, Awaitable[object]]:
-    """Return all that one may do with these rights, by name."""
+    """Return all calls that these leases and claims allow, by name."""
     fence, claim, run, taken = rights.fence, rights.claim, rights.process_fence, rights.effect
     turn, ran = TurnScope(session_id="s", turn_id="late"), ProcessScope(process_id="p")
     failure = EffectError(code="late", message="late")
@@ -87,7 +87,7 @@ def attempts(storage: Storage, rights: Rights) -> dict[str, Awaitable[object]]:
 
 
 async def sleep_and_try(url: str) -> None:
-    """Take everything, wait to be stopped and woken, and try."""
+    """Take everything, wait to be stopped and woken, and try each call."""
     async with await lash.open(url) as storage:
         await created(storage)
         await storage.processes.register(process())

@@ -16,20 +16,20 @@ from typing import Final
 from tests.runtime.worker_kit import ROOT, until
 
 _LEAST: Final = 2
-"""How many kills, and how many stops, there are at least."""
+"""The minimum number of kills, and of stops."""
 _AT_WORK: Final = 3
-"""How many processes must be at work before another one is struck; on a busy machine it takes long to start one."""
+"""How many processes must be at work before another one is struck; on a busy machine starting one takes long."""
 _PAUSE_S: Final = (0.1, 0.5)
 _STOP_S: Final = (0.4, 3.0)
-"""For how long a process is stopped; leases last 0.3 or 2 seconds."""
+"""How long a process is stopped; leases last 0.3 or 2 seconds."""
 
 
 class Storm:
-    """The processes, and what was done to them. All chances come from one seed."""
+    """The processes, and what was done to them. All random choices come from one seed."""
 
-    def __init__(self, url: str, folder: Path, seed: str) -> None:
+    def __init__(self, url: str, directory: Path, seed: str) -> None:
         self._url = url
-        self.folder = folder
+        self.directory = directory
         self._seed = seed
         self._chance = random.Random(seed)
         self._names = itertools.count()
@@ -41,12 +41,12 @@ class Storm:
     def hire(self) -> None:
         """Start one more process."""
         name = f"w{next(self._names)}"
-        command = [sys.executable, "-m", "tests.proof.contention.worker", self._url, name, self._seed, str(self.folder)]
-        with (self.folder / f"{name}.log").open("wb") as log:
-            self._alive[name] = subprocess.Popen(command, stderr=log, stdout=log, cwd=ROOT)
+        command = [sys.executable, "-m", "tests.proof.contention.worker", self._url, name, self._seed]
+        with (self.directory / f"{name}.log").open("wb") as log:
+            self._alive[name] = subprocess.Popen([*command, str(self.directory)], stderr=log, stdout=log, cwd=ROOT)
 
     async def rage(self, processes: int, seconds: float) -> None:
-        """Keep that many processes for that long, and kill and stop those that work, some of each at least."""
+        """Keep this many processes for this long, and kill and stop working ones, at least a few of each."""
         for _ in range(processes):
             self.hire()
         await until(lambda: len(self._working()) == processes)
@@ -69,7 +69,7 @@ class Storm:
                     self.hire()
 
     def _working(self) -> list[str]:
-        """Return the processes that have begun to work and are not stopped."""
+        """Return the processes that have started to work and are not stopped."""
         begun = {path.stem for path in self.histories() if path.stat().st_size}
         return sorted(begun & self._alive.keys() - self._stopped)
 
@@ -81,7 +81,7 @@ class Storm:
         self.kills += 1
 
     async def _stop(self, name: str) -> None:
-        """Let a process stand still for a while, in the middle of whatever it does."""
+        """Stop a process for a while, wherever it is."""
         self._stopped.add(name)
         process = self._alive[name]
         process.send_signal(signal.SIGSTOP)
@@ -91,13 +91,13 @@ class Storm:
         self._stopped.discard(name)
 
     async def end(self) -> None:
-        """Let the processes that are left end by themselves, and see that each of them does so in peace."""
-        (self.folder / "end").touch()
+        """Let the remaining processes finish, and check that each exits cleanly."""
+        (self.directory / "end").touch()
         for name, process in self._alive.items():
             await self._ended(name, process)
 
     async def _end(self, name: str) -> None:
-        """Tell one process to end, while the others go on."""
+        """Ask one process to end, while the others go on."""
         process = self._alive.pop(name)
         process.send_signal(signal.SIGTERM)
         await self._ended(name, process)
@@ -110,10 +110,10 @@ class Storm:
         assert code == 0, f"{name} ended with {code}: {self.log(name)}"
 
     def log(self, name: str) -> str:
-        return (self.folder / f"{name}.log").read_text()
+        return (self.directory / f"{name}.log").read_text()
 
     def histories(self) -> list[Path]:
-        return sorted(self.folder.glob("*.history"))
+        return sorted(self.directory.glob("*.history"))
 
     def kill_all(self) -> None:
         for process in self._alive.values():
@@ -122,9 +122,9 @@ class Storm:
 
 
 @contextmanager
-def storm(url: str, folder: Path, seed: str) -> Iterator[Storm]:
-    """Give a storm, of which no process outlives the test."""
-    raging = Storm(url, folder, seed)
+def storm(url: str, directory: Path, seed: str) -> Iterator[Storm]:
+    """Give a storm; none of its processes outlives the test."""
+    raging = Storm(url, directory, seed)
     try:
         yield raging
     finally:

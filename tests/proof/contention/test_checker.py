@@ -1,4 +1,4 @@
-"""The checker itself: it accepts what is right, and refuses each broken history for its own reason."""
+"""The checker accepts valid histories, and refuses each broken one for its own reason."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def did(start: int, end: int | None, act: Act, state: State = OK, by: str = "a")
 def made(
     turn: str, expected: int, leaf: str | None, *, keys: tuple[str, ...] = (), fence: int | None = None
 ) -> CommitAct:
-    """Return a commit of one node for each input, or of one, that was acknowledged."""
+    """Return an acknowledged commit of one node for each input, or of one node."""
     nodes = tuple(f"{turn}.{number}" for number in range(max(1, len(keys))))
     return CommitAct(
         session="s",
@@ -54,7 +54,7 @@ def made(
 
 
 def stored(*commits: CommitAct, queued: tuple[str, ...] = (), fencing: int = 0) -> Stored:
-    """Return what is there after these commits, one behind the other."""
+    """Return the stored rows after these commits, in order."""
     nodes: list[StoredNode] = []
     for commit in commits:
         for number, node in enumerate(commit.nodes):
@@ -78,13 +78,13 @@ def seen(revision: int, leaf: str | None) -> ReadAct:
 
 
 def test_a_quiet_history_is_accepted() -> None:
-    """Two commits, and reads between them, are what a register does."""
+    """Two commits, and reads between them, behave like a register."""
     history = [did(1, 2, FIRST), did(3, 4, seen(1, "t1.0")), did(5, 6, SECOND), did(7, 8, seen(2, "t2.0"))]
     assert broken(history, stored(FIRST, SECOND)) == set()
 
 
 def test_overlapping_calls_may_take_effect_in_any_order() -> None:
-    """A read that overlaps a commit may see it or not; one of unknown outcome may be seen first, and published late."""
+    """A read that overlaps a commit may see it or not; one of unknown outcome may be seen first and published late."""
     for answer in (seen(0, None), seen(1, "t1.0")):
         assert broken([did(1, 9, FIRST), did(2, 3, answer)], stored(FIRST)) == set()
     unknown = did(1, None, FIRST, UNKNOWN)
@@ -99,7 +99,7 @@ def test_a_lost_update_is_found() -> None:
 
 
 def test_a_stale_read_is_found() -> None:
-    """Who looks after an acknowledgement sees it, and nobody sees an older head after a newer one."""
+    """A read after an acknowledgement sees the commit, and no read sees an older head after a newer one."""
     assert broken([did(1, 2, FIRST), did(3, 4, seen(0, None))], stored(FIRST)) == {Law.REGISTER}
     backwards = [did(1, 9, FIRST), did(2, 3, seen(1, "t1.0")), did(4, 5, seen(0, None))]
     assert broken(backwards, stored(FIRST)) == {Law.REGISTER}
@@ -113,7 +113,7 @@ def test_a_conflict_that_was_none_is_found() -> None:
 
 
 def test_a_vanished_commit_is_found() -> None:
-    """What was acknowledged is there; what was refused is not."""
+    """Acknowledged commits are stored; refused ones are not."""
     assert broken([did(1, 2, FIRST), did(3, 4, SECOND)], stored(FIRST)) == {Law.TURN}
     refused = made("t2", 1, "t1.0")
     assert broken([did(1, 2, FIRST), did(3, 4, refused, FAIL)], stored(FIRST, SECOND)) == {
@@ -123,7 +123,7 @@ def test_a_vanished_commit_is_found() -> None:
 
 
 def test_a_repeated_turn_has_one_revision() -> None:
-    """Whoever repeats a turn, also after others, is told of the one commit that there was."""
+    """A caller that repeats a turn, also after other commits, gets the result of its one commit."""
     again = CommitAct(session="s", turn="t1", expected=2, seen_leaf="t2.0", nodes=("t1.0",), revision=1)
     kept = stored(FIRST, SECOND)
     assert broken([did(1, 2, FIRST), did(3, 4, SECOND), did(5, 6, again)], kept) == set()
@@ -150,7 +150,7 @@ def test_nodes_of_other_inputs_are_found() -> None:
 
 
 def test_a_forked_chain_is_found() -> None:
-    """Two nodes below one, or a head beside the line, are no line."""
+    """Two children of one node, or a head beside the line, are refused."""
     line = stored(FIRST, SECOND).sessions["s"]
     fork = StoredSession(2, line.leaf, (line.nodes[0], StoredNode("t2.0", None)), line.turns)
     beside = StoredSession(2, "t1.0", line.nodes, line.turns)
@@ -159,7 +159,7 @@ def test_a_forked_chain_is_found() -> None:
 
 
 def test_a_torn_commit_is_found() -> None:
-    """Of a commit of two nodes one is missing, though nobody knows whether it happened."""
+    """A commit of unknown outcome must not be stored in part."""
     both = made("t1", 0, None, keys=("x", "y"))
     whole = stored(both).sessions["s"]
     torn = StoredSession(1, "t1.0", whole.nodes[:1], whole.turns)
@@ -173,7 +173,7 @@ def put(start: int, end: int | None, key: str, *, created: bool = True, state: S
 
 
 def test_double_consumption_is_found() -> None:
-    """One input in two commits, or in a commit and in the queue, is one too many."""
+    """One input in two commits, or in a commit and in the queue, is refused."""
     one, two = made("t1", 0, None, keys=("x",)), made("t2", 1, "t1.0", keys=("x",))
     history = [put(1, 2, "x"), did(3, 4, one), did(5, 6, two)]
     assert broken(history, stored(one, two)) == {Law.CONSUMED_ONCE}
@@ -181,14 +181,14 @@ def test_double_consumption_is_found() -> None:
 
 
 def test_a_key_that_was_added_twice_is_found() -> None:
-    """Of two who enqueue under one key, one adds."""
+    """Of two callers that enqueue under one key, one adds."""
     one = made("t1", 0, None, keys=("x",))
     assert broken([put(1, 2, "x"), put(3, 4, "x", created=False), did(5, 6, one)], stored(one)) == set()
     assert broken([put(1, 2, "x"), put(3, 4, "x"), did(5, 6, one)], stored(one)) == {Law.CONSUMED_ONCE}
 
 
 def test_a_vanished_message_is_found() -> None:
-    """An acknowledged input is somewhere; one of unknown outcome need not be; one from nowhere must not be."""
+    """An acknowledged input is stored; one of unknown outcome need not be; an unknown one must not be."""
     kept = stored(FIRST, queued=("x",))
     assert broken([did(1, 2, FIRST), put(3, 4, "x")], kept) == set()
     assert broken([did(1, 2, FIRST), put(3, 4, "x"), put(5, 6, "y")], kept) == {Law.NOTHING_LOST}
@@ -209,7 +209,7 @@ def took(start: int, end: int, fencing: int, token: str | None = None, by: str =
 
 
 def test_fences_that_do_not_grow_are_found() -> None:
-    """A number is given once, to one acquisition, and never a smaller one after a larger."""
+    """A number is given to one acquisition, and never a smaller one after a larger."""
     assert broken([took(1, 2, 1), took(3, 4, 1), took(5, 6, 2)], stored(fencing=2)) == set()
     assert broken([took(1, 2, 1), took(3, 4, 1, by="b")], stored(fencing=1)) == {Law.FENCES_GROW}
     assert broken([took(1, 2, 2), took(3, 4, 1, by="b")], stored(fencing=2)) == {Law.FENCES_GROW}
@@ -217,7 +217,7 @@ def test_fences_that_do_not_grow_are_found() -> None:
 
 
 def test_a_stale_fence_is_found() -> None:
-    """Nothing is accepted under a fence once a larger one was given, and no chain goes back to an older fence."""
+    """Nothing is accepted under a fence once a larger one was given, and no commit returns to an older fence."""
     old, new = made("t1", 0, None, fence=1), made("t2", 1, "t1.0", fence=2)
     leases = [took(1, 2, 1), took(3, 4, 2, by="b")]
     assert broken([*leases, did(5, 6, old)], stored(old, fencing=2)) == {Law.STALE_FENCE}
@@ -229,7 +229,7 @@ def test_a_stale_fence_is_found() -> None:
 
 
 def test_an_old_holder_may_be_told_of_the_turn_that_its_heir_committed() -> None:
-    """Repeating a turn is safe without the lease, as it changes nothing; being the only one to commit it is not."""
+    """Repeating a turn without the lease is safe, as it changes nothing; being its only commit is not."""
     old, new = made("t1", 0, None, fence=1), made("t1", 0, None, fence=2)
     leases = [took(1, 2, 1), took(3, 4, 2, by="b")]
     assert broken([*leases, did(5, 6, new), did(7, 8, old)], stored(new, fencing=2)) == set()
@@ -270,7 +270,7 @@ def offered(value: str, standing: str | None, *, won: bool = False, state: State
 
 
 def test_a_second_outcome_is_found() -> None:
-    """Everybody is told of one value, that somebody gave, and one of them at most is told that it was theirs."""
+    """All callers get the same value, which one of them offered, and at most one of them is accepted."""
     kept = Stored(cells={"c": "x"})
     assert broken([offered("x", "x", won=True), offered("y", "x")], kept) == set()
     assert broken([offered("x", None, state=UNKNOWN), offered("y", "x")], kept) == set()
@@ -281,7 +281,7 @@ def test_a_second_outcome_is_found() -> None:
 
 
 def test_what_is_forgotten_had_one_value() -> None:
-    """Of what does not last only the answers are compared."""
+    """For values that do not last, only the results are compared."""
     said = [did(1, 2, OfferAct(cell="c", value=value, standing="x", lasting=False)) for value in ("x", "y")]
     assert broken(said, Stored()) == set()
     other = did(1, 2, OfferAct(cell="c", value="y", standing="y", lasting=False))
@@ -293,7 +293,7 @@ def appended(start: int, payload: str, sequence: int | None, state: State = OK) 
 
 
 def test_a_broken_log_is_found() -> None:
-    """Events are under their numbers, once, in the order of their acknowledgement, and refused ones are not there."""
+    """Events have their numbers, once, in the order of their acknowledgement; refused events are absent."""
     both = [appended(1, "x", 1), appended(3, "y", 3)]
     assert broken(both, Stored(logs={"p": ("x", None, "y")})) == set()
     assert broken(both, Stored(logs={"p": ("x", None)})) == {Law.LOG}
@@ -305,7 +305,7 @@ def test_a_broken_log_is_found() -> None:
 
 
 def test_what_a_killed_process_wrote_is_read(tmp_path: Path) -> None:
-    """An act without an end is of unknown outcome, and a torn last line is none."""
+    """An act without an end has an unknown outcome, and a truncated last line is ignored."""
     path = tmp_path / "a"
     recorder = Recorder(path, "a")
     recorder.end(recorder.invoke(FIRST), State.OK, FIRST)
@@ -320,7 +320,7 @@ def test_what_a_killed_process_wrote_is_read(tmp_path: Path) -> None:
 
 
 def test_an_end_needs_a_beginning() -> None:
-    """A history of which a part is missing is refused as such."""
+    """A history with a missing part is refused."""
     entry = Simulation(1)
     entry.run(200)
     ends = [each for each in entry._entries if each.state is not State.INVOKE]
@@ -332,7 +332,7 @@ def test_an_end_needs_a_beginning() -> None:
 @given(seed=st.integers(0, 2**32), steps=st.integers(0, 600))
 @example(seed=0, steps=3_000)
 def test_valid_histories_are_accepted(seed: int, steps: int) -> None:
-    """Whatever an atomic storage lets its clients see, overlapping and dying, breaks no law."""
+    """No history of an atomic storage, with overlapping and dying clients, breaks a law."""
     assert judge(*Simulation(seed).run(steps)) == []
 
 
@@ -340,7 +340,7 @@ def test_valid_histories_are_accepted(seed: int, steps: int) -> None:
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(seed=st.integers(0, 2**32))
 def test_spoiled_histories_are_refused(mutation: Mutation, seed: int) -> None:
-    """One lie anywhere in a valid history is found, and for the law that it breaks."""
+    """One false entry anywhere in a valid history is found, under the law that it breaks."""
     spoiled = mutation(random.Random(seed), *Simulation(seed).run(400))
     assume(spoiled is not None)
     assert spoiled is not None

@@ -1,7 +1,7 @@
-"""Four processes of workers and clients on one storage, killed and stopped at random, and their history judged.
+"""Four processes of workers and clients on one storage are killed and stopped at random, and their history is checked.
 
-``LASH_CONTENTION_SECONDS`` makes it longer than usual, ``LASH_CONTENTION_SEED`` repeats what was done to the processes;
-what they did themselves depends on the moment as well.
+``LASH_CONTENTION_SECONDS`` makes it longer, ``LASH_CONTENTION_SEED`` repeats the kills and stops;
+the timing of the processes still varies.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ pytestmark = [
 
 
 async def test_killed_and_stopped_processes_break_no_law(backend_url: str, backend_name: str, tmp_path: Path) -> None:
-    """Heads are registers, inputs are consumed once, fences grow, effects are recorded once; whatever happens."""
+    """Heads are registers, inputs are consumed once, fences grow, and effects are recorded once."""
     seed = os.environ.get("LASH_CONTENTION_SEED") or f"{random.getrandbits(32):08x}"
     print(f"\nLASH_CONTENTION_SEED={seed} on {backend_name}")  # noqa: T201 - to repeat it
     async with await lash.open(backend_url) as storage:
@@ -57,16 +57,16 @@ async def test_killed_and_stopped_processes_break_no_law(backend_url: str, backe
 
 
 async def _is_quiet(url: str) -> bool:
-    """Say whether nothing is queued, and no process of the app is running."""
+    """Return whether nothing is queued, and no process of the app is running."""
     running = "SELECT count(*) FROM lash_processes WHERE status = 'running' AND recovery <> 'external'"
     return [await raw(url, running), await raw(url, "SELECT count(*) FROM lash_batches")] == [[(0,)], [(0,)]]
 
 
 async def _check_rows(url: str) -> None:
-    """Raw SQL: processes ended well, wakes were consumed once, the ledger adds up, and nobody holds anything."""
+    """Raw SQL: processes ended well, wakes were consumed once, the ledger adds up, and no lease or claim is held."""
     assert await raw(url, "SELECT DISTINCT status FROM lash_processes WHERE recovery <> 'external'") == [("completed",)]
     states: dict[str, int] = dict(await raw(url, "SELECT state, count(*) FROM lash_wakes GROUP BY state"))
-    assert states.keys() <= {"acknowledged", "no_target"}, "what a trigger has started wakes nobody"
+    assert states.keys() <= {"acknowledged", "no_target"}, "what a trigger has started wakes no session"
     wakes = (states["acknowledged"],)
     assert await raw(url, """SELECT count(*) FROM lash_nodes WHERE body LIKE '%"role":"event"%'""") == [wakes]
     ledger = "SELECT session_key, sum(input_tokens) FROM {} GROUP BY session_key ORDER BY session_key"
@@ -77,7 +77,7 @@ async def _check_rows(url: str) -> None:
 
 
 def _told(history: list[Operation]) -> str:
-    """Return how many acts of each kind were asked for, and how many of these succeeded."""
+    """Return how many acts of each kind were requested, and how many of these succeeded."""
     asked = Counter(type(each.act).__name__.removesuffix("Act").lower() for each in history)
     done = Counter(type(each.act).__name__.removesuffix("Act").lower() for each in history if each.state is State.OK)
     unknown = sum(each.state is State.UNKNOWN for each in history)

@@ -1,4 +1,4 @@
-"""Whoever was stopped, and wakes up after others took what it held, changes no row at all."""
+"""A process that was stopped, and wakes up after others took its leases and claims, changes no row."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ LOST: Final = {
     "complete": "LeaseLost",
     "release process": "False",
 }
-"""What everything is answered with once the rights are somebody else's."""
+"""The result of each attempt once another process holds the leases and claims."""
 DONE: Final = LOST | {
     "commit": "RevisionConflict",
     "commit and release": "RevisionConflict",
     "complete": "EventConflict",
 }
-"""The same once that one has used them: there is a newer head, and the process ended otherwise."""
+"""The same once that process has used them: there is a newer head, and the process ended differently."""
 _FREE: Final = (
     "SELECT 1 FROM lash_session_leases AS s, lash_process_leases AS p, lash_effects AS e"
     " WHERE {now} > s.expires_at_ms AND {now} > p.expires_at_ms AND {now} > e.expires_at_ms"
@@ -80,7 +80,7 @@ def _sleeper(url: str) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.parametrize("used", [False, True], ids=["held", "used"])
 async def test_a_stopped_holder_changes_no_row(backend_url: str, backend_name: str, *, used: bool) -> None:
-    """Each of 21 ways to use a right that was taken is refused, and every row of every table is as before."""
+    """Each of 21 ways to use a lost lease or claim is refused, and every row of every table is as before."""
     with _sleeper(backend_url) as child:
         assert child.stdout is not None
         assert await asyncio.to_thread(child.stdout.readline) == "holds\n"
@@ -109,7 +109,7 @@ async def _is_so(url: str, query: str) -> bool:
 
 
 async def test_a_stopped_worker_changes_no_row(backend_url: str, tmp_path: Path) -> None:
-    """A worker that slept through its lease, in the middle of a turn, writes nothing when it wakes up."""
+    """A worker that slept through its lease during a turn writes nothing when it wakes up."""
     with crew(backend_url, tmp_path) as workers:
         async with lash.App(backend_url, worker=False) as sender:
             sleeper = workers.hire(ttl=2, poll=0.2)

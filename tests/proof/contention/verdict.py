@@ -1,4 +1,4 @@
-"""What the checker is told of a storage, and what it says."""
+"""The input of the checker, and the violations that it reports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ A = TypeVar("A", bound=Act)
 
 
 class Law(enum.StrEnum):
-    """What must hold."""
+    """The laws."""
 
     REGISTER = "the head of a session is one register that is compared and set"
     CHAIN = "history is one line of exactly the commits that were made, each whole"
@@ -24,13 +24,13 @@ class Law(enum.StrEnum):
     ORDER = "what was acknowledged before another began comes before it"
     FENCES_GROW = "every acquisition has a larger number than all before it"
     STALE_FENCE = "who lost the lease changes nothing"
-    SET_ONCE = "what is set once has one value, for everybody"
+    SET_ONCE = "a value that is set once is the same for all callers"
     LOG = "an event is in the log once, under the number that was answered"
 
 
 @dataclass(frozen=True)
 class Violation:
-    """A law that was broken, by whom or what."""
+    """A broken law, and the session, process or key concerned."""
 
     law: Law
     subject: str
@@ -42,7 +42,7 @@ class Violation:
 
 @dataclass(frozen=True)
 class StoredNode:
-    """A live node; ``key`` is the input that it was made of."""
+    """A live node; ``key`` is the input that it was made from."""
 
     node_id: str
     parent: str | None
@@ -51,7 +51,7 @@ class StoredNode:
 
 @dataclass(frozen=True)
 class StoredSession:
-    """The rows of one session. ``nodes`` are in the order of insertion, ``queued`` are the keys in the queue."""
+    """The rows of one session. ``nodes`` are in insertion order, ``queued`` are the keys in the queue."""
 
     revision: int
     leaf: str | None
@@ -68,7 +68,7 @@ class StoredSession:
 
 @dataclass(frozen=True)
 class Stored:
-    """What is stored in the end. A log has None where an event is none that a history tells of."""
+    """The rows stored in the end. A log has None for an event that no history contains."""
 
     sessions: Mapping[str, StoredSession] = field(default_factory=dict)
     cells: Mapping[str, str] = field(default_factory=dict)
@@ -77,8 +77,8 @@ class Stored:
 
 
 @dataclass(frozen=True)
-class Told(Generic[A]):
-    """An operation and its act, by its type."""
+class TypedOperation(Generic[A]):
+    """An operation and its act, by type."""
 
     operation: Operation
     act: A

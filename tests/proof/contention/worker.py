@@ -1,7 +1,7 @@
-"""A process of an app with its worker and some clients, which writes down all that they ask of the storage.
+"""A process that runs an app, its worker and some clients, and records all their calls to the storage.
 
-``python -m tests.proof.contention.worker URL NAME SEED FOLDER``: the clients stop when there is a file ``stop`` in the
-folder, and the process ends when there is a file ``end``. On SIGTERM it ends as well, in peace.
+``python -m tests.proof.contention.worker URL NAME SEED DIRECTORY``: the clients stop once the directory has a file
+``stop``, and the process ends once it has a file ``end``. It also ends cleanly on SIGTERM.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OPTIONS: Final = lash.WorkerOptions(lease_ttl_s=2.0, poll_s=0.3, grace_s=5, sess
 
 
 def build(url: str, name: str) -> tuple[lash.App, Chain]:
-    """Return an app whose steps have other outcomes each time they are run."""
+    """Return an app whose steps have a different outcome each time they run."""
     app = lash.App(url, options=OPTIONS)
     numbers = itertools.count()
 
@@ -51,18 +51,18 @@ def build(url: str, name: str) -> tuple[lash.App, Chain]:
     return app, chain
 
 
-async def work(url: str, name: str, seed: str, folder: Path) -> None:
-    recorder = Recorder(folder / f"{name}.history", name)
+async def work(url: str, name: str, seed: str, directory: Path) -> None:
+    recorder = Recorder(directory / f"{name}.history", name)
     really_open = lash.open
 
     async def open_recorded(url: str, **options: Any) -> Storage:  # noqa: ANN401 - as they are
         return recorded(await really_open(url, **options), recorder)
 
-    told_to_end = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told_to_end.set)
+    asked_to_end = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked_to_end.set)
 
     def is_over(name: str) -> bool:
-        return told_to_end.is_set() or (folder / name).exists()
+        return asked_to_end.is_set() or (directory / name).exists()
 
     with mock.patch.object(lash.runtime.app, "open_storage", open_recorded):
         app, chain = build(url, name)

@@ -1,4 +1,4 @@
-"""An application with a worker, whose users write while its storage has trouble."""
+"""An application with a worker, whose users send messages while its storage fails."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PAUSE_S: Final = 0.02
 
 
 class Troubles(Hook):
-    """Counts what a worker noticed."""
+    """Counts the errors that a worker saw."""
 
     def __init__(self) -> None:
         self.heard: Counter[str] = Counter()
@@ -25,7 +25,7 @@ class Troubles(Hook):
 
 
 def make_app(url: str, troubles: Troubles) -> lash.App:
-    """Return an application that answers each message with two steps and a process that wakes nobody."""
+    """Return an application that answers each message with two steps and a process that wakes no session."""
     options = lash.WorkerOptions(poll_s=0.1, lease_ttl_s=10)
     app = lash.App(url, options=options, hooks=[troubles])
 
@@ -49,7 +49,7 @@ async def _echo(text: str) -> str:
 
 
 async def talk(app: lash.App, session_id: str, count: int, progress: list[str]) -> None:
-    """Send messages, each repeated until it was acknowledged."""
+    """Send messages, each retried until it is acknowledged."""
     for number in range(count):
         text = f"{session_id} {number}"
         while True:
@@ -62,7 +62,7 @@ async def talk(app: lash.App, session_id: str, count: int, progress: list[str]) 
 
 
 async def said(app: lash.App, session_id: str, count: int) -> list[str]:
-    """Wait until so many messages were answered, and return all that was said."""
+    """Wait until this many messages were answered, and return the whole conversation."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             try:
@@ -75,5 +75,5 @@ async def said(app: lash.App, session_id: str, count: int) -> list[str]:
 
 
 def expected(session_id: str, count: int) -> list[str]:
-    """Return what must have been said: every message once, in order, each with its answer."""
+    """Return the expected conversation: every message once, in order, each with its answer."""
     return [text for number in range(count) for text in (f"{session_id} {number}", f"re: {session_id} {number}")]

@@ -1,4 +1,4 @@
-"""A disk under SQLite and under ``os``: it writes down what is asked of it, and fails when a test says so."""
+"""A disk under SQLite and under ``os``: it records all requests, and fails where a test wants it to."""
 
 # ruff: noqa: N802 - SQLite names the methods of a file system
 
@@ -15,10 +15,10 @@ from typing import Final
 import apsw
 import pytest
 
-from tests.proof.faults.platter import FOLDER, Entry, FolderForced, Forced, ForceFailed, Named, Truncated, Written
+from tests.proof.faults.platter import DIRECTORY, DirectoryForced, Entry, Forced, ForceFailed, Named, Truncated, Written
 
 EFFORT: Final = int(os.environ.get("LASH_FAULTS", "1"))
-"""The short form, which runs with all other tests, is 1; the long form tries so many times as many moments."""
+"""1 for the short form, which runs with all other tests; the long form tries this many times as many moments."""
 _BASE: Final = "unix"
 _NAME: Final = "lash-test-disk"
 
@@ -28,26 +28,26 @@ Fault = Callable[[str, str], None]
 
 
 class Disk:
-    """The log of what happened to the files below one folder, and the faults that are to happen."""
+    """The log of operations on the files below one directory, and the planned faults."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
         self.log: list[Entry] = []
         self.fault: Fault | None = None
         self._files: dict[str, int] = {}
         self._count = 0
 
     def holds(self, path: str) -> bool:
-        """Say whether a file lies on this disk: SQLite has temporary ones elsewhere."""
-        return Path(path).is_relative_to(self.folder)
+        """Return whether a file lies on this disk: SQLite has temporary ones elsewhere."""
+        return Path(path).is_relative_to(self.directory)
 
     def ask(self, operation: str, path: str) -> None:
-        """Let a test object before something is done."""
+        """Let a test raise an error before an operation."""
         if self.fault is not None:
             self.fault(operation, Path(path).suffix.partition("-")[2])
 
     def file(self, path: str) -> int:
-        """Return the number of a file; one that is new gets its name with it."""
+        """Return the number of a file; a new file is logged with its name."""
         if path not in self._files:
             self._count += 1
             self._files[path] = self._count
@@ -55,28 +55,28 @@ class Disk:
         return self._files[path]
 
     def knows(self, path: str) -> bool:
-        """Say whether the file was seen before."""
+        """Return whether the file was seen before."""
         return path in self._files
 
     def made_folder(self, path: str) -> None:
-        """Note a new folder."""
-        self.log.append(Named(str(Path(path).parent), ((path, FOLDER),)))
+        """Record a new directory."""
+        self.log.append(Named(str(Path(path).parent), ((path, DIRECTORY),)))
 
     def renamed(self, path: str, target: str) -> None:
-        """Note that a file has another name; that of the folder it came from follows it."""
+        """Record a rename."""
         file = self.file(path)
         del self._files[path]
         self._files[target] = file
         self.log.append(Named(str(Path(target).parent), ((path, None), (target, file))))
 
     def deleted(self, path: str) -> None:
-        """Note that a name is gone."""
+        """Record a removed name."""
         if self._files.pop(path, None) is not None:
             self.log.append(Named(str(Path(path).parent), ((path, None),)))
 
     def forced(self, path: str) -> None:
-        """Note that a file or folder was forced to the disk."""
-        self.log.append(FolderForced(path) if Path(path).is_dir() else Forced(self.file(path)))
+        """Record an fsync of a file or directory."""
+        self.log.append(DirectoryForced(path) if Path(path).is_dir() else Forced(self.file(path)))
 
 
 class _DiskVFS(apsw.VFS):
@@ -100,7 +100,7 @@ class _DiskFile(apsw.VFSFile):
         self._disk = disk
         self._path = path
         disk.ask("open", path)
-        # SQLite forces the folder of a new journal or log, but not that of a new database, with its first sync.
+        # SQLite syncs the directory of a new journal or WAL with its first sync, but not that of a new database.
         is_log = not flags[0] & apsw.SQLITE_OPEN_MAIN_DB
         self._folder_due = is_log and not disk.knows(self._path)
         super().__init__(_BASE, name, flags)
@@ -133,12 +133,12 @@ class _DiskFile(apsw.VFSFile):
 
 
 @contextmanager
-def disk_below(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[Disk]:
-    """Put a disk under every database that is opened meanwhile, and under the files that Python writes.
+def disk_below(directory: Path, patch: pytest.MonkeyPatch) -> Iterator[Disk]:
+    """Put a disk under every database opened in the context, and under the files that Python writes.
 
-    It does not really force anything to the real disk: that costs time and shows nothing.
+    It does not sync to the real disk: that costs time and shows nothing.
     """
-    disk = Disk(folder)
+    disk = Disk(directory)
     with patch.context() as local:
         _watch_os(disk, local)
         vfs = _DiskVFS(disk)
@@ -161,7 +161,7 @@ def _watch_os(disk: Disk, patch: pytest.MonkeyPatch) -> None:
         except apsw.Error as error:
             raise OSError(errno.EIO, os.strerror(errno.EIO)) from error
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            # What Python wrote is not seen while it is written; until here, nothing of it was safe.
+            # Writes of Python are only seen here; until now, none of them was durable.
             file = disk.file(path)
             disk.log.append(Truncated(file, 0))
             disk.log.append(Written(file, 0, Path(path).read_bytes()))

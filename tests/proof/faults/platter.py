@@ -1,8 +1,8 @@
-"""What is asked of a disk, in order, and what may be left of it after the power was cut.
+"""The log of requests to a disk, and the contents it may have after a power cut.
 
-The rules are those of a careless file system: what was not forced to the disk may be there, missing, or there in
-some of its sectors only, in any order; a name is durable once its folder was forced; a hole holds zeros or garbage. A
-sector of which only a part is written keeps the rest, as SQLite assumes too (powersafe overwrite).
+The rules are those of a careless file system: bytes that were not synced may be there, missing, or there in some of
+their sectors only, in any order; a name is durable once its directory was synced; a hole holds zeros or garbage. A
+partly written sector keeps the rest, as SQLite assumes too (powersafe overwrite).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 SECTOR: Final = 512
-FOLDER: Final = -1
-"""Stands for a folder where the number of a file is expected."""
+DIRECTORY: Final = -1
+"""Stands for a directory where the number of a file is expected."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -35,37 +35,37 @@ class Truncated:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Forced:
-    """A file was forced to the disk."""
+    """A file was synced."""
 
     file: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ForceFailed:
-    """The disk refused: some of it may be there all the same, and the rest is forgotten, so that the next succeeds."""
+    """An fsync failed: some bytes may be on the disk, the rest is forgotten, and the next fsync succeeds."""
 
     file: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Named:
-    """Names were given or, with None, taken away, in one step; it is durable once ``folder`` was forced."""
+    """Names were given or, with None, removed, in one step; it is durable once ``directory`` was synced."""
 
-    folder: str
+    directory: str
     names: tuple[tuple[str, int | None], ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class FolderForced:
-    folder: str
+class DirectoryForced:
+    directory: str
 
 
 Change: TypeAlias = Written | Truncated
-Entry: TypeAlias = Change | Forced | ForceFailed | Named | FolderForced
+Entry: TypeAlias = Change | Forced | ForceFailed | Named | DirectoryForced
 
 
 class Cut(enum.Enum):
-    """What becomes of that which was not forced."""
+    """What happens to bytes that were not synced."""
 
     NOTHING_MORE = "nothing_more"
     ALL = "all"
@@ -74,7 +74,7 @@ class Cut(enum.Enum):
 
 
 class Platter:
-    """The disk itself, after some of the entries."""
+    """The disk after some of the entries."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
@@ -84,7 +84,7 @@ class Platter:
         self._loose: list[Named] = []
 
     def apply(self, entry: Entry) -> None:
-        """Take the next entry."""
+        """Apply the next entry."""
         match entry:
             case Written() | Truncated():
                 self._pending.setdefault(entry.file, []).append(entry)
@@ -96,24 +96,24 @@ class Platter:
                 self._safe[file] = _changed(self._safe.get(file, b""), kept)
             case Named():
                 self._loose.append(entry)
-            case FolderForced(folder):
-                for named in [each for each in self._loose if each.folder == folder]:
+            case DirectoryForced(directory):
+                for named in [each for each in self._loose if each.directory == directory]:
                     self._loose.remove(named)
                     _rename(self._names, named)
 
     def after(self, cut: Cut, chance: random.Random) -> dict[str, bytes]:
-        """Return the files, by their paths, that somebody finds when the power is back."""
+        """Return the files, by path, that exist when the power is back."""
         names = dict(self._names)
         for named in self._loose:
             if cut is Cut.ALL or (cut is not Cut.NOTHING_MORE and chance.random() < 0.5):
                 _rename(names, named)
-        folders = {path for path, file in names.items() if file == FOLDER}
-        known = {path for named in self._loose for path, file in named.names if file == FOLDER}
-        lost = known - folders
+        directories = {path for path, file in names.items() if file == DIRECTORY}
+        known = {path for named in self._loose for path, file in named.names if file == DIRECTORY}
+        lost = known - directories
         return {
             path: self._content(file, cut, chance)
             for path, file in names.items()
-            if file != FOLDER and not any(str(folder) in lost for folder in Path(path).parents)
+            if file != DIRECTORY and not any(str(directory) in lost for directory in Path(path).parents)
         }
 
     def _content(self, file: int, cut: Cut, chance: random.Random) -> bytes:
@@ -142,7 +142,7 @@ def _changed(content: bytes, changes: Iterable[Change], filler: random.Random | 
 
 
 def _torn(changes: Iterable[Change], chance: random.Random) -> Iterator[Change]:
-    """Split what was written at the sectors' boundaries, and shuffle it a little."""
+    """Split a write at sector boundaries, and shuffle the parts a little."""
     for change in changes:
         if isinstance(change, Truncated):
             yield change
@@ -166,7 +166,7 @@ def _rename(names: dict[str, int], named: Named) -> None:
 
 
 def restore(files: Mapping[str, bytes], source: Path, target: Path) -> None:
-    """Write the files that lay below one folder into another one, which is new."""
+    """Write the files that lay below one directory into another, new one."""
     target.mkdir()
     for path, content in files.items():
         copy = target / Path(path).relative_to(source)

@@ -94,9 +94,9 @@ async def interrogate(fortress: Fortress, column: Column, value: object) -> bool
 class SQLiteFortress:
     """A file that is copied for each attack."""
 
-    def __init__(self, folder: Path) -> None:
-        self._pristine = folder / "pristine.db"
-        self._copy = folder / "copy.db"
+    def __init__(self, directory: Path) -> None:
+        self._pristine = directory / "pristine.db"
+        self._copy = directory / "copy.db"
         self.known = asyncio.run(_filled(f"sqlite:///{self._pristine}"))
         connection = apsw.Connection(str(self._pristine))
         self.columns = [column for column in _sqlite_columns(connection) if column.table != _NOT_OURS]

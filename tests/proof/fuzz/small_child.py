@@ -1,4 +1,4 @@
-"""Reads one huge thing with little memory: ``small_child.py CASE FOLDER``. Prints the error of lash that came of it."""
+"""Reads one huge input with little memory: ``small_child.py CASE DIRECTORY``. Prints the lash error that it raised."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ PIECE = bytes(1 << 20)
 
 
 def bomb(megabytes: int) -> bytes:
-    """Return a small frame that stands for so many megabytes."""
+    """Return a small frame that expands to this many megabytes."""
     compressor = zstd.ZstdCompressor()
     return b"".join(compressor.compress(PIECE) for _ in range(megabytes)) + compressor.flush()
 
 
 class Endless(io.RawIOBase):
-    """A file that goes on for ever: one line, or one line again and again."""
+    """A file without end: one line, or the same line again and again."""
 
     def __init__(self, head: list[bytes], line: bytes) -> None:
         super().__init__()
@@ -48,14 +48,14 @@ class Endless(io.RawIOBase):
         return self._line if self._line.endswith(b"\n") else self._line * ((size or 1) // len(self._line) + 1)
 
 
-async def read_row(folder: str) -> None:
+async def read_row(directory: str) -> None:
     """Load a session whose blob was replaced by a bomb."""
-    url = f"sqlite:///{folder}/bomb.db"
+    url = f"sqlite:///{directory}/bomb.db"
     async with await lash.open(url) as storage:
         revision = (await storage.sessions.create("s")).revision
         turn = commit(revision, node("a"), checkpoint=draft(components={"tool_state": b"x" * 10_000}))
         await storage.session("s").commit(turn)
-    connection = apsw.Connection(f"{folder}/bomb.db")
+    connection = apsw.Connection(f"{directory}/bomb.db")
     connection.execute("UPDATE lash_blobs SET codec = 'zstd', size = ?, content = ?", (CLAIMED, bomb(2_048)))
     connection.close()
     async with await lash.open(url) as storage:
@@ -77,7 +77,7 @@ HEAD = (
 DATA = msgspec.json.encode({"kind": "data", "base64": base64.b64encode(PIECE).decode()}) + b"\n"
 CASES: dict[str, Callable[[str], object]] = {
     "bomb": lambda _: unpack(StoredBlob(BlobRef("0" * 64), Codec.ZSTD, CLAIMED, bomb(2_048))),
-    "bomb in a row": lambda folder: asyncio.run(read_row(folder)),
+    "bomb in a row": lambda directory: asyncio.run(read_row(directory)),
     "line without an end": lambda _: asyncio.run(read_file(b"", b"x" * 65_536, 64 << 20)),
     "many lines of data": lambda _: asyncio.run(read_file(b"", DATA, 8 << 20, *HEAD)),
     "deep file": lambda _: asyncio.run(read_file(b"[" * (32 << 20) + b"\n", b"\n", 64 << 20)),

@@ -181,7 +181,7 @@ def test_an_argument_of_the_command_is_json_or_refused(text: str) -> None:
         failed = error
     else:
         return
-    assert "is no JSON" in failed.line
+    assert "expected JSON" in failed.line
 
 
 @fuzzed

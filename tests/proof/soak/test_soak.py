@@ -1,6 +1,6 @@
 """A worker under steady load: memory, files, connections, tasks, rows and the write-ahead log stay bounded.
 
-``LASH_SOAK_MINUTES`` makes it longer than usual; ``LASH_SOAK_REPORT`` is the folder that the page with plots goes to.
+``LASH_SOAK_MINUTES`` makes it longer; ``LASH_SOAK_REPORT`` is the directory for the page with plots.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.runtime.worker_kit import ROOT
 
 MINUTES: Final = float(os.environ.get("LASH_SOAK_MINUTES", "0"))
 RESTS: Final = 4
-"""How many rests there are at least."""
+"""The minimum number of rests."""
 
 pytestmark = [
     pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True),
@@ -49,7 +49,7 @@ def _program(url: str) -> Iterator[subprocess.Popen[str]]:
 
 
 async def test_a_worker_under_load_stays_bounded(backend_url: str, backend_name: str, tmp_path: Path) -> None:
-    """Nothing grows with the work that was done, but for what is said to."""
+    """Nothing grows with the amount of work, except the tables that grow by design."""
     await (await lash.open(backend_url)).close()
     with _program(backend_url) as child:
         samples = await asyncio.to_thread(_watch, child, backend_url)
@@ -63,7 +63,7 @@ async def test_a_worker_under_load_stays_bounded(backend_url: str, backend_name:
 
 
 def _watch(child: subprocess.Popen[str], url: str) -> list[Sample]:
-    """Take a sample whenever the worker tells of itself, and let it go on for as long as asked."""
+    """Take a sample whenever the worker reports, and let it go on for the requested time."""
     assert child.stdin is not None
     assert child.stdout is not None
     end = time.monotonic() + MINUTES * 60

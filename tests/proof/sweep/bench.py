@@ -67,12 +67,12 @@ class SQLiteBench:
 
     backend = "sqlite"
 
-    def __init__(self, folder: Path, empty: Path) -> None:
+    def __init__(self, directory: Path, empty: Path) -> None:
         """Begin with a copy of an empty storage."""
-        self._folder = folder
+        self._directory = directory
         self._empty = empty
-        self._kept = folder / "kept.db"
-        self._now = folder / "0.db"
+        self._kept = directory / "kept.db"
+        self._now = directory / "0.db"
         self._restored = 0
         self.clock = ManualClock()
         shutil.copyfile(empty, self._now)
@@ -117,11 +117,11 @@ class SQLiteBench:
         self._begin_with(self._kept)
 
     def _begin_with(self, file: Path) -> None:
-        for old in self._folder.glob(f"{self._now.name}*"):
+        for old in self._directory.glob(f"{self._now.name}*"):
             old.unlink()
         # Another name each time: no process may mistake the new file for one that it has open.
         self._restored += 1
-        self._now = self._folder / f"{self._restored}.db"
+        self._now = self._directory / f"{self._restored}.db"
         shutil.copyfile(file, self._now)
 
     async def note_numbers(self) -> None:

@@ -1,8 +1,8 @@
-"""A pooler in transaction mode, as pgbouncer is one: many clients take turns on few connections to the server.
+"""A pooler in transaction mode, like pgbouncer: many clients alternate on few connections to the server.
 
-A client has a connection for as long as a transaction lasts, and the next transaction may run on another one. Like
-pgbouncer it answers the client's startup by itself, refuses settings that it does not know, and forgets nothing that a
-session left behind: prepared statements, settings and listeners of one client meet the others.
+A client has a connection for one transaction, and the next transaction may run on another one. Like
+pgbouncer it answers the client's startup message, refuses unknown settings, and resets nothing that a
+session left behind: prepared statements, settings and listeners of one client are visible to the others.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Line:
 
 
 class Pooler:
-    """Serves clients; ``switches`` counts how often a client got another connection than the time before."""
+    """Serves clients; ``switches`` counts how often a client got another connection than before."""
 
     def __init__(self, socket_path: str, size: int) -> None:
         self._socket_path = socket_path
@@ -119,7 +119,7 @@ class Pooler:
     async def _forward(self, first: bytes, reader: asyncio.StreamReader, line: _Line) -> None:
         line.writer.write(first)
         while True:
-            # A message is taken whole or not at all: cancelled between two, nothing of the next is lost.
+            # Messages are read whole: a cancellation between two loses nothing of the next.
             header = await reader.readexactly(5)
             line.writer.write(header + await reader.readexactly(struct.unpack("!i", header[1:])[0] - 4))
 
@@ -137,9 +137,9 @@ def _startup() -> bytes:
 
 @asynccontextmanager
 async def pooler_before(server: PostgresServer, *, size: int) -> AsyncIterator[tuple[Pooler, str]]:
-    """Put a pooler before a private server; gives it and the URL that leads through it."""
-    folder, port = server._private_directory(), server._port
-    pooler = Pooler(f"{folder}/.s.PGSQL.{port}", size)
+    """Start a pooler in front of a private server; gives it and the URL that leads through it."""
+    directory, port = server._private_directory(), server._port
+    pooler = Pooler(f"{directory}/.s.PGSQL.{port}", size)
     await pooler.start()
     listening = await asyncio.start_server(pooler.serve, "127.0.0.1", 0)
     host_port = f"127.0.0.1:{listening.sockets[0].getsockname()[1]}"

@@ -23,12 +23,12 @@ class StandbyServer(PostgresServer):
         """Make it take writes, and wait until it does."""
         run_sql(self.url, "SELECT pg_promote(true, 60)")
 
-    def _run_initdb(self, binaries: Path, folder: Path, identity: _ServerUser) -> None:
+    def _run_initdb(self, binaries: Path, directory: Path, identity: _ServerUser) -> None:
         source = f"--host={self._primary._private_directory()}", f"--port={self._primary._port}", "--username=postgres"
-        target = f"--pgdata={folder / 'data'}", "--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast"
+        target = f"--pgdata={directory / 'data'}", "--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast"
         command = [str(binaries / "pg_basebackup"), *source, *target, "--no-sync"]
         done = subprocess.run(
-            command, check=False, capture_output=True, text=True, env=_environment(folder), cwd=folder, **identity
+            command, check=False, capture_output=True, text=True, env=_environment(directory), cwd=directory, **identity
         )
         if done.returncode != 0:
             raise ServerFailed(f"pg_basebackup failed:\n{done.stdout}{done.stderr}")

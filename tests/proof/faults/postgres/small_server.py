@@ -1,7 +1,7 @@
 """A program that fills the disk of a server: ``unshare -m python -m tests.proof.faults.postgres.small_server``.
 
-It mounts a small file system, in a namespace of its own, for the tables of a database, starts a server,
-and prints what the first refusal was, whether everything acknowledged is there, and whether room was used again.
+It mounts a small file system, in its own namespace, for the tables of a database, starts a server,
+and prints the first refusal, whether all acknowledged writes are there, and whether freed space was used again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MANY: Final = 500
 
 
 async def main(url: str, ballast: Path) -> None:
-    """Fill the database with messages that do not compress, make room, and go on."""
+    """Fill the database with incompressible messages, free space, and go on."""
     async with await lash.open(url) as storage:
         await storage.sessions.create("s")
         kind, sent = await _fill(storage)
@@ -46,7 +46,7 @@ async def _fill(storage: lash.Storage) -> tuple[str, int]:
 
 
 if __name__ == "__main__":
-    # A place that the server's user can reach, unlike the temporary folders of tests; nobody else sees the mount.
+    # A path that the server's user can reach, unlike the temporary directories of tests; the mount is private.
     target = Path("/mnt")
     server_user = pwd.getpwnam("nobody").pw_uid
     options = f"size={_SIZE},uid={server_user},mode=700"

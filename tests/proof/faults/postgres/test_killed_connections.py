@@ -1,4 +1,4 @@
-"""Connections that are ended from outside, again and again, while they are used."""
+"""Connections are terminated again and again while they are used."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema() OR
 
 @contextlib.asynccontextmanager
 async def killing(url: str, victims: str, *, every_s: float) -> AsyncIterator[list[int]]:
-    """End about half of all connections of this name from time to time; gives how many each time."""
+    """Terminate about half of all connections of this name from time to time; gives the numbers."""
     killed: list[int] = []
     connection = await asyncpg.connect(urlsplit(url)._replace(query="").geturl())
     chance = random.Random(8)
@@ -51,7 +51,7 @@ async def killing(url: str, victims: str, *, every_s: float) -> AsyncIterator[li
 
 
 async def work(storage: lash.Storage) -> int:
-    """Do every operation some times, each until it is acknowledged; return how often one had to be repeated."""
+    """Run every operation several times, each until it is acknowledged; return the number of retries."""
     repeated = 0
     for number in range(ROUNDS):
         for operation in OPERATIONS.values():
@@ -71,7 +71,7 @@ async def counts(url: str) -> dict[str, int]:
 
 
 async def test_operations_on_connections_that_die(postgres_storage_url: str, postgres_schema_url: str) -> None:
-    """Every operation succeeds in the end, and leaves exactly what it leaves on connections that live."""
+    """Every operation succeeds in the end, and leaves exactly the rows that it leaves without faults."""
     async with await lash.open(postgres_schema_url) as calm:
         assert await work(calm) == 0
     url = with_parameters(postgres_storage_url, application_name="victim", max_size="3")
@@ -85,7 +85,7 @@ async def test_operations_on_connections_that_die(postgres_storage_url: str, pos
 
 
 async def test_a_worker_on_connections_that_die(postgres_storage_url: str) -> None:
-    """Messages are handled once and in order all the same, and none becomes a dead letter."""
+    """Messages are still handled once and in order, and none becomes a dead letter."""
     count = 10 * EFFORT
     url = with_parameters(postgres_storage_url, application_name="victim")
     async with make_app(url, Troubles()) as app:

@@ -1,4 +1,4 @@
-"""A server that has no more connections to give, or no more room."""
+"""A server without free connections, or without disk space."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def limited_url(postgres_server: PostgresServer) -> Iterator[str]:
 
 
 async def test_a_server_without_free_connections(limited_url: str) -> None:
-    """Callers wait for a while and are then told that the server is full; when it is not, they are served."""
+    """Callers wait for a while and then get an error that the server is full; once it is not, they are served."""
     plain = urlsplit(limited_url)._replace(query="").geturl()
     async with await lash.open(f"{limited_url}&max_size=1") as storage:
         await storage.sessions.create("s")
@@ -54,7 +54,7 @@ async def test_a_server_without_free_connections(limited_url: str) -> None:
         await lash.open(limited_url)
     await others.pop().close()
     async with await lash.open(f"{limited_url}&max_size=4") as storage:
-        # The pool wants four and gets one: nobody is served twice, nobody is forgotten.
+        # The pool wants four connections and gets one: every caller is served exactly once.
         answers = await asyncio.gather(
             *(storage.queue.enqueue(late(str(number), source_key=str(number))) for number in range(8)),
             return_exceptions=True,
@@ -68,7 +68,7 @@ async def test_a_server_without_free_connections(limited_url: str) -> None:
 
 
 def test_a_full_disk_of_the_server() -> None:
-    """A server that cannot store any more refuses as such, keeps what it has, and goes on when there is room."""
+    """A server with a full disk raises that error, keeps its data, and goes on once there is space."""
     attempt = ["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"]
     able = os.geteuid() == 0 and shutil.which("unshare") is not None
     if not able or subprocess.run(attempt, check=False, capture_output=True).returncode != 0:

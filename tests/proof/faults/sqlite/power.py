@@ -1,4 +1,4 @@
-"""A storage that is used while its disk writes down what it is asked, and a look at what a power cut leaves."""
+"""A storage whose disk records all requests, and checks of what a power cut leaves."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ FILE: Final = "lash.db"
 FILES: Final = "attachments"
 
 
-def storage_url(folder: Path, checkpoint_pages: int) -> str:
-    """Return the URL of the storage in a folder."""
-    return f"sqlite:///{folder / FILE}?checkpoint_pages={checkpoint_pages}"
+def storage_url(directory: Path, checkpoint_pages: int) -> str:
+    """Return the URL of the storage in a directory."""
+    return f"sqlite:///{directory / FILE}?checkpoint_pages={checkpoint_pages}"
 
 
 def digest_of(connection: apsw.Connection) -> str:
-    """Return a short text that stands for every row of the database."""
+    """Return a digest of every row of the database."""
     names = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY 1")]
     rows = [connection.execute(f'SELECT * FROM "{name}"').fetchall() for name in names]
     return hashlib.sha256(repr(rows).encode()).hexdigest()
@@ -35,31 +35,31 @@ def digest_of(connection: apsw.Connection) -> str:
 
 @dataclasses.dataclass
 class Story:
-    """What a storage has been through: every committed state, and what its users knew at which moment of the disk."""
+    """The history of a storage: every committed state, and what its users knew at each position of the disk's log."""
 
     disk: Disk
     states: list[str] = dataclasses.field(default_factory=list)
     known: list[tuple[int, int, int]] = dataclasses.field(default_factory=list)
-    """The length of the disk's log, the newest state that was acknowledged by then, and the attachments."""
+    """The length of the disk's log, the newest state acknowledged by then, and the attachments."""
     _look: apsw.Connection | None = None
     _lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
 
     def __call__(self, name: str) -> None:
-        """Look at the state between two transactions; it is the storage's statement hook."""
+        """Record the state between two transactions; it is the storage's statement hook."""
         if name == "begin":
             self.look()
 
     def look(self) -> None:
-        """Add the present state if it is a new one."""
+        """Add the current state if it is new."""
         with self._lock:
             if self._look is None:
-                self._look = apsw.Connection(str(self.disk.folder / FILE), vfs="unix")
+                self._look = apsw.Connection(str(self.disk.directory / FILE), vfs="unix")
             state = digest_of(self._look)
             if not self.states or self.states[-1] != state:
                 self.states.append(state)
 
     def acknowledged(self, attachments: int) -> None:
-        """Note that everything until now was acknowledged."""
+        """Record that everything until now was acknowledged."""
         self.look()
         self.known.append((len(self.disk.log), len(self.states) - 1, attachments))
 
@@ -69,12 +69,12 @@ class Story:
 
 
 async def live(disk: Disk, *, rounds: int, checkpoint_pages: int, reopen_after: int) -> Story:
-    """Use a storage for some rounds, opening it anew after some of them."""
+    """Use a storage for some rounds, reopening it after some of them."""
     story = Story(disk)
     number = 0
     while number < rounds:
-        bytes_below = lash.FileBytes(disk.folder / FILES)
-        url = storage_url(disk.folder, checkpoint_pages)
+        bytes_below = lash.FileBytes(disk.directory / FILES)
+        url = storage_url(disk.directory, checkpoint_pages)
         async with await lash.open(url, on_statement=story, attachment_bytes=bytes_below) as storage:
             story.acknowledged(number)
             for each in range(number, min(rounds, number + reopen_after)):
@@ -89,9 +89,9 @@ async def live(disk: Disk, *, rounds: int, checkpoint_pages: int, reopen_after: 
 
 @dataclasses.dataclass(frozen=True)
 class Remains:
-    """A folder as it may look after a power cut, and the least that must be in it."""
+    """A directory as it may look after a power cut, and the least that it must hold."""
 
-    folder: Path
+    directory: Path
     cut: Cut
     position: int
     opened: bool
@@ -100,7 +100,7 @@ class Remains:
 
 
 def remains(story: Story, positions: Sequence[int], target: Path, chance: random.Random) -> Iterator[Remains]:
-    """Cut the power at each of these positions of the disk's log, which are in order."""
+    """Cut the power at each of these positions of the disk's log, given in order."""
     platter = Platter(random.Random(chance.random()))
     done = 0
     for number, position in enumerate(positions):
@@ -110,17 +110,17 @@ def remains(story: Story, positions: Sequence[int], target: Path, chance: random
         known = [each for each in story.known if each[0] <= position]
         state, attachments = (known[-1][1], known[-1][2]) if known else (0, 0)
         cut = chance.choice(list(Cut))
-        folder = target / str(number)
-        restore(platter.after(cut, chance), story.disk.folder, folder)
+        directory = target / str(number)
+        restore(platter.after(cut, chance), story.disk.directory, directory)
         if chance.random() < 0.5:
-            # Shared memory is not forced to the disk; what is left of it must not matter.
-            (folder / f"{FILE}-shm").write_bytes(chance.randbytes(32_768))
-        yield Remains(folder, cut, position, bool(known), story.states[state:], attachments)
+            # Shared memory is not synced; its contents must not matter.
+            (directory / f"{FILE}-shm").write_bytes(chance.randbytes(32_768))
+        yield Remains(directory, cut, position, bool(known), story.states[state:], attachments)
 
 
 def check_database(left: Remains) -> None:
-    """Assert that the database is whole, in a state that was committed, and no older than what was acknowledged."""
-    path = left.folder / FILE
+    """Assert that the database is whole, in a committed state, and no older than the acknowledged one."""
+    path = left.directory / FILE
     what = f"cut {left.cut.value} after {left.position} entries"
     if not left.opened and not path.exists():
         return
@@ -136,9 +136,9 @@ def check_database(left: Remains) -> None:
 
 
 async def check_storage(left: Remains) -> None:
-    """Assert that lash opens it, finds nothing wrong, has every attachment, and works."""
-    url = storage_url(left.folder, 1000)
-    async with await lash.open(url, attachment_bytes=lash.FileBytes(left.folder / FILES)) as storage:
+    """Assert that lash opens it, finds no damage, has every attachment, and accepts writes."""
+    url = storage_url(left.directory, 1000)
+    async with await lash.open(url, attachment_bytes=lash.FileBytes(left.directory / FILES)) as storage:
         report = await storage.maintenance.collect_garbage(dry_run=True)
         assert report.is_clean, report
         for number in range(left.attachments):

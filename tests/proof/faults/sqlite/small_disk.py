@@ -1,6 +1,6 @@
-"""A program that fills a real file system: ``unshare -rm python -m tests.proof.faults.sqlite.small_disk FOLDER``.
+"""A program that fills a real file system: ``unshare -rm python -m tests.proof.faults.sqlite.small_disk DIRECTORY``.
 
-It mounts a small file system on the folder, in a namespace of its own, and prints what each step came to.
+It mounts a small file system on the directory, in its own namespace, and prints the result of each step.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _BALLAST: Final = 1_000_000
 _MANY: Final = 1_000
 
 
-async def main(folder: Path) -> None:
-    """Fill the disk with messages, make room, and go on; the same with an attachment."""
-    ballast = folder / "ballast"
+async def main(directory: Path) -> None:
+    """Fill the disk with messages, free space, and go on; the same with an attachment."""
+    ballast = directory / "ballast"
     ballast.write_bytes(bytes(_BALLAST))
-    store = lash.FileBytes(folder / "attachments")
-    url = f"sqlite:///{folder / 'lash.db'}?checkpoint_pages=50"
+    store = lash.FileBytes(directory / "attachments")
+    url = f"sqlite:///{directory / 'lash.db'}?checkpoint_pages=50"
     async with await lash.open(url, attachment_bytes=store) as storage:
         await storage.sessions.create("s")
         sent = await _fill(storage)
@@ -40,7 +40,7 @@ async def main(folder: Path) -> None:
 
 
 async def _fill(storage: lash.Storage) -> int:
-    """Return how many messages were taken before the disk was full."""
+    """Return how many messages were accepted before the disk was full."""
     for number in range(_MANY):
         try:
             await storage.queue.enqueue(late("x" * 20_000, source_key=str(number)))

@@ -1,4 +1,4 @@
-"""A disk that fails at one moment or until somebody mends it: clear errors, nothing lost, and then it goes on."""
+"""A disk that fails once, or until it is repaired: clear errors, no lost writes, and normal work afterwards."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 import lash
 from lash.errors import StorageFailure
 from tests.proof.faults.disk import EFFORT, Disk, disk_below
-from tests.proof.faults.platter import FolderForced, Forced, ForceFailed, Truncated, Written
+from tests.proof.faults.platter import DirectoryForced, Forced, ForceFailed, Truncated, Written
 from tests.proof.faults.sqlite.power import FILE, FILES, Story, check_database, remains, storage_url
 from tests.proof.faults.work import OPERATIONS
 
@@ -52,7 +52,7 @@ class Failing:
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A storage that has seen one round."""
+    """A storage after one round."""
     return tmp_path_factory.mktemp("template")
 
 
@@ -66,26 +66,26 @@ async def prepare(template: Path) -> None:
 
 
 def lay_down(disk: Disk, template: Path) -> None:
-    """Put the template on the disk, safe."""
-    shutil.copytree(template, disk.folder, dirs_exist_ok=True)
-    for path in sorted(disk.folder.rglob("*")):
+    """Copy the template to the disk, fully synced."""
+    shutil.copytree(template, disk.directory, dirs_exist_ok=True)
+    for path in sorted(disk.directory.rglob("*")):
         if path.is_dir():
             disk.made_folder(str(path))
         else:
             file = disk.file(str(path))
             disk.log += [Truncated(file, 0), Written(file, 0, path.read_bytes()), Forced(file)]
-    folders = [disk.folder, *(path for path in disk.folder.rglob("*") if path.is_dir())]
-    disk.log += [FolderForced(str(path)) for path in folders]
+    directories = [disk.directory, *(path for path in disk.directory.rglob("*") if path.is_dir())]
+    disk.log += [DirectoryForced(str(path)) for path in directories]
 
 
 async def stumble(disk: Disk, failing: Failing) -> tuple[Story, list[str], list[tuple[int, int]]]:
-    """Run a round while the disk fails, and repeat what failed; return also the errors and the times of doubt."""
+    """Run a round while the disk fails, and retry; return also the errors and the moments of unknown outcome."""
     story = Story(disk)
     errors: list[str] = []
     doubts: list[tuple[int, int]] = []
-    bytes_below = lash.FileBytes(disk.folder / FILES)
+    bytes_below = lash.FileBytes(disk.directory / FILES)
     async with await lash.open(
-        storage_url(disk.folder, 10), on_statement=story, attachment_bytes=bytes_below
+        storage_url(disk.directory, 10), on_statement=story, attachment_bytes=bytes_below
     ) as storage:
         story.acknowledged(1)
         disk.fault = failing
@@ -107,24 +107,24 @@ async def stumble(disk: Disk, failing: Failing) -> tuple[Story, list[str], list[
 
 
 def moments(name: str) -> Iterator[tuple[int, int]]:
-    """Return after how many operations the disk fails, and for how many, in an order that spreads."""
+    """Return after how many operations the disk fails, and for how many, in a spread order."""
     chance = random.Random(name)
     for _ in range(6 * EFFORT):
         yield chance.randint(1, 25 if name in {"sync", "truncate"} else 120), chance.choice((1, 2, 10_000))
 
 
 def cut_everywhere(story: Story, doubts: list[tuple[int, int]], target: Path, chance: random.Random) -> int:
-    """Cut the power at moments when everybody knows what to expect, look at what is left, and return how often."""
+    """Cut the power at moments of known outcome, check what is left, and return the number of cuts."""
     log = story.disk.log
-    # The moment after a refusal is the one at which somebody is told something; a refusal can mean this or that.
+    # Right after a refusal the caller gets an error, and the refusal may or may not have been applied.
     refusals = [place + 1 for place, entry in enumerate(log) if isinstance(entry, ForceFailed)][:1]
     anywhere = sorted(chance.randint(story.known[0][0], len(log)) for _ in range(8))
     cuts = 0
     for number, positions in enumerate((anywhere, *(6 * [refusals]))):
         settled = [each for each in positions if not any(began <= each < ended for began, ended in doubts)]
-        folder = target / str(number)
-        folder.mkdir(parents=True)
-        for left in remains(story, settled, folder, chance):
+        directory = target / str(number)
+        directory.mkdir(parents=True)
+        for left in remains(story, settled, directory, chance):
             check_database(left)
             cuts += 1
     return cuts
@@ -132,18 +132,18 @@ def cut_everywhere(story: Story, doubts: list[tuple[int, int]], target: Path, ch
 
 @pytest.mark.parametrize("name", FAULTS)
 async def test_a_disk_that_fails(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Each operation succeeds or says that the storage failed; repeated, it succeeds; and what was said is kept."""
+    """Each operation succeeds or raises a storage failure; a retry succeeds; acknowledged writes are kept."""
     await prepare(template)
     failed: list[str] = []
     cuts = 0
     for number, (first, count) in enumerate(moments(name)):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        with disk_below(folder, monkeypatch) as disk:
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        with disk_below(directory, monkeypatch) as disk:
             lay_down(disk, template)
             story, errors, doubts = await stumble(disk, Failing(*FAULTS[name], first, count))
         failed += errors
         cuts += cut_everywhere(story, doubts, tmp_path / f"cut{number}", random.Random(number))
     assert cuts > 0
-    # A checkpoint that failed hurts nobody, so not every fault is felt.
+    # A failed checkpoint affects no caller, so not every fault shows.
     assert failed or name == "truncate"

@@ -1,4 +1,4 @@
-"""The files of an open database are replaced, moved or deleted, or were damaged while nobody looked."""
+"""The files of an open database are replaced, moved or deleted, or were damaged while it was closed."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ POINTS: Final = 12 * EFFORT
 URL: Final = "sqlite:///{}"
 
 
-def replace(folder: Path) -> None:
-    shutil.copy(folder / FILE, folder / "copy")
-    (folder / "copy").replace(folder / FILE)
+def replace(directory: Path) -> None:
+    shutil.copy(directory / FILE, directory / "copy")
+    (directory / "copy").replace(directory / FILE)
 
 
 LOSSES: Final[dict[str, Callable[[Path], object]]] = {
     "replaced": replace,
-    "moved": lambda folder: (folder / FILE).rename(folder / "elsewhere"),
-    "deleted": lambda folder: (folder / FILE).unlink(),
-    "log_deleted": lambda folder: (folder / f"{FILE}-wal").unlink(),
-    "index_deleted": lambda folder: (folder / f"{FILE}-shm").unlink(),
+    "moved": lambda directory: (directory / FILE).rename(directory / "elsewhere"),
+    "deleted": lambda directory: (directory / FILE).unlink(),
+    "log_deleted": lambda directory: (directory / f"{FILE}-wal").unlink(),
+    "index_deleted": lambda directory: (directory / f"{FILE}-shm").unlink(),
     "folder_deleted": shutil.rmtree,
 }
 
@@ -54,38 +54,38 @@ async def texts(storage: lash.Storage) -> list[str | None]:
 async def test_nothing_is_written_into_the_void(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: str, rested_ms: int
 ) -> None:
-    """Once a file is no longer the one that was opened, each write and, soon, each read says so; a new one works.
+    """Once a file is no longer the opened one, each write and, soon, each read raises; a reopened storage works.
 
-    It does not matter for how long nothing had happened in the folder.
+    It does not matter how long the directory was idle.
     """
     monkeypatch.setattr(place, "_READ_AGAIN_AFTER_S", 0)
-    folder = tmp_path / "storage"
-    folder.mkdir()
-    async with await lash.open(URL.format(folder / FILE)) as storage:
+    directory = tmp_path / "storage"
+    directory.mkdir()
+    async with await lash.open(URL.format(directory / FILE)) as storage:
         last_change_ns = time.time_ns() - rested_ms * 1_000_000
-        os.utime(folder, ns=(last_change_ns, last_change_ns))
+        os.utime(directory, ns=(last_change_ns, last_change_ns))
         await storage.sessions.create("s")
         await storage.queue.enqueue(late("1", source_key="1"))
-        LOSSES[loss](folder)
+        LOSSES[loss](directory)
         for _ in range(2):
             with pytest.raises(StorageFailure, match="replaced, moved or deleted") as caught:
                 await storage.queue.enqueue(late("2", source_key="2"))
             assert not caught.value.outcome_unknown
         with pytest.raises(StorageFailure, match="replaced, moved or deleted"):
             await texts(storage)
-    folder.mkdir(exist_ok=True)
-    async with await lash.open(URL.format(folder / FILE)) as storage:
+    directory.mkdir(exist_ok=True)
+    async with await lash.open(URL.format(directory / FILE)) as storage:
         await storage.sessions.create("s")
         await storage.queue.enqueue(late("3", source_key="3"))
         found = await texts(storage)
     assert "3" in found
     assert "2" not in found
-    # Deleting the log of an open database loses nothing, if the storage gets to copy it back.
+    # Deleting the WAL of an open database loses nothing if the storage manages to copy it back.
     assert "1" in found or loss not in {"log_deleted", "index_deleted"}
 
 
 async def test_a_folder_at_rest_is_asked_and_not_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Asking for the times of the log makes the next flush slow; while nothing changes in the folder, nobody does."""
+    """Reading the times of the WAL slows the next fsync, so it is skipped while the directory is unchanged."""
     asked: list[str] = []
     stat = os.stat
 
@@ -102,7 +102,7 @@ async def test_a_folder_at_rest_is_asked_and_not_its_files(tmp_path: Path, monke
             await storage.queue.enqueue(late("2"))
             monkeypatch.setattr(os, "stat", stat)
             assert set(asked) == {str(tmp_path)}
-        # A file system that keeps whole seconds says nothing of what happened within one.
+        # A file system with whole-second times does not show changes within one second.
         second_ns = time.time_ns() // 1_000_000_000 * 1_000_000_000
         os.utime(tmp_path, ns=(0, second_ns - 1_000_000_000))
         monkeypatch.setattr(os, "stat", note)
@@ -113,7 +113,7 @@ async def test_a_folder_at_rest_is_asked_and_not_its_files(tmp_path: Path, monke
 
 
 async def test_a_file_that_is_put_back(tmp_path: Path) -> None:
-    """A database that was moved away and back is used again, with all that was in it."""
+    """A database that was moved away and back is used again, with all its rows."""
     async with await lash.open(URL.format(tmp_path / FILE)) as storage:
         await storage.sessions.create("s")
         (tmp_path / FILE).rename(tmp_path / "elsewhere")
@@ -125,7 +125,7 @@ async def test_a_file_that_is_put_back(tmp_path: Path) -> None:
 
 
 async def test_closing_the_old_one_leaves_the_new_one_alone(tmp_path: Path) -> None:
-    """A storage that lost its file does not take the log of the new file with it when it closes."""
+    """A storage that lost its file does not delete the WAL of the new file when it closes."""
     old = await lash.open(URL.format(tmp_path / FILE))
     await old.sessions.create("s")
     (tmp_path / "old").mkdir()
@@ -143,7 +143,7 @@ async def test_closing_the_old_one_leaves_the_new_one_alone(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("damage", ["truncated", "garbage", "index_garbage"])
 async def test_a_damaged_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
-    """What is left of a damaged log is an earlier committed state, never half a transaction; the index is made anew."""
+    """A damaged WAL leaves an earlier committed state, never half a transaction; the index is rebuilt."""
     source = tmp_path / "source"
     source.mkdir()
     with disk_below(source, monkeypatch) as disk:
@@ -158,27 +158,27 @@ async def test_a_damaged_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, da
     log = (tmp_path / "killed" / f"{FILE}-wal").read_bytes()
     seen = set()
     for number in range(POINTS):
-        folder = tmp_path / str(number)
-        shutil.copytree(tmp_path / "killed", folder)
+        directory = tmp_path / str(number)
+        shutil.copytree(tmp_path / "killed", directory)
         middle = len(log) * number // POINTS
         if damage == "index_garbage":
-            (folder / f"{FILE}-shm").write_bytes(os.urandom(32_768))
+            (directory / f"{FILE}-shm").write_bytes(os.urandom(32_768))
         else:
             rest = b"" if damage == "truncated" else os.urandom(len(log) - middle)
-            (folder / f"{FILE}-wal").write_bytes(log[:middle] + rest)
-        connection = apsw.Connection(str(folder / FILE))
+            (directory / f"{FILE}-wal").write_bytes(log[:middle] + rest)
+        connection = apsw.Connection(str(directory / FILE))
         assert connection.pragma("integrity_check") == "ok"
         if connection.execute("SELECT count(*) FROM sqlite_schema").get:
             assert digest_of(connection) in story.states
             seen.add(digest_of(connection))
         connection.close()
-        async with await lash.open(URL.format(folder / FILE)) as storage:
+        async with await lash.open(URL.format(directory / FILE)) as storage:
             await storage.sessions.create("s")
     assert len(seen) == 1 if damage == "index_garbage" else len(seen) > 3
 
 
 async def test_a_truncated_database_is_corrupt_not_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that lost its end is refused when it is opened or when what is missing is needed, never read as empty."""
+    """A truncated file is refused on open or when the missing part is read, never read as empty."""
     with disk_below(tmp_path, monkeypatch) as disk:
         await live(disk, rounds=1, checkpoint_pages=10, reopen_after=1)
     content = (tmp_path / FILE).read_bytes()
@@ -189,7 +189,7 @@ async def test_a_truncated_database_is_corrupt_not_empty(tmp_path: Path, monkeyp
 
 
 async def test_a_foreign_lock_is_waited_for_and_then_told(tmp_path: Path) -> None:
-    """A tool that holds the write lock makes writes unavailable, reads go on, and afterwards everything does."""
+    """While a tool holds the write lock, writes are unavailable and reads work; afterwards both work."""
     async with await lash.open(f"{URL.format(tmp_path / FILE)}?busy_timeout_ms=50") as storage:
         await storage.sessions.create("s")
         tool = apsw.Connection(str(tmp_path / FILE))

@@ -29,5 +29,5 @@ async def test_acknowledged_writes_survive_a_power_cut(
         if seen % 10 == 0:
             await check_storage(left)
         seen += 1
-        shutil.rmtree(left.folder)
+        shutil.rmtree(left.directory)
     assert seen == 100
