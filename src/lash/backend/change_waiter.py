@@ -15,8 +15,9 @@ from lash.stores.hints import Hint, HintListener
 SLOW_POLL_S: Final = 1.0
 """How long a caller waits at most if a hint is lost."""
 _GAP_S: Final = 0.0001
-"""The pause after a query for each caller it asked for: what a read of the caller's own would take on SQLite."""
+"""The pause after a query for each caller it asked for: about the time of one read on SQLite."""
 _LONGEST_GAP_S: Final = 0.025
+"""The longest pause, however many callers wait: it delays every one of them."""
 
 W = TypeVar("W", bound="Watch")
 

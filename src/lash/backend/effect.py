@@ -128,7 +128,7 @@ class Effects:
         if state is None:
             await self._rows.require_owner(scope)
             return None
-        return decode_group(scope, group_key, state.group, state.settled)
+        return decode_group(scope, group_key, state.group, state.finished)
 
     async def _finish(self, claim: EffectClaim, stored: StoredOutcome) -> EffectRecord:
         guard = guard_of(claim)

@@ -16,7 +16,8 @@ from lash.model.lease import LeaseOwner, LocalProcess
 
 _PROC: Final = Path("/proc")
 _GONE: Final = ""
-_STATE_FIELD, _START_FIELD = 0, 19  # counted from the first field behind the command's closing parenthesis
+"""The start mark of a process that does not exist; it equals no other mark."""
+_STATE_FIELD, _START_FIELD = 0, 19  # from the first field after the closing parenthesis of the command
 
 
 def current_owner(owner_id: str | None = None) -> LeaseOwner:

@@ -42,6 +42,7 @@ _LONG_AGO_MS: Final = 2**62
 
 _MEDIA_TYPE: Final = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}")
 _SYNONYMS: Final = {"image/jpg": "image/jpeg"}
+"""Common spellings that are not registered, and the registered ones."""
 
 
 class BytePhase(enum.StrEnum):

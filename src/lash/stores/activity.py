@@ -53,7 +53,7 @@ class ActivityRows(Protocol):
     """
 
     async def append(self, session_id: str, activity: EncodedActivity) -> int:
-        """Insert activity, delete what is beyond the limits, and return the last position."""
+        """Insert activity, delete older activity beyond the limits, and return the last position."""
         ...
 
     async def read(self, session_id: str, after: int | None, limit: int) -> tuple[SessionState, Sequence[ActivityRow]]:

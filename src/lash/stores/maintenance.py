@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Maintenance(Protocol):
-    """Removes what is old or unused. Every call can run at any time, beside other work, and is idempotent.
+    """Removes old and unused rows. Every call is idempotent and can run at any time, during other work too.
 
     The work is done in small transactions. If one of them fails, MaintenanceFailed carries the report of the work done
     before it, with the error as its cause.

@@ -136,7 +136,7 @@ class SessionStore(Protocol):
     ) -> CreatedSession:
         """Create a session that continues from a live node of another one, by default from its leaf.
 
-        The fork shares the path to that node and nothing behind or beside it; the whole graph of a fork is that path
+        The fork shares the path to that node and no later node or other branch; the whole graph of a fork is that path
         followed by its own nodes, and node ids are unique among them. What either side does later is invisible to the
         other, and deleting one leaves the other whole. The fork has a head at once: configuration, frames and
         checkpoint are copies of those of the source's head, also when the node is an earlier one, as an older state

@@ -581,7 +581,7 @@ class LeaseStore:
         """Return the lease as it is stored, live or expired; None if it is free."""
 
 class Maintenance:
-    """Removes what is old or unused. Every call can run at any time, beside other work, and is idempotent.
+    """Removes old and unused rows. Every call is idempotent and can run at any time, during other work too.
 
     The work is done in small transactions. If one of them fails, MaintenanceFailed carries the report of the work done
     before it, with the error as its cause.
@@ -1047,7 +1047,7 @@ class SessionStore:
     ) -> CreatedSession:
         """Create a session that continues from a live node of another one, by default from its leaf.
 
-        The fork shares the path to that node and nothing behind or beside it; the whole graph of a fork is that path
+        The fork shares the path to that node and no later node or other branch; the whole graph of a fork is that path
         followed by its own nodes, and node ids are unique among them. What either side does later is invisible to the
         other, and deleting one leaves the other whole. The fork has a head at once: configuration, frames and
         checkpoint are copies of those of the source's head, also when the node is an earlier one, as an older state

@@ -6,7 +6,7 @@ from lash.model.value import Count, Value
 
 
 class TokenUsage(Value, frozen=True, kw_only=True):
-    """Tokens of one or more model calls. Cached input is counted beside the total, not in it."""
+    """Tokens of one or more model calls. Cached input is counted separately, not in the total."""
 
     input_tokens: int = 0
     output_tokens: int = 0

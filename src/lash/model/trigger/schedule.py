@@ -28,6 +28,7 @@ class CatchUp(enum.StrEnum):
 
 _UTC: Final = "UTC"
 _GRACE_MS: Final = 60_000
+"""By default a tick is dropped if no worker emits it within a minute: cron has no finer unit."""
 
 
 class ScheduleDraft(Value, frozen=True, kw_only=True):

@@ -275,12 +275,12 @@ def decode_record(row: EffectRow, scope: ExecutionScope) -> EffectRecord:
     return _record(row, scope, envelope)
 
 
-def decode_group(scope: ExecutionScope, group_key: str, group: GroupRow, settled: list[str]) -> EffectGroup:
+def decode_group(scope: ExecutionScope, group_key: str, group: GroupRow, finished: list[str]) -> EffectGroup:
     """Return the group that a row stores; `settled` are its finished effects by rank."""
-    counted, found = group.settled, len(settled)
+    counted, found = group.settled, len(finished)
     if found != counted:
         raise CorruptData(f"group {group_key!r} of {scope_id(scope)} counts {counted} finished effects and has {found}")
-    return EffectGroup(scope=scope, group_key=group_key, size=group.size, settled=tuple(settled))
+    return EffectGroup(scope=scope, group_key=group_key, size=group.size, settled=tuple(finished))
 
 
 def guard_of(claim: EffectClaim) -> ClaimGuard:

@@ -30,7 +30,7 @@ from lash.model.value import JSON, Value
 MAX_ENVELOPE_LENGTH: Final = 4_194_304
 """The longest envelope, in bytes: a request to a model carries its conversation."""
 MAX_OUTCOME_LENGTH: Final = 1_048_576
-"""The longest outcome or error, in characters."""
+"""The longest outcome or error, in characters; a retry reads those of all earlier steps."""
 MAX_KEY_BYTES: Final = 2_400
 """The most bytes of a scope and a replay key together, so that every database can index them."""
 

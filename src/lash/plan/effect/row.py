@@ -60,7 +60,7 @@ class GroupState(msgspec.Struct, frozen=True, array_like=True):
     """A stored group, and the keys of its finished effects by rank."""
 
     group: GroupRow
-    settled: list[str]
+    finished: list[str]
 
 
 class EffectFacts(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,8 +22,11 @@ from lash.model.queue import (
 from lash.model.value import Value
 
 COMMAND_LANE: Final = "command"
+"""The lane of session commands, which precede all later turn work."""
 EARLY_LANE: Final = "early"
+"""The lane of turn work that a running turn may take at a checkpoint."""
 LATE_LANE: Final = "late"
+"""The lane of turn work that waits for a turn of its own."""
 
 
 class _Payloads(Value, frozen=True, kw_only=True):

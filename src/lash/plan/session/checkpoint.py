@@ -15,6 +15,7 @@ from lash.errors import CorruptData, InvalidInput
 from lash.model.session.checkpoint import FRAME_PREFIX, Checkpoint, CheckpointDraft, CheckpointManifest, TurnState
 
 _REF_LENGTH: Final = 64
+"""The length of a SHA-256 in hex digits."""
 
 
 class CheckpointRow(msgspec.Struct, frozen=True, array_like=True):

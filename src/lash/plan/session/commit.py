@@ -49,8 +49,9 @@ from lash.plan.session.turn import TurnRow, commit_hash, replay
 from lash.plan.session.usage import UsageRow, encode_usage, merge_usage, require_room
 
 _BRIEF_ROWS: Final = 64
+"""Commits of up to this many rows may be written on the event loop; see the next limit."""
 _BRIEF_BYTES: Final = 262_144
-"""Commits up to this size may be written on the event loop: they block it for less than a millisecond."""
+"""Commits of up to this many bytes may be written on the event loop: they block it for less than a millisecond."""
 
 
 class CommitRules(msgspec.Struct, frozen=True, kw_only=True):

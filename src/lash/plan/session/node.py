@@ -53,7 +53,7 @@ class EncodedNode(NamedTuple):
 
     @property
     def stored_body(self) -> str:
-        """The body as it is stored beside ``packed``."""
+        """The body as it is stored: empty if ``packed`` holds it."""
         return self.body if self.packed is None else ""
 
 

@@ -15,6 +15,7 @@ _FIELDS: Final = 5
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _YEAR_2000_MS: Final = 946_684_800_000
+"""A fixed start for the check that an expression ticks, so that its result never depends on the clock."""
 
 
 def check_cron(cron: object, time_zone: object) -> None:

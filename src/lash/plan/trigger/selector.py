@@ -12,6 +12,7 @@ from lash.model.value import JSON
 
 _MISSING: Final = object()
 _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,17}")
+"""An array index of RFC 6901: no sign and no leading zero; the length bounds the work of ``int``."""
 _FIELD: Final = re.compile(r"\{([^{}]*)\}")
 
 

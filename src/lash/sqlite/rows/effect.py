@@ -76,7 +76,7 @@ class SQLiteEffectRows:
             known = explain(facts)
             if known is not None:
                 return known
-            _join(transaction, effect, settled=1)
+            _join(transaction, effect, finished=1)
             rank = None if facts.group is None else facts.group.settled + 1
             written = _insert_recorded(transaction, fence, effect, stored, rank=rank)
             if written is None:
@@ -223,7 +223,7 @@ def _insert_recorded(
 def _insert_begun(
     transaction: Transaction, effect: EncodedEffect, keys: dict[str, SQLiteValue], claimant: Claimant, *, once: bool
 ) -> ClaimRow:
-    _join(transaction, effect, settled=0)
+    _join(transaction, effect, finished=0)
     now_ms = transaction.now_ms
     written = ClaimRow(1, saturating_add(now_ms, claimant.ttl_ms), due_at(effect, now_ms))
     transaction.run(
@@ -258,9 +258,9 @@ def _take(transaction: Transaction, effect: EncodedEffect, plan: TakeEffect, cla
     return taken
 
 
-def _join(transaction: Transaction, effect: EncodedEffect, *, settled: int) -> None:
+def _join(transaction: Transaction, effect: EncodedEffect, *, finished: int) -> None:
     if effect.group_key is not None:
-        transaction.run("effect_join_group", scope_id=effect.scope_id, group_key=effect.group_key, settled=settled)
+        transaction.run("effect_join_group", scope_id=effect.scope_id, group_key=effect.group_key, settled=finished)
 
 
 def _columns(effect: EncodedEffect) -> dict[str, SQLiteValue]:

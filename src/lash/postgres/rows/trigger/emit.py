@@ -34,7 +34,9 @@ from lash.sqlkit.rows import Number, Text
 _MAX_TRIES: Final = 10
 """More concurrent prunes of one occurrence or process are a fault, not a race."""
 _GRANT_COLUMNS: Final = 4
+"""The number of columns of `grant_columns`; the statement takes an array for each even without rows."""
 _DELIVERY_COLUMNS: Final = 6
+"""The number of columns of `delivery_columns`."""
 
 
 class PostgresOccurrenceRows:
