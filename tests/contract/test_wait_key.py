@@ -214,7 +214,7 @@ class TestWaitKey:
 
     @pytest.mark.parametrize("bad", [0, -1, 2**63, 1.0, True, "1", None], ids=repr)
     async def test_ordinals_count_from_one(self, harness: Harness, bad: Any) -> None:  # noqa: ANN401
-        """Signal number 0 is refused."""
+        """An ordinal is an integer from 1 up; anything else is refused."""
         storage = await placed(await harness.open())
         with pytest.raises(InvalidInput, match="ordinal"):
             await storage.waits.key(PROCESS, msgspec.structs.replace(SIGNAL, ordinal=bad))

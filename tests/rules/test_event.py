@@ -236,7 +236,7 @@ def test_what_ends_or_stops_a_process_needs_a_key(event_type: str) -> None:
 
 @pytest.mark.parametrize("event_type", ["process.abandon_requested", "process.resumed", "note"])
 def test_other_events_need_no_key(event_type: str) -> None:
-    """Other events may have a key."""
+    """Other events are accepted without a key."""
     assert append(EventDraft(event_type=event_type)).event.replay_key is None
 
 

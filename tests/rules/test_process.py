@@ -328,7 +328,7 @@ def test_registrations_that_cannot_be_stored_are_refused(wrong: Registration, me
 
 
 def test_the_longest_label_fits() -> None:
-    """255 characters are a label."""
+    """A label may have 255 characters."""
     encoded = encode_registration(replace(EXTERNAL, identity=ProcessIdentity(kind="k", label="x" * 255)))
     assert encoded.label == "x" * 255
 
